@@ -115,6 +115,12 @@ impl CachedFile {
         Ok(())
     }
 
+    /// Page accesses through this handle so far: those that found the page in memory, and those
+    /// that did not.
+    pub fn accesses(&self) -> (u64, u64) {
+        (self.stats.hits(), self.stats.misses())
+    }
+
     /// Length in bytes, including data that is not yet written to disk.
     pub fn len(&self) -> u64 {
         self.inode.len()

@@ -1,5 +1,4 @@
-//! Options that several modes share: how large the cache is, how it behaves, how it reads and
-//! writes.
+//! Options that several commands share: size, behaviour and I/O backend of the cache.
 
 use crate::error::Failure;
 use crate::size;
@@ -7,65 +6,65 @@ use crate::table::wrapped;
 use clap::ValueEnum;
 use mglru_cache::{BackendKind, Builder, PageCache};
 use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch};
-pub use mglru_lab::layout::{available_memory_bytes, memory_info_bytes};
+use mglru_lab::layout::available_memory_bytes;
 use mglru_lab::mechanisms::Behaviours;
 
-/// Where no budget is given: large enough for most experiments, small enough to be had on a laptop.
+/// Largest default budget: enough for most experiments, and available on a laptop.
 const DEFAULT_BUDGET_BYTES_MAX: u64 = 1 << 30;
 
-/// Which behaviours are on.
+/// Selection of reclaim behaviours.
 #[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Reclaim")]
 pub struct MechanismOptions {
-    /// Whose behaviours: linux-6.12, linux-7.1, linux-7.2 or default (ours)
+    /// Behave as linux-6.12, linux-7.1, linux-7.2, or default (this project's own choice)
     #[arg(long, value_name = "NAME", value_parser = Preset::parse, default_value = "default")]
     preset: Preset,
-    /// Turn a mechanism on; may be repeated
+    /// Switch a mechanism on; may be repeated
     #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
     with: Vec<Switch>,
-    /// Turn a mechanism off; may be repeated
+    /// Switch a mechanism off; may be repeated
     #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
     without: Vec<Switch>,
     #[command(flatten)]
     policy: PolicyOptions,
 }
 
-/// What `--with` and `--without` know, for the end of a help text: `examples`, and then their
-/// names.
+/// End of a help text: `examples`, followed by the names that `--with` and `--without` accept.
 pub fn with_mechanisms(examples: &str) -> String {
     let names: Vec<&str> = Switch::ALL.into_iter().map(Switch::name).collect();
     let names = wrapped(&format!("  {}", names.join(", "))).replace("\n    ", "\n  ");
-    format!("{examples}\n\nMechanisms (--with, --without; README.md says what they do):\n{names}")
+    format!("{examples}\n\nMechanisms for --with and --without (docs/ablate.md describes them):\n{names}")
 }
 
-/// Which policy ranks pages, and under which lock.
+/// The reclaim policy and its lock.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct PolicyOptions {
-    /// The policy: multigen or classic
-    #[arg(long, value_name = "POLICY", value_parser = Lru::parse, default_value = "multigen")]
-    lru: Lru,
-    /// One lock per tenant (lruvec), or one for all (node)
+    /// Policy: multigen, classic or ranked [default: the preset's]
+    #[arg(long, value_name = "POLICY", value_parser = Lru::parse)]
+    lru: Option<Lru>,
+    /// Lock of the page lists: one per tenant (lruvec), or one for all (node)
     #[arg(long, value_name = "LOCK", value_parser = LruLock::parse, default_value = "lruvec")]
     lru_lock: LruLock,
 }
 
 impl PolicyOptions {
-    /// With a preset, of which some switches are turned.
+    /// The same with a preset and switches.
     pub fn behaviours(self, preset: Preset, with: Vec<Switch>, without: Vec<Switch>) -> Behaviours {
         Behaviours { preset, with, without, lru: self.lru, lru_lock: self.lru_lock }
     }
 }
 
 impl MechanismOptions {
-    /// The set of mechanisms that was asked for.
+    /// The selected mechanisms.
     ///
     /// # Errors
-    /// Some combination does not exist.
+    /// The combination does not exist.
     pub fn mechanisms(&self) -> Result<Mechanisms, Failure> {
         self.policy.behaviours(self.preset, self.with.clone(), self.without.clone()).mechanisms()
     }
 }
 
-/// How files are read and written.
+/// How the cache reads and writes files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum Backend {
     #[default]
@@ -75,13 +74,14 @@ enum Backend {
     Threads,
 }
 
-/// The cache: budget, behaviours, backend.
+/// The cache: budget, backend, behaviours.
 #[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Cache")]
 pub struct CacheOptions {
-    /// What the cache may use in all, such as 256MiB
+    /// Memory of the cache, its metadata included, such as 256MiB
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<u64>,
-    /// io_uring, threads, or auto for the first that works
+    /// How files are read and written: io_uring, threads, or auto for the first that works
     #[arg(long, value_name = "KIND", value_enum, default_value = "auto", hide_possible_values = true)]
     backend: Backend,
     #[command(flatten)]
@@ -91,39 +91,50 @@ pub struct CacheOptions {
 /// The budget of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// What the cache may use in all.
+    /// Memory of the cache in all, in bytes.
     pub bytes: u64,
-    /// Nobody chose it: it follows from the memory of the machine.
+    /// It was derived from the machine's memory, not chosen by the user.
     pub of_machine: bool,
 }
 
 impl CacheOptions {
-    /// The budget: what was asked for, or `default_bytes`, which the help of the mode tells.
+    /// The budget that was asked for, or `default_bytes`.
     pub fn budget_or(&self, default_bytes: u64) -> Budget {
         Budget { bytes: self.memory.unwrap_or(default_bytes), of_machine: false }
     }
 
-    /// The budget: what was asked for, or a quarter of the memory that is available, but at most 1
-    /// GiB.
+    /// The budget that was asked for, or a quarter of the available memory, at most 1 GiB.
     pub fn budget(&self) -> Budget {
         let quarter = available_memory_bytes().map_or(DEFAULT_BUDGET_BYTES_MAX, |bytes| bytes / 4);
-        // Whole MiB read better, and nobody asked for the bytes.
+        // Whole MiB are easier to read.
         let bytes = (quarter >> 20 << 20).clamp(4 << 20, DEFAULT_BUDGET_BYTES_MAX);
         Budget { of_machine: self.memory.is_none(), ..self.budget_or(bytes) }
     }
 
-    /// A cache with these options and this budget, still without tenants. And its mechanisms.
+    /// A builder with these options and this budget, without tenants; and its mechanisms.
     ///
     /// # Errors
-    /// Some combination of mechanisms does not exist.
+    /// The combination of mechanisms does not exist.
     pub fn builder(&self, budget: Budget) -> Result<(Builder, Mechanisms), Failure> {
-        let mechanisms = self.mechanisms.mechanisms()?;
-        let backend = match self.backend {
+        let mechanisms = self.mechanisms()?;
+        Ok((PageCache::builder(budget.bytes).mechanisms(mechanisms).backend(self.backend()), mechanisms))
+    }
+
+    /// The selected mechanisms.
+    ///
+    /// # Errors
+    /// The combination does not exist.
+    pub fn mechanisms(&self) -> Result<Mechanisms, Failure> {
+        self.mechanisms.mechanisms()
+    }
+
+    /// How the cache reads and writes files.
+    pub fn backend(&self) -> BackendKind {
+        match self.backend {
             Backend::Auto => BackendKind::Auto,
             Backend::Uring => BackendKind::Uring,
             Backend::Threads => BackendKind::Threads,
-        };
-        Ok((PageCache::builder(budget.bytes).mechanisms(mechanisms).backend(backend), mechanisms))
+        }
     }
 }
 
@@ -146,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_given_or_a_quarter_of_what_there_is() {
+    fn the_default_budget_is_a_quarter_of_the_available_memory() {
         assert_eq!(line("--memory 16MiB").unwrap().budget(), Budget { bytes: 16 << 20, of_machine: false });
         let default = line("").unwrap().budget();
         assert!(default.of_machine && (4 << 20..=1 << 30).contains(&default.bytes), "{default:?}");
@@ -161,13 +172,13 @@ mod tests {
         assert_eq!(of("--preset linux-6.12 --with reclaim_loop").unwrap().name(), "linux-6.12");
         assert!(refused("--preset linux-6.12 --with lulesh_fix").contains("workingset_rework is off"));
         assert!(refused("--with lulesh_fix --without lulesh_fix").contains("choose one"));
-        assert!(line("--preset linux-9").unwrap_err().contains("there is no preset 'linux-9'"));
-        assert!(line("--with turbo").unwrap_err().contains("there is no mechanism 'turbo'"));
+        assert!(line("--preset linux-9").unwrap_err().contains("linux-9"));
+        assert!(line("--with turbo").unwrap_err().contains("turbo"));
         let classic = of("--lru classic --lru-lock node --preset linux-7.1").unwrap();
         assert_eq!(
             (classic.lru(), classic.lru_lock(), classic.name()),
             (Lru::Classic, LruLock::Node, "linux-7.1")
         );
-        assert!(line("--lru random").unwrap_err().contains("there are multigen, classic"));
+        assert!(line("--lru random").unwrap_err().contains("multigen, classic, ranked"));
     }
 }

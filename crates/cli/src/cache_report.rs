@@ -1,10 +1,9 @@
-//! What a cache did, as text and as JSON: the `mglru` section that every mode which runs a cache
-//! prints.
+//! The `mglru` section of reports: counts of a cache and its tenants, as text and as JSON.
 
 use crate::cache_options::Budget;
 use crate::size;
 use crate::table::{Table, count, percent};
-use mglru_cache::{CacheStats, PageCache, Tenant, TenantStats};
+use mglru_cache::{CacheStats, TenantStats};
 use mglru_core::Mechanisms;
 use mglru_lab::mechanisms::Settings;
 use mglru_lab::replay::rows::GenerationRow;
@@ -13,37 +12,31 @@ use std::time::Duration;
 
 /// A cache at the end of its work.
 pub struct CacheReport {
-    /// Its budget.
+    /// Memory it was given.
     pub budget: Budget,
-    /// Its mechanisms.
+    /// Mechanisms that were on.
     pub mechanisms: Mechanisms,
-    /// Its sizes.
+    /// Sizes at the end.
     pub stats: CacheStats,
-    /// What its tenants did, the root first.
+    /// Counts of the tenants, the root first.
     pub tenants: Vec<TenantStats>,
-    /// How long it took to write back what was dirty when the work was over; `None`: nothing was
-    /// written.
+    /// Time to write back the pages that were dirty at the end; `None` if no job wrote.
     pub sync: Option<Duration>,
 }
 
-/// Of all tenants, what they hold and did, the root first.
-pub fn all_tenants(cache: &PageCache) -> Vec<TenantStats> {
-    cache.tenants().iter().map(Tenant::stats).collect()
-}
-
-/// The tenants that did something, or all.
+/// The tenants with accesses; all of them if no tenant has any.
 fn shown(tenants: &[TenantStats]) -> impl Iterator<Item = &TenantStats> {
     let busy = |tenant: &&TenantStats| tenant.hits + tenant.misses > 0;
     let any = tenants.iter().any(|tenant| busy(&tenant));
     tenants.iter().filter(move |tenant| !any || busy(tenant))
 }
 
-/// The root has no name.
+/// The name of a tenant; the root is `(root)`.
 pub fn name_of(tenant: &TenantStats) -> &str {
     if tenant.name.is_empty() { "(root)" } else { &tenant.name }
 }
 
-/// A count by its name. One that does not exist is a slip in this program, and its tests show it.
+/// A counter by name. An unknown name is a bug of this program, which its tests show.
 fn counter(tenant: &TenantStats, name: &str) -> u64 {
     let value = tenant.counter(name);
     debug_assert!(value.is_some(), "no counter {name}");
@@ -59,7 +52,7 @@ pub fn evictions(tenant: &TenantStats) -> u64 {
     sum(tenant, ["pgsteal_kswapd", "pgsteal_direct", "pgsteal_proactive"])
 }
 
-/// Pages that reclaim looked at, on lists.
+/// Pages that reclaim scanned on lists.
 pub fn scanned(tenant: &TenantStats) -> u64 {
     sum(tenant, ["pgscan_kswapd", "pgscan_direct", "pgscan_proactive"])
 }
@@ -72,7 +65,7 @@ impl CacheReport {
     /// The whole section as text.
     pub fn text(&self) -> String {
         format!(
-            "mglru: {}\n\n{}\n  {} misses had to reclaim by themselves\n\n{}",
+            "mglru: {}\n\n{}\n  {} misses ran direct reclaim\n\n{}",
             self.settings(),
             self.table(),
             count(self.tenants.iter().map(|tenant| counter(tenant, "allocstall")).sum()),
@@ -84,7 +77,7 @@ impl CacheReport {
     pub fn settings(&self) -> String {
         let stats = &self.stats;
         let default = match self.budget.of_machine {
-            true => " (default: a quarter of what is available, 1 GiB at most; --memory)",
+            true => " (default: a quarter of the available memory, at most 1 GiB; --memory)",
             false => "",
         };
         let backend = match (stats.backend, stats.registered_buffers) {
@@ -92,7 +85,7 @@ impl CacheReport {
             (backend, _) => backend.to_owned(),
         };
         let mut text = format!(
-            "memory {}{default},\n       of which metadata {}; preset {}; backend {backend}",
+            "memory {}{default},\n       {} of it metadata; preset {}; backend {backend}",
             size::show(stats.budget_bytes),
             size::show(stats.metadata_bytes),
             stats.preset,
@@ -101,7 +94,10 @@ impl CacheReport {
             text.push_str(&format!("\n       ({why})"));
         }
         if let Some(sync) = self.sync {
-            text.push_str(&format!("\n       at the end, dirty pages were written in {}", seconds(sync)));
+            text.push_str(&format!(
+                "\n       dirty pages were written back at the end, in {}",
+                seconds(sync)
+            ));
         }
         text
     }
@@ -177,7 +173,7 @@ impl CacheReport {
 
 fn tenant_json(tenant: &TenantStats) -> Value {
     let accesses = tenant.hits + tenant.misses;
-    // The sums that memory.stat has, too.
+    // Sums that memory.stat also has.
     let sums = [("pgscan", scanned(tenant)), ("pgsteal", evictions(tenant))];
     let counters: Map<String, Value> =
         sums.iter().chain(&tenant.counters).map(|&(name, value)| (name.to_owned(), value.into())).collect();
@@ -194,7 +190,7 @@ fn tenant_json(tenant: &TenantStats) -> Value {
     })
 }
 
-/// A time for people.
+/// A time with its unit: `250 ms`, `1.5 s`.
 pub fn seconds(time: Duration) -> String {
     match time.as_millis() {
         ms @ 0..1000 => format!("{ms} ms"),

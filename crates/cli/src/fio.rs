@@ -1,7 +1,7 @@
 //! `mglru fio`: jobs in fio's language, run by the cache on real files.
 //!
-//! `mglru_workload::fio` understands the jobs and words the report, `mglru_lab::fio` runs them.
-//! Here the cache is built, and what happens is told.
+//! `mglru_workload::fio` parses the jobs and writes fio's report; `mglru_lab::fio` runs the jobs.
+//! This file builds the cache and prints progress and results.
 
 use crate::cache_options::{CacheOptions, with_mechanisms};
 use crate::cache_report::CacheReport;
@@ -19,12 +19,12 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Steps of the bar.
+/// Steps of the progress bar.
 const STEPS: u64 = 1000;
-/// How often a line about the progress is printed where that is no terminal.
+/// Time between progress lines if stderr is no terminal.
 const LINE: Duration = Duration::from_secs(1);
 
-/// What `mglru fio --help` prints.
+/// The text of `mglru fio --help`, in fio's style.
 pub fn help() -> String {
     with_mechanisms(HELP.trim_end()) + "\n"
 }
@@ -41,86 +41,85 @@ Examples:
   mglru fio --name=safe --rw=randwrite --size=64m --verify=crc32c --memory=16MiB
   mglru fio --tenant=web=64MiB --tenant=scan=16MiB --memory=128MiB --json jobs.fio
 
-As in fio, options before the first --name are for all jobs; what is no option is a job file.
-What fio has and mglru has not is refused by name. docs/fio.md tells where the two differ.
+As in fio, options before the first --name apply to all jobs, and arguments without dashes are job files.
+Options of fio that mglru lacks are refused by name. docs/fio.md lists the differences.
 
-What to do (also in job files, which have `include FILE`, ${VARIABLES} and comments, too):
-  --name=JOB               begins a job
-  --description=TEXT       printed with its results
+Work (also in job files, which may have `include FILE`, ${VARIABLES} and comments):
+  --name=JOB               begin a job
+  --description=TEXT       text printed with its results
   --rw=KIND                read, write, randread, randwrite, rw, randrw (default: read)
   --rwmixread=PERCENT      share of reads in rw and randrw (default: 50); --rwmixwrite: of writes
-  --bs=SIZE                bytes per access (default: 4k); READ,WRITE for each
-  --size=SIZE              bytes of the files to use, and to transfer; 20% of existing files
-  --io_size=SIZE           bytes to transfer, if others; --loops=N: again and again
-  --offset=SIZE            where in the files the part begins that is used
-  --filesize=SIZE          bytes of each file, if --size is only to say how much is transferred
+  --bs=SIZE                bytes per access (default: 4k); READ,WRITE for different sizes
+  --size=SIZE              bytes of the files to use and to transfer; 20% of existing files
+  --io_size=SIZE           bytes to transfer, if different from --size; --loops=N: repeat N times
+  --offset=SIZE            start of the used part of each file
+  --filesize=SIZE          bytes of each file, if --size is only the amount to transfer
   --random_distribution=D  random, zipf:THETA or pareto:H
-  --norandommap            draw blocks anew each time, instead of each once per pass
-  --randseed=N             decides every random choice
-  --workload=LOAD          instead of blocks of files, a load of mglru's own, whose contents are
-                           always verified (docs/fio.md): tpcc:warehouses=N,cache=SIZE,
-                           sweep:size=SIZE,arrays=N or ycsb:workload=LETTER,records=N;
-                           instances are its clients; needs --runtime
-On what:
-  --directory=DIR          where files are; DIR:DIR: instances take turns
-  --filename=FILE          the file, shared by all instances; FILE:FILE: several, in turns
-                           (/dev/zero with ioengine=mmap: memory of each instance's own)
-  --filename_format=NAME   of files without a filename (default: $jobname.$jobnum.$filenum)
+  --norandommap            draw each block independently, instead of each once per pass
+  --randseed=N             seed of all random choices
+  --workload=LOAD          instead of blocks of files, a load of mglru's own with verified contents
+                           (docs/fio.md): tpcc:warehouses=N,cache=SIZE, sweep:size=SIZE,arrays=N or
+                           ycsb:workload=LETTER,records=N; instances are its clients; needs --runtime
+Files:
+  --directory=DIR          directory of the files; DIR:DIR: instances take turns
+  --filename=FILE          one file for all instances; FILE:FILE: several, in turns
+                           (/dev/zero with ioengine=mmap: anonymous memory of each instance)
+  --filename_format=NAME   names of other files (default: $jobname.$jobnum.$filenum)
   --nrfiles=N              files of each instance, which share its size
   --invalidate=0           leave the files in the system's own cache
-How:
-  --ioengine=ENGINE        psync (sync, vsync, pvsync, pvsync2), io_uring (libaio, posixaio): by
-                           descriptor, counted. mmap: by accessed bits
-  --iodepth=N              accesses at once, of io_uring in random order; 64 by all jobs together
-  --iodepth_batch_submit=N accesses that each of them draws at once
-  --iodepth_batch_complete=N, --iodepth_batch_complete_max=N, --iodepth_low=N: without effect
-  --fadvise_hint=HINT      0, 1, random or sequential; mmap has 0 by default, others 1
+Access:
+  --ioengine=ENGINE        psync (sync, vsync, pvsync, pvsync2), io_uring (libaio, posixaio): reads
+                           and writes by descriptor. mmap: loads and stores through a mapping
+  --iodepth=N              accesses in flight, of io_uring in random order; 64 for all jobs together
+  --iodepth_batch_submit=N accesses drawn at once
+  --iodepth_batch_complete=N, --iodepth_batch_complete_max=N, --iodepth_low=N: accepted, no effect
+  --fadvise_hint=HINT      0, 1, random or sequential (default: 0 for mmap, 1 for others)
   --fsync=N, --fdatasync=N sync after every N writes; --end_fsync=1: at the end
   --rate=SIZE              bytes per second at most; READ,WRITE for each; --rate_iops=N: accesses
-  --verify=crc32c          write blocks that can be checked; check all that is read or was written
-  --do_verify=0            ... but do not read again what was written
-When:
-  --numjobs=N              instances, each with a thread and files of its own
-  --runtime=TIME           the longest time that the job runs, 30 (s), 500ms, 5m, 1h
-  --time_based             run for the whole runtime, starting again where the size ends
-  --ramp_time=TIME         run for so long before measuring; --startdelay=TIME: wait
-  --stonewall              begin when the jobs before have ended
-How it is told:
-  --group_reporting        report all jobs of a group as one; --new_group begins one
+  --verify=crc32c          write blocks with checksums, and check every block read or written
+  --do_verify=0            with --verify: skip the final pass over written blocks
+Time:
+  --numjobs=N              instances, each with its own thread and files
+  --runtime=TIME           longest run time: 30 (seconds), 500ms, 5m, 1h
+  --time_based             run for the whole runtime, and start again at the end of the size
+  --ramp_time=TIME         run this long before measuring; --startdelay=TIME: wait first
+  --stonewall              begin after all earlier jobs have ended
+Output:
+  --group_reporting        one report per group of jobs; --new_group begins a group
   --output-format=FORMAT   normal, json or terse; --minimal: terse
-  --json                   the same as --output-format=json: one document, with an object `mglru`
-  --output=FILE            print results there
-  --status-interval=TIME   print results meanwhile; --eta=always, never or auto: progress
-  --section=NAME           only this section of the job file; may be repeated
+  --json                   same as --output-format=json: one document, with an object `mglru`
+  --output=FILE            print results into this file
+  --status-interval=TIME   also print results at this interval; --eta=always, never or auto: progress
+  --section=NAME           run only this section of the job file; may be repeated
 
-What fio has not (command line only; sizes: 512MiB, 8192p for pages of 4 KiB, bytes):
-  --memory=SIZE            what the cache may use in all, its metadata included
-                           (default: a quarter of the available memory, 1 GiB at most)
-  --tenant=NAME=SIZE       a tenant with this limit, in which jobs of its name run; may be repeated
-  --preset=NAME            linux-6.12, linux-7.1, linux-7.2 or default: how the cache behaves
-  --with=MECHANISM         turn a mechanism on; may be repeated
-  --without=MECHANISM      turn a mechanism off; may be repeated
-  --lru=POLICY             multigen or classic; --lru-lock=LOCK: lruvec or node
-  --swap=SIZE              compressed memory, of what --memory allows, for anonymous memory of loads
-                           (default: none)
+Cache (command line only; sizes: 512MiB, 8192p for pages of 4 KiB, bytes):
+  --memory=SIZE            memory of the cache, its metadata included
+                           (default: a quarter of the available memory, at most 1 GiB)
+  --tenant=NAME=SIZE       run jobs of this name in a tenant with this limit; may be repeated
+  --preset=NAME            behave as linux-6.12, linux-7.1, linux-7.2, or default
+  --with=MECHANISM         switch a mechanism on; may be repeated
+  --without=MECHANISM      switch a mechanism off; may be repeated
+  --lru=POLICY             multigen, classic or ranked (default: the preset's)
+  --lru-lock=LOCK          lock of the page lists: lruvec (one per tenant) or node (one for all)
+  --swap=SIZE              compressed memory for anonymous pages, taken out of --memory (default: none)
   --backend=KIND           auto, io_uring or threads: how files are read and written
   --seed=N                 --randseed for all jobs
 
-Files that are missing or too short are laid out as fio does: written in full if some job reads
-them, set aside if not. With verify, a file that is laid out verifies. Dirty pages are written at
-the end. What the cache counts (`mglru`) includes ramps.
+Missing or short files are laid out as fio does it: written in full if a job reads them, allocated if
+not. With --verify, laid-out files pass verification. Dirty pages are written at the end. The counts of
+the cache (`mglru`) include ramp times.
 Exit status: 0 done; 1 an access failed or a block did not verify; 2 wrong usage.
 ";
 
-/// Everything that follows `mglru fio`: fio's options, ours, and job files.
+/// Everything after `mglru fio`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// fio's options, ours, and job files
+    /// Options of fio and of the cache, and job files
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
 
-/// Our own options, once fio's are told apart.
+/// Options of the cache, separated from fio's.
 #[derive(Parser)]
 #[command(name = "mglru fio", no_binary_name = true, disable_help_flag = true)]
 #[command(override_usage = "mglru fio [fio options] [JOBFILE]...")]
@@ -129,7 +128,7 @@ struct OwnOptions {
     cache: CacheOptions,
     #[arg(long = "tenant", value_name = "NAME=SIZE", value_parser = parse_tenant)]
     tenants: Vec<TenantLimit>,
-    /// Heard by the workload crate already.
+    /// Evaluated by the workload crate.
     #[arg(long)]
     json: bool,
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
@@ -137,15 +136,24 @@ struct OwnOptions {
 }
 
 fn parse_tenant(text: &str) -> Result<TenantLimit, String> {
-    // The name of a job may have an equals sign in it, a size has not.
-    let (name, size) = text.rsplit_once('=').ok_or("is no NAME=SIZE, such as web=64MiB")?;
+    // A job's name may contain an equals sign; a size may not.
+    let (name, size) = text.rsplit_once('=').ok_or("expected NAME=SIZE, such as web=64MiB")?;
     if name.is_empty() {
-        return Err("has no name: write NAME=SIZE, NAME being that of a job".to_owned());
+        return Err("no name: expected NAME=SIZE, where NAME is the name of a job".to_owned());
     }
     Ok(TenantLimit { name: name.to_owned(), max_bytes: size::parse(size)? })
 }
 
-/// Runs the mode.
+/// Checks the options that are not fio's, without running anything.
+///
+/// # Errors
+/// An option is unknown, or its value is wrong.
+#[cfg(test)]
+pub fn check_own_options(own: &[String]) -> Result<(), clap::Error> {
+    OwnOptions::try_parse_from(own).map(drop)
+}
+
+/// Runs the command.
 ///
 /// # Errors
 /// Wrong usage, a file that cannot be made, an access that failed, a block that did not verify.
@@ -168,12 +176,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if let Some(bytes) = own.swap {
         builder = builder.swap(Swap::compressed(bytes));
     }
-    // Built before files are made: what is wrong with the options shows before a gigabyte is
-    // written.
+    // Before files are laid out, so that wrong options fail before a gigabyte is written.
     let cache = builder.build()?;
     let mut output = match &invocation.output {
         Some(path) => {
-            // What is no option is a job file.
+            // Arguments without dashes are job files.
             let job_files = args.arguments.iter().filter(|argument| !argument.starts_with('-'));
             let job_files: Vec<PathBuf> = job_files.map(PathBuf::from).collect();
             let data = plan.jobs.iter().flat_map(|job| job.files.iter().map(|file| &file.path));
@@ -189,7 +196,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     for layout in plan.layouts() {
         let (files, bytes) = layout.needed();
         let (name, mib) = (layout.job_name(), bytes >> 20);
-        // fio's words.
+        // The wording of fio.
         match files {
             0 => {}
             1 => words.text(&format!("{name}: Laying out IO file (1 file / {mib}MiB)\n"))?,
@@ -219,7 +226,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(closed?)
 }
 
-/// Prints results, with what the cache did if the run is over.
+/// Prints results, and the counts of the cache once the run is over.
 fn print(
     report: &Report,
     cache: Option<&CacheReport>,
@@ -253,7 +260,7 @@ fn report(invocation: &Invocation, outcomes: Vec<Outcome>) -> Report {
     )
 }
 
-/// Something that is to be done again and again.
+/// A task that is repeated at an interval.
 struct Every {
     interval: Option<Duration>,
     last: Instant,
@@ -268,7 +275,7 @@ impl Every {
         self.interval.map_or(Duration::MAX, |interval| interval.saturating_sub(self.last.elapsed()))
     }
 
-    /// Whether it is time to; the next time is counted from now.
+    /// Whether it is due; if so, the next interval begins now.
     fn is_due(&mut self) -> bool {
         let is_due = self.left().is_zero();
         if is_due {
@@ -278,10 +285,10 @@ impl Every {
     }
 }
 
-/// Says on stderr how far jobs are.
+/// The progress of jobs on stderr.
 struct Line {
     every: Every,
-    /// `None`: lines.
+    /// `None`: progress is printed as lines.
     bar: Option<ProgressBar>,
 }
 
@@ -308,7 +315,7 @@ impl Line {
                 bar.set_position((share * STEPS as f64) as u64);
                 bar.set_message(line);
             }
-            // Nobody is kept from working because nobody listens.
+            // A closed stderr does not stop the jobs.
             None => drop(writeln!(std::io::stderr(), "{:.0}% {line}", (share * 100.0).floor())),
         }
     }
@@ -325,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenant_is_a_name_and_a_size() {
+    fn tenants_are_given_as_name_and_size() {
         let web = TenantLimit { name: "web".to_owned(), max_bytes: 64 << 20 };
         assert_eq!(parse_tenant("web=64MiB"), Ok(web));
         assert_eq!(parse_tenant("a=b=1p").unwrap().name, "a=b");

@@ -1,4 +1,4 @@
-//! `mglru trace generate`: the project's own loads as traces, for `replay` and for real kernels.
+//! `mglru trace generate`: generated loads as traces, for `replay` and for real kernels.
 
 use crate::error::Failure;
 use crate::output::Output;
@@ -12,35 +12,54 @@ use mglru_workload::trace::Converted;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Arguments of the action.
+/// Arguments of the command.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(subcommand)]
     load: Kind,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  mglru trace generate tpcc tpcc.bin.zst --accesses 5000000
+  mglru trace generate tpcc small.bin --warehouses 1 --cache 8MiB
+  mglru trace generate sweep sweep.bin.zst --size 96MiB --threads 8";
+const TPCC: &str = "\
+Examples:
+  mglru trace generate tpcc tpcc.bin.zst
+  mglru trace generate tpcc small.bin --warehouses 1 --cache 8MiB --accesses 100000
+  mglru trace generate tpcc other.bin.zst --seed 2 --json";
+const SWEEP: &str = "\
+Examples:
+  mglru trace generate sweep sweep.bin.zst
+  mglru trace generate sweep small.bin --size 16MiB --arrays 4 --threads 2
+  mglru trace generate sweep other.bin.zst --seed 2 --json";
+
 #[derive(clap::Subcommand)]
 enum Kind {
-    /// A TPC-C-like database load: files by descriptor, the server's own cache in anonymous memory
+    /// A database load like TPC-C: files by descriptor, and the server's cache in anonymous memory
+    #[command(after_help = TPCC)]
     Tpcc {
-        /// Warehouses, each of some 80 MiB
+        /// Number of warehouses, each of about 80 MiB
         #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         warehouses: u32,
-        /// The server's own cache; 0: none
+        /// Size of the server's cache; 0 for none
         #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = size::parse)]
         cache: u64,
         #[command(flatten)]
         common: Common,
     },
-    /// Threads that sweep arrays of anonymous memory in turns, LULESH-like
+    /// Threads that sweep over arrays of anonymous memory, like LULESH
+    #[command(after_help = SWEEP)]
     Sweep {
-        /// All arrays together
+        /// Size of all arrays together
         #[arg(long, value_name = "SIZE", default_value = "96MiB", value_parser = size::parse)]
         size: u64,
-        /// Arrays
+        /// Number of arrays
         #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(4..=1000))]
         arrays: u32,
-        /// Threads
+        /// Number of threads
         #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
         threads: u32,
         #[command(flatten)]
@@ -50,25 +69,24 @@ enum Kind {
 
 #[derive(clap::Args)]
 struct Common {
-    /// The new trace, in the kernel lab's format: its name ends with .bin, or .bin.gz, .bin.xz,
-    /// .bin.zst
+    /// The new trace, in the kernel lab's format: .bin, .bin.gz, .bin.xz or .bin.zst
     #[arg(value_name = "OUT")]
     to: PathBuf,
-    /// Accesses, at least: the last transaction is whole
+    /// Number of accesses, rounded up to a whole transaction
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     accesses: u64,
-    /// Decides every random choice
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// One JSON document
-    #[arg(long)]
+    /// Print one JSON document
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
-/// Runs the action.
+/// Runs the command.
 ///
 /// # Errors
-/// The load makes no sense, or the trace cannot be written.
+/// The load is invalid, or the trace cannot be written.
 pub fn run(args: Args) -> Result<(), Failure> {
     let (load, clients, common) = match args.load {
         Kind::Tpcc { warehouses, cache, common } => {

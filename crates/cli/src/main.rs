@@ -1,8 +1,11 @@
-//! `mglru`: one mode per file, each with its `Args` and its `run`.
+//! `mglru`: one command per file, each with its `Args` and its `run`.
+//!
+//! A command translates: arguments into a request of `mglru_lab`, and the result into text, JSON or
+//! an HTML page.
 //!
 //! # Exit status
 //!
-//! 0: done. 1: the work failed, which stderr says. 2: wrong usage, before anything was done.
+//! 0: done. 1: the work failed, and stderr says why. 2: wrong usage, found before any work began.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +17,7 @@ mod error;
 mod fidelity;
 mod fio;
 mod generate;
+mod manual;
 mod output;
 mod page;
 mod progress;
@@ -31,7 +35,7 @@ use mglru_lab::{layout, parallel, size, statistics, temporary, trace_file};
 use output::Output;
 use std::process::ExitCode;
 
-/// A page cache whose reclaim is Linux's multi-generational LRU, over real files.
+/// Linux's page reclaim in user space: a page cache over real files, a simulator, and experiments
 #[derive(Parser)]
 #[command(name = "mglru", version, after_help = EXAMPLES, arg_required_else_help = false, max_term_width = 100)]
 struct Command {
@@ -41,66 +45,63 @@ struct Command {
 
 #[derive(clap::Subcommand)]
 enum Mode {
-    /// Show the cache at work: a real file, three tenants, live figures, a table
+    /// Show which cache keeps the useful pages while a scan runs beside them
     Demo(demo::Args),
-    /// Run jobs in fio's own language through the cache, on real files
+    /// Run jobs in fio's language through the cache, on real files
     #[command(override_help = fio::help(), disable_help_flag = true)]
     Fio(fio::Args),
-    /// Replay page-access traces under a virtual clock: misses, counters, miss-ratio curves
+    /// Replay page-access traces in the simulator: misses, counters, miss-ratio curves
     Replay(Box<replay::Args>),
-    /// Run a scenario: tenants, jobs, and what happens when; simulated or on real files
+    /// Run a scenario of tenants, jobs and timed actions, simulated or on real files
     Run(run::Args),
-    /// Tell what is in a trace, write it in another format, or generate one
+    /// Inspect, convert or generate traces
     Trace(trace::Args),
-    /// Replay what real kernels replayed, and compare the counts
+    /// Compare the simulator's counts with those of real kernels
     Fidelity(fidelity::Args),
-    /// Run the published experiments, before against after, and say what is reproduced
+    /// Run the published experiments and compare with the published figures
     Reproduce(reproduce::Args),
-    /// Turn each mechanism off, alone, and say what that does, and how sure it is
+    /// Measure each mechanism's effect by switching it off, with confidence intervals
     Ablate(Box<ablate::Args>),
+    /// Print completions for a shell
+    Completions(manual::CompletionArgs),
+    /// Write the manual pages
+    Man(manual::ManArgs),
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  mglru demo                          what it is, in about a minute; needs 1 GiB of free disk space
-  mglru demo --size 64MiB --memory 16MiB --seconds 5
+  mglru demo                              a comparison of caches, in about a minute
   mglru fio --name=job --rw=randread --size=1g --random_distribution=zipf:0.99 --memory=256MiB
-  mglru fio --memory=64MiB --json jobs.fio
-  mglru trace info trace.bin.zst
-  mglru trace generate tpcc tpcc.bin.zst --accesses 5000000
-  mglru replay trace.bin.zst --curve 1%,5%,10%,20%
-  mglru run experiments/floors.toml   tenants with limits, jobs, and what happens when
-  mglru fidelity ../shared/kernel/results.csv
-  mglru reproduce workingset          Linux 6.12 against 7.1, about two minutes
-  mglru reproduce workingset --world real
-  mglru ablate trace.bin.zst --report ablation.html
+  mglru replay trace.bin.zst --curve 1%,5%,10%,20% --baseline all
+  mglru run experiments/floors.toml
+  mglru reproduce workingset
 
-Sizes: 512MiB, 2g, 8192p (pages of 4 KiB) or bytes. `mglru MODE --help` tells more about each mode.
+Sizes: 512MiB, 2g, 8192p (pages of 4 KiB) or bytes. `mglru COMMAND --help` has options and examples.
 Exit status: 0 done, 1 the work failed, 2 wrong usage.";
 
-/// As a shell reports a program that an interrupt ended.
+/// The status with which shells report a program that an interrupt ended.
 const INTERRUPTED: i32 = 130;
 
 fn main() -> ExitCode {
     temporary::before_first(|| {
-        // Where there can be no handler, folders stay behind, as the system has it.
+        // Without a handler, an interrupt leaves temporary folders behind.
         let _ = ctrlc::set_handler(|| {
             temporary::remove_all();
-            eprintln!("mglru: interrupted; nothing is left behind");
+            eprintln!("mglru: interrupted; temporary files are removed");
             std::process::exit(INTERRUPTED);
         });
     });
     match run(std::env::args_os()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => error::tell(&failure),
+        Err(failure) => error::print(&failure),
     }
 }
 
 fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), Failure> {
     let command = match Command::try_parse_from(arguments) {
         Ok(command) => command,
-        // Help and version come as errors, too.
-        Err(told) if !told.use_stderr() => return Output::new(false).text(&told.to_string()),
+        // clap returns help and version as errors, too.
+        Err(help) if !help.use_stderr() => return Output::new(false).text(&help.to_string()),
         Err(error) => return Err(error::of_arguments(&error)),
     };
     match command.mode {
@@ -112,5 +113,7 @@ fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), Failur
         Mode::Fidelity(args) => fidelity::run(args),
         Mode::Reproduce(args) => reproduce::run(args),
         Mode::Ablate(args) => ablate::run(*args),
+        Mode::Completions(args) => manual::completions(args),
+        Mode::Man(args) => manual::man(args),
     }
 }

@@ -1,5 +1,4 @@
-//! What is printed, on stdout or into a file: text for people, or one JSON document and nothing
-//! else.
+//! Output on stdout or into a file: either text for people, or one JSON document.
 
 use crate::error::Failure;
 use serde_json::Value;
@@ -8,11 +7,11 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Refuses to write over what is read: a file by any of its names, through links, too. What is no
-/// regular file, as /dev/null, may be both.
+/// Refuses to overwrite an input, by any of its names and through links. Special files such as
+/// /dev/null may be both input and output.
 ///
 /// # Errors
-/// So it is. `option`: what named the output.
+/// The output is one of the inputs. `option` is the option that named the output.
 pub fn refuse_input<'p>(
     option: &str,
     output: &Path,
@@ -26,15 +25,15 @@ pub fn refuse_input<'p>(
     match inputs.into_iter().find(|input| identity(input) == Some(written)) {
         None => Ok(()),
         Some(input) => Err(Failure::usage(format_args!(
-            "{option} {}: this is the same file as {}, which is read; name another",
+            "{option} {}: this is the same file as the input {}; choose another name",
             output.display(),
             input.display()
         ))),
     }
 }
 
-/// Stdout, or a file. When its reader has left (`mglru ... | head`), the work still goes on to its
-/// end.
+/// Stdout, or a file. If the reader of stdout leaves early (`mglru ... | head`), the work still runs
+/// to its end.
 pub struct Output {
     json: bool,
     reader_left: bool,
@@ -43,31 +42,31 @@ pub struct Output {
 }
 
 impl Output {
-    /// `json`: only the document is printed.
+    /// Output to stdout; with `json`, only the document is printed.
     pub fn new(json: bool) -> Output {
         Output { json, reader_left: false, file: None }
     }
 
-    /// Everything goes into a file, whose content is replaced.
+    /// Output into a file, whose content is replaced.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The file cannot be made.
     pub fn into_file(path: &Path) -> Result<Output, Failure> {
         let file = File::create(path).map_err(|error| {
-            Failure::work(format_args!("cannot make {} for the results: {error}", path.display()))
+            Failure::work(format_args!("cannot create {} for the results: {error}", path.display()))
         })?;
         Ok(Output { json: false, reader_left: false, file: Some((file, path.to_owned())) })
     }
 
-    /// Prints text, unless a document is wanted.
+    /// Prints text, unless JSON is wanted.
     ///
     /// # Errors
-    /// Stdout cannot be written, for another reason than that nobody reads it.
+    /// The output cannot be written. A reader that left is no error.
     pub fn text(&mut self, text: &str) -> Result<(), Failure> {
         if self.json { Ok(()) } else { self.write(text) }
     }
 
-    /// Prints the document, if it is wanted.
+    /// Prints the document, if JSON is wanted.
     ///
     /// # Errors
     /// As [`Self::text`].

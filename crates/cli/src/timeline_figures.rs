@@ -1,4 +1,4 @@
-//! How a simulated run went over time, as figures of a page.
+//! Figures of a page that show a simulated run over time.
 
 use crate::page::chart::{self, Axes, Heat, Series};
 use crate::page::{Figure, Part};
@@ -7,10 +7,10 @@ use mglru_lab::timeline::{Generation, Piece, TenantLine, Timeline};
 
 /// Generations that can be live at the same time.
 const RANKS: [&str; 4] = ["youngest", "2nd", "3rd", "oldest"];
-/// Heat maps of one run: one per tenant, so many at most.
+/// Heat maps of one run at most: one per tenant.
 const TENANTS_MAX: usize = 4;
 
-/// Along what a run is shown.
+/// The horizontal axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Along {
     /// Accesses.
@@ -19,8 +19,8 @@ pub enum Along {
     Seconds,
 }
 
-/// Shares of the tenant's pages, youngest first. Where there are fewer than four, the oldest of
-/// them is not the last.
+/// Shares of the tenant's pages by generation, the youngest first. With fewer than four
+/// generations, the last shares are 0.
 fn shares(piece: &Piece) -> [f64; RANKS.len()] {
     let pages = |row: &Generation| row.anon + row.file;
     let all: u64 = piece.generations.iter().map(pages).sum();
@@ -31,8 +31,8 @@ fn shares(piece: &Piece) -> [f64; RANKS.len()] {
     shares
 }
 
-/// Hit ratios of runs in one chart, and a heat map of the generations of each. `name`: of the
-/// files, and `about`: of what.
+/// Hit ratios of runs in one chart, and a heat map of the generations of each run. `name` begins the
+/// names of files, and `about` is the subject of the titles.
 pub fn figures(name: &str, about: &str, timelines: &[Timeline], along: Along) -> Vec<Part> {
     let mut parts = vec![Part::Figure(hit_ratios(name, about, timelines, along))];
     for timeline in timelines {
@@ -95,21 +95,21 @@ fn hit_ratios(name: &str, about: &str, timelines: &[Timeline], along: Along) -> 
             Series { label: label.clone(), points: places(tenant, along).zip(ratios).collect() }
         })
         .collect();
-    let headings = ["of", "until", "hit ratio"];
+    let headings = ["line", "until", "hit ratio"];
     let mut table = Table::new(headings);
     for (label, tenant) in &lines {
         for (place, piece) in places(tenant, along).zip(&tenant.pieces) {
             table.row([label.clone(), place_text(place, along), percent(piece.hit_ratio)]);
         }
     }
-    // Most ratios are high, and near each other: from the ten below the lowest.
+    // Most ratios are high and close together: the axis begins at the ten below the lowest.
     let ratios = series.iter().flat_map(|series| &series.points).filter_map(|point| point.1);
     let least = ratios.fold(100.0, f64::min);
-    let axes = Axes { x: axis(along), y: "hit ratio, %", range: ((least / 10.0).floor() * 10.0, 100.0) };
+    let axes =
+        Axes { x: axis(along), y: "hit ratio, %", range: ((least / 10.0).floor() * 10.0, 100.0), log: false };
     let (title, caption) =
-        (format!("Hit ratio over time: {about}."), "Of the accesses since the point before.");
-    let chart =
-        chart::lines(&title, &format!("{caption} One line for each of: {}.", labels(&lines)), axes, &series);
+        (format!("Hit ratio over time: {about}."), "Share of the accesses since the previous point.");
+    let chart = chart::lines(&title, &format!("{caption} Lines: {}.", labels(&lines)), axes, &series);
     Figure { name: format!("{name}-hits"), title, caption: caption.to_owned(), chart, table }
 }
 
@@ -128,7 +128,7 @@ fn heat(name: &str, about: &str, of: &str, tenant: &TenantLine, along: Along) ->
         rows: RANKS.iter().enumerate().map(row).collect(),
     };
     let created = tenant.pieces.last().and_then(|piece| piece.generations.last()).map_or(0, |row| row.seq);
-    let mut table = Table::new(["until", "numbers", RANKS[0], RANKS[1], RANKS[2], RANKS[3]]);
+    let mut table = Table::new(["until", "generations", RANKS[0], RANKS[1], RANKS[2], RANKS[3]]);
     for ((place, piece), shares) in places(tenant, along).zip(&tenant.pieces).zip(&shares) {
         let ends = (piece.generations.first(), piece.generations.last());
         let numbers = if let (Some(first), Some(last)) = ends {
@@ -141,7 +141,7 @@ fn heat(name: &str, about: &str, of: &str, tenant: &TenantLine, along: Along) ->
     }
     let title = format!("Generations over time: {about}, {of}.");
     let caption = format!(
-        "Shares of the tenant's pages, the youngest generation at the top; the last one that was opened is number {created}."
+        "Shares of the tenant's pages, the youngest generation at the top. The last generation created is number {created}."
     );
     let chart = chart::heat(&title, &caption, &heat);
     let file: String = of.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();

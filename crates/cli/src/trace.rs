@@ -1,5 +1,4 @@
-//! `mglru trace`: what is in a trace, the same trace in another format, and traces of our own
-//! loads.
+//! `mglru trace`: inspect, convert and generate traces.
 
 use crate::error::Failure;
 use crate::generate;
@@ -12,69 +11,98 @@ use mglru_workload::trace::{Format, TraceInfo, WriteOptions};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Arguments of the mode.
+/// Arguments of the command.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  mglru trace info trace.bin.zst
+  mglru trace convert trace.csv.gz trace.txt.zst
+  mglru trace generate tpcc tpcc.bin.zst --accesses 5000000";
+
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Tell what is in traces: accesses, distinct pages, writes, fsyncs
+    /// Count accesses, distinct pages, writes and fsyncs of traces
     Info(InfoArgs),
     /// Write a trace in another format
     Convert(ConvertArgs),
-    /// Write one of our own loads as a trace
+    /// Write a generated load as a trace
     Generate(generate::Args),
-    /// List the formats, and what their sizes and offsets mean
+    /// List the formats, and the units of their sizes and offsets
     Formats(FormatsArgs),
 }
 
+const INFO: &str = "\
+Examples:
+  mglru trace info trace.bin.zst
+  mglru trace info *.txt.zst --json
+  mglru trace info damaged.csv --lossy";
+
+const CONVERT: &str = "\
+Examples:
+  mglru trace convert trace.csv.gz trace.txt.zst
+  mglru trace convert trace.bin jobs.iolog --drop
+  mglru trace convert trace.spc out.zst --to plain --renumber";
+
+const FORMATS: &str = "\
+Examples:
+  mglru trace formats
+  mglru trace formats --json
+  mglru replay trace.dat --format plain";
+
 #[derive(clap::Args)]
+#[command(after_help = INFO)]
 struct InfoArgs {
-    /// Traces; gzip, xz and zstd are recognised
+    /// Traces, also compressed with gzip, xz or zstd
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
     options: TraceOptions,
-    /// One JSON document
-    #[arg(long)]
+    /// Print one JSON document
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
 #[derive(clap::Args)]
+#[command(after_help = CONVERT)]
 struct ConvertArgs {
     /// The trace
     #[arg(value_name = "IN")]
     from: PathBuf,
-    /// The new one; .gz, .xz or .zst at its end compresses
+    /// The new trace; an ending of .gz, .xz or .zst compresses it
     #[arg(value_name = "OUT")]
     to: PathBuf,
-    /// Format of OUT: kernel-lab (.bin), shared-text (.txt), fio-iolog, plain
+    /// Format of OUT: kernel-lab (.bin), shared-text (.txt), fio-iolog (.iolog) or plain (.plain)
+    /// [default: by the ending of its name]
     #[arg(long = "to", value_name = "FORMAT")]
     to_format: Option<Format>,
     /// Number the distinct pages from 0 in the order of their first use
     #[arg(long)]
     renumber: bool,
-    /// Leave out what the format cannot say, such as writes or fsyncs
+    /// Leave out records that the format cannot hold, such as writes or fsyncs
     #[arg(long)]
     drop: bool,
     #[command(flatten)]
     options: TraceOptions,
-    /// One JSON document
-    #[arg(long)]
+    /// Print one JSON document
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
 #[derive(clap::Args)]
+#[command(after_help = FORMATS)]
 struct FormatsArgs {
-    /// One JSON document
-    #[arg(long)]
+    /// Print one JSON document
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
-/// Runs the mode.
+/// Runs the command.
 ///
 /// # Errors
 /// A trace cannot be read or written.
@@ -135,7 +163,7 @@ fn info_text(path: &Path, info: &TraceInfo, description: Option<&str>, warm: Opt
             table.row([name.to_owned(), value]);
         }
     }
-    // The headings are empty, and so is their line.
+    // The headings are empty, and so is the first line.
     text + table.text().trim_start_matches('\n')
 }
 
@@ -157,8 +185,8 @@ fn convert(args: ConvertArgs) -> Result<(), Failure> {
     let mut text = format!("{}: {format}, {} accesses", args.to.display(), count(converted.accesses));
     let extras = [
         (converted.syncs, "fsyncs"),
-        (converted.renumbered_pages.unwrap_or(0), "distinct pages, numbered anew"),
-        (converted.dropped, "records that lost something the format cannot say"),
+        (converted.renumbered_pages.unwrap_or(0), "distinct pages, renumbered"),
+        (converted.dropped, "records were left out or changed, because the format cannot hold them"),
         (conversion.skipped, "bad records skipped"),
     ];
     for (number, what) in extras.into_iter().filter(|(number, _)| *number > 0) {
@@ -178,7 +206,7 @@ fn convert(args: ConvertArgs) -> Result<(), Failure> {
     }))
 }
 
-/// The format that the name of a new trace asks for.
+/// The format that the name of a new trace implies.
 fn format_of_name(path: &Path) -> Result<Format, Failure> {
     let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
     let inside = [".gz", ".xz", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
@@ -191,7 +219,7 @@ fn format_of_name(path: &Path) -> Result<Format, Failure> {
             let names: Vec<&str> = Format::WRITABLE.iter().map(|format| format.name()).collect();
             let (path, names) = (path.display(), names.join(", "));
             Err(Failure::usage(format_args!(
-                "{path}: the name does not say which format to write; add --to with one of {names}"
+                "{path}: no format has this ending; add --to with one of {names}"
             )))
         }
     }
@@ -199,7 +227,8 @@ fn format_of_name(path: &Path) -> Result<Format, Failure> {
 
 fn formats(args: FormatsArgs) -> Result<(), Failure> {
     let mut output = Output::new(args.json);
-    let mut table = Table::new(["format", "", "a record, and what size and offset mean"]).with_words_last();
+    let mut table =
+        Table::new(["format", "", "a record, and the units of size and offset"]).with_words_last();
     let writable = |format: Format| Format::WRITABLE.contains(&format);
     for format in Format::ALL {
         let access = if writable(format) { "rw" } else { "r" };
@@ -207,7 +236,8 @@ fn formats(args: FormatsArgs) -> Result<(), Failure> {
     }
     output.text(&format!(
         "{}\nRequests are split into pages of 4 KiB. A unit has 512 bytes, or --unit BYTES.\n\
-         rw: convert writes it, too. Recognised by content or name, through gzip, xz and zstd.\n",
+         rw: `trace convert` also writes this format. Formats are recognised by content or name, also inside\n\
+         gzip, xz and zstd.\n",
         table.text()
     ))?;
     let document = |format: Format| json!({ "name": format.name(), "written": writable(format), "summary": format.summary() });
@@ -219,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_which_format_to_write() {
+    fn the_ending_of_a_name_implies_the_format() {
         let of = |name: &str| format_of_name(Path::new(name));
         assert_eq!(of("a/x.bin.zst"), Ok(Format::KernelLab));
         assert_eq!(of("x.TXT"), Ok(Format::SharedText));

@@ -1,23 +1,24 @@
-//! How traces are read.
+//! Options for reading traces.
 
 use mglru_workload::trace::{Format, OpenOptions};
 
-/// How traces are read.
+/// Options for reading traces.
 #[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Reading traces")]
 pub struct TraceOptions {
-    /// The format, where it is not recognised: see `mglru trace formats`
+    /// Format, if it is not recognised; `mglru trace formats` lists them
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// Skip and count bad records instead of stopping at the first
+    /// Skip and count bad records instead of stopping at the first one
     #[arg(long)]
     lossy: bool,
-    /// Bytes per unit of block numbers, where a format has them: 512, or 4096 for ARC's OLTP
+    /// Bytes per block number, in formats of block numbers: 512, or 4096 for ARC's OLTP trace
     #[arg(long, value_name = "BYTES")]
     unit: Option<u32>,
 }
 
 impl TraceOptions {
-    /// As the readers want them.
+    /// The same for the trace readers.
     pub fn open_options(&self) -> OpenOptions {
         OpenOptions { format: self.format, lossy: self.lossy, unit_bytes: self.unit }
     }

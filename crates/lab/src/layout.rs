@@ -106,13 +106,8 @@ pub fn drop_from_system_cache(file: &File) -> io::Result<()> {
 
 /// Available memory of the machine in bytes.
 pub fn available_memory_bytes() -> Option<u64> {
-    memory_info_bytes("MemAvailable:")
-}
-
-/// A line of /proc/meminfo, such as `Cached:`, in bytes.
-pub fn memory_info_bytes(label: &str) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(label))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes << 10)
 }

@@ -13,6 +13,7 @@
 //! * [`fidelity`]: repeat recorded runs of real kernels, and compare the counts.
 //! * [`replay`]: replay traces under a virtual clock with the engine and with other policies.
 //! * [`fio`]: run jobs in fio's language on real files.
+//! * [`demo`]: compare caches of the same size under a skewed reader beside a scan.
 //! * [`generate`]: write the built-in loads as traces.
 //!
 //! Building blocks:
@@ -47,6 +48,7 @@
 
 pub mod ablate;
 mod cpu;
+pub mod demo;
 pub mod equal_memcgs;
 mod error;
 pub mod experiment;

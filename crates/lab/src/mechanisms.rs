@@ -25,8 +25,8 @@ pub struct Behaviours {
     pub with: Vec<Switch>,
     /// Switches to turn off.
     pub without: Vec<Switch>,
-    /// Reclaim policy.
-    pub lru: Lru,
+    /// Reclaim policy; `None`: the preset's own.
+    pub lru: Option<Lru>,
     /// Scope of the LRU lock.
     pub lru_lock: LruLock,
 }
@@ -42,7 +42,8 @@ impl Behaviours {
             return Err(Error::usage(format_args!("--with {name} and --without {name}: choose one")));
         }
         let mechanisms = Mechanisms::compose(self.preset, &self.with, &self.without).map_err(Error::usage)?;
-        Ok(mechanisms.with_lru(self.lru).with_lru_lock(self.lru_lock))
+        let mechanisms = self.lru.map_or(mechanisms, |lru| mechanisms.with_lru(lru));
+        Ok(mechanisms.with_lru_lock(self.lru_lock))
     }
 }
 

@@ -10,7 +10,43 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// Further steps of [`remove_all`], each with a number.
+static UNDO: Mutex<Vec<(u64, Step)>> = Mutex::new(Vec::new());
 static BEFORE_FIRST: Mutex<Option<fn()>> = Mutex::new(None);
+
+type Step = Box<dyn FnOnce() + Send>;
+
+/// A step that undoes something once: when this is dropped, or when the program is interrupted.
+pub(crate) struct Undo(u64);
+
+/// Has `step` called when the value is dropped, or by [`remove_all`].
+pub(crate) fn undo_later(step: impl FnOnce() + Send + 'static) -> Undo {
+    handle_interrupts();
+    let mut steps = UNDO.lock().expect("no panic");
+    let number = steps.last().map_or(0, |(number, _)| number + 1);
+    steps.push((number, Box::new(step)));
+    Undo(number)
+}
+
+impl Undo {
+    /// Does it now.
+    pub(crate) fn now(self) {}
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        let mut steps = UNDO.lock().expect("no panic");
+        if let Some(at) = steps.iter().position(|(number, _)| *number == self.0) {
+            (steps.remove(at).1)();
+        }
+    }
+}
+
+fn handle_interrupts() {
+    if let Some(handle) = BEFORE_FIRST.lock().expect("no panic").take() {
+        handle();
+    }
+}
 
 /// Registers a callback that is called once, before the first folder is created. It can install
 /// signal handlers.
@@ -28,9 +64,7 @@ impl TemporaryFolder {
     /// # Errors
     /// If it cannot be created.
     pub fn create(directory: &Path, prefix: &str) -> io::Result<TemporaryFolder> {
-        if let Some(handle) = BEFORE_FIRST.lock().expect("no panic").take() {
-            handle();
-        }
+        handle_interrupts();
         let mut folders = FOLDERS.lock().expect("no panic");
         let made = tempfile::Builder::new().prefix(prefix).tempdir_in(directory)?;
         folders.push(made.path().to_owned());
@@ -61,6 +95,8 @@ pub fn remove_all() {
             let _ = std::fs::remove_dir_all(folder);
         }
     }
+    let steps = std::mem::take(&mut *UNDO.lock().expect("no panic"));
+    steps.into_iter().for_each(|(_, step)| step());
     // The lock stays held: a folder created now would remain.
     std::mem::forget(folders);
 }
@@ -79,5 +115,18 @@ mod tests {
         drop(folder);
         assert!(!path.exists() && !FOLDERS.lock().unwrap().contains(&path));
         assert!(TemporaryFolder::create(&path, "mglru-test-").is_err(), "there is nothing to make it in");
+    }
+
+    #[test]
+    fn a_step_is_undone_once() {
+        let (sender, undone) = std::sync::mpsc::channel();
+        let step = |number: u32| {
+            let sender = sender.clone();
+            undo_later(move || sender.send(number).unwrap())
+        };
+        let (first, second) = (step(1), step(2));
+        first.now();
+        drop((second, step(3)));
+        assert_eq!(undone.try_iter().collect::<Vec<_>>(), [1, 2, 3]);
     }
 }

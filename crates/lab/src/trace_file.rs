@@ -17,7 +17,7 @@ use mglru_workload::trace::{
     self, Converted, Format, OpenOptions, Record, TraceError, TraceInfo, TraceReader, TraceWriter,
     WriteOptions,
 };
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -178,6 +178,21 @@ impl TraceFile {
     /// Meaning of its page numbers.
     pub fn numbering(&self) -> Numbering {
         self.numbering
+    }
+
+    /// Files by number, each with the pages up to its last access: where readahead stops. Empty for
+    /// a trace that is too long to be kept decoded.
+    pub fn file_pages(&self) -> BTreeMap<u32, u64> {
+        let mut files = BTreeMap::new();
+        for record in self.decoded.iter().flat_map(|records| records.iter()) {
+            if let Record::Access(access) = record
+                && !access.anon
+            {
+                let pages = files.entry((access.page >> 32) as u32).or_insert(0u64);
+                *pages = (*pages).max((access.page & 0xffff_ffff) + 1);
+            }
+        }
+        files
     }
 
     /// Fraction of the accesses before counting starts, from the sidecar.

@@ -35,6 +35,9 @@ pub trait Watch: Sync {
     /// `steps` more steps are done.
     fn advance(&self, _steps: u64) {}
 
+    /// A line of text about the innermost stage; it replaces the previous line.
+    fn note(&self, _text: &str) {}
+
     /// The innermost stage has ended.
     fn end(&self) {}
 

@@ -1,10 +1,10 @@
-//! `mglru ablate`: each mechanism off, alone, against all of them, over seeds.
+//! `mglru ablate`: measures each mechanism's effect by switching it off, over several seeds.
 //!
 //! ```text
 //! Args ─► mglru_lab::ablate ─► Ablation ─► text, JSON, page     report.rs, page.rs
 //! ```
 //!
-//! Everything happens in the simulator: the same command gives the same figures on every machine.
+//! All runs are simulated: the same command gives the same figures on every machine.
 
 mod page;
 mod report;
@@ -19,43 +19,44 @@ use crate::run::Behaviours;
 use crate::trace_options::TraceOptions;
 use mglru_lab::ablate::{self, Input, Request};
 use mglru_lab::replay::memory::{Memory, parse_fraction};
-use report::Told;
+use report::Shown;
 use std::path::PathBuf;
 
-/// Arguments of the mode.
+/// Arguments of the command.
 #[derive(clap::Args)]
 #[command(after_help = with_mechanisms(EXAMPLES))]
 pub struct Args {
-    /// A trace, in any of the formats of `mglru trace formats`, or a scenario (.toml)
+    /// A trace, in any format of `mglru trace formats`, or a scenario (.toml)
     #[arg(value_name = "TRACE|SCENARIO")]
     input: PathBuf,
-    #[command(flatten)]
-    behaviours: Behaviours,
     /// Memory: a size (64MiB), pages (8192p) or a share of the trace's distinct pages (10%)
-    /// [default: 10% of a trace; a scenario's own]
-    #[arg(long, value_name = "SIZE")]
+    /// [default: 10% of a trace; the scenario's own]
+    #[arg(long, value_name = "SIZE", help_heading = "Machine")]
     memory: Option<Memory>,
-    /// The first seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Seeds: with fewer than six, no effect is certain to 95 %
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
-    /// Two mechanisms at a time as well, and what they do together beyond what each does
-    #[arg(long)]
-    pairs: bool,
-    /// Of a trace: count from this share of accesses on; default: as beside the trace, or 0
-    #[arg(long, value_name = "FRACTION", value_parser = parse_fraction)]
-    warm: Option<f64>,
     #[command(flatten)]
     swap: SwapArgs,
+    /// Number of seeds; with fewer than six, no effect reaches 95 % confidence
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000),
+          help_heading = "Effort")]
+    runs: u32,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Effort")]
+    seed: u64,
+    /// Also switch off two mechanisms at a time, and show their joint effect beyond the sum
+    #[arg(long, help_heading = "Effort")]
+    pairs: bool,
+    #[command(flatten)]
+    behaviours: Behaviours,
     #[command(flatten)]
     options: TraceOptions,
-    /// Write one page with tables and figures, readable without a network
-    #[arg(long, value_name = "FILE.html")]
+    /// Count only from this share of a trace's accesses on [default: as the trace says, or 0]
+    #[arg(long, value_name = "FRACTION", value_parser = parse_fraction, help_heading = "Reading traces")]
+    warm: Option<f64>,
+    /// Write an HTML page with charts and tables, readable without a network
+    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     report: Option<ReportFile>,
-    /// One JSON document
-    #[arg(long)]
+    /// Print one JSON document
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
@@ -65,11 +66,10 @@ Examples:
   mglru ablate trace.bin.zst --preset linux-7.2 --pairs
   mglru ablate experiments/floors.toml --runs 12 --json
 
-What seeds vary: of a scenario, everything that its jobs leave to chance. A trace leaves nothing to
-chance, so its memory is varied, by at most 1 % (3 pages at least); the first seed has it as it was
-asked for.";
+A seed varies all random choices of a scenario's jobs. A trace has none, so its memory varies instead,
+by at most 1 % or 3 pages; the first seed uses the memory that was asked for.";
 
-/// Runs the mode.
+/// Runs the command.
 ///
 /// # Errors
 /// Wrong usage, or an input that cannot be read or run.
@@ -91,14 +91,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
         report.try_out([&request.input])?;
     }
     let ablation = ablate::ablate(&input, &request, &bars)?;
-    let ablation = Told(&ablation);
+    let ablation = Shown(&ablation);
     let document = ablation.document(args.seed);
     let mut output = Output::new(args.json);
     output.text(&ablation.text(args.seed))?;
     output.document(&document)?;
     if let Some(report) = &args.report {
         report.write(&ablation.page(&request.input, args.seed, &document))?;
-        output.text(&format!("\n{} shows it\n", report.path().display()))?;
+        output.text(&format!("\nThe report is in {}\n", report.path().display()))?;
     }
     Ok(())
 }

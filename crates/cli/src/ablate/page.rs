@@ -1,6 +1,6 @@
-//! What was found, as a page.
+//! Results of an ablation as a page.
 
-use super::report::{Told, difference, value};
+use super::report::{Shown, difference, value};
 use crate::page::chart::{self, Bar, BarGroup};
 use crate::page::{Figure, Page, Part, Section};
 use crate::statistics::{median, range};
@@ -9,20 +9,22 @@ use crate::timeline_figures::{self, Along};
 use serde_json::Value;
 use std::path::Path;
 
-impl Told<'_> {
-    /// As a page.
+impl Shown<'_> {
+    /// The page.
     pub fn page<'a>(&self, input: &Path, seed: u64, document: &'a Value) -> Page<'a> {
         let mut sections = Vec::new();
         for (number, metric) in self.metrics.iter().enumerate() {
             let mut section = Section::new(capital(metric.words()));
             section.parts.push(Part::Figure(self.effects_figure(number)));
             if let Some(table) = self.pairs_table(number) {
-                section.text("Two at a time: what both do together, and how much of that is beyond the sum of what each does.");
+                section.text(
+                    "Two at a time: the joint effect, and the part of it beyond the sum of both effects.",
+                );
                 section.parts.push(Part::Table(table));
             }
             sections.push(section);
         }
-        let mut rest = Section::new("What is not in the figures");
+        let mut rest = Section::new("Not in the charts");
         self.not_run().into_iter().for_each(|line| rest.text(line));
         sections.push(rest);
         if !self.tenants[0].is_empty() {
@@ -41,7 +43,7 @@ impl Told<'_> {
             sections.push(section);
         }
         Page {
-            title: format!("What each mechanism does: {}", file_name(input)),
+            title: format!("Effect of each mechanism: {}", file_name(input)),
             summary: vec![self.what(seed), self.how()],
             command: crate::page::command_line(),
             sections,
@@ -70,11 +72,10 @@ impl Told<'_> {
         let words = self.metrics[metric].words();
         let title = format!("{} without each mechanism.", capital(words));
         let caption = format!(
-            "With all of them it is {} (median). To the right: more of it without the mechanism. Lines are intervals; grey: within the noise, or uncertain.",
+            "With all mechanisms the median is {}. To the right: more without the mechanism. Lines are intervals; grey effects are noise or uncertain.",
             value(median(&self.full[metric]))
         );
-        let unit =
-            if is_percent { "change when it is turned off, %" } else { "change when it is turned off" };
+        let unit = if is_percent { "change when switched off, %" } else { "change when switched off" };
         let chart = chart::effects(&title, &caption, unit, &effects);
         let name = format!("ablate-{}", self.metrics[metric].name().replace('_', "-"));
         Figure { name, title, caption, chart, table: self.table(metric) }
@@ -98,7 +99,7 @@ impl Told<'_> {
             BarGroup { name: "hit ratio".to_owned(), note: String::new(), bars: bars.collect(), mark: None };
         let (title, caption) = (
             "Hit ratio of each tenant, with all mechanisms.",
-            "Median of the seeds; lines: the least and the most.",
+            "Median of the seeds; lines show the minimum and the maximum.",
         );
         let chart = chart::bars(title, caption, &[group]);
         Figure {

@@ -1,4 +1,4 @@
-//! What was found, as text and as JSON with the same numbers.
+//! Results of an ablation as text and as JSON, with the same numbers.
 
 use crate::statistics::{CONFIDENCE, Interval, median, median_interval};
 use crate::table::{Table, count, wrapped};
@@ -24,7 +24,7 @@ pub fn difference(difference: f64, is_percent: bool) -> String {
     }
 }
 
-/// What is to be said of an effect with that interval.
+/// A word about an effect with that interval; empty for a certain effect.
 fn verdict(interval: &Interval) -> String {
     match is_noise(interval) {
         None => "uncertain",
@@ -34,15 +34,15 @@ fn verdict(interval: &Interval) -> String {
     .to_owned()
 }
 
-/// The ends of an interval, if it is one: a single run has none.
+/// The ends of an interval; a single run has none.
 fn ends(interval: &Interval) -> [Option<f64>; 2] {
     [interval.low, interval.high].map(|end| (interval.confidence > 0.0).then_some(end))
 }
 
-/// An ablation that is told.
-pub struct Told<'a>(pub &'a Ablation);
+/// An ablation, for output.
+pub struct Shown<'a>(pub &'a Ablation);
 
-impl std::ops::Deref for Told<'_> {
+impl std::ops::Deref for Shown<'_> {
     type Target = Ablation;
 
     fn deref(&self) -> &Ablation {
@@ -50,48 +50,48 @@ impl std::ops::Deref for Told<'_> {
     }
 }
 
-impl Told<'_> {
+impl Shown<'_> {
     /// Runs of each variant.
     pub fn runs(&self) -> usize {
         self.full[0].len()
     }
 
-    /// How sure the intervals are.
+    /// Confidence of the intervals, 0 to 1.
     pub fn confidence(&self) -> f64 {
         median_interval(&self.full[0]).confidence
     }
 
-    /// What was run, in a sentence.
+    /// The setting, in a sentence.
     pub fn what(&self, seed: u64) -> String {
         let (lru, runs) = (self.mechanisms.lru().name(), self.runs());
         let memory = count(self.memory_pages);
         let seeds = match runs {
-            1 => format!("1 seed, {seed}; others would vary"),
+            1 => format!("1 seed ({seed}), which varies"),
             _ => format!("{runs} seeds from {seed} on, which vary"),
         };
         let mechanisms = describe(self.mechanisms);
         format!("{}: {mechanisms}, {lru}, {memory} pages; {seeds} {}.", self.kind.1, self.varied)
     }
 
-    /// How the intervals are to be read.
+    /// An explanation of the columns.
     pub fn how(&self) -> String {
-        let how = "Each row is what happens without a mechanism, compared with all of them, seed by seed";
+        let how = "Each row compares runs without a mechanism with runs with all of them, seed by seed";
         match self.confidence() {
-            0.0 => format!("{how}. Of one seed nothing is certain."),
+            0.0 => format!("{how}. One seed gives no confidence."),
             confidence if confidence < CONFIDENCE => format!(
-                "{how}: the median of the differences, and from … to … its interval (only {:.0} %, as there are fewer than six seeds: \
-                 nothing is certain).",
+                "{how}: the median of the differences, and its interval from … to … (only {:.0} % confidence, because there are fewer \
+                 than six seeds).",
                 100.0 * confidence
             ),
             confidence => format!(
-                "{how}: the median of the differences, and from … to … its interval ({:.0} %). Where it has 0 in it, the effect is within \
-                 the noise (noise).",
+                "{how}: the median of the differences, and its interval from … to … ({:.0} % confidence). An interval that contains 0 is \
+                 marked as noise.",
                 100.0 * confidence
             ),
         }
     }
 
-    /// Single mechanisms, or pairs, that change something: by their effect on a metric.
+    /// Rows of single mechanisms or of pairs that change a counter, sorted by their effect on a metric.
     pub fn rows_by(&self, metric: usize, pairs: bool) -> Vec<Row> {
         let mut rows: Vec<Row> =
             self.rows.iter().filter(|row| row.is_pair == pairs && !row.changes_nothing).cloned().collect();
@@ -128,7 +128,7 @@ impl Told<'_> {
         table
     }
 
-    /// What pairs do; none if there are none.
+    /// The effects of pairs; `None` without pairs.
     pub fn pairs_table(&self, metric: usize) -> Option<Table> {
         let mut table =
             Table::new(["without both", "effect", "beyond the sum", "from", "to", ""]).with_words_last();
@@ -157,21 +157,21 @@ impl Told<'_> {
             table.row([row.name.clone(), show(effect.median), show(beyond), low, high, verdict(&interval)]);
         }
         if sums > 0 {
-            let name = format!("{sums} others: in every run the sum of both");
+            let name = format!("{sums} others: exactly the sum of both");
             let nothing = || "-".to_owned();
             table.row([name, nothing(), "0".to_owned(), nothing(), nothing(), String::new()]);
         }
         (!rows.is_empty()).then_some(table)
     }
 
-    /// What was not run, and why: a sentence each.
+    /// Variants that were not run and effects that are not shown, a sentence each.
     pub fn not_run(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (name, why) in &self.variants.cannot_matter {
-            lines.push(format!("{name} cannot matter here: {why}."));
+            lines.push(format!("{name} has no effect here: {why}."));
         }
         for (name, sentence) in &self.variants.not_alone {
-            lines.push(format!("{name} is not turned off alone: {sentence}. They are off together."));
+            lines.push(format!("{name} is not switched off alone: {sentence}. They are off together."));
         }
         let nothing: Vec<&str> = self
             .rows
@@ -180,25 +180,25 @@ impl Told<'_> {
             .map(|row| row.name.as_str())
             .collect();
         if !nothing.is_empty() {
-            lines.push(format!("Changes nothing here, in no counter of any run: {}.", nothing.join(", ")));
+            lines.push(format!("No counter of any run changes without: {}.", nothing.join(", ")));
         }
         let with_one = self.rows.iter().filter(|row| !row.changes_nothing);
         let with_one: Vec<String> =
             with_one.filter_map(|row| Some(format!("{} ({})", row.name, row.same_as.as_ref()?))).collect();
         if !with_one.is_empty() {
             lines.push(format!(
-                "Pairs that do what one of them does alone (in brackets), in every counter, as the other is nothing without it: {}.",
+                "Pairs with the same counters as one of them alone (in brackets), because the other depends on it: {}.",
                 with_one.join(", ")
             ));
         }
         if !self.variants.off.is_empty() {
             let preset = self.mechanisms.name();
-            lines.push(format!("Off in {preset} as it is: {}.", self.variants.off.join(", ")));
+            lines.push(format!("Off in {preset} anyway: {}.", self.variants.off.join(", ")));
         }
         lines
     }
 
-    /// As text.
+    /// The results as text.
     pub fn text(&self, seed: u64) -> String {
         let mut text = format!("{}\n{}\n", wrapped(&self.what(seed)), wrapped(&self.how()));
         for (number, metric) in self.metrics.iter().enumerate() {
@@ -214,7 +214,7 @@ impl Told<'_> {
         text + &format!("\n{} runs in {:.1} s\n", self.runs() * self.variants.run.len(), self.seconds)
     }
 
-    /// As a document.
+    /// The results as a document.
     pub fn document(&self, seed: u64) -> Value {
         let full = self.metrics.iter().zip(&self.full).map(
             |(metric, values)| json!({"metric": metric.name(), "median": median(values), "values": values}),

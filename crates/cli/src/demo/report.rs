@@ -1,96 +1,44 @@
-//! What the demo tells, as text and as JSON.
+//! The demo's result as text and as JSON.
 
-use super::tenant::{Done, TENANTS, Tenant};
-use crate::cache_report::{CacheReport, seconds};
-use crate::table::{Table, count};
+use crate::cache_options::Budget;
+use crate::cache_report::{CacheReport, evictions};
+use crate::table::{Table, count, wrapped};
 use crate::{layout, size};
-use mglru_core::PAGE_BYTES;
+use console::Style;
+use mglru_lab::demo::{Cache, CacheRun, Outcome, Request, is_in_memory};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// The same operations through the system's cache.
-pub struct SystemRun {
-    /// What each tenant did.
-    pub done: [Done; TENANTS],
-    /// How long the final fdatasync took.
-    pub sync: Duration,
-    /// By how much all cached files of the machine grew meanwhile.
-    pub cached_bytes_growth: u64,
-    /// What memory the machine had left before.
-    pub available_bytes: Option<u64>,
-}
+/// Columns of the longest bar.
+const BAR_COLUMNS: f64 = 44.0;
 
-/// Everything.
+/// What was asked for, and what happened.
 pub struct Report {
-    /// Size of the file.
-    pub file_bytes: u64,
-    /// Where it was.
-    pub directory: PathBuf,
-    /// What decided every random choice.
-    pub seed: u64,
-    /// How long it took to write the file.
-    pub layout: Duration,
-    /// The tenants.
-    pub tenants: [Tenant; TENANTS],
-    /// What they did through our cache.
-    pub done: [Done; TENANTS],
-    /// What our cache did.
-    pub cached: CacheReport,
-    /// What they did through the system's cache.
-    pub system: SystemRun,
+    pub request: Request,
+    pub budget: Budget,
+    pub outcome: Outcome,
 }
 
-/// What is about to happen.
-pub fn introduction(
-    tenants: &[Tenant; TENANTS],
-    file_bytes: u64,
-    budget_bytes: u64,
-    directory: &Path,
-) -> String {
-    let mut text = format!(
-        "A file of {} ({} pages) in {}, and a cache that may use {} in all.\nThree tenants share it:\n\n",
-        size::show(file_bytes),
-        count(file_bytes / PAGE_BYTES),
-        directory.display(),
-        size::show(budget_bytes),
-    );
-    let mut table = Table::new(["tenant", "its part", "may cache", "and does this"]).with_words_last();
-    for tenant in tenants {
-        table.row([
-            tenant.name.to_owned(),
-            size::show(tenant.part.end - tenant.part.start),
-            size::show(tenant.max_bytes),
-            tenant.what.to_owned(),
-        ]);
-    }
-    text.push_str(&table.text());
-    text.push_str(
-        "\nEvery page that is read is verified: that it is the page asked for, in its last version, and whole\n\
-         (crc32c).\n",
-    );
-    if layout::is_in_memory(directory) {
-        text.push_str(
-            "\nThis directory is in memory (tmpfs), so that nothing here meets a disk: choose one on a disk with\n\
-             --directory.\n",
-        );
-    }
-    text.push('\n');
-    text
-}
-
-/// What the cache did.
-pub fn cache_section(tenants: &[Tenant; TENANTS], done: &[Done; TENANTS], cached: &CacheReport) -> String {
-    let checked = done.iter().map(|done| done.pages_checked).sum();
-    let scan = tenants[1].name;
-    format!(
-        "mglru: {}\n\n{}\n{}\n{} pages were read and verified: no difference. ({scan} hits because pages are read \
-         ahead of it.)\n\n",
-        cached.settings(),
-        cached.table(),
-        cached.generations("generations, oldest first"),
-        count(checked),
-    )
+/// What the demo is going to do.
+pub fn introduction(request: &Request) -> String {
+    let in_memory = match is_in_memory(request) {
+        true => {
+            "\n\nThis directory is in memory (tmpfs), so no read waits for a disk. Choose a directory on a disk with \
+             --directory."
+        }
+        false => "",
+    };
+    wrapped(&format!(
+        "A scan reads past a cache. Does the cache keep the pages that somebody else needs?\n\n\
+         The file has {}, in {}. A reader picks single pages from {} of it, some far more often than others \
+         (zipf 0.99). A scan reads the other {} from front to back, again and again: one page for each page of the \
+         reader. Each cache gets {}, first fills up, and is then measured for {} s. Every page is verified.{in_memory}\n\n",
+        size::show(request.file_bytes),
+        request.directory.display(),
+        size::show(request.reader_bytes()),
+        size::show(request.scan_bytes()),
+        size::show(request.budget_bytes),
+        request.time.as_secs_f64(),
+    ))
 }
 
 /// Nanoseconds as microseconds.
@@ -98,142 +46,195 @@ pub fn microseconds(ns: f64) -> String {
     format!("{:.1}", ns / 1000.0)
 }
 
-fn longest(done: &[Done; TENANTS]) -> f64 {
-    done.iter().map(|done| done.elapsed.as_secs_f64()).fold(0.0, f64::max)
+/// A hit ratio in percent.
+pub fn percent(ratio: Option<f64>) -> String {
+    ratio.map_or("unknown".to_owned(), |ratio| format!("{:.1} %", 100.0 * ratio))
 }
 
 impl Report {
-    /// Whether the system's run came to its end.
-    fn finished(&self) -> bool {
-        self.done.iter().zip(&self.system.done).all(|(ours, theirs)| theirs.operations() == ours.operations())
-    }
+    /// The question that the chart answers.
+    pub const QUESTION: &str = "Reads of the reader that found their page in memory, beside the scan";
+    /// What the columns mean.
+    pub const COLUMNS: &str = "\
+        From memory: share of the reader's reads that waited for no disk. p99: 99 of 100 of its reads took no longer. Both MiB/s: of \
+        reader and scan together.";
+    /// What a refault is.
+    pub const REFAULT: &str = "\
+        Evicted: pages that left the cache to make room. A refault is a read from disk of a page that had left only shortly before: it \
+        should have stayed.";
 
-    /// Both caches side by side.
-    pub fn comparison(&self) -> String {
-        let mut table = Table::new([
-            "tenant",
-            "operations",
-            "mglru MiB/s",
-            "mean µs",
-            "p99 µs",
-            "system MiB/s",
-            "mean µs",
-            "p99 µs",
-        ]);
-        for ((tenant, ours), theirs) in self.tenants.iter().zip(&self.done).zip(&self.system.done) {
-            let figures = |done: &Done| {
-                [
-                    size::mib(done.bytes_per_second()),
-                    microseconds(done.latencies.mean_ns()),
-                    microseconds(done.latencies.percentile_ns(99.0) as f64),
-                ]
-            };
-            let head = [tenant.name.to_owned(), count(ours.operations())];
-            table.row(head.into_iter().chain(figures(ours)).chain(figures(theirs)));
+    /// Everything after the introduction.
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "{}\n\n{}\n{}",
+            Style::new().bold().apply_to(Report::QUESTION),
+            self.chart(),
+            self.answer()
+        );
+        text += &format!("\n\n{}\n{}\n", self.speed().text(), wrapped(Report::COLUMNS));
+        if let Some(table) = self.engines() {
+            text += &format!("\n{}\n{}\n", table.text(), wrapped(Report::REFAULT));
         }
-        format!("{}\n{}", table.text(), self.verdict())
+        for note in self.notes() {
+            text += &format!("\n{}\n", wrapped(&note));
+        }
+        text
     }
 
-    /// What the comparison means, and what it does not.
-    pub fn verdict(&self) -> String {
-        let system = &self.system;
-        let sync = |sync: Duration| format!("{} more to write what was dirty", seconds(sync));
-        let budget = size::show(self.cached.stats.budget_bytes);
-        let ours = format!(
-            "mglru    {:5.1} s, and {}; it used {budget}.\n",
-            longest(&self.done),
-            sync(self.cached.sync.unwrap_or_default())
-        );
-        let share = || {
-            let all: u64 = self.done.iter().map(Done::operations).sum();
-            let made: u64 = system.done.iter().map(Done::operations).sum();
-            made as f64 / all.max(1) as f64 * 100.0
-        };
-        let stopped = match self.finished() {
-            true => String::new(),
-            false => format!(" (stopped after {:.0} % of the operations)", share()),
-        };
-        let theirs = format!(
-            "system   {:5.1} s{stopped}, and {};\n         cached files of this machine grew by {} meanwhile.\n",
-            longest(&system.done),
-            sync(system.sync),
-            size::show(system.cached_bytes_growth)
-        );
-        let fits = system.available_bytes.is_some_and(|bytes| bytes > self.file_bytes);
-        let why = match fits {
-            true => format!(
-                "The system's cache is not held to {budget}. This machine has {} left, in which the whole file\n\
-                 fits: the system reads each page once and never has to choose what leaves. It says what the\n\
-                 work costs with memory to spare, not which policy is better.\n",
-                size::show(system.available_bytes.unwrap_or(0))
+    /// Horizontal bars; our default stands out.
+    fn chart(&self) -> String {
+        let names: Vec<String> = self.outcome.runs.iter().map(|run| run.cache.name()).collect();
+        let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        let bars = self.outcome.runs.iter().zip(&names).enumerate().map(|(number, (run, name))| {
+            let style = match number {
+                0 => Style::new().green().bold(),
+                _ if matches!(run.cache, Cache::System) => Style::new().cyan(),
+                _ => Style::new().yellow(),
+            };
+            let columns = (BAR_COLUMNS * run.hit_ratio().unwrap_or(0.0)).round() as usize;
+            let bar = format!("{:<1$}", "█".repeat(columns), BAR_COLUMNS as usize);
+            format!(
+                "  {name:<width$}  {}  {}\n",
+                style.apply_to(bar),
+                style.apply_to(percent(run.hit_ratio()))
+            )
+        });
+        bars.collect()
+    }
+
+    /// The headline, in a sentence.
+    pub fn answer(&self) -> String {
+        let kept = |run: &CacheRun| percent(run.hit_ratio());
+        let [first, others @ ..] = self.outcome.runs.as_slice() else { return String::new() };
+        let mut others: Vec<String> =
+            others.iter().map(|run| format!("{} under {}", kept(run), of_whom(run))).collect();
+        let last = others.pop().unwrap_or_default();
+        let others = if others.is_empty() { last } else { format!("{} and {last}", others.join(", ")) };
+        wrapped(&format!(
+            "Beside the scan, the reader finds {} of its pages in memory under {}, {others}. All caches have {}.",
+            kept(first),
+            of_whom(first),
+            size::show(self.request.budget_bytes),
+        ))
+    }
+
+    /// How fast each cache was.
+    pub fn speed(&self) -> Table {
+        let mut table =
+            Table::new(["cache", "from memory", "reads/s", "mean µs", "p99 µs", "scan MiB/s", "both MiB/s"]);
+        for run in &self.outcome.runs {
+            table.row([
+                run.cache.name(),
+                percent(run.hit_ratio()),
+                count(run.reads_per_second() as u64),
+                microseconds(run.latencies.mean_ns()),
+                microseconds(run.latencies.percentile_ns(99.0) as f64),
+                size::mib(run.scanned_bytes as f64 / run.seconds.max(1e-9)),
+                size::mib(run.bytes_per_second()),
+            ]);
+        }
+        table
+    }
+
+    /// What our caches did inside; none if none of ours ran.
+    pub fn engines(&self) -> Option<Table> {
+        let mut table = Table::new(["inside of it", "read from disk", "evicted", "refaults"]);
+        for run in &self.outcome.runs {
+            let Some(root) = run.engine.as_ref().and_then(|engine| engine.tenants.first()) else { continue };
+            let refaults = root.counter("workingset_refault_file").unwrap_or(0);
+            table.row([run.cache.name(), count(root.misses), count(evictions(root)), count(refaults)]);
+        }
+        (!table.parts().1.is_empty()).then_some(table)
+    }
+
+    /// What the figures hold for.
+    pub fn notes(&self) -> Vec<String> {
+        let memory = size::show(self.request.budget_bytes);
+        let verified: u64 = self.outcome.runs.iter().map(|run| run.pages_verified).sum();
+        let mut notes = vec![format!(
+            "{} pages were read and verified, and none was wrong. The file was written in {:.1} s.",
+            count(verified),
+            self.outcome.layout.as_secs_f64()
+        )];
+        notes.push(match &self.outcome.system_left_out {
+            None => format!("\"this system\" is the page cache of the running kernel, held to {memory} by a memory cgroup."),
+            Some(reason) => format!(
+                "The system's own page cache is left out: it cannot be held to {memory} here ({reason}). Plain LRU, as most caches have it, \
+                 stands in. Run the demo as root, or in a cgroup that was delegated to you, to compare with the system."
             ),
-            false => format!(
-                "The system's cache is not held to {budget}, but the file does not fit into what memory this\n\
-                 machine has left: it had to choose what leaves, too.\n"
-            ),
-        };
-        format!("{ours}{theirs}\n{why}")
+        });
+        for run in self.outcome.runs.iter().filter(|run| !run.warmed) {
+            notes.push(format!(
+                "{}: the disk is too slow to fill the cache in time; counting began while it was filling. Use a larger --seconds.",
+                run.cache.name()
+            ));
+        }
+        notes
     }
 
     /// Everything as one document.
     pub fn json(&self) -> Value {
-        let side = |done: &[Done; TENANTS], sync: Duration| {
-            json!({
-                "seconds": longest(done),
-                "sync_seconds": sync.as_secs_f64(),
-                "tenants": self.tenants.iter().zip(done).map(|(tenant, done)| done_json(tenant, done))
-                    .collect::<Vec<_>>(),
-            })
-        };
-        let mut system = side(&self.system.done, self.system.sync);
-        system["finished"] = self.finished().into();
-        system["available_bytes"] = self.system.available_bytes.into();
-        system["cached_bytes_growth"] = self.system.cached_bytes_growth.into();
-        let tenants: Vec<Value> = self
-            .tenants
-            .iter()
-            .map(|tenant| {
-                json!({
-                    "name": tenant.name,
-                    "what": tenant.what,
-                    "offset": tenant.part.start,
-                    "bytes": tenant.part.end - tenant.part.start,
-                    "max_bytes": tenant.max_bytes,
-                })
-            })
-            .collect();
+        let Report { request, outcome, .. } = self;
         json!({
             "demo": {
-                "file_bytes": self.file_bytes,
-                "directory": self.directory.display().to_string(),
-                "in_memory": layout::is_in_memory(&self.directory),
-                "seed": self.seed,
-                "layout_seconds": self.layout.as_secs_f64(),
-                "tenants": tenants,
-                "pages_verified": self.done.iter().map(|done| done.pages_checked).sum::<u64>(),
+                "file_bytes": request.file_bytes,
+                "reader_bytes": request.reader_bytes(),
+                "scan_bytes": request.scan_bytes(),
+                "budget_bytes": request.budget_bytes,
+                "directory": request.directory.display().to_string(),
+                "in_memory": layout::is_in_memory(&request.directory),
+                "seed": request.seed,
+                "layout_seconds": outcome.layout.as_secs_f64(),
+                "pages_verified": outcome.runs.iter().map(|run| run.pages_verified).sum::<u64>(),
                 "pages_wrong": 0,
-                "run": side(&self.done, self.cached.sync.unwrap_or_default()),
-                "system": system,
+                "caches": outcome.runs.iter().map(|run| self.run_json(run)).collect::<Vec<_>>(),
+                "system_left_out": outcome.system_left_out,
             },
-            "mglru": self.cached.json(),
         })
+    }
+
+    fn run_json(&self, run: &CacheRun) -> Value {
+        let kind = match run.cache {
+            Cache::Mglru(_) => "mglru",
+            Cache::PlainLru => "plain-lru",
+            Cache::System => "system",
+        };
+        json!({
+            "name": run.cache.name(),
+            "kind": kind,
+            "warmed": run.warmed,
+            "seconds": run.seconds,
+            "reader": {
+                "reads": run.reads,
+                "hits": run.hits,
+                "hit_ratio": run.hit_ratio(),
+                "reads_per_second": run.reads_per_second(),
+                "latency_ns": {
+                    "mean": run.latencies.mean_ns(),
+                    "p50": run.latencies.percentile_ns(50.0),
+                    "p99": run.latencies.percentile_ns(99.0),
+                    "max": run.latencies.max_ns(),
+                },
+            },
+            "scan": { "bytes": run.scanned_bytes, "bytes_per_second": run.scanned_bytes as f64 / run.seconds.max(1e-9) },
+            "bytes_per_second": run.bytes_per_second(),
+            "pages_verified": run.pages_verified,
+            "mglru": self.engine_json(run),
+        })
+    }
+
+    fn engine_json(&self, run: &CacheRun) -> Option<Value> {
+        let (Cache::Mglru(mechanisms), Some(engine)) = (run.cache, &run.engine) else { return None };
+        let (stats, tenants) = (engine.stats.clone(), engine.tenants.clone());
+        Some(CacheReport { budget: self.budget, mechanisms, stats, tenants, sync: None }.json())
     }
 }
 
-fn done_json(tenant: &Tenant, done: &Done) -> Value {
-    json!({
-        "name": tenant.name,
-        "operations": done.operations(),
-        "reads": done.reads,
-        "writes": done.writes,
-        "bytes": done.bytes,
-        "seconds": done.elapsed.as_secs_f64(),
-        "bytes_per_second": done.bytes_per_second(),
-        "latency_ns": {
-            "mean": done.latencies.mean_ns(),
-            "p50": done.latencies.percentile_ns(50.0),
-            "p99": done.latencies.percentile_ns(99.0),
-            "max": done.latencies.max_ns(),
-        },
-    })
+/// Whose cache it is, within a sentence.
+fn of_whom(run: &CacheRun) -> String {
+    match run.cache {
+        Cache::Mglru(_) => run.cache.name().trim_start_matches("mglru, ").to_owned(),
+        Cache::PlainLru => "plain LRU".to_owned(),
+        Cache::System => "this system's own cache".to_owned(),
+    }
 }

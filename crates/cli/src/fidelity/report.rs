@@ -8,8 +8,7 @@ use mglru_lab::fidelity::{Comparison, Skipped, memcg_reclaim, oom};
 use mglru_lab::statistics::median;
 use serde_json::{Value, json};
 
-/// A row per number; what all rows of a run share stands in the first, and the kernel in the
-/// second.
+/// A row per count. The first row of a run has its setting, and the second its kernel.
 pub fn text(comparisons: &[Comparison], skipped: &[Skipped]) -> String {
     let mut table = Table::new([
         "workload",
@@ -51,8 +50,8 @@ pub fn text(comparisons: &[Comparison], skipped: &[Skipped]) -> String {
     }
     let out = comparisons.iter().filter(|comparison| !comparison.within()).count();
     let verdict = match out {
-        0 => format!("all {} counts are within what is allowed", comparisons.len()),
-        _ => format!("{out} of {} counts are outside of what is allowed", comparisons.len()),
+        0 => format!("all {} counts are within their tolerance", comparisons.len()),
+        _ => format!("{out} of {} counts are outside of their tolerance", comparisons.len()),
     };
     format!("{}\n{verdict}\n{}", table.text(), skipped_text(skipped))
 }
@@ -65,7 +64,7 @@ fn allowed(comparison: &Comparison) -> String {
     }
 }
 
-/// Rows per reason.
+/// Number of skipped rows per reason.
 fn skipped_text(skipped: &[Skipped]) -> String {
     let mut reasons: Vec<(&str, usize)> = Vec::new();
     for row in skipped {
@@ -82,17 +81,17 @@ fn skipped_text(skipped: &[Skipped]) -> String {
     text
 }
 
-/// A count is a whole number, a mean may not be.
+/// A count as a whole number, or a mean with one decimal.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 { json!(value as u64) } else { json!((value * 10.0).round() / 10.0) }
 }
 
-/// Two decimals more than tolerances have.
+/// Three decimals.
 fn rounded(percent: f64) -> f64 {
     (percent * 1000.0).round() / 1000.0
 }
 
-/// The same numbers as one document.
+/// The comparison as a document.
 pub fn document(comparisons: &[Comparison], skipped: &[Skipped]) -> Value {
     let row = |comparison: &Comparison| {
         json!({

@@ -1,17 +1,16 @@
-//! Charts as SVG that is part of a page, or a file of its own.
+//! Charts as SVG, inside a page or as a file of its own.
 //!
-//! Colours are classes (`style.css`), so that a chart follows the page into the dark, and
-//! everything has a title and a description for who cannot see it. That is why they are not drawn
-//! by plotters, whose SVG has fixed colours and no such text; it draws `replay --plot`, also as
-//! PNG.
+//! Colours are classes (`chart.css`), so a chart follows the page into dark mode, and every chart has
+//! a title and a description for screen readers. The plotters crate draws fixed colours and no such
+//! text; that is why it is not used.
 
 use maud::{Markup, PreEscaped, html};
 
-/// All charts are as wide, in units of which a page of this width shows one per pixel.
+/// Width of every chart; one unit is a pixel on a page of this width.
 const WIDTH: f64 = 720.0;
 const STYLE: &str = include_str!("chart.css");
 
-/// A chart: one picture, or several below each other that may be on different sheets of paper.
+/// A chart: one picture, or several below each other, between which a printed page may break.
 #[derive(Debug, Clone)]
 pub struct Chart {
     title: String,
@@ -34,12 +33,12 @@ impl Chart {
         Chart { title, description, pictures: vec![picture] }
     }
 
-    /// It is one picture.
+    /// Whether the chart is one picture.
     pub fn is_single(&self) -> bool {
         self.pictures.len() == 1
     }
 
-    /// As part of a page. `pictures`: those on that page so far, so that names are unique.
+    /// The SVG inside a page. `pictures` counts the pictures of the page, for unique ids.
     pub fn inline(&self, pictures: &mut usize) -> Markup {
         let first = *pictures + 1;
         *pictures += self.pictures.len();
@@ -55,7 +54,7 @@ impl Chart {
         }
     }
 
-    /// As a file.
+    /// The SVG as a file.
     pub fn file(&self) -> String {
         let height: f64 = self.pictures.iter().map(|picture| picture.height).sum();
         let tops = self.pictures.iter().scan(0.0, |top, picture| {
@@ -78,7 +77,7 @@ impl Chart {
     }
 }
 
-/// A coordinate, short.
+/// A coordinate with one decimal at most.
 fn at(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
@@ -92,7 +91,7 @@ fn line(class: &str, [x1, y1]: [f64; 2], [x2, y2]: [f64; 2]) -> Markup {
     html! { line class=(class) x1=(at(x1)) y1=(at(y1)) x2=(at(x2)) y2=(at(y2)) {} }
 }
 
-/// A range with whiskers at both ends.
+/// A range as a line with a whisker at each end.
 fn whisker(low: f64, high: f64, y: f64, half: f64) -> Markup {
     html! {
         (line("whisker", [low, y], [high, y]))
@@ -101,7 +100,7 @@ fn whisker(low: f64, high: f64, y: f64, half: f64) -> Markup {
     }
 }
 
-/// Round numbers from the least to the most, some five of them.
+/// About five round numbers between two values.
 fn ticks(least: f64, most: f64) -> Vec<f64> {
     let raw = (most - least).max(f64::MIN_POSITIVE) / 5.0;
     let power = 10f64.powf(raw.log10().floor());
@@ -115,38 +114,42 @@ fn ticks(least: f64, most: f64) -> Vec<f64> {
         .collect()
 }
 
-/// What is between two marks.
+/// Round numbers of a logarithmic scale: 1, 2 and 5 of each power of ten, or the powers alone.
+fn log_ticks(least: f64, most: f64) -> Vec<f64> {
+    let powers = least.log10().floor() as i32..=most.log10().ceil() as i32;
+    let steps: &[f64] = if powers.clone().count() > 4 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let all = powers.flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
+    all.filter(|tick| (least..=most).contains(tick)).collect()
+}
+
+/// The distance between two ticks.
 fn gap(ticks: &[f64]) -> f64 {
     if let [first, second, ..] = ticks { second - first } else { 1.0 }
 }
 
-/// One bar.
 #[derive(Debug, Clone)]
 pub struct Bar {
-    /// What it stands for.
     pub label: String,
-    /// How long it is.
     pub value: f64,
-    /// How far that is certain.
+    /// Low and high end of its interval.
     pub range: (f64, f64),
-    /// As it is told.
+    /// The value with its unit.
     pub shown: String,
 }
 
-/// Bars of the same unit, with a scale of their own.
+/// Bars of the same unit, with their own scale.
 #[derive(Debug, Clone)]
 pub struct BarGroup {
-    /// What is measured.
+    /// Name of the metric.
     pub name: String,
-    /// What it comes to, at the right.
+    /// A remark at the right.
     pub note: String,
-    /// The bars.
     pub bars: Vec<Bar>,
-    /// A mark to compare with, and what it says.
+    /// A reference value, drawn as a dashed line, and its label.
     pub mark: Option<(f64, String)>,
 }
 
-/// Groups of horizontal bars, a picture each.
+/// Groups of horizontal bars, one picture per group.
 pub fn bars(title: &str, description: &str, groups: &[BarGroup]) -> Chart {
     let pictures = groups.iter().map(bar_group).collect();
     Chart { title: title.to_owned(), description: description.to_owned(), pictures }
@@ -174,7 +177,7 @@ fn bar_group(group: &BarGroup) -> Picture {
             }
         }
     };
-    // Over the mark.
+    // Drawn after the mark, so that it covers the mark.
     let shown = |number: usize, bar: &Bar| {
         let after = place(bar.value).max(place(bar.range.1)) + 6.0;
         text(after, top(number) + BAR / 2.0 + 4.0, "figure", &bar.shown)
@@ -203,22 +206,20 @@ fn bar_group(group: &BarGroup) -> Picture {
     }
 }
 
-/// An effect that may be above or below nothing.
+/// An effect, which may be positive or negative.
 #[derive(Debug, Clone)]
 pub struct Effect {
-    /// What has it.
     pub label: String,
-    /// Its middle.
     pub value: f64,
-    /// How far that is certain.
+    /// Low and high end of its interval.
     pub range: (f64, f64),
-    /// It cannot be told from nothing.
+    /// Its interval contains 0.
     pub is_noise: bool,
-    /// As it is told.
+    /// The value with its unit.
     pub shown: String,
 }
 
-/// Effects below each other, on one scale, with their intervals (a forest plot).
+/// A forest plot: effects with their intervals below each other, on one scale.
 pub fn effects(title: &str, description: &str, unit: &str, effects: &[Effect]) -> Chart {
     const LEFT: f64 = 236.0;
     const RIGHT: f64 = 530.0;
@@ -254,7 +255,7 @@ pub fn effects(title: &str, description: &str, unit: &str, effects: &[Effect]) -
     Chart::single(title, description, bottom + 38.0, body)
 }
 
-/// A number at a scale whose marks are so far apart.
+/// The label of a tick, given the distance between ticks.
 fn number(value: f64, step: f64) -> String {
     match value.abs() {
         1e9.. => format!("{} G", at(value / 1e9)),
@@ -269,33 +270,34 @@ fn number(value: f64, step: f64) -> String {
     }
 }
 
-/// Points in order.
+/// A line.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// What it is.
     pub label: String,
-    /// Where it is; gaps are where `None` is.
+    /// Places and values, in order; `None` is a gap.
     pub points: Vec<(f64, Option<f64>)>,
 }
 
-/// What the axes of [`lines`] are.
+/// The axes of [`lines`].
 #[derive(Debug, Clone, Copy)]
 pub struct Axes<'a> {
-    /// Along the bottom.
+    /// Label of the horizontal axis.
     pub x: &'a str,
-    /// Along the left side.
+    /// Label of the vertical axis.
     pub y: &'a str,
-    /// The least range of the left side.
+    /// Smallest range of the vertical axis.
     pub range: (f64, f64),
+    /// The horizontal axis is logarithmic.
+    pub log: bool,
 }
 
-/// Where all that has a time or a number along its bottom is.
+/// Horizontal extent of line charts and heat maps.
 const PLOT_LEFT: f64 = 60.0;
 const PLOT_RIGHT: f64 = WIDTH - 16.0;
 
-/// Lines over a common axis.
+/// Lines on a common axis.
 pub fn lines(title: &str, description: &str, axes: Axes, series: &[Series]) -> Chart {
-    // The legend stands above, as many names in a row as there is room for.
+    // The legend is above the chart, with as many names per row as fit.
     let longest = series.iter().map(|series| series.label.chars().count()).max().unwrap_or(0);
     let column = 40.0 + 7.0 * longest as f64;
     let per_row = ((PLOT_RIGHT - PLOT_LEFT) / column).clamp(1.0, 6.0) as usize;
@@ -307,7 +309,10 @@ pub fn lines(title: &str, description: &str, axes: Axes, series: &[Series]) -> C
     let (first, last) = if last > first { (first, last) } else { (0.0, last.max(1.0)) };
     let (least, most) =
         points().filter_map(|point| point.1).fold(axes.range, |(l, m), value| (l.min(value), m.max(value)));
-    let x = |value: f64| PLOT_LEFT + (PLOT_RIGHT - PLOT_LEFT) * (value - first) / (last - first);
+    let log = axes.log && first > 0.0;
+    let scale = |value: f64| if log { value.ln() } else { value };
+    let share = |value: f64| (scale(value) - scale(first)) / (scale(last) - scale(first));
+    let x = |value: f64| PLOT_LEFT + (PLOT_RIGHT - PLOT_LEFT) * share(value);
     let y = |value: f64| bottom - (bottom - top) * (value - least) / (most - least).max(f64::MIN_POSITIVE);
     let path = |series: &Series| {
         let mut path = String::new();
@@ -323,12 +328,12 @@ pub fn lines(title: &str, description: &str, axes: Axes, series: &[Series]) -> C
     let legend = |number: usize| {
         (PLOT_LEFT + column * (number % per_row) as f64, 18.0 * (number / per_row) as f64 + 8.0)
     };
-    let (up, mut along) = (ticks(least, most), ticks(first, last));
+    let (up, mut along) = (ticks(least, most), if log { log_ticks(first, last) } else { ticks(first, last) });
     if points().all(|point| point.0.fract() == 0.0) {
-        // Runs, members: there is nothing between them.
+        // Runs and members are whole numbers.
         along.retain(|tick| (tick - tick.round()).abs() < 1e-9);
     }
-    // The first of several is what others are compared with, and grey.
+    // The first of several is the one that others are compared with; it is grey.
     let class = |number: usize| format!("curve line-{}", if series.len() == 1 { 1 } else { number % 6 });
     let body = html! {
         @for &tick in &up {
@@ -351,22 +356,20 @@ pub fn lines(title: &str, description: &str, axes: Axes, series: &[Series]) -> C
     Chart::single(title, description, bottom + 42.0, body)
 }
 
-/// Values in cells: columns along an axis, rows with names.
+/// The data of a heat map: columns along an axis, rows with names.
 #[derive(Debug, Clone)]
 pub struct Heat {
     /// The end of each column, on the axis; the first begins at 0.
     pub ends: Vec<f64>,
-    /// Along the bottom.
     pub x: String,
-    /// From the top: a name, and a value from 0 to 1 for each column.
+    /// From the top: a name, and a value from 0 to 1 per column.
     pub rows: Vec<(String, Vec<f64>)>,
 }
 
-/// A heat map.
 pub fn heat(title: &str, description: &str, heat: &Heat) -> Chart {
     const ROW: f64 = 26.0;
     const TOP: f64 = 26.0;
-    /// Shades that the eye can tell apart; cells of the same one are drawn together.
+    /// Number of shades; neighbouring cells of the same shade are one rectangle.
     const SHADES: f64 = 20.0;
     const LEFT: f64 = 76.0;
     let last = heat.ends.last().copied().unwrap_or(1.0);
@@ -421,6 +424,7 @@ mod tests {
     fn ticks_are_round() {
         assert_eq!(ticks(0.0, 100.0), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
         assert_eq!(ticks(-3.0, 3.0), [-2.0, 0.0, 2.0]);
+        assert_eq!(log_ticks(90.0, 2100.0), [100.0, 200.0, 500.0, 1000.0, 2000.0]);
         assert!(ticks(0.0, 0.0).len() <= 12 && ticks(0.0, 1e12).len() <= 12);
         assert_eq!(
             [0.0, 0.05, 2.5, 12_000.0, 3e6, 2e9].map(|value| number(value, 0.05)),
@@ -451,7 +455,7 @@ mod tests {
             bars: vec![Bar { label: String::new(), value: 0.0, range: (0.0, 0.0), shown: String::new() }],
             mark: None,
         };
-        let axes = Axes { x: "", y: "", range: (0.0, 0.0) };
+        let axes = Axes { x: "", y: "", range: (0.0, 0.0), log: false };
         let empty = Heat { ends: Vec::new(), x: String::new(), rows: vec![(String::new(), Vec::new())] };
         let series = Series { label: String::new(), points: vec![(5.0, None)] };
         let charts = [

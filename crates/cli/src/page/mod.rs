@@ -1,9 +1,8 @@
-//! A report as one HTML file: readable without a network, light or dark, on paper, and with a
-//! screen reader.
+//! A report as one HTML file: readable without a network, in light and dark mode, on paper, and with
+//! a screen reader.
 //!
-//! A mode makes a [`Page`] of what it also prints: the same tables ([`Table`]), each chart with a
-//! table of its numbers beside it, and the JSON document, which stands in the page as it is
-//! (`document` in a script element). Nothing in a page is code that runs.
+//! A command makes a [`Page`] of the tables that it also prints, of charts with a table of their
+//! numbers each, and of the JSON document, which is embedded in a script element. No script runs.
 
 pub mod chart;
 #[cfg(test)]
@@ -20,7 +19,7 @@ use std::str::FromStr;
 
 const STYLE: [&str; 2] = [include_str!("page.css"), include_str!("chart.css")];
 
-/// Where the page is to be.
+/// The file that the page is written to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportFile(PathBuf);
 
@@ -30,31 +29,29 @@ impl FromStr for ReportFile {
     fn from_str(text: &str) -> Result<ReportFile, String> {
         let path = PathBuf::from(text);
         let is_page = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"));
-        if is_page { Ok(ReportFile(path)) } else { Err("a report is a file that ends in .html".to_owned()) }
+        if is_page { Ok(ReportFile(path)) } else { Err("expected a name that ends in .html".to_owned()) }
     }
 }
 
 impl ReportFile {
-    /// Where it is going to be.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Fails now if it cannot be written, or is one of the files that are read: some of what it
-    /// shows takes minutes.
+    /// Checks before the work, which may take minutes, that the file can be written.
     ///
     /// # Errors
-    /// So it is.
+    /// The file cannot be written, or it is one of the inputs.
     pub fn try_out<'p>(&self, inputs: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Failure> {
         refuse_input("--report", &self.0, inputs)?;
         let open = std::fs::OpenOptions::new().append(true).create(true).open(&self.0);
         open.map(drop).map_err(|error| self.failure(&error))
     }
 
-    /// Writes the page.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn write(&self, page: &Page) -> Result<(), Failure> {
         std::fs::write(&self.0, page.html()).map_err(|error| self.failure(&error))
     }
@@ -64,61 +61,45 @@ impl ReportFile {
     }
 }
 
-/// A report.
 pub struct Page<'a> {
-    /// What it is about.
     pub title: String,
-    /// What it says, in a sentence or two each.
+    /// A few sentences below the title.
     pub summary: Vec<String>,
-    /// What was typed to get it.
+    /// The command line.
     pub command: String,
-    /// The rest.
     pub sections: Vec<Section>,
-    /// The same as JSON.
+    /// The JSON document.
     pub document: &'a Value,
 }
 
-/// A part with a heading.
 pub struct Section {
-    /// The heading.
     pub heading: String,
-    /// What is in it.
     pub parts: Vec<Part>,
 }
 
-/// Something in a section.
 pub enum Part {
-    /// A paragraph.
     Text(String),
-    /// What to type, or text in columns.
-    Verbatim(String),
-    /// A table.
     Table(Table),
-    /// A chart, with its numbers.
     Figure(Figure),
 }
 
 /// A chart and its numbers.
 pub struct Figure {
-    /// A name for a file: letters, digits and `-`.
+    /// Name for a file: letters, digits and `-`.
     pub name: String,
-    /// What it shows, in one line.
+    /// One line.
     pub title: String,
-    /// How to read it.
     pub caption: String,
-    /// It.
     pub chart: Chart,
-    /// Its numbers.
     pub table: Table,
 }
 
 impl Section {
-    /// A section that gets its parts later.
+    /// A section without parts.
     pub fn new(heading: impl Into<String>) -> Section {
         Section { heading: heading.into(), parts: Vec::new() }
     }
 
-    /// Adds a paragraph.
     pub fn text(&mut self, text: impl Into<String>) {
         self.parts.push(Part::Text(text.into()));
     }
@@ -131,7 +112,6 @@ impl Section {
 }
 
 impl Page<'_> {
-    /// The file.
     pub fn html(&self) -> String {
         let mut charts = 0;
         let mut bodies = Vec::new();
@@ -139,7 +119,7 @@ impl Page<'_> {
             let parts: Vec<Markup> = section.parts.iter().map(|part| part_html(part, &mut charts)).collect();
             bodies.push(html! { section id=(section.id()) { h2 { (section.heading) } @for part in &parts { (part) } } });
         }
-        // Within a script element, only this could end it.
+        // A script element ends at the first `</`.
         let document = format!("{:#}", self.document).replace('<', "\\u003c");
         let page = html! {
             (DOCTYPE)
@@ -161,8 +141,7 @@ impl Page<'_> {
                         }
                         @for body in &bodies { (body) }
                         p class="soft" {
-                            "mglru " (env!("CARGO_PKG_VERSION")) ". The figures as JSON stand in this page, in the element "
-                            code { "document" } "."
+                            "mglru " (env!("CARGO_PKG_VERSION")) ". The script element " code { "document" } " of this page has the figures as JSON."
                         }
                     }
                     script type="application/json" id="document" { (PreEscaped(document)) }
@@ -172,7 +151,7 @@ impl Page<'_> {
         page.into_string()
     }
 
-    /// The charts, each with a name for its file.
+    /// The charts, each with the name of its figure.
     pub fn charts(&self) -> impl Iterator<Item = (&str, &Chart)> {
         self.sections.iter().flat_map(|section| &section.parts).filter_map(|part| match part {
             Part::Figure(figure) => Some((figure.name.as_str(), &figure.chart)),
@@ -181,14 +160,13 @@ impl Page<'_> {
     }
 }
 
-/// `charts`: pictures so far.
+/// `charts` counts the pictures of the page.
 fn part_html(part: &Part, charts: &mut usize) -> Markup {
     match part {
         Part::Text(text) => html! { p { (text) } },
-        Part::Verbatim(text) => html! { pre { code { (text) } } },
         Part::Table(table) => table_html(table),
         Part::Figure(figure) => html! {
-            // Of several pictures, some may be on the next sheet.
+            // A figure of several pictures may break across printed pages.
             figure class=[figure.chart.is_single().then_some("whole")] {
                 figcaption { b { (figure.title) } " " (figure.caption) }
                 (figure.chart.inline(charts))
@@ -210,9 +188,9 @@ fn table_html(table: &Table) -> Markup {
     }
 }
 
-/// Verdicts have a colour, too.
+/// The colour of a verdict.
 fn verdict_class(cell: &str) -> Option<&'static str> {
-    // A verdict may have a caveat in brackets.
+    // A caveat in brackets may follow.
     match cell.split(" (").next().unwrap_or(cell) {
         "reproduced" | "holds" => Some("good"),
         "weaker" | "changes" => Some("fair"),
@@ -222,7 +200,7 @@ fn verdict_class(cell: &str) -> Option<&'static str> {
     }
 }
 
-/// What was typed.
+/// The command line of this process.
 pub fn command_line() -> String {
     let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
     std::iter::once("mglru".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")

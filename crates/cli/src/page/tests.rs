@@ -1,4 +1,4 @@
-//! What every page has.
+//! Properties of every page.
 
 use super::chart::{self, Heat};
 use super::*;

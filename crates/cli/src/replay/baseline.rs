@@ -1,20 +1,20 @@
-//! The policies that `--baseline` names.
+//! The value of `--baseline`.
 
 use mglru_sim::Baseline;
 
-/// The policies that `--baseline` names: names, or `all`.
+/// A value of `--baseline`: a policy, or `all`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
-    /// All that there are.
+    /// Every policy.
     All,
-    /// This one.
+    /// A policy.
     One(Baseline),
 }
 
-/// One of the names that `--baseline` takes.
+/// Parses a name.
 ///
 /// # Errors
-/// There is no such policy.
+/// The policy does not exist.
 pub fn parse(name: &str) -> Result<Choice, String> {
     match name {
         "all" => Ok(Choice::All),
@@ -22,7 +22,7 @@ pub fn parse(name: &str) -> Result<Choice, String> {
     }
 }
 
-/// The policies that were chosen, each once, in the order of the choice.
+/// The chosen policies, without duplicates, in the order of the choice.
 pub fn chosen(choices: &[Choice]) -> Vec<Baseline> {
     let mut baselines = Vec::new();
     for choice in choices {

@@ -1,10 +1,10 @@
 //! `--events FILE`: every record of a replay, as JSON Lines or as a Perfetto trace.
 
-use super::json_lines::JsonLines;
 use super::perfetto::Perfetto;
 use crate::error::Failure;
 use mglru_core::Lru;
 use mglru_lab::replay::record::Record;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use std::str::FromStr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// Records that are handed on together.
+/// Records that go to the writing thread together.
 const BATCH_RECORDS: usize = 4096;
 /// Batches that may wait to be written.
 const BATCHES_AHEAD: usize = 8;
-/// Bytes that are written together.
+/// Bytes of one write to the file.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// Where to write events, and how.
+/// The file of events, and its format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventsFile {
     path: PathBuf,
@@ -41,8 +41,9 @@ impl FromStr for EventsFile {
             Some("jsonl") => Format::JsonLines,
             Some("perfetto" | "pftrace") => Format::Perfetto,
             _ => {
-                return Err("events are a file that ends in .jsonl (JSON Lines) or in .perfetto (for ui.perfetto.dev)"
-                    .to_owned());
+                let expected =
+                    "expected a name that ends in .jsonl (JSON Lines) or .perfetto (for ui.perfetto.dev)";
+                return Err(expected.to_owned());
             }
         };
         Ok(EventsFile { path, format })
@@ -50,18 +51,18 @@ impl FromStr for EventsFile {
 }
 
 impl EventsFile {
-    /// Where it is going to be.
+    /// Where the file is going to be.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Takes events and hands them on, some at a time, to a thread that writes them: making and writing
-/// bytes takes about as long as replaying.
+/// Takes events and hands them, a batch at a time, to a thread that writes them: encoding and
+/// writing takes about as long as replaying.
 pub struct EventsWriter {
     batch: Vec<Record>,
     full: SyncSender<Vec<Record>>,
-    /// Batches that were written.
+    /// Batches that were written, to be filled again.
     empty: Receiver<Vec<Record>>,
     writing: JoinHandle<io::Result<()>>,
     path: PathBuf,
@@ -71,7 +72,7 @@ impl EventsWriter {
     /// Begins the file of a replay under that policy.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The file cannot be made.
     pub fn create(file: &EventsFile, lru: Lru) -> Result<EventsWriter, Failure> {
         let output = File::create(&file.path).map_err(|error| failure(&file.path, &error))?;
         let (full, batches) = sync_channel::<Vec<Record>>(BATCHES_AHEAD);
@@ -83,7 +84,7 @@ impl EventsWriter {
                     output.write(record)?;
                 }
                 batch.clear();
-                // If there is no room, it is simply freed.
+                // Without room in the channel, the batch is freed.
                 let _ = used.try_send(batch);
             }
             output.finish()
@@ -97,7 +98,7 @@ impl EventsWriter {
         })
     }
 
-    /// Writes one.
+    /// Writes a record.
     #[inline]
     pub fn write(&mut self, record: &Record) {
         self.batch.push(*record);
@@ -109,14 +110,14 @@ impl EventsWriter {
     #[cold]
     fn hand_on(&mut self) {
         let empty = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH_RECORDS));
-        // Whoever writes has failed, if it does not listen: it says so at the end.
+        // A writing thread that failed does not receive; `finish` reports its error.
         let _ = self.full.send(std::mem::replace(&mut self.batch, empty));
     }
 
     /// Ends the file.
     ///
     /// # Errors
-    /// Something could not be written.
+    /// A write failed.
     pub fn finish(mut self) -> Result<(), Failure> {
         self.hand_on();
         drop(self.full);
@@ -125,15 +126,40 @@ impl EventsWriter {
     }
 }
 
-/// Makes bytes of records.
-enum Encoder {
-    JsonLines(JsonLines),
-    Perfetto(Perfetto),
+/// A record as one JSON object.
+struct Line<'a>(&'a Record);
+
+impl Serialize for Line<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Line(record) = self;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("access", &record.access)?;
+        map.serialize_entry("nanos", &record.now.as_nanos())?;
+        map.serialize_entry("event", &record.what.name())?;
+        if let Some(page) = record.page {
+            map.serialize_entry("page", &page.number)?;
+            if page.anon {
+                map.serialize_entry("anon", &true)?;
+            }
+        }
+        if let Some((name, value)) = record.what.outcome() {
+            map.serialize_entry(&name, &value)?;
+        }
+        let mut result = Ok(());
+        record.what.fields(|name, value| {
+            if result.is_ok() {
+                result = map.serialize_entry(&name, &value);
+            }
+        });
+        result?;
+        map.end()
+    }
 }
 
 /// A file of events.
 struct EventsOutput {
-    encoder: Encoder,
+    /// `None`: JSON Lines.
+    perfetto: Option<Perfetto>,
     output: File,
     buffer: Vec<u8>,
 }
@@ -141,17 +167,17 @@ struct EventsOutput {
 impl EventsOutput {
     fn new(format: Format, output: File, lru: Lru) -> EventsOutput {
         let mut buffer = Vec::with_capacity(BUFFER_BYTES + 1024);
-        let encoder = match format {
-            Format::JsonLines => Encoder::JsonLines(JsonLines::new()),
-            Format::Perfetto => Encoder::Perfetto(Perfetto::new(&mut buffer, lru)),
-        };
-        EventsOutput { encoder, output, buffer }
+        let perfetto = (format == Format::Perfetto).then(|| Perfetto::new(&mut buffer, lru));
+        EventsOutput { perfetto, output, buffer }
     }
 
     fn write(&mut self, record: &Record) -> io::Result<()> {
-        match &mut self.encoder {
-            Encoder::JsonLines(encoder) => encoder.write(&mut self.buffer, record),
-            Encoder::Perfetto(encoder) => encoder.write(&mut self.buffer, record),
+        match &mut self.perfetto {
+            Some(perfetto) => perfetto.write(&mut self.buffer, record),
+            None => {
+                serde_json::to_writer(&mut self.buffer, &Line(record))?;
+                self.buffer.push(b'\n');
+            }
         }
         if self.buffer.len() >= BUFFER_BYTES {
             self.output.write_all(&self.buffer)?;
@@ -161,15 +187,15 @@ impl EventsOutput {
     }
 
     fn finish(mut self) -> io::Result<()> {
-        if let Encoder::Perfetto(encoder) = self.encoder {
-            encoder.finish(&mut self.buffer);
+        if let Some(perfetto) = self.perfetto {
+            perfetto.finish(&mut self.buffer);
         }
         self.output.write_all(&self.buffer)
     }
 }
 
 fn failure(path: &Path, error: &io::Error) -> Failure {
-    Failure::work(format_args!("{}: the events cannot be written: {error}", path.display()))
+    Failure::work(format_args!("{}: cannot write the events: {error}", path.display()))
 }
 
 #[cfg(test)]
@@ -177,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ending_says_the_format() {
+    fn the_ending_of_the_name_decides_the_format() {
         let format = |name: &str| name.parse::<EventsFile>().map(|file| file.format);
         assert_eq!(format("a.jsonl"), Ok(Format::JsonLines));
         assert_eq!((format("a.pftrace"), format("b.perfetto")), (Ok(Format::Perfetto), Ok(Format::Perfetto)));

@@ -1,4 +1,4 @@
-//! `--explain PAGE`: a page's life, in words.
+//! `--explain PAGE`: the history of a page, in words.
 
 use crate::table::{Table, count};
 use mglru_core::Lru;
@@ -7,7 +7,7 @@ use mglru_core::lru::Distance;
 use mglru_lab::replay::life::Life;
 use mglru_lab::replay::record::{Refault, What, list_word, verdict_words};
 
-/// How often it was touched, missed and evicted.
+/// One line: how often the page was touched, missed and evicted.
 pub fn summary(life: &Life) -> String {
     if life.entries.is_empty() {
         return format!("{}: never touched", life.page);
@@ -16,7 +16,7 @@ pub fn summary(life: &Life) -> String {
     format!("{}: {touches}, {misses}, {}", life.page, times("evicted", life.evictions))
 }
 
-/// All that happened to it; none if nothing did.
+/// All events of the page; `None` if there is none.
 pub fn table(life: &Life) -> Option<Table> {
     if life.entries.is_empty() {
         return None;
@@ -39,7 +39,7 @@ pub fn table(life: &Life) -> Option<Table> {
     Some(table)
 }
 
-/// For people.
+/// Summary and table.
 pub fn text(life: &Life) -> String {
     format!("{}\n{}", summary(life), table(life).map_or(String::new(), |table| table.text()))
 }
@@ -52,7 +52,7 @@ fn times(what: &str, number: u64) -> String {
     }
 }
 
-/// What happened, in words.
+/// An event in words.
 fn words(what: What) -> String {
     match what {
         What::Touch { write, mapped, hit } => {
@@ -64,24 +64,24 @@ fn words(what: What) -> String {
             };
             format!("{how}: {}", if hit { "hit" } else { "miss" })
         }
-        What::Insert(None) => "inserted; nothing is remembered of it".to_owned(),
+        What::Insert(None) => "inserted; no record of an earlier eviction".to_owned(),
         What::Insert(Some(Refault { recent, distance, lru })) => {
             let recent = if recent { "recent" } else { "too long ago" };
             let of = match lru {
                 Lru::Classic => "evictions and activations",
-                Lru::Ranked => "evictions from the list on which it was",
+                Lru::Ranked => "evictions from its former list",
                 _ => "generations",
             };
             let distance = distance.map(|Distance { passed, reach }| {
-                format!(", after {} {of}; within reach are {}", count(passed), count(reach))
+                format!(", after {} {of} (recent up to {})", count(passed), count(reach))
             });
             format!("inserted: a refault, {recent}{}", distance.unwrap_or_default())
         }
         What::List(list, from) => {
             let why = match from {
                 ListedFrom::Arrivals => "added",
-                ListedFrom::Rotation => "its write-back ended, to be evicted next: moved",
-                ListedFrom::Deactivation => "advised to be unneeded: moved",
+                ListedFrom::Rotation => "written back and next to be evicted: moved",
+                ListedFrom::Deactivation => "advised as not needed: moved",
                 ListedFrom::Activation if matches!(list, List::Generation(_)) => {
                     "found young beside another page: moved"
                 }
@@ -102,17 +102,19 @@ fn words(what: What) -> String {
         }
         What::Sort(seq, why) => match why {
             Sorted::Relabelled => {
-                format!("met at the old end: it belongs to generation {seq}, and goes there")
+                format!("scanned at the old end: relabelled, moved to generation {seq}")
             }
             Sorted::Protected(tier) => {
-                format!("met at the old end: protected, as pages of tier {tier} return; to generation {seq}")
+                format!(
+                    "scanned at the old end: protected because pages of tier {tier} refault; to generation {seq}"
+                )
             }
             Sorted::Saturated => {
                 format!(
-                    "met at the old end: protected, as its count of accesses is full; to generation {seq}"
+                    "scanned at the old end: protected because its access count is saturated; to generation {seq}"
                 )
             }
-            Sorted::Dirty => format!("met at the old end: dirty or being written; to generation {seq}"),
+            Sorted::Dirty => format!("scanned at the old end: dirty or under writeback; to generation {seq}"),
         },
         What::Isolate => "isolated".to_owned(),
         What::Judge(verdict) => {
@@ -120,16 +122,16 @@ fn words(what: What) -> String {
             let verdict = verdict.text().replace('_', " ");
             match reason {
                 Some(reason) => {
-                    format!("verdict: {verdict}, as it is {}", reason.text().replace('_', " "))
+                    format!("verdict: {verdict}, because it is {}", reason.text().replace('_', " "))
                 }
                 None => format!("verdict: {verdict}"),
             }
         }
         What::Evict(Some(seq)) => format!("evicted; the oldest generation is {seq}"),
         What::Evict(None) => "evicted".to_owned(),
-        What::Age(seq) => format!("generation {seq} was opened"),
+        What::Age(seq) => format!("generation {seq} was created"),
         What::Effort { scanned, reclaimed, priority } => {
-            format!("an effort ended at priority {priority}: {scanned} scanned, {reclaimed} reclaimed")
+            format!("a reclaim run ended at priority {priority}: {scanned} scanned, {reclaimed} reclaimed")
         }
     }
 }

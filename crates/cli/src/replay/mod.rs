@@ -1,20 +1,18 @@
 //! `mglru replay`: traces under a virtual clock, on the machine of the kernel lab.
 //!
 //! ```text
-//! Args ─► mglru_lab::replay ─► rows ─► text, JSON, plot      report.rs, plot.rs
+//! Args ─► mglru_lab::replay ─► rows ─► text, JSON, page, plot      report.rs, page.rs, plot.rs
 //! ```
 //!
-//! Apart from how long it took, the same traces and options give the same output on every machine.
+//! The same traces and options give the same output on every machine, except for the time taken.
 
 mod baseline;
 mod events;
 mod explain;
-mod json_lines;
 mod page;
 mod perfetto;
 mod plot;
 mod report;
-mod short;
 pub mod swap;
 
 use crate::cache_options::{PolicyOptions, with_mechanisms};
@@ -23,10 +21,11 @@ use crate::output::{Output, refuse_input};
 use crate::page::ReportFile;
 use crate::parallel;
 use crate::progress::Bars;
+use crate::size;
 use crate::trace_options::TraceOptions;
 use clap::ValueEnum;
 use events::{EventsFile, EventsWriter};
-use mglru_core::{Preset, Switch};
+use mglru_core::{PAGE_BYTES, Preset, Switch};
 use mglru_lab::replay::life::Sink;
 use mglru_lab::replay::memory::{Memory, parse_fraction};
 use mglru_lab::replay::record::PageName;
@@ -39,68 +38,102 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use swap::SwapArgs;
 
-/// Arguments of the mode.
+/// Arguments of the command.
 #[derive(clap::Args)]
 #[command(after_help = with_mechanisms(EXAMPLES))]
 pub struct Args {
-    /// Traces, in any of the formats of `mglru trace formats`
+    /// Traces, in any format of `mglru trace formats`
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// Memory: a size (64MiB), pages (8192p) or a share of the trace's distinct pages (10%)
-    #[arg(long, value_name = "SIZE", default_value = "10%", conflicts_with = "curve")]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "10%",
+        conflicts_with = "curve",
+        help_heading = "Machine"
+    )]
     memory: Memory,
     /// Several memory sizes, for a miss-ratio curve: 1%,5%,10%,20%
-    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', num_args = 1)]
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', num_args = 1, help_heading = "Machine")]
     curve: Vec<Memory>,
-    /// Draw the curve
-    #[arg(long, value_name = "FILE.svg|png", requires = "curve")]
-    plot: Option<PlotFile>,
-    /// Behaviours of a kernel version, or ours: linux-6.12, linux-7.1, linux-7.2, default; several
+    /// Read ahead of sequential misses, up to this size; 128KiB is the kernel's [default: off]
+    #[arg(long, value_name = "SIZE", value_parser = parse_pages, help_heading = "Machine")]
+    readahead: Option<u32>,
+    /// Map the cached pages around a mapped miss, in aligned pieces of this size; 64KiB is the
+    /// kernel's [default: off]
+    #[arg(long, value_name = "SIZE", value_parser = parse_pages, help_heading = "Machine")]
+    fault_around: Option<u32>,
+    /// Write to a page that is not cached: read it first (rmw) or overwrite it whole (blind)
+    #[arg(
+        long,
+        value_name = "HOW",
+        value_enum,
+        default_value = "rmw",
+        hide_possible_values = true,
+        help_heading = "Machine"
+    )]
+    writes: WriteMode,
+    /// Seed of random choices; a single job makes none
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Machine")]
+    seed: u64,
+    #[command(flatten)]
+    swap: SwapArgs,
+    /// Behave as linux-6.12, linux-7.1, linux-7.2, or default (this project's own choice); several
     /// may be given
-    #[arg(long, value_name = "NAME", value_parser = Preset::parse, default_value = "default", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_parser = Preset::parse, default_value = "default", value_delimiter = ',',
+          help_heading = "Reclaim")]
     preset: Vec<Preset>,
-    /// Turn a mechanism on; may be repeated
-    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
+    /// Switch a mechanism on; may be repeated
+    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse, help_heading = "Reclaim")]
     with: Vec<Switch>,
-    /// Turn a mechanism off; may be repeated
-    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
+    /// Switch a mechanism off; may be repeated
+    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse, help_heading = "Reclaim")]
     without: Vec<Switch>,
     #[command(flatten)]
     policy: PolicyOptions,
-    /// Other policies beside it: fifo, lru, clock, 2q, lirs, arc, w-tinylfu, s3-fifo, sieve, opt
-    /// (Belady's), or all
-    #[arg(long, value_name = "POLICY,...", value_parser = baseline::parse, value_delimiter = ',')]
+    /// Compare with other policies: fifo, lru, clock, 2q, lirs, arc, w-tinylfu, s3-fifo, sieve, opt
+    /// (Belady's optimum), or all
+    #[arg(long, value_name = "POLICY,...", value_parser = baseline::parse, value_delimiter = ',',
+          help_heading = "Reclaim")]
     baseline: Vec<baseline::Choice>,
-    /// Count again from this share of accesses on: 0.25 or 25%; default: as beside the trace, or 0
-    #[arg(long, value_name = "FRACTION", value_parser = parse_fraction)]
-    warm: Option<f64>,
-    /// A write to a page that is not cached reads it first (rmw), or overwrites it whole (blind)
-    #[arg(long, value_name = "HOW", value_enum, default_value = "rmw", hide_possible_values = true)]
-    writes: WriteMode,
-    #[command(flatten)]
-    swap: SwapArgs,
-    /// Decides what is left to chance; one job alone leaves nothing
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Recount lists, sizes, charges, generations every N steps (1000); slow, changes no number
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1000",
-          value_parser = clap::value_parser!(u64).range(1..))]
-    check: Option<u64>,
-    /// Tell what became of these pages of the trace, from their first touch on: 4711,0x1267,anon:5
-    #[arg(long, value_name = "PAGE,...", value_delimiter = ',', conflicts_with = "curve")]
-    explain: Vec<PageName>,
-    /// Write all that happens: JSON Lines (.jsonl), or a trace that ui.perfetto.dev opens
-    /// (.perfetto)
-    #[arg(long, value_name = "FILE", conflicts_with = "curve")]
-    events: Option<EventsFile>,
     #[command(flatten)]
     options: TraceOptions,
-    /// Write one page with tables and figures, readable without a network
-    #[arg(long, value_name = "FILE.html")]
+    /// Count only from this share of the accesses on: 0.25 or 25% [default: as the trace says, or 0]
+    #[arg(long, value_name = "FRACTION", value_parser = parse_fraction, help_heading = "Reading traces")]
+    warm: Option<f64>,
+    /// Print the history of these pages of the trace: 4711,0x1267,anon:5
+    #[arg(
+        long,
+        value_name = "PAGE,...",
+        value_delimiter = ',',
+        conflicts_with = "curve",
+        help_heading = "Output"
+    )]
+    explain: Vec<PageName>,
+    /// Write every event: JSON Lines (.jsonl), or a trace for ui.perfetto.dev (.perfetto)
+    #[arg(long, value_name = "FILE", conflicts_with = "curve", help_heading = "Output")]
+    events: Option<EventsFile>,
+    /// Draw the miss-ratio curve
+    #[arg(long, value_name = "FILE.svg", requires = "curve", help_heading = "Output")]
+    plot: Option<PlotFile>,
+    /// Write an HTML page with charts and tables, readable without a network
+    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     report: Option<ReportFile>,
-    /// One JSON document
-    #[arg(long)]
+    /// Print one JSON document
+    #[arg(long, help_heading = "Output")]
     json: bool,
+    /// Validate all data structures every N steps (1000); slow, and changes no count
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1000",
+          value_parser = clap::value_parser!(u64).range(1..), help_heading = "Output")]
+    check: Option<u64>,
+}
+
+/// A size in whole pages of 4 KiB.
+fn parse_pages(text: &str) -> Result<u32, String> {
+    let pages = size::parse(text)? / PAGE_BYTES;
+    let valid = u32::try_from(pages).ok().filter(|pages| (1..=65_536).contains(pages));
+    valid.ok_or_else(|| "expected 4KiB to 256MiB".to_owned())
 }
 
 const EXAMPLES: &str = "\
@@ -108,11 +141,12 @@ Examples:
   mglru replay trace.bin.zst --memory 10%
   mglru replay trace.csv --memory 64MiB --preset linux-7.2 --json
   mglru replay trace.txt.zst --memory 10% --baseline arc,s3-fifo,opt
+  mglru replay trace.txt.zst --readahead 128KiB --fault-around 64KiB
   mglru replay anon.bin.zst --memory 32MiB --swap 64MiB --swap-device zram
   mglru replay trace.txt.zst --memory 1000p --explain 4711 --events events.jsonl
   mglru replay *.txt.zst --curve 1%,5%,10%,20% --plot curve.svg";
 
-/// How writes treat a page that is not cached.
+/// What a write to a page that is not cached does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum WriteMode {
     /// Read it first: read-modify-write
@@ -146,14 +180,16 @@ impl Args {
             check_every: self.check,
             explain: self.explain.clone(),
             over_time: self.report.is_some() && !is_curve,
+            readahead_pages: self.readahead,
+            fault_around_pages: self.fault_around,
         })
     }
 }
 
-/// Runs the mode.
+/// Runs the command.
 ///
 /// # Errors
-/// Wrong usage, a trace that cannot be read, a plot that cannot be written.
+/// Wrong usage, a trace that cannot be read, a file that cannot be written.
 pub fn run(args: Args) -> Result<(), Failure> {
     let (options, bars) = (args.options()?, Bars::default());
     let load = |path: &PathBuf| TraceFile::load(path, args.options.open_options(), &bars);
@@ -169,7 +205,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     if traces.len() * options.mechanisms.len() > 1 && (args.events.is_some() || !args.explain.is_empty()) {
         return Err(Failure::usage(
-            "--explain and --events are about one replay: give one trace and one preset",
+            "--explain and --events work for a single replay: give one trace and one preset",
         ));
     }
     let events = args.events.as_ref();
@@ -183,7 +219,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             }
         })
     });
-    // Only curves run side by side: the speed of a replay is that of one that is alone.
+    // Only curves run in parallel: the speed that is printed is that of a replay that runs alone.
     let is_curve = !args.curve.is_empty();
     let threads = if is_curve { parallel::threads() } else { 1 };
     let rows = replay::replay(&traces, &options, threads, sink, &bars)?;
@@ -199,15 +235,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
     output.document(&document)?;
     if let Some(file) = &args.report {
         file.write(&page::page(&rows, &curves, &document))?;
-        output.text(&format!("\n{} shows it\n", file.path().display()))?;
+        output.text(&format!("\nThe report is in {}\n", file.path().display()))?;
     }
     if let Some(events) = &args.events {
-        output.text(&format!("\n{} has the events\n", events.path().display()))?;
+        output.text(&format!("\nThe events are in {}\n", events.path().display()))?;
     }
     if let Some(plot) = &args.plot {
-        let warm = rows.iter().any(|row| row.warm.from_access > 0);
-        plot.draw(&curves, warm)?;
-        output.text(&format!("\n{} shows the curve\n", plot.path().display()))?;
+        plot.draw(&curves)?;
+        output.text(&format!("\nThe curve is in {}\n", plot.path().display()))?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What replays came to, as a page.
+//! Results of replays as a page.
 
 use super::explain;
 use super::report;
@@ -11,7 +11,7 @@ use mglru_lab::replay::rows::{Curve, Row};
 use mglru_lab::timeline::Timeline;
 use serde_json::Value;
 
-/// As a page.
+/// The page of replays and curves.
 pub fn page<'a>(rows: &[Row], curves: &[Curve], document: &'a Value) -> Page<'a> {
     let mut replays = Section::new("Replays");
     replays.parts.push(Part::Table(report::table(rows)));
@@ -43,7 +43,7 @@ pub fn page<'a>(rows: &[Row], curves: &[Curve], document: &'a Value) -> Page<'a>
     }
     let lives: Vec<&Life> = rows.iter().flat_map(|row| &row.lives).collect();
     if !lives.is_empty() {
-        let mut section = Section::new("What became of pages");
+        let mut section = Section::new("Histories of pages");
         for life in lives {
             section.text(explain::summary(life));
             section.parts.extend(explain::table(life).map(Part::Table));
@@ -53,7 +53,8 @@ pub fn page<'a>(rows: &[Row], curves: &[Curve], document: &'a Value) -> Page<'a>
     Page {
         title: "Traces, replayed".to_owned(),
         summary: vec![
-            "Under a virtual clock: the same command gives the same counts on every machine.".to_owned(),
+            "Replays run under a virtual clock: the same command gives the same counts on every machine."
+                .to_owned(),
         ],
         command: command_line(),
         sections,
@@ -61,7 +62,8 @@ pub fn page<'a>(rows: &[Row], curves: &[Curve], document: &'a Value) -> Page<'a>
     }
 }
 
-fn curves_figure(curves: &[Curve]) -> Figure {
+/// All curves in one chart.
+pub fn curves_figure(curves: &[Curve]) -> Figure {
     let mut table = Table::new(["curve", "memory", "pages", "misses", "miss ratio"]);
     let series = curves.iter().map(|curve| {
         let label = format!("{}, {}", curve.name(false), report::whose(curve));
@@ -82,8 +84,9 @@ fn curves_figure(curves: &[Curve]) -> Figure {
     });
     let series: Vec<Series> = series.collect();
     let title = "Miss ratio by memory.".to_owned();
-    let caption = "Of the accesses that count: after the warm point, where there is one.".to_owned();
-    let axes = Axes { x: "memory, pages of 4 KiB", y: "miss ratio, %", range: (0.0, 0.0) };
+    let caption =
+        "Share of the counted accesses: those after the warm point, if the trace has one.".to_owned();
+    let axes = Axes { x: "memory, pages of 4 KiB", y: "miss ratio, %", range: (0.0, 0.0), log: true };
     let chart = chart::lines(&title, &caption, axes, &series);
     Figure { name: "replay-curves".to_owned(), title, caption, chart, table }
 }

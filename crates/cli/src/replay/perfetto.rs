@@ -1,93 +1,144 @@
 //! Records as a Perfetto trace, for <https://ui.perfetto.dev>: one track per kind of event, on
-//! which each is named by what came of it, generations as slices, and a counter of cached pages.
+//! which each event has the name of its outcome; generations as slices; a counter of cached pages.
 //!
-//! The format is protobuf: a trace is packets one after another, and here each packet has one
-//! event. What the viewer asks for (protos/perfetto/trace and
+//! A trace is a sequence of protobuf packets, one per event here. The messages below are the parts
+//! of Perfetto's schema that the viewer needs (protos/perfetto/trace,
 //! docs/reference/synthetic-track-event.md of Perfetto):
 //!
 //! ```text
-//! first packet    the state of the sequence is cleared
+//! first packet    clears the state of the sequence
 //! a packet each   the words with their numbers (interned data)
-//! a packet each   the tracks, by number: 1 is the parent of all, then the kinds, then the counter
+//! a packet each   the tracks, by number: 1 is the parent, then the kinds, then the counter
 //! a packet each   the events: time in nanoseconds, track, number of a word, arguments (debug annotations)
 //! ```
 //!
-//! All packets are of one sequence, since numbers of words mean something only within one. Times
-//! are of the trace's own clock, and never go back. An event is some 40 bytes: text was 140, and
-//! writing bytes into a file is what took most of the time.
+//! All packets belong to one sequence, because numbers of words are valid within a sequence only.
+//! Times come from the trace's own clock and never decrease.
 
-use super::short::Short;
 use mglru_core::Lru;
 use mglru_lab::replay::record::{Record, Value, What};
 use mglru_lab::replay::word::{WORDS, Word};
 use mglru_lab::word;
+use prost::Message;
 
 /// Changes of the number of cached pages from one count to the next.
 const CHANGES_PER_COUNT: u64 = 64;
-/// The track above all others.
+/// The parent of all other tracks.
 const PARENT: u64 = 1;
-/// That of the first kind.
+/// The track of the first kind of event.
 const KINDS: u64 = PARENT + 1;
-/// That of the number of cached pages.
+/// The track of the number of cached pages.
 const CACHED: u64 = KINDS + What::KINDS.len() as u64;
 
-/// Numbers of fields, and what is written into them.
-mod schema {
-    pub const TRACE_PACKET: u32 = 1;
+/// The number of `TracePacket` in `Trace`.
+const TRACE_PACKET: u32 = 1;
+const STATE_CLEARED: u32 = 1;
+const NEEDS_STATE: u32 = 2;
+const ORDERING_EXPLICIT: i32 = 3;
+const SLICE_BEGIN: i32 = 1;
+const SLICE_END: i32 = 2;
+const INSTANT: i32 = 3;
+const COUNTER: i32 = 4;
 
-    pub const PACKET_TIMESTAMP: u32 = 8;
-    pub const PACKET_SEQUENCE: u32 = 10;
-    pub const PACKET_TRACK_EVENT: u32 = 11;
-    pub const PACKET_INTERNED_DATA: u32 = 12;
-    pub const PACKET_SEQUENCE_FLAGS: u32 = 13;
-    pub const PACKET_TRACK_DESCRIPTOR: u32 = 60;
-    pub const PACKET_FIRST_ON_SEQUENCE: u32 = 87;
-    pub const SEQ_INCREMENTAL_STATE_CLEARED: u64 = 1;
-    pub const SEQ_NEEDS_INCREMENTAL_STATE: u64 = 2;
-
-    pub const INTERNED_EVENT_NAMES: u32 = 2;
-    pub const INTERNED_ANNOTATION_NAMES: u32 = 3;
-    pub const INTERNED_ANNOTATION_STRINGS: u32 = 29;
-    pub const ENTRY_IID: u32 = 1;
-    pub const ENTRY_TEXT: u32 = 2;
-
-    pub const TRACK_UUID: u32 = 1;
-    pub const TRACK_NAME: u32 = 2;
-    pub const TRACK_PARENT: u32 = 5;
-    pub const TRACK_COUNTER: u32 = 8;
-    pub const TRACK_CHILD_ORDERING: u32 = 11;
-    pub const TRACK_RANK: u32 = 12;
-    pub const ORDERING_EXPLICIT: u64 = 3;
-    pub const COUNTER_UNIT_NAME: u32 = 6;
-
-    pub const EVENT_ANNOTATION: u32 = 4;
-    pub const EVENT_TYPE: u32 = 9;
-    pub const EVENT_NAME_IID: u32 = 10;
-    pub const EVENT_TRACK: u32 = 11;
-    pub const EVENT_NAME: u32 = 23;
-    pub const EVENT_COUNTER_VALUE: u32 = 30;
-    pub const TYPE_SLICE_BEGIN: u64 = 1;
-    pub const TYPE_SLICE_END: u64 = 2;
-    pub const TYPE_INSTANT: u64 = 3;
-    pub const TYPE_COUNTER: u64 = 4;
-
-    pub const ANNOTATION_NAME_IID: u32 = 1;
-    pub const ANNOTATION_BOOL: u32 = 2;
-    pub const ANNOTATION_UINT: u32 = 3;
-    pub const ANNOTATION_STRING_IID: u32 = 17;
+#[derive(Clone, PartialEq, Message)]
+struct TracePacket {
+    #[prost(uint64, optional, tag = "8")]
+    timestamp: Option<u64>,
+    #[prost(uint32, tag = "10")]
+    trusted_packet_sequence_id: u32,
+    #[prost(message, optional, tag = "11")]
+    track_event: Option<TrackEvent>,
+    #[prost(message, optional, tag = "12")]
+    interned_data: Option<InternedData>,
+    #[prost(uint32, tag = "13")]
+    sequence_flags: u32,
+    #[prost(message, optional, tag = "60")]
+    track_descriptor: Option<TrackDescriptor>,
+    #[prost(bool, tag = "87")]
+    first_packet_on_sequence: bool,
 }
-use schema::*;
+
+#[derive(Clone, PartialEq, Message)]
+struct InternedData {
+    #[prost(message, repeated, tag = "2")]
+    event_names: Vec<Interned>,
+    #[prost(message, repeated, tag = "3")]
+    debug_annotation_names: Vec<Interned>,
+    #[prost(message, repeated, tag = "29")]
+    debug_annotation_string_values: Vec<Interned>,
+}
+
+/// `EventName`, `DebugAnnotationName` and `InternedString` have the same fields.
+#[derive(Clone, PartialEq, Message)]
+struct Interned {
+    #[prost(uint64, tag = "1")]
+    iid: u64,
+    #[prost(string, tag = "2")]
+    text: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TrackDescriptor {
+    #[prost(uint64, tag = "1")]
+    uuid: u64,
+    #[prost(string, tag = "2")]
+    name: String,
+    #[prost(uint64, optional, tag = "5")]
+    parent_uuid: Option<u64>,
+    #[prost(message, optional, tag = "8")]
+    counter: Option<CounterDescriptor>,
+    #[prost(int32, optional, tag = "11")]
+    child_ordering: Option<i32>,
+    #[prost(int32, optional, tag = "12")]
+    sibling_order_rank: Option<i32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct CounterDescriptor {
+    #[prost(string, tag = "6")]
+    unit_name: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TrackEvent {
+    #[prost(message, repeated, tag = "4")]
+    debug_annotations: Vec<DebugAnnotation>,
+    #[prost(int32, tag = "9")]
+    r#type: i32,
+    #[prost(uint64, optional, tag = "10")]
+    name_iid: Option<u64>,
+    #[prost(uint64, tag = "11")]
+    track_uuid: u64,
+    #[prost(string, optional, tag = "23")]
+    name: Option<String>,
+    #[prost(int64, optional, tag = "30")]
+    counter_value: Option<i64>,
+}
+
+/// An argument of an event.
+#[derive(Clone, PartialEq, Message)]
+struct DebugAnnotation {
+    #[prost(uint64, tag = "1")]
+    name_iid: u64,
+    #[prost(bool, optional, tag = "2")]
+    bool_value: Option<bool>,
+    #[prost(uint64, optional, tag = "3")]
+    uint_value: Option<u64>,
+    #[prost(uint64, optional, tag = "17")]
+    string_value_iid: Option<u64>,
+}
 
 /// Makes packets of records.
 #[derive(Debug)]
 pub struct Perfetto {
-    packet: Short,
-    /// There are generations.
+    /// The packet of the next event; its memory is used again.
+    packet: TracePacket,
+    /// The policy has generations.
     generations: bool,
     cached_pages: u64,
-    /// How often that number changed.
+    /// Changes of `cached_pages` so far.
     changes: u64,
-    /// When the last event was.
+    /// Time of the last event.
     last_nanos: u64,
 }
 
@@ -95,36 +146,45 @@ impl Perfetto {
     /// Begins a trace of a replay under that policy.
     pub fn new(out: &mut Vec<u8>, lru: Lru) -> Perfetto {
         let generations = lru == Lru::MultiGen;
-        let mut this =
-            Perfetto { packet: Short::new(), generations, cached_pages: 0, changes: 0, last_nanos: 0 };
-        this.packet(out, SEQ_INCREMENTAL_STATE_CLEARED, |packet| {
-            field(packet, PACKET_FIRST_ON_SEQUENCE, 1);
-        });
+        write(out, &TracePacket { first_packet_on_sequence: true, ..packet(STATE_CLEARED) });
         for text in WORDS {
-            this.packet(out, SEQ_NEEDS_INCREMENTAL_STATE, |packet| {
-                message(packet, PACKET_INTERNED_DATA, |packet| {
-                    // Any word may be any of these.
-                    for of in [INTERNED_EVENT_NAMES, INTERNED_ANNOTATION_NAMES, INTERNED_ANNOTATION_STRINGS] {
-                        message(packet, of, |packet| {
-                            field(packet, ENTRY_IID, u64::from(Word::of(text).number()));
-                            string(packet, ENTRY_TEXT, text);
-                        });
-                    }
-                });
+            // Every word may be any of the three.
+            let word = vec![Interned { iid: number(Word::of(text)), text: text.to_owned() }];
+            let interned_data = Some(InternedData {
+                event_names: word.clone(),
+                debug_annotation_names: word.clone(),
+                debug_annotation_string_values: word,
             });
+            write(out, &TracePacket { interned_data, ..packet(NEEDS_STATE) });
         }
-        this.track(out, PARENT, "mglru replay", |packet| {
-            field(packet, TRACK_CHILD_ORDERING, ORDERING_EXPLICIT);
+        let mut track = |track: TrackDescriptor| {
+            write(out, &TracePacket { track_descriptor: Some(track), ..packet(NEEDS_STATE) });
+        };
+        track(TrackDescriptor {
+            uuid: PARENT,
+            name: "mglru replay".to_owned(),
+            child_ordering: Some(ORDERING_EXPLICIT),
+            ..TrackDescriptor::default()
         });
-        for (track_uuid, kind) in (KINDS..).zip(What::KINDS) {
-            this.child(out, track_uuid, kind.text(), |_| {});
+        // The viewer shows children in the order of their ranks.
+        let child = |uuid: u64, name: &str| TrackDescriptor {
+            uuid,
+            name: name.to_owned(),
+            parent_uuid: Some(PARENT),
+            sibling_order_rank: Some(uuid as i32),
+            ..TrackDescriptor::default()
+        };
+        for (uuid, kind) in (KINDS..).zip(What::KINDS) {
+            track(child(uuid, kind.text()));
         }
-        this.child(out, CACHED, "cached", |packet| {
-            message(packet, TRACK_COUNTER, |packet| string(packet, COUNTER_UNIT_NAME, "pages"));
-        });
+        let counter = Some(CounterDescriptor { unit_name: "pages".to_owned() });
+        track(TrackDescriptor { counter, ..child(CACHED, "cached") });
+        let event = Some(TrackEvent::default());
+        let packet = TracePacket { track_event: event, ..packet(NEEDS_STATE) };
+        let mut this = Perfetto { packet, generations, cached_pages: 0, changes: 0, last_nanos: 0 };
         if generations {
-            // That is the youngest of the four that a cache begins with.
-            this.begin_generation(out, 0, 3, |_| {});
+            // The youngest of the four generations that a cache begins with.
+            this.begin_generation(out, 0, 3);
         }
         this
     }
@@ -133,25 +193,25 @@ impl Perfetto {
     pub fn write(&mut self, out: &mut Vec<u8>, record: &Record) {
         let nanos = record.now.as_nanos();
         self.last_nanos = nanos;
-        let arguments = |packet: &mut Short| {
-            annotation(packet, word!("access"), Value::Number(record.access));
-            if let Some(page) = record.page {
-                annotation(packet, word!("page"), Value::Number(page.number));
-                if page.anon {
-                    annotation(packet, word!("anon"), Value::Bool(true));
-                }
+        if let What::Age(_) = record.what {
+            self.end_generation(out, nanos);
+        }
+        let arguments = &mut self.event().debug_annotations;
+        arguments.clear();
+        arguments.push(annotation(word!("access"), Value::Number(record.access)));
+        if let Some(page) = record.page {
+            arguments.push(annotation(word!("page"), Value::Number(page.number)));
+            if page.anon {
+                arguments.push(annotation(word!("anon"), Value::Bool(true)));
             }
-            record.what.fields(|name, value| annotation(packet, name, value));
-        };
+        }
+        record.what.fields(|name, value| arguments.push(annotation(name, value)));
         match record.what {
-            What::Age(seq) => {
-                self.end_generation(out, nanos);
-                self.begin_generation(out, nanos, seq, arguments);
+            What::Age(seq) => self.begin_generation(out, nanos, seq),
+            what => {
+                self.event().name_iid = Some(number(what.shown()));
+                self.send(out, nanos, INSTANT, KINDS + what.kind() as u64);
             }
-            what => self.event(out, nanos, TYPE_INSTANT, KINDS + what.kind() as u64, |packet| {
-                field(packet, EVENT_NAME_IID, u64::from(what.shown().number()));
-                arguments(packet);
-            }),
         }
         match record.what {
             What::Insert(_) => self.count(out, self.cached_pages + 1),
@@ -171,167 +231,54 @@ impl Perfetto {
         self.cached_pages = cached_pages;
         self.changes += 1;
         if self.changes.is_multiple_of(CHANGES_PER_COUNT) {
-            self.event(out, self.last_nanos, TYPE_COUNTER, CACHED, |packet| {
-                field(packet, EVENT_COUNTER_VALUE, cached_pages);
-            });
+            self.event().counter_value = Some(cached_pages as i64);
+            self.send(out, self.last_nanos, COUNTER, CACHED);
         }
     }
 
-    #[cold]
-    fn begin_generation(
-        &mut self,
-        out: &mut Vec<u8>,
-        nanos: u64,
-        seq: u64,
-        arguments: impl FnOnce(&mut Short),
-    ) {
-        self.event(out, nanos, TYPE_SLICE_BEGIN, KINDS + What::Age(seq).kind() as u64, |packet| {
-            string(packet, EVENT_NAME, &format!("generation {seq}"));
-            arguments(packet);
-        });
+    fn begin_generation(&mut self, out: &mut Vec<u8>, nanos: u64, seq: u64) {
+        self.event().name = Some(format!("generation {seq}"));
+        self.send(out, nanos, SLICE_BEGIN, KINDS + What::Age(seq).kind() as u64);
     }
 
-    #[cold]
     fn end_generation(&mut self, out: &mut Vec<u8>, nanos: u64) {
-        self.event(out, nanos, TYPE_SLICE_END, KINDS + What::Age(0).kind() as u64, |_| {});
+        self.send(out, nanos, SLICE_END, KINDS + What::Age(0).kind() as u64);
     }
 
-    /// A track below the first one; they are shown in the order of their numbers.
-    fn child(&mut self, out: &mut Vec<u8>, uuid: u64, name: &str, more: impl FnOnce(&mut Short)) {
-        self.track(out, uuid, name, |packet| {
-            field(packet, TRACK_PARENT, PARENT);
-            field(packet, TRACK_RANK, uuid);
-            more(packet);
-        });
+    /// The event that is sent next: empty, but for what was filled in.
+    fn event(&mut self) -> &mut TrackEvent {
+        self.packet.track_event.get_or_insert_default()
     }
 
-    fn track(&mut self, out: &mut Vec<u8>, uuid: u64, name: &str, more: impl FnOnce(&mut Short)) {
-        self.packet(out, SEQ_NEEDS_INCREMENTAL_STATE, |packet| {
-            message(packet, PACKET_TRACK_DESCRIPTOR, |packet| {
-                field(packet, TRACK_UUID, uuid);
-                string(packet, TRACK_NAME, name);
-                more(packet);
-            });
-        });
-    }
-
-    #[inline(always)]
-    fn event(
-        &mut self,
-        out: &mut Vec<u8>,
-        nanos: u64,
-        kind: u64,
-        track_uuid: u64,
-        more: impl FnOnce(&mut Short),
-    ) {
-        self.packet(out, SEQ_NEEDS_INCREMENTAL_STATE, |packet| {
-            field(packet, PACKET_TIMESTAMP, nanos);
-            message(packet, PACKET_TRACK_EVENT, |packet| {
-                field(packet, EVENT_TYPE, kind);
-                field(packet, EVENT_TRACK, track_uuid);
-                more(packet);
-            });
-        });
-    }
-
-    #[inline(always)]
-    fn packet(&mut self, out: &mut Vec<u8>, sequence_flags: u64, more: impl FnOnce(&mut Short)) {
-        let packet = &mut self.packet;
-        packet.truncate(0);
-        message(packet, TRACE_PACKET, |packet| {
-            field(packet, PACKET_SEQUENCE, 1);
-            field(packet, PACKET_SEQUENCE_FLAGS, sequence_flags);
-            more(packet);
-        });
-        out.extend_from_slice(packet.as_slice());
+    fn send(&mut self, out: &mut Vec<u8>, nanos: u64, kind: i32, track_uuid: u64) {
+        self.packet.timestamp = Some(nanos);
+        let event = self.event();
+        (event.r#type, event.track_uuid) = (kind, track_uuid);
+        write(out, &self.packet);
+        let event = self.event();
+        event.debug_annotations.clear();
+        (event.name_iid, event.name, event.counter_value) = (None, None, None);
     }
 }
 
-/// An argument of an event; the viewer calls it an annotation.
-#[inline(always)]
-fn annotation(packet: &mut Short, name: Word, value: Value) {
-    message(packet, EVENT_ANNOTATION, |packet| {
-        field(packet, ANNOTATION_NAME_IID, u64::from(name.number()));
-        match value {
-            Value::Bool(value) => field(packet, ANNOTATION_BOOL, u64::from(value)),
-            Value::Number(value) => field(packet, ANNOTATION_UINT, value),
-            Value::Word(word) => field(packet, ANNOTATION_STRING_IID, u64::from(word.number())),
-        }
-    });
+fn packet(sequence_flags: u32) -> TracePacket {
+    TracePacket { trusted_packet_sequence_id: 1, sequence_flags, ..TracePacket::default() }
 }
 
-/// A field that is a message, behind its length.
-#[inline(always)]
-fn message(packet: &mut Short, number: u32, write: impl FnOnce(&mut Short)) {
-    tag(packet, number, 2);
-    let length_at = packet.len();
-    packet.push(0);
-    write(packet);
-    let bytes = packet.len() - length_at - 1;
-    // Then it is a number of one byte. An event with the greatest numbers has 100.
-    assert!(bytes < 0x80, "a packet of {bytes} bytes");
-    packet.set(length_at, bytes as u8);
+fn write(out: &mut Vec<u8>, packet: &TracePacket) {
+    prost::encoding::message::encode(TRACE_PACKET, packet, out);
 }
 
-fn string(packet: &mut Short, number: u32, text: &str) {
-    message(packet, number, |packet| packet.text(text));
+fn number(word: Word) -> u64 {
+    u64::from(word.number())
 }
 
-/// A field that is a number.
-#[inline(always)]
-fn field(packet: &mut Short, number: u32, value: u64) {
-    tag(packet, number, 0);
-    varint(packet, value);
-}
-
-#[inline(always)]
-fn tag(packet: &mut Short, number: u32, wire_type: u64) {
-    varint(packet, u64::from(number) << 3 | wire_type);
-}
-
-/// Seven bits a byte, the lowest first; all but the last have their highest bit set.
-#[inline(always)]
-fn varint(packet: &mut Short, mut value: u64) {
-    while value >= 0x80 {
-        packet.push(value as u8 | 0x80);
-        value >>= 7;
+fn annotation(name: Word, value: Value) -> DebugAnnotation {
+    let mut annotation = DebugAnnotation { name_iid: number(name), ..DebugAnnotation::default() };
+    match value {
+        Value::Bool(value) => annotation.bool_value = Some(value),
+        Value::Number(value) => annotation.uint_value = Some(value),
+        Value::Word(word) => annotation.string_value_iid = Some(number(word)),
     }
-    packet.push(value as u8);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use mglru_core::Time;
-    use mglru_core::event::Sorted;
-    use mglru_lab::replay::record::PageName;
-
-    #[test]
-    fn numbers_are_written_as_protobuf_says() {
-        let written = |value| {
-            let mut packet = Short::new();
-            field(&mut packet, 1, value);
-            packet.as_slice().to_vec()
-        };
-        assert_eq!(written(1), [0x08, 0x01]);
-        assert_eq!(written(150), [0x08, 0x96, 0x01], "the example of its documentation");
-        assert_eq!(written(u64::MAX), [&[0x08][..], &[0xff; 9], &[0x01]].concat());
-    }
-
-    /// Lengths of one byte are enough for the longest events.
-    #[test]
-    fn the_greatest_numbers_fit() {
-        let mut out = Vec::new();
-        let mut trace = Perfetto::new(&mut out, Lru::MultiGen);
-        let page = Some(PageName { number: u64::MAX, anon: true });
-        let sort = What::Sort(u64::MAX, Sorted::Protected(u8::MAX));
-        let effort = What::Effort { scanned: u64::MAX, reclaimed: u64::MAX, priority: u8::MAX };
-        for (page, what) in [(page, sort), (None, effort), (None, What::Age(u64::MAX))] {
-            let before = out.len();
-            let now = Time::from_nanos(u64::MAX);
-            trace.write(&mut out, &Record { access: u64::MAX, now, page, what });
-            assert!(out.len() > before);
-        }
-        trace.finish(&mut out);
-    }
+    annotation
 }

@@ -1,4 +1,4 @@
-//! What replays came to, as text and as JSON.
+//! Results of replays as text and as JSON.
 
 use super::explain;
 use crate::table::{Table, count, wrapped};
@@ -7,7 +7,7 @@ use mglru_lab::mechanisms::describe;
 use mglru_lab::replay::rows::{Curve, Row};
 use serde_json::{Value, json};
 
-/// All replays as one document; with curves, those as well.
+/// Replays and curves as one document.
 pub fn document(rows: &[Row], curves: &[Curve]) -> Value {
     match curves {
         [] => json!({ "runs": rows }),
@@ -19,7 +19,7 @@ fn ratio(ratio: f64) -> String {
     format!("{:.2} %", ratio * 100.0)
 }
 
-/// The file's name.
+/// The file name of a trace.
 pub fn name(trace: &str) -> &str {
     trace.rsplit('/').next().unwrap_or(trace)
 }
@@ -61,7 +61,7 @@ pub fn table(rows: &[Row]) -> Table {
             Some(mechanisms) => describe(mechanisms),
             None => row.policy.to_owned(),
         };
-        // Other policies know neither refaults nor generations.
+        // Baselines have neither refaults nor generations.
         let known = |number: Option<u64>| number.map_or("-".to_owned(), count);
         table.row([
             name(&row.trace).to_owned(),
@@ -81,7 +81,7 @@ pub fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// Counters that are not 0.
+/// Counters with a value above 0.
 pub fn counters_table(row: &Row) -> Table {
     let from_access = row.warm.from_access;
     let from = format!("from access {}", count(from_access));
@@ -118,7 +118,7 @@ pub fn generations_table(row: &Row) -> Table {
     table
 }
 
-/// Notes, with the traces they are about. `rows`: all of them.
+/// Notes, each with its trace if there are several rows.
 pub fn notes_text(rows: &[Row]) -> String {
     let engines = rows.iter().filter(|row| row.engine.is_some()).count();
     let mut text = String::new();
@@ -137,7 +137,7 @@ pub fn notes_text(rows: &[Row]) -> String {
     text
 }
 
-/// The policy or the preset of a curve, in words.
+/// The policy or the preset of a curve: `preset default`, `policy opt`.
 pub fn whose(curve: &Curve) -> String {
     let of = curve.preset_or_policy();
     if curve.mechanisms.is_some() { format!("preset {of}") } else { format!("policy {of}") }

@@ -1,17 +1,18 @@
-//! Where the anonymous pages of a replay go.
+//! Options for the swap of a replay.
 
 use clap::ValueEnum;
 use mglru_core::lru::Swappiness;
 use mglru_lab::replay::memory::{Memory, Swap};
 
-/// Arguments about swap.
+/// Options for swap.
 #[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Swap")]
 pub struct SwapArgs {
-    /// Swap for anonymous pages: a size (64MiB), pages (8192p) or a share of the trace's distinct
-    /// pages (10%); default: none, and anonymous pages stay in memory
+    /// Size of swap: 64MiB, 8192p (pages) or 10% of the trace's distinct pages [default: no swap;
+    /// anonymous pages stay in memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_swap)]
     swap: Option<Memory>,
-    /// What swap is on: memory that compresses at once and is charged to nobody (zram), or a disk
+    /// Swap device: compressed memory that is charged to no tenant (zram), or a disk
     #[arg(
         long,
         value_name = "zram|disk",
@@ -21,12 +22,13 @@ pub struct SwapArgs {
         hide_possible_values = true
     )]
     swap_device: DeviceKind,
-    /// How willing reclaim is to take anonymous pages: 0 (never) to 200, or max (201: only them)
+    /// Preference for anonymous pages in reclaim: 0 (never) to 200, or max (201: anonymous pages
+    /// only)
     #[arg(long, value_name = "N", default_value = "60", value_parser = parse_swappiness)]
     swappiness: u8,
 }
 
-/// What swap is on.
+/// The swap device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DeviceKind {
     /// Compressed memory
@@ -36,7 +38,7 @@ enum DeviceKind {
 }
 
 impl SwapArgs {
-    /// As the library wants it.
+    /// The same for the library.
     pub fn swap(&self) -> Swap {
         Swap {
             size: self.swap.clone(),
@@ -49,9 +51,7 @@ impl SwapArgs {
 fn parse_swap(text: &str) -> Result<Memory, String> {
     let swap = text.parse::<Memory>();
     swap.map_err(|error| match error.starts_with("no memory") {
-        true => {
-            "swap without a page is none: leave the option out, or give it at least 4096 bytes".to_owned()
-        }
+        true => "swap needs at least 4096 bytes; leave the option out for no swap".to_owned(),
         false => error,
     })
 }
@@ -61,8 +61,7 @@ fn parse_swappiness(text: &str) -> Result<u8, String> {
         return Ok(Swappiness::ANON_ONLY.0);
     }
     let value = text.parse::<u8>().ok().and_then(Swappiness::new);
-    let value =
-        value.ok_or_else(|| "swappiness is 0 to 200, or max (201) for anonymous pages only".to_owned());
+    let value = value.ok_or_else(|| "expected 0 to 200, or max (201) for anonymous pages only".to_owned());
     Ok(value?.0)
 }
 
@@ -79,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn no_swap_is_not_swap_of_nothing() {
+    fn an_empty_swap_is_refused() {
         assert!(parse_swap("0").unwrap_err().contains("leave the option out"));
         assert_eq!(parse_swap("1MiB").unwrap().pages(|| 0), 256);
     }

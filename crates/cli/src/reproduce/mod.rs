@@ -1,9 +1,9 @@
-//! `mglru reproduce`: the published experiments, before against after, with the published figures
-//! beside ours.
+//! `mglru reproduce`: the published experiments, before and after each change, beside the published
+//! figures.
 //!
-//! `mglru_lab::experiment` runs them; here [`text`] and [`summary`] tell what came out, and
-//! [`page`] shows it. A result that disagrees with the published one is no failure: the status
-//! is 0. Counters that do not add up are: everything is shown, and the status is 1.
+//! `mglru_lab::experiment` runs them; [`text`], [`summary`] and [`page`] show the results. A result
+//! that disagrees with the published one exits with status 0. Counters that do not add up are a
+//! bug: the results are shown, and the status is 1.
 
 mod page;
 mod summary;
@@ -19,49 +19,53 @@ use serde_json::json;
 use std::path::PathBuf;
 use summary::Done;
 
-/// Arguments of the mode.
+/// Arguments of the command.
 #[derive(clap::Args)]
 #[command(after_help = TIMES)]
 pub struct Args {
-    /// Experiments: prefetch, workingset, lru-lock, memcg-lru, reclaim-loop (default: all, in one
-    /// table)
+    /// Experiments: prefetch, workingset, lru-lock, memcg-lru, reclaim-loop [default: all, in one
+    /// table]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Runs of each setting, each with a seed of its own; in the simulator, experiments that look
-    /// at spread make at least 10, and lru-lock makes at least 12 [default: 6 in the simulator, 2
-    /// for real]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: Option<u32>,
-    /// The first seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Where: in the simulator (sim), or with the real cache on real files, smaller (real);
-    /// lru-lock runs on real threads and without files in either
+    /// Run in the simulator (sim), or with the cache on smaller real files (real); lru-lock always
+    /// runs on real threads, without files
     #[arg(long, value_name = "sim|real", value_enum, default_value = "sim", hide_possible_values = true)]
     world: WorldName,
-    /// Where files are made, with --world real [default: where temporary files are]
+    /// Directory for files, with --world real [default: the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// An eighth of the time and 2 runs, if --runs does not say: whether it works, not what comes
-    /// out
-    #[arg(long)]
+    /// Runs of each setting, each with its own seed. In the simulator, experiments about spread make
+    /// at least 10, and lru-lock at least 12 [default: 6 in the simulator, 2 on real files]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Effort")]
+    runs: Option<u32>,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Effort")]
+    seed: u64,
+    /// Run for an eighth of the time, and 2 runs unless --runs is given: a test of the commands, not
+    /// of the claims
+    #[arg(long, help_heading = "Effort")]
     quick: bool,
-    /// Write one page with tables and figures, readable without a network
-    #[arg(long, value_name = "FILE.html")]
+    /// Write an HTML page with charts and tables, readable without a network
+    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     report: Option<ReportFile>,
-    /// Write the figures of that page, each into an SVG file of its own
-    #[arg(long, value_name = "DIR")]
+    /// Write the charts of that page as SVG files
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
     figures: Option<PathBuf>,
-    /// One JSON document
-    #[arg(long)]
+    /// Print one JSON document
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
 const TIMES: &str = "\
-On two cores that nobody else uses, about: prefetch 1 minute, workingset 2, lru-lock 2, reclaim-loop 5.
-memcg-lru takes 40 minutes and 5.4 GB of memory alone; among all it runs at an eighth, a minute.
-All of them take about 11 minutes, with --quick under 3. Where others use the cores, times say
-nothing, and counts are the same.";
+Examples:
+  mglru reproduce workingset
+  mglru reproduce --quick --report report.html
+  mglru reproduce reclaim-loop --world real --directory /mnt/nvme
+
+Times on two idle cores, about: prefetch 1 minute, workingset 2, lru-lock 2, reclaim-loop 5. memcg-lru
+alone takes 40 minutes and 5.4 GB of memory; as one of all it runs an eighth of that, for a minute.
+All take about 11 minutes, and with --quick under 3. On busy cores, times are meaningless; counts are
+the same.";
 
 /// The value of `--world`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -70,15 +74,15 @@ enum WorldName {
     Real,
 }
 
-/// Runs the mode.
+/// Runs the command.
 ///
 /// # Errors
-/// There is no such experiment, or the simulator has a bug.
+/// The experiment does not exist, or the simulator has a bug.
 pub fn run(args: Args) -> Result<(), Failure> {
     for name in &args.names {
         if experiment::by_name(name).is_none() {
             return Err(Failure::usage(format_args!(
-                "there is no experiment '{name}'; there is {}",
+                "unknown experiment `{name}`; expected {}",
                 experiment::names().join(", ")
             )));
         }
@@ -86,9 +90,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let world = match (args.world, &args.directory) {
         (WorldName::Sim, None) => World::Sim,
         (WorldName::Sim, Some(_)) => {
-            return Err(Failure::usage(
-                "--directory: the simulator makes no files; it goes with --world real",
-            ));
+            return Err(Failure::usage("--directory needs --world real: the simulator makes no files"));
         }
         (WorldName::Real, directory) => {
             World::Real { directory: directory.clone().unwrap_or_else(layout::default_directory) }
@@ -97,7 +99,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let is_simulated = matches!(world, World::Sim);
     let order = |quick: bool| {
         let mut order = Order::new(world.clone(), quick);
-        // Among all, one that is small has as many runs as the others.
+        // As one of all, a reduced experiment has as many runs as the others.
         let usual = Order::new(world.clone(), args.quick).effort.runs;
         order.effort.runs = args.runs.unwrap_or(usual);
         order.effort.seed = args.seed;
@@ -109,7 +111,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         EXPERIMENTS.iter().find(|&&one| named(one) && !one.in_real_world && !is_simulated)
     {
         return Err(Failure::usage(format_args!(
-            "{} --world real: it runs in the simulator only so far; leave --world out",
+            "{} runs in the simulator only; leave --world out",
             only_simulated.name
         )));
     }
@@ -152,16 +154,16 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let page = page::page(&done, &document);
     if let Some(report) = &args.report {
         report.write(&page)?;
-        output.text(&format!("\n{} shows it\n", report.path().display()))?;
+        output.text(&format!("\nThe report is in {}\n", report.path().display()))?;
     }
     if let Some(directory) = &args.figures {
         let figures = page::write_figures(&page, directory)?;
-        output.text(&format!("\n{figures} figures are in {}\n", directory.display()))?;
+        output.text(&format!("\n{figures} charts are in {}\n", directory.display()))?;
     }
     add_up(&done)
 }
 
-/// That counters and events said the same, in all experiments.
+/// Fails if counters and events of an experiment disagree.
 fn add_up(done: &[Done]) -> Result<(), Failure> {
     let failed = |done: &Done| {
         let checks = done.experiment.crosschecks.must().iter().filter(|check| !check.holds);
@@ -172,12 +174,12 @@ fn add_up(done: &[Done]) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::work(format_args!(
-        "counts do not add up, so the figures mean nothing; this is a bug:{failed}"
+        "counts do not add up, so the figures are meaningless; this is a bug:{failed}"
     )))
 }
 
-/// What to type to get the same, of this experiment alone. `small`: it was as with `--quick`, with
-/// so many runs.
+/// The command that repeats this experiment alone. `small` is the number of runs of an experiment
+/// that ran as with `--quick`.
 fn command(of: &Registration, args: &Args, world: &World, small: Option<u32>) -> String {
     let mut command = format!("mglru reproduce {}", of.name);
     if let Some(runs) = args.runs.or(small) {
@@ -197,7 +199,7 @@ mod tests {
     use super::*;
     use mglru_lab::experiment::{Check, Claim, Crosschecks, Experiment};
 
-    /// [book: published-experiments#cross-checks]: what does not add up is a bug, and no result.
+    /// [book: published-experiments#cross-checks]: counts that do not add up are a bug.
     #[test]
     fn counts_that_do_not_add_up_are_a_failure_and_other_checks_are_not() {
         let done = |expected: bool, adds_up: bool| {
@@ -227,12 +229,12 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_that_the_help_lists_and_each_has_a_claim() {
+    fn every_experiment_has_claims_that_fit_the_table() {
         let mut seen = Vec::new();
         for experiment in EXPERIMENTS {
             assert!(!seen.contains(&experiment.name));
             assert!(!experiment.claims.is_empty(), "{}", experiment.name);
-            // So that the one table, with six columns, has no line of more than 100.
+            // Claims must fit into the summary's first column.
             let long = |claim: &&Claim| experiment.name.len() + claim.words.chars().count() > 37;
             assert_eq!(
                 experiment.claims.iter().find(long).map(|claim| claim.words),

@@ -24,7 +24,7 @@ fn parts(shown: &Shown, experiment: &str) -> Vec<Part> {
     }
 }
 
-/// What each tenant got, of what it would have got if all had got the same.
+/// The share of each tenant, relative to an equal share.
 fn fairness(experiment: &str, about: &str, who: &str, settings: &[Shares]) -> Figure {
     let shares = |values: &[f64]| -> Vec<f64> {
         let mean = mglru_lab::statistics::mean(values).max(f64::MIN_POSITIVE);
@@ -47,15 +47,15 @@ fn fairness(experiment: &str, about: &str, who: &str, settings: &[Shares]) -> Fi
     }
     let title = format!("Fairness: {about}.");
     let caption = format!(
-        "For each {who}, in the order in which they were made, in percent of the mean of all: 100 is fair. Jain's index is 1 where all \
-         have the same."
+        "Share of each {who}, in order of creation, in percent of the mean: 100 is fair. Jain's index is 1 for equal \
+         shares."
     );
-    let axes = Axes { x: who, y: "% of the mean", range: (0.0, 120.0) };
+    let axes = Axes { x: who, y: "% of the mean", range: (0.0, 120.0), log: false };
     let chart = chart::lines(&title, &caption, axes, &series);
     Figure { name: format!("{experiment}-fairness"), title, caption, chart, table }
 }
 
-/// The changes of pairs of runs.
+/// The change of each pair of runs.
 fn pairs(experiment: &str, metrics: &[PairChanges]) -> Figure {
     let series: Vec<Series> = metrics
         .iter()
@@ -75,8 +75,9 @@ fn pairs(experiment: &str, metrics: &[PairChanges]) -> Figure {
         table.row(std::iter::once((run + 1).to_string()).chain(cells));
     }
     let title = "Run by run: after against before.".to_owned();
-    let caption = "Both took turns on the same memory. The sign test counts how many are above 0.".to_owned();
-    let axes = Axes { x: "run", y: "change, %", range: (-5.0, 5.0) };
+    let caption =
+        "Both settings took turns on the same memory. The sign test counts the changes above 0.".to_owned();
+    let axes = Axes { x: "run", y: "change, %", range: (-5.0, 5.0), log: false };
     let chart = chart::lines(&title, &caption, axes, &series);
     Figure { name: format!("{experiment}-pairs"), title, caption, chart, table }
 }
@@ -106,8 +107,8 @@ fn group(experiment: &Experiment, row: &Row) -> BarGroup {
 fn metrics(experiment: &Experiment) -> Figure {
     let groups: Vec<BarGroup> = experiment.rows.iter().map(|row| group(experiment, row)).collect();
     let title = format!("{}: before, after, and by default.", experiment.name);
-    let caption = "Medians of the runs; lines: the middle half of them. Each metric has a scale of its own that begins at 0. Dashed: where \
-                   'after' would be if it changed as published.";
+    let caption = "Medians of the runs; lines show the middle half of the runs. Each metric has its own scale, from 0. The dashed line is \
+                   where 'after' would be with the published change.";
     let chart = chart::bars(&title, caption, &groups);
     let table = text::table(experiment);
     Figure { name: format!("{}-metrics", experiment.name), title, caption: caption.to_owned(), chart, table }
@@ -122,7 +123,7 @@ fn section(done: &Done) -> Section {
         experiment.runs, experiment.seconds, done.command
     ));
     if let Some(reason) = experiment.untimely {
-        section.text(format!("Times say nothing: {reason}."));
+        section.text(format!("Times are meaningless here: {reason}."));
     }
     section.parts.push(Part::Figure(metrics(experiment)));
     let mut checks = Table::new(["check", ""]).with_words_last();
@@ -132,31 +133,31 @@ fn section(done: &Done) -> Section {
     section.parts.push(Part::Table(checks));
     match &experiment.crosschecks {
         Crosschecks::NotApplicable { not_applicable } => {
-            section.text(format!("Cross-checks: not applicable: {not_applicable}."))
+            section.text(format!("Cross-checks do not apply: {not_applicable}."))
         }
         Crosschecks::Seen { regime, .. } => {
-            section.text(format!("In the runs that were watched: {}.", regime.join("; ")))
+            section.text(format!("Observed in the cross-checked runs: {}.", regime.join("; ")))
         }
     }
     section.parts.extend(experiment.shown.iter().flat_map(|shown| parts(shown, experiment.name)));
     section
 }
 
-/// All of it.
+/// The page of all experiments.
 pub fn page<'a>(done: &[Done], document: &'a Value) -> Page<'a> {
-    let mut all = Section::new("All in one table");
+    let mut all = Section::new("Summary");
     all.parts.push(Part::Table(summary::table(done)));
     all.parts.push(Part::Table(summary::commands(done)));
     Page {
         title: "Published experiments, run again".to_owned(),
         summary: vec![
-            "Before and after are the kernel versions, or the settings, that each publication compared; default is ours. All figures are \
-             medians over runs with seeds of their own."
+            "Before and after are the kernel versions or settings that each publication compared; default is this project's preset. All \
+             figures are medians over runs with different seeds."
                 .to_owned(),
-            "Reproduced: the change has the published direction and at least 70 % of its size. Weaker: the direction is right. A control \
-             holds, or one of which next to no change was published is reproduced, if it changes by less than 2 % and is certain to \
-             change by less than 5 %. All go by the interval of the changes of pairs of runs, from … to …; where that is too wide for a \
-             verdict, it is too noisy to tell."
+            "Reproduced: the change has the published direction and at least 70 % of the published size. Weaker: only the direction agrees. \
+             A control holds if it changes by less than 2 %, and by less than 5 % with 95 % confidence; the same rule applies where \
+             almost no change was published. Verdicts use the interval of the changes of pairs of runs. If the interval is too wide, \
+             the verdict is: too noisy to tell."
                 .to_owned(),
         ],
         command: command_line(),
@@ -165,18 +166,17 @@ pub fn page<'a>(done: &[Done], document: &'a Value) -> Page<'a> {
     }
 }
 
-/// Makes the directory of figures, before anything takes long.
+/// Makes the directory of figures, before the work, which may take minutes.
 ///
 /// # Errors
-/// It cannot be made, or nothing can be written there.
+/// The directory cannot be made, or not be written to.
 pub fn try_out_figures(directory: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(directory).and_then(|()| tempfile::tempfile_in(directory)).map(drop).map_err(
         |error| Failure::work(format_args!("cannot write figures to {}: {error}", directory.display())),
     )
 }
 
-/// Writes each figure of a page into a file of its own in a directory, which is made if there is
-/// none.
+/// Writes each chart of a page into a file; returns the number of charts.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -199,7 +199,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn fairness_is_told_in_shares_of_the_mean() {
+    fn fairness_is_shown_in_shares_of_the_mean() {
         let settings =
             vec![Shares::new("even", vec![5.0; 4]), Shares::new("uneven", vec![20.0, 0.0, 0.0, 0.0])];
         let shown = Shown::Fairness { about: "pages", who: "tenant", settings };
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_told_run_by_run() {
+    fn pairs_are_shown_run_by_run() {
         let shown = Shown::Pairs {
             metrics: [("a", vec![1.0, -2.5]), ("b", vec![0.0, 30.0])]
                 .map(|(metric, change_percent)| PairChanges { metric, change_percent })

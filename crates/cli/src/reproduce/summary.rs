@@ -1,18 +1,15 @@
-//! All experiments in one table: what was claimed, what was published, what we measured, and what
-//! that comes to.
+//! All experiments in one table: claim, published figure, measured figures and verdict.
 
 use super::text::short;
 use crate::table::{Table, wrapped};
 use mglru_lab::experiment::{Claim, Experiment, Registration, Row};
 use mglru_lab::statistics::median;
 
-/// An experiment that was run, with what is known of it beforehand.
+/// An experiment and its result.
 pub struct Done {
-    /// What is known.
     pub of: &'static Registration,
-    /// What came out.
     pub experiment: Experiment,
-    /// What to type to get it, alone.
+    /// The command that repeats it alone.
     pub command: String,
 }
 
@@ -27,7 +24,7 @@ impl Done {
     }
 }
 
-/// The one table.
+/// A row per claim.
 pub fn table(done: &[Done]) -> Table {
     let mut table = Table::new(["experiment: claim", "published", "before", "after", "default", "verdict"])
         .with_words_last();
@@ -49,7 +46,7 @@ pub fn table(done: &[Done]) -> Table {
     table
 }
 
-/// What to type for each alone, how long it took, and what else is to be known.
+/// A row per experiment: command, runs, time and checks.
 pub fn commands(done: &[Done]) -> Table {
     let mut table = Table::new(["command", "runs", "seconds", "checks"]).with_words_last();
     for done in done {
@@ -67,7 +64,7 @@ pub fn commands(done: &[Done]) -> Table {
     table
 }
 
-/// As text.
+/// Both tables as text.
 pub fn text(done: &[Done]) -> String {
     let mut text = format!("{}\n{}", table(done).text(), commands(done).text());
     for done in done {

@@ -4,10 +4,10 @@ use crate::table::{Table, wrapped};
 use mglru_lab::experiment::{Crosschecks, Experiment};
 use mglru_lab::statistics::median;
 
-/// How the table is to be read.
-const HOW: &str = "\n  Changes are in percent. between: there is the median change of pairs of runs, with 95 % from six pairs on; verdicts go by it.";
+/// Explains the columns.
+const HOW: &str = "\n  Changes are in percent. between: the interval of the median change of pairs of runs (95 % from six pairs on); verdicts use it.";
 
-/// As short as a figure can be read: three or four digits, or thousands and millions.
+/// A figure with three or four digits and a unit prefix.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -19,7 +19,7 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// Shorter: three digits.
+/// A figure with three digits and a unit prefix.
 pub fn short(value: f64) -> String {
     let (value, unit) = match value.abs() {
         1e9.. => (value / 1e9, " G"),
@@ -35,12 +35,12 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// A share as a change.
+/// A change in percent, with its sign.
 pub fn percent(change: f64) -> String {
     format!("{:+.1} %", 100.0 * change)
 }
 
-/// The same for a column of percents: with the digits that say something.
+/// The same for a column of percentages, with two significant digits.
 fn signed(change: f64) -> String {
     let percent = 100.0 * change;
     if percent.abs() < 9.95 { format!("{percent:+.1}") } else { format!("{percent:+.0}") }
@@ -76,7 +76,7 @@ pub fn text(experiment: &Experiment) -> String {
     }
     checks.push_str(&crosschecks_text(&experiment.crosschecks));
     if let Some(reason) = experiment.untimely {
-        checks.push_str(&format!("\n  times say nothing: {reason}"));
+        checks.push_str(&format!("\n  times are meaningless here: {reason}"));
     }
     checks.push_str(HOW);
     let mut text =
@@ -91,7 +91,7 @@ pub fn text(experiment: &Experiment) -> String {
 fn crosschecks_text(crosschecks: &Crosschecks) -> String {
     match crosschecks {
         Crosschecks::NotApplicable { not_applicable } => {
-            format!("\n  cross-checks: not applicable: {not_applicable}")
+            format!("\n  cross-checks do not apply: {not_applicable}")
         }
         Crosschecks::Seen { must, regime } => {
             let must = must.iter().map(|check| format!("\n  {}: {}", check.word(), check.name));

@@ -16,38 +16,38 @@ use mglru_lab::run::{self, Overrides, Plan};
 use mglru_workload::scenario::Scenario;
 use std::path::PathBuf;
 
-/// Arguments of the mode.
+/// Arguments of the command.
 #[derive(clap::Args)]
 #[command(after_help = with_mechanisms(TEACHES))]
 pub struct Args {
     /// The scenario, a TOML file
     #[arg(value_name = "SCENARIO.toml")]
     scenario: PathBuf,
-    /// Under a virtual clock (sim), or by the cache on real files in real time (real)
+    /// Run in the simulator (sim), or in real time with the cache on real files (real)
     #[arg(long, value_name = "sim|real", value_enum, default_value = "sim", hide_possible_values = true)]
     world: World,
-    /// Where the files of the jobs are, in the real world; default: in a temporary directory
+    /// Directory for the files of jobs, with --world real [default: a temporary directory]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Memory, instead of the machine's
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    /// Memory of the machine
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, help_heading = "Instead of the file's values")]
     memory: Option<u64>,
-    /// What is done where no page can be had, instead of the machine's: the request fails (fail),
-    /// or a tenant is killed (victim)
-    #[arg(long, value_name = "fail|victim", value_parser = OomPolicy::parse)]
+    /// When no page can be freed: fail the request (fail), or kill a tenant (victim)
+    #[arg(long, value_name = "fail|victim", value_parser = OomPolicy::parse,
+          help_heading = "Instead of the file's values")]
     oom_policy: Option<OomPolicy>,
+    /// Seed of all random choices
+    #[arg(long, value_name = "N", help_heading = "Instead of the file's values")]
+    seed: Option<u64>,
     #[command(flatten)]
     behaviours: Behaviours,
-    /// Decides everything that is left to chance, instead of the machine's
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    /// One JSON document
-    #[arg(long)]
+    /// Print one JSON document
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
 const TEACHES: &str = "\
-A scenario, whole:
+A complete scenario:
   [machine]
   memory = \"32MiB\"
 
@@ -93,50 +93,51 @@ Examples:
   mglru run experiments/soft-limit.toml --world real
   mglru run experiments/kill.toml --oom-policy fail
 
-docs/scenarios.md tells all there is. Exit status: 0 done; 1 a job failed; 2 wrong usage, or a scenario
-that makes no sense.";
+docs/scenarios.md describes every key. Exit status: 0 done; 1 a job failed; 2 wrong usage or an invalid
+scenario.";
 
-/// Which world a scenario happens in.
+/// Where a scenario runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum World {
-    /// Under the virtual clock.
+    /// In the simulator, under a virtual clock.
     Sim,
-    /// On real files.
+    /// With the cache, on real files.
     Real,
 }
 
-/// Which behaviours are on, instead of what a file says.
+/// Reclaim behaviours that override those of a scenario file.
 #[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Reclaim")]
 pub struct Behaviours {
-    /// Behaviours, instead of the machine's: linux-6.12, linux-7.1, linux-7.2 or default (ours)
+    /// Behave as linux-6.12, linux-7.1, linux-7.2, or default (this project's own choice)
     #[arg(long, value_name = "NAME", value_parser = Preset::parse)]
     preset: Option<Preset>,
-    /// Turn a mechanism on; may be repeated
+    /// Switch a mechanism on; may be repeated
     #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
     with: Vec<Switch>,
-    /// Turn a mechanism off; may be repeated
+    /// Switch a mechanism off; may be repeated
     #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
     without: Vec<Switch>,
-    /// The policy, instead of the machine's: multigen or classic
+    /// Policy: multigen, classic or ranked
     #[arg(long, value_name = "POLICY", value_parser = Lru::parse)]
     lru: Option<Lru>,
 }
 
 impl Behaviours {
-    /// As the library wants them.
+    /// The same for the library.
     pub fn overrides(&self) -> Overrides {
         let (with, without) = (self.with.clone(), self.without.clone());
         Overrides { preset: self.preset, with, without, lru: self.lru, ..Overrides::default() }
     }
 }
 
-/// Runs the mode.
+/// Runs the command.
 ///
 /// # Errors
-/// Wrong usage, a scenario that makes no sense, a job that failed.
+/// Wrong usage, an invalid scenario, a job that failed.
 pub fn run(args: Args) -> Result<(), Failure> {
     if args.directory.is_some() && args.world == World::Sim {
-        return Err(Failure::usage("--directory is for --world real: simulated files are nowhere"));
+        return Err(Failure::usage("--directory needs --world real: the simulator makes no files"));
     }
     let scenario = Scenario::read(&args.scenario, args.seed).map_err(Failure::usage)?;
     let world = match args.world {
@@ -162,8 +163,8 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn the_help_has_a_scenario_that_runs() {
-        let (_, text) = TEACHES.split_once("whole:\n").unwrap();
+    fn the_scenario_of_the_help_runs() {
+        let (_, text) = TEACHES.split_once("scenario:\n").unwrap();
         let (text, _) = text.split_once("\nExamples:").unwrap();
         let text = text.lines().map(|line| line.trim_start_matches("  ")).collect::<Vec<_>>().join("\n");
         let scenario = Scenario::parse(&text, Path::new("help.toml"), None).unwrap();

@@ -1,4 +1,4 @@
-//! What a scenario came to, as text and as JSON with the same numbers.
+//! Results of a scenario as text and as JSON, with the same numbers.
 
 use crate::cache_report::seconds;
 use crate::size;
@@ -10,7 +10,7 @@ use mglru_workload::scenario::{Action, Scenario, Tenant, What};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// A page of text.
+/// The result as text.
 pub fn text(plan: &Plan, outcome: &Outcome) -> String {
     let scenario = &plan.scenario;
     let mut text = scenario.name();
@@ -20,7 +20,7 @@ pub fn text(plan: &Plan, outcome: &Outcome) -> String {
     let (lru, seed) = (plan.mechanisms.lru().name(), scenario.machine.seed);
     let (world, memory) = (plan.world.name(), size::show(plan.memory_bytes));
     text.push_str(&format!(
-        "\n{world}, memory {memory}, {}, {lru}, seed {seed}; {} in its time\n\n",
+        "\n{world}, memory {memory}, {}, {lru}, seed {seed}; took {}\n\n",
         describe(plan.mechanisms),
         seconds(outcome.time),
     ));
@@ -108,7 +108,7 @@ fn actions(plan: &Plan, outcome: &Outcome) -> String {
     table.text()
 }
 
-/// Files of one line are columns, over time; of others, what they said last.
+/// Files of one line are columns over time. Of other files, the last reading is shown.
 fn readings(plan: &Plan, outcome: &Outcome) -> String {
     let files = &plan.scenario.print.files;
     let of_file = |file: usize| outcome.readings.iter().filter(move |reading| reading.file == file);
@@ -138,10 +138,10 @@ fn readings(plan: &Plan, outcome: &Outcome) -> String {
     text
 }
 
-/// The document.
+/// The result as a document.
 pub fn document(plan: &Plan, outcome: &Outcome) -> Value {
     let scenario = &plan.scenario;
-    // Those that could not be made have no row.
+    // Tenants that could not be created have no row.
     let mut tenants = scenario.tenants.iter();
     json!({
         "scenario": scenario.name(),

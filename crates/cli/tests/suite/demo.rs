@@ -3,59 +3,68 @@
 use crate::common::{document, done, fails};
 use std::fs;
 
+const SMALL: &str = "demo --directory . --size 8MiB --memory 2MiB --seconds 0.2";
+
 #[test]
-fn it_tells_what_happened() {
+fn a_chart_comes_before_the_tables_and_words_are_explained() {
     let here = tempfile::tempdir().unwrap();
-    let text = done(here.path(), "demo --directory . --size 8MiB --memory 2MiB --seconds 1");
-    for part in [
-        "Three tenants",
-        "Every page that is read is verified",
-        "hit ratio",
-        "generations, oldest first",
-        "no difference",
-        "system MiB/s",
-        "The system's cache is not held to 2 MiB",
-    ] {
-        assert!(text.contains(part), "{part}: {text}");
+    let text = done(here.path(), SMALL);
+    let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
+    let parts = [
+        "Every page is verified",
+        "Reads of the reader that found",
+        "█",
+        "Beside the scan",
+        "reads/s",
+        "inside",
+    ];
+    let places = parts.map(place);
+    assert!(places.is_sorted(), "{places:?}: {text}");
+    for part in
+        ["mglru, default", "mglru, linux-7.2", "plain LRU", "A refault is", "none was wrong", "p99 µs"]
+    {
+        place(part);
     }
+    assert!(text.contains("held to 2 MiB by a memory cgroup") || text.contains("left out"), "{text}");
     assert_eq!(text.lines().find(|line| line.chars().count() > 100), None);
+    assert!(!text.contains('\x1b'), "colours are for terminals");
     assert_eq!(fs::read_dir(here.path()).unwrap().count(), 0, "nothing is left");
 }
 
 #[test]
-fn the_same_as_a_document() {
+fn the_document_has_every_cache() {
     let here = tempfile::tempdir().unwrap();
-    let told =
-        document(here.path(), "demo --directory . --size 8MiB --memory 2MiB --seconds 1 --backend threads");
+    let told = document(here.path(), &format!("{SMALL} --backend threads --preset linux-7.1"));
     let demo = &told["demo"];
     assert!(demo["pages_verified"].as_u64().unwrap() > 0);
     assert_eq!((&demo["pages_wrong"], &demo["file_bytes"]), (&0.into(), &(8 << 20).into()));
-    for side in ["run", "system"] {
-        let names = demo[side]["tenants"].as_array().unwrap().iter().map(|tenant| &tenant["name"]);
-        assert!(names.eq(["hot", "scan", "mixed"]), "{side}");
-        for tenant in demo[side]["tenants"].as_array().unwrap() {
-            assert!(
-                tenant["operations"].as_u64().unwrap() > 0 && tenant["latency_ns"]["p99"].is_u64(),
-                "{tenant}"
-            );
+    let caches = demo["caches"].as_array().unwrap();
+    let names: Vec<&str> = caches.iter().map(|cache| cache["name"].as_str().unwrap()).collect();
+    assert_eq!(names[..3], ["mglru, linux-7.1", "mglru, linux-7.2", "plain LRU"]);
+    assert_eq!(demo["system_left_out"].is_null(), names.len() == 4 && names[3] == "this system");
+    for cache in caches {
+        let reader = &cache["reader"];
+        let [reads, p99] =
+            [&reader["reads"], &reader["latency_ns"]["p99"]].map(|value| value.as_u64().unwrap());
+        assert!(reads > 0 && p99 > 0 && cache["scan"]["bytes"].as_u64().unwrap() > 0, "{cache}");
+        if cache["kind"] != "system" {
+            let hits = reader["hits"].as_u64().unwrap();
+            assert!(hits > 0 && hits < reads, "{cache}");
         }
     }
-    assert_eq!(told["mglru"]["backend"], "threads");
-    // The root, which does nothing, and the three.
-    let tenants = told["mglru"]["tenants"].as_array().unwrap();
-    assert_eq!(tenants.len(), 4);
-    for tenant in &tenants[1..] {
-        assert!(tenant["counters"]["pgsteal"].as_u64().unwrap() > 0, "{tenant}");
-        assert!(tenant["peak_pages"].as_u64() <= tenant["max_pages"].as_u64(), "{tenant}");
-        assert!(!tenant["generations"].as_array().unwrap().is_empty());
-    }
+    let mglru = &caches[0]["mglru"];
+    assert_eq!(mglru["backend"], "threads");
+    assert!(mglru["tenants"][0]["counters"]["pgsteal"].as_u64().unwrap() > 0, "{mglru}");
+    assert!(caches[2]["mglru"].is_null());
 }
 
 #[test]
-fn it_says_why_it_cannot() {
+fn errors_say_what_to_do() {
     let here = tempfile::tempdir().unwrap();
     let stderr = fails(here.path(), "demo --directory missing --size 8MiB", 1);
     assert!(stderr.contains("choose another with --directory"), "{stderr}");
     let stderr = fails(here.path(), "demo --directory . --size 1024TiB", 1);
     assert!(stderr.contains("are needed") && stderr.contains("a smaller --size"), "{stderr}");
+    let stderr = fails(here.path(), "demo --size 1MiB --memory 1MiB", 2);
+    assert!(stderr.contains("at least 2 MiB"), "{stderr}");
 }

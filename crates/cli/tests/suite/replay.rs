@@ -224,16 +224,27 @@ fn curves_are_drawn() {
     assert!(text.contains("curve.svg"), "{text}");
     let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
     let svg = String::from_utf8(read("curve.svg")).unwrap();
-    assert!(svg.starts_with("<svg") && svg.contains("skewed.txt") && svg.contains("polyline"), "{svg}");
+    assert!(svg.starts_with("<svg") && svg.contains("skewed.txt") && svg.contains("class=\"curve"), "{svg}");
     assert!(svg.trim_end().ends_with("</svg>"), "{svg}");
-    for name in ["curve.png", "again.png", "again.svg"] {
-        document(folder.path(), &format!("replay skewed.txt --curve 5%,10%,20% --plot {name}"));
-    }
-    let png = read("curve.png");
-    assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png[..png.len() - 4].ends_with(b"IEND"));
-    assert_eq!((png, svg.into_bytes()), (read("again.png"), read("again.svg")), "the same picture again");
-    let error = fails(folder.path(), "replay skewed.txt --curve 5%,10% --plot missing/curve.png", 1);
-    assert!(error.contains("missing/curve.png"), "{error}");
+    document(folder.path(), "replay skewed.txt --curve 5%,10%,20% --plot again.svg");
+    assert_eq!(svg.into_bytes(), read("again.svg"), "the same picture again");
+    let error = fails(folder.path(), "replay skewed.txt --curve 5%,10% --plot missing/curve.svg", 1);
+    assert!(error.contains("missing/curve.svg"), "{error}");
+}
+
+/// Off by default, as in the runs of the kernel lab.
+#[test]
+fn readahead_and_fault_around_are_options() {
+    let folder = tempfile::tempdir().unwrap();
+    lines(folder.path(), "ordered.txt", (0..1000).map(|page| format!("R {page} 1")));
+    words(folder.path(), "mapped.bin", (0..1000u32).chain((0..1000).map(|page| page | MAPPED)));
+    let of = |options: &str| run(document(folder.path(), &format!("replay {options}")));
+    let misses = |options: &str| number(&of(options)["misses"]);
+    assert_eq!(misses("ordered.txt --memory 500p"), 1000);
+    assert_eq!(misses("ordered.txt --memory 500p --readahead 128KiB"), 1, "one window asks for the next");
+    let faults =
+        |options: &str| number(&of(&format!("mapped.bin --memory 2000p {options}"))["counters"]["pgfault"]);
+    assert_eq!((faults(""), faults("--fault-around 64KiB")), (1000, 1000u64.div_ceil(16)));
 }
 
 #[test]

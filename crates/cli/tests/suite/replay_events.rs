@@ -102,7 +102,7 @@ fn a_page_is_explained() {
         "read: hit, 4 times until access 4",
         "added to generation",
         "verdict: free",
-        &format!("a refault, too long ago, after {distance} generations; within reach are 3"),
+        &format!("a refault, too long ago, after {distance} generations (recent up to 3)"),
         "page 5: never touched",
     ] {
         assert!(text.contains(part), "{part}: {text}");
@@ -183,8 +183,7 @@ fn distances_of_the_classic_lru_are_those_it_judges_by() {
     assert_eq!((number(&back["distance"]), number(&back["reach"])), (evictions + activations, 2), "{back}");
     // Its lines are wrapped.
     let text = done(folder.path(), replay).split_whitespace().collect::<Vec<_>>().join(" ");
-    let told =
-        format!("too long ago, after {} evictions and activations; within reach are 2", back["distance"]);
+    let told = format!("too long ago, after {} evictions and activations (recent up to 2)", back["distance"]);
     assert!(text.contains(&told), "{told}: {text}");
 }
 
@@ -203,11 +202,11 @@ fn what_cannot_be_watched_is_told() {
         assert!(error.contains(part), "{options}: {error}");
     }
     let error = fails(folder.path(), "replay skewed.txt --events missing/a.jsonl", 1);
-    assert!(error.contains("missing/a.jsonl: the events cannot be written"), "{error}");
+    assert!(error.contains("missing/a.jsonl: cannot write the events"), "{error}");
     let full = Path::new("/dev/full");
     for name in ["full.jsonl", "full.perfetto"].iter().filter(|_| full.exists()) {
         std::os::unix::fs::symlink(full, folder.path().join(name)).unwrap();
         let error = fails(folder.path(), &format!("replay skewed.txt --events {name}"), 1);
-        assert!(error.contains(&format!("{name}: the events cannot be written")), "{error}");
+        assert!(error.contains(&format!("{name}: cannot write the events")), "{error}");
     }
 }

@@ -266,7 +266,7 @@ fn import(bytes: &[u8]) -> Imported {
 /// Both files of a replay.
 fn both(folder: &Path, replay: &str) -> (Imported, Vec<Json>) {
     let said = done(folder, &format!("{replay} --events all.perfetto"));
-    assert!(said.contains("all.perfetto has the events"), "{said}");
+    assert!(said.contains("The events are in all.perfetto"), "{said}");
     done(folder, &format!("{replay} --events all.jsonl"));
     let lines = fs::read_to_string(folder.join("all.jsonl")).unwrap();
     let lines = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -271,6 +271,11 @@ fn traces_and_loads_run_in_both_worlds() {
     assert_ne!(of("--seed 4")["tenants"], of("")["tenants"]);
     assert_eq!(of("--memory 8MiB")["memory_pages"], 2048);
     assert_eq!(of("--preset linux-7.2 --lru classic")["mechanisms"]["lru"], "classic");
+    let ahead = TRACE_AND_LOAD.replace("seed = 3", "seed = 3\nreadahead = \"128KiB\"");
+    fs::write(here.path().join("ahead.toml"), ahead).unwrap();
+    let misses = |document: &Value| number(&tenant(document, "")["misses"]);
+    assert_eq!(misses(&of("")), 256, "a page at a time");
+    assert_eq!(misses(&document(here.path(), "run ahead.toml")), 1, "each window asks for the next");
     done(here.path(), "run s.toml --world real --directory .");
     assert!(here.path().join("of_the_root.0.0").is_file(), "files stay where they were asked for");
 }

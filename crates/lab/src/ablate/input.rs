@@ -189,6 +189,8 @@ impl TraceInput {
             check_every: None,
             explain: Vec::new(),
             over_time: looks,
+            readahead_pages: 0,
+            fault_around_pages: 0,
         };
         let outcome = plan.run(None, |_| Ok(()))?;
         let counted = outcome.warm();

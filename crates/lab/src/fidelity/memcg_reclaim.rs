@@ -65,7 +65,7 @@ pub struct Compared {
 }
 
 /// Whether the file's header is that of this table.
-pub fn is_meant(header: &str) -> bool {
+pub(super) fn is_meant(header: &str) -> bool {
     header.contains("pages_each")
 }
 

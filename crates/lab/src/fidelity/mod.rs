@@ -27,6 +27,7 @@
 //! ```
 
 mod compare;
+pub mod counts;
 mod kernel_run;
 pub mod load;
 pub mod memcg_reclaim;
@@ -38,3 +39,36 @@ pub use compare::{Comparison, Subject, subjects};
 pub use kernel_run::{Access, Filter, KernelRun, Measure, Setting, Skipped, Table, trace_of};
 pub use tolerance::Tolerance;
 pub use variant::Variant;
+
+use crate::error::Error;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+/// The kinds of tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableKind {
+    /// Counts of replayed traces: [`counts`].
+    Counts,
+    /// [`memcg_reclaim`].
+    MemcgReclaim,
+    /// [`oom`].
+    Oom,
+}
+
+impl TableKind {
+    /// The kind of the table in a file, by its header.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn of(path: &Path) -> Result<TableKind, Error> {
+        let failure = |e: std::io::Error| Error::work(format_args!("{}: {e}", path.display()));
+        let mut header = String::new();
+        BufReader::new(File::open(path).map_err(failure)?).read_line(&mut header).map_err(failure)?;
+        Ok(match header {
+            header if oom::is_meant(&header) => TableKind::Oom,
+            header if memcg_reclaim::is_meant(&header) => TableKind::MemcgReclaim,
+            _ => TableKind::Counts,
+        })
+    }
+}

@@ -73,6 +73,11 @@ pub struct Options {
     pub explain: Vec<PageName>,
     /// Whether to record timelines.
     pub over_time: bool,
+    /// The largest readahead window, in pages; `None`: off, as in the runs of the kernel lab. The
+    /// trace's pages must be positions in files.
+    pub readahead_pages: Option<u32>,
+    /// The aligned window, in pages, that a mapped miss maps; a power of two up to 512; `None`: off.
+    pub fault_around_pages: Option<u32>,
 }
 
 impl Default for Options {
@@ -88,6 +93,8 @@ impl Default for Options {
             check_every: None,
             explain: Vec::new(),
             over_time: false,
+            readahead_pages: None,
+            fault_around_pages: None,
         }
     }
 }
@@ -141,6 +148,8 @@ impl Options {
             check_every: self.check_every,
             explain: self.explain.clone(),
             over_time: self.over_time,
+            readahead_pages: self.readahead_pages.unwrap_or(0),
+            fault_around_pages: self.fault_around_pages.unwrap_or(0),
         };
         let sizes = &self.sizes;
         Ok(self.mechanisms.iter().flat_map(|&of| sizes.iter().map(move |memory| plan(of, memory))).collect())

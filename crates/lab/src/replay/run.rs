@@ -52,6 +52,10 @@ pub struct Plan<'a> {
     pub explain: Vec<PageName>,
     /// Whether to record a timeline.
     pub over_time: bool,
+    /// The largest readahead window, in pages; 0: off.
+    pub readahead_pages: u32,
+    /// The aligned window, in pages, that a mapped miss maps; 0: off.
+    pub fault_around_pages: u32,
 }
 
 /// Result of a replay.
@@ -93,6 +97,8 @@ impl Plan<'_> {
         machine.statistics_refresh = self.statistics_refresh;
         machine.statistics_reads = self.statistics_reads;
         machine.seed = self.seed;
+        machine.readahead_pages = self.readahead_pages;
+        machine.fault_around_pages = self.fault_around_pages;
         Ok(machine)
     }
 }
@@ -120,6 +126,11 @@ impl<'a> Plan<'a> {
     ) -> Result<Outcome<'a>, Error> {
         let mut simulator = Simulator::new(&self.machine()?).map_err(Error::usage)?;
         simulator.set_warm_from(self.warm_from);
+        if self.readahead_pages > 0 {
+            for (file, pages) in self.trace.file_pages() {
+                simulator.set_file_pages(u64::from(file) << 32, pages);
+            }
+        }
         if let Some(steps) = self.check_every {
             simulator.check_every(steps);
         }

@@ -20,23 +20,6 @@ pub const WORDS: [&str; 60] = [
     "locked", "still_being_written", "being_written", "young", "without_swap",
 ];
 
-/// Size of a padded word: the longest one, rounded up.
-pub const PADDED_BYTES: usize = 24;
-
-static PADDED: [[u8; PADDED_BYTES]; WORDS.len()] = {
-    let mut padded = [[0; PADDED_BYTES]; WORDS.len()];
-    let mut word = 0;
-    while word < WORDS.len() {
-        let mut at = 0;
-        while at < WORDS[word].len() {
-            padded[word][at] = WORDS[word].as_bytes()[at];
-            at += 1;
-        }
-        word += 1;
-    }
-    padded
-};
-
 impl serde::Serialize for Word {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.text())
@@ -62,11 +45,6 @@ impl Word {
     /// The text.
     pub const fn text(self) -> &'static str {
         WORDS[self.0 as usize]
-    }
-
-    /// The text, padded with zeroes.
-    pub fn padded(self) -> &'static [u8; PADDED_BYTES] {
-        &PADDED[self.0 as usize]
     }
 
     /// The number, from 1.

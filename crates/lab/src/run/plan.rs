@@ -46,8 +46,7 @@ impl Overrides {
     /// # Errors
     /// If the combination does not exist.
     pub fn mechanisms(&self) -> Result<Mechanisms, Error> {
-        let lru = self.lru.unwrap_or_default();
-        compose(self.preset.unwrap_or_default(), self.with.clone(), self.without.clone(), lru)
+        compose(self.preset.unwrap_or_default(), self.with.clone(), self.without.clone(), self.lru)
     }
 }
 
@@ -116,7 +115,12 @@ fn parse<T>(
     parse(&name.value).map_err(|error| at(scenario, name.place, error))
 }
 
-fn compose(preset: Preset, with: Vec<Switch>, without: Vec<Switch>, lru: Lru) -> Result<Mechanisms, Error> {
+fn compose(
+    preset: Preset,
+    with: Vec<Switch>,
+    without: Vec<Switch>,
+    lru: Option<Lru>,
+) -> Result<Mechanisms, Error> {
     crate::mechanisms::Behaviours { preset, with, without, lru, ..Default::default() }.mechanisms()
 }
 
@@ -137,8 +141,7 @@ fn mechanisms(scenario: &Scenario, args: &Overrides) -> Result<Mechanisms, Error
         let reason = format!("`{}` is in `with` and in `without`: choose one", name.value);
         return Err(at(scenario, name.place, reason));
     }
-    let lru = args.lru.or(lru).unwrap_or_default();
-    let composed = compose(args.preset.or(preset).unwrap_or_default(), with, without, lru);
+    let composed = compose(args.preset.or(preset).unwrap_or_default(), with, without, args.lru.or(lru));
     // Names from the file have a place there.
     match machine.with.iter().chain(&machine.without).chain(&machine.preset).next() {
         Some(first) => composed.map_err(|failure| at(scenario, first.place, failure.text())),

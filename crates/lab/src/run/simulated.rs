@@ -60,6 +60,9 @@ pub fn run_with<R>(
         let place = scenario.place(job.place);
         add(&mut simulator, job, &place, scenario.machine.seed, &file_numbers, &mut shared_files)?;
     }
+    for (number, pages) in shared_files.lengths() {
+        simulator.set_file_pages(u64::from(number) << 32, pages);
+    }
     prepare(&mut simulator);
     let report = simulator.run().map_err(failure)?;
     let looked = look(&simulator);
@@ -154,6 +157,8 @@ fn machine(plan: &Plan, tenants: Vec<Tenant>) -> Result<Machine, Error> {
         // As in fio and in databases, whose blocks are whole pages.
         writes: Writes::Overwrite,
         seed: wanted.seed,
+        readahead_pages: wanted.readahead_pages,
+        fault_around_pages: wanted.fault_around_pages,
         ..Machine::new(pages)
     })
 }

@@ -47,6 +47,11 @@ impl Files {
         Files { numbers, known: BTreeMap::new() }
     }
 
+    /// Numbers of the files so far, and their lengths in pages.
+    pub fn lengths(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.known.values().map(|&(number, bytes)| (number, bytes.div_ceil(PAGE_BYTES)))
+    }
+
     /// A job's file: its number, and the number of bytes that the job uses.
     fn file(&mut self, job: &fio::Job, position: usize) -> Result<(u32, u64), Error> {
         // Each instance has its own memory of zeroes.

@@ -7,6 +7,7 @@ use super::{
     Action, Device, Job, Limits, MEMORY_BYTES_MAX, Machine, Print, Scenario, Swap, TIME_MAX, What, Work,
     split_control,
 };
+use crate::PAGE_BYTES;
 use crate::fio;
 use crate::load::Load;
 use std::path::{Component, Path};
@@ -25,10 +26,16 @@ const MACHINE: &[&str] = &[
     "oom_policy",
     "device",
     "cpus",
+    "readahead",
+    "fault_around",
     "seed",
 ];
 const SEED_DEFAULT: u64 = 1;
 const CPUS_MAX: u64 = 1024;
+/// The largest readahead window: what a bound of the kernel's `read_ahead_kb` is here.
+const READAHEAD_BYTES_MAX: u64 = 256 << 20;
+/// A page table's range, beyond which the kernel maps nothing around a fault.
+const FAULT_AROUND_BYTES_MAX: u64 = 2 << 20;
 const CLIENTS_MAX: u64 = 10_000;
 
 pub(super) fn scenario(text: &str, path: &Path, seed: Option<u64>) -> Result<Scenario, Error> {
@@ -99,8 +106,29 @@ fn read_machine(table: &Table) -> Result<Machine, Error> {
         oom_policy: table.optional("oom_policy", name)?,
         device: table.optional("device", device)?.unwrap_or_default(),
         cpus: table.optional("cpus", |value, text| Ok(value.number(text, 1..=CPUS_MAX)? as u32))?,
+        readahead_pages: table.optional("readahead", readahead)?.unwrap_or(0),
+        fault_around_pages: table.optional("fault_around", fault_around)?.unwrap_or(0),
         seed: table.optional("seed", |value, text| value.number(text, 0..=u64::MAX))?.unwrap_or(SEED_DEFAULT),
     })
+}
+
+/// A size in pages. 0 turns it off.
+fn readahead(value: &Value, text: &Text) -> Result<u32, Error> {
+    match value.size(text)? {
+        bytes if bytes > READAHEAD_BYTES_MAX => Err(value.wrong(text, "is more than 256 MiB, the maximum")),
+        bytes => Ok((bytes / PAGE_BYTES) as u32),
+    }
+}
+
+/// A size in pages. 0 turns it off.
+fn fault_around(value: &Value, text: &Text) -> Result<u32, Error> {
+    match value.size(text)? {
+        0 => Ok(0),
+        bytes if bytes.is_power_of_two() && (PAGE_BYTES..=FAULT_AROUND_BYTES_MAX).contains(&bytes) => {
+            Ok((bytes / PAGE_BYTES) as u32)
+        }
+        _ => Err(value.wrong(text, "is not 0 or a power of two from 4KiB to 2MiB, such as \"64KiB\"")),
+    }
 }
 
 fn device(value: &Value, text: &Text) -> Result<Device, Error> {

@@ -230,6 +230,25 @@ fn what_is_wrong_is_told_with_its_place() {
     assert!(missing.place().is_none() && missing.to_string().contains("No such file"), "{missing}");
 }
 
+#[test]
+fn readahead_and_fault_around_are_sizes_and_off_by_default() {
+    let machine = |keys: &str| {
+        parse(&WHOLE.replace("seed = 7", &format!("seed = 7\n{keys}")))
+            .map(|scenario| (scenario.machine.readahead_pages, scenario.machine.fault_around_pages))
+    };
+    assert_eq!(machine("").unwrap(), (0, 0));
+    assert_eq!(machine("readahead = \"128KiB\"\nfault_around = \"64KiB\"").unwrap(), (32, 16));
+    for (keys, reason) in [
+        ("readahead = \"1GiB\"", "more than 256 MiB"),
+        ("readahead = 32", "in quotes"),
+        ("fault_around = \"48KiB\"", "a power of two"),
+        ("fault_around = \"4MiB\"", "4KiB to 2MiB"),
+    ] {
+        let error = machine(keys).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
 /// The kernel allows it. The protection is then never reached in full.
 #[test]
 fn a_floor_above_the_ceiling_is_allowed() {

@@ -1,0 +1,308 @@
+//! Which cache keeps a skewed reader's pages while a scan runs beside it?
+//!
+//! A file has two parts. A reader picks single pages from the first, some far more often than
+//! others. A scan reads the second from front to back, again and again, one page for each page of
+//! the reader. Both run as threads through one cache, and every page that they read is verified.
+//!
+//! The same two clients run once per cache, and every cache has the same memory:
+//!
+//! ```text
+//! our cache, once per set of mechanisms    PageCache, budget_bytes           mglru_cache
+//! plain LRU                                a hash map and a list             plain_lru.rs
+//! the system's page cache                  in a memory cgroup of that size   memory_cgroup.rs
+//! ```
+//!
+//! Counting starts when clients have read twice as many pages as the cache holds, and goes on for
+//! [`Request::time`]. The reads and their order are the same for every cache; a faster cache gets
+//! further in the same time.
+//!
+//! ```no_run
+//! use mglru_core::{Mechanisms, Preset};
+//! use mglru_lab::{Unwatched, demo};
+//!
+//! # fn main() -> Result<(), mglru_lab::Error> {
+//! let mechanisms = [Preset::Default, Preset::Linux72].map(Mechanisms::preset);
+//! let request = demo::Request {
+//!     mechanisms: mechanisms.into(),
+//!     ..demo::Request::new("/var/tmp".into(), 1 << 30, 256 << 20)
+//! };
+//! for run in demo::run(&request, &Unwatched)?.runs {
+//!     println!("{}: {:.3}", run.cache.name(), run.hit_ratio().unwrap_or(f64::NAN));
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod clients;
+mod file;
+mod memory_cgroup;
+mod plain_lru;
+
+use crate::error::Error;
+use crate::layout;
+use crate::mechanisms::describe;
+use crate::size;
+use crate::watch::{Stage, Unit, Watch};
+use clients::{Clients, Pair};
+use file::{DemoFile, SystemFile};
+use memory_cgroup::MemoryCgroup;
+use mglru_cache::{Advice, BackendKind, CacheStats, OpenMode, PageCache, TenantStats};
+use mglru_core::{Lru, Mechanisms, PAGE_BYTES};
+use mglru_workload::fio::Latencies;
+use plain_lru::PlainLru;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The smallest file: two parts of at least one read of the scan each.
+pub const FILE_BYTES_MIN: u64 = 1 << 20;
+/// The smallest cache: room for what is read ahead of the scan.
+pub const BUDGET_BYTES_MIN: u64 = 2 << 20;
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Where the file is made. It has no name and is gone when the demo ends, however it ends.
+    pub directory: PathBuf,
+    /// Size of the file, at least [`FILE_BYTES_MIN`].
+    pub file_bytes: u64,
+    /// Memory of each cache, at least [`BUDGET_BYTES_MIN`].
+    pub budget_bytes: u64,
+    /// How long each cache is measured, after it has been filled.
+    pub time: Duration,
+    /// Decides which pages the reader picks.
+    pub seed: u64,
+    /// How our cache reads files.
+    pub backend: BackendKind,
+    /// Our cache runs once with each of these.
+    pub mechanisms: Vec<Mechanisms>,
+}
+
+impl Request {
+    /// Eight seconds per cache, seed 1, and no mechanisms yet: only plain LRU and the system's cache.
+    pub fn new(directory: PathBuf, file_bytes: u64, budget_bytes: u64) -> Request {
+        Request {
+            directory,
+            file_bytes,
+            budget_bytes,
+            time: Duration::from_secs(8),
+            seed: 1,
+            backend: BackendKind::default(),
+            mechanisms: Vec::new(),
+        }
+    }
+
+    /// Size of the part of the file that the reader picks pages from: three eighths.
+    pub fn reader_bytes(&self) -> u64 {
+        clients::reader_bytes(self.file_bytes)
+    }
+
+    /// Size of the part that the scan reads: the rest, in whole reads.
+    pub fn scan_bytes(&self) -> u64 {
+        clients::scan_part(self.file_bytes).end - self.reader_bytes()
+    }
+}
+
+/// What happened.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// How long it took to write the file.
+    pub layout: Duration,
+    /// One per cache, in the order in which they ran: ours, plain LRU, the system's.
+    pub runs: Vec<CacheRun>,
+    /// Why the system's cache did not run: it could not be held to the same memory.
+    pub system_left_out: Option<String>,
+}
+
+/// A cache that was compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cache {
+    /// Ours, with these mechanisms.
+    Mglru(Mechanisms),
+    /// Least recently used first, the policy of most caches.
+    PlainLru,
+    /// The page cache of the running system, in a memory cgroup.
+    System,
+}
+
+impl Cache {
+    /// Its name in a chart: `mglru, linux-7.2`, `plain LRU`, `this system`.
+    pub fn name(&self) -> String {
+        match self {
+            Cache::Mglru(mechanisms) => {
+                let usual = Mechanisms::default().lru();
+                let lru = match mechanisms.lru() {
+                    lru if lru == usual || lru == Lru::MultiGen => String::new(),
+                    lru => format!(" {}", lru.name()),
+                };
+                format!("mglru, {}{lru}", describe(*mechanisms))
+            }
+            Cache::PlainLru => "plain LRU".to_owned(),
+            Cache::System => "this system".to_owned(),
+        }
+    }
+}
+
+/// The two clients, through one cache.
+#[derive(Debug, Clone)]
+pub struct CacheRun {
+    /// The cache.
+    pub cache: Cache,
+    /// The cache was filled before counting began; if not, the disk was too slow for the time.
+    pub warmed: bool,
+    /// How long was counted.
+    pub seconds: f64,
+    /// Reads of the reader that were counted, one page each.
+    pub reads: u64,
+    /// Of these, those that found their page in memory; `None`: this system cannot tell.
+    pub hits: Option<u64>,
+    /// How long the reader's reads took, without verification.
+    pub latencies: Latencies,
+    /// Bytes that the scan read meanwhile.
+    pub scanned_bytes: u64,
+    /// Pages that were read and verified, of both clients, from the beginning. No page was wrong.
+    pub pages_verified: u64,
+    /// What our cache counted, from the beginning; `None`: it was another cache.
+    pub engine: Option<Engine>,
+}
+
+impl CacheRun {
+    /// Share of the reader's reads that found their page in memory, 0 to 1.
+    pub fn hit_ratio(&self) -> Option<f64> {
+        self.hits.map(|hits| hits as f64 / self.reads.max(1) as f64)
+    }
+
+    /// Reads of the reader per second.
+    pub fn reads_per_second(&self) -> f64 {
+        self.reads as f64 / self.seconds.max(1e-9)
+    }
+
+    /// Bytes per second, of both clients.
+    pub fn bytes_per_second(&self) -> f64 {
+        (self.reads * PAGE_BYTES + self.scanned_bytes) as f64 / self.seconds.max(1e-9)
+    }
+}
+
+/// Our cache at the end of its run.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    /// Its sizes.
+    pub stats: CacheStats,
+    /// Its tenants: only the root.
+    pub tenants: Vec<TenantStats>,
+}
+
+/// Runs the clients through all caches.
+///
+/// # Errors
+/// File or memory are too small, the file cannot be made, a read failed, or a page was not what it
+/// should be.
+pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
+    let too_small = |option: &str, bytes, least| {
+        Err(Error::usage(format_args!(
+            "{option} {}: the demo needs at least {}",
+            size::show(bytes),
+            size::show(least)
+        )))
+    };
+    if request.file_bytes < FILE_BYTES_MIN {
+        return too_small("--size", request.file_bytes, FILE_BYTES_MIN);
+    }
+    if request.budget_bytes < BUDGET_BYTES_MIN {
+        return too_small("--memory", request.budget_bytes, BUDGET_BYTES_MIN);
+    }
+    // Before a gigabyte is written: options that the cache refuses.
+    for &mechanisms in &request.mechanisms {
+        builder(request, mechanisms).build()?.close()?;
+    }
+    let began = Instant::now();
+    let file = DemoFile::lay_out(&request.directory, request.file_bytes, request.seed, watch)?;
+    let layout = began.elapsed();
+    let mut runs = Vec::new();
+    for &mechanisms in &request.mechanisms {
+        runs.push(run_mglru(request, mechanisms, &file, watch)?);
+    }
+    runs.push(run_plain_lru(request, &file, watch)?);
+    let system_left_out = match MemoryCgroup::enter(request.budget_bytes) {
+        Ok(cgroup) => {
+            let run = run_system(request, &file, watch);
+            cgroup.leave();
+            runs.push(run?);
+            None
+        }
+        Err(reason) => Some(reason),
+    };
+    Ok(Outcome { layout, runs, system_left_out })
+}
+
+fn builder(request: &Request, mechanisms: Mechanisms) -> mglru_cache::Builder {
+    PageCache::builder(request.budget_bytes).mechanisms(mechanisms).backend(request.backend.clone())
+}
+
+fn run_mglru(
+    request: &Request,
+    mechanisms: Mechanisms,
+    file: &DemoFile,
+    watch: &dyn Watch,
+) -> Result<CacheRun, Error> {
+    let cache = builder(request, mechanisms).build()?;
+    let open = |advice| -> Result<_, Error> {
+        let opened = cache.open(&file.path(), OpenMode::ReadOnly)?;
+        opened.advise(advice, 0..request.file_bytes)?;
+        Ok(opened)
+    };
+    let (reader, scan) = (open(Advice::Random)?, open(Advice::Sequential)?);
+    let kind = Cache::Mglru(mechanisms);
+    let pair = run_clients(request, kind, Clients { reader: &reader, scan: &scan }, watch)?;
+    let tenants = cache.tenants().iter().map(mglru_cache::Tenant::stats).collect();
+    let engine = Engine { stats: cache.stats(), tenants };
+    drop((reader, scan));
+    cache.close()?;
+    Ok(of_pair(kind, pair, Some(engine)))
+}
+
+fn run_plain_lru(request: &Request, file: &DemoFile, watch: &dyn Watch) -> Result<CacheRun, Error> {
+    let cache = Arc::new(PlainLru::new(request.budget_bytes));
+    let open = || Ok::<_, Error>(PlainLru::handle(&cache, file.open_direct()?));
+    let clients = Clients { reader: &open()?, scan: &open()? };
+    Ok(of_pair(Cache::PlainLru, run_clients(request, Cache::PlainLru, clients, watch)?, None))
+}
+
+/// Call it inside of the memory cgroup: the system charges a page to the process that reads it.
+fn run_system(request: &Request, file: &DemoFile, watch: &dyn Watch) -> Result<CacheRun, Error> {
+    file.drop_from_system_cache();
+    let open = |advice| -> Result<SystemFile, Error> { Ok(SystemFile::new(file.open()?, advice)) };
+    let reader = open(rustix::fs::Advice::Random)?;
+    let scan = open(rustix::fs::Advice::Sequential)?;
+    let pair = run_clients(request, Cache::System, Clients { reader: &reader, scan: &scan }, watch)?;
+    file.drop_from_system_cache();
+    Ok(of_pair(Cache::System, pair, None))
+}
+
+fn run_clients(
+    request: &Request,
+    cache: Cache,
+    clients: Clients<'_>,
+    watch: &dyn Watch,
+) -> Result<Pair, Error> {
+    const STEPS: u64 = 1000;
+    let stage = Stage::begin(watch, &cache.name(), STEPS, Unit::Steps);
+    clients::run(request, clients, &|share, hit_ratio, reads_per_second| {
+        let hit_ratio =
+            hit_ratio.map_or(String::new(), |ratio| format!("{:.1} % from memory, ", 100.0 * ratio));
+        let reads = size::count(reads_per_second as u64);
+        watch.note(&format!("{}: {hit_ratio}{reads} reads/s", cache.name()));
+        stage.advance_to(share)
+    })
+    .map_err(|error| error.at(&cache.name()))
+}
+
+fn of_pair(cache: Cache, pair: Pair, engine: Option<Engine>) -> CacheRun {
+    let Pair { warmed, seconds, reads, hits, latencies, scanned_bytes, pages_verified } = pair;
+    CacheRun { cache, warmed, seconds, reads, hits, latencies, scanned_bytes, pages_verified, engine }
+}
+
+/// Whether the directory is in memory, so that a miss costs no disk read.
+pub fn is_in_memory(request: &Request) -> bool {
+    layout::is_in_memory(&request.directory)
+}
