@@ -20,7 +20,7 @@ pub struct CacheReport {
     pub stats: CacheStats,
     /// Counts of the tenants, the root first.
     pub tenants: Vec<TenantStats>,
-    /// Time to write back the pages that were dirty at the end; `None` if no job wrote.
+    /// Time to write back the pages that were dirty at the end, if a job writes.
     pub sync: Option<Duration>,
 }
 

@@ -76,7 +76,8 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// Command lines in a text: in Markdown, of its fenced blocks; else all that look like examples.
+    /// Command lines in a text: in Markdown, of its fenced blocks; else all that look like
+    /// examples.
     fn command_lines(text: &str, is_markdown: bool) -> Vec<String> {
         let (mut lines, mut fenced) = (Vec::new(), !is_markdown);
         let joined = text.replace("\\\n", " ");
@@ -119,7 +120,7 @@ mod tests {
         words
     }
 
-    /// What a command line lacks: placeholders of usage lines and synopses are no command lines.
+    /// The error of a command line. Lines with placeholders are skipped.
     fn problem(line: &str) -> Option<String> {
         let words = words(line);
         if line.contains("...") || line.contains('[') || words.iter().any(|word| word == "COMMAND") {

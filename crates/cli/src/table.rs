@@ -55,8 +55,8 @@ impl Table {
         self.last_is_words
     }
 
-    /// The table as lines. Long words are broken; columns that find no room stand in a further block
-    /// below, beside the first column.
+    /// The table as lines. Long words are broken; columns that find no room stand in a further
+    /// block below, beside the first column.
     pub fn text(&self) -> String {
         let room = |block: &[usize]| block.iter().map(|&column| GAP + self.least(column)).sum::<usize>();
         let mut blocks = vec![vec![0]];

@@ -31,8 +31,8 @@ fn shares(piece: &Piece) -> [f64; RANKS.len()] {
     shares
 }
 
-/// Hit ratios of runs in one chart, and a heat map of the generations of each run. `name` begins the
-/// names of files, and `about` is the subject of the titles.
+/// Hit ratios of runs in one chart, and a heat map of the generations of each run. `name` begins
+/// the names of files, and `about` is the subject of the titles.
 pub fn figures(name: &str, about: &str, timelines: &[Timeline], along: Along) -> Vec<Part> {
     let mut parts = vec![Part::Figure(hit_ratios(name, about, timelines, along))];
     for timeline in timelines {

@@ -91,7 +91,8 @@ impl Shown<'_> {
         }
     }
 
-    /// Rows of single mechanisms or of pairs that change a counter, sorted by their effect on a metric.
+    /// Rows of single mechanisms or of pairs that change a counter, sorted by their effect on a
+    /// metric.
     pub fn rows_by(&self, metric: usize, pairs: bool) -> Vec<Row> {
         let mut rows: Vec<Row> =
             self.rows.iter().filter(|row| row.is_pair == pairs && !row.changes_nothing).cloned().collect();

@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 /// Columns of the longest bar.
 const BAR_COLUMNS: f64 = 44.0;
 
-/// What was asked for, and what happened.
+/// Request and outcome of a demo.
 pub struct Report {
     pub request: Request,
     pub budget: Budget,
     pub outcome: Outcome,
 }
 
-/// What the demo is going to do.
+/// The question, and how the demo answers it.
 pub fn introduction(request: &Request) -> String {
     let in_memory = match is_in_memory(request) {
         true => {
@@ -54,11 +54,11 @@ pub fn percent(ratio: Option<f64>) -> String {
 impl Report {
     /// The question that the chart answers.
     pub const QUESTION: &str = "Reads of the reader that found their page in memory, beside the scan";
-    /// What the columns mean.
+    /// Explains the columns.
     pub const COLUMNS: &str = "\
         From memory: share of the reader's reads that waited for no disk. p99: 99 of 100 of its reads took no longer. Both MiB/s: of \
         reader and scan together.";
-    /// What a refault is.
+    /// Explains evictions and refaults.
     pub const REFAULT: &str = "\
         Evicted: pages that left the cache to make room. A refault is a read from disk of a page that had left only shortly before: it \
         should have stayed.";
@@ -107,13 +107,13 @@ impl Report {
         let kept = |run: &CacheRun| percent(run.hit_ratio());
         let [first, others @ ..] = self.outcome.runs.as_slice() else { return String::new() };
         let mut others: Vec<String> =
-            others.iter().map(|run| format!("{} under {}", kept(run), of_whom(run))).collect();
+            others.iter().map(|run| format!("{} under {}", kept(run), in_sentence(run))).collect();
         let last = others.pop().unwrap_or_default();
         let others = if others.is_empty() { last } else { format!("{} and {last}", others.join(", ")) };
         wrapped(&format!(
             "Beside the scan, the reader finds {} of its pages in memory under {}, {others}. All caches have {}.",
             kept(first),
-            of_whom(first),
+            in_sentence(first),
             size::show(self.request.budget_bytes),
         ))
     }
@@ -136,7 +136,7 @@ impl Report {
         table
     }
 
-    /// What our caches did inside; none if none of ours ran.
+    /// Counts of our caches, if one ran.
     pub fn engines(&self) -> Option<Table> {
         let mut table = Table::new(["inside of it", "read from disk", "evicted", "refaults"]);
         for run in &self.outcome.runs {
@@ -147,7 +147,7 @@ impl Report {
         (!table.parts().1.is_empty()).then_some(table)
     }
 
-    /// What the figures hold for.
+    /// Conditions of the comparison.
     pub fn notes(&self) -> Vec<String> {
         let memory = size::show(self.request.budget_bytes);
         let verified: u64 = self.outcome.runs.iter().map(|run| run.pages_verified).sum();
@@ -230,8 +230,8 @@ impl Report {
     }
 }
 
-/// Whose cache it is, within a sentence.
-fn of_whom(run: &CacheRun) -> String {
+/// The name of the cache within a sentence.
+fn in_sentence(run: &CacheRun) -> String {
     match run.cache {
         Cache::Mglru(_) => run.cache.name().trim_start_matches("mglru, ").to_owned(),
         Cache::PlainLru => "plain LRU".to_owned(),

@@ -1,8 +1,8 @@
 //! Charts as SVG, inside a page or as a file of its own.
 //!
-//! Colours are classes (`chart.css`), so a chart follows the page into dark mode, and every chart has
-//! a title and a description for screen readers. The plotters crate draws fixed colours and no such
-//! text; that is why it is not used.
+//! Colours are classes (`chart.css`), so a chart follows the page into dark mode, and every chart
+//! has a title and a description for screen readers. The plotters crate draws fixed colours and no
+//! such text; that is why it is not used.
 
 use maud::{Markup, PreEscaped, html};
 

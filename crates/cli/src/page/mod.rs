@@ -1,5 +1,5 @@
-//! A report as one HTML file: readable without a network, in light and dark mode, on paper, and with
-//! a screen reader.
+//! A report as one HTML file: readable without a network, in light and dark mode, on paper, and
+//! with a screen reader.
 //!
 //! A command makes a [`Page`] of the tables that it also prints, of charts with a table of their
 //! numbers each, and of the JSON document, which is embedded in a script element. No script runs.

@@ -16,7 +16,7 @@ pub fn summary(life: &Life) -> String {
     format!("{}: {touches}, {misses}, {}", life.page, times("evicted", life.evictions))
 }
 
-/// All events of the page; `None` if there is none.
+/// All events of the page, if there are any.
 pub fn table(life: &Life) -> Option<Table> {
     if life.entries.is_empty() {
         return None;

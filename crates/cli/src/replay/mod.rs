@@ -99,7 +99,8 @@ pub struct Args {
     baseline: Vec<baseline::Choice>,
     #[command(flatten)]
     options: TraceOptions,
-    /// Count only from this share of the accesses on: 0.25 or 25% [default: as the trace says, or 0]
+    /// Count only from this share of the accesses on: 0.25 or 25% [default: as the trace says, or
+    /// 0]
     #[arg(long, value_name = "FRACTION", value_parser = parse_fraction, help_heading = "Reading traces")]
     warm: Option<f64>,
     /// Print the history of these pages of the trace: 4711,0x1267,anon:5
@@ -146,7 +147,7 @@ Examples:
   mglru replay trace.txt.zst --memory 1000p --explain 4711 --events events.jsonl
   mglru replay *.txt.zst --curve 1%,5%,10%,20% --plot curve.svg";
 
-/// What a write to a page that is not cached does.
+/// The effect of a write to a page that is not cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum WriteMode {
     /// Read it first: read-modify-write

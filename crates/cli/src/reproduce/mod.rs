@@ -34,15 +34,15 @@ pub struct Args {
     /// Directory for files, with --world real [default: the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Runs of each setting, each with its own seed. In the simulator, experiments about spread make
-    /// at least 10, and lru-lock at least 12 [default: 6 in the simulator, 2 on real files]
+    /// Runs of each setting, each with its own seed. In the simulator, experiments about spread
+    /// make at least 10, and lru-lock at least 12 [default: 6 in the simulator, 2 on real files]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Effort")]
     runs: Option<u32>,
     /// The first seed
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Effort")]
     seed: u64,
-    /// Run for an eighth of the time, and 2 runs unless --runs is given: a test of the commands, not
-    /// of the claims
+    /// Run for an eighth of the time, and 2 runs unless --runs is given: a test of the commands,
+    /// not of the claims
     #[arg(long, help_heading = "Effort")]
     quick: bool,
     /// Write an HTML page with charts and tables, readable without a network

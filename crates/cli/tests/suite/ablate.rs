@@ -1,4 +1,4 @@
-//! `mglru ablate`: traces and scenarios, what is compared, and what is refused.
+//! `mglru ablate`: traces and scenarios, comparisons, and errors.
 
 use crate::common::{ablated, document, done, fails, folder};
 use serde_json::Value;
@@ -67,7 +67,7 @@ fn a_trace_has_counts_and_no_time() {
         names.collect::<Vec<_>>(),
         [
             "prefetch",
-            // Those of the policy `ranked`, which is not on.
+            // Mechanisms of the policy `ranked`, which is off.
             "rank_by_generation",
             "fill_main",
             "main_shadows",
@@ -81,7 +81,7 @@ fn a_trace_has_counts_and_no_time() {
     );
 }
 
-/// The first seed is the replay that `mglru replay` makes.
+/// The first seed runs the same replay as `mglru replay`.
 #[test]
 fn the_full_set_is_a_replay() {
     let folder = folder();
@@ -95,8 +95,7 @@ fn the_full_set_is_a_replay() {
     assert!(ablation["ablation"]["confidence"].as_f64().unwrap() < 0.95, "one seed is sure of nothing");
 }
 
-/// A difference of two runs is no interval, and of three it is not sure enough to be told from
-/// noise.
+/// Two runs give no interval, and the interval of three is too uncertain for a verdict.
 #[test]
 fn with_few_seeds_nothing_is_certain() {
     let folder = folder();
@@ -154,8 +153,7 @@ fn pairs_do_more_or_less_than_the_sum() {
     }
 }
 
-/// Under the classic LRU the rework decides nothing: both off is what the classic LRU is, and no
-/// more is to be said of it.
+/// The working-set rework is irrelevant under the classic LRU, and is reported as such.
 #[test]
 fn a_pair_that_is_one_of_its_parts_is_named_as_that_and_noise_stands_last() {
     let folder = folder();
@@ -177,8 +175,7 @@ fn a_pair_that_is_one_of_its_parts_is_named_as_that_and_noise_stands_last() {
     assert!(text.replace("\n", " ").contains("does alone (in brackets)"), "{text}");
 }
 
-/// A job that runs for a time and waits for a disk: with less memory it misses a larger share of
-/// fewer accesses.
+/// A timed job that waits for a disk: with less memory it misses a larger share of fewer accesses.
 #[test]
 fn scenarios_are_compared_per_access() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `mglru demo`, small.
+//! `mglru demo`, with a small file.
 
 use crate::common::{document, done, fails};
 use std::fs;

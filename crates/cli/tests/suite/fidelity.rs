@@ -1,4 +1,4 @@
-//! `mglru fidelity`: on tables made here, and on some rows of the kernel lab's own.
+//! `mglru fidelity`: tables made here, and some rows of the kernel lab.
 
 use crate::common::{document, done, fails, mglru, shared, text};
 use serde_json::Value;
@@ -11,7 +11,7 @@ const MAPPED: u32 = 1 << 30;
 /// A row of a table, by column.
 type Row = BTreeMap<&'static str, String>;
 
-/// A folder with a trace `work.bin`, and what a kernel would say of it that does as we do.
+/// A folder with a trace `work.bin`, and a table of a kernel that has exactly our counts.
 fn folder(flags: u32) -> (tempfile::TempDir, Row) {
     let folder = tempfile::tempdir().unwrap();
     let mut state = 1u64;
@@ -25,7 +25,7 @@ fn folder(flags: u32) -> (tempfile::TempDir, Row) {
     (folder, row)
 }
 
-/// What a replay with so much memory counts, as a row.
+/// The counts of a replay with that memory, as a row.
 fn measured(folder: &Path, flags: u32, memory_pages: u64) -> Row {
     let replay =
         document(folder, &format!("replay work.bin --memory {memory_pages}p --preset linux-7.2 --warm 0.25"));
@@ -72,7 +72,7 @@ fn with(row: &Row, column: &'static str, value: impl ToString) -> Row {
     row
 }
 
-/// The value of a column, changed by so many percent.
+/// The value of a column, changed by a number of percent.
 fn off_by(row: &Row, column: &'static str, percent: f64) -> Row {
     let value: f64 = row[column].parse().unwrap();
     with(row, column, (value * (1.0 + percent / 100.0)).round())
@@ -173,7 +173,7 @@ fn mapped_reads_are_compared_as_means() {
         (&5.into(), &1.into())
     );
     assert_eq!(of(&single, "misses")["tolerance_percent"], 3.5);
-    // Five limits: the means are compared besides, and narrowly.
+    // With five limits, the means are also compared, within a narrower tolerance.
     let rows: Vec<Row> =
         [508, 518, 528, 538, 548].map(|memory| measured(folder.path(), MAPPED, memory)).into();
     write(folder.path(), &rows);
@@ -249,8 +249,8 @@ fn bad_input_is_refused() {
     assert!(error.contains("line: 3") || error.contains("line 3"), "{error}");
 }
 
-/// A kernel that runs the classic LRU as we do: of five moments at which statistics might have been
-/// collected, the trace is too short for all but the first two to matter.
+/// A kernel with our counts of the classic LRU. The trace is so short that only the first two of
+/// five moments of a statistics refresh matter.
 #[test]
 fn rows_of_the_classic_lru_are_compared_by_medians() {
     let (folder, row) = folder(0);
@@ -261,7 +261,7 @@ fn rows_of_the_classic_lru_are_compared_by_medians() {
     assert!(rows.iter().all(|row| row["lru"] == "classic" && row["our_runs"] == 5), "{rows:?}");
     let counters: Vec<&str> = rows.iter().map(|row| row["counter"].as_str().unwrap()).collect();
     assert_eq!((counters.len(), counters[8]), (9, "workingset_activate_file"));
-    // What is held against it here was counted by the other policy.
+    // The row has the counts of the other policy.
     assert_eq!(
         (of(&document, "misses")["tolerance_percent"].as_f64() >= Some(0.5), output.status.code()),
         (true, Some(1))
@@ -276,8 +276,8 @@ fn document_of_classic(folder: &Path) -> Value {
     document(folder, "replay work.bin --memory 528p --lru classic --lru-lock node")["runs"][0].clone()
 }
 
-/// Short rows of the classic LRU: reads, mapped reads, writes, and swap on a disk, each on another
-/// kernel or two.
+/// Short rows of the classic LRU: reads, mapped reads, writes, and swap on a disk, on different
+/// kernels.
 #[test]
 fn real_kernels_agree_on_the_classic_lru() {
     let Some(lab) = shared("kernel") else { return };
@@ -291,7 +291,7 @@ fn real_kernels_agree_on_the_classic_lru() {
     }
 }
 
-/// Short rows of Linux 7.2: two skewed ones and a cycle, in which every access misses.
+/// Short rows of Linux 7.2: two skewed traces, and a cycle in which every access misses.
 #[test]
 fn real_kernels_agree_on_descriptor_reads() {
     let Some(lab) = shared("kernel") else { return };
@@ -328,14 +328,14 @@ fn real_kernels_agree_on_swap() {
     }
 }
 
-/// Mapped reads on 7.2 move by 3 % with ten pages more or less, in the kernel as here; their mean
+/// Mapped reads on 7.2 change by 3 % with ten pages more or less, in the kernel and here. The mean
 /// over five limits does not. The kernel's counts are those of `../shared/kernel/README.md`: limits
 /// 8172 … 8212, misses of the whole replay.
 #[test]
 fn real_kernels_agree_on_mapped_reads_in_the_mean() {
     let Some(lab) = shared("kernel") else { return };
     let kernel = [74_228.0, 75_702.0, 76_570.0, 76_115.0, 75_355.0].iter().sum::<f64>() / 5.0;
-    // The capacity of limit 8192, as measured, and half an effort.
+    // The measured capacity of limit 8192, and half a reclaim run.
     let sizes: Vec<String> = [-20, -10, 0, 10, 20].map(|by| format!("{}p", 7946 + 28 + by)).into();
     let replays =
         document(&lab, &format!("replay mapzipf.bin.zst --preset linux-7.2 --curve {}", sizes.join(",")));

@@ -26,7 +26,7 @@ fn every_kind_verifies_through_both_channels_and_backends() {
         for engine in ["psync", "mmap"] {
             for kind in KINDS {
                 let here = tempfile::tempdir().unwrap();
-                // The cache is an eighth of the file: most of what is verified has been on disk.
+                // The cache is an eighth of the file: most verified blocks come from the disk.
                 let told = document(
                     here.path(),
                     &format!(
@@ -37,8 +37,8 @@ fn every_kind_verifies_through_both_channels_and_backends() {
                 let job = &told["jobs"][0];
                 assert_eq!((&job["error"], &job["verify_errors"]), (&0.into(), &0.into()), "{kind}");
                 let (reads, writes) = ios(&told)[0];
-                // A mixed job reads and writes 1024 blocks together, and then reads those that it
-                // wrote.
+                // A mixed job reads and writes 1024 blocks in all, and then reads the written
+                // blocks again.
                 assert_eq!(reads, 1024, "{engine} {kind}");
                 match kind {
                     "read" | "randread" => assert_eq!(writes, 0),
@@ -128,7 +128,7 @@ fn instances_have_files_of_their_own_or_share_one() {
     );
     assert_eq!(ios(&told), [(1024, 1024)]);
     assert_eq!(fs::metadata(path.join("f")).unwrap().len(), 1 << 20);
-    // Somebody else reads what was written: the file itself, with another size of access.
+    // A job with another block size reads the written file itself.
     document(path, "fio --name=c --rw=read --filename=f --verify=crc32c --memory=1MiB");
 }
 
@@ -207,7 +207,7 @@ fn what_was_written_is_in_the_file_afterwards() {
     }
 }
 
-/// What the real fio reports, or `None` if it is not here.
+/// The report of the real fio, if fio is installed.
 fn of_fio(directory: &Path, line: &str) -> Option<Value> {
     let words = line.split_whitespace();
     match Command::new("fio").current_dir(directory).arg("--output-format=json").args(words).output() {
@@ -216,7 +216,7 @@ fn of_fio(directory: &Path, line: &str) -> Option<Value> {
             None
         }
         output => {
-            // Notes come before the document.
+            // fio may print notes before the document.
             let text = crate::common::text(&output.expect("fio starts").stdout);
             let document = text.find('{').and_then(|start| serde_json::from_str(&text[start..]).ok());
             Some(document.unwrap_or_else(|| panic!("fio {line}: {text}")))
@@ -224,8 +224,8 @@ fn of_fio(directory: &Path, line: &str) -> Option<Value> {
     }
 }
 
-/// Where fio itself is installed: the same command line transfers as many blocks and bytes, and
-/// syncs as often.
+/// With fio installed: the same command line transfers the same blocks and bytes, and syncs as
+/// often.
 #[test]
 fn fio_itself_does_as_many_accesses() {
     let here = tempfile::tempdir().unwrap();
@@ -268,7 +268,7 @@ fn fio_itself_does_as_many_accesses() {
 fn the_command_lines_of_the_experiments_run() {
     // As published ([book: published-experiments#prefetch],
     // [book: published-experiments#memcg-lru], [book: published-experiments#reclaim-loop] test 6);
-    // what follows `cut` makes them small.
+    // the options after `cut` make them small.
     let depth = "--ioengine=io_uring --iodepth=128 --iodepth_batch_submit=32 --iodepth_batch_complete=32";
     let timed = "--norandommap --time_based --ramp_time=1m";
     let cut = "--size=2m --ramp_time=100ms --runtime=300ms --memory=4MiB";
@@ -370,7 +370,7 @@ fn a_rate_is_kept() {
     let told = document(here.path(), line);
     for (direction, limit) in [("read", 2 << 20), ("write", 1 << 20)] {
         let rate = told["jobs"][0][direction]["bw_bytes"].as_u64().unwrap();
-        // A loaded machine may be slower, never faster.
+        // A busy machine may be slower, but never faster.
         assert!(rate <= limit + limit / 20 && rate > limit / 2, "{direction}: {rate}");
     }
     let samples = told["jobs"][0]["read"]["bw_samples"].as_u64().unwrap();
@@ -380,7 +380,8 @@ fn a_rate_is_kept() {
 #[test]
 fn stages_follow_each_other() {
     let here = tempfile::tempdir().unwrap();
-    // The second reads what the first wrote: without the wall, it might find nothing that verifies.
+    // The second job reads the blocks of the first: without stonewall they might not be written
+    // yet.
     let line = "fio --filename=f --size=2m --verify=crc32c --name=w --rw=write --do_verify=0 --name=r --stonewall --rw=read \
                 --memory=1MiB";
     let told = document(here.path(), line);
@@ -448,8 +449,7 @@ fn remove_files(directory: &Path) {
     }
 }
 
-/// Loads of our own: the contents of a database and of arrays, verified while they run and at the
-/// end.
+/// Built-in loads: a database and arrays, verified while they run and at the end.
 #[test]
 fn loads_run_with_verified_contents() {
     let here = tempfile::tempdir().unwrap();
@@ -473,8 +473,7 @@ fn loads_run_with_verified_contents() {
     assert!(fs::metadata(here.path().join("db.stock")).unwrap().len() > 30_000_000);
 }
 
-/// A load gives up what it has when its stage is over: here there is room for the memory of one at
-/// a time.
+/// A load releases its memory at the end of its stage: there is room for one load at a time.
 #[test]
 fn a_load_begins_when_the_one_before_has_given_up_its_memory() {
     let here = tempfile::tempdir().unwrap();
@@ -486,7 +485,7 @@ fn a_load_begins_when_the_one_before_has_given_up_its_memory() {
         let writes = ios(&told)[job].1;
         assert!(writes > 1280, "each page of the arrays at least: {writes}");
     }
-    // At once they do not fit: that is no block that does not verify.
+    // Both at once do not fit: the failure is a lack of memory, not a wrong block.
     fs::write(here.path().join("b.fio"), jobs.replace("stonewall\n", "")).unwrap();
     let told = fails(here.path(), "fio b.fio --memory=8MiB --output-format=json --output=told.json", 1);
     assert!(told.contains("no page could be freed"), "{told}");

@@ -1,4 +1,4 @@
-//! The tests of the command, in one binary: linking is what a build of tests waits for.
+//! The tests of the command, in one binary, because linking takes most of a test build.
 
 mod ablate;
 mod common;

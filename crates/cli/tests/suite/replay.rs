@@ -1,4 +1,4 @@
-//! `mglru replay` as a user sees it: numbers that do not depend on how they are asked for.
+//! `mglru replay`: documents, texts, curves and options.
 
 use crate::common::{command, document, done, fails, folder, lines, number, run, skewed, timeless, words};
 use std::fs;
@@ -42,7 +42,7 @@ fn the_document_has_what_is_promised() {
     assert!(files <= number(&run["counters"]["file"]) && live[0]["age_ms"].is_u64() && live[0]["anon"] == 0);
 }
 
-/// Only how long it took may differ.
+/// Only the time taken may differ.
 #[test]
 fn the_same_replay_gives_the_same_output_however_it_is_asked_for() {
     let folder = folder();
@@ -55,7 +55,7 @@ fn the_same_replay_gives_the_same_output_however_it_is_asked_for() {
         "the checker only looks"
     );
     assert_eq!(first, timeless(document(folder.path(), &format!("{replay} --check"))));
-    // One task alone, on a machine without chance: the seed has nothing to decide.
+    // A single task makes no random choices: the seed is irrelevant.
     assert_eq!(first, timeless(document(folder.path(), &format!("{replay} --seed 7"))));
     let table = |text: String| -> Vec<String> {
         let speed = |line: &str| line.starts_with("  skewed.txt");
@@ -63,7 +63,7 @@ fn the_same_replay_gives_the_same_output_however_it_is_asked_for() {
             true => line.rsplit_once("  ").unwrap().0.trim_end().to_owned(),
             false => line.to_owned(),
         };
-        // The heading's width depends on nothing but the heading.
+        // The width of the first line depends on the headings only.
         text.lines().map(trimmed).collect()
     };
     let text = done(folder.path(), replay);
@@ -73,8 +73,7 @@ fn the_same_replay_gives_the_same_output_however_it_is_asked_for() {
     assert!(text.replace(',', "").contains(&misses), "the table has the document's numbers: {text}");
 }
 
-/// Somebody watches: the trace is read through a progress bar, and bars are drawn, but not on
-/// stdout.
+/// On a terminal, bars are drawn on stderr, and stdout stays the same.
 #[test]
 fn progress_changes_no_number() {
     use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
@@ -90,11 +89,11 @@ fn progress_changes_no_number() {
         let mut terminal = fs::File::from(terminal.try_clone().unwrap());
         let drawn = std::thread::spawn(move || {
             let mut drawn = Vec::new();
-            // Ends with an error when the program has closed its end.
+            // Reading ends with an error when the program has closed its end.
             let _ = terminal.read_to_end(&mut drawn);
             drawn
         });
-        // The command goes away, and its end of the terminal with it.
+        // Dropping the command closes its end of the terminal.
         let watched = command(folder.path(), &format!("{replay} --json")).stderr(other_end).output().unwrap();
         assert!(!drawn.join().unwrap().is_empty(), "nothing was drawn");
         let watched = serde_json::from_slice(&watched.stdout).expect("one document");
@@ -144,7 +143,7 @@ fn memory_is_a_size_pages_or_a_share_of_the_pages() {
     );
 }
 
-/// Every size of memory must work, even one in which the batch of arrivals alone does not fit.
+/// Every size of memory must work, even one that is smaller than a batch of arrivals.
 #[test]
 fn tiny_memories_replay() {
     let folder = folder();
@@ -256,8 +255,8 @@ fn writes_are_written_back_and_synced() {
     assert_eq!(synced["counters"]["nr_written"], 50, "each dirty page once, at the sync");
     assert_eq!(synced["counters"]["file_dirty"], 0);
     assert_eq!(synced["misses"], 50);
-    // A page that is overwritten whole was not accessed before it was evicted: nothing tells that
-    // it was used.
+    // Overwriting a whole page does not count as an access, so the page has no access when it is
+    // evicted.
     lines(folder.path(), "writes.txt", skewed(5000, 300).map(|page| format!("W {page} 1")));
     let of =
         |how: &str| run(document(folder.path(), &format!("replay writes.txt --memory 100p --writes {how}")));
@@ -276,8 +275,8 @@ fn mapped_pages_fault() {
     assert!(number(&run["counters"]["pgactivate"]) > 0);
 }
 
-/// 5,000 accesses: two thirds to anonymous memory, half of them stores; the others to a file whose
-/// page numbers are the same.
+/// 5,000 accesses: two thirds to anonymous memory, half of them stores; the others to a file with
+/// the same page numbers.
 fn anonymous(folder: &Path) {
     let words_of = skewed(5000, 300).zip(0u32..).map(|(page, n)| match n % 3 {
         0 => page as u32,
@@ -305,7 +304,7 @@ fn anonymous_pages_are_swapped() {
         assert!(count("pgsteal_anon") >= count("pswpin") && number(&run["zero_fills"]) > 100);
         assert_eq!((count("file_dirty"), count("nr_written"), count("file_mapped")), (0, 0, 0));
     }
-    // Compressed memory keeps no copy of what is in memory, so all that leaves has to be written.
+    // Compressed memory keeps no copy of pages in memory, so every evicted page is written.
     assert!(number(&zram["counters"]["pswpout"]) >= number(&zram["counters"]["pgsteal_anon"]));
     assert!(number(&disk["counters"]["pswpout"]) < number(&disk["counters"]["pgsteal_anon"]));
     let text = done(folder.path(), "replay anon.bin --memory 150p --swap 2MiB");
@@ -348,7 +347,7 @@ fn anonymous_pages_without_room_in_swap_stay_until_memory_is_full() {
     }
     let run = run(document(folder.path(), "replay anon.bin --memory 500p"));
     assert_eq!((&run["counters"]["pgsteal_anon"], &run["counters"]["pswpout"]), (&0.into(), &0.into()));
-    // A load of what was never stored to needs no page.
+    // A load from memory that was never stored to needs no page.
     words(folder.path(), "zeros.bin", (0..1000).map(|page| page | ANON));
     let run =
         crate::common::run(document(folder.path(), "replay zeros.bin --format kernel-lab --memory 10p"));

@@ -1,4 +1,4 @@
-//! `mglru replay --baseline`: other policies beside the engine's own rows.
+//! `mglru replay --baseline`: rows of other policies beside the engine's.
 
 use crate::common::{document, done, fails, folder, lines, number, run, timeless};
 use serde_json::Value;
@@ -55,8 +55,8 @@ fn rows_are_sorted_by_trace() {
     let misses = |row: usize| number(&document["runs"][row]["misses"]);
     assert_eq!(document["runs"][6]["trace"], "cycle.txt");
     assert_eq!(misses(7), 5000, "a cycle of twice the memory misses always under LRU");
-    // Belady: of a cycle of 100 pages with room for 50, 49 stay while the others pass through one
-    // page.
+    // Belady on a cycle of 100 pages with room for 50: 49 pages stay, and the others pass through
+    // the last one.
     assert!((2500..2600).contains(&misses(6)), "{}", misses(6));
 }
 

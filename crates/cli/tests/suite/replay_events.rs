@@ -44,7 +44,7 @@ fn events_are_counted_as_the_counters_count() {
     assert!(events.iter().all(|event| nameless(event) == whole.contains(&event["event"].as_str().unwrap())));
 }
 
-/// A page that is read and written for long has a short story.
+/// Consecutive hits of a page are one line of its history.
 #[test]
 fn hits_are_told_together() {
     let folder = tempfile::tempdir().unwrap();
@@ -64,7 +64,7 @@ fn hits_are_told_together() {
     assert_eq!((&events[2]["times"], &events[2]["writes"]), (&39.into(), &10.into()), "{life}");
 }
 
-/// Page 7 comes, is read again, leaves while others pass, and comes back.
+/// Page 7 is read twice, is evicted by other pages, and refaults.
 #[test]
 fn a_page_is_explained() {
     let folder = tempfile::tempdir().unwrap();
@@ -162,8 +162,8 @@ fn the_classic_lru_has_lists_instead_of_generations() {
     }
 }
 
-/// By the clock of evictions and activations, against the length of the active list: 7 and 8 are on
-/// it when 9 comes back after 300 pages.
+/// Distances are counted in evictions and activations, and compared with the length of the active
+/// list: 7 and 8 are on it when 9 refaults after 300 pages.
 #[test]
 fn distances_of_the_classic_lru_are_those_it_judges_by() {
     let folder = tempfile::tempdir().unwrap();
@@ -181,7 +181,7 @@ fn distances_of_the_classic_lru_are_those_it_judges_by() {
     );
     assert_eq!((&back["refault"], &back["recent"]), (&true.into(), &false.into()), "{back}");
     assert_eq!((number(&back["distance"]), number(&back["reach"])), (evictions + activations, 2), "{back}");
-    // Its lines are wrapped.
+    // The text is wrapped.
     let text = done(folder.path(), replay).split_whitespace().collect::<Vec<_>>().join(" ");
     let told = format!("too long ago, after {} evictions and activations (recent up to 2)", back["distance"]);
     assert!(text.contains(&told), "{told}: {text}");

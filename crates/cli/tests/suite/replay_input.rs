@@ -1,5 +1,4 @@
-//! What `mglru replay` makes of its input: long, scattered, foreign, broken or missing traces, and
-//! wrong options.
+//! Input of `mglru replay`: long, scattered, foreign, broken or missing traces, and wrong options.
 
 use crate::common::{
     command, document, done, fails, folder, lines, mglru, number, run, shared, skewed, text, timeless, words,
@@ -9,7 +8,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Other programs' formats, and the same requests folded to pages by somebody else.
+/// Formats of other programs, and the same requests converted to pages by another program.
 #[test]
 fn native_traces_replay_as_their_folded_twins_do() {
     let Some(folder) = shared("traces") else { return };
@@ -27,7 +26,7 @@ fn native_traces_replay_as_their_folded_twins_do() {
     }
 }
 
-/// More records than are decoded before the clock starts: they stream.
+/// More records than are decoded ahead: the trace is streamed.
 #[test]
 fn long_traces_stream() {
     let folder = tempfile::tempdir().unwrap();
@@ -38,7 +37,7 @@ fn long_traces_stream() {
     assert_eq!(number(&run["warm"]["from_access"]), u64::from(records) / 2);
     assert_eq!(run["memory_pages"], 500);
     assert!(number(&run["misses"]) > 1000 && number(&run["misses"]) < u64::from(records) / 50);
-    // Cut in the middle of the last record: the replay is well under way when that shows.
+    // The last record is cut off: the error comes in the middle of the replay.
     let path = folder.path().join("long.bin");
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
@@ -48,13 +47,13 @@ fn long_traces_stream() {
     assert!(lossy["runs"][0]["notes"][0].as_str().unwrap().contains("1 bad records"), "{lossy}");
 }
 
-/// The most memory that the program ever had, in KiB.
+/// Peak memory of the program, in KiB.
 fn peak_kib(folder: &Path, arguments: &str) -> u64 {
     let mut program = command(folder, arguments).stdout(Stdio::null()).spawn().unwrap();
     let status = format!("/proc/{}/status", program.id());
     let mut peak = 0;
     loop {
-        // It only grows; when the program is over, the line is gone.
+        // The value only grows; the line is missing once the program has ended.
         let text = fs::read_to_string(&status).unwrap_or_default();
         if let Some(line) = text.lines().find_map(|line| line.strip_prefix("VmHWM:")) {
             peak = line.trim().trim_end_matches(" kB").parse().unwrap();
@@ -72,7 +71,7 @@ fn memory_does_not_grow_with_the_length_of_a_trace() {
     let folder = tempfile::tempdir().unwrap();
     let requests = 8 << 14;
     lines(folder.path(), "long.txt", (0..requests).map(|n| format!("R {} 64", n % 16 * 64)));
-    // 16 bytes for each of the 8 million records would be 128 MiB.
+    // The 8 million records would take 128 MiB, at 16 bytes each.
     for arguments in ["replay long.txt --memory 1024p", "trace info long.txt"] {
         let peak = peak_kib(folder.path(), arguments);
         assert!((1..100 << 10).contains(&peak), "{arguments}: {peak} KiB");
@@ -181,8 +180,8 @@ fn wrong_usage_is_refused_before_anything_is_done() {
     assert!(text(&output.stdout).contains("--curve") && output.status.success());
 }
 
-/// Scattered pages get a place each in the order of their first use: what is kept per page stays
-/// small, and no count changes.
+/// Scattered pages are numbered in the order of their first use, which keeps the index small and
+/// changes no count.
 #[test]
 fn scattered_pages_replay_as_dense_ones_do() {
     let folder = tempfile::tempdir().unwrap();
@@ -195,7 +194,7 @@ fn scattered_pages_replay_as_dense_ones_do() {
     let (mut dense, mut scattered) = (of("dense.txt"), of("scattered.txt"));
     for run in [&mut dense, &mut scattered] {
         run["trace"].take();
-        // Where pages are in the index is all that differs.
+        // Only the places of pages in the index differ.
         run["counters"]["workingset_nodes"].take();
         run["warm"]["counters"]["workingset_nodes"].take();
     }

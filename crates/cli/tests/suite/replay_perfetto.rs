@@ -1,9 +1,8 @@
-//! `mglru replay --events FILE.perfetto`: a trace that Perfetto's own importer takes whole.
+//! `mglru replay --events FILE.perfetto`: a trace that Perfetto's importer takes completely.
 //!
-//! Read here with a decoder of its own, against Perfetto's published schema (the fields below, as
-//! of v56, from protos/perfetto/trace) and the rules by which its importer leaves packets out or
-//! counts an error (`proto_trace_reader.cc`, `track_event_tokenizer.cc`, `track_event_parser.cc`).
-//! Nothing is left out if no rule is broken.
+//! The tests decode the file by Perfetto's published schema (the fields below, as of v56, from
+//! protos/perfetto/trace), and apply the rules by which the importer drops packets or counts an
+//! error (`proto_trace_reader.cc`, `track_event_tokenizer.cc`, `track_event_parser.cc`).
 
 use crate::common::{done, folder, words};
 use serde_json::{Map, Value as Json};
@@ -11,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Number,
@@ -88,7 +87,7 @@ fn varint(bytes: &mut &[u8]) -> u64 {
     value
 }
 
-/// A message, each of whose fields is in the schema; numbers and texts stand there once.
+/// A message. All of its fields must be in the schema, and numbers and texts occur once.
 fn decode(mut bytes: &[u8], schema: &'static [Field]) -> Decoded {
     let mut message = Decoded::new();
     while !bytes.is_empty() {
@@ -143,7 +142,7 @@ fn messages<'a>(message: &'a Decoded, name: &str) -> &'a [Decoded] {
     }
 }
 
-/// What an importer makes of the file: the events as JSON Lines has them, and slices and counts.
+/// The imported file: events in the form of JSON Lines, slices and counts.
 #[derive(Default)]
 struct Imported {
     events: Vec<Json>,
@@ -153,7 +152,7 @@ struct Imported {
     tracks: BTreeMap<u64, (String, Option<u64>)>,
 }
 
-/// Imports as the trace processor does, and stops where it would leave something out.
+/// Imports as the trace processor does, and fails where the processor would drop a packet.
 fn import(bytes: &[u8]) -> Imported {
     let trace = decode(bytes, TRACE);
     let mut imported = Imported::default();

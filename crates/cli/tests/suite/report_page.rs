@@ -1,5 +1,5 @@
-//! `--report`: the page that several modes write. What it is made of is always tested; how it
-//! looks, where there is a browser.
+//! `--report`: the page that several commands write. Its content is always tested, its looks only
+//! if a browser is installed.
 
 use crate::common::{Reproduced, command, document, done, folder, reproduced, text};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What each element is: its name, its attributes, and whether it ends something.
+/// Tags of a page: name, attributes, and whether it is an end tag.
 fn tags(html: &str) -> Vec<(String, String, bool)> {
     let mut tags = Vec::new();
     let mut rest = html;
@@ -23,7 +23,7 @@ fn tags(html: &str) -> Vec<(String, String, bool)> {
         }
         let (name, attributes) = tag.split_once(|c: char| c.is_whitespace()).unwrap_or((tag, ""));
         tags.push((name.to_owned(), attributes.to_owned(), ends));
-        // Their content is no markup.
+        // The content of these is not markup.
         if !ends && (name == "script" || name == "style") {
             rest = rest.split_once(&format!("</{name}>")).expect("it ends").1;
         }
@@ -31,7 +31,7 @@ fn tags(html: &str) -> Vec<(String, String, bool)> {
     tags
 }
 
-/// Well-formed, complete in itself, and with words for what is drawn.
+/// Checks that a page is well-formed, loads nothing, and has descriptions of its charts.
 #[track_caller]
 fn check(html: &str) {
     assert!(html.starts_with("<!DOCTYPE html>") && html.len() < 3_000_000, "{}", html.len());
@@ -153,7 +153,7 @@ fn replays_and_curves_have_pages() {
     assert!(html.contains("multigen linux-6.12, 200p") && html.contains("<td>arc</td>"));
     let run = document(folder.path(), "replay skewed.txt --memory 200p --report one.html");
     assert!(run["runs"][0]["timeline"]["tenants"][0]["samples"].as_array().unwrap().len() >= 40);
-    // The life of a page is in the page, not only in its document.
+    // The history of a page is visible, not only part of the document.
     done(folder.path(), "replay skewed.txt --memory 200p --explain 3,5000 --report life.html");
     let html = read(folder.path(), "life.html");
     check(&html);
@@ -189,11 +189,11 @@ fn browser() -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Runs it on a page; it is given a minute.
+/// Runs the browser on a page, for at most a minute.
 fn browse(browser: &Path, folder: &Path, options: &[&str], page: &str) -> Option<String> {
     let mut command = Command::new("timeout");
     command.arg("60").arg(browser);
-    // Without a sandbox: tests may run as root. The page is ours.
+    // Without a sandbox, because tests may run as root.
     command.args([
         "--headless=new",
         "--no-sandbox",
@@ -223,7 +223,7 @@ fn a_browser_shows_it_light_and_dark_and_on_paper() {
     };
     let folder = folder();
     done(folder.path(), "ablate skewed.txt --memory 200p --runs 2 --report page.html");
-    // What it makes of it: the same elements, and nothing that it had to mend.
+    // The browser's elements are the same: it had nothing to repair.
     let Some(dom) = browse(&browser, folder.path(), &["--dump-dom"], "page.html") else {
         println!("skipped: {} does not run here", browser.display());
         return;

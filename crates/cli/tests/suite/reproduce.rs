@@ -1,4 +1,4 @@
-//! `mglru reproduce`: what it prints, and what it refuses.
+//! `mglru reproduce`: output and errors.
 
 use crate::common::{document, fails, reproduced};
 use std::process::Stdio;
@@ -37,7 +37,7 @@ fn the_document_has_all_metrics() {
     assert!(checks.iter().any(|check| check["name"].as_str().unwrap().contains("lack of memory")));
 }
 
-/// The same rows on real files: what was measured depends on the machine, but contents do not.
+/// The same rows on real files. Measurements depend on the machine, contents do not.
 #[test]
 fn the_real_world_has_the_same_rows() {
     let folder = tempfile::tempdir().unwrap();
@@ -55,7 +55,7 @@ fn the_real_world_has_the_same_rows() {
     assert_eq!(folder.path().read_dir().unwrap().count(), 0, "files are gone");
 }
 
-/// In the cache, memory is real: every page that is loaded is verified, and no request falls short.
+/// With the real cache, every loaded page is verified, and every reclaim request is met.
 #[test]
 fn the_memcg_lru_runs_in_the_cache() {
     let folder = tempfile::tempdir().unwrap();
@@ -82,7 +82,7 @@ fn what_is_not_there_is_refused() {
     }
 }
 
-/// Before anything is run that takes minutes.
+/// Errors come before runs that take minutes.
 #[test]
 fn a_place_that_cannot_be_written_is_told_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -93,7 +93,7 @@ fn a_place_that_cannot_be_written_is_told_at_once() {
     }
 }
 
-/// Files of an experiment are large, and some are in memory.
+/// Experiments leave no files: they are large, and some are in memory.
 #[test]
 fn nothing_is_left_behind_by_an_interrupt() {
     let folder = tempfile::tempdir().unwrap();

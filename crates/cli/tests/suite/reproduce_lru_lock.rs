@@ -1,5 +1,4 @@
-//! `mglru reproduce lru-lock`: its rows, and those of its figures that do not depend on the
-//! machine.
+//! `mglru reproduce lru-lock`: its rows, and the figures that do not depend on the machine.
 
 use crate::common::reproduced;
 use serde_json::Value;
@@ -40,15 +39,15 @@ fn counts_do_not_depend_on_the_machine() {
         assert!(measured(metric).into_iter().all(|rate| rate > 0.0), "{}", row(metric));
     }
 
-    // With one lock for the node, every change of a list takes it; else ancestors' locks are taken
-    // to note costs only, and never by a request that finds nothing in use.
+    // A node-wide lock is taken for every change of a list. Per-lruvec locks of ancestors are taken
+    // only to note costs, and never by a request that finds no page in use.
     for load in ["", "mapped_"] {
         let [before, after, default] = measured(&format!("{load}shared_lock_taken_per_reclaimed"));
         assert!(before > 2.0 * after && before > 2.0 * default, "{load}: {before} {after} {default}");
         let [before, after, default] =
             measured(&format!("depth_4_{load}ancestor_clock_writes_per_reclaimed"));
-        // Each eviction is a write, and activations are, too; with the fix and what is ours of it,
-        // a batch of evictions is one.
+        // Each eviction and each activation is a write; with the fix, a batch of evictions is one
+        // write.
         assert!(before > 1.0, "{load}: {before}");
         assert!(after.max(default) < before - 0.7, "{load}: {before} {after} {default}");
     }
@@ -56,13 +55,13 @@ fn counts_do_not_depend_on_the_machine() {
     assert!(before > 1.0 / 64.0 && (after, default) == (0.0, 0.0), "{before} {after} {default}");
 
     let checks = experiment["checks"].as_array().unwrap();
-    // Times are not told where the machine was not, or then with what is to be known of them.
+    // Times of a busy machine are left out, or marked.
     let [times, counts] = ["reclaimed_per_second_2_threads", batch].map(row);
     let is_fit = checks[2]["holds"] == true;
     assert_eq!(times["verdict"] != "cannot be told here", is_fit, "{times}");
     assert_eq!(times["caveat"], if is_fit { "quick".into() } else { Value::Null }, "{times}");
     assert_eq!((&counts["timed"], &counts["caveat"]), (&false.into(), &Value::Null));
     assert_eq!(experiment["times_say_nothing"].is_null(), is_fit);
-    // The last is whether the machine was quiet.
+    // The last check is whether the machine was quiet.
     assert!(checks.len() == 3 && checks[..2].iter().all(|check| check["holds"] == true), "{checks:?}");
 }

@@ -1,4 +1,4 @@
-//! `mglru reproduce prefetch`: its rows, and what does not depend on the machine.
+//! `mglru reproduce prefetch`: its rows, and the figures that do not depend on the machine.
 
 use crate::common::document;
 use serde_json::Value;
@@ -16,12 +16,11 @@ fn scans_are_counted_alike_and_every_load_reclaims() {
     let row = |metric: &str| -> &Value {
         rows.iter().find(|row| row["metric"] == metric).unwrap_or_else(|| panic!("no {metric}"))
     };
-    // How much faster is for a quiet machine to say.
+    // The speed-up needs a quiet machine.
     for row in rows {
         for setting in ["before", "after", "default"] {
             let measured = row["measured"][setting].as_f64().unwrap();
-            // The second job's writes, every other time, may miss a turn of 31 ms where others use
-            // the processors.
+            // On a busy machine, the second job's writes may miss a slot of 31 ms.
             let may_be_none = row["metric"] == "hybrid_zipf07_write_mib_per_second";
             assert!(measured > 0.0 || may_be_none, "{row}");
         }
@@ -35,7 +34,7 @@ fn scans_are_counted_alike_and_every_load_reclaims() {
     ] {
         assert_eq!(row(metric)["published"], serde_json::json!({"before": before, "after": after}));
     }
-    // How fast lists are scanned was not published: it is ours.
+    // The speed of list scans is our own metric, without a published figure.
     let scans = row("folios_scanned_per_second");
     assert_eq!((&scans["published"], &scans["verdict"]), (&Value::Null, &"-".into()));
     assert_eq!(
@@ -54,8 +53,7 @@ fn scans_are_counted_alike_and_every_load_reclaims() {
         assert!((change - 100.0 * (after / before - 1.0)).abs() < 1e-6, "{shown}");
     }
     let checks = experiment["checks"].as_array().unwrap();
-    // In a run that is not quick there are more: about the size of the processor's caches, and
-    // about time.
+    // A full run has more rows, about the size of processor caches and about time.
     assert!(checks.len() == 2 && checks.iter().all(|check| check["holds"] == true), "{checks:?}");
     assert!(checks[0]["name"].as_str().unwrap().contains("counted alike"));
     assert!(checks[1]["name"].as_str().unwrap().contains("short of memory"));

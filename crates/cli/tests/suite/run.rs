@@ -1,4 +1,4 @@
-//! `mglru run`: the scenarios that come along, in both worlds, and what is wrong with others.
+//! `mglru run`: the scenarios of `experiments/` in both worlds, and errors of wrong scenarios.
 
 use crate::common::{document, done, fails, folder, mglru, number};
 use serde_json::Value;
@@ -9,7 +9,7 @@ fn experiment(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments").join(name)
 }
 
-/// Runs one of the scenarios that come along.
+/// Runs a scenario of `experiments/`.
 fn run(name: &str, options: &str) -> Value {
     let here = tempfile::tempdir().unwrap();
     let document = document(here.path(), &format!("run {} {options}", experiment(name).display()));
@@ -26,7 +26,7 @@ fn counter(document: &Value, path: &str, name: &str) -> u64 {
     number(&tenant(document, path)["counters"][name])
 }
 
-/// Half of A's touches bring its pages in; with its floor, the other half finds them.
+/// Half of A's accesses bring its pages in. With its floor, the other half hits.
 fn keeps_its_floor(document: &Value) {
     let a = tenant(document, "a");
     let (hits, misses) = (number(&a["hits"]), number(&a["misses"]));
@@ -57,7 +57,7 @@ fn a_floor_keeps_a_real_tenant_from_starving() {
     keeps_its_floor(&run("floors.toml", "--with subtree_lru --world real"));
 }
 
-/// Slowed down, and never at its limit.
+/// The tenant is throttled, and never reaches its limit.
 fn is_slowed_down(document: &Value) {
     assert!(counter(document, "log", "high") > 50);
     assert_eq!((counter(document, "log", "max"), counter(document, "log", "oom")), (0, 0));
@@ -100,7 +100,7 @@ fn real_tenants_come_and_go() {
     comes_and_goes(&run("churn.toml", "--world real"));
 }
 
-/// The leak's load ends at its kill, the service's goes on.
+/// The kill ends the leaking load; the service continues.
 #[test]
 fn a_leak_is_killed_and_its_neighbour_goes_on() {
     let killed = run("kill.toml", "");
@@ -122,8 +122,8 @@ fn a_leak_is_killed_and_its_neighbour_goes_on() {
     assert!(text.contains("killed") && text.contains("tenant 'host/leak' was chosen"), "{text}");
 }
 
-/// In the simulator requests fail or jobs end, and no job failed. In the real world jobs fail,
-/// those that begin later, too: all are told with their places, and the status is 1.
+/// In the simulator requests fail or jobs end, and the status is 0. On real files jobs fail, also
+/// later ones: all are listed with their places, and the status is 1.
 #[test]
 fn what_fails_without_memory_is_told_as_promised() {
     let here = tempfile::tempdir().unwrap();
@@ -172,7 +172,7 @@ runtime = \"1s\"
         let real: Value = serde_json::from_slice(&output.stdout).expect("one document");
         let failures: Vec<&str> =
             real["failures"].as_array().unwrap().iter().map(|failure| failure.as_str().unwrap()).collect();
-        // The service goes on.
+        // The service continues.
         assert_eq!(failures.len(), 2, "{failures:?}");
         for (failure, place) in failures.iter().zip(["oom.toml:15:1: ", "oom.toml:20:1: "]) {
             assert!(failure.starts_with(place) && failure.contains("tenant 'host'"), "{failure}");
@@ -180,7 +180,7 @@ runtime = \"1s\"
         }
         assert!(told.starts_with(&format!("mglru: {}", failures[0])), "{told}");
         assert_eq!(counter(&real, leak, "oom_kill"), u64::from(killed));
-        // The event is that of whose limit was met.
+        // The event belongs to the tenant whose limit was reached.
         let oom = [counter(&real, "host", "oom"), number(&tenant(&real, "host")["out_of_memory"])];
         assert!(oom[0] == oom[1] && oom[0] >= 1, "{real}");
         let kills = real["kills"].as_array().unwrap();
@@ -320,8 +320,7 @@ fn what_makes_no_sense_is_told_with_its_place() {
     assert!(fails(here.path(), "run", 2).contains("SCENARIO.toml"));
 }
 
-/// The loads that the reclaim loop was published with: pages come and go, and nobody finds no
-/// memory.
+/// The loads of the reclaim loop's publication: pages are evicted, and every request finds memory.
 #[test]
 fn published_loads_run() {
     for (name, counter_name) in [
@@ -339,7 +338,7 @@ fn published_loads_run() {
             assert!(number(&tenant["counters"][counter_name]) > 0, "{name}: {tenant}");
         }
     }
-    // Too large to run here.
+    // This one is too large to run here.
     let text = fs::read_to_string(experiment("ycsb-b.toml")).unwrap();
     mglru_workload::scenario::Scenario::parse(&text, Path::new("ycsb-b.toml"), None).unwrap();
 }
@@ -352,8 +351,8 @@ fn a_page_workload_has_no_real_world() {
     assert!(fails(here.path(), "run y.toml --world real", 2).contains("y.toml:3:1: select"));
 }
 
-/// Of 2,048 pages, about half are read before the move, and the rest after it; what was brought in
-/// before stays charged.
+/// About half of 2,048 pages are read before the move, and the rest after it. The earlier pages
+/// stay charged to the first tenant.
 fn is_moved(world: &str) {
     let here = tempfile::tempdir().unwrap();
     let scenario = "\
@@ -421,7 +420,7 @@ counters = [\"anon\", \"file\"]
     assert_eq!((&moved["actions"][0]["to"], &moved["actions"][2]["to"]), (&"night".into(), &"".into()));
     assert_eq!(moved["failures"], Value::Array(Vec::new()));
     let [day, night] = ["day", "night"].map(|path| ["anon", "file"].map(|name| counter(&moved, path, name)));
-    // The arrays were stored to before the move, but for those of whom who begins in `night`.
+    // The arrays were stored to before the move, except those of the job that begins in `night`.
     assert_eq!((day[0], night[0]), (1024, 256), "{moved}");
     assert_eq!(day[1] + night[1], 4096, "{moved}");
     assert!(day[1] > 500 && night[1] > 500, "{moved}");
@@ -461,8 +460,7 @@ runtime = \"300ms\"
     assert!(number(&store["counters"]["pgsteal"]) > 0, "2 MiB of memory for 4 MiB of records: {store}");
 }
 
-/// Memory and swap are too small for the load: requests fail, one after the other, and time goes
-/// on.
+/// Memory and swap are too small for the load: requests fail one after the other, and time passes.
 const TOO_SMALL: &str = "
 [machine]
 memory = \"64MiB\"
@@ -502,8 +500,7 @@ fn whose_requests_fail_is_told_why_first() {
     assert!(done(here.path(), "run s.toml").contains("refused  first at"));
 }
 
-/// What it wrote comes back to be verified, although its tenant's swap was taken away when it had
-/// ended.
+/// Swapped pages are read back for verification, although the tenant's swap limit is 0 by then.
 #[test]
 fn a_load_is_verified_at_nobodys_limit() {
     let here = tempfile::tempdir().unwrap();
@@ -527,7 +524,7 @@ write = { \"a/memory.swap.max\" = \"0\" }
     assert_eq!(document["failures"], Value::Array(Vec::new()));
 }
 
-/// What a run needs besides is in a folder of its own: files of that name stay as they are.
+/// Other files of a run are in a temporary folder: existing files of the same name stay unchanged.
 #[test]
 fn files_of_others_stay_as_they_are() {
     let here = folder();

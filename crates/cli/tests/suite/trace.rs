@@ -1,4 +1,4 @@
-//! `mglru trace` as a user sees it.
+//! `mglru trace`: inspection, conversion and generation.
 
 use crate::common::{document, done, fails};
 use std::fs;
@@ -128,7 +128,7 @@ fn bad_input_is_refused() {
     }
 }
 
-/// Our own loads: what is written is what a replay reads, and a seed repeats.
+/// Generated traces can be replayed, and a seed gives the same trace again.
 #[test]
 fn loads_are_generated() {
     let folder = tempfile::tempdir().unwrap();

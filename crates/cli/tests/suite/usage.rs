@@ -1,4 +1,4 @@
-//! What the program says about itself, and about what it does not understand.
+//! Help, width of the output, and errors of wrong usage.
 
 use crate::common::{command, done, fails, text};
 use mglru_core::{Preset, Switch};
@@ -38,8 +38,7 @@ fn it_teaches() {
     assert!(done(here.path(), "reproduce --help").contains("40 minutes and 5.4 GB"));
 }
 
-/// Long names, a long description, many files, and a request that falls short, which is told in a
-/// sentence.
+/// Long names, a long description, many files, and a reclaim request that falls short.
 const WIDE: &str = r#"
 description = """Words that go on and on, as descriptions do that say what a scenario is for, who asked for it, and what was
 expected of it, and what came of it in the end."""
@@ -76,7 +75,7 @@ files = [
 counters = ["pgsteal_proactive", "workingset_refault_file", "workingset_activate_file", "workingset_restore_file", "pgscan_proactive"]
 "#;
 
-/// Terminals have 80 or 100 columns: what is longer stands in further lines.
+/// Long cells and lines are wrapped.
 #[test]
 fn nothing_printed_is_wider_than_100_columns() {
     let folder = crate::common::folder();
@@ -102,7 +101,7 @@ fn nothing_printed_is_wider_than_100_columns() {
     }
 }
 
-/// A report or events once went over the trace that they were made of.
+/// Outputs must not overwrite inputs.
 #[test]
 fn what_is_read_is_not_written_over() {
     let folder = crate::common::folder();

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// What the scan reads at once.
+/// Bytes per read of the scan.
 const SCAN_BYTES: u32 = 64 << 10;
 /// One page for each page of the scan.
 const READS_PER_SCAN: u64 = SCAN_BYTES as u64 / PAGE_BYTES;
@@ -46,7 +46,7 @@ pub struct Clients<'c> {
     pub scan: &'c dyn CachedRead,
 }
 
-/// What both did; see [`super::CacheRun`].
+/// Counts of both clients; see [`super::CacheRun`].
 pub struct Pair {
     pub warmed: bool,
     pub seconds: f64,
@@ -66,7 +66,7 @@ pub fn reader_bytes(file_bytes: u64) -> u64 {
     file_bytes / u64::from(SCAN_BYTES) * 3 / 8 * u64::from(SCAN_BYTES)
 }
 
-/// The scan's part: the rest. What is read ahead of the scan stays within it.
+/// The scan's part: the rest. Readahead of the scan stays within it.
 pub fn scan_part(file_bytes: u64) -> Range<u64> {
     let end = file_bytes / u64::from(SCAN_BYTES) * u64::from(SCAN_BYTES);
     reader_bytes(file_bytes)..end

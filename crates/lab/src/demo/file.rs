@@ -29,7 +29,7 @@ impl DemoFile {
     /// Lays out a file of pages that verify.
     ///
     /// # Errors
-    /// There is no such directory, it has no room, or the system refuses.
+    /// The directory is missing or full, or the system refuses.
     pub fn lay_out(directory: &Path, bytes: u64, seed: u64, watch: &dyn Watch) -> Result<DemoFile, Error> {
         let instead = "choose another with --directory, or a smaller --size";
         layout::check_space(directory, bytes, instead)?;
@@ -105,8 +105,7 @@ pub struct SystemFile {
 }
 
 impl SystemFile {
-    /// Tells the system what our cache is told. If it does not listen, the run is valid all the
-    /// same.
+    /// The system gets the same advice as our cache. It may ignore the advice.
     pub fn new(file: File, advice: Advice) -> SystemFile {
         let _ = rustix::fs::fadvise(&file, 0, None, advice);
         SystemFile { file, hits: AtomicU64::new(0), uncounted: AtomicBool::new(false) }

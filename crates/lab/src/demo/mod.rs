@@ -47,7 +47,7 @@ use clients::{Clients, Pair};
 use file::{DemoFile, SystemFile};
 use memory_cgroup::MemoryCgroup;
 use mglru_cache::{Advice, BackendKind, CacheStats, OpenMode, PageCache, TenantStats};
-use mglru_core::{Lru, Mechanisms, PAGE_BYTES};
+use mglru_core::{Mechanisms, PAGE_BYTES, Preset};
 use mglru_workload::fio::Latencies;
 use plain_lru::PlainLru;
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ pub const FILE_BYTES_MIN: u64 = 1 << 20;
 /// The smallest cache: room for what is read ahead of the scan.
 pub const BUDGET_BYTES_MIN: u64 = 2 << 20;
 
-/// What to run.
+/// A comparison of caches.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Where the file is made. It has no name and is gone when the demo ends, however it ends.
@@ -79,7 +79,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Eight seconds per cache, seed 1, and no mechanisms yet: only plain LRU and the system's cache.
+    /// Eight seconds per cache, seed 1, and no mechanisms: only plain LRU and the system's cache.
     pub fn new(directory: PathBuf, file_bytes: u64, budget_bytes: u64) -> Request {
         Request {
             directory,
@@ -103,7 +103,7 @@ impl Request {
     }
 }
 
-/// What happened.
+/// Result of a comparison.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// How long it took to write the file.
@@ -130,9 +130,10 @@ impl Cache {
     pub fn name(&self) -> String {
         match self {
             Cache::Mglru(mechanisms) => {
-                let usual = Mechanisms::default().lru();
+                let preset = Preset::ALL.into_iter().find(|preset| preset.name() == mechanisms.name());
+                let usual = Mechanisms::preset(preset.unwrap_or_default()).lru();
                 let lru = match mechanisms.lru() {
-                    lru if lru == usual || lru == Lru::MultiGen => String::new(),
+                    lru if lru == usual => String::new(),
                     lru => format!(" {}", lru.name()),
                 };
                 format!("mglru, {}{lru}", describe(*mechanisms))
@@ -154,7 +155,7 @@ pub struct CacheRun {
     pub seconds: f64,
     /// Reads of the reader that were counted, one page each.
     pub reads: u64,
-    /// Of these, those that found their page in memory; `None`: this system cannot tell.
+    /// Reads among them that found their page in memory; `None` if the file system cannot tell.
     pub hits: Option<u64>,
     /// How long the reader's reads took, without verification.
     pub latencies: Latencies,
@@ -162,7 +163,7 @@ pub struct CacheRun {
     pub scanned_bytes: u64,
     /// Pages that were read and verified, of both clients, from the beginning. No page was wrong.
     pub pages_verified: u64,
-    /// What our cache counted, from the beginning; `None`: it was another cache.
+    /// Counts of our cache, from the beginning; `None` for other caches.
     pub engine: Option<Engine>,
 }
 
@@ -186,9 +187,9 @@ impl CacheRun {
 /// Our cache at the end of its run.
 #[derive(Debug, Clone)]
 pub struct Engine {
-    /// Its sizes.
+    /// Sizes of the cache.
     pub stats: CacheStats,
-    /// Its tenants: only the root.
+    /// Counts of the tenants: only the root.
     pub tenants: Vec<TenantStats>,
 }
 

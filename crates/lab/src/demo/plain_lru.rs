@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 const PAGE: usize = PAGE_BYTES as usize;
-/// What the map keeps beside a page: an entry, its links and a reference count.
+/// Bytes of the map per page: an entry, its links and a reference count.
 const ENTRY_BYTES: u64 = 80;
 /// Direct I/O wants aligned memory.
 const ALIGNMENT: usize = PAGE;
@@ -48,7 +48,7 @@ pub struct Handle {
     cache: Arc<PlainLru>,
     file: File,
     hits: AtomicU64,
-    /// What is read from the file goes here first.
+    /// Aligned buffer for reads from the file.
     scratch: Mutex<Vec<u8>>,
 }
 

@@ -27,12 +27,12 @@
 //! ```
 
 mod blocks;
-pub mod gate;
-pub mod job;
-pub mod meter;
+pub(crate) mod gate;
+pub(crate) mod job;
+pub(crate) mod meter;
 mod monitor;
-pub mod plan;
-pub mod source;
+pub(crate) mod plan;
+pub(crate) mod source;
 
 use crate::load::{RealLoad, Setup};
 use crate::{Error, Stage, Unit, Watch};
@@ -151,7 +151,7 @@ fn open<'a>(plan: &'a Plan, cache: &PageCache) -> Result<Vec<Runner<'a>>, Error>
 ///
 /// # Errors
 /// If a file cannot be opened.
-pub fn open_one<'a>(
+pub(crate) fn open_one<'a>(
     plan: &Plan,
     planned: &'a PlannedJob,
     tenant: &Tenant,

@@ -76,7 +76,8 @@ pub struct Options {
     /// The largest readahead window, in pages; `None`: off, as in the runs of the kernel lab. The
     /// trace's pages must be positions in files.
     pub readahead_pages: Option<u32>,
-    /// The aligned window, in pages, that a mapped miss maps; a power of two up to 512; `None`: off.
+    /// The aligned window, in pages, that a mapped miss maps: a power of two up to 512; `None`:
+    /// off.
     pub fault_around_pages: Option<u32>,
 }
 

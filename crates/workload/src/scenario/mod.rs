@@ -87,8 +87,8 @@ pub struct Machine {
     pub cpus: Option<u32>,
     /// The largest readahead window of the simulated machine, in pages; 0: off.
     pub readahead_pages: u32,
-    /// The aligned window that a mapped miss maps on the simulated machine, in pages: a power of two,
-    /// at most 512; 0: off.
+    /// The aligned window that a mapped miss maps on the simulated machine, in pages: a power of
+    /// two, at most 512; 0: off.
     pub fault_around_pages: u32,
     /// Seed of all random choices.
     pub seed: u64,

@@ -1,4 +1,4 @@
-//! Running the program as a user does.
+//! Helpers that run the program.
 
 #![allow(dead_code, reason = "every test file uses its part")]
 
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// A folder of `../shared`, or of `MGLRU_SHARED`; `None`, with a message: it is not there.
+/// A folder of `../shared` or of `MGLRU_SHARED`; if it is missing, a message and `None`.
 pub fn shared(folder: &str) -> Option<PathBuf> {
     let shared = std::env::var_os("MGLRU_SHARED")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
@@ -27,12 +27,12 @@ pub fn command(directory: &Path, arguments: &str) -> Command {
     command
 }
 
-/// Runs it.
+/// Runs `mglru`.
 pub fn mglru(directory: &Path, arguments: &str) -> Output {
     command(directory, arguments).output().expect("the program starts")
 }
 
-/// Runs it and expects success. Its stdout.
+/// Runs `mglru`, expects success, and returns stdout.
 #[track_caller]
 pub fn done(directory: &Path, arguments: &str) -> String {
     let output = mglru(directory, arguments);
@@ -42,13 +42,13 @@ pub fn done(directory: &Path, arguments: &str) -> String {
     stdout
 }
 
-/// Runs it with `--json` and expects success. The document, which is all of stdout.
+/// Runs `mglru` with `--json`, expects success, and returns the document, which is all of stdout.
 #[track_caller]
 pub fn document(directory: &Path, arguments: &str) -> Value {
     serde_json::from_str(&done(directory, &format!("{arguments} --json"))).expect("one document")
 }
 
-/// Runs it and expects a failure with this status. Its stderr.
+/// Runs `mglru`, expects this status, and returns stderr.
 #[track_caller]
 pub fn fails(directory: &Path, arguments: &str, status: i32) -> String {
     let output = mglru(directory, arguments);
@@ -62,7 +62,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// A page that is more often a low one, by a generator of its own.
+/// Page numbers skewed towards low ones, by an independent generator.
 pub fn skewed(accesses: u64, pages: u64) -> impl Iterator<Item = u64> {
     let mut state = 1u64;
     let mut draw = move || {
@@ -88,7 +88,7 @@ pub fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// The document without what depends on the machine's speed.
+/// The document without fields that depend on the machine's speed.
 pub fn timeless(mut document: Value) -> Value {
     for run in document["runs"].as_array_mut().unwrap() {
         let run = run.as_object_mut().unwrap();
@@ -111,7 +111,7 @@ pub fn number(value: &Value) -> u64 {
 
 /// `reproduce workingset lru-lock --quick --runs 1`, with its page and its figures.
 pub struct Reproduced {
-    /// What it printed.
+    /// The printed document.
     pub document: Value,
     /// The page.
     pub html: String,
@@ -119,7 +119,7 @@ pub struct Reproduced {
     pub figures: Vec<String>,
 }
 
-/// Runs it once for all tests that look at it.
+/// Runs the command once for all tests.
 pub fn reproduced() -> &'static Reproduced {
     static ONCE: OnceLock<Reproduced> = OnceLock::new();
     ONCE.get_or_init(|| {
@@ -136,7 +136,7 @@ pub fn reproduced() -> &'static Reproduced {
     })
 }
 
-/// `ablate skewed.txt --memory 200p`: its document, once for all tests that look at it.
+/// `ablate skewed.txt --memory 200p`: the document, once for all tests.
 pub fn ablated() -> &'static Value {
     static ONCE: OnceLock<Value> = OnceLock::new();
     ONCE.get_or_init(|| document(folder().path(), "ablate skewed.txt --memory 200p"))
