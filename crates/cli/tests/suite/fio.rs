@@ -504,8 +504,8 @@ fn what_makes_no_sense_beside_a_load_is_refused_where_it_stands() {
         fails(here.path(), "fio a.fio", 2)
     };
     for (text, expected) in [
-        ("[a]\nworkload=tpcc\nruntime=1\nbs=8k\n", "a.fio:4: job `a`: `bs` is about accesses to blocks"),
-        ("[global]\nsize=1g\n[a]\nworkload=sweep\nruntime=1\n", "a.fio:2: job `a`: `size` is about"),
+        ("[a]\nworkload=tpcc\nruntime=1\nbs=8k\n", "a.fio:4: job `a`: `bs` controls block accesses"),
+        ("[global]\nsize=1g\n[a]\nworkload=sweep\nruntime=1\n", "a.fio:2: job `a`: `size` controls"),
         ("[a]\nworkload=tpcc\n", "a.fio:1: job `a`: `workload=tpcc` has no end; give `runtime=` too"),
         ("[a]\nworkload=sweep\nruntime=1\nioengine=mmap\n", "a.fio:4: job `a`: `ioengine` says how files"),
         (
@@ -513,7 +513,7 @@ fn what_makes_no_sense_beside_a_load_is_refused_where_it_stands() {
             "`workload=ycsb` decides that itself: leave it out",
         ),
         ("[a]\nworkload=select\nruntime=1\n", "select is a page workload: write it as `load = \"select\"`"),
-        ("[a]\nworkload=tpch\n", "there are tpcc, sweep"),
+        ("[a]\nworkload=tpch\n", "expected one of tpcc, sweep"),
         ("[a]\nruntime=1\nworkload=sweep:size=80k,arrays=10\nnumjobs=3\n", "fewer threads"),
         ("[a]\nworkload=tpcc\nruntime=1\nverify=0\n", "always verifies"),
     ] {

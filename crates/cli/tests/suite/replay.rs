@@ -241,8 +241,11 @@ fn readahead_and_fault_around_are_options() {
     let misses = |options: &str| number(&of(options)["misses"]);
     assert_eq!(misses("ordered.txt --memory 500p"), 1000);
     assert_eq!(misses("ordered.txt --memory 500p --readahead 128KiB"), 1, "one window asks for the next");
-    let faults =
-        |options: &str| number(&of(&format!("mapped.bin --memory 2000p {options}"))["counters"]["pgfault"]);
+    let faults = |options: &str| {
+        number(
+            &of(&format!("mapped.bin --format kernel-lab --memory 2000p {options}"))["counters"]["pgfault"],
+        )
+    };
     assert_eq!((faults(""), faults("--fault-around 64KiB")), (1000, 1000u64.div_ceil(16)));
 }
 

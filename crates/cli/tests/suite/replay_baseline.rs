@@ -78,7 +78,7 @@ fn curves_have_one_of_each_policy() {
     let text = done(folder.path(), &format!("{of} --plot curve.svg"));
     assert!(text.contains("skewed.txt, policy arc") && text.contains("skewed.txt, preset default"), "{text}");
     let svg = std::fs::read_to_string(folder.path().join("curve.svg")).unwrap();
-    assert!(svg.contains("skewed.txt, opt") && svg.contains("skewed.txt, default"), "{svg}");
+    assert!(svg.contains("skewed.txt, policy opt") && svg.contains("skewed.txt, preset default"), "{svg}");
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn an_ablation_has_a_page_with_its_numbers() {
         let effect = format!("{:+.2} %", variant["effects"][0]["effect"].as_f64().unwrap());
         assert!(html.contains(&format!("<td>{effect}</td>")), "{effect}");
     }
-    for part in ["Hit ratio over time", "Generations over time", "What is not in the figures"] {
+    for part in ["Hit ratio over time", "Generations over time", "Not in the charts"] {
         assert!(html.contains(part), "{part}");
     }
 }
@@ -109,7 +109,7 @@ fn an_experiment_has_a_page_and_figures() {
     for part in [
         "Generations over time",
         "Hit ratio over time",
-        "All in one table",
+        "Summary",
         "more than halve",
         "as published",
         "one clock write per batch",
@@ -158,7 +158,7 @@ fn replays_and_curves_have_pages() {
     let html = read(folder.path(), "life.html");
     check(&html);
     let (shown, _) = html.split_once("<script").unwrap();
-    for words in ["What became of pages", "what happened", "3: touched", "5000: never touched"] {
+    for words in ["Histories of pages", "what happened", "3: touched", "5000: never touched"] {
         assert!(shown.contains(words), "{words}");
     }
     done(folder.path(), "replay skewed.txt --curve 10%,20%,50% --baseline lru,opt --report curve.html");

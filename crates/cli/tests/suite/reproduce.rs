@@ -112,6 +112,6 @@ fn nothing_is_left_behind_by_an_interrupt() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
-    assert_eq!(crate::common::text(&output.stderr), "mglru: interrupted; nothing is left behind\n");
+    assert_eq!(crate::common::text(&output.stderr), "mglru: interrupted; temporary files are removed\n");
     assert_eq!(entries(), 0);
 }

@@ -5,9 +5,13 @@
 //! That takes root, or a part of the tree of cgroup v2 that the user was given (as systemd does for
 //! user sessions). cgroup v1 works as well where it still has the memory controller.
 
+use crate::size;
 use crate::temporary::{self, Undo};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// The smallest limit: this process must fit into it with its own memory, or the system kills it.
+const LIMIT_BYTES_MIN: u64 = 64 << 20;
 
 /// The cgroup that this process is in until [`MemoryCgroup::leave`].
 pub struct MemoryCgroup {
@@ -31,6 +35,12 @@ impl MemoryCgroup {
     /// # Errors
     /// Why that is not possible here: in words.
     pub fn enter(limit_bytes: u64) -> Result<MemoryCgroup, String> {
+        if limit_bytes < LIMIT_BYTES_MIN {
+            let (limit, least) = (size::show(limit_bytes), size::show(LIMIT_BYTES_MIN));
+            return Err(format!(
+                "a memory cgroup of {limit} is too small for a process; use --memory {least} or more"
+            ));
+        }
         let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
         let (own, mounts) = (read("/proc/self/cgroup")?, read("/proc/self/mountinfo")?);
         let hierarchy =
