@@ -71,9 +71,9 @@ fn the_memcg_lru_runs_in_the_cache() {
 fn what_is_not_there_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, expected) in [
-        ("reproduce nothing", "there is no experiment 'nothing'; there is prefetch"),
+        ("reproduce nothing", "unknown experiment `nothing`; expected prefetch"),
         ("reproduce --world moon", "--world"),
-        ("reproduce --directory .", "goes with --world real"),
+        ("reproduce --directory .", "needs --world real"),
         ("reproduce workingset --ablate", "--ablate"),
         ("reproduce --runs 0", "--runs"),
     ] {
