@@ -180,11 +180,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let cache = builder.build()?;
     let mut output = match &invocation.output {
         Some(path) => {
-            // Arguments without dashes are job files.
-            let job_files = args.arguments.iter().filter(|argument| !argument.starts_with('-'));
-            let job_files: Vec<PathBuf> = job_files.map(PathBuf::from).collect();
             let data = plan.jobs.iter().flat_map(|job| job.files.iter().map(|file| &file.path));
-            refuse_input("--output", path, job_files.iter().chain(data))?;
+            refuse_input("--output", path, invocation.job_files.iter().chain(data))?;
             Output::into_file(path)?
         }
         None => Output::new(false),

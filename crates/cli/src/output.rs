@@ -21,8 +21,13 @@ pub fn refuse_input<'p>(
         let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
         Some((metadata.dev(), metadata.ino()))
     };
-    let Some(written) = identity(output) else { return Ok(()) };
-    match inputs.into_iter().find(|input| identity(input) == Some(written)) {
+    let (written, name) = (identity(output), std::path::absolute(output).ok());
+    // A file that does not exist yet has a name only.
+    let is_same = |input: &Path| match identity(input) {
+        Some(input) => Some(input) == written,
+        None => written.is_none() && name.is_some() && std::path::absolute(input).ok() == name,
+    };
+    match inputs.into_iter().find(|input| is_same(input)) {
         None => Ok(()),
         Some(input) => Err(Failure::usage(format_args!(
             "{option} {}: this is the same file as the input {}; choose another name",

@@ -146,10 +146,11 @@ fn info_text(path: &Path, info: &TraceInfo, description: Option<&str>, warm: Opt
     }
     let mut table = Table::new(["", ""]);
     let share = |part: u64| format!("{} ({})", count(part), crate::table::percent(part, info.accesses));
+    let about = if info.is_estimate { "about " } else { "" };
     let pages = format!("{} … {}", info.lowest_page, info.highest_page);
     for (name, value) in [
         ("accesses", Some(count(info.accesses))),
-        ("distinct pages", Some(count(info.distinct_pages))),
+        ("distinct pages", Some(format!("{about}{}", count(info.distinct_pages)))),
         ("page numbers", Some(pages)),
         ("requests", (info.requests != info.accesses).then(|| count(info.requests))),
         ("written", Some(share(info.writes))),

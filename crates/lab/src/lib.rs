@@ -59,6 +59,7 @@ pub mod layout;
 pub mod load;
 pub mod mechanisms;
 pub mod membership;
+mod memory;
 pub mod parallel;
 pub mod replay;
 pub mod run;

@@ -15,7 +15,7 @@ use mglru_sim::{Simulator, Tally, Writes};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
 use mglru_workload::scenario::Scenario;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Share of memory by which seeds vary it under a trace; it varies by at least some pages.
 const MEMORY_SHARE: f64 = 0.01;
@@ -129,6 +129,14 @@ impl Input {
         match self {
             Input::Trace(input) => input.memory_pages,
             Input::Scenario(input) => input.plan.memory_bytes / PAGE_BYTES,
+        }
+    }
+
+    /// The files that the input is read from. A report must not replace one of them.
+    pub fn files(&self) -> Vec<PathBuf> {
+        match self {
+            Input::Trace(input) => vec![input.trace.path().to_owned()],
+            Input::Scenario(input) => input.plan.scenario.inputs().map(Path::to_owned).collect(),
         }
     }
 

@@ -11,10 +11,11 @@
 use super::TenantLimit;
 use crate::layout::{self, Content};
 use crate::temporary::TemporaryFolder;
-use crate::{Error, Stage, Unit, Watch, size};
+use crate::{Error, Stage, Unit, Watch, memory, size};
 use mglru_core::PAGE_BYTES;
 use mglru_workload::Length;
 use mglru_workload::fio::{Channel, Job};
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ pub struct Plan {
     /// The jobs, in the order of the command line.
     pub jobs: Vec<PlannedJob>,
     files: Vec<PlannedFile>,
+    /// Index of each file by its path.
+    known: BTreeMap<PathBuf, usize>,
     /// Folder of the files of zeroes, if any. It is removed with the plan.
     zeroes: Option<TemporaryFolder>,
 }
@@ -104,7 +107,7 @@ impl Plan {
                 )));
             }
         }
-        let mut plan = Plan { jobs: Vec::new(), files: Vec::new(), zeroes: None };
+        let mut plan = Plan { jobs: Vec::new(), files: Vec::new(), known: BTreeMap::new(), zeroes: None };
         for job in jobs {
             // A load creates its own files.
             let files = if job.load.is_some() { 0 } else { job.files.len() };
@@ -117,10 +120,27 @@ impl Plan {
             });
         }
         plan.check_verification()?;
+        let instead = "choose a smaller `bs`, `iodepth` or `numjobs`, or a smaller `size` to verify";
+        memory::check(plan.memory_bytes(), "the jobs' buffers and what they verify", instead)?;
         for used in plan.jobs.iter_mut().flat_map(|planned| &mut planned.files) {
             used.laid_out_from = plan.files[used.file].verifies_from();
         }
         Ok(plan)
+    }
+
+    /// Memory that the jobs need beside the cache, in bytes: a buffer for each concurrent access, and
+    /// the generation of each block that a job writes and verifies.
+    fn memory_bytes(&self) -> u64 {
+        let of_job = |planned: &PlannedJob| {
+            let job = &planned.job;
+            let block_bytes = job.block_bytes.read.max(job.block_bytes.write);
+            let buffers = u64::from(block_bytes) * u64::from(job.depth);
+            let is_counted = job.verify.is_some() && job.mix.writes();
+            let blocks = |used: &PlannedUse| used.size_bytes / u64::from(job.block_bytes.largest(job.mix));
+            let counted = planned.files.iter().filter(|_| is_counted).map(blocks);
+            counted.fold(buffers, |bytes, blocks| bytes.saturating_add(blocks.saturating_mul(4)))
+        };
+        self.jobs.iter().map(of_job).fold(0, u64::saturating_add)
     }
 
     /// A job's use of one of its files.
@@ -154,7 +174,7 @@ impl Plan {
         let fail = |error| Error::work(format_args!("cannot use {shown}: {error}"));
         // `a` and `./a` are one file.
         let path = std::path::absolute(path).map_err(fail)?;
-        if let Some(known) = self.files.iter().position(|file| file.path == path) {
+        if let Some(&known) = self.known.get(&path) {
             return Ok(known);
         }
         let existing_bytes = match fs::metadata(&path) {
@@ -189,6 +209,7 @@ impl Plan {
     }
 
     fn add_file(&mut self, job: &Job, path: PathBuf, existing_bytes: Option<u64>, content: Content) -> usize {
+        self.known.insert(path.clone(), self.files.len());
         self.files.push(PlannedFile {
             path,
             existing_bytes,
@@ -446,6 +467,21 @@ mod tests {
         ] {
             plan(directory.path(), &format!("--filename=f --size=64k {fine}")).unwrap();
         }
+    }
+
+    #[test]
+    fn what_exceeds_memory_is_refused_before_files_are_made() {
+        let directory = tempfile::tempdir().unwrap();
+        for line in [
+            "--name=a --size=8t --rw=write --bs=512 --verify=crc32c --numjobs=64",
+            "--name=a --size=4g --bs=4294967295 --ioengine=io_uring --rw=randread --iodepth=64 --numjobs=64",
+        ] {
+            match plan(directory.path(), line) {
+                Err(Error::Usage(text)) => assert!(text.contains("of memory are needed"), "{text}"),
+                other => panic!("{line}: {:?}", other.map(drop)),
+            }
+        }
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
     #[test]

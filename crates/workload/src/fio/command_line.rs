@@ -61,6 +61,8 @@ pub enum Eta {
 pub struct Invocation {
     /// All instances of all jobs, in order.
     pub jobs: Vec<Job>,
+    /// The job files that were read, with those that they include.
+    pub job_files: Vec<PathBuf>,
     /// The global options as typed: fio's "global options".
     pub global_options: Vec<(String, String)>,
     /// Output format of the results.
@@ -191,7 +193,7 @@ impl Reader {
                     Argument::Flag => value.map(str::to_owned),
                 };
                 if option.name == "name" {
-                    self.sections.begin(value.clone().unwrap_or_default(), origin.clone());
+                    self.sections.begin(value.clone().unwrap_or_default(), origin.clone())?;
                 }
                 self.sections.current(true).push(Setting::new(name, value, origin)?);
             }
@@ -204,7 +206,9 @@ impl Reader {
             if number > 0 {
                 self.sections.global.clear();
             }
-            let text = std::fs::read_to_string(name)
+            let text = self
+                .sections
+                .read(name.as_ref())
                 .map_err(|source| Error::JobFile { path: name.clone(), source })?;
             ini::parse(&text, &shared_path(name), &mut self.wanted_sections, &mut self.sections)?;
         }
@@ -215,12 +219,14 @@ impl Reader {
             };
             return Err(invalid("section", &missing.name, reason));
         }
-        let jobs = match job_text::resolve(&self.sections, self.seed) {
+        let mut bytes_left = job_text::JOBS_BYTES_MAX;
+        let jobs = match job_text::resolve(&self.sections, self.seed, &mut bytes_left) {
             Err(Error::NoJobs) if self.only_tells => Vec::new(),
             jobs => jobs?,
         };
         Ok(Invocation {
             jobs,
+            job_files: self.sections.files,
             global_options: pairs(&self.sections.global),
             output_format: self.output_format,
             output: self.output,

@@ -15,7 +15,7 @@
 
 use super::error::Error;
 use super::job::Job;
-use super::job_text::resolve;
+use super::job_text::{JOBS_BYTES_MAX, resolve};
 use super::setting::{Origin, Sections, Setting, shared_path};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,17 +33,31 @@ enum Place {
     Skipped,
 }
 
-/// Instances of the jobs in `text`, which is embedded in the file `path` from line `first_line` on.
+/// Instances of the jobs in the text of a job file. `path` is for errors and for included files.
 /// `seed` is for jobs without one.
 ///
 /// # Errors
 /// The first error, with its line in `path`, or that there is no job.
-pub fn jobs_of_text(text: &str, path: &Path, first_line: usize, seed: u64) -> Result<Vec<Job>, Error> {
+pub fn jobs_of_text(text: &str, path: &Path, seed: u64) -> Result<Vec<Job>, Error> {
+    embedded_jobs(text, path, 1, seed, &mut JOBS_BYTES_MAX.clone()).map(|(jobs, _)| jobs)
+}
+
+/// Instances of the jobs in `text`, which is embedded in the file `path` from line `first_line` on,
+/// and the job files that it includes. `seed` is for jobs without one. The size of the instances is
+/// taken from `bytes_left`.
+///
+/// # Errors
+/// The first error, with its line in `path`, or that there is no job.
+pub(crate) fn embedded_jobs(
+    text: &str,
+    path: &Path,
+    first_line: usize,
+    seed: u64,
+    bytes_left: &mut usize,
+) -> Result<(Vec<Job>, Vec<PathBuf>), Error> {
     let mut sections = Sections::default();
-    // Blank lines in front make line numbers count from the start of the file.
-    let text = "\n".repeat(first_line.saturating_sub(1)) + text;
-    parse(&text, &shared_path(path), &mut [], &mut sections)?;
-    resolve(&sections, Some(seed))
+    parse_from(first_line, text, &shared_path(path), &mut [], &mut sections)?;
+    Ok((resolve(&sections, Some(seed), bytes_left)?, sections.files))
 }
 
 /// Adds the sections of a job file to `sections`, whose global settings the file inherits. `wanted`
@@ -54,8 +68,19 @@ pub(super) fn parse(
     wanted: &mut [WantedSection],
     sections: &mut Sections,
 ) -> Result<(), Error> {
+    parse_from(1, text, path, wanted, sections)
+}
+
+/// As [`parse`], for a text that begins in line `first_line` of its file.
+fn parse_from(
+    first_line: usize,
+    text: &str,
+    path: &Arc<Path>,
+    wanted: &mut [WantedSection],
+    sections: &mut Sections,
+) -> Result<(), Error> {
     let mut place = Place::Outside;
-    for (number, line) in lines(text) {
+    for (number, line) in lines(first_line, text) {
         let origin = Origin::line(path, number);
         let Some(heading) = line.strip_prefix('[') else {
             settings(line, origin, place, 0, sections)?;
@@ -75,7 +100,7 @@ pub(super) fn parse(
                     found.map(|section| section.found = true).is_some()
                 };
                 if is_wanted {
-                    sections.begin(name.to_owned(), origin);
+                    sections.begin(name.to_owned(), origin)?;
                     Place::Job
                 } else {
                     Place::Skipped
@@ -93,9 +118,9 @@ pub(super) struct WantedSection {
     pub found: bool,
 }
 
-/// The lines without blank and comment lines, with their numbers.
-fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let lines = (1..).zip(text.lines().map(|line| without_comment(line).trim()));
+/// The lines without blank and comment lines, with their numbers from `first` on.
+fn lines(first: usize, text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = (first..).zip(text.lines().map(|line| without_comment(line).trim()));
     lines.filter(|(_, line)| !line.is_empty())
 }
 
@@ -143,10 +168,11 @@ fn include(
         Origin::CommandLine => PathBuf::from(name),
     };
     let path = if Path::new(name).exists() { PathBuf::from(name) } else { beside };
-    let text = std::fs::read_to_string(&path)
+    let text = sections
+        .read(&path)
         .map_err(|source| error(format!("`include {name}`: {}: {source}", path.display())))?;
     let path: Arc<Path> = path.into();
-    for (number, line) in lines(&text) {
+    for (number, line) in lines(1, &text) {
         let origin = Origin::line(&path, number);
         if line.starts_with('[') {
             let reason = format!("`{line}`: a file that is included may not begin sections");

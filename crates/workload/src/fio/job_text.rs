@@ -17,6 +17,13 @@ const SEED_DEFAULT: u64 = 0x6D67_6C72;
 
 const BLOCK_BYTES_DEFAULT: u32 = 4096;
 
+/// Name of a file that the job does not name.
+const FILENAME_FORMAT_DEFAULT: &str = "$jobname.$jobnum.$filenum";
+
+/// Upper limit of the size of all instances in memory, 64 MiB. Each has its own copies of names and options,
+/// so a short text with a large `numjobs` or `nrfiles` could exhaust memory before anything runs.
+pub(crate) const JOBS_BYTES_MAX: usize = 64 << 20;
+
 /// Options that are valid together with `workload`: all that leave the choice and order of accesses
 /// to the load.
 const WITH_LOADS: [&str; 21] = [
@@ -98,6 +105,13 @@ impl<T> Default for Parts<T> {
     }
 }
 
+impl Parts<u64> {
+    /// The parts without zeros, where 0 has the meaning of a missing value.
+    pub fn nonzero(self) -> Self {
+        Parts { read: self.read.filter(|&value| value > 0), write: self.write.filter(|&value| value > 0) }
+    }
+}
+
 /// The value of `rw`: order and mix in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReadWrite {
@@ -117,7 +131,12 @@ impl ReadWrite {
 }
 
 /// The instances of all jobs, in order. `seed` is for jobs without one.
-pub(super) fn resolve(sections: &Sections, seed: Option<u64>) -> Result<Vec<Job>, Error> {
+/// Their size is taken from `bytes_left`.
+pub(super) fn resolve(
+    sections: &Sections,
+    seed: Option<u64>,
+    bytes_left: &mut usize,
+) -> Result<Vec<Job>, Error> {
     let mut jobs: Vec<Job> = Vec::new();
     for section in &sections.jobs {
         let mut text = JobText { seed, ..JobText::default() };
@@ -129,7 +148,7 @@ pub(super) fn resolve(sections: &Sections, seed: Option<u64>) -> Result<Vec<Job>
             stage += u32::from(text.stonewall);
             group += u32::from(text.stonewall || text.new_group);
         }
-        text.instances_of(section, group, stage, &mut jobs)?;
+        text.instances_of(section, group, stage, &mut jobs, bytes_left)?;
     }
     for stage in jobs.chunk_by_mut(|one, next| one.stage == next.stage) {
         let overlapping = stage.iter().filter(|job| job.may_overlap()).count().max(1) as u32;
@@ -147,6 +166,7 @@ impl JobText {
         group: u32,
         stage: u32,
         jobs: &mut Vec<Job>,
+        bytes_left: &mut usize,
     ) -> Result<(), Error> {
         // A `name` in the global section would give every job the same name, so the heading wins.
         let own_name = section.settings.iter().any(|setting| setting.option.name == "name");
@@ -219,6 +239,16 @@ impl JobText {
             bytes.into_iter().chain(of_iops).min()
         };
         let instances = self.instances.unwrap_or(1);
+        let options = pairs(&section.settings);
+        let bytes = self.instance_bytes(name, &options).saturating_mul(instances as usize);
+        let Some(left) = bytes_left.checked_sub(bytes) else {
+            return Err(error(format!(
+                "the jobs up to here and the names of their files take more than {} MiB of memory: give fewer or \
+                 shorter `filename`s, or a smaller `numjobs` or `nrfiles`",
+                JOBS_BYTES_MAX >> 20
+            )));
+        };
+        *bytes_left = left;
         for instance in 0..instances {
             let index = jobs.len() as u32;
             let files = match self.load {
@@ -267,11 +297,34 @@ impl JobText {
                 verify: self.verify.filter(|_| self.load.is_none()),
                 verify_written: !self.skip_verify_written,
                 seed: Random::stream(self.seed.unwrap_or(SEED_DEFAULT), u64::from(index)).next_u64(),
-                options: pairs(&section.settings),
+                options: options.clone(),
                 origin: section.origin.clone(),
             });
         }
         Ok(())
+    }
+
+    /// Upper limit of the memory of an instance, in bytes.
+    fn instance_bytes(&self, name: &str, options: &[(String, String)]) -> usize {
+        let in_directory = |name_bytes: usize| {
+            let directory = self.directories.iter().map(|path| path.as_os_str().len() + 1).max();
+            size_of::<PathBuf>() + directory.unwrap_or(0).saturating_add(name_bytes)
+        };
+        let files = if self.filenames.is_empty() {
+            let format = self.filename_format.as_deref().unwrap_or(FILENAME_FORMAT_DEFAULT);
+            let names = format.matches("$jobname").count().saturating_mul(name.len());
+            let numbers = format.matches('$').count() * u32::MAX.to_string().len();
+            let file = in_directory(format.len().saturating_add(names).saturating_add(numbers));
+            file.saturating_mul(self.generated_files.unwrap_or(1) as usize)
+        } else {
+            self.filenames
+                .iter()
+                .map(|file| in_directory(file.as_os_str().len()))
+                .fold(0, usize::saturating_add)
+        };
+        let options = options.iter().map(|(name, value)| name.len() + value.len() + 2 * size_of::<String>());
+        let own = size_of::<Job>() + name.len() + self.description.as_ref().map_or(0, String::len);
+        files.saturating_add(own + options.sum::<usize>())
     }
 
     /// Rejects options that choose accesses, because a load chooses its own.
@@ -313,7 +366,7 @@ impl JobText {
             return error(reason, &section.origin);
         }
         let clients = self.instances.unwrap_or(1);
-        load.start(clients, 0).map(drop).or_else(|reason| error(reason, &section.origin))
+        load.check(clients).or_else(|reason| error(reason, &section.origin))
     }
 
     /// `norandommap` concerns the random map, which only the uniform distribution has.
@@ -346,7 +399,7 @@ impl JobText {
                 0 => None,
                 count => self.directories.get(instance as usize % count),
             };
-            let format = self.filename_format.as_deref().unwrap_or("$jobname.$jobnum.$filenum");
+            let format = self.filename_format.as_deref().unwrap_or(FILENAME_FORMAT_DEFAULT);
             let made_up = |file: u32| {
                 let name = format.replace("$jobname", name).replace("$jobnum", &instance.to_string());
                 PathBuf::from(name.replace("$filenum", &file.to_string()))

@@ -30,6 +30,8 @@ pub(crate) mod units;
 pub use command_line::{Eta, Invocation, OutputFormat};
 pub use error::Error;
 pub use histogram::Latencies;
+pub(crate) use ini::embedded_jobs;
 pub use ini::jobs_of_text;
 pub use job::{Channel, DEPTH_MAX, Engine, FileSize, Hint, Job, Rate, SyncEvery, Verify};
+pub(crate) use job_text::JOBS_BYTES_MAX;
 pub use setting::Origin;

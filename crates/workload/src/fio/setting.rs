@@ -2,7 +2,9 @@
 
 use super::error::Error;
 use super::options::{self, Argument, JobOption};
+use crate::text_file;
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -92,11 +94,23 @@ pub(super) struct Section {
     pub origin: Origin,
 }
 
+/// Upper limit of the global settings that all sections inherit together: about 40 MiB. A thousand
+/// sections may have 262 each.
+const INHERITED_MAX: usize = 1 << 18;
+/// Bytes that each file counts for at least. It limits the files that a text can include.
+const FILE_BYTES_MIN: u64 = 1 << 10;
+
 /// Sections in order, and the current global settings.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sections {
     pub jobs: Vec<Section>,
     pub global: Vec<Setting>,
+    /// Job files read so far, with those that they include.
+    pub files: Vec<PathBuf>,
+    /// Total length of their text.
+    text_bytes: u64,
+    /// Number of settings that the sections inherited.
+    inherited: usize,
 }
 
 impl Sections {
@@ -108,8 +122,35 @@ impl Sections {
         }
     }
 
-    pub fn begin(&mut self, name: String, origin: Origin) {
+    pub fn begin(&mut self, name: String, origin: Origin) -> Result<(), Error> {
+        self.inherited += self.global.len();
+        if self.inherited > INHERITED_MAX {
+            let reason = format!(
+                "the jobs up to `{name}` inherit more than {INHERITED_MAX} global options together: write fewer jobs, or \
+                 fewer options before them"
+            );
+            return Err(Error::Line { reason, origin });
+        }
         self.jobs.push(Section { name, inherited: self.global.clone(), settings: Vec::new(), origin });
+        Ok(())
+    }
+
+    /// Reads a job file or an included file. All files together have a limited size.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is too long.
+    pub fn read(&mut self, path: &Path) -> io::Result<String> {
+        let left = text_file::BYTES_MAX.saturating_sub(self.text_bytes);
+        let text = text_file::read(path, left).map_err(|error| match error.kind() {
+            io::ErrorKind::FileTooLarge => io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                "job files may have 1 MiB of text, with all that they include, and this is more; is it a job file?",
+            ),
+            _ => error,
+        })?;
+        self.text_bytes += (text.len() as u64).max(FILE_BYTES_MIN);
+        self.files.push(path.to_owned());
+        Ok(text)
     }
 }
 

@@ -101,23 +101,51 @@ impl Load {
         matches!(self, Load::Tpcc { .. } | Load::Sweep { .. } | Load::Ycsb(_))
     }
 
+    /// Checks that the load can start for `clients` clients, without allocating its memory.
+    ///
+    /// # Errors
+    /// If the number of clients is too large or too small for this load.
+    pub fn check(self, clients: u32) -> Result<(), String> {
+        if !(1..=CLIENTS_MAX).contains(&clients) {
+            return Err(format!("a load has 1 to {CLIENTS_MAX} clients, not {clients}"));
+        }
+        match self {
+            Load::Sweep { array_pages, .. } if array_pages < clients => Err(format!(
+                "each of {clients} threads needs at least a page of each array, which have {array_pages}: give the \
+                 sweep more size, or fewer threads"
+            )),
+            Load::FileAnon(mix) if mix.readers >= clients => Err(format!(
+                "{} of {clients} clients read, and nobody allocates: give it more clients, or fewer readers",
+                mix.readers
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Memory of the load itself, in bytes: what its program knows about its records, warehouses
+    /// and cached pages, on files and in the simulator. An upper limit at the start; a TPC-C load
+    /// that runs for long remembers more orders.
+    pub fn memory_bytes(self) -> u64 {
+        match self {
+            // Consistency checks keep 8 bytes per customer, the server's cache 64 per page.
+            Load::Tpcc { warehouses, cache_pages } => {
+                u64::from(warehouses) * Tpcc::WAREHOUSE_BYTES + u64::from(cache_pages) * 64
+            }
+            // Workload E keeps all records in order.
+            Load::Ycsb(ycsb) => u64::from(ycsb.records) * if ycsb.letter == Letter::E { 36 } else { 8 },
+            _ => 0,
+        }
+    }
+
     /// Starts the load for `clients` clients.
     ///
     /// # Errors
     /// If the number of clients is too large or too small for this load.
     pub fn start(self, clients: u32, seed: u64) -> Result<Running, String> {
-        if !(1..=CLIENTS_MAX).contains(&clients) {
-            return Err(format!("a load has 1 to {CLIENTS_MAX} clients, not {clients}"));
-        }
+        self.check(clients)?;
         Ok(match self {
             Load::Tpcc { warehouses, cache_pages } => {
                 Running::Tpcc(Box::new(Tpcc::new(warehouses, cache_pages, seed)))
-            }
-            Load::Sweep { array_pages, .. } if array_pages < clients => {
-                return Err(format!(
-                    "each of {clients} threads needs at least a page of each array, which have {array_pages}: give the \
-                     sweep more size, or fewer threads"
-                ));
             }
             Load::Sweep { arrays, array_pages } => {
                 let sweep = Sweep { arrays, array_pages, threads: clients, seed };
@@ -127,12 +155,6 @@ impl Load {
             Load::Ycsb(ycsb) => Running::Ycsb(Box::new(Operations::new(ycsb, seed))),
             Load::Select(select) => Running::Select(Box::new(Selects::new(select, seed))),
             Load::Requests(requests) => Running::Requests(Workers::new(requests, clients, seed)),
-            Load::FileAnon(mix) if mix.readers >= clients => {
-                return Err(format!(
-                    "{} of {clients} clients read, and nobody allocates: give it more clients, or fewer readers",
-                    mix.readers
-                ));
-            }
             Load::FileAnon(mix) => Running::FileAnon(Rounds::new(mix, clients, seed)),
             Load::Compile(compile) => Running::Compile(Compilers::new(compile, clients, seed)),
         })

@@ -24,6 +24,7 @@ pub use error::{Error, Place};
 
 use crate::fio;
 use crate::load::Load;
+use crate::text_file;
 use mglru_core::Limits;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -59,6 +60,8 @@ pub struct Scenario {
     pub actions: Vec<Action>,
     /// The values to print.
     pub print: Print,
+    /// Job files that the jobs in fio's language include.
+    pub included: Vec<PathBuf>,
 }
 
 /// The machine.
@@ -220,7 +223,7 @@ impl Scenario {
     /// # Errors
     /// The first error in the file.
     pub fn read(path: &Path, seed: Option<u64>) -> Result<Scenario, Error> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let text = text_file::read(path, text_file::BYTES_MAX).map_err(|error| {
             let reason = format!("{error}; name a scenario, which docs/scenarios.md tells how to write");
             Error::new(path, None, reason)
         })?;
@@ -239,6 +242,16 @@ impl Scenario {
     pub fn first_tenants(&self) -> &[Tenant] {
         let later = self.actions.iter().filter(|action| matches!(action.what, What::Create(_))).count();
         &self.tenants[..self.tenants.len() - later]
+    }
+
+    /// The files that a run of this scenario reads: the scenario itself, job files that it includes,
+    /// and traces.
+    pub fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let traces = self.jobs.iter().filter_map(|job| match &job.work {
+            Work::Trace { path, .. } => Some(path.as_path()),
+            Work::Fio(_) | Work::Load { .. } => None,
+        });
+        [self.path.as_path()].into_iter().chain(self.included.iter().map(PathBuf::as_path)).chain(traces)
     }
 
     /// Formats a place with the scenario's file name, as error messages show it.

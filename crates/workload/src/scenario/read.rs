@@ -10,7 +10,7 @@ use super::{
 use crate::PAGE_BYTES;
 use crate::fio;
 use crate::load::Load;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 use toml::de::DeTable;
 
@@ -39,7 +39,7 @@ const FAULT_AROUND_BYTES_MAX: u64 = 2 << 20;
 const CLIENTS_MAX: u64 = 10_000;
 
 pub(super) fn scenario(text: &str, path: &Path, seed: Option<u64>) -> Result<Scenario, Error> {
-    let source = Text { path, text };
+    let source = Text::new(path, text);
     let document = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(text.len(), |span| span.start);
         source.error(at, format!("this is no TOML: {}", error.message().replace('\n', ", ")))
@@ -65,16 +65,25 @@ pub(super) fn scenario(text: &str, path: &Path, seed: Option<u64>) -> Result<Sce
     }
     let names = job_names(&jobs, &source)?;
     let actions = actions(&top, &source, &mut tree, &names)?;
+    let mut reader = JobReader {
+        source: &source,
+        tree: &tree,
+        seed: machine.seed,
+        bytes_left: fio::JOBS_BYTES_MAX,
+        included: Vec::new(),
+    };
     let jobs: Result<Vec<Job>, Error> =
-        jobs.iter().zip(names).map(|(job, name)| read_job(job, name, &source, &tree, machine.seed)).collect();
+        jobs.iter().zip(names).map(|(job, name)| reader.job(job, name)).collect();
+    let (jobs, included) = (jobs?, reader.included);
     Ok(Scenario {
         path: path.to_owned(),
         description: top.optional("description", |value, text| Ok(value.text(text)?.to_owned()))?,
         machine,
-        jobs: jobs?,
+        jobs,
         actions,
         print: print(&top, &tree)?,
         tenants: tree.tenants,
+        included,
     })
 }
 
@@ -274,58 +283,67 @@ fn find_job(name: &Value, source: &Text, jobs: &[Option<String>]) -> Result<usiz
     jobs.iter().position(|job| job.as_deref() == Some(wanted)).ok_or_else(missing)
 }
 
-fn read_job(
-    table: &Table,
-    name: Option<String>,
-    source: &Text,
-    tree: &Tree,
+/// Reads the jobs of a scenario, one after the other.
+struct JobReader<'s, 't> {
+    source: &'s Text<'t>,
+    tree: &'s Tree<'s>,
     seed: u64,
-) -> Result<Job, Error> {
-    let start = table.optional("start", time)?.unwrap_or_default();
-    let tenant = table.get("tenant").map(|value| match value.text(source)? {
-        "" => Ok(None),
-        path => tree.find_at(path, value.at, start).map(Some),
-    });
-    let runtime = table.optional("runtime", time)?;
-    let refuse = |key: &str, why: &str| match table.get(key) {
-        Some(value) => Err(value.wrong(source, why)),
-        None => Ok(()),
-    };
-    let work = match (table.get("fio"), table.get("trace"), table.get("load")) {
-        (Some(fio), None, None) => {
-            refuse("runtime", "write `runtime` into the fio text")?;
-            refuse("clients", "write `numjobs` into the fio text")?;
-            Work::Fio(read_fio(&fio, source, seed)?)
-        }
-        (None, Some(trace), None) => {
-            refuse("clients", "is for a `load`; a trace has one")?;
-            let folder = source.path.parent().unwrap_or(Path::new(""));
-            Work::Trace { path: folder.join(trace.text(source)?), runtime }
-        }
-        (None, None, Some(load)) => {
-            let clients = |value: &Value, text: &Text| Ok(value.number(text, 1..=CLIENTS_MAX)? as u32);
-            let clients = table.optional("clients", clients)?.unwrap_or(1);
-            let runtime = runtime.ok_or_else(|| {
-                load.wrong(source, "a load has no end: give it a `runtime`, such as \"10s\"")
-            })?;
-            let name = load.text(source)?;
-            let parsed = Load::parse(name).and_then(|load| load.start(clients, 0).map(|_| load));
-            Work::Load { load: parsed.map_err(|reason| load.wrong(source, reason))?, clients, runtime }
-        }
-        _ => return Err(table.error("a job has one of `fio`, `trace` and `load`")),
-    };
-    Ok(Job { name, tenant: tenant.transpose()?.flatten(), start, work, place: source.place(table.at) })
+    /// Memory that further instances of jobs may take, in bytes.
+    bytes_left: usize,
+    /// Job files that were included so far.
+    included: Vec<PathBuf>,
 }
 
-/// Parses the job text of a job in fio's language and returns its instances.
-fn read_fio(value: &Value, source: &Text, seed: u64) -> Result<Vec<fio::Job>, Error> {
-    let text = value.text(source)?;
-    let first = source.place(value.at).line;
-    // The line break after the opening quotes is not part of the text.
-    let opening = source.text.get(value.at..).unwrap_or("").get(3..).unwrap_or("");
-    let is_multi_line = opening.starts_with('\n') || opening.starts_with("\r\n");
-    let jobs =
-        fio::jobs_of_text(text, source.path, first + usize::from(is_multi_line), seed).map_err(|error| {
+impl JobReader<'_, '_> {
+    fn job(&mut self, table: &Table, name: Option<String>) -> Result<Job, Error> {
+        let JobReader { source, tree, .. } = *self;
+        let start = table.optional("start", time)?.unwrap_or_default();
+        let tenant = table.get("tenant").map(|value| match value.text(source)? {
+            "" => Ok(None),
+            path => tree.find_at(path, value.at, start).map(Some),
+        });
+        let runtime = table.optional("runtime", time)?;
+        let refuse = |key: &str, why: &str| match table.get(key) {
+            Some(value) => Err(value.wrong(source, why)),
+            None => Ok(()),
+        };
+        let work = match (table.get("fio"), table.get("trace"), table.get("load")) {
+            (Some(fio), None, None) => {
+                refuse("runtime", "write `runtime` into the fio text")?;
+                refuse("clients", "write `numjobs` into the fio text")?;
+                Work::Fio(self.fio(&fio)?)
+            }
+            (None, Some(trace), None) => {
+                refuse("clients", "is for a `load`; a trace has one")?;
+                let folder = source.path.parent().unwrap_or(Path::new(""));
+                Work::Trace { path: folder.join(trace.text(source)?), runtime }
+            }
+            (None, None, Some(load)) => {
+                let clients = |value: &Value, text: &Text| Ok(value.number(text, 1..=CLIENTS_MAX)? as u32);
+                let clients = table.optional("clients", clients)?.unwrap_or(1);
+                let runtime = runtime.ok_or_else(|| {
+                    load.wrong(source, "a load has no end: give it a `runtime`, such as \"10s\"")
+                })?;
+                let name = load.text(source)?;
+                let parsed = Load::parse(name).and_then(|load| load.check(clients).map(|()| load));
+                Work::Load { load: parsed.map_err(|reason| load.wrong(source, reason))?, clients, runtime }
+            }
+            _ => return Err(table.error("a job has one of `fio`, `trace` and `load`")),
+        };
+        Ok(Job { name, tenant: tenant.transpose()?.flatten(), start, work, place: source.place(table.at) })
+    }
+
+    /// Parses the job text of a job in fio's language and returns its instances.
+    fn fio(&mut self, value: &Value) -> Result<Vec<fio::Job>, Error> {
+        let source = self.source;
+        let text = value.text(source)?;
+        let first = source.place(value.at).line;
+        // The line break after the opening quotes is not part of the text.
+        let opening = source.text.get(value.at..).unwrap_or("").get(3..).unwrap_or("");
+        let is_multi_line = opening.starts_with('\n') || opening.starts_with("\r\n");
+        let first_line = first + usize::from(is_multi_line);
+        let parsed = fio::embedded_jobs(text, source.path, first_line, self.seed, &mut self.bytes_left);
+        let (jobs, included) = parsed.map_err(|error| {
             let whole = error.to_string();
             match error.origin() {
                 Some(origin @ fio::Origin::JobFile { path, line }) if **path == *source.path => {
@@ -335,34 +353,40 @@ fn read_fio(value: &Value, source: &Text, seed: u64) -> Result<Vec<fio::Job>, Er
                 _ => value.wrong(source, whole),
             }
         })?;
-    for job in &jobs {
-        let line = match &job.origin {
-            fio::Origin::JobFile { line, .. } => *line,
-            fio::Origin::CommandLine => first,
-        };
-        let refuse = |reason: &str| Err(source.error_in_line(line, format!("job `{}`: {reason}", job.name)));
-        if job.load.is_some() {
-            return refuse("`workload` is written as `load = \"tpcc\"` of a [[job]] here");
+        self.included.extend(included);
+        for job in &jobs {
+            let line = match &job.origin {
+                fio::Origin::JobFile { line, .. } => *line,
+                fio::Origin::CommandLine => first,
+            };
+            let refuse =
+                |reason: &str| Err(source.error_in_line(line, format!("job `{}`: {reason}", job.name)));
+            if job.load.is_some() {
+                return refuse("`workload` is written as `load = \"tpcc\"` of a [[job]] here");
+            }
+            if [job.start_delay, job.ramp, job.runtime.unwrap_or_default()]
+                .iter()
+                .any(|&time| time > TIME_MAX)
+            {
+                return refuse("a time is more than 1000 days");
+            }
+            // In both worlds `/dev/zero` means the job's own memory, not the device.
+            let stays = |path: &Path| {
+                path == Path::new("/dev/zero")
+                    || path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+            };
+            if let Some(path) = job.files.iter().find(|path| !stays(path)) {
+                return refuse(&format!(
+                    "`{}` is outside the run's directory; write a relative path without `..`",
+                    path.display()
+                ));
+            }
+            if job.stage > 0 {
+                return refuse("`stonewall` has no meaning here: give the [[job]] a `start`");
+            }
         }
-        if [job.start_delay, job.ramp, job.runtime.unwrap_or_default()].iter().any(|&time| time > TIME_MAX) {
-            return refuse("a time is more than 1000 days");
-        }
-        // In both worlds `/dev/zero` means the job's own memory, not the device.
-        let stays = |path: &Path| {
-            path == Path::new("/dev/zero")
-                || path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
-        };
-        if let Some(path) = job.files.iter().find(|path| !stays(path)) {
-            return refuse(&format!(
-                "`{}` is outside the run's directory; write a relative path without `..`",
-                path.display()
-            ));
-        }
-        if job.stage > 0 {
-            return refuse("`stonewall` has no meaning here: give the [[job]] a `start`");
-        }
+        Ok(jobs)
     }
-    Ok(jobs)
 }
 
 fn print(top: &Table, tree: &Tree) -> Result<Print, Error> {

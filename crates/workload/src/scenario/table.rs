@@ -14,15 +14,25 @@ use toml::de::{DeTable, DeValue};
 pub(super) struct Text<'t> {
     pub(super) path: &'t Path,
     pub(super) text: &'t str,
+    /// Offset of the first byte of each line but the first. Every tenant, job and action has a
+    /// place, so a search from the beginning would take quadratic time.
+    lines: Vec<usize>,
 }
 
 impl<'t> Text<'t> {
+    /// The text of the file at `path`.
+    pub(super) fn new(path: &'t Path, text: &'t str) -> Text<'t> {
+        let lines = memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1).collect();
+        Text { path, text, lines }
+    }
+
     /// Line and column of a byte offset.
     pub(super) fn place(&self, at: usize) -> Place {
+        let line = self.lines.partition_point(|&start| start <= at);
+        let start = line.checked_sub(1).map_or(0, |before| self.lines[before]);
         // An offset inside a character counts as the start of that character.
-        let before = (0..=at.min(self.text.len())).rev().find_map(|at| self.text.get(..at)).unwrap_or("");
-        let line = before.rsplit('\n').next().unwrap_or(before);
-        Place { line: before.matches('\n').count() + 1, column: line.chars().count() + 1 }
+        let before = (start..=at.min(self.text.len())).rev().find_map(|at| self.text.get(start..at));
+        Place { line: line + 1, column: before.unwrap_or("").chars().count() + 1 }
     }
 
     pub(super) fn error(&self, at: usize, reason: impl Into<String>) -> Error {
@@ -220,17 +230,27 @@ impl<'v> Value<'v> {
     }
 }
 
-/// Advice for an unknown name: the nearest known name if it is close, else all of them.
+/// Letters of a name that count for its nearest name; the distance takes time proportional to the
+/// product of the lengths.
+const NAME_LETTERS_MAX: usize = 64;
+/// Known names that an advice compares and lists at most.
+const NAMES_MAX: usize = 100;
+
+/// Advice for an unknown name: the nearest known name if it is close, else all of them, up to a
+/// limit.
 pub(super) fn advice<'k>(
     name: &str,
     known: impl Iterator<Item = &'k str> + Clone,
     otherwise: &str,
 ) -> String {
-    let near = known.clone().map(|known| (strsim::damerau_levenshtein(name, known), known)).min();
+    let short = |name: &str| name.chars().take(NAME_LETTERS_MAX).collect::<String>();
+    let name = short(name);
+    let near = known.clone().take(NAMES_MAX);
+    let near = near.map(|known| (strsim::osa_distance(&name, &short(known)), known)).min();
     match near {
         Some((slips, near)) if slips <= 2 && slips < near.chars().count() => {
             format!("did you mean `{near}`?")
         }
-        _ => format!("{otherwise}: {}", known.collect::<Vec<_>>().join(", ")),
+        _ => format!("{otherwise}: {}", known.take(NAMES_MAX).collect::<Vec<_>>().join(", ")),
     }
 }

@@ -113,6 +113,9 @@ pub struct Tpcc {
 }
 
 impl Tpcc {
+    /// Memory per warehouse, in bytes: a word for each customer, and more for each district.
+    pub(crate) const WAREHOUSE_BYTES: u64 = DISTRICTS * (CUSTOMERS * 8 + 256);
+
     /// A database with `warehouses` warehouses, and a server with a cache of `cache_pages` pages (0
     /// for none).
     ///

@@ -5,7 +5,7 @@
 //! format, so that one dynamic call decodes a whole batch.
 
 use super::error::is_disk_error;
-use super::source::{Input, LINE_BYTES_MAX, Next};
+use super::source::{Input, LINE_BYTES_MAX, Next, is_memory_error};
 use super::{Format, PAGE_BYTES, PageAccess, Record, TraceError};
 use std::collections::HashMap;
 use std::io;
@@ -172,7 +172,7 @@ impl Sink {
     /// Distinguishes the end of the stream from a read error.
     fn end_of_stream(&mut self, input: &mut Input) -> Result<Flow, Fault> {
         if let Some(error) = input.take_failure() {
-            if is_disk_error(&error) {
+            if is_disk_error(&error) || is_memory_error(&error) {
                 return Err(Fault::Stream(error));
             }
             self.bad(Fault::Stream(error))?;

@@ -1,7 +1,7 @@
 //! Errors of traces. Every message says what is wrong, where, and what to do.
 
 use super::Format;
-use super::source::{Compression, Input};
+use super::source::{Compression, Input, is_memory_error};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,6 +48,13 @@ pub enum TraceError {
         offset: u64,
         /// The decompressor's message; `None` if the file ends too early.
         corrupt: Option<String>,
+    },
+    /// The compressed stream needs more memory than a reader of traces may take.
+    TooMuchMemory {
+        /// The file.
+        path: PathBuf,
+        /// The compressions, outermost first.
+        layers: Vec<Compression>,
     },
     /// A record is invalid.
     Damaged {
@@ -114,6 +121,9 @@ impl TraceError {
     pub(super) fn stream(path: &Path, input: &Input, error: io::Error) -> Self {
         if is_disk_error(&error) || input.layers().is_empty() {
             return TraceError::io(path, error);
+        }
+        if is_memory_error(&error) {
+            return TraceError::TooMuchMemory { path: path.to_path_buf(), layers: input.layers().to_vec() };
         }
         let truncated = error.kind() == io::ErrorKind::UnexpectedEof;
         TraceError::Compressed {
@@ -188,6 +198,16 @@ impl fmt::Display for TraceError {
                 write!(
                     f,
                     ", after {offset} decompressed bytes; copy the file again, or use the intact part with --lossy"
+                )
+            }
+            TraceError::TooMuchMemory { path, layers } => {
+                let layers: Vec<String> = layers.iter().map(Compression::to_string).collect();
+                write!(
+                    f,
+                    "{}: the {} stream needs a window of more than 128 MiB to decompress; compress the trace again, \
+                     with `xz -9` or `zstd -19` at most",
+                    path.display(),
+                    layers.join(" in ")
                 )
             }
             TraceError::Damaged { path, format, offset, line, what } => {

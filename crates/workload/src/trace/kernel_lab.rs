@@ -18,6 +18,7 @@ use super::decode::{Parsed, RecordFormat, Request};
 use super::source::name_inside;
 use super::write::{Encode, Run};
 use super::{PageAccess, TraceError};
+use crate::text_file;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -69,12 +70,12 @@ pub(super) fn sidecar_path(trace: &Path) -> Option<PathBuf> {
 /// If the file exists and is not a sidecar.
 pub fn sidecar(trace: &Path) -> Result<Option<Sidecar>, TraceError> {
     let Some(path) = sidecar_path(trace) else { return Ok(None) };
-    let text = match std::fs::read(&path) {
+    let text = match text_file::read(&path, text_file::BYTES_MAX) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(TraceError::Io { path, source }),
     };
-    let sidecar: Sidecar = match serde_json::from_slice(&text) {
+    let sidecar: Sidecar = match serde_json::from_str(&text) {
         Ok(sidecar) => sidecar,
         Err(error) => {
             let what = format!("not a description of {}: {error}; correct or remove it", trace.display());

@@ -40,6 +40,7 @@ mod arc;
 mod blkparse;
 mod cachelib;
 mod decode;
+mod distinct;
 mod error;
 mod fio_iolog;
 mod format;

@@ -22,6 +22,10 @@ const LAYERS_MAX: usize = 4;
 /// 2^24.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
+/// Memory that a decompressor of xz may take, in bytes: for a dictionary of 128 MiB, and what goes
+/// with it. `xz -9` needs 65 MiB. The format allows 4 GiB, in a file of a few hundred bytes.
+const XZ_MEMORY_BYTES_MAX: u64 = 132 << 20;
+
 /// Compression of a trace file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
@@ -59,6 +63,14 @@ impl fmt::Display for Compression {
             Compression::Zstd => "zstd",
         })
     }
+}
+
+/// Whether a decompressor stopped because the stream needs more memory than is allowed.
+pub(super) fn is_memory_error(error: &io::Error) -> bool {
+    let Some(inner) = error.get_ref() else { return false };
+    // The bindings of zstd pass the library's text on, and no code.
+    matches!(inner.downcast_ref(), Some(liblzma::stream::Error::MemLimit))
+        || inner.to_string() == "Frame requires too much memory for decoding"
 }
 
 /// The file name without compression extensions: `x.txt.zst` becomes `x.txt`.
@@ -148,7 +160,11 @@ impl Input {
             layers.push(layer);
             let inside: Box<dyn Read + Send> = match layer {
                 Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(head)),
-                Compression::Xz => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(head)),
+                Compression::Xz => {
+                    let flags = liblzma::stream::CONCATENATED;
+                    let stream = liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY_BYTES_MAX, flags)?;
+                    Box::new(liblzma::bufread::XzDecoder::new_stream(head, stream))
+                }
                 Compression::Zstd => {
                     let mut decoder = zstd::stream::read::Decoder::with_buffer(head)?;
                     decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;

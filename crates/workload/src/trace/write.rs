@@ -65,6 +65,9 @@ pub(super) trait Encode: Send {
 /// Longest run of pages per request. It keeps requests below the reader's limit.
 const RUN_PAGES_MAX: u64 = 1 << 16;
 const FLUSH_BYTES: usize = 64 * 1024;
+/// Upper limit of renumbered pages. Each takes up to 57 bytes while the table grows, so this is less
+/// than 4 GiB.
+const RENUMBERED_MAX: u64 = 1 << 26;
 /// zstd's own default, comparable to level 6 of gzip and xz.
 const ZSTD_LEVEL: i32 = 3;
 const LEVEL: u32 = 6;
@@ -102,8 +105,7 @@ impl TraceWriter {
         let failed = |error| TraceError::io(&path, error);
         let special = path.metadata().is_ok_and(|metadata| !metadata.is_file());
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let unfinished =
-            (!special).then(|| path.with_file_name(format!(".{name}.{}.part", std::process::id())));
+        let unfinished = (!special).then(|| unfinished_path(&path));
         let file = File::create(unfinished.as_deref().unwrap_or(&path)).map_err(failed)?;
         let output = Output::new(file, &name);
         let mut writer = TraceWriter {
@@ -141,6 +143,12 @@ impl TraceWriter {
     fn access(&mut self, mut access: PageAccess) -> Result<(), TraceError> {
         if self.options.renumber {
             let next = self.renumbered.len() as u64;
+            if next == RENUMBERED_MAX && !self.renumbered.contains_key(&(access.anon, access.page)) {
+                let what = format!(
+                    "more than {RENUMBERED_MAX} distinct pages, the most that --renumber can remember; convert without it"
+                );
+                return Err(self.refuse(what));
+            }
             access.page = *self.renumbered.entry((access.anon, access.page)).or_insert(next);
         }
         let limit = self.encoder.pages_max();
@@ -265,9 +273,22 @@ impl TraceWriter {
             writes: Some(self.writes),
             ..Sidecar::default()
         };
-        let text = serde_json::to_string_pretty(&sidecar).expect("a sidecar has only numbers and text");
-        fs::write(&path, text + "\n").map_err(|error| TraceError::io(&path, error))
+        let text =
+            serde_json::to_string_pretty(&sidecar).expect("a sidecar has only numbers and text") + "\n";
+        // Replaced, not overwritten: the name may be a link to the sidecar of another trace.
+        let unfinished = unfinished_path(&path);
+        let written = fs::write(&unfinished, text).and_then(|()| fs::rename(&unfinished, &path));
+        written.map_err(|error| {
+            let _ = fs::remove_file(&unfinished);
+            TraceError::io(&path, error)
+        })
     }
+}
+
+/// Path of an incomplete file, beside the file that it will be.
+fn unfinished_path(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}.part", std::process::id()))
 }
 
 impl Drop for TraceWriter {

@@ -2,3 +2,5 @@
 
 mod fio_agrees;
 mod fio_jobs;
+mod fuzz;
+mod limits;

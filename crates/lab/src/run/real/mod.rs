@@ -6,6 +6,7 @@
 //! parent, as in the simulator. Files of jobs stay open to the end, so that their cached pages
 //! remain visible until then.
 
+mod beneath;
 mod files;
 
 use super::outcome::{Answered, Killed, Outcome, Read, TenantRow};
@@ -49,6 +50,9 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Error> {
     let files = own.path().join("files");
     std::fs::create_dir(&files).map_err(cannot)?;
     let cache = build(plan, own.path())?;
+    if let Some(directory) = directory {
+        check_files(plan, directory)?;
+    }
     let fio = fio_plan(plan, directory.unwrap_or(&files))?;
     fio.lay_out(&Unwatched)?;
     let parts = parts(plan, &fio, own.path())?;
@@ -113,6 +117,30 @@ fn lift_limits(cache: &PageCache) -> Result<(), Error> {
         tenant.set_high(None)?;
         tenant.set_swap_max(None)?;
         tenant.set_swap_high(None)?;
+    }
+    Ok(())
+}
+
+/// Checks that no symbolic link leads the files of jobs out of the directory.
+fn check_files(plan: &Plan, directory: &Path) -> Result<(), Error> {
+    for job in &plan.scenario.jobs {
+        let Work::Fio(instances) = &job.work else { continue };
+        // `/dev/zero` stands for the job's own memory.
+        let files = instances.iter().flat_map(|instance| &instance.files).filter(|file| file.is_relative());
+        for file in files {
+            let (shown, place) = (file.display(), directory.display());
+            let fail = |reason: String| Error::work(reason).at(&plan.scenario.place(job.place));
+            match beneath::is_beneath(directory, file) {
+                Ok(true) => {}
+                Ok(false) => {
+                    return Err(fail(format!(
+                        "`{shown}` leads out of {place} through a symbolic link, and a run leaves the files of others \
+                         alone: remove the link, or name another --directory"
+                    )));
+                }
+                Err(error) => return Err(fail(format!("cannot look for `{shown}` in {place}: {error}"))),
+            }
+        }
     }
     Ok(())
 }

@@ -111,10 +111,15 @@ pub(super) fn apply(setting: &Setting, job: &mut JobText) -> Result<(), Error> {
     })
 }
 
+/// Letters of an unknown name that count for its nearest name. No option has more than 40, and the
+/// distance takes time proportional to the product of the lengths.
+const NAME_LETTERS_MAX: usize = 64;
+
 /// The name with the nearest spelling, and its edit distance.
 fn closest(name: &str, known: impl Iterator<Item = &'static str>) -> (usize, &'static str) {
+    let name: String = name.chars().take(NAME_LETTERS_MAX).collect();
     known
-        .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
+        .map(|candidate| (strsim::osa_distance(&name, candidate), candidate))
         .min_by_key(|&(slips, _)| slips)
         .expect("the list of options is not empty")
 }

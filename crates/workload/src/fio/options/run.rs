@@ -82,7 +82,8 @@ pub(super) const OPTIONS: &[JobOption] = &[
         argument: Argument::Required,
         help: "limit of bytes per second, such as 64m, or of reads and of writes, such as 64m,16m",
         apply: |value, job| {
-            job.rate = parse_parts(value, |part| Ok(parse_size(part)?.max(1)))?;
+            // fio: 0 sets no limit.
+            job.rate = parse_parts(value, parse_size)?.nonzero();
             Ok(())
         },
     },
@@ -92,7 +93,8 @@ pub(super) const OPTIONS: &[JobOption] = &[
         argument: Argument::Required,
         help: "limit of accesses per second, or of reads and of writes, such as 1000,200",
         apply: |value, job| {
-            job.rate_iops = parse_parts(value, |part| parse_integer(part, 1..=u64::MAX))?;
+            // fio: 0 sets no limit.
+            job.rate_iops = parse_parts(value, |part| parse_integer(part, 0..=u64::MAX))?.nonzero();
             Ok(())
         },
     },

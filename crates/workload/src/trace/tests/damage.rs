@@ -99,6 +99,38 @@ fn a_broken_compressed_stream_is_an_error() {
     }
 }
 
+/// A stream of xz whose header asks for a dictionary of 4 GiB. Its contents are unchanged.
+fn with_a_huge_dictionary(mut stream: Vec<u8>) -> Vec<u8> {
+    // The block header follows the stream header of 12 bytes: its size, flags, and the filter LZMA2
+    // (0x21) with one byte of properties, the size of the dictionary. A CRC32 is at its end.
+    let bytes = (usize::from(stream[12]) + 1) * 4;
+    let header = &mut stream[12..12 + bytes];
+    assert_eq!(header[2..4], [0x21, 1]);
+    header[4] = 40;
+    let mut sum = flate2::Crc::new();
+    sum.update(&header[..bytes - 4]);
+    header[bytes - 4..].copy_from_slice(&sum.sum().to_le_bytes());
+    stream
+}
+
+#[test]
+fn a_stream_that_needs_too_much_memory_is_refused_even_when_lossy() {
+    let bytes = with_a_huge_dictionary(compress(Compression::Xz, b"R 1 1\n"));
+    let mut long = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+    long.window_log(28).unwrap();
+    long.include_contentsize(false).unwrap();
+    io::Write::write_all(&mut long, b"R 1 1\n").unwrap();
+    for bytes in [bytes, long.finish().unwrap()] {
+        for options in [forced(Format::SharedText), lossy(Format::SharedText), OpenOptions::default()] {
+            let (records, error, _) = read_all("x.txt", &bytes, options);
+            let Some(error @ TraceError::TooMuchMemory { .. }) = error else {
+                panic!("{records:?}, {error:?}")
+            };
+            assert!(error.to_string().contains("more than 128 MiB"), "{error}");
+        }
+    }
+}
+
 #[test]
 fn a_compressed_stream_without_content_is_truncated_not_unknown() {
     for compression in COMPRESSIONS {

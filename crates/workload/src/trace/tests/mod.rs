@@ -364,6 +364,7 @@ fn info_counts() {
         records: 6,
         accesses: 5,
         distinct_pages: 4,
+        is_estimate: false,
         writes: 1,
         mapped: 1,
         anon: 0,

@@ -1,0 +1,3 @@
+user:1
+user:2
+user:1
