@@ -1,5 +1,5 @@
 # Needs Rust and a C compiler; everything else is fetched and built by cargo.
-.PHONY: demo reproduce test fio lint comments bench layouts loom miri stress clean book policy
+.PHONY: demo reproduce test fio lint comments bench layouts loom miri stress fuzz crash clean book policy
 
 demo:
 	cargo run --release --quiet -p mglru-cli -- demo
@@ -73,6 +73,16 @@ miri:
 stress:
 	MGLRU_STRESS_SECONDS=600 cargo test --release -p mglru-cache --test suite -- stress --nocapture
 	MGLRU_STRESS_SECONDS=120 cargo test --release -p mglru-cache --test suite -- reliability
+
+# Ten million mutated inputs for each parser (docs/promises.md); `make test` tries 100,000. FUZZ=N for another number.
+FUZZ = 10000000
+fuzz:
+	MGLRU_FUZZ=$(FUZZ) cargo test -p mglru-workload --test suite -- fuzz
+
+# A thousand power cuts with torn sectors, and a thousand killed processes; `make test` has 20 and 4. CRASH=N for another number.
+CRASH = 1000
+crash:
+	MGLRU_CRASH=$(CRASH) cargo test -p mglru-cache --test suite -- crash
 
 clean:
 	cargo clean

@@ -16,7 +16,6 @@ use mglru_lab::fio::{Plan, Progress, TenantLimit, run_looking};
 use mglru_workload::fio::report::{Outcome, Report, preamble};
 use mglru_workload::fio::{Eta, Invocation, OutputFormat};
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Steps of the progress bar.

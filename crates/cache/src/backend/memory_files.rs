@@ -13,8 +13,11 @@
 //!
 //! One mutex for the whole disk, held while bytes are copied and never while a completion runs.
 
+mod power;
+
 use super::transfer::{BackendFile, Direction, FileIdentity, OpenMode, Progress, Transfer, zero_rest};
 use crate::frames::{FRAME_BYTES, Frames};
+use power::{PowerLoss, Versions};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -112,6 +115,7 @@ struct State {
     used_pages: u64,
     gate_closed: bool,
     powered: bool,
+    power_loss: PowerLoss,
     /// Transfers that have started but not passed the gate.
     at_gate: usize,
 }
@@ -127,6 +131,8 @@ struct Content {
     /// since.
     synced_bytes: u64,
     unsynced: BTreeMap<u64, Option<Page>>,
+    /// All versions since then, if sectors survive independently.
+    versions: Option<Versions>,
     counts: Counts,
 }
 
@@ -156,6 +162,7 @@ impl MemoryFiles {
             used_pages: 0,
             gate_closed: false,
             powered: true,
+            power_loss: PowerLoss::default(),
             at_gate: 0,
         };
         Arc::new(MemoryFiles {
@@ -252,37 +259,6 @@ impl MemoryFiles {
         }
     }
 
-    /// Simulates a power loss: everything fails with `EIO` from now on. Of all changes since a
-    /// file's last successful sync, the seed chooses page by page which survive. Opens the gate.
-    pub fn cut_power(&self) {
-        let mut state = self.lock();
-        let State { files, random, used_pages, powered, .. } = &mut *state;
-        for file in files.values_mut() {
-            for (number, before) in std::mem::take(&mut file.unsynced) {
-                if random.below(2) == 0 {
-                    continue;
-                }
-                let now = match before {
-                    Some(before) => file.pages.insert(number, before).map_or(1, |_| 0),
-                    None => -i64::from(file.pages.remove(&number).is_some()),
-                };
-                *used_pages = used_pages.checked_add_signed(now).expect("pages are counted");
-            }
-            if random.below(2) == 1 {
-                file.bytes = file.synced_bytes;
-            }
-            *used_pages -= file.cut_to(file.bytes).len() as u64;
-        }
-        *powered = false;
-        drop(state);
-        self.release();
-    }
-
-    /// Ends the power loss.
-    pub fn restore_power(&self) {
-        self.lock().powered = true;
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no test panics under the disk's lock")
     }
@@ -335,6 +311,7 @@ impl MemoryFiles {
     ) -> io::Result<usize> {
         let mut state = self.wait_open();
         state.at_gate -= 1;
+        state.count_down();
         let file: &dyn Any = &*transfer.file;
         let file: &MemoryFile =
             file.downcast_ref().expect("a transfer goes to the backend that opened its file");
@@ -387,11 +364,13 @@ impl Content {
 
     /// Records a page's content before its first change since the last sync.
     fn note_change(&mut self, number: u64) {
+        self.note_version(number);
         self.unsynced.entry(number).or_insert_with(|| self.pages.get(&number).cloned());
     }
 
     fn synced(&mut self) {
         self.unsynced.clear();
+        self.forget_versions();
         self.synced_bytes = self.bytes;
     }
 }
@@ -404,7 +383,8 @@ impl State {
         self.files_created += 1;
         let identity = FileIdentity { device: 0, inode: self.files_created };
         self.names.insert(path.to_owned(), identity);
-        self.files.insert(identity, Content::default());
+        let content = self.new_content();
+        self.files.insert(identity, content);
         identity
     }
 
@@ -417,6 +397,7 @@ impl State {
         let kept = bytes / FRAME_BYTES as u64;
         let changed: Vec<u64> = file.pages.range(kept..).map(|(number, _)| *number).collect();
         changed.into_iter().for_each(|number| file.note_change(number));
+        file.note_length();
         self.used_pages -= file.cut_to(bytes).len() as u64;
     }
 
@@ -494,7 +475,10 @@ impl State {
         }
         if progress.direction == Direction::Write {
             let content = self.content(file.identity);
-            content.bytes = content.bytes.max(at);
+            if at > content.bytes {
+                content.note_length();
+                content.bytes = at;
+            }
         }
         Ok(at.saturating_sub(start) as usize)
     }
@@ -566,6 +550,7 @@ impl BackendFile for MemoryFile {
         self.files.arrive();
         let mut state = self.files.wait_open();
         state.at_gate -= 1;
+        state.count_down();
         if let Some(FaultEffect::Error(number)) = state.fault(&self.path, FaultOperation::SetLength, 0..0) {
             return Err(io::Error::from_raw_os_error(number));
         }
@@ -575,6 +560,7 @@ impl BackendFile for MemoryFile {
 
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.files.lock();
+        state.count_down();
         state.content(self.identity).counts.syncs += 1;
         match state.fault(&self.path, FaultOperation::Sync, 0..0) {
             Some(FaultEffect::Error(number)) => Err(io::Error::from_raw_os_error(number)),

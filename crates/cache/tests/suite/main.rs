@@ -3,6 +3,7 @@
 mod anon;
 #[path = "../common/mod.rs"]
 mod common;
+mod crash;
 mod equivalence;
 mod flusher;
 mod guide;

@@ -235,3 +235,19 @@ fn what_makes_no_sense_is_refused() {
         assert!(told.contains(expected), "{arguments}: {told}");
     }
 }
+
+#[test]
+fn a_report_never_replaces_a_trace_of_the_scenario() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let scenario = "[machine]\nmemory = \"1MiB\"\n[[job]]\ntrace = \"skewed.txt\"\n";
+    fs::write(path("traced.toml"), scenario).unwrap();
+    let trace = fs::read(path("skewed.txt")).unwrap();
+    fs::hard_link(path("skewed.txt"), path("hard.html")).unwrap();
+    std::os::unix::fs::symlink("skewed.txt", path("soft.html")).unwrap();
+    for report in ["hard.html", "soft.html"] {
+        let told = fails(folder.path(), &format!("ablate traced.toml --runs 1 --report {report}"), 2);
+        assert!(told.contains("skewed.txt, which is read"), "{told}");
+    }
+    assert_eq!(fs::read(path("skewed.txt")).unwrap(), trace);
+}

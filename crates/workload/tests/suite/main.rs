@@ -4,3 +4,4 @@ mod fio_agrees;
 mod fio_jobs;
 mod fuzz;
 mod limits;
+mod promises;

@@ -58,6 +58,9 @@ fn is_free_of_links(root: OwnedFd, file: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
+    use crate::run::{Overrides, Plan, World};
+    use mglru_workload::scenario::Scenario;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -88,5 +91,36 @@ mod tests {
         // Only the kernel can tell that this one stays.
         assert!(!by_us("own"));
         assert!(is_beneath(Path::new("/nonexistent"), Path::new("x")).is_err());
+    }
+
+    fn plan(text: &str, world: World) -> Result<Plan, Error> {
+        let scenario = Scenario::parse(text, Path::new("a.toml"), None).unwrap();
+        Plan::new(scenario, world, &Overrides::default())
+    }
+
+    #[test]
+    fn a_run_writes_nothing_through_a_link_that_leads_out() {
+        let above = tempfile::tempdir().unwrap();
+        let (inside, outside) = (above.path().join("in"), above.path().join("out"));
+        std::fs::create_dir(&inside).unwrap();
+        std::fs::write(&outside, "precious").unwrap();
+        symlink(&outside, inside.join("data")).unwrap();
+        let text =
+            "[machine]\nmemory = \"4MiB\"\n[[job]]\nfio = \"[a]\\nrw=write\\nsize=64k\\nfilename=data\"";
+        let refused = super::super::run(&plan(text, World::Real).unwrap(), Some(&inside));
+        let text = refused.err().expect("a refusal").to_string();
+        assert!(text.starts_with("a.toml:3:1: `data` leads out of "), "{text}");
+        assert_eq!(std::fs::read(&outside).unwrap(), b"precious");
+        assert_eq!(std::fs::read_dir(&inside).unwrap().count(), 1, "the run's own folder is gone");
+    }
+
+    #[test]
+    fn a_scenario_beyond_the_memory_of_this_machine_is_refused() {
+        let job = "[[job]]\nload = \"tpcc:cache=16383g\"\nruntime = \"1s\"\n";
+        let text = format!("[machine]\nmemory = \"1TiB\"\nswap = \"1TiB\"\n{}", job.repeat(16));
+        for world in [World::Sim, World::Real] {
+            let text = plan(&text, world).err().expect("a refusal").to_string();
+            assert!(text.starts_with("a.toml: ") && text.contains("of memory are needed, and "), "{text}");
+        }
     }
 }

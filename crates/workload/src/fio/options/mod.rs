@@ -111,9 +111,9 @@ pub(super) fn apply(setting: &Setting, job: &mut JobText) -> Result<(), Error> {
     })
 }
 
-/// Letters of an unknown name that count for its nearest name. No option has more than 40, and the
+/// Letters of an unknown name that count for its nearest name. No option has more than 24, and the
 /// distance takes time proportional to the product of the lengths.
-const NAME_LETTERS_MAX: usize = 64;
+const NAME_LETTERS_MAX: usize = 26;
 
 /// The name with the nearest spelling, and its edit distance.
 fn closest(name: &str, known: impl Iterator<Item = &'static str>) -> (usize, &'static str) {
