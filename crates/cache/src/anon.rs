@@ -172,7 +172,7 @@ impl AnonRegion {
         let shared = &*self.shared;
         let arrival = Arrival { in_fault: true, ..Arrival::default() };
         let task = Task { cpu: shared.cpu(), ..self.task.clone() };
-        let new = shared.pay(&task)?;
+        let new = shared.pay(&task, Some((&self.mapping, index)))?;
         let folio = match shared.core.insert(&shared.host, &task, &self.mapping, index, new, arrival) {
             Ok(folio) => folio,
             Err(InsertError::Occupied) => return Ok(()),
@@ -207,6 +207,7 @@ impl AnonRegion {
             && u64::from(first) < end
         {
             self.drop_pages(first, end);
+            self.shared.core.return_frames(&self.shared.host);
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ use mglru_core::{
 };
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 /// Bytes reserved per frame for its metadata: the folio, its place on the free list, and its share
@@ -129,7 +129,8 @@ impl Builder {
     }
 
     /// Calls `observer` for every event of the core, on the thread that causes it. The observer
-    /// must return quickly and must not use the cache.
+    /// must return quickly and must not use the cache. After a panic it is not called again
+    /// ([`CacheStats::callback_panicked`]).
     pub fn observer(mut self, observer: impl Fn(Event) + Send + Sync + 'static) -> Builder {
         self.observer = Some(Box::new(observer));
         self
@@ -145,7 +146,7 @@ impl Builder {
 
     /// Sets the callback for [`OomPolicy::Ask`]. It runs on the thread that needs the page, one
     /// call at a time. `report.victim` is the tenant that [`OomPolicy::Victim`] would kill. The
-    /// callback must return quickly and must not use the cache.
+    /// callback must return quickly and must not use the cache. If it panics, the request fails.
     pub fn on_out_of_memory(
         mut self,
         decide: impl Fn(&OutOfMemory) -> OomDecision + Send + Sync + 'static,
@@ -199,7 +200,6 @@ impl Builder {
         }
         let shared = Arc::new(Shared {
             number: CACHES.fetch_add(1, Ordering::Relaxed) + 1,
-            lent: (0..count).map(|_| AtomicU32::new(0)).collect(),
             core,
             host,
             frames,
@@ -210,6 +210,7 @@ impl Builder {
             stopping: AtomicBool::new(false),
             at_work: RwLock::new(()),
             tenants: Tenants::default(),
+            worker_panics: AtomicU64::new(0),
             budget_bytes: self.budget_bytes,
             why_not_uring: chosen.why_not_uring,
         });
@@ -266,6 +267,12 @@ pub struct CacheStats {
     pub preset: &'static str,
     /// Number of tenants, including the root.
     pub tenants: usize,
+    /// Number of panics of the cache's threads. Each is a bug of the cache; the thread was
+    /// restarted.
+    pub worker_panics: u64,
+    /// Whether the observer or the out-of-memory callback panicked. The observer is not called any
+    /// more then.
+    pub callback_panicked: bool,
 }
 
 impl PageCache {
@@ -318,6 +325,8 @@ impl PageCache {
             pending_pages: shared.core.pending_pages(),
             preset: shared.core.options().mechanisms.name(),
             tenants: shared.tenants.len(),
+            worker_panics: shared.worker_panics.load(Ordering::Relaxed),
+            callback_panicked: shared.host.callback_panicked.load(Ordering::Relaxed),
         }
     }
 

@@ -16,9 +16,13 @@ use crate::host::CacheHost;
 use crate::inode::Inode;
 use crate::shared::Shared;
 use mglru_core::readahead::{FillStep, Filling, ReadRun, Window};
-use mglru_core::{Arrival, ChargeStep, Charging, FolioId, InsertError, NewFolio, PAGE_BYTES, Task};
+use mglru_core::{Arrival, ChargeStep, Charging, FolioId, InsertError, Mapping, NewFolio, PAGE_BYTES, Task};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Number of attempts to charge the metadata of a file. Each attempt reclaims 32 pages, but frames
+/// that are pinned as registered buffers cannot pay.
+const PAYMENTS: u32 = 64;
 
 impl Shared {
     /// Brings page `index` in, with as much of the surrounding window as is possible without
@@ -92,12 +96,20 @@ impl Shared {
         self.backend.submit(Direction::Read, transfer, self.in_flight.begin(flight));
     }
 
-    /// Charges a page, waiting as long as reclaim may succeed.
-    pub(crate) fn pay(&self, task: &Task) -> Result<NewFolio<'_, CacheHost>, Error> {
+    /// Charges a page, waiting as long as reclaim may succeed. `page`: the page that the charge is
+    /// for, if there is one.
+    pub(crate) fn pay(
+        &self,
+        task: &Task,
+        page: Option<(&Mapping, u32)>,
+    ) -> Result<NewFolio<'_, CacheHost>, Error> {
         if self.stopping.load(Ordering::Acquire) {
             return Err(Error::Closed);
         }
         let mut charging = Charging::new(task.memcg, task.cpu);
+        if let Some((mapping, index)) = page {
+            charging = charging.for_page(&self.core, mapping, index);
+        }
         loop {
             let heard = self.host.progress.rings();
             let step = charging.step(&self.core, &self.host);
@@ -114,15 +126,19 @@ impl Shared {
 
     /// Charges the growth of index memory, if any.
     pub(crate) fn pay_for_index(&self, task: &Task) -> Result<(), Error> {
-        if self.core.owes_frames() {
-            if self.core.retired_pages() >= self.core.folios().len() / 2 {
-                // The other half of the frames is reserved for pages.
-                return Err(Error::TooManyFiles { open: self.inodes().len() });
+        for _ in 0..PAYMENTS {
+            if !self.core.owes_frames() {
+                return Ok(());
             }
-            // The index is charged together with a page, which is not needed here.
-            drop(self.pay(task)?);
+            if !self.core.index_is_full() {
+                // The index is charged together with a page, which is not needed here.
+                drop(self.pay(task, None)?);
+            } else if !self.core.give_up_index(&self.host) {
+                break;
+            }
         }
-        Ok(())
+        // The other frames are reserved for pages.
+        Err(Error::TooManyFiles { open: self.inodes().len() })
     }
 
     /// Charges and inserts one page that the caller fills. `None`: the page is in memory already.
@@ -133,7 +149,7 @@ impl Shared {
         index: u32,
         arrival: Arrival,
     ) -> Result<Option<FolioId>, Error> {
-        let new = self.pay(task)?;
+        let new = self.pay(task, Some((&inode.mapping, index)))?;
         match self.core.insert(&self.host, task, &inode.mapping, index, new, arrival) {
             Ok(folio) => Ok(Some(folio)),
             Err(InsertError::Occupied) => Ok(None),

@@ -7,11 +7,10 @@
 //! # Locking
 //!
 //! Writers hold `Inode::resize` shared and truncation holds it exclusively; then they take one
-//! folio lock at a time. Reads take no lock.
+//! folio lock at a time. Reads take no lock. No thread waits for guards while it holds a lock.
 
 use crate::backend::OpenMode;
 use crate::error::Error;
-use crate::frames::Frames;
 use crate::inode::{Failed, Inode, LEN_MAX};
 use crate::piece::{Piece, pieces};
 use crate::shared::Shared;
@@ -42,6 +41,27 @@ pub enum Advice {
     DontNeed,
     /// The file is used once: mapped accesses do not protect its pages.
     NoReuse,
+}
+
+/// The result of a write within one page.
+pub(crate) enum Written {
+    /// The page was in memory.
+    Hit,
+    /// The page was not in memory.
+    Missed,
+    /// Nothing was written, because a guard lends the page. The caller has a reference to the folio
+    /// and drops it after it has waited for the guard.
+    Lent(FolioId),
+}
+
+/// The page in which a file will end, during a truncation.
+enum Tail {
+    /// Locked, referenced, and announced to a writer: no thread can read or borrow the page.
+    Held(FolioId),
+    /// A guard lends the page. The caller has a reference.
+    Lent(FolioId),
+    /// The page is not in memory, or the new end is a page boundary.
+    None,
 }
 
 /// Bytes charged per file: its mapping and the metadata of this cache and the backend.
@@ -338,18 +358,29 @@ impl CachedFile {
     pub(crate) fn write_piece(&self, piece: &Piece, bytes: &[u8], mapped: bool) -> Result<(), Error> {
         let task = self.task();
         self.shared.pause_dirtying(task.memcg)?;
-        let _shared = self.inode.resize.read().unwrap_or_else(PoisonError::into_inner);
-        let (end, len) = (u64::from(piece.index) * PAGE_BYTES + piece.in_page.end as u64, self.inode.len());
-        if mapped && end > len {
-            // Truncated since the range was checked. A store does not extend the file.
-            return Err(Error::BeyondEnd { path: self.path().to_owned(), end, len });
+        let end = u64::from(piece.index) * PAGE_BYTES + piece.in_page.end as u64;
+        loop {
+            let shared = self.inode.resize.read().unwrap_or_else(PoisonError::into_inner);
+            let len = self.inode.len();
+            if mapped && end > len {
+                // Truncated since the range was checked. A store does not extend the file.
+                return Err(Error::BeyondEnd { path: self.path().to_owned(), end, len });
+            }
+            match self.shared.write_page(&self.inode, &task, piece, bytes, mapped)? {
+                Written::Missed => self.stats.miss(),
+                Written::Hit if !mapped => self.stats.hit(),
+                Written::Hit => {}
+                Written::Lent(folio) => {
+                    // Release `resize` before waiting: a truncation would queue for it, and the
+                    // thread with the guard would queue behind that when it writes another page.
+                    drop(shared);
+                    self.shared.wait_until_taken_back(folio);
+                    self.shared.core.put(&self.shared.host, folio);
+                    continue;
+                }
+            }
+            return Ok(());
         }
-        if self.shared.write_page(&self.inode, &task, piece, bytes, mapped)? {
-            self.stats.miss();
-        } else if !mapped {
-            self.stats.hit();
-        }
-        Ok(())
     }
 
     /// Writes this file's dirty pages and waits until they, and the metadata needed to read them,
@@ -398,20 +429,43 @@ impl CachedFile {
             return Err(Error::TooLarge { path: self.path().to_owned(), end: len });
         }
         let file = self.inode.writable().expect("a writable handle opened it");
-        let _alone = self.inode.resize.write().unwrap_or_else(PoisonError::into_inner);
-        let before = self.inode.len();
+        let (shared, inode) = (&*self.shared, &self.inode);
+        let (_alone, tail) = loop {
+            let alone = inode.resize.write().unwrap_or_else(PoisonError::into_inner);
+            match if len < inode.len() { shared.hold_tail(inode, len) } else { Tail::None } {
+                Tail::Held(folio) => break (alone, Some(folio)),
+                Tail::None => break (alone, None),
+                Tail::Lent(folio) => {
+                    // Release `resize` before waiting: the thread with the guard may need it to
+                    // write another page.
+                    drop(alone);
+                    shared.wait_until_taken_back(folio);
+                    shared.core.put(&shared.host, folio);
+                }
+            }
+        };
+        let before = inode.len();
         // Write-back depends on the length: none may start with a length that the file system can
         // still refuse, or end after the truncation.
-        let held = self.inode.hold_transfers();
-        file.set_len(len).map_err(|source| self.inode.error("truncate", source))?;
-        self.inode.set_disk_len(len);
-        self.inode.set_len(len);
+        let held = inode.hold_transfers();
+        let cut = file.set_len(len).map_err(|source| inode.error("truncate", source));
+        if cut.is_ok() {
+            inode.set_disk_len(len);
+            inode.set_len(len);
+        }
         drop(held);
+        if let Some(folio) = tail {
+            shared.let_tail_go(inode, folio, len, cut.is_ok());
+        }
+        cut?;
         if len < before {
             // Not before the file is truncated: a read in between would bring the cut-off data
             // back.
-            self.shared.drop_pages(&self.inode, len.div_ceil(PAGE_BYTES));
-            self.shared.zero_tail(&self.inode, len);
+            shared.drop_pages(inode, len.div_ceil(PAGE_BYTES));
+            if tail.is_none() {
+                shared.zero_late_tail(inode, len);
+            }
+            shared.core.return_frames(&shared.host);
         }
         Ok(())
     }
@@ -494,7 +548,6 @@ impl Tenant {
             return Err(Error::TooLarge { path: path.to_owned(), end: len });
         }
         let writable = mode != OpenMode::ReadOnly;
-        let mut was_idle = false;
         let inode = {
             let mut inodes = shared.lock_inodes();
             let inode = match inodes.find(file.identity()) {
@@ -512,14 +565,21 @@ impl Tenant {
                     inode
                 }
             };
-            was_idle |= inode.handles.fetch_add(1, Ordering::AcqRel) == 0;
+            if inode.handles.fetch_add(1, Ordering::AcqRel) == 0 {
+                inode.stale.store(true, Ordering::Release);
+            }
             inode
         };
         let handle = CachedFile::new(shared.clone(), inode.clone(), self.state().clone(), writable);
         shared.pay_for_index(&handle.task)?;
-        if was_idle {
-            // The cache was about to forget this file; its pages may be out of date.
-            shared.drop_clean_pages(&inode, 0);
+        {
+            // Of several threads that open the file at once, each waits until outdated pages are
+            // gone. None drops a page that another one has read or lent since.
+            let _one = inode.opening.lock().unwrap_or_else(PoisonError::into_inner);
+            if inode.stale.swap(false, Ordering::AcqRel) {
+                // The cache was about to forget this file; its pages may be out of date.
+                shared.drop_clean_pages(&inode, 0);
+            }
         }
         inode.revalidate(shared)?;
         Ok(handle)
@@ -538,8 +598,8 @@ impl Drop for CachedFile {
 }
 
 impl Shared {
-    /// Copies bytes into one page and marks it dirty. Returns `true` if the page was not in memory.
-    /// `mapped`: count an access through a mapping.
+    /// Copies bytes into one page and marks it dirty, unless a guard lends it. `mapped`: count an
+    /// access through a mapping.
     pub(crate) fn write_page(
         &self,
         inode: &Arc<Inode>,
@@ -547,7 +607,7 @@ impl Shared {
         piece: &Piece,
         bytes: &[u8],
         mapped: bool,
-    ) -> Result<bool, Error> {
+    ) -> Result<Written, Error> {
         let mut missed = false;
         let start = u64::from(piece.index) * PAGE_BYTES;
         let (from, end) = (piece.in_page.start, piece.in_page.end);
@@ -561,11 +621,16 @@ impl Shared {
                             // Before the content gets a new version, which would make `hit` stale.
                             self.core.touch(task, &inode.mapping, piece.index, &hit);
                         }
-                        self.change(inode, hit.folio, |frames| frames.copy_in(hit.folio.0, from, bytes));
+                        if !self.begin_change(inode, hit.folio) {
+                            self.core.unlock(&self.host, hit.folio);
+                            return Ok(Written::Lent(hit.folio));
+                        }
+                        self.frames.copy_in(hit.folio.0, from, bytes);
+                        self.core.end_content(&inode.mapping, hit.folio);
                         inode.grow_to(start + end as u64);
                         self.dirty_and_unlock(inode, hit.folio);
                         self.core.put(&self.host, hit.folio);
-                        return Ok(missed);
+                        return Ok(if missed { Written::Missed } else { Written::Hit });
                     }
                 },
                 Lookup::Pending(folio) => self.wait_while(folio, |flags| flags.locked()),
@@ -596,21 +661,13 @@ impl Shared {
                         inode.grow_to(start + end as u64);
                         self.core.end_filling(&inode.mapping, folio);
                         self.dirty_and_unlock(inode, folio);
-                        return Ok(true);
+                        return Ok(Written::Missed);
                     }
                     let window = Window { first: piece.index, pages: 1, mark: None };
                     self.fault(inode, task, piece.index, window, arrival)?;
                 }
             }
         }
-    }
-
-    /// Changes the bytes of a folio after its guards are dropped. The caller holds the folio's
-    /// lock.
-    fn change(&self, inode: &Inode, folio: FolioId, write: impl FnOnce(&Frames)) {
-        self.begin_change(inode, folio);
-        write(&self.frames);
-        self.core.end_content(&inode.mapping, folio);
     }
 
     /// Marks a folio dirty that the caller wrote to, and releases the caller's lock on it.
@@ -621,30 +678,55 @@ impl Shared {
         self.core.unlock(&self.host, folio);
     }
 
-    /// Zeroes the cached part of the last page behind the end of the file, as a truncation does on
-    /// disk.
-    fn zero_tail(&self, inode: &Arc<Inode>, len: u64) {
-        let tail = (len % PAGE_BYTES) as usize;
-        let Ok(index) = u32::try_from(len / PAGE_BYTES) else { return };
-        if tail == 0 {
-            return;
+    /// Locks the page in which a file of `len` bytes ends, if it is in memory, so that no thread
+    /// reads the cut-off bytes after the file is extended again. The caller holds `resize`
+    /// exclusively.
+    fn hold_tail(&self, inode: &Inode, len: u64) -> Tail {
+        let Ok(index) = u32::try_from(len / PAGE_BYTES) else { return Tail::None };
+        if len.is_multiple_of(PAGE_BYTES) {
+            return Tail::None;
         }
         loop {
             match self.core.lookup(&inode.mapping, index) {
-                Lookup::Miss => return,
+                Lookup::Miss => return Tail::None,
                 Lookup::Pending(folio) => self.wait_while(folio, |flags| flags.locked()),
                 Lookup::Hit(hit) => match self.core.try_lock(&self.host, &inode.mapping, index, &hit) {
                     LockAttempt::Gone => {}
                     LockAttempt::Busy => self.wait_while(hit.folio, |flags| flags.locked()),
+                    LockAttempt::Locked if self.begin_change(inode, hit.folio) => {
+                        return Tail::Held(hit.folio);
+                    }
                     LockAttempt::Locked => {
-                        self.change(inode, hit.folio, |frames| {
-                            frames.zero(hit.folio.0, tail..PAGE_BYTES as usize)
-                        });
                         self.core.unlock(&self.host, hit.folio);
-                        self.core.put(&self.host, hit.folio);
-                        return;
+                        return Tail::Lent(hit.folio);
                     }
                 },
+            }
+        }
+    }
+
+    /// Unlocks the page that [`Self::hold_tail`] locked. `cut`: the file was truncated; the page is
+    /// zeroed behind the new end, as it is on disk.
+    fn let_tail_go(&self, inode: &Inode, folio: FolioId, len: u64, cut: bool) {
+        if cut {
+            self.frames.zero(folio.0, (len % PAGE_BYTES) as usize..PAGE_BYTES as usize);
+            self.core.end_content(&inode.mapping, folio);
+        } else {
+            self.core.cancel_content(&self.host, &inode.mapping, folio);
+        }
+        self.core.unlock(&self.host, folio);
+        self.core.put(&self.host, folio);
+    }
+
+    /// Zeroes the last page if it was read while the file was being truncated. The page is clean,
+    /// because the caller holds `resize` exclusively: if a guard lends it, it is dropped instead.
+    fn zero_late_tail(&self, inode: &Inode, len: u64) {
+        match self.hold_tail(inode, len) {
+            Tail::None => {}
+            Tail::Held(folio) => self.let_tail_go(inode, folio, len, true),
+            Tail::Lent(folio) => {
+                self.core.put(&self.host, folio);
+                self.drop_clean_pages(inode, len / PAGE_BYTES);
             }
         }
     }

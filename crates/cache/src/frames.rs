@@ -29,7 +29,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Bytes of a page and of the frame that holds it.
 pub(crate) const FRAME_BYTES: usize = 4096;
 
-#[cfg(not(miri))]
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// All page memory of one cache.
@@ -38,6 +37,8 @@ pub(crate) struct Frames {
     count: u32,
     huge_pages: bool,
     pinned: AtomicBool,
+    /// For each 2 MiB of the region, whether huge pages were forbidden there.
+    small_pages: Box<[AtomicBool]>,
 }
 
 // SAFETY: the region belongs to `Frames` alone and stays mapped until it drops; nothing in it is
@@ -55,8 +56,10 @@ impl Frames {
     /// If `count` is 0.
     pub(crate) fn new(count: u32) -> io::Result<Frames> {
         assert!(count > 0, "a cache has at least one frame");
-        let (base, huge_pages) = map(count as usize * FRAME_BYTES)?;
-        Ok(Frames { base, count, huge_pages, pinned: AtomicBool::new(false) })
+        let bytes = count as usize * FRAME_BYTES;
+        let (base, huge_pages) = map(bytes)?;
+        let small_pages = (0..bytes.div_ceil(HUGE_PAGE_BYTES)).map(|_| AtomicBool::new(false)).collect();
+        Ok(Frames { base, count, huge_pages, pinned: AtomicBool::new(false), small_pages })
     }
 
     /// Number of frames; their numbers are `0..count`.
@@ -118,6 +121,15 @@ impl Frames {
         unsafe { racing::zero(to, range.len()) }
     }
 
+    /// Whether all bytes of the frame are zero. The caller excludes writers.
+    pub(crate) fn is_zero(&self, frame: u32) -> bool {
+        let mut part = [0; 256];
+        (0..FRAME_BYTES).step_by(part.len()).all(|offset| {
+            self.copy_out(frame, offset, &mut part);
+            part.iter().all(|&byte| byte == 0)
+        })
+    }
+
     /// Lends the frame's bytes without a copy.
     ///
     /// # Safety
@@ -140,11 +152,21 @@ impl Frames {
 
     /// Returns the frame's memory to the system; the frame reads as zero afterwards. The caller
     /// holds the lock of the folio in that frame, or the frame is free. Splits the huge page around
-    /// the frame.
+    /// the frame, and forbids huge pages there from then on: a page fault beside the frame, or the
+    /// kernel's `khugepaged`, would otherwise fill the hole with memory beyond the budget.
     ///
     /// A pinned frame is zeroed but keeps its memory. Returns whether memory was returned.
     pub(crate) fn release(&self, frame: u32) -> bool {
         let start = self.as_ptr(frame);
+        let block = frame as usize * FRAME_BYTES / HUGE_PAGE_BYTES;
+        if frame >= self.pinned_count()
+            && self.huge_pages
+            && !self.small_pages[block].swap(true, Ordering::Relaxed)
+        {
+            let first = block * HUGE_PAGE_BYTES;
+            let bytes = HUGE_PAGE_BYTES.min(self.region_bytes() - first);
+            use_small_pages(self.base.as_ptr().wrapping_add(first), bytes);
+        }
         if frame < self.pinned_count() || !forget(start) {
             self.zero(frame, 0..FRAME_BYTES);
             return false;
@@ -253,6 +275,34 @@ fn forget(start: *mut u8) -> bool {
     // readers see old bytes or zeros, a race that they already handle.
     unsafe { madvise(start.cast(), FRAME_BYTES, Advice::LinuxDontNeed) }.is_ok()
 }
+
+/// Returns the memory of pages that hold only zeros to the system. They still read as zero, and take
+/// memory again when they are written. Returns whether that worked.
+#[cfg(not(miri))]
+pub(crate) fn forget_zeros(pages: Range<*const u8>) -> bool {
+    let bytes = pages.end.addr().saturating_sub(pages.start.addr());
+    // SAFETY: the pages lie inside of an allocation of the core's index, which outlives the call, and
+    // hold atomic words that are all zero, and to which nobody writes but zeros (`Host::zeros_unused`).
+    // Private anonymous memory reads zero after this advice; of other memory that an allocator may have
+    // taken, the kernel refuses the advice or keeps the content. So no word changes.
+    bytes > 0 && unsafe { madvise(pages.start.cast_mut().cast(), bytes, Advice::LinuxDontNeed) }.is_ok()
+}
+
+#[cfg(miri)]
+pub(crate) fn forget_zeros(_pages: Range<*const u8>) -> bool {
+    false
+}
+
+/// Forbids huge pages in a part of the region. The kernel refuses when the process has too many
+/// mappings, as each part may become one; holes in that part may then be filled again.
+#[cfg(not(miri))]
+fn use_small_pages(start: *mut u8, bytes: usize) {
+    // SAFETY: advice on a part of our own mapping (the caller is `release`), which changes no content.
+    let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxNoHugepage) };
+}
+
+#[cfg(miri)]
+fn use_small_pages(_start: *mut u8, _bytes: usize) {}
 
 #[cfg(miri)]
 fn layout(length: usize) -> std::alloc::Layout {

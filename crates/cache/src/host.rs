@@ -5,7 +5,7 @@
 //! The core calls these methods with its own locks held. They only set flags, wake threads and, for
 //! swap, copy a page.
 
-use crate::frames::Frames;
+use crate::frames::{Frames, forget_zeros};
 use crate::latch::Latches;
 use crate::prefetch::prefetch_for_write;
 use crate::swap::Store;
@@ -13,7 +13,8 @@ use mglru_core::{
     Event, FlushReason, FolioId, Host, MemcgId, OomDecision, OutOfMemory, SwapOut, SwapOutcome, SwapSlot,
     Throttle, Time,
 };
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -69,6 +70,8 @@ pub(crate) type OomCallback = Box<dyn Fn(&OutOfMemory) -> OomDecision + Send + S
 pub(crate) struct CacheHost {
     began: Instant,
     frames: Arc<Frames>,
+    /// Per frame, the number of guards that lend its bytes.
+    pub(crate) lent: Box<[AtomicU32]>,
     pub(crate) latches: Latches,
     pub(crate) swap: Option<Store>,
     pub(crate) flusher: Bell,
@@ -81,6 +84,8 @@ pub(crate) struct CacheHost {
     isolated: Bell,
     pub(crate) observer: OnceLock<Observer>,
     pub(crate) oom_callback: OnceLock<OomCallback>,
+    /// A callback of the user panicked. The observer is not called any more.
+    pub(crate) callback_panicked: AtomicBool,
     /// OOM-killed tenants whose memory is not taken yet.
     pub(crate) victims: Mutex<Vec<MemcgId>>,
     /// Whether `victims` may be non-empty.
@@ -91,6 +96,7 @@ impl CacheHost {
     pub(crate) fn new(frames: Arc<Frames>, swap: Option<Store>) -> CacheHost {
         CacheHost {
             began: Instant::now(),
+            lent: (0..frames.count()).map(|_| AtomicU32::new(0)).collect(),
             frames,
             latches: Latches::new(),
             swap,
@@ -101,9 +107,21 @@ impl CacheHost {
             isolated: Bell::default(),
             observer: OnceLock::new(),
             oom_callback: OnceLock::new(),
+            callback_panicked: AtomicBool::new(false),
             victims: Mutex::default(),
             has_victims: AtomicBool::new(false),
         }
+    }
+
+    /// Calls a callback of the user. Returns `None` if it panicked. The panic must not unwind
+    /// through the core, which may hold locks and isolated pages here; the panic hook has reported
+    /// it.
+    fn guarded<R>(&self, call: impl FnOnce() -> R) -> Option<R> {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+        if result.is_err() {
+            self.callback_panicked.store(true, Ordering::Relaxed);
+        }
+        result.ok()
     }
 
     /// Parks the calling thread as the core asked, unless pages were written or read since `heard`.
@@ -152,13 +170,20 @@ impl Host for CacheHost {
     }
 
     fn out_of_memory(&self, report: &OutOfMemory) -> OomDecision {
-        self.oom_callback.get().map_or(OomDecision::Fail, |callback| callback(report))
+        let callback = self.oom_callback.get();
+        callback.and_then(|callback| self.guarded(|| callback(report))).unwrap_or(OomDecision::Fail)
     }
 
     fn oom_kill(&self, victim: MemcgId) -> bool {
         self.victims.lock().unwrap_or_else(PoisonError::into_inner).push(victim);
         self.has_victims.store(true, Ordering::Release);
         true
+    }
+
+    fn is_lent(&self, folio: FolioId) -> bool {
+        // The caller's lock on the folio comes before this look; see `Shared::lend`.
+        fence(Ordering::SeqCst);
+        self.lent[folio.0 as usize].load(Ordering::SeqCst) > 0
     }
 
     #[inline]
@@ -170,9 +195,15 @@ impl Host for CacheHost {
         self.frames.release(frame.0);
     }
 
+    fn zeros_unused(&self, pages: Range<*const u8>) -> bool {
+        forget_zeros(pages)
+    }
+
     fn event(&self, event: Event) {
-        if let Some(observer) = self.observer.get() {
-            observer(event);
+        if let Some(observer) = self.observer.get()
+            && !self.callback_panicked.load(Ordering::Relaxed)
+        {
+            self.guarded(|| observer(event));
         }
     }
 }

@@ -18,8 +18,8 @@
 //! # Locking
 //!
 //! Writers hold `resize` shared; a thread that changes the length holds it exclusively; readers
-//! take no lock. It comes before every other lock. A writer keeps it while it waits for guards,
-//! which therefore delays only other writers and truncation. `transfers` and `errors` are leaves;
+//! take no lock. It comes before every other lock but `opening`. No thread that holds it waits for
+//! guards, because the thread with the guard may write first. `transfers` and `errors` are leaves;
 //! `maps` comes before the core's locks.
 
 use crate::backend::{BackendFile, FileIdentity};
@@ -82,6 +82,10 @@ pub(crate) struct Inode {
     pub(crate) resize: RwLock<()>,
     /// Number of open handles and maps.
     pub(crate) handles: AtomicU32,
+    /// The file was opened again after its last handle was closed: its pages may be out of date.
+    pub(crate) stale: AtomicBool,
+    /// Held while outdated pages of a file that is opened again are dropped.
+    pub(crate) opening: Mutex<()>,
     /// Number of live maps per tenant.
     maps: Mutex<BTreeMap<MemcgId, u32>>,
     /// A read found less on disk than expected, or a revalidation was postponed.
@@ -138,6 +142,8 @@ impl Inode {
             disk_len: AtomicU64::new(len),
             resize: RwLock::new(()),
             handles: AtomicU32::new(0),
+            stale: AtomicBool::new(false),
+            opening: Mutex::new(()),
             maps: Mutex::default(),
             changed_outside: AtomicBool::new(false),
             failing: AtomicBool::new(false),

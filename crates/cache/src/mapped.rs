@@ -14,9 +14,12 @@
 //! - a writer announces itself, then checks for guards; if there are any, it withdraws and sleeps;
 //! - a guard counts itself, then checks for a writer, and withdraws if there is one.
 //!
-//! Both steps are sequentially consistent, so at least one of the two sees the other. A writer that
-//! waits for guards does not block readers: the holder of a guard can read the page and lend it
-//! again.
+//! Both steps are sequentially consistent, so at least one of the two sees the other. In the same
+//! way, a guard and advice that drops the page see each other. A writer that waits for guards holds
+//! no lock: the holder of a guard can read the page, lend it again, and write other pages.
+//!
+//! A lent page leaves its mapping only if the file is truncated before it, or if another process
+//! changed the file. The guard then keeps the old bytes.
 //!
 //! # Safety
 //!
@@ -247,7 +250,11 @@ impl Map {
                 continue;
             }
             if shared.lend(hit.folio) {
-                return Ok(PageGuard { shared, folio: hit.folio, bytes });
+                let guard = PageGuard { shared, folio: hit.folio, bytes };
+                if shared.core.is_there(&self.file.inode.mapping, index, &hit) {
+                    return Ok(guard);
+                }
+                continue;
             }
             shared.core.put(&shared.host, hit.folio);
             shared.wait_for_content(hit.folio);
@@ -340,7 +347,7 @@ impl Drop for PageGuard<'_> {
 impl Shared {
     /// Counts a guard on a folio. Returns `false` if a thread is changing the folio.
     fn lend(&self, folio: FolioId) -> bool {
-        self.lent[folio.0 as usize].fetch_add(1, Ordering::SeqCst);
+        self.host.lent[folio.0 as usize].fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if self.flags(folio).load().writing() {
             self.take_back(folio);
@@ -350,28 +357,30 @@ impl Shared {
     }
 
     fn take_back(&self, folio: FolioId) {
-        self.lent[folio.0 as usize].fetch_sub(1, Ordering::SeqCst);
+        self.host.lent[folio.0 as usize].fetch_sub(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if self.flags(folio).load().waiters() {
             self.host.latches.wake(folio);
         }
     }
 
-    /// Announces a writer on a folio after its guards are dropped. The caller holds the folio's
-    /// lock.
-    pub(crate) fn begin_change(&self, inode: &Inode, folio: FolioId) {
-        let (flags, lent) = (self.flags(folio), &self.lent[folio.0 as usize]);
-        let is_lent = || lent.load(Ordering::SeqCst) > 0;
-        loop {
-            self.core.begin_content(&inode.mapping, folio);
-            fence(Ordering::SeqCst);
-            if !is_lent() {
-                return;
-            }
-            // Withdraw before sleeping: the holder of a guard may need to read the page before it
-            // drops the guard.
-            self.core.cancel_content(&self.host, &inode.mapping, folio);
-            self.host.latches.wait_until(folio, flags, || !is_lent());
+    /// Announces a writer on a folio whose lock the caller holds. Returns `false`, and withdraws, if
+    /// a guard lends the page: the holder of the guard may need to read the page before it drops the
+    /// guard.
+    #[must_use]
+    pub(crate) fn begin_change(&self, inode: &Inode, folio: FolioId) -> bool {
+        self.core.begin_content(&inode.mapping, folio);
+        fence(Ordering::SeqCst);
+        if self.host.lent[folio.0 as usize].load(Ordering::SeqCst) == 0 {
+            return true;
         }
+        self.core.cancel_content(&self.host, &inode.mapping, folio);
+        false
+    }
+
+    /// Sleeps until no guard lends the folio. The caller has a reference to it, and holds no lock.
+    pub(crate) fn wait_until_taken_back(&self, folio: FolioId) {
+        let lent = &self.host.lent[folio.0 as usize];
+        self.host.latches.wait_until(folio, self.flags(folio), || lent.load(Ordering::SeqCst) == 0);
     }
 }

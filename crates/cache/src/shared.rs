@@ -14,7 +14,7 @@ use crate::regions::Regions;
 use crate::tenants::{Owner, Tenants};
 use mglru_core::folio::{Flags, FolioFlags};
 use mglru_core::{Core, FolioId, Throttle};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -23,8 +23,6 @@ pub(crate) struct Shared {
     pub(crate) core: Core,
     pub(crate) host: CacheHost,
     pub(crate) frames: Arc<Frames>,
-    /// Per frame, the number of guards that lend its bytes.
-    pub(crate) lent: Box<[AtomicU32]>,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) inodes: Mutex<Inodes>,
     pub(crate) regions: Regions,
@@ -33,6 +31,8 @@ pub(crate) struct Shared {
     /// Held shared by workers while they work, and exclusively by a thread that needs them to stop.
     pub(crate) at_work: RwLock<()>,
     pub(crate) tenants: Tenants,
+    /// Number of panics of workers, which were restarted.
+    pub(crate) worker_panics: AtomicU64,
     /// This cache's number within the process.
     pub(crate) number: u64,
     pub(crate) budget_bytes: u64,

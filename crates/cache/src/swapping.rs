@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::flight::Flight;
 use crate::frames::FRAME_BYTES;
 use crate::shared::Shared;
-use crate::swap::Store;
+use crate::swap::{Store, check_read};
 use mglru_core::{FolioId, SwapOut, SwapSlot};
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -14,7 +14,7 @@ impl Shared {
     /// Submits the swap writes that reclaim has queued. Called after every step of reclaim, with no
     /// lock held.
     pub(crate) fn submit_swap_outs(&self) {
-        let Some(Store::File { file, to_write }) = &self.host.swap else { return };
+        let Some(Store::File { file, to_write, .. }) = &self.host.swap else { return };
         let writes = std::mem::take(&mut *to_write.lock().unwrap_or_else(PoisonError::into_inner));
         for SwapOut { page: (id, _), folio, slot } in writes {
             let mapping = self.core.mapping(id).expect("a region is not closed while a page is written");
@@ -34,7 +34,7 @@ impl Shared {
                 let read = compressed.read(&self.frames, slot, folio);
                 read.map_err(|source| Error::io("read", "compressed memory".as_ref(), source))
             }
-            Some(Store::File { file, .. }) => {
+            Some(Store::File { file, marks, .. }) => {
                 // Slots are written whole; a short read means that another process truncated the
                 // file.
                 let whole = |bytes| match bytes {
@@ -42,6 +42,7 @@ impl Shared {
                     _ => Err(io::ErrorKind::UnexpectedEof.into()),
                 };
                 let read = self.backend.read(&swap_transfer(file, slot, folio)).and_then(whole);
+                let read = read.and_then(|()| check_read(marks, &self.frames, slot, folio));
                 read.map_err(|source| Error::io("read", file.path(), source))
             }
             None => unreachable!("without swap, no page is in it"),

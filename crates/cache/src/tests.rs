@@ -338,3 +338,104 @@ fn dirty_pages_are_waited_for_however_busy_others_are() {
     });
     assert!(stored.is_ok() || began.elapsed() >= 16 * Throttle::Writeback.timeout(), "{stored:?}");
 }
+
+/// Advice that a page is not needed leaves it where somebody has it borrowed: it once got a second
+/// frame, which a writer changed beside the lent one.
+#[test]
+fn advice_does_not_drop_a_lent_page() {
+    let files = MemoryFiles::new(1);
+    files.set_contents("f", &[7; 10 * PAGE]);
+    let builder = PageCache::builder(8 << 20).backend(BackendKind::Memory(files));
+    let cache = builder.tenant("a", 1 << 20).tenant("b", 1 << 20).build().unwrap();
+    let open = |name| cache.tenant(name).unwrap().open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let (a, b) = (open("a"), open("b"));
+    let (first, second) = (a.map().unwrap(), b.map().unwrap());
+    let guard = second.page(2).unwrap();
+    let folio = hit(&b, 2).folio;
+    // It takes the page-table entries of all tenants with it: the page is mapped no more.
+    drop(first);
+    assert!(!flags(&b, 2).mapped());
+    a.advise(Advice::DontNeed, 0..10 * PAGE as u64).unwrap();
+    assert_eq!(hit(&b, 2).folio, folio, "the lent page stays");
+    drop(guard);
+    a.advise(Advice::DontNeed, 0..10 * PAGE as u64).unwrap();
+    assert!(matches!(b.shared.core.lookup(&b.inode.mapping, 2), Lookup::Miss));
+    cache.validate().unwrap();
+}
+
+/// Sleeps until somebody waits for a page.
+fn await_waiter(file: &CachedFile, index: u32) {
+    while !flags(file, index).waiters() {
+        std::thread::yield_now();
+    }
+}
+
+/// A writer that waits for a guard keeps no truncation waiting, behind which the thread with the guard
+/// would wait as soon as it writes to another page.
+#[test]
+fn who_waits_for_a_guard_is_in_nobodys_way() {
+    let (_cache, file) = random(10);
+    let map = file.map().unwrap();
+    std::thread::scope(|scope| {
+        let guard = map.page(0).unwrap();
+        let writer = scope.spawn(|| file.write_at(&[9; PAGE], 0));
+        await_waiter(&file, 0);
+        let truncation = scope.spawn(|| file.truncate(6 * PAGE as u64));
+        while !truncation.is_finished() {
+            assert!(file.inode.resize.try_read().is_ok() || truncation.is_finished(), "it is held up");
+        }
+        assert_eq!(file.write_at(&[2; PAGE], 5 * PAGE as u64).unwrap(), PAGE);
+        assert!(guard[1] == 1 && !writer.is_finished());
+        drop(guard);
+        assert_eq!(writer.join().unwrap().unwrap(), PAGE);
+        truncation.join().unwrap().unwrap();
+    });
+    assert_eq!((file.len(), map.page(0).unwrap()[..] == [9; PAGE]), (6 * PAGE as u64, true));
+}
+
+/// Nor is a truncation that waits for the guard of the page in which the file will end.
+#[test]
+fn a_truncation_that_waits_for_a_guard_is_in_nobodys_way() {
+    let (_cache, file) = random(10);
+    let map = file.map().unwrap();
+    std::thread::scope(|scope| {
+        let guard = map.page(0).unwrap();
+        let truncation = scope.spawn(|| file.truncate(100));
+        await_waiter(&file, 0);
+        assert!(file.inode.resize.try_read().is_ok(), "writers are held up");
+        assert_eq!(file.write_at(&[2; PAGE], 5 * PAGE as u64).unwrap(), PAGE);
+        assert_eq!(guard.len(), PAGE);
+        drop(guard);
+        truncation.join().unwrap().unwrap();
+    });
+    file.truncate(PAGE as u64).unwrap();
+    let page = map.page(0).unwrap();
+    assert!(file.len() == PAGE as u64 && page[99] != 0 && page[100..].iter().all(|&byte| byte == 0));
+}
+
+/// A function of the user's that panics is the user's problem: nothing of the cache is lost in the
+/// middle of what it was about.
+#[test]
+fn an_observer_that_panics_is_not_asked_again() {
+    let files = MemoryFiles::new(1);
+    files.set_contents("f", &[7; 1000 * PAGE]);
+    let calls = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counted = calls.clone();
+    let builder = PageCache::builder(2 << 20).backend(BackendKind::Memory(files));
+    let cache = builder
+        .observer(move |_| {
+            if counted.fetch_add(1, Relaxed) == 50 {
+                std::panic::resume_unwind(Box::new("a test"));
+            }
+        })
+        .build()
+        .unwrap();
+    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    assert!(!cache.stats().callback_panicked);
+    for page in 0..1000 {
+        read(&file, page * PAGE, PAGE);
+    }
+    let stats = cache.stats();
+    assert!(stats.callback_panicked && stats.worker_panics == 0 && calls.load(Relaxed) < 100, "{stats:?}");
+    cache.validate().unwrap();
+}

@@ -164,6 +164,17 @@ impl Core {
         }
     }
 
+    /// Whether the page still has the folio that was found. The caller has a reference to the folio
+    /// and has just marked it as lent ([`Host::is_lent`]): a thread that removes the page either
+    /// sees that mark, or is detected here.
+    pub fn is_there(&self, mapping: &Mapping, index: u32, hit: &Hit) -> bool {
+        if self.folios.flags(hit.folio).load().locked() {
+            // Perhaps by a thread that checked the mark before it was set, and removes the page.
+            return mapping.lock(&self.leaves).slot(index).folio() == Some(hit.folio);
+        }
+        mapping.still_there(&self.leaves, index, &hit.found)
+    }
+
     /// Takes a reference and the lock of the page, to change its bytes. [`Core::unlock`] and
     /// [`Core::put`] give them back.
     pub fn try_lock(&self, host: &impl Host, mapping: &Mapping, index: u32, hit: &Hit) -> LockAttempt {
@@ -226,7 +237,7 @@ impl Core {
         if !(hit.found.slot.accessed() && hit.found.slot.mapped()) {
             self.touch_slow(mapping, index, hit);
         }
-        if mapping.touch_table(index) {
+        if mapping.touch_table(&self.leaves, index) {
             task.space.mark_ran();
         }
     }
@@ -239,7 +250,7 @@ impl Core {
         assert!(first.is_multiple_of(LEAF_SLOTS as u32), "page {first} does not begin a leaf");
         // The lock keeps the leaf in this mapping.
         let without = mapping.lock(&self.leaves).touch_mapped(first, pages);
-        if without != pages && mapping.touch_table(first) {
+        if without != pages && mapping.touch_table(&self.leaves, first) {
             task.space.mark_ran();
         }
         without

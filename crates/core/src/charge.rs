@@ -15,7 +15,7 @@
 use crate::Core;
 use crate::folio::FolioId;
 use crate::host::{Host, Throttle};
-use crate::mapping::LeafPool;
+use crate::mapping::{Mapping, MappingId};
 use crate::memcg::{Charge, Counter, MemcgId, Stall};
 use crate::node::Allocation;
 use crate::options::PAGE_BYTES;
@@ -112,6 +112,8 @@ enum Stage {
 pub struct Charging {
     memcg: MemcgId,
     cpu: usize,
+    /// The page, if its directory is missing.
+    place: Option<(MappingId, u32)>,
     stage: Stage,
     /// The memcg whose limit was hit: `memcg` or an ancestor.
     limited: MemcgId,
@@ -136,6 +138,7 @@ impl Charging {
         Charging {
             memcg,
             cpu,
+            place: None,
             stage: Stage::Metadata,
             limited: memcg,
             over_high: None,
@@ -148,6 +151,14 @@ impl Charging {
             needed: true,
             reclaimed_for_frame: false,
         }
+    }
+
+    /// Names the page, so that the charge also pays for its directory if that is missing. Otherwise
+    /// the directory is created with the page, and the next charge pays for it.
+    #[must_use]
+    pub fn for_page(self, core: &Core, mapping: &Mapping, index: u32) -> Charging {
+        let missing = core.options.charge_metadata && !mapping.has_directory(index);
+        Charging { place: missing.then(|| (mapping.id(), index)), ..self }
     }
 
     /// Makes the charge optional, as for readahead: it fails after one fruitless effort, without
@@ -177,10 +188,12 @@ impl Charging {
         }
         loop {
             match self.stage {
-                Stage::Metadata => match core.pay_for_metadata(host, self.cpu, self.reclaimed_for_frame) {
-                    Ok(()) => self.stage = Stage::Limit,
-                    Err(MetadataShort) => return self.reclaim(core, host, EffortKind::Direct),
-                },
+                Stage::Metadata => {
+                    match core.pay_for_metadata(host, self.cpu, self.reclaimed_for_frame, self.place) {
+                        Ok(()) => self.stage = Stage::Limit,
+                        Err(MetadataShort) => return self.reclaim(core, host, EffortKind::Direct),
+                    }
+                }
                 Stage::Limit => {
                     // Tasks may outlive their memcg.
                     self.memcg = core.memcgs.payer(self.memcg).id();
@@ -340,15 +353,35 @@ impl Charging {
     }
 }
 
-/// The pool of leaves is exhausted, and no frame is left to pay for more.
+/// There is no room in the index: reclaim, then try again.
 struct MetadataShort;
 
 impl Core {
-    /// Reserves a leaf. If metadata is part of the budget, retires one frame per page of memory
-    /// that leaves and directories take.
-    fn pay_for_metadata(&self, host: &impl Host, cpu: usize, urgent: bool) -> Result<(), MetadataShort> {
+    /// Reserves a leaf, and creates the directory of `place`. If metadata is part of the budget,
+    /// retires one frame per page of memory that leaves and directories take.
+    ///
+    /// Only a request that makes the index larger needs a frame. If there is none, it gives up
+    /// directories without leaves, leaves without pages and, after a reclaim effort or if reclaim
+    /// cannot help, shadows. Other requests go on.
+    fn pay_for_metadata(
+        &self,
+        host: &impl Host,
+        cpu: usize,
+        urgent: bool,
+        place: Option<(MappingId, u32)>,
+    ) -> Result<(), MetadataShort> {
+        // For the metadata of hosts and filters: one effort per request. The request that added the
+        // metadata insists on its own (`Self::owes_frames`).
+        let owed = self.leaves.bytes();
+        if self.pay_for(host, urgent, owed).is_err() && !urgent && self.may_retire(owed) {
+            return Err(MetadataShort);
+        }
+        if let Some((mapping, index)) = place
+            && let Some(mapping) = self.mappings.get(mapping)
+        {
+            self.pay_for_directory(host, urgent, &mapping, index)?;
+        }
         loop {
-            self.pay_for(host, urgent, self.leaves.bytes())?;
             if self.leaves.reserve(cpu) {
                 return Ok(());
             }
@@ -356,18 +389,83 @@ impl Core {
             if self.leaves.has_unreserved() {
                 continue;
             }
-            let bytes = self.leaves.bytes() + LeafPool::segment_bytes();
+            let bytes = self.leaves.bytes() + self.leaves.growth_bytes();
             if self.leaves.can_grow() && self.pay_for(host, urgent, bytes).is_ok() {
                 self.leaves.grow();
                 continue;
             }
             drop(growing);
             // Shadows fill all leaves that may exist: once reclaim has run, they give way to pages.
-            let may_have_more = self.leaves.can_grow() && !urgent;
+            let may_have_more = self.leaves.can_grow() && !urgent && self.may_retire(bytes);
             if may_have_more || !self.give_up_shadows() {
                 return Err(MetadataShort);
             }
         }
+    }
+
+    /// Creates the directory of a page if it is missing.
+    fn pay_for_directory(
+        &self,
+        host: &impl Host,
+        urgent: bool,
+        mapping: &Mapping,
+        index: u32,
+    ) -> Result<(), MetadataShort> {
+        loop {
+            let growing = self.leaves.growing();
+            if mapping.has_directory(index) {
+                return Ok(());
+            }
+            let grown = mapping.lock(&self.leaves).directory_growth_bytes(index);
+            let bytes = self.leaves.bytes() + grown;
+            if grown == 0 || self.pay_for(host, urgent, bytes).is_ok() {
+                mapping.lock(&self.leaves).directory_or_new(index);
+                return Ok(());
+            }
+            drop(growing);
+            if self.leaves.directories.empty() > 0 {
+                self.free_directories();
+                continue;
+            }
+            let before = self.leaves.bytes();
+            self.leaves.rest(host);
+            if self.leaves.bytes() < before {
+                continue;
+            }
+            let may_have_more = !urgent && self.may_retire(bytes);
+            if may_have_more || !self.give_up_shadows() {
+                return Err(MetadataShort);
+            }
+        }
+    }
+
+    /// Gives up directories without leaves and leaves without pages or, if there are none, some
+    /// shadows. Returns `false` if there was nothing to give up.
+    pub fn give_up_index(&self, host: &impl Host) -> bool {
+        let before = self.leaves.bytes();
+        self.free_directories();
+        self.leaves.rest(host);
+        self.leaves.bytes() < before || self.give_up_shadows()
+    }
+
+    /// Whether the maximum number of frames pays for the index.
+    pub fn index_is_full(&self) -> bool {
+        self.node.retired_pages() >= self.node.retired_max()
+    }
+
+    /// Frees the directories without leaves of all mappings.
+    fn free_directories(&self) {
+        for mapping in self.mappings.all() {
+            if self.leaves.directories.empty() == 0 {
+                return;
+            }
+            mapping.lock(&self.leaves).free_directories();
+        }
+    }
+
+    /// Whether frames could cover `bytes` of index if enough of them were free.
+    fn may_retire(&self, bytes: u64) -> bool {
+        bytes.div_ceil(PAGE_BYTES) <= u64::from(self.node.retired_max())
     }
 
     /// Retires frames until they cover `bytes` of index.
@@ -378,6 +476,20 @@ impl Core {
             host.frame_retired(frame);
         }
         Ok(())
+    }
+
+    /// Returns the memory of unused leaves and directories to the system, and the frames that paid
+    /// for it to pages. To be called after the index became smaller.
+    pub fn return_frames(&self, host: &impl Host) {
+        if !self.options.charge_metadata {
+            return;
+        }
+        // No thread pays for more index in the meantime.
+        let _growing = self.leaves.growing();
+        self.leaves.rest(host);
+        while let Some(frame) = self.node.restore(self.leaves.bytes().div_ceil(PAGE_BYTES)) {
+            host.frame_restored(frame);
+        }
     }
 }
 

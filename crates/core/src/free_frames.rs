@@ -17,6 +17,7 @@
 
 use crate::folio::FolioId;
 use crate::sync::{AtomicU32, Mutex, MutexGuard, Ordering::Relaxed};
+use std::collections::VecDeque;
 
 /// Frames that a CPU of a large node takes at once: as many as a batch of reclaim frees.
 pub const PCP_BATCH_FRAMES: usize = 32;
@@ -36,8 +37,10 @@ pub(crate) struct FreeFrames {
 #[derive(Debug)]
 struct NodeFrames {
     pinned: Vec<u32>,
-    /// Used only when no pinned frame is left, so that these can pay for metadata.
-    releasable: Vec<u32>,
+    /// Used only when no pinned frame is left, so that these can pay for metadata. Frames are
+    /// retired from the front, where those are that were used the longest ago or never: so holes lie
+    /// together and not between pages in use.
+    releasable: VecDeque<u32>,
 }
 
 /// Free frames near a CPU, last in, first out.
@@ -54,7 +57,7 @@ impl NodeFrames {
     }
 
     fn pop(&mut self) -> Option<u32> {
-        self.pinned.pop().or_else(|| self.releasable.pop())
+        self.pinned.pop().or_else(|| self.releasable.pop_back())
     }
 }
 
@@ -128,7 +131,7 @@ impl FreeFrames {
     pub(crate) fn take_releasable(&self, spared_frames: usize) -> Option<FolioId> {
         let take = || {
             let mut node = self.node.lock();
-            let frame = (node.len() > spared_frames).then(|| node.releasable.pop()).flatten()?;
+            let frame = (node.len() > spared_frames).then(|| node.releasable.pop_front()).flatten()?;
             self.count(&node);
             Some(FolioId(frame))
         };
@@ -160,7 +163,7 @@ impl FreeFrames {
             if frame < self.pinned_frames {
                 node.pinned.push(frame);
             } else {
-                node.releasable.push(frame);
+                node.releasable.push_back(frame);
             }
         }
         self.count(&node);

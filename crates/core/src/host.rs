@@ -178,6 +178,14 @@ pub trait Host {
         false
     }
 
+    /// Whether a thread has borrowed the bytes of a folio. Asked with the folio and its mapping
+    /// locked: a thread that borrows later must check whether the page is still there
+    /// ([`Core::is_there`](crate::Core::is_there)). Default: no.
+    fn is_lent(&self, folio: FolioId) -> bool {
+        let _ = folio;
+        false
+    }
+
     /// The memory at this address is about to be written: the host may prefetch it. A hint that
     /// never changes a value. Default: does nothing.
     #[inline]
@@ -187,6 +195,19 @@ pub trait Host {
 
     /// A frame pays for metadata from now on: the host may return its memory to the system.
     fn frame_retired(&self, frame: FolioId);
+
+    /// A frame no longer pays for metadata and may hold pages again.
+    fn frame_restored(&self, frame: FolioId) {
+        let _ = frame;
+    }
+
+    /// These whole pages of the process's memory hold only zeros and are not needed for now. The host
+    /// may return their memory to the system if they still read as zero and can be written later.
+    /// Returns whether it did. Default: no.
+    fn zeros_unused(&self, pages: std::ops::Range<*const u8>) -> bool {
+        let _ = pages;
+        false
+    }
 
     /// Whether the host observes each folio. The core asks before it creates such an event.
     #[inline]

@@ -102,6 +102,10 @@ pub struct Core {
 /// neighbours; the rest is for shadows. Leaves take 11 bytes per frame.
 const FRAMES_PER_FIRST_LEAF: u32 = 48;
 
+/// A directory is there from the beginning for every so many frames: enough for files of 64 times as
+/// many pages. They take 4 bytes per frame.
+const FRAMES_PER_FIRST_DIRECTORY: u32 = 512;
+
 impl Core {
     /// An empty node with a root memcg. `now` is the birth time of its first generations.
     pub fn new(options: Options, now: Time) -> Core {
@@ -115,6 +119,7 @@ impl Core {
             leaves: LeafPool::new(
                 if cfg!(loom) { 0 } else { options.frames / FRAMES_PER_FIRST_LEAF },
                 leaves,
+                if cfg!(loom) { 0 } else { 1 + options.frames / FRAMES_PER_FIRST_DIRECTORY },
                 options.cpus,
                 options.pcp_batch_frames as u32,
             ),
@@ -302,7 +307,9 @@ impl Core {
             return Some(busy);
         }
         if self.mappings.close(mapping.id()) {
+            mapping.lock(&self.leaves).free_directories();
             self.leaves.forget_bytes(mapping.index_bytes());
+            self.return_frames(host);
         }
         None
     }

@@ -2,20 +2,24 @@
 //!
 //! # Locking
 //!
-//! Free frames have their own ([`crate::free_frames`]), taken last. Counts are atomic.
+//! Free frames have their own ([`crate::free_frames`]), taken last, under that of the retired ones.
+//! Counts are atomic.
 
 use crate::folio::{FolioId, Kind};
 use crate::free_frames::FreeFrames;
 use crate::memcg::Pending;
 use crate::options::Options;
 use crate::reclaim::Watermarks;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering::Relaxed};
 
 /// One node.
 #[derive(Debug)]
 pub(crate) struct Node {
     free: FreeFrames,
     retired: AtomicU32,
+    retired_frames: Mutex<Vec<FolioId>>,
+    /// More are never retired: those that the kernel holds cannot be, and half of all are for pages.
+    retired_max: u32,
     watermarks: Watermarks,
     pub(crate) pending: Pending,
     writeback: AtomicBool,
@@ -43,6 +47,8 @@ impl Node {
         Node {
             free: FreeFrames::new(frames, pinned_frames, cpus, pcp_batch_frames),
             retired: AtomicU32::new(0),
+            retired_frames: Mutex::default(),
+            retired_max: frames.saturating_sub(pinned_frames).min(frames / 2),
             watermarks: options.watermarks,
             pending: Pending::default(),
             writeback: AtomicBool::new(false),
@@ -93,8 +99,28 @@ impl Node {
     /// Takes a frame for good, whose memory is to be given back to the system. `None`: none that
     /// could be is free, or the node is below its min watermark and this is not `urgent`.
     pub(crate) fn retire(&self, urgent: bool) -> Option<FolioId> {
+        let mut retired = self.retired_frames.lock();
+        if retired.len() >= self.retired_max as usize {
+            return None;
+        }
         let frame = self.free.take_releasable(self.spared_frames(urgent))?;
-        self.retired.fetch_add(1, Relaxed);
+        retired.push(frame);
+        self.retired.store(retired.len() as u32, Relaxed);
+        Some(frame)
+    }
+
+    /// How many frames may pay for metadata at most.
+    pub(crate) fn retired_max(&self) -> u32 {
+        self.retired_max
+    }
+
+    /// Takes a frame back that paid for metadata: it is free again. `None`: no more than `needed`
+    /// frames pay.
+    pub(crate) fn restore(&self, needed: u64) -> Option<FolioId> {
+        let mut retired = self.retired_frames.lock();
+        let frame = if retired.len() as u64 > needed { retired.pop()? } else { return None };
+        self.retired.store(retired.len() as u32, Relaxed);
+        self.free.give(None, &[frame]);
         Some(frame)
     }
 

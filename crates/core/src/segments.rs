@@ -9,12 +9,32 @@
 //!
 //! None: `OnceLock` lets one of several writers of an entry win.
 
+use crate::sync::{AtomicU32, Ordering::Relaxed};
 use std::sync::OnceLock;
 
 type Segment<T> = OnceLock<Box<[OnceLock<T>]>>;
 
 /// Entries of the first segment.
 const FIRST: u32 = 32;
+
+/// The segment of an entry, and where in it.
+#[inline]
+fn place(number: u32) -> (usize, usize) {
+    if number < FIRST {
+        return (0, number as usize);
+    }
+    let segment = (number / FIRST).ilog2();
+    (segment as usize + 1, (number - (FIRST << segment)) as usize)
+}
+
+/// Where a segment begins, and how many entries it has.
+fn extent(segment: usize) -> (usize, usize) {
+    if segment == 0 {
+        (0, FIRST as usize)
+    } else {
+        ((FIRST as usize / 2) << segment, (FIRST as usize / 2) << segment)
+    }
+}
 
 /// Up to 16 × 2^`N` entries.
 #[derive(Debug)]
@@ -26,47 +46,80 @@ impl<T, const N: usize> Segments<T, N> {
     }
 
     #[inline]
-    fn place(number: u32) -> (usize, usize) {
-        if number < FIRST {
-            return (0, number as usize);
-        }
-        let segment = (number / FIRST).ilog2();
-        (segment as usize + 1, (number - (FIRST << segment)) as usize)
-    }
-
-    /// Where a segment begins, and how many entries it has.
-    fn extent(segment: usize) -> (usize, usize) {
-        if segment == 0 {
-            (0, FIRST as usize)
-        } else {
-            ((FIRST as usize / 2) << segment, (FIRST as usize / 2) << segment)
-        }
-    }
-
-    #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&T> {
-        let (segment, at) = Self::place(number);
+        let (segment, at) = place(number);
         self.0[segment].get()?[at].get()
-    }
-
-    /// The number of the first entry at or after `number` that was made. Whole missing segments are
-    /// skipped.
-    pub(crate) fn first_from(&self, number: u32) -> Option<u32> {
-        let (first, at) = Self::place(number);
-        (first..N).find_map(|segment| {
-            let entries = self.0[segment].get()?;
-            let from = if segment == first { at } else { 0 };
-            let found = entries[from..].iter().position(|entry| entry.get().is_some())?;
-            Some((Self::extent(segment).0 + from + found) as u32)
-        })
     }
 
     /// The entry of that number, made if it is missing.
     pub(crate) fn get_or_init(&self, number: u32, make: impl FnOnce() -> T) -> &T {
-        let (segment, at) = Self::place(number);
+        let (segment, at) = place(number);
         let entries =
-            self.0[segment].get_or_init(|| (0..Self::extent(segment).1).map(|_| OnceLock::new()).collect());
+            self.0[segment].get_or_init(|| (0..extent(segment).1).map(|_| OnceLock::new()).collect());
         entries[at].get_or_init(make)
+    }
+}
+
+/// Words by number, 0 where none was stored: a table like [`Segments`], whose first entries are part of
+/// it, and whose words change. Up to 32 × 2^`N` of them.
+#[derive(Debug)]
+pub(crate) struct Words<const N: usize> {
+    first: [AtomicU32; FIRST as usize],
+    later: [OnceLock<Box<[AtomicU32]>>; N],
+}
+
+impl<const N: usize> Words<N> {
+    pub(crate) fn new() -> Self {
+        Words {
+            first: std::array::from_fn(|_| AtomicU32::new(0)),
+            later: std::array::from_fn(|_| OnceLock::new()),
+        }
+    }
+
+    /// `None`: its segment was not made.
+    #[inline]
+    pub(crate) fn get(&self, number: u32) -> Option<&AtomicU32> {
+        if let Some(word) = self.first.get(number as usize) {
+            return Some(word);
+        }
+        let (segment, at) = place(number);
+        self.later[segment - 1].get()?.get(at)
+    }
+
+    /// The bytes that making this word's segment would take.
+    pub(crate) fn growth_bytes(&self, number: u32) -> u64 {
+        let (segment, _) = place(number);
+        if segment == 0 || self.later[segment - 1].get().is_some() { 0 } else { extent(segment).1 as u64 * 4 }
+    }
+
+    /// The word of that number, in a segment that is made if it is missing. One thread at a time.
+    pub(crate) fn get_or_make(&self, number: u32) -> &AtomicU32 {
+        let (segment, at) = place(number);
+        if segment == 0 {
+            return &self.first[at];
+        }
+        let make = || (0..extent(segment).1).map(|_| AtomicU32::new(0)).collect();
+        &self.later[segment - 1].get_or_init(make)[at]
+    }
+
+    /// Bytes of the segments that were made.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.later.iter().filter_map(OnceLock::get).map(|words| size_of_val(&**words) as u64).sum()
+    }
+
+    /// The number of the first word at or after `number` that is not 0. Segments that are missing are
+    /// skipped.
+    pub(crate) fn first_from(&self, number: u32) -> Option<u32> {
+        let (first, at) = place(number);
+        (first..=N).find_map(|segment| {
+            let words = match segment {
+                0 => &self.first[..],
+                _ => self.later[segment - 1].get()?,
+            };
+            let from = if segment == first { at } else { 0 };
+            let found = words[from..].iter().position(|word| word.load(Relaxed) != 0)?;
+            Some((extent(segment).0 + from + found) as u32)
+        })
     }
 }
 
@@ -75,15 +128,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_entries_are_skipped() {
-        let table: Segments<u32, 12> = Segments::new();
+    fn missing_words_are_skipped() {
+        let table: Words<11> = Words::new();
         assert_eq!(table.first_from(0), None);
         for number in [5, 6, 4000] {
-            table.get_or_init(number, || number);
+            table.get_or_make(number).store(number, Relaxed);
         }
         let found = [0, 5, 6, 7, 3999, 4000].map(|from| table.first_from(from));
         assert_eq!(found, [5, 5, 6, 4000, 4000, 4000].map(Some));
         assert_eq!(table.first_from(4001), None);
+        assert_eq!((table.bytes(), table.growth_bytes(4001), table.growth_bytes(31)), (2048 * 4, 0, 0));
+        assert_eq!((table.growth_bytes(32), table.growth_bytes(100)), (32 * 4, 64 * 4));
+        assert!(table.get(32).is_none() && table.get(31).is_some());
     }
 
     #[test]

@@ -200,6 +200,10 @@ impl Host for SimHost {
         self.retired_frames.set(self.retired_frames.get() + 1);
     }
 
+    fn frame_restored(&self, _: FolioId) {
+        self.retired_frames.set(self.retired_frames.get() - 1);
+    }
+
     #[inline]
     fn observes(&self) -> bool {
         self.sees_folios

@@ -356,7 +356,8 @@ fn with_flags(entries: u32, flags: &dyn Fn(&mut Builder) -> &mut Builder) -> io:
 /// Creates the thread's ring and, for other rings, the registration. Pins the frames if they are
 /// registered.
 fn set_up(frames: &Frames, best: Buffers) -> io::Result<(IoUring, Option<Registration>)> {
-    let ring = with_flags(ENTRIES, &|builder| builder.setup_single_issuer().setup_defer_taskrun())?;
+    let mut ring = with_flags(ENTRIES, &|builder| builder.setup_single_issuer().setup_defer_taskrun())?;
+    check_enter(&mut ring)?;
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe)?;
     for code in [
@@ -387,6 +388,20 @@ fn set_up(frames: &Frames, best: Buffers) -> io::Result<(IoUring, Option<Registr
         frames.unpin();
     }
     Ok((ring, None))
+}
+
+/// Has the ring do nothing, once. Some sandboxes let a process make rings and then refuse to enter them:
+/// better to know before there is anything under way.
+fn check_enter(ring: &mut IoUring) -> io::Result<()> {
+    // SAFETY: an operation that does nothing points to nothing.
+    unsafe { ring.submission().push(&opcode::Nop::new().build()) }.expect("an empty ring has room");
+    while ring.completion().next().is_none() {
+        match ring.submit_and_wait(1) {
+            Err(error) if !is_transient(&error) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn register(ring: &IoUring, frames: &Frames) -> io::Result<()> {
@@ -615,7 +630,53 @@ impl<'a> Submitter<'a> {
 
 #[cfg(all(test, not(miri)))]
 mod tests {
+    use super::super::memory::tests::Log;
+    use super::super::{BackendKind, choose};
     use super::*;
+    use std::process::Command;
+
+    /// From now on this thread, and threads that it starts, may not enter rings. They may make them.
+    fn refuse_to_enter() {
+        let step = |code, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+        let mut program = [
+            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_io_uring_enter as u32),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        // SAFETY: the kernel copies the filter during the call, which it outlives.
+        let refused = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+                || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter) != 0
+        };
+        assert!(!refused, "{}", io::Error::last_os_error());
+    }
+
+    /// As some sandboxes have it. The process once ended with the first transfer.
+    #[test]
+    fn where_rings_cannot_be_entered_threads_read_and_write() {
+        const INSIDE: &str = "MGLRU_TEST_INSIDE_SANDBOX";
+        if std::env::var_os(INSIDE).is_none() {
+            let name = "backend::uring::tests::where_rings_cannot_be_entered_threads_read_and_write";
+            let mut inside = Command::new(std::env::current_exe().unwrap());
+            let output = inside.args(["--exact", name]).env(INSIDE, "1").output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{said}");
+            return;
+        }
+        refuse_to_enter();
+        let frames = Arc::new(Frames::new(64).unwrap());
+        let chosen = choose(&BackendKind::Auto, frames.clone(), Log::new()).unwrap();
+        assert_eq!(chosen.backend.name(), "threads");
+        assert!(chosen.why_not_uring.is_some());
+        let directory = tempfile::tempdir().unwrap();
+        let file = chosen.backend.open(&directory.path().join("f"), OpenMode::Create).unwrap();
+        frames.copy_in(3, 0, &[7; FRAME_BYTES]);
+        assert_eq!(chosen.backend.write(&Transfer::pages(file.clone(), 0, vec![3])).unwrap(), FRAME_BYTES);
+        assert_eq!(chosen.backend.read(&Transfer::pages(file, 0, vec![9])).unwrap(), FRAME_BYTES);
+        assert!(!frames.is_zero(9));
+    }
 
     /// Maps slightly more than 1 GiB, without touching it.
     #[test]

@@ -6,11 +6,16 @@ mod flusher;
 
 use crate::shared::Shared;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 type Run = fn(&Shared);
+
+/// The longest pause before a worker that panicked is restarted.
+const RESTART_PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Workers(Vec<JoinHandle<()>>);
 
@@ -20,7 +25,8 @@ impl Workers {
         let runs: [(&str, Run); 2] = [("mglru-reclaim", background::run), ("mglru-flush", flusher::run)];
         for (name, run) in runs {
             let for_thread = shared.clone();
-            match std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&for_thread)) {
+            match std::thread::Builder::new().name(name.to_owned()).spawn(move || supervise(&for_thread, run))
+            {
                 Ok(thread) => workers.0.push(thread),
                 Err(error) => {
                     workers.stop(shared);
@@ -42,8 +48,52 @@ impl Workers {
 
     fn join(self) {
         for thread in self.0 {
-            // A worker that panicked has already printed its message.
+            // `supervise` caught all panics of the worker.
             let _ = thread.join();
         }
+    }
+}
+
+/// Runs a worker until the cache stops, and restarts it after a panic: without the worker, write-back
+/// would stop silently. The restarted worker continues from the core's state.
+/// [`crate::CacheStats::worker_panics`] counts the panics.
+fn supervise(shared: &Shared, run: Run) {
+    while catch_unwind(AssertUnwindSafe(|| run(shared))).is_err() {
+        shared.worker_panics.fetch_add(1, Ordering::Relaxed);
+        if shared.stopping.load(Ordering::Acquire) {
+            return;
+        }
+        // The cause of the panic may persist: do not spin.
+        shared.host.progress.wait(shared.host.progress.rings(), RESTART_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{BackendKind, MemoryFiles};
+    use crate::{OpenMode, PageCache};
+
+    /// A worker that panics works on.
+    #[test]
+    fn a_worker_that_panics_is_started_anew() {
+        let files = MemoryFiles::new(1);
+        let cache = PageCache::builder(2 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
+        let file = cache.open("f".as_ref(), OpenMode::Create).unwrap();
+        file.write_at(b"hello", 0).unwrap();
+        let shared = file.shared.clone();
+        // The flusher of this cache is at rest for seconds: another one, which panics twice.
+        supervise(&shared, |shared| {
+            if shared.worker_panics.load(Ordering::Relaxed) < 2 {
+                shared.host.progress.ring();
+                std::panic::resume_unwind(Box::new("a test"));
+            }
+            for inode in shared.inodes() {
+                shared.submit_dirty(&inode);
+                inode.wait_for_transfers();
+            }
+        });
+        assert_eq!(cache.stats().worker_panics, 2);
+        assert_eq!(files.contents("f").unwrap(), b"hello");
     }
 }

@@ -200,12 +200,12 @@ fn slots_are_part_of_the_budget() {
     cache.validate().unwrap();
 }
 
-/// A truncated swap file is an error and must not read as zeros. A real swap file has no name by
-/// which it could be truncated.
+/// A truncated swap file is an error and must not read as zeros, not even after it grew again. A real
+/// swap file has no name by which it could be truncated.
 #[test]
 fn a_swap_file_that_ends_early_is_an_error() {
-    let (disk, _) = crate::common::memory(5);
-    {
+    for grows_again in [false, true] {
+        let (disk, _) = crate::common::memory(5);
         let swap = disk.path("swap");
         let cache = disk.builder(BUDGET).swap(Swap::file(&swap, 16 << 20)).build().unwrap();
         let region = cache.tenant("").unwrap().anonymous(1000 * PAGE as u64).unwrap();
@@ -216,13 +216,18 @@ fn a_swap_file_that_ends_early_is_an_error() {
         region.discard(300 * PAGE as u64..1000 * PAGE as u64).unwrap();
         cache.validate().unwrap();
         disk.resize("swap", 0);
+        if grows_again {
+            // As far as it was, and all of it a hole.
+            disk.resize("swap", 16 << 20);
+        }
         let mut lost = 0;
         for number in 0..300 {
             let mut got = vec![0; PAGE];
             match region.load(number * PAGE as u64, &mut got) {
                 Ok(()) => assert_same(&got, &bytes(number), format_args!("page {number}, in memory")),
                 Err(error) => {
-                    assert_eq!(error.io_error().unwrap().kind(), ErrorKind::UnexpectedEof, "{error}");
+                    let kind = if grows_again { ErrorKind::InvalidData } else { ErrorKind::UnexpectedEof };
+                    assert_eq!(error.io_error().unwrap().kind(), kind, "{error}");
                     lost += 1;
                 }
             }

@@ -123,6 +123,44 @@ fn open_files_are_paid_for() {
     cache.open("new".as_ref(), OpenMode::Create).unwrap().write_at(&page(1), 0).unwrap();
 }
 
+/// Of frames that the kernel holds as registered buffers, only an eighth can pay for the index. A file
+/// that needs more of it gets along with that, and nobody else notices; after it was closed, the frames
+/// hold pages again.
+#[test]
+fn the_index_of_a_huge_file_makes_room_for_itself_and_goes() {
+    let disk = Disk::uring();
+    let len = 1u64 << 40;
+    fs::File::create(disk.path("f")).unwrap().set_len(len).unwrap();
+    disk.set("other", &pages(0..500));
+    let cache = disk.builder(72 << 20).tenant("other", 8 << 20).build().unwrap();
+    let other = cache.tenant("other").unwrap().open(&disk.path("other"), OpenMode::ReadOnly).unwrap();
+    assert_same(&read(&other, 0, PAGE), &page(0), "page");
+    let paid_bytes = || cache.stats().frames * PAGE as u64 - cache.stats().frame_bytes;
+    let first = paid_bytes();
+    let file = cache.open(&disk.path("f"), OpenMode::ReadOnly).unwrap();
+    file.advise(Advice::Random, 0..0).unwrap();
+    let mut random = Random(1);
+    for step in 0..12_000 {
+        let offset = random.below(len / PAGE as u64) * PAGE as u64;
+        let read = file.read_at(&mut [1; 8], offset);
+        assert!(matches!(read, Ok(8)), "read {step}: {read:?}, {:?}", cache.stats());
+        if step % 1000 == 0 {
+            assert_same(
+                &crate::common::read(&other, step / 1000 * PAGE, PAGE),
+                &page(step as u64 / 1000),
+                "page",
+            );
+        }
+    }
+    let most = paid_bytes();
+    assert!(most - first > 4 << 20, "{most} bytes");
+    cache.validate().unwrap();
+    drop(file);
+    let left = paid_bytes();
+    assert!(left - first < (most - first) / 3, "{left} bytes of {most}, {first} at first");
+    cache.validate().unwrap();
+}
+
 #[test]
 fn tenants_stay_within_their_limits_while_all_of_them_work() {
     let disk = Disk::uring();

@@ -103,7 +103,7 @@ fn bits_of_enabled_say_what_walks_read() {
     assert!((0..64).all(|page| !harness.is_young(page)));
     // The table's own bit is clear and is ignored.
     (0..64).for_each(|page| harness.load(page));
-    harness.mapping.clear_young_table(0);
+    harness.mapping.clear_young_table(&harness.core.leaves, 0);
     harness.task.space.mark_ran();
     assert!(harness.age());
     assert!((0..64).all(|page| !harness.is_young(page)));

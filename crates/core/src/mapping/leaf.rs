@@ -1,8 +1,8 @@
 //! Leaves: 64 slots each, from one pool, so that their memory is bounded and counted.
 //!
 //! A leaf belongs to 64 consecutive pages of one mapping and exists only while one of them is
-//! cached or remembered. Leaves are numbered, live in segments that are never given back, and are
-//! reused: a lock-free reader that still holds the number of a leaf that was freed reads the slots
+//! cached or remembered. Leaves are numbered, live in segments that stay where they are (a segment
+//! without leaves in use may give its memory back, and reads zero then), and are reused: a lock-free reader that still holds the number of a leaf that was freed reads the slots
 //! of some other mapping, and notices because the directory no longer names that leaf (see
 //! [`super::Mapping::find`]).
 //!
@@ -12,7 +12,10 @@
 //! counts: every page that is paid for has one, and most give it back unused, so each CPU has some
 //! of its own and asks the pool for a batch.
 
+use super::directory::DirectoryPool;
+use super::numbers::{FreeNumbers, whole_pages};
 use super::slot::AtomicSlot;
+use crate::host::Host;
 use crate::memcg::MemcgId;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 #[cfg(loom)]
@@ -141,8 +144,11 @@ pub(crate) struct LeafPool {
     segments: Box<[OnceLock<Box<Segment>>]>,
     /// Held by who pays for one more segment, so that two do not add one each for the price of one.
     growing: Mutex<()>,
-    free: Mutex<Vec<u32>>,
+    free: Mutex<FreeNumbers>,
+    /// Leaves that were made; those that rest are among them.
     allocated: AtomicU32,
+    /// Bytes that resting leaves gave back.
+    resting_bytes: AtomicU64,
     in_use: AtomicU32,
     /// Free leaves that are promised to nobody and no CPU has.
     unreserved: AtomicU32,
@@ -151,6 +157,7 @@ pub(crate) struct LeafPool {
     batch_leaves: u32,
     /// Bytes of open mappings besides leaves, counted here because they are paid for together.
     other_bytes: AtomicU64,
+    pub(crate) directories: DirectoryPool,
 }
 
 #[derive(Debug, Default)]
@@ -160,7 +167,8 @@ struct CpuLeaves(AtomicU32);
 impl LeafPool {
     /// A pool of `first` leaves that can grow to at least `leaves`, which `cpus` take in batches;
     /// of 1: one by one.
-    pub(crate) fn new(first: u32, leaves: u32, cpus: usize, batch_leaves: u32) -> LeafPool {
+    /// `directories`: so many are there from the beginning, too.
+    pub(crate) fn new(first: u32, leaves: u32, directories: u32, cpus: usize, batch_leaves: u32) -> LeafPool {
         let cpus = if batch_leaves > 1 { cpus } else { 0 };
         let segments = (leaves.saturating_sub(first) as usize).div_ceil(SEGMENT_LEAVES).max(1);
         LeafPool {
@@ -168,24 +176,29 @@ impl LeafPool {
             first_counts: (0..first).map(|_| AtomicU64::new(0)).collect(),
             segments: (0..segments).map(|_| OnceLock::new()).collect(),
             growing: Mutex::new(()),
-            free: Mutex::new((0..first).rev().collect()),
+            free: Mutex::new(FreeNumbers::new(first, SEGMENT_LEAVES as u32)),
             allocated: AtomicU32::new(first),
+            resting_bytes: AtomicU64::new(0),
             in_use: AtomicU32::new(0),
             unreserved: AtomicU32::new(first),
             cpus: (0..cpus).map(|_| CpuLeaves::default()).collect(),
             batch_leaves,
             other_bytes: AtomicU64::new(0),
+            directories: DirectoryPool::new(directories),
         }
     }
 
-    /// Bytes that one more segment takes.
-    pub(crate) const fn segment_bytes() -> u64 {
-        size_of::<Segment>() as u64
+    /// Bytes that growing takes.
+    pub(crate) fn growth_bytes(&self) -> u64 {
+        self.free.lock().waking_bytes().unwrap_or(size_of::<Segment>() as u64)
     }
 
-    /// Bytes of all leaves, used and free, and of directories.
+    /// Bytes of all leaves and directories, used and free, but for those that rest, and of what hosts
+    /// keep.
     pub(crate) fn bytes(&self) -> u64 {
-        u64::from(self.allocated.load(Relaxed)) * LEAF_BYTES + self.other_bytes.load(Relaxed)
+        (u64::from(self.allocated.load(Relaxed)) * LEAF_BYTES + self.other_bytes.load(Relaxed))
+            .saturating_sub(self.resting_bytes.load(Relaxed))
+            + self.directories.bytes()
     }
 
     pub(crate) fn count_bytes(&self, bytes: u64) {
@@ -213,23 +226,47 @@ impl LeafPool {
         self.unreserved.load(Relaxed) > 0 || self.cpus.iter().any(|cpu| cpu.0.load(Relaxed) > 0)
     }
 
-    /// Whether another segment may be allocated.
+    /// Whether there may be more leaves than there are, or some rest.
     pub(crate) fn can_grow(&self) -> bool {
         (self.allocated.load(Acquire) as usize)
             < self.first_slots.len() + self.segments.len() * SEGMENT_LEAVES
+            || self.resting_bytes.load(Relaxed) > 0
     }
 
-    /// Adds a segment. `false`: the pool has its greatest size.
+    /// Wakes a segment, or adds one. `false`: the pool has its greatest size.
     pub(crate) fn grow(&self) -> bool {
         let mut free = self.free.lock();
-        let from = self.allocated.load(Relaxed);
-        let number = (from as usize - self.first_slots.len()) / SEGMENT_LEAVES;
-        let Some(segment) = self.segments.get(number) else { return false };
-        segment.get_or_init(|| Box::new(Segment::new()));
-        self.allocated.store(from + SEGMENT_LEAVES as u32, Release);
-        free.extend((from..from + SEGMENT_LEAVES as u32).rev());
+        if let Some(bytes) = free.wake() {
+            self.resting_bytes.fetch_sub(bytes, Relaxed);
+        } else {
+            let Some(segment) = self.segments.get(free.segments() as usize) else { return false };
+            segment.get_or_init(|| Box::new(Segment::new()));
+            free.add_segment();
+            self.allocated.fetch_add(SEGMENT_LEAVES as u32, Release);
+        }
         self.unreserved.fetch_add(SEGMENT_LEAVES as u32, Relaxed);
         true
+    }
+
+    /// Gives memory of free leaves and directories back to the system.
+    pub(crate) fn rest(&self, host: &impl Host) {
+        self.directories.rest(host);
+        let mut free = self.free.lock();
+        let mut before = free.segments();
+        while let Some(number) = free.unused_segment(before) {
+            before = number;
+            let Some(segment) = self.segments[number as usize].get() else { return };
+            // They are promised to nobody any more.
+            let withdrawn = take_up_to(&self.unreserved, SEGMENT_LEAVES as u32);
+            let pages = whole_pages(&segment.slots);
+            let bytes = (pages.end.addr() - pages.start.addr()) as u64;
+            if withdrawn < SEGMENT_LEAVES as u32 || bytes == 0 || !host.zeros_unused(pages) {
+                self.unreserved.fetch_add(withdrawn, Relaxed);
+                return;
+            }
+            free.rest(number, bytes);
+            self.resting_bytes.fetch_add(bytes, Relaxed);
+        }
     }
 
     /// Promises that the next `take` succeeds. `false`: no leaf is free.
@@ -264,7 +301,7 @@ impl LeafPool {
 
     /// A leaf with empty slots, which uses up the caller's reservation.
     pub(crate) fn take(&self) -> LeafId {
-        let leaf = self.free.lock().pop().expect("a reservation stands for a free leaf");
+        let leaf = self.free.lock().take().expect("a reservation stands for a free leaf");
         self.in_use.fetch_add(1, Relaxed);
         LeafId(leaf)
     }
@@ -277,7 +314,7 @@ impl LeafPool {
         let mut counts = Counts { folios: 0, shadows: 0, owner: MemcgId::ROOT, ..leaf.counts() };
         counts.restamp();
         leaf.set_counts(counts);
-        self.free.lock().push(id.0);
+        self.free.lock().give_back(id.0);
         self.unreserved.fetch_add(1, Relaxed);
         self.in_use.fetch_sub(1, Relaxed);
     }
@@ -311,7 +348,7 @@ mod tests {
     /// Every promise stands for a leaf, wherever it waits.
     #[test]
     fn cpus_reserve_in_batches_and_are_called_back() {
-        let leaves = LeafPool::new(10, 10, 2, 4);
+        let leaves = LeafPool::new(10, 10, 1, 2, 4);
         let left = || {
             [leaves.unreserved.load(Relaxed), leaves.cpus[0].0.load(Relaxed), leaves.cpus[1].0.load(Relaxed)]
         };
@@ -330,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_cpu_keeps_less_than_two_batches() {
-        let leaves = LeafPool::new(10, 10, 1, 4);
+        let leaves = LeafPool::new(10, 10, 1, 1, 4);
         (0..10).for_each(|_| assert!(leaves.reserve(0)));
         (0..7).for_each(|_| leaves.unreserve(Some(0)));
         assert_eq!((leaves.unreserved.load(Relaxed), leaves.cpus[0].0.load(Relaxed)), (0, 7));

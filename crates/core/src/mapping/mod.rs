@@ -5,10 +5,10 @@
 //!             |  directory          |  leaf       |  slot   |
 //! ```
 //!
-//! A directory covers 32,768 pages (128 MiB of file). It is created when the first of them is
-//! cached and stays until the mapping is closed (2 KiB, 1/65,536 of the bytes it covers). Leaves
-//! come and go. Directories are reached through segments whose lengths double, so that small files
-//! stay small and readers need no lock.
+//! A directory covers 32,768 pages (128 MiB of file) and takes 2 KiB, 1/65,536 of the bytes it
+//! covers. Directories and leaves belong to pools, and other mappings reuse them. A mapping finds its
+//! directories by number, in a table of segments whose lengths double, so that small files stay small
+//! and readers need no lock.
 //!
 //! A page table of the kernel (512 entries) is eight consecutive leaves here; its upper-level
 //! accessed bit is a bit of the directory.
@@ -19,8 +19,10 @@
 //! Readers take no lock: they find a slot, use it, and check afterwards that the directory still
 //! names the same leaf.
 
+mod directory;
 mod glance;
 mod leaf;
+mod numbers;
 mod slot;
 
 pub use glance::Glance;
@@ -31,11 +33,12 @@ pub(crate) use slot::{AtomicSlot, SEQUENCE_MASK};
 
 use crate::folio::{FolioId, Kind};
 use crate::memcg::MemcgId;
-use crate::segments::Segments;
+use crate::segments::Words;
 use crate::sync::{
     AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering::Acquire, Ordering::Relaxed,
     Ordering::Release,
 };
+use directory::{DIRECTORY_LEAVES, DIRECTORY_PAGES, Directory};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -46,26 +49,8 @@ pub struct MappingId(pub u32);
 /// Pages under one page table: the unit of walks and Bloom filters.
 pub const TABLE_PAGES: u32 = 512;
 
-const DIRECTORY_LEAVES: usize = 512;
-const DIRECTORY_PAGES: u32 = (DIRECTORY_LEAVES * LEAF_SLOTS) as u32;
 /// 2^17 directories are 2^32 pages.
-const DIRECTORY_SEGMENTS: usize = 13;
-
-#[derive(Debug)]
-struct Directory {
-    /// Leaf number + 1; 0 for no leaf.
-    leaves: [AtomicU32; DIRECTORY_LEAVES],
-    /// Upper-level accessed bits, one per page table.
-    young_tables: AtomicU64,
-}
-
-const _: () = assert!(DIRECTORY_PAGES / TABLE_PAGES == u64::BITS);
-
-impl Directory {
-    fn new() -> Directory {
-        Directory { leaves: std::array::from_fn(|_| AtomicU32::new(0)), young_tables: AtomicU64::new(0) }
-    }
-}
+const DIRECTORY_SEGMENTS: usize = 12;
 
 /// The expected order of accesses (fadvise, madvise).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -93,8 +78,8 @@ pub(crate) struct Tree {
 pub struct Mapping {
     id: MappingId,
     kind: Kind,
-    directories: Segments<Box<Directory>, DIRECTORY_SEGMENTS>,
-    directory_count: AtomicU32,
+    /// Directory number + 1; 0 for no directory.
+    directories: Words<DIRECTORY_SEGMENTS>,
     /// Bytes that the host keeps for the mapping.
     host_bytes: u64,
     folios: AtomicU32,
@@ -142,8 +127,7 @@ impl Mapping {
         Mapping {
             id,
             kind,
-            directories: Segments::new(),
-            directory_count: AtomicU32::new(0),
+            directories: Words::new(),
             host_bytes: 0,
             folios: AtomicU32::new(0),
             mapped_pages: AtomicU64::new(0),
@@ -168,9 +152,9 @@ impl Mapping {
         self.folios.load(Relaxed)
     }
 
-    /// Bytes of its directories and of the host's data about it.
+    /// Bytes of its table of directories and of the host's data about it.
     pub(crate) fn index_bytes(&self) -> u64 {
-        self.host_bytes + u64::from(self.directory_count.load(Relaxed)) * size_of::<Directory>() as u64
+        self.host_bytes + self.directories.bytes()
     }
 
     /// Pages covered by page tables: the file's length at the last `map`. 0: not mapped.
@@ -201,35 +185,33 @@ impl Mapping {
     }
 
     #[inline]
-    fn directory(&self, index: u32) -> Option<&Directory> {
-        self.directories.get(index / DIRECTORY_PAGES).map(|directory| &**directory)
+    fn directory<'a>(&self, leaves: &'a LeafPool, index: u32) -> Option<&'a Directory> {
+        let place = self.directories.get(index / DIRECTORY_PAGES)?;
+        leaves.directories.get_entry(place.load(Acquire))
     }
 
-    fn directory_or_new(&self, leaves: &LeafPool, index: u32) -> &Directory {
-        self.directories.get_or_init(index / DIRECTORY_PAGES, || {
-            self.directory_count.fetch_add(1, Relaxed);
-            leaves.count_bytes(size_of::<Directory>() as u64);
-            Box::new(Directory::new())
-        })
+    /// Whether the page has a directory. Without the mapping lock, it may be freed at any time.
+    pub(crate) fn has_directory(&self, index: u32) -> bool {
+        self.directories.get(index / DIRECTORY_PAGES).is_some_and(|place| place.load(Acquire) != 0)
     }
 
     #[inline]
-    fn leaf_id(&self, index: u32) -> Option<LeafId> {
-        let entry =
-            self.directory(index)?.leaves[index as usize / LEAF_SLOTS % DIRECTORY_LEAVES].load(Acquire);
+    fn leaf_id(&self, leaves: &LeafPool, index: u32) -> Option<LeafId> {
+        let directory = self.directory(leaves, index)?;
+        let entry = directory.leaves[index as usize / LEAF_SLOTS % DIRECTORY_LEAVES].load(Acquire);
         (entry != 0).then(|| LeafId(entry - 1))
     }
 
     #[inline]
     pub(crate) fn slot<'a>(&self, leaves: &'a LeafPool, index: u32) -> Option<&'a AtomicSlot> {
-        self.leaf_id(index).map(|leaf| &leaves.get(leaf).slots[index as usize % LEAF_SLOTS])
+        self.leaf_id(leaves, index).map(|leaf| &leaves.get(leaf).slots[index as usize % LEAF_SLOTS])
     }
 
     /// Finds the slot of a page without a lock. The leaf may belong to another mapping by the time
     /// the result is used: check with [`Self::still_there`].
     #[inline]
     pub(crate) fn find(&self, leaves: &LeafPool, index: u32) -> Option<Found> {
-        let leaf = self.leaf_id(index)?;
+        let leaf = self.leaf_id(leaves, index)?;
         let slot = leaves.get(leaf).slots[index as usize % LEAF_SLOTS].load();
         Some(Found { leaf, slot })
     }
@@ -238,13 +220,15 @@ impl Mapping {
     #[inline]
     pub(crate) fn still_there(&self, leaves: &LeafPool, index: u32, found: &Found) -> bool {
         let now = leaves.get(found.leaf).slots[index as usize % LEAF_SLOTS].load();
-        now.folio() == found.slot.folio() && now.folio().is_some() && self.leaf_id(index) == Some(found.leaf)
+        now.folio() == found.slot.folio()
+            && now.folio().is_some()
+            && self.leaf_id(leaves, index) == Some(found.leaf)
     }
 
     /// Sets the accessed bit of the page table that covers `index`. `true`: it was clear.
     #[inline]
-    pub(crate) fn touch_table(&self, index: u32) -> bool {
-        let Some(directory) = self.directory(index) else { return false };
+    pub(crate) fn touch_table(&self, leaves: &LeafPool, index: u32) -> bool {
+        let Some(directory) = self.directory(leaves, index) else { return false };
         let bit = 1u64 << (index % DIRECTORY_PAGES / TABLE_PAGES);
         if directory.young_tables.load(Relaxed) & bit != 0 {
             return false;
@@ -253,22 +237,26 @@ impl Mapping {
     }
 
     /// Tests and clears the accessed bit of a page table.
-    pub(crate) fn clear_young_table(&self, table: u32) -> bool {
+    pub(crate) fn clear_young_table(&self, leaves: &LeafPool, table: u32) -> bool {
         let index = table * TABLE_PAGES;
-        let Some(directory) = self.directory(index) else { return false };
+        let Some(directory) = self.directory(leaves, index) else { return false };
         let bit = 1u64 << (index % DIRECTORY_PAGES / TABLE_PAGES);
         directory.young_tables.load(Relaxed) & bit != 0
             && directory.young_tables.fetch_and(!bit, Relaxed) & bit != 0
     }
 
     /// Page tables in `tables` that may have entries, ascending.
-    pub(crate) fn tables(&self, tables: std::ops::Range<u32>) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn tables<'a>(
+        &'a self,
+        leaves: &'a LeafPool,
+        tables: std::ops::Range<u32>,
+    ) -> impl Iterator<Item = u32> + 'a {
         let mut next = tables.start;
         std::iter::from_fn(move || {
             while next < tables.end {
                 let table = next;
                 let index = table * TABLE_PAGES;
-                if let Some(directory) = self.directory(index) {
+                if let Some(directory) = self.directory(leaves, index) {
                     next += 1;
                     let first = index as usize / LEAF_SLOTS % DIRECTORY_LEAVES;
                     let leaves = &directory.leaves[first..first + TABLE_PAGES as usize / LEAF_SLOTS];
@@ -302,7 +290,7 @@ pub(crate) struct LockedMapping<'a> {
 
 impl LockedMapping<'_> {
     fn leaf(&self, index: u32) -> Option<(LeafId, Leaf<'_>)> {
-        let id = self.mapping.leaf_id(index)?;
+        let id = self.mapping.leaf_id(self.leaves, index)?;
         Some((id, self.leaves.get(id)))
     }
 
@@ -379,16 +367,53 @@ impl LockedMapping<'_> {
     }
 
     fn leaf_or_new(&self, cpu: usize, index: u32) -> Leaf<'_> {
-        let entry = &self.mapping.directory_or_new(self.leaves, index).leaves
-            [index as usize / LEAF_SLOTS % DIRECTORY_LEAVES];
+        let directory = self.directory_or_new(index);
+        let entry = &directory.leaves[index as usize / LEAF_SLOTS % DIRECTORY_LEAVES];
         let found = entry.load(Acquire);
         if found != 0 {
             self.leaves.unreserve(Some(cpu));
             return self.leaves.get(LeafId(found - 1));
         }
         let id = self.leaves.take();
+        self.leaves.directories.note_leaf(directory);
         entry.store(id.0 + 1, Release);
         self.leaves.get(id)
+    }
+
+    /// Bytes to be paid for before [`Self::directory_or_new`] creates a directory.
+    pub(crate) fn directory_growth_bytes(&self, index: u32) -> u64 {
+        self.mapping.directories.growth_bytes(index / DIRECTORY_PAGES)
+            + self.leaves.directories.growth_bytes()
+    }
+
+    /// The directory of a page, created if it is missing.
+    pub(crate) fn directory_or_new(&self, index: u32) -> &Directory {
+        let (table, number) = (&self.mapping.directories, index / DIRECTORY_PAGES);
+        if let Some(directory) = self.mapping.directory(self.leaves, index) {
+            return directory;
+        }
+        let grown = table.growth_bytes(number);
+        if grown > 0 {
+            self.leaves.count_bytes(grown);
+        }
+        let entry = self.leaves.directories.take();
+        table.get_or_make(number).store(entry, Release);
+        self.leaves.directories.get_entry(entry).expect("just taken")
+    }
+
+    /// Frees the directories without leaves, for other mappings.
+    pub(crate) fn free_directories(&mut self) {
+        let (table, pool) = (&self.mapping.directories, &self.leaves.directories);
+        let mut at = 0;
+        while let Some(number) = table.first_from(at) {
+            let place = table.get(number).expect("it was found there");
+            let entry = place.load(Relaxed);
+            if pool.get_entry(entry).is_some_and(|directory| pool.is_empty(directory)) {
+                place.store(0, Release);
+                pool.give_back(entry);
+            }
+            at = number + 1;
+        }
     }
 
     /// Whether its leaves hold shadows, which may be dropped. For anonymous memory they hold
@@ -431,8 +456,9 @@ impl LockedMapping<'_> {
 
     fn free_if_empty(&self, index: u32, id: LeafId, counts: Counts) {
         if counts.folios == 0 && counts.shadows == 0 {
-            let directory = self.mapping.directory(index).expect("the leaf was found through it");
+            let directory = self.mapping.directory(self.leaves, index).expect("the leaf was found there");
             directory.leaves[index as usize / LEAF_SLOTS % DIRECTORY_LEAVES].store(0, Release);
+            self.leaves.directories.forget_leaf(directory);
             self.leaves.give_back(id);
         }
     }
@@ -477,7 +503,7 @@ impl LockedMapping<'_> {
     pub(crate) fn next(&self, index: u32, end: u64) -> Option<(u32, Slot)> {
         let mut at = u64::from(index);
         while at < end {
-            if self.mapping.directory(at as u32).is_none() {
+            if self.mapping.directory(self.leaves, at as u32).is_none() {
                 let next = self.mapping.directories.first_from(at as u32 / DIRECTORY_PAGES)?;
                 at = u64::from(next) * u64::from(DIRECTORY_PAGES);
                 continue;
@@ -552,7 +578,7 @@ mod tests {
     /// given back in the end.
     #[test]
     fn the_tree_agrees_with_a_map() {
-        let leaves = LeafPool::new(100, 4096, 1, 1);
+        let leaves = LeafPool::new(100, 4096, 2, 1, 1);
         let mapping = Mapping::new(MappingId(0), Kind::File);
         let mut model: BTreeMap<u32, Result<FolioId, u64>> = BTreeMap::new();
         let mut state = 3u64;
@@ -617,7 +643,7 @@ mod tests {
     /// shadows remain; leaves it when a page is inserted or it is freed".
     #[test]
     fn a_shadow_leaf_is_trimmed_unless_it_was_used_again() {
-        let leaves = LeafPool::new(0, 256, 1, 1);
+        let leaves = LeafPool::new(0, 256, 0, 1, 1);
         leaves.grow();
         let mapping = Mapping::new(MappingId(0), Kind::File);
         let mut locked = mapping.lock(&leaves);
@@ -647,18 +673,18 @@ mod tests {
 
     #[test]
     fn tables_are_found_in_order() {
-        let leaves = LeafPool::new(0, 256, 1, 1);
+        let leaves = LeafPool::new(0, 256, 0, 1, 1);
         leaves.grow();
         let mapping = Mapping::new(MappingId(0), Kind::File);
         let mut locked = mapping.lock(&leaves);
         for index in [600, 700, 100_000, 40] {
             assert!(leaves.reserve(0));
             locked.insert(0, index, FolioId(index)).unwrap();
-            mapping.touch_table(index);
+            mapping.touch_table(&leaves, index);
         }
         drop(locked);
-        assert_eq!(mapping.tables(0..1 << 23).collect::<Vec<_>>(), [0, 1, 195]);
-        assert!(mapping.clear_young_table(195) && !mapping.clear_young_table(195));
-        assert!(mapping.touch_table(100_001) && !mapping.touch_table(100_000));
+        assert_eq!(mapping.tables(&leaves, 0..1 << 23).collect::<Vec<_>>(), [0, 1, 195]);
+        assert!(mapping.clear_young_table(&leaves, 195) && !mapping.clear_young_table(&leaves, 195));
+        assert!(mapping.touch_table(&leaves, 100_001) && !mapping.touch_table(&leaves, 100_000));
     }
 }

@@ -43,7 +43,7 @@ impl Core {
                 }
             }
         }
-        if made > 0 && mapping.touch_table(index) {
+        if made > 0 && mapping.touch_table(&self.leaves, index) {
             task.space.mark_ran();
         }
         made

@@ -164,7 +164,8 @@ impl Filling {
                 self.folios.push(folio);
                 self.next += 1;
             } else if matches!(core.lookup(mapping, self.next as u32), Lookup::Miss) {
-                self.charging = Some(Charging::new(task.memcg, task.cpu).optional());
+                let charging = Charging::new(task.memcg, task.cpu).optional();
+                self.charging = Some(charging.for_page(core, mapping, self.next as u32));
             } else {
                 let run = self.hand_out();
                 self.next += 1;

@@ -461,7 +461,8 @@ mod tests {
         let mut harness = Harness::new(1000, 1);
         (0..64).chain(512..512 + 63).for_each(|page| harness.load(page));
         // Forced: includes tables that were not used since.
-        assert!(harness.mapping.clear_young_table(0) && harness.mapping.clear_young_table(1));
+        let leaves = &harness.core.leaves;
+        assert!([0, 1].map(|table| harness.mapping.clear_young_table(leaves, table)) == [true; 2]);
         assert!(harness.age());
         assert!((0..64).chain(512..512 + 63).all(|page| !harness.is_young(page)));
         let filters = &harness.memcg().lruvec.filters;
@@ -484,7 +485,7 @@ mod tests {
         assert!(harness.age());
         assert!((0..64).all(|page| !harness.is_young(page)));
         assert!((512..512 + 63).all(|page| harness.is_young(page)));
-        assert!(harness.mapping.touch_table(512), "its bit was cleared");
+        assert!(harness.mapping.touch_table(&harness.core.leaves, 512), "its bit was cleared");
     }
 
     /// [book: aging#checks]: "Two agings inside one effort of the only task: the second reads no
@@ -498,7 +499,7 @@ mod tests {
         assert_eq!(filters(), 4096, "one of two exists");
         // The forced first walk left the table's own bit, so no later access marks the task as
         // having run.
-        assert!(!harness.mapping.touch_table(0));
+        assert!(!harness.mapping.touch_table(&harness.core.leaves, 0));
         let slot = harness.mapping.slot(&harness.core.leaves, 0).unwrap();
         slot.touch(slot.load().folio().unwrap());
         assert!(harness.age());

@@ -46,12 +46,13 @@ impl Core {
                 continue;
             }
             let tables = mapping.mapped_pages().div_ceil(u64::from(TABLE_PAGES)) as u32;
-            for table in mapping.tables(0..tables) {
+            for table in mapping.tables(&self.leaves, 0..tables) {
                 if memcg.lruvec.window.max() != seq {
                     return;
                 }
                 if !forced {
-                    let used = mapping.clear_young_table(table) || !self.tunables.has(TABLE_WALK);
+                    let used =
+                        mapping.clear_young_table(&self.leaves, table) || !self.tunables.has(TABLE_WALK);
                     if !used || !memcg.lruvec.filters.may_contain(seq, mapping.id(), table) {
                         continue;
                     }

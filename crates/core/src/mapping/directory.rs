@@ -1,0 +1,176 @@
+//! Directories: which leaves the 32,768 pages (128 MiB of file) below each have. All come from one
+//! pool, so that their memory is bounded, counted, and used again.
+//!
+//! A directory is put into its place when the first leaf below it is made. It may stay there without
+//! leaves; it is taken out when index memory is short, and when the mapping is closed. A lock-free
+//! reader that still holds a directory by then may find leaves of another file through it, and
+//! notices: the mapping no longer names that directory (see [`super::Mapping::find`] and
+//! [`super::Glance`]).
+//!
+//! # Locking
+//!
+//! Entries and counts of a directory in its place change under its mapping's lock; the list of free
+//! ones has its own, a leaf.
+
+use super::leaf::LEAF_SLOTS;
+use super::numbers::{FreeNumbers, whole_pages};
+use crate::host::Host;
+use crate::segments::Segments;
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering::Relaxed};
+
+pub(crate) const DIRECTORY_LEAVES: usize = 512;
+/// Pages under one directory.
+pub(crate) const DIRECTORY_PAGES: u32 = (DIRECTORY_LEAVES * LEAF_SLOTS) as u32;
+
+/// Directories that are made together: 16 KiB, as of leaves.
+const SEGMENT_DIRECTORIES: u32 = if cfg!(loom) { 1 } else { 8 };
+const DIRECTORY_BYTES: u64 = size_of::<Directory>() as u64;
+
+#[derive(Debug)]
+pub(crate) struct Directory {
+    /// Leaf number + 1; 0 is none.
+    pub(crate) leaves: [AtomicU32; DIRECTORY_LEAVES],
+    /// Upper-level accessed bits, one per page table.
+    pub(crate) young_tables: AtomicU64,
+    /// Leaves that it names.
+    count: AtomicU32,
+}
+
+const _: () = assert!(DIRECTORY_PAGES / super::TABLE_PAGES == u64::BITS);
+
+impl Directory {
+    fn new() -> Directory {
+        Directory {
+            leaves: std::array::from_fn(|_| AtomicU32::new(0)),
+            young_tables: AtomicU64::new(0),
+            count: AtomicU32::new(0),
+        }
+    }
+}
+
+/// All directories of all mappings.
+#[derive(Debug)]
+pub(crate) struct DirectoryPool {
+    /// Enough for files that are some dozen times as large as the memory, where their pages are
+    /// neighbours: there from the beginning, as a hit finds them in fewer steps.
+    first: Box<[Directory]>,
+    later: Segments<Box<[Directory]>, 20>,
+    free: Mutex<FreeNumbers>,
+    /// In their places, without leaves.
+    empty: AtomicU32,
+    bytes: AtomicU64,
+}
+
+impl DirectoryPool {
+    pub(crate) fn new(first: u32) -> DirectoryPool {
+        DirectoryPool {
+            first: (0..first).map(|_| Directory::new()).collect(),
+            later: Segments::new(),
+            free: Mutex::new(FreeNumbers::new(first, SEGMENT_DIRECTORIES)),
+            empty: AtomicU32::new(0),
+            bytes: AtomicU64::new(u64::from(first) * DIRECTORY_BYTES),
+        }
+    }
+
+    /// Bytes of all of them but those that rest.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// The directory that a place names: its number + 1, or 0 for none.
+    #[inline]
+    pub(crate) fn get_entry(&self, entry: u32) -> Option<&Directory> {
+        let number = entry.wrapping_sub(1);
+        self.first.get(number as usize).or_else(|| self.get_later(number))
+    }
+
+    fn get_later(&self, number: u32) -> Option<&Directory> {
+        let later = number.checked_sub(self.first.len() as u32).filter(|_| number != u32::MAX)?;
+        self.later.get(later / SEGMENT_DIRECTORIES)?.get((later % SEGMENT_DIRECTORIES) as usize)
+    }
+
+    /// What is to be paid before one more can be taken.
+    pub(crate) fn growth_bytes(&self) -> u64 {
+        let mut free = self.free.lock();
+        if let Some(number) = free.take() {
+            free.give_back(number);
+            return 0;
+        }
+        free.waking_bytes().unwrap_or(u64::from(SEGMENT_DIRECTORIES) * DIRECTORY_BYTES)
+    }
+
+    /// A directory without leaves, as an entry for its place, where it counts as empty. Where none is
+    /// free, more are made: the caller paid for them, or they are paid for next.
+    pub(crate) fn take(&self) -> u32 {
+        let mut free = self.free.lock();
+        let number = loop {
+            if let Some(number) = free.take() {
+                break number;
+            }
+            let grown = free.wake().unwrap_or_else(|| {
+                self.later.get_or_init(free.segments(), || {
+                    (0..SEGMENT_DIRECTORIES).map(|_| Directory::new()).collect()
+                });
+                free.add_segment();
+                u64::from(SEGMENT_DIRECTORIES) * DIRECTORY_BYTES
+            });
+            self.bytes.fetch_add(grown, Relaxed);
+        };
+        self.empty.fetch_add(1, Relaxed);
+        number + 1
+    }
+
+    /// Takes a directory back that was taken out of its place. It has no leaves.
+    pub(crate) fn give_back(&self, entry: u32) {
+        let directory = self.get_entry(entry).expect("it was in its place");
+        debug_assert!(directory.leaves.iter().all(|leaf| leaf.load(Relaxed) == 0));
+        directory.young_tables.store(0, Relaxed);
+        self.empty.fetch_sub(1, Relaxed);
+        self.free.lock().give_back(entry - 1);
+    }
+
+    /// Whether a directory in its place names no leaf. Under the mapping lock.
+    pub(crate) fn is_empty(&self, directory: &Directory) -> bool {
+        directory.count.load(Relaxed) == 0
+    }
+
+    /// One leaf more. Under the mapping lock.
+    pub(crate) fn note_leaf(&self, directory: &Directory) {
+        let count = directory.count.load(Relaxed);
+        directory.count.store(count + 1, Relaxed);
+        if count == 0 {
+            self.empty.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// One leaf less. Under the mapping lock.
+    pub(crate) fn forget_leaf(&self, directory: &Directory) {
+        let count = directory.count.load(Relaxed) - 1;
+        directory.count.store(count, Relaxed);
+        if count == 0 {
+            self.empty.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// How many are in their places without leaves.
+    pub(crate) fn empty(&self) -> u32 {
+        self.empty.load(Relaxed)
+    }
+
+    /// Gives memory of free directories back to the system.
+    pub(crate) fn rest(&self, host: &impl Host) {
+        let mut free = self.free.lock();
+        let mut before = free.segments();
+        while let Some(segment) = free.unused_segment(before) {
+            before = segment;
+            let Some(directories) = self.later.get(segment) else { return };
+            let pages = whole_pages(directories);
+            let bytes = (pages.end.addr() - pages.start.addr()) as u64;
+            if bytes == 0 || !host.zeros_unused(pages) {
+                return;
+            }
+            free.rest(segment, bytes);
+            self.bytes.fetch_sub(bytes, Relaxed);
+        }
+    }
+}
