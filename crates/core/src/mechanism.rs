@@ -310,7 +310,7 @@ impl Mechanisms {
             Preset::Linux612 => LINUX_612,
             Preset::Linux71 => LINUX_71,
             Preset::Linux72 => LINUX_72,
-            Preset::Default => OURS,
+            Preset::Default => OURS | (Lru::Ranked as u16) << POLICY_SHIFT,
         };
         Mechanisms { preset, lru_lock: LruLock::Lruvec, ranked: u8::MAX, on }
     }
@@ -386,7 +386,8 @@ impl Mechanisms {
         Mechanisms { on: if on { self.on | bit } else { self.on & !bit }, ..self }
     }
 
-    /// The same set under another policy. All presets have the multi-gen LRU.
+    /// The same set under another policy. The linux presets have the multi-gen LRU, `default` has
+    /// `ranked`.
     pub fn with_lru(self, lru: Lru) -> Mechanisms {
         Mechanisms { on: self.on & !POLICY | (lru as u16) << POLICY_SHIFT, ..self }
     }
@@ -636,11 +637,12 @@ mod tests {
     fn policy_and_lock_are_beside_the_switches() {
         for preset in Preset::ALL {
             let plain = Mechanisms::preset(preset);
-            assert_eq!((plain.lru(), plain.lru_lock()), (Lru::MultiGen, LruLock::Lruvec));
+            let lru = if preset == Preset::Default { Lru::Ranked } else { Lru::MultiGen };
+            assert_eq!((plain.lru(), plain.lru_lock()), (lru, LruLock::Lruvec));
             let other = plain.with_lru(Lru::Classic).with_lru_lock(LruLock::Node);
             assert_eq!((other.lru(), other.lru_lock()), (Lru::Classic, LruLock::Node));
             assert!(Switch::ALL.iter().all(|&switch| plain.is_on(switch) == other.is_on(switch)));
-            assert_eq!(other.with_lru(Lru::MultiGen).with_lru_lock(LruLock::Lruvec), plain);
+            assert_eq!(other.with_lru(lru).with_lru_lock(LruLock::Lruvec), plain);
         }
         assert!(Lru::ALL.into_iter().all(|lru| Lru::parse(lru.name()) == Ok(lru)));
         assert!(LruLock::ALL.into_iter().all(|lock| LruLock::parse(lock.name()) == Ok(lock)));

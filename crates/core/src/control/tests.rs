@@ -89,6 +89,31 @@ fn the_main_bit_of_enabled_switches_the_policy() {
     assert_eq!(step(&mut again), ControlStep::Done);
 }
 
+/// The kernel's bits choose between its two policies; the name of a policy chooses any. The walks'
+/// bits stay as they were.
+#[test]
+fn the_name_of_a_policy_switches_to_it() {
+    let mechanisms = crate::Mechanisms::default();
+    let mut harness = Harness::with_mechanisms(mechanisms, 1000, 1);
+    harness.read_all(0..900);
+    let file = "lru_gen/enabled";
+    assert_eq!((harness.core.lru(), read(&harness, file).as_str()), (Lru::Ranked, "0x0006\n"));
+    for (word, lru, text) in [
+        ("multigen", Lru::MultiGen, "0x0007\n"),
+        ("ranked\n", Lru::Ranked, "0x0006\n"),
+        ("3", Lru::MultiGen, "0x0003\n"),
+        ("classic", Lru::Classic, "0x0002\n"),
+        ("ranked", Lru::Ranked, "0x0002\n"),
+    ] {
+        write(&harness, file, word).unwrap();
+        assert_eq!((harness.core.lru(), read(&harness, file).as_str()), (lru, text), "{word}");
+        harness.core.validate().unwrap();
+    }
+    assert_eq!(errno(write(&harness, file, "rank")), "EINVAL");
+    let lists = harness.memcg().lruvec();
+    assert_eq!(lists.evictable_pages(Swappiness::FILE_ONLY), 900);
+}
+
 /// [book: control-files#lru-gen-switches]: bit 1, accessed bits of entries; bit 2, those of tables,
 /// without which all tables of the filter are walked.
 #[test]

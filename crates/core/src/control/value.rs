@@ -98,7 +98,8 @@ pub(super) fn request(text: &str) -> Result<(u64, Option<Swappiness>), Failure> 
     Ok((pages, wanted))
 }
 
-/// A value of `lru_gen/enabled`: a number, or a word that begins with y (all bits) or n (none).
+/// A value of `lru_gen/enabled` that is not the name of a policy: a number, or a word that begins
+/// with y (all bits) or n (none).
 pub(super) fn capabilities(text: &str) -> Result<u64, Failure> {
     let text = text.trim();
     match text.chars().next() {

@@ -141,9 +141,14 @@ impl Core {
             }
             File::LruGen => return Ok(Work::Commands(Box::new(Commands::new(text)))),
             File::Enabled => {
-                let bits = value::capabilities(text)?;
-                self.tunables.set_walk_capabilities(bits);
-                let to = Lru::by_generations(bits & MAIN != 0);
+                let to = match Lru::parse(text.trim()) {
+                    Ok(policy) => policy,
+                    Err(_) => {
+                        let bits = value::capabilities(text)?;
+                        self.tunables.set_walk_capabilities(bits);
+                        Lru::by_generations(bits & MAIN != 0)
+                    }
+                };
                 // Takes over a switch under way, so that this write ends when folios are where it
                 // wants them.
                 if self.lru() != to || self.mechanisms().is_switching() {

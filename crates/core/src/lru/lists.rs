@@ -210,7 +210,7 @@ mod tests {
     /// The processor prefetches such a list by itself.
     #[test]
     fn a_list_in_the_order_of_its_frames_is_not_looked_ahead_on() {
-        let mechanisms = Mechanisms::preset(Preset::Default);
+        let mechanisms = Mechanisms::preset(Preset::Default).with_lru(Lru::MultiGen);
         let mut harness = Harness::with_mechanisms(mechanisms, 200, 1);
         harness.read_ahead(0..40);
         let host = Fetching::default();

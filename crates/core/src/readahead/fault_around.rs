@@ -54,12 +54,12 @@ impl Core {
 mod tests {
     use super::*;
     use crate::testing::Harness;
-    use crate::{Counter, Options};
+    use crate::Counter;
 
     /// Only pages of the aligned window that are cached, complete and without a mark are mapped.
     #[test]
     fn neighbours_in_memory_are_mapped() {
-        let mut harness = Harness::with_options(Options::new(1000), 500);
+        let mut harness = Harness::with_options(Harness::multigen_options(1000), 500);
         harness.read_ahead([15, 16, 18, 20, 31, 32]);
         let locked = harness.folio(18);
         assert!(harness.core.folios().flags(locked).try_lock());

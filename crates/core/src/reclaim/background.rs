@@ -176,7 +176,6 @@ impl Core {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::Options;
     use crate::reclaim::Watermarks;
     use crate::testing::Harness;
 
@@ -187,7 +186,7 @@ mod tests {
         for (ttl_ms, age_ms, min_pages, expected) in
             [(0, 0, 0, 0), (1000, 1001, 0, 0), (1000, 1000, 0, 1), (1000, 1001, 1000, 1)]
         {
-            let mut options = Options::new(1064);
+            let mut options = Harness::multigen_options(1064);
             options.watermarks = Watermarks { min: 0, low: 100, high: 200 };
             let mut harness = Harness::with_options(options, 1000);
             harness.read_ahead(0..930);

@@ -173,7 +173,7 @@ mod tests {
     use crate::memcg::{Counter, Effective};
     use crate::reclaim::{EffortKind, Watermarks};
     use crate::testing::Harness;
-    use crate::{Kind, Options};
+    use crate::Kind;
 
     /// A harness with `pages` pages in `generations` generations.
     fn harness(pages: u32, generations: u64) -> Harness {
@@ -307,7 +307,7 @@ mod tests {
             (Harness::subtree_lru(), 200, [128, 72]),
             (kernels, 1000, [1000, 0]),
         ] {
-            let mut options = Options::new(40_100);
+            let mut options = Harness::multigen_options(40_100);
             options.mechanisms = mechanisms;
             let mut harness = Harness::with_options(options, 20_000);
             let parent = harness.task.memcg;
@@ -336,7 +336,7 @@ mod tests {
     /// the walk".
     #[test]
     fn background_reclaim_stops_at_its_goal() {
-        let mut options = Options::new(40_100);
+        let mut options = Harness::multigen_options(40_100);
         options.mechanisms = Harness::subtree_lru();
         options.watermarks = Watermarks { min: 0, low: 4096, high: 8192 };
         let mut harness = Harness::with_options(options, 20_000);
@@ -358,7 +358,7 @@ mod tests {
     /// mark + 64".
     #[test]
     fn background_reclaim_stops_above_the_mark() {
-        let mut options = Options::new(10_000);
+        let mut options = Harness::multigen_options(10_000);
         options.watermarks = Watermarks { min: 0, low: 50, high: 100 };
         let mut harness = Harness::with_options(options, 10_000);
         harness.bring_at(0..9990, 4);

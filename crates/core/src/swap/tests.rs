@@ -5,6 +5,7 @@ use crate::host::{FlushReason, Host, Time};
 use crate::lru::Seq;
 use crate::memcg::{Counter, Memcg};
 use crate::reclaim::{Effort, EffortKind, Orders, OutOfMemory, Step, Watermarks};
+use crate::testing::Harness;
 use crate::{ChargeStep, Charging, MemcgId, Options};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -55,7 +56,7 @@ impl Anon {
     fn new(swap_pages: u32, store: SwapStore) -> Anon {
         let swap = SwapOptions { pages: swap_pages, store };
         let watermarks = Watermarks { min: 0, low: 0, high: 0 };
-        let options = Options { swap, watermarks, batch_folios: 1, ..Options::new(2 * PAGES) };
+        let options = Options { swap, watermarks, batch_folios: 1, ..Harness::multigen_options(2 * PAGES) };
         let core = Core::new(options, Time::ZERO);
         let memcg = core.add_memcg("anon", u64::from(PAGES), Time::ZERO).unwrap().id();
         let task = core.new_task(memcg, 0);

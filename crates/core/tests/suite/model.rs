@@ -167,7 +167,7 @@ struct Pair {
 impl Pair {
     fn new(profile: &Profile) -> Pair {
         // Twice the limit, since a trace may raise it.
-        let mut options = Options::new(2 * profile.limit + 64);
+        let mut options = Harness::multigen_options(2 * profile.limit + 64);
         options.watermarks = reclaim::Watermarks { min: 0, low: 0, high: 0 };
         options.batch_folios = profile.batch;
         let limit = u64::from(profile.limit);

@@ -21,7 +21,7 @@ fn run_background(core: &Core, host: &QuietHost, background: &mut Background) ->
 /// under the classic LRU, and while the policy is switched.
 fn nodes() -> [Harness; 3] {
     [(Lru::MultiGen, None), (Lru::Classic, None), (Lru::Classic, Some(Lru::MultiGen))].map(|(lru, to)| {
-        let mut options = Options::new(200);
+        let mut options = Harness::multigen_options(200);
         options.watermarks = Watermarks { min: 0, low: 50, high: 60 };
         options.mechanisms = options.mechanisms.with_lru(lru);
         let harness = Harness::with_options(options, UNLIMITED);
@@ -174,7 +174,7 @@ fn memories_below_the_limit_are_kept() {
 /// The shadows of many tenants may fill the index; then shadows are dropped, and no request fails.
 #[test]
 fn memories_of_many_tenants_do_not_fill_the_index() {
-    let mut options = Options::new(256);
+    let mut options = Harness::multigen_options(256);
     options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
     let mut harness = Harness::with_options(options, 8);
     for tenant in 0..20 {

@@ -212,6 +212,7 @@ impl World {
 #[test]
 fn threads_leave_nothing_behind() {
     leave_nothing_behind(Mechanisms::default(), false);
+    leave_nothing_behind(Mechanisms::default().with_lru(Lru::MultiGen), false);
 }
 
 /// The same under the classic LRU, with one lock for all lists and late statistics, and while the
@@ -248,7 +249,11 @@ fn leave_nothing_behind(mechanisms: Mechanisms, switching: bool) {
         world.accepted.load(Relaxed) > 1000 && stat(Counter::PgstealFile) > 1000,
         "there was not enough pressure"
     );
-    let worked = if mechanisms.lru() == Lru::Classic { Counter::Pgdeactivate } else { Counter::Aged };
+    let worked = match mechanisms.lru() {
+        Lru::MultiGen => Counter::Aged,
+        Lru::Classic => Counter::Pgdeactivate,
+        _ => Counter::Pgprotected,
+    };
     assert!(stat(worked) > 0 && core.written_pages() > 100);
     // Close everything.
     for (_, mapping) in &world.files {

@@ -87,7 +87,7 @@ mod tests {
     /// 'mapped or not'".
     #[test]
     fn the_kind_is_what_backs_a_folio() {
-        let folios = FolioTable::new(4);
+        let folios = FolioTable::with_mechanisms(4, crate::Mechanisms::preset(crate::Preset::Linux72));
         let lruvec = Lruvec::new(MemcgId(0), crate::Time::ZERO);
         let mut locked = lruvec.lock(&folios);
         for (number, swapbacked, mapped) in

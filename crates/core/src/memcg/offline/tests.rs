@@ -181,7 +181,7 @@ fn payments_survive_their_memcg() {
 /// The stock of a removed memcg is given back, and its protection ends.
 #[test]
 fn nothing_is_left_of_who_went() {
-    let mut options = crate::Options::new(1024);
+    let mut options = Harness::multigen_options(1024);
     options.charge_batch_pages = 64;
     let harness = Harness::with_options(options, 1000);
     let parent = harness.task.memcg;

@@ -4,6 +4,7 @@ use super::*;
 use crate::charge::{ChargeStep, Charging};
 use crate::mapping::Mapping;
 use crate::reclaim::{Background, BackgroundStep, Watermarks};
+use crate::testing::Harness;
 use crate::{Arrival, ControlStep, FlushReason, FolioId, Kind, Options, PAGE_BYTES, Task, Time, UNLIMITED};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -72,7 +73,7 @@ struct World {
 impl World {
     fn new(oom_policy: OomPolicy) -> World {
         let watermarks = Watermarks { min: 0, low: 0, high: 0 };
-        World::with(Options { oom_policy, watermarks, ..Options::new(300) }, 100)
+        World::with(Options { oom_policy, watermarks, ..Harness::multigen_options(300) }, 100)
     }
 
     fn with(options: Options, max_pages: u64) -> World {
@@ -407,7 +408,7 @@ fn thrash(
 }
 
 fn victim_of_600() -> Options {
-    Options { oom_policy: OomPolicy::Victim, ..Options::new(600) }
+    Options { oom_policy: OomPolicy::Victim, ..Harness::multigen_options(600) }
 }
 
 /// [book: aging#checks]: "`min_ttl = 1000`: with one memcg, all pages younger than 1 s, kswapd
@@ -452,10 +453,10 @@ fn thrashing_kills_one_at_a_time() {
 
 #[test]
 fn thrashing_follows_the_policy() {
-    let (_, kills, events) = thrash(Options::new(600), 1000, 500, |_| ());
+    let (_, kills, events) = thrash(Harness::multigen_options(600), 1000, 500, |_| ());
     assert_eq!((kills, events), (vec![], [1, 0, 0]), "by default nobody is killed; it is counted");
     let (world, kills, _) =
-        thrash(Options { oom_policy: OomPolicy::Ask, ..Options::new(600) }, 1000, 500, |world| {
+        thrash(Options { oom_policy: OomPolicy::Ask, ..Harness::multigen_options(600) }, 1000, 500, |world| {
             world.host.decisions.borrow_mut().push(OomDecision::Kill("top/b".to_owned()));
         });
     assert_eq!(kills, [world.children[1].0.memcg]);

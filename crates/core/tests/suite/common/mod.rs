@@ -91,18 +91,26 @@ pub struct Harness {
 }
 
 impl Harness {
+    /// The default preset with the multi-gen LRU, whose generations most tests watch.
     pub fn new(limit_pages: u64, batch_folios: usize) -> Harness {
         Harness::with_preset(Preset::Default, limit_pages, batch_folios)
     }
 
-    /// The default preset with `subtree_lru`.
+    /// The mechanisms of [`Self::new`], with `subtree_lru`.
     pub fn subtree_lru() -> Mechanisms {
-        Mechanisms::compose(Preset::Default, &[Switch::SubtreeLru], &[]).unwrap()
+        let with_subtree = Mechanisms::compose(Preset::Default, &[Switch::SubtreeLru], &[]).unwrap();
+        with_subtree.with_lru(Lru::MultiGen)
     }
 
-    /// As [`Self::new`], with a preset's mechanisms.
+    /// Options of a core of so many frames that runs the multi-gen LRU.
+    pub fn multigen_options(frames: u32) -> Options {
+        Options { mechanisms: Mechanisms::default().with_lru(Lru::MultiGen), ..Options::new(frames) }
+    }
+
+    /// As [`Self::new`], with a preset's switches.
     pub fn with_preset(preset: Preset, limit_pages: u64, batch_folios: usize) -> Harness {
-        Harness::with_mechanisms(Mechanisms::preset(preset), limit_pages, batch_folios)
+        let mechanisms = Mechanisms::preset(preset).with_lru(Lru::MultiGen);
+        Harness::with_mechanisms(mechanisms, limit_pages, batch_folios)
     }
 
     /// As [`Self::new`], with these mechanisms.
