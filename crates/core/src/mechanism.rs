@@ -147,7 +147,8 @@ pub enum Switch {
     Prefetch,
     /// Decide by current list sizes. Off: by sizes up to 2 s old.
     ExactStatistics,
-    /// The memcgs of every subtree give pages in turn.
+    /// Of every subtree, the memcg with the coldest page gives next. Needs ages that compare across
+    /// memcgs, so it works under the policy `ranked` only. The other policies walk the tree.
     SubtreeLru,
     /// Hand the pages of a removed memcg to its parent (Linux 7.2). Off: they stay without an owner
     /// until reclaimed.
@@ -297,12 +298,11 @@ impl Mechanisms {
             | Switch::ReclaimLoop.bit()
             | Switch::FaultPlacement.bit()
             | Switch::ReparentOffline.bit();
-        // Excludes `subtree_lru`: with it, turns by share take pages in use from a tenant whose
-        // neighbour streams.
         const OURS: u16 = LINUX_72
             | Switch::BatchNonresidentAge.bit()
             | Switch::Prefetch.bit()
             | Switch::ExactStatistics.bit()
+            | Switch::SubtreeLru.bit()
             | Switch::GlobalDirtyThrottle.bit()
             | Switch::WaitBeforeOom.bit()
             | Switch::ChargeNearLimit.bit();
@@ -629,8 +629,7 @@ mod tests {
             on(Preset::Linux72),
             [true, true, true, true, true, false, false, false, false, true, false, false, false]
         );
-        let off: Vec<usize> = (0..13).filter(|&at| !on(Preset::Default)[at]).collect();
-        assert_eq!(off, [Switch::SubtreeLru as usize]);
+        assert_eq!(on(Preset::Default), [true; 13]);
     }
 
     #[test]

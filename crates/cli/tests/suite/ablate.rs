@@ -66,6 +66,7 @@ fn a_trace_has_counts_and_no_time() {
     assert_eq!(
         names.collect::<Vec<_>>(),
         [
+            "batch_nonresident_age",
             "prefetch",
             // Mechanisms of the policy `ranked`, which is off.
             "rank_by_generation",

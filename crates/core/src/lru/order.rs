@@ -3,7 +3,8 @@
 //!
 //! With `subtree_lru`, every memcg with children keeps the turns of its subtree; else, with
 //! `memcg_lru`, the root keeps an LRU of all. Where neither is, the tree is walked
-//! ([`crate::memcg`]).
+//! ([`crate::memcg`]). Turns need ages that compare across memcgs, which only the policy `ranked` has:
+//! under the others the tree is walked, too.
 //!
 //! # Locking
 //!
@@ -11,9 +12,10 @@
 //! member's lruvec lock held.
 
 use super::multigen::memcg_lru::{LruWalk, MemcgLru, Op, Segment};
-use super::turns::{Given, MemcgOrder, Turns, TurnsWalk, group_of};
+use super::turns::{Given, MemcgOrder, Turns, TurnsWalk};
 use crate::Core;
 use crate::folio::Kind;
+use crate::mechanism::{Lru, Mechanisms};
 use crate::memcg::{Memcg, MemcgId, TreeWalk};
 use crate::sync::Ordering::Relaxed;
 
@@ -33,6 +35,8 @@ pub(crate) struct Visit {
     pub(crate) aged: bool,
     /// It has something to give at this priority.
     pub(crate) sizable: bool,
+    /// All that it would give next was found in use.
+    pub(crate) in_use: bool,
     /// Pages that it had before, but for what is protected.
     pub(crate) giving_pages: u64,
     /// Pages looked at, and freed.
@@ -48,6 +52,7 @@ impl Visit {
             below_low: self.below_low || other.below_low,
             aged: self.aged || other.aged,
             sizable: self.sizable || other.sizable,
+            in_use: self.in_use || other.in_use,
             giving_pages: self.giving_pages.max(other.giving_pages),
             scanned: self.scanned + other.scanned,
             stolen: self.stolen + other.stolen,
@@ -67,13 +72,14 @@ impl OrderWalk {
     /// `full`: of a walk over the tree, everybody, whoever else is walking it.
     pub(crate) fn new(core: &Core, target: MemcgId, priority: u8, full: bool) -> OrderWalk {
         let mechanisms = core.mechanisms();
-        if mechanisms.subtree_lru() && core.memcg(target).has_children.load(Relaxed) {
+        if core.takes_turns(mechanisms, target) {
+            let now = core.pages_brought_in();
             return core
-                .with_order(target, |order| OrderWalk::Turns(TurnsWalk::new(order.turns(), priority)));
+                .with_order(target, |order| OrderWalk::Turns(TurnsWalk::new(order.turns(), priority, now)));
         }
         // The kernel's order is one by generations: its classic LRU walks the tree.
         let by_generations = !mechanisms.any_policy(|lru| !lru.habits().has_generations);
-        if mechanisms.memcg_lru() && target == MemcgId::ROOT && by_generations {
+        if mechanisms.memcg_lru() && !mechanisms.subtree_lru() && target == MemcgId::ROOT && by_generations {
             return core.with_order(target, |order| OrderWalk::Lru(LruWalk::new(order.lru())));
         }
         OrderWalk::Tree(TreeWalk::new(full))
@@ -90,7 +96,8 @@ impl OrderWalk {
             OrderWalk::Tree(walk) => walk.next(&core.memcgs, target),
             OrderWalk::Turns(walk) => {
                 let given = before.map(|(memcg, visit)| core.given(memcg, visit));
-                core.with_order(target, |order| walk.next(order.turns(), given))
+                let now = core.pages_brought_in();
+                core.with_order(target, |order| walk.next(order.turns(), given, now))
             }
             OrderWalk::Lru(walk) => core.with_order(target, |order| {
                 let lru = order.lru();
@@ -106,7 +113,8 @@ impl OrderWalk {
             OrderWalk::Tree(walk) => *walk = TreeWalk::Finished,
             OrderWalk::Turns(walk) => {
                 let given = last.map(|(memcg, visit)| core.given(memcg, visit));
-                core.with_order(target, |order| walk.stop(order.turns(), given));
+                let now = core.pages_brought_in();
+                core.with_order(target, |order| walk.stop(order.turns(), given, now));
             }
             OrderWalk::Lru(walk) => core.with_order(target, |order| {
                 let lru = order.lru();
@@ -124,6 +132,11 @@ impl OrderWalk {
         let all = core.pages_in_turns(target).max(1);
         let share = u128::from(goal_pages) * u128::from(own) / u128::from(all);
         (2 * share as u64).max(TURN_PAGES)
+    }
+
+    /// Whether memcgs have turns by the age of their pages.
+    pub(crate) fn is_by_age(&self) -> bool {
+        matches!(self, OrderWalk::Turns(_))
     }
 
     /// Whether a memcg below `low` is visited all the same now: the second time, in the LRU.
@@ -160,9 +173,26 @@ fn judge(core: &Core, lru: &MemcgLru, memcg: MemcgId, visit: Visit) -> Option<Op
 impl Core {
     /// Pages that a memcg below `target` has on average, where several take turns.
     pub(crate) fn turn_pages(&self, target: MemcgId) -> Option<u64> {
-        let takes_turns = self.mechanisms().subtree_lru() && self.memcg(target).has_children.load(Relaxed);
+        let takes_turns = self.takes_turns(self.mechanisms(), target);
         let members = takes_turns.then(|| self.with_order(target, |order| order.turns().members()))?;
         (members > 1).then(|| self.pages_in_turns(target) / members)
+    }
+
+    /// Whether the memcgs below `target` give pages in turn, by the age of what they have.
+    fn takes_turns(&self, mechanisms: Mechanisms, target: MemcgId) -> bool {
+        mechanisms.subtree_lru()
+            && mechanisms.lru() == Lru::Ranked
+            && self.memcg(target).has_children.load(Relaxed)
+    }
+
+    /// The time of the node: pages that were brought in, by all memcgs. Counted with `subtree_lru` only.
+    pub(crate) fn pages_brought_in(&self) -> u64 {
+        self.brought_in.load(Relaxed)
+    }
+
+    /// One page more was brought in. The time of the node since.
+    pub(crate) fn count_brought_in(&self) -> u64 {
+        if self.mechanisms().subtree_lru() { self.brought_in.fetch_add(1, Relaxed) + 1 } else { 0 }
     }
 
     /// Pages of all who take turns in the subtree of `target`.
@@ -204,7 +234,8 @@ impl Core {
     /// first.
     pub(crate) fn begin_order(&self, memcg: &Memcg) {
         if self.mechanisms().subtree_lru() && !memcg.has_children.swap(true, Relaxed) {
-            self.regroup(memcg.id(), true);
+            let (memcg, _locked) = self.lock_living(memcg.id());
+            self.set_member(memcg, memcg.lruvec.reclaimable_pages() > 0);
         }
     }
 
@@ -223,45 +254,46 @@ impl Core {
     /// A memcg goes for good, and nobody adds pages to it any more.
     pub(crate) fn leave_orders(&self, memcg: &Memcg) {
         if self.mechanisms().subtree_lru() {
-            self.set_size(memcg, 0);
+            self.set_member(memcg, false);
         }
         self.with_lru(|lru| lru.apply(memcg.id(), Op::Leave));
     }
 
-    /// Pages were added to the lists of a memcg, which are locked: it may have grown into another
-    /// group.
+    /// Pages were added to the lists of a memcg, which are locked: it may have had none before.
     #[inline]
     pub(crate) fn grew(&self, memcg: &Memcg) {
-        if self.mechanisms().subtree_lru() {
-            let pages = memcg.lruvec.reclaimable_pages();
-            if group_of(pages) > memcg.group.load(Relaxed) {
-                self.set_size(memcg, pages);
-            }
+        if self.mechanisms().subtree_lru()
+            && !memcg.in_turns.load(Relaxed)
+            && memcg.lruvec.reclaimable_pages() > 0
+        {
+            self.set_member(memcg, true);
         }
     }
 
     /// A memcg was visited, and may have become smaller.
     fn given(&self, id: MemcgId, visit: Visit) -> Given {
-        let Visit { giving_pages, scanned, stolen, below_min, below_low, .. } = visit;
-        self.regroup(id, false);
-        Given { memcg: id, giving_pages, scanned, stolen, protected: below_min || below_low }
-    }
-
-    /// Puts a memcg, or who inherited its lists, among those of its size, if it is not there;
-    /// `anew`: anyway.
-    fn regroup(&self, memcg: MemcgId, anew: bool) {
-        let (memcg, _locked) = self.lock_living(memcg);
-        let pages = memcg.lruvec.reclaimable_pages();
-        if anew || group_of(pages) != memcg.group.load(Relaxed) {
-            self.set_size(memcg, pages);
+        let Visit { giving_pages, scanned, stolen, below_min, below_low, in_use, .. } = visit;
+        // If it was removed meanwhile, the memcg that has its pages.
+        let (memcg, locked) = self.lock_living(id);
+        let used_at = if in_use { None } else { locked.coldest_used_at() };
+        let has_pages = memcg.lruvec.reclaimable_pages() > 0;
+        if has_pages != memcg.in_turns.load(Relaxed) {
+            self.set_member(memcg, has_pages);
         }
+        let used_at = used_at.unwrap_or(self.pages_brought_in());
+        Given { memcg: id, giving_pages, scanned, stolen, protected: below_min || below_low, used_at }
     }
 
+    /// The lists of a memcg are locked: it takes turns from now on, or does not any more.
     #[cold]
-    fn set_size(&self, memcg: &Memcg, pages: u64) {
-        memcg.group.store(group_of(pages), Relaxed);
+    fn set_member(&self, memcg: &Memcg, is_member: bool) {
+        memcg.in_turns.store(is_member, Relaxed);
+        let (id, now) = (memcg.id(), self.pages_brought_in());
         for keeper in self.memcgs.lineage(memcg).filter(|keeper| keeper.has_children.load(Relaxed)) {
-            self.with_order(keeper.id(), |order| order.turns().set_size(memcg.id(), pages));
+            self.with_order(keeper.id(), |order| match is_member {
+                true => order.turns().join(id, now),
+                false => order.turns().leave(id),
+            });
         }
     }
 }

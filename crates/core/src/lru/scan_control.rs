@@ -296,6 +296,8 @@ pub(crate) struct Grant<'a> {
     pub(crate) memcg: &'a Memcg,
     pub(crate) spared: Effective,
     pub(crate) priority: u8,
+    /// Memcgs have turns by the age of their pages: one that has only pages in use gives nothing.
+    pub(crate) by_age: bool,
 }
 
 /// A page that returns while its shadow exists.

@@ -90,8 +90,8 @@ pub struct Memcg {
     shared_walk: Mutex<SharedWalk>,
     /// The order in which the memcgs of the subtree give pages, once it was needed.
     pub(crate) order: Mutex<Option<Box<MemcgOrder>>>,
-    /// The size group in the orders that the memcg is in, under `subtree_lru`.
-    pub(crate) group: AtomicU32,
+    /// Whether the memcg is a member of the orders above it, under `subtree_lru`.
+    pub(crate) in_turns: AtomicBool,
     /// Whether the memcg has or had children: then it keeps an order and is in it.
     pub(crate) has_children: AtomicBool,
     pub(crate) stat: Stat,
@@ -124,7 +124,7 @@ impl Memcg {
             protection: Protection::new(),
             shared_walk: Mutex::default(),
             order: Mutex::new(None),
-            group: AtomicU32::new(0),
+            in_turns: AtomicBool::new(false),
             has_children: AtomicBool::new(id == MemcgId::ROOT),
             stat: Stat::new(),
             pending: Pending::default(),

@@ -166,7 +166,7 @@ impl Memcgs {
         *memcg.pressure.lock() = None;
         memcg.lruvec.reset(now);
         memcg.spaces.reset();
-        memcg.group.store(0, Relaxed);
+        memcg.in_turns.store(false, Relaxed);
         memcg.has_children.store(false, Relaxed);
         *memcg.order.lock() = None;
         *memcg.name.lock() = key.1.clone();

@@ -138,7 +138,8 @@ impl NodeWalk {
         } else {
             self.order.most_pages(core, orders.target, orders.goal_pages, pages)
         };
-        let grant = Grant { memcg, spared, priority: self.pass.priority() };
+        let by_age = self.order.is_by_age();
+        let grant = Grant { memcg, spared, priority: self.pass.priority(), by_age };
         self.turn = Some(Turn::begin(cx, grant, &self.pass));
         WalkStep::More
     }
@@ -170,10 +171,10 @@ impl Core {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::Kind;
     use crate::memcg::{Counter, Effective};
     use crate::reclaim::{EffortKind, Watermarks};
     use crate::testing::Harness;
-    use crate::Kind;
 
     /// A harness with `pages` pages in `generations` generations.
     fn harness(pages: u32, generations: u64) -> Harness {
@@ -229,7 +230,8 @@ mod tests {
             let mut scan = Scan::default();
             let cx = &mut Context::new(&harness.core, &harness.host, &orders, &mut scan);
             let pass = Pass::new(cx, 11);
-            let grant = Grant { memcg: harness.memcg(), spared: Effective::default(), priority: 11 };
+            let grant =
+                Grant { memcg: harness.memcg(), spared: Effective::default(), priority: 11, by_age: false };
             let mut turn = Turn::begin(cx, grant, &pass);
             // The first step only looks for an address space to walk.
             assert_eq!(turn.step(cx), TurnStep::More);
@@ -303,8 +305,8 @@ mod tests {
     fn a_turn_ends_with_twice_its_share() {
         let kernels = crate::Mechanisms::preset(crate::Preset::Linux72);
         for (mechanisms, goal, expected) in [
-            (Harness::subtree_lru(), 1000, [512, 488]),
-            (Harness::subtree_lru(), 200, [128, 72]),
+            (crate::Mechanisms::default(), 1000, [512, 488]),
+            (crate::Mechanisms::default(), 200, [128, 72]),
             (kernels, 1000, [1000, 0]),
         ] {
             let mut options = Harness::multigen_options(40_100);

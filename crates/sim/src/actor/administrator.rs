@@ -340,8 +340,8 @@ mod tests {
         assert!(told.eq([("", 5, 5), ("a", 50, 50), ("b", 30, 40), ("c", 0, 0)]), "{:?}", report.tenants);
     }
 
-    /// Writes `lru_gen/enabled` off and on while jobs of two tenants run, the second time before
-    /// the first switch is complete.
+    /// Switches from the default policy to both others and back while jobs of two tenants run. The
+    /// last switch begins before the one before it is complete.
     #[test]
     fn the_policy_is_switched_under_load() {
         for seed in 1..=6 {
@@ -353,7 +353,7 @@ mod tests {
             simulator.check_every(500);
             let file = "lru_gen/enabled";
             let orders =
-                vec![write(20, file, "n"), write(60, file, "y"), write(90, file, "0"), write(90, file, "7")];
+                vec![write(20, file, "n"), write(60, file, "y"), write(90, file, "0"), write(90, file, "ranked")];
             simulator.administer(
                 Vec::new(),
                 orders,
@@ -377,7 +377,8 @@ mod tests {
             let told: Vec<_> =
                 simulator.readings().iter().map(|reading| reading.text.clone().unwrap()).collect();
             let at = |millis: usize| told[millis / 10].as_str();
-            assert_eq!([at(10), at(40), at(80), at(100)], ["0x0007\n", "0x0000\n", "0x0007\n", "0x0007\n"]);
+            assert_eq!([at(10), at(40), at(80), at(100)], ["0x0006\n", "0x0000\n", "0x0007\n", "0x0000\n"]);
+            assert_eq!(simulator.core().lru(), mglru_core::Lru::Ranked, "the default, and the last order");
         }
     }
 

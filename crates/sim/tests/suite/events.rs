@@ -157,9 +157,8 @@ fn events_tell_a_story_that_can_be_and_change_nothing() {
         let classic = seed >= 4;
         let mut machine = Machine::kernel_lab(200);
         machine.seed = seed;
-        if classic {
-            machine.mechanisms = machine.mechanisms.with_lru(Lru::Classic);
-        }
+        let lru = if classic { Lru::Classic } else { Lru::MultiGen };
+        machine.mechanisms = machine.mechanisms.with_lru(lru);
         if seed % 2 == 1 {
             machine.swap = Some(SwapModel { pages: 1000, device: SwapDevice::zram() });
         }

@@ -76,7 +76,9 @@ where
 /// The columns of the tables, in order (`pgactivate` after refill).
 fn row(batch_folios: usize, trace: Vec<Access>) -> [u64; 13] {
     let accesses = trace.len() as u64;
-    let seen = replay(&Machine::ideal(LIMIT_PAGES, batch_folios), trace, |_| {});
+    let mut machine = Machine::ideal(LIMIT_PAGES, batch_folios);
+    machine.mechanisms = machine.mechanisms.with_lru(mglru_core::Lru::MultiGen);
+    let seen = replay(&machine, trace, |_| {});
     let total = seen.report.total();
     let get = |counter| total.counters.get(counter);
     assert_eq!(total.counts.accesses, accesses);

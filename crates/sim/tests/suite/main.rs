@@ -8,6 +8,7 @@
 )]
 
 mod baselines;
+mod beside;
 mod dirty;
 mod events;
 mod golden;

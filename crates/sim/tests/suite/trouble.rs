@@ -40,7 +40,8 @@ fn a_device_that_stands_still_is_waited_for() {
 #[test]
 fn walks_take_time() {
     let run = |walk_time| {
-        let machine = Machine { walk_time, ..Machine::ideal(1000, 31) };
+        let mut machine = Machine { walk_time, ..Machine::ideal(1000, 31) };
+        machine.mechanisms = machine.mechanisms.with_lru(mglru_core::Lru::MultiGen);
         let mut simulator = Simulator::new(&machine).unwrap();
         let pages = (0_u64..8000).map(|n| (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) % 1500);
         simulator.add_job(0, pages.map(|page| Operation::from(Access::load(page))));

@@ -48,7 +48,7 @@ impl ClassicTurn {
         grant: Grant<'_>,
         balance: Balance,
     ) -> ClassicTurn {
-        let Grant { memcg, spared, priority } = grant;
+        let Grant { memcg, spared, priority, .. } = grant;
         let (core, orders) = (cx.core, cx.orders);
         let can_swap = core.can_swap(memcg.id());
         let usage = memcg.usage_pages();

@@ -34,7 +34,7 @@ pub(in crate::lru) struct MultiGenTurn {
 
 impl MultiGenTurn {
     pub(in crate::lru) fn begin(cx: &mut Context<'_, impl Host>, grant: Grant<'_>) -> MultiGenTurn {
-        let Grant { memcg, spared, priority } = grant;
+        let Grant { memcg, spared, priority, .. } = grant;
         let Context { core, host, orders, .. } = *cx;
         core.drain(host, orders.cpu);
         let swappiness = core.swappiness_of(memcg.id(), orders.swappiness);
@@ -182,7 +182,7 @@ mod tests {
                 let (core, host, memcg) = (&harness.core, &harness.host, harness.memcg());
                 let (orders, mut scan) = (harness.orders(32), Scan::default());
                 let mut cx = Context::new(core, host, &orders, &mut scan);
-                let grant = Grant { memcg, spared: Effective::default(), priority: 5 };
+                let grant = Grant { memcg, spared: Effective::default(), priority: 5, by_age: false };
                 let mut turn = MultiGenTurn::begin(&mut cx, grant);
                 while !matches!(turn.aging, Some((_, true))) {
                     assert_eq!(turn.step(&mut cx), TurnStep::More);

@@ -34,7 +34,7 @@ impl Clock {
     }
 
     /// Pages of a generation, in a memory of so many.
-    fn unit(memory_pages: u64) -> u64 {
+    pub(super) fn unit(memory_pages: u64) -> u64 {
         (memory_pages / GENERATIONS_PER_MEMORY).max(1)
     }
 
@@ -45,6 +45,11 @@ impl Clock {
             return Clock { pages, ..self };
         }
         Clock { pages, begun: pages, generation: self.generation + 1 }
+    }
+
+    /// The next generation begins.
+    pub(super) fn next_generation(self) -> Clock {
+        Clock { begun: self.pages, generation: self.generation + 1, ..self }
     }
 
     /// The generation now.

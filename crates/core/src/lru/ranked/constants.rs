@@ -42,5 +42,15 @@ pub(super) const BATCHES_PER_MEMORY: u64 = 64;
 pub(super) const ASK_EVERY: u64 = 64;
 /// Memory grows by so many pages between two efforts where nothing is known of it yet: one batch.
 pub(super) const SLACK_PAGES: u64 = 64;
+/// Generations whose beginnings are known by the node's clock: four memories of pages. Older ones count
+/// as no older.
+pub(super) const BIRTHS: usize = 16;
+/// Where memcgs take turns by age, a memcg gives at least so many pages in a turn: a sixteenth, but not
+/// more than are worth the visit. With an eighth, 128 equal memcgs of 128 pages gave with a deviation
+/// of 5.8 %.
+pub(super) const TURN_SHARE: u64 = 16;
+/// The hand looks at so much of a memcg before all of it is taken to be in use: an eighth, so that one
+/// that went to sleep is found after eight visits by access counted.
+pub(super) const LOOK_SHARE: u64 = 8;
 /// Turns after which a larger growth is forgotten, as a power of two.
 pub(super) const SLACK_SHIFT: u32 = 6;

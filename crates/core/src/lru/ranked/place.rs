@@ -2,7 +2,7 @@
 
 use super::constants::{HAND_STEPS, PROMOTING_LOOKS, PROMOTING_REFS};
 use super::share::Signal;
-use super::state::{List, list_of};
+use super::state::{LISTS, List, list_of};
 use crate::Core;
 use crate::event::ListedFrom;
 use crate::folio::{Flags, FolioId, HandStep, Kind};
@@ -34,13 +34,47 @@ fn memory_limit(core: &Core, memcg: MemcgId) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Promote,
+    /// It was read ahead, and is found accessed for the first time: any number of accesses may be behind
+    /// that, so it stays for another look.
+    Keep,
     Take,
 }
 
-/// `looked`: an accessed bit was found now, which stands for any number of accesses.
-fn fate_of(now: Flags, looked: bool) -> Fate {
-    let enough = if looked { PROMOTING_LOOKS } else { PROMOTING_REFS };
-    if now.refs() >= enough { Fate::Promote } else { Fate::Take }
+/// How a batch is taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    /// The newcomers were all looked at in vain.
+    pub(super) past_newcomers: bool,
+    /// Pages of the main list that are in use are left alone.
+    pub(super) spares_used: bool,
+}
+
+/// What was seen beside what was taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Looked {
+    /// Newcomers that were looked at.
+    pub(super) newcomers: u64,
+    /// The hand turned as far as it may, and all pages were in use.
+    pub(super) all_in_use: bool,
+}
+
+fn fate_of(now: Flags, look: Look) -> Fate {
+    let enough = if look == Look::Again { PROMOTING_LOOKS } else { PROMOTING_REFS };
+    match look {
+        _ if now.refs() >= enough => Fate::Promote,
+        Look::First => Fate::Keep,
+        Look::Nothing | Look::Again => Fate::Take,
+    }
+}
+
+/// What a look at a mapped folio found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    Nothing,
+    /// The first access since it was brought in.
+    First,
+    /// Others after that, any number of them.
+    Again,
 }
 
 impl LockedLruvec<'_> {
@@ -80,7 +114,7 @@ impl LockedLruvec<'_> {
         let (ranked, mechanisms) = (&self.lruvec.ranked, self.folios.mechanisms());
         let now = self.folios.flags(folio).load();
         ranked.expect(|| memory_limit(core, self.lruvec.memcg));
-        ranked.tick();
+        ranked.tick(core.count_brought_in());
         let returns = now.active();
         // Nobody asked for it so far: it must not fill the main list.
         let ahead = !returns && now.workingset() && !now.referenced();
@@ -127,16 +161,29 @@ impl LockedLruvec<'_> {
         })
     }
 
-    /// Reads and clears the accessed bit of a mapped folio. `true`: it was set, and was counted.
-    fn look(&self, core: &Core, last: &mut LastMapping, folio: FolioId) -> bool {
+    /// Reads and clears the accessed bit of a mapped folio, and counts it.
+    fn look(&self, core: &Core, last: &mut LastMapping, folio: FolioId) -> Look {
         let flags = self.folios.flags(folio);
         if !flags.load().mapped() {
-            return false;
+            return Look::Nothing;
         }
-        let Some(mapping) = last.get(core, core.mapping_of(folio)) else { return false };
+        let Some(mapping) = last.get(core, core.mapping_of(folio)) else { return Look::Nothing };
         let slot = mapping.slot(&core.leaves, self.folios.index(folio));
         let found = mapping.has_recency() && slot.is_some_and(|slot| slot.clear_accessed(folio));
-        found && flags.found_accessed().refs() > 0
+        match found.then(|| flags.found_accessed().refs()) {
+            None => Look::Nothing,
+            Some(0) => Look::First,
+            Some(_) => Look::Again,
+        }
+    }
+
+    /// The node's time at which the coldest page that reclaim may take was used last, as far as known.
+    /// `None`: there is no page of this policy.
+    pub(in crate::lru) fn coldest_used_at(&self) -> Option<u64> {
+        let ranked = &self.lruvec.ranked;
+        let tails = LISTS.into_iter().filter(|&(_, kind)| ranked.swappiness().evicts(kind));
+        let tails = tails.filter_map(|(list, kind)| self.tail_of(list, kind));
+        tails.map(|folio| ranked.born(self.folios.stamp(folio))).min()
     }
 
     /// Turns the hand to the first page of the main list that has no access. `None`: it had enough
@@ -160,16 +207,16 @@ impl LockedLruvec<'_> {
     }
 
     /// Takes up to `request` pages off the lists, looking at no more than `budget`, into an empty
-    /// `batch`. `past_newcomers`: the newcomers were all looked at in vain.
+    /// `batch`.
     pub(super) fn isolate_ranked(
         &mut self,
         (core, host): (&Core, &impl Host),
         (request, budget): (u64, u64),
-        past_newcomers: bool,
+        Manner { past_newcomers, spares_used }: Manner,
         last: &mut LastMapping,
         batch: &mut Isolated,
-    ) -> u64 {
-        let mut newcomers = 0;
+    ) -> Looked {
+        let (mut newcomers, mut all_in_use) = (0, false);
         while batch.scanned < budget && (batch.folios.len() as u64) < request {
             let ranked = &self.lruvec.ranked;
             let of_newcomers = ranked.takeable(List::Newcomers);
@@ -177,25 +224,36 @@ impl LockedLruvec<'_> {
                 && (of_newcomers == 0 || past_newcomers || of_newcomers < ranked.newcomers_pages());
             batch.scanned += 1;
             if from_main {
-                self.take_from_main(core, host, last, batch);
+                if !self.take_from_main(core, host, last, spares_used, batch) {
+                    all_in_use = true;
+                    break;
+                }
                 continue;
             }
             let Some((kind, folio)) = self.older_tail(List::Newcomers) else { break };
             newcomers += 1;
-            let looked = self.look(core, last, folio);
-            if fate_of(self.folios.flags(folio).load(), looked) == Fate::Take {
-                self.take_off(host, folio, list_of(List::Newcomers, kind), batch);
-                continue;
+            let list = list_of(List::Newcomers, kind);
+            let look = self.look(core, last, folio);
+            match fate_of(self.folios.flags(folio).load(), look) {
+                Fate::Promote => {}
+                Fate::Keep => {
+                    self.relist(folio, list, true);
+                    continue;
+                }
+                Fate::Take => {
+                    self.take_off(host, folio, list, batch);
+                    continue;
+                }
             }
             self.promote(folio, kind);
             batch.sorted += 1;
             batch.protected += 1;
             core.tell_listed(host, core.memcg(self.lruvec.memcg), folio, ListedFrom::Activation);
             if self.lruvec.ranked.main_is_full() {
-                self.take_from_main(core, host, last, batch);
+                self.take_from_main(core, host, last, spares_used, batch);
             }
         }
-        newcomers
+        Looked { newcomers, all_in_use }
     }
 
     fn promote(&mut self, folio: FolioId, kind: Kind) {
@@ -206,19 +264,25 @@ impl LockedLruvec<'_> {
         self.relist(folio, list_of(List::Main, kind), true);
     }
 
+    /// Takes the main list's candidate. `false`: the hand found none, and pages in use are spared.
     fn take_from_main(
         &mut self,
         core: &Core,
         host: &impl Host,
         last: &mut LastMapping,
+        spares_used: bool,
         batch: &mut Isolated,
-    ) {
-        // If all were accessed, the one that is next all the same.
+    ) -> bool {
         let candidate = self.candidate(core, last);
-        let Some(folio) = candidate.or_else(|| Some(self.older_tail(List::Main)?.1)) else { return };
+        if candidate.is_none() && spares_used {
+            return false;
+        }
+        // If all were accessed, the one that is next all the same.
+        let Some(folio) = candidate.or_else(|| Some(self.older_tail(List::Main)?.1)) else { return true };
         self.lruvec.ranked.note_period(self.folios.stamp(folio));
         let list = list_of(List::Main, self.kind_of(folio));
         self.take_off(host, folio, list, batch);
+        true
     }
 
     /// Takes a folio off its list. One that somebody else has the right to makes way.

@@ -2,7 +2,7 @@
 
 use super::clock::{Clock, Period};
 use super::constants::{
-    ASK_EVERY, MAIN_REACH_PERCENT, NEWCOMER_REACH_PERCENT, SHADOW_MEMORIES, SLACK_PAGES, SLACK_SHIFT,
+    ASK_EVERY, BIRTHS, MAIN_REACH_PERCENT, NEWCOMER_REACH_PERCENT, SHADOW_MEMORIES, SLACK_PAGES, SLACK_SHIFT,
 };
 use super::fewest_pages;
 use super::memory::Memory;
@@ -59,6 +59,8 @@ pub(crate) struct Ranked {
     sizes: [[AtomicI64; 2]; 2],
     share: AtomicU64,
     clock: [AtomicU64; 3],
+    /// When the latest generations began, by the node's clock; by their numbers, in a ring.
+    births: [AtomicU64; BIRTHS],
     period: AtomicU64,
     /// Pages evicted from each list.
     evicted: [AtomicU64; 2],
@@ -108,6 +110,7 @@ impl Ranked {
             sizes: Default::default(),
             share: AtomicU64::new(0),
             clock: Default::default(),
+            births: Default::default(),
             period: AtomicU64::new(0),
             evicted: Default::default(),
             low_pages: AtomicU64::new(0),
@@ -122,7 +125,7 @@ impl Ranked {
     /// As new, for the next memcg of that number.
     fn reset(&self) {
         self.sizes.iter().flatten().for_each(|size| size.store(0, Relaxed));
-        self.clock.iter().chain(&self.evicted).for_each(|word| word.store(0, Relaxed));
+        self.clock.iter().chain(&self.births).chain(&self.evicted).for_each(|word| word.store(0, Relaxed));
         self.share.store(Share::START.pack(), Relaxed);
         self.period.store(Period::UNKNOWN.word(), Relaxed);
         self.low_pages.store(0, Relaxed);
@@ -220,13 +223,43 @@ impl Ranked {
         Clock::new(pages, begun, generation)
     }
 
-    /// A page was brought in.
-    pub(super) fn tick(&self) {
-        let (pages, begun, generation) = self.clock().tick(self.memory_pages()).words();
+    /// A page was brought in, at a time of the node.
+    pub(super) fn tick(&self, node_pages: u64) {
+        let clock = self.clock();
+        // The first generation began when there was something.
+        if clock == Clock::default() {
+            self.births.iter().for_each(|birth| birth.store(node_pages, Relaxed));
+        }
+        self.set_clock(clock.tick(self.memory_pages()), node_pages);
+    }
+
+    fn set_clock(&self, clock: Clock, node_pages: u64) {
+        let (pages, begun, generation) = clock.words();
+        if generation != self.clock().words().2 {
+            self.births[generation as usize % BIRTHS].store(node_pages, Relaxed);
+        }
         self.clock
             .iter()
             .zip([pages, begun, generation])
             .for_each(|(word, value)| word.store(value, Relaxed));
+    }
+
+    /// Begins a generation if the latest is older than one of this memory by the node's clock: a memcg
+    /// that hits all the time brings nothing in, and what is found in use there is to be young.
+    pub(super) fn follow(&self, node_pages: u64) {
+        let clock = self.clock();
+        let birth = self.births[clock.words().2 as usize % BIRTHS].load(Relaxed);
+        if node_pages.saturating_sub(birth) >= Clock::unit(self.memory_pages()) {
+            self.set_clock(clock.next_generation(), node_pages);
+        }
+    }
+
+    /// The node's time at which the generation of a stamp began; of an old one, no later than that.
+    pub(super) fn born(&self, stamp: Stamp) -> u64 {
+        let clock = self.clock();
+        let generation = clock.words().2;
+        let age = clock.age(stamp).min(BIRTHS as u64 - 1).min(generation);
+        self.births[(generation - age) as usize % BIRTHS].load(Relaxed)
     }
 
     pub(super) fn period(&self) -> Period {

@@ -1,12 +1,14 @@
 //! The turn of one lruvec: batches off the newcomers' tail or the main list's, as the newcomers'
 //! share says.
 
+use super::constants::{HAND_STEPS, LOOK_SHARE, TURN_SHARE};
+use super::place::{Looked, Manner};
 use super::state::{List, Ranked, RankedOnUse};
 use crate::Core;
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
 use crate::lru::scan_control::Tallies;
-use crate::lru::{Context, Grant, PagedOut, References, Swappiness, TurnStep, Visit};
+use crate::lru::{Context, Grant, PagedOut, References, Swappiness, TURN_PAGES, TurnStep, Visit};
 use crate::memcg::{Counter, Effective, Memcg, MemcgId};
 
 /// Folios per step: one lock hold.
@@ -29,22 +31,33 @@ pub(in crate::lru) struct RankedTurn {
     /// What of its pages is spared.
     spared: Effective,
     below_min: bool,
+    /// Pages in use are left alone: memcgs take turns by age, and it is not the effort's last pass.
+    spares_used: bool,
+    /// Steps of the hand over pages in use after which such a turn ends.
+    looks_left: u64,
+    /// The turn ended by that.
+    in_use: bool,
 }
 
 impl RankedTurn {
     /// It is the turn of a memcg.
     pub(in crate::lru) fn begin(cx: &mut Context<'_, impl Host>, grant: Grant<'_>) -> RankedTurn {
-        let Grant { memcg, spared, priority } = grant;
+        let Grant { memcg, spared, priority, by_age } = grant;
         let core = cx.core;
         core.drain(cx.host, cx.orders.cpu);
         let swappiness = core.swappiness_of(memcg.id(), cx.orders.swappiness);
         let ranked = &memcg.lruvec.ranked;
         ranked.begin_reclaim(swappiness);
         let pages = pages(ranked, swappiness);
+        if by_age {
+            let _locked = memcg.lruvec.lock(&core.folios);
+            ranked.follow(core.pages_brought_in());
+        }
         let budget = if memcg.is_online() {
             let (pages, by_low) = spared.leaves(pages, memcg.usage_pages(), cx.scan.low_override);
             cx.scan.low_skipped |= by_low;
-            pages >> priority
+            let least = if by_age { (pages / TURN_SHARE).min(TURN_PAGES) } else { 0 };
+            (pages >> priority).max(least)
         } else {
             pages
         };
@@ -59,6 +72,9 @@ impl RankedTurn {
             newcomers_left,
             spared,
             below_min: false,
+            spares_used: by_age && priority > 0,
+            looks_left: pages / LOOK_SHARE,
+            in_use: false,
         }
     }
 
@@ -67,7 +83,13 @@ impl RankedTurn {
         let memcg = core.memcg(self.memcg);
         let pages = pages(&memcg.lruvec.ranked, self.swappiness);
         let sizable = if memcg.is_online() { pages >> self.priority > 0 } else { pages > 0 };
-        Visit { sizable, scanned: self.scanned, below_min: self.below_min, ..Visit::default() }
+        Visit {
+            sizable,
+            scanned: self.scanned,
+            below_min: self.below_min,
+            in_use: self.in_use,
+            ..Visit::default()
+        }
     }
 
     /// Takes at most one batch.
@@ -75,7 +97,7 @@ impl RankedTurn {
         let (core, host) = (cx.core, cx.host);
         let memcg = core.memcg(self.memcg);
         self.below_min = self.spared.min_pages > 0 && self.spared.min_pages >= memcg.usage_pages();
-        if self.scanned >= self.budget || self.below_min {
+        if self.scanned >= self.budget || self.below_min || self.in_use {
             return TurnStep::Finished;
         }
         let mut batch = cx.scan.take_batch(host);
@@ -88,15 +110,15 @@ impl RankedTurn {
         };
         let amounts = (wanted, (self.budget - self.scanned).min(STEP_FOLIOS));
         // What its heir has is not for those to take who are after its own.
+        let mut all_in_use = false;
         if memcg.heir().is_none() {
-            let looked = locked.isolate_ranked(
-                (core, host),
-                amounts,
-                self.newcomers_left == 0,
-                &mut cx.scan.last_mapping,
-                &mut batch,
-            );
-            self.newcomers_left = self.newcomers_left.saturating_sub(looked);
+            let past_newcomers = self.newcomers_left == 0;
+            let manner = Manner { past_newcomers, spares_used: self.spares_used };
+            let looked =
+                locked.isolate_ranked((core, host), amounts, manner, &mut cx.scan.last_mapping, &mut batch);
+            let Looked { newcomers, .. } = looked;
+            self.newcomers_left = self.newcomers_left.saturating_sub(newcomers);
+            all_in_use = looked.all_in_use;
         }
         drop(locked);
         core.tell_isolated(host, memcg, &batch);
@@ -106,8 +128,12 @@ impl RankedTurn {
         count_scan(cx, memcg, &batch.folios, batch.sorted);
         let (taken, scanned) = (batch.taken, batch.scanned);
         cx.scan.batch = batch;
+        if all_in_use {
+            self.looks_left = self.looks_left.saturating_sub(u64::from(HAND_STEPS));
+            self.in_use = self.looks_left == 0;
+        }
         match (taken, scanned) {
-            (0, 0) => TurnStep::Finished,
+            (0, 0) if self.in_use || !all_in_use => TurnStep::Finished,
             (0, _) => TurnStep::More,
             _ => TurnStep::PageOut,
         }

@@ -227,7 +227,7 @@ impl Scans {
         let (folios, seed) = (FOLIOS / effort.shorter, effort.seed);
         let each = u64::from(folios / TENANTS);
         let stage = Stage::begin(watch, "scanning", 4, Unit::Steps);
-        let world = World::new(Mechanisms::default(), folios, TENANTS, seed);
+        let world = World::new(multigen(), folios, TENANTS, seed);
         let making_room = over_tenants(runs, &|way, tenant| world.make_room(way, tenant));
         stage.advance(1)?;
         // Half of each tenant's pages, in three parts.
@@ -252,6 +252,11 @@ impl Scans {
     }
 }
 
+/// The mechanisms of the scans: the default set with the multi-gen LRU.
+fn multigen() -> Mechanisms {
+    Mechanisms::default().with_lru(Lru::MultiGen)
+}
+
 /// Scans every tenant's list in all ways. Each pass visits all tenants, so that a list has left the
 /// caches before its next turn. A run is a part of the tenants.
 fn over_tenants(runs: u32, scan: &dyn Fn(Way, usize) -> Scanned) -> Three {
@@ -272,7 +277,7 @@ fn over_tenants(runs: u32, scan: &dyn Fn(Way, usize) -> Scanned) -> Three {
 fn repeated(runs: u32, folios: u32, tenants: u32, rounds: u32, seed: u64) -> Three {
     let mut all = Three::default();
     for run in 0..runs {
-        let world = World::new(Mechanisms::default(), folios, tenants, seed + u64::from(run));
+        let world = World::new(multigen(), folios, tenants, seed + u64::from(run));
         let mut sums = [Scanned::default(); 3];
         for round in 0..rounds as usize {
             for at in 0..Way::ALL.len() {
