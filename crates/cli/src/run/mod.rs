@@ -89,7 +89,7 @@ A complete scenario:
 
 Examples:
   mglru run experiments/floors.toml
-  mglru run experiments/floors.toml --with subtree_lru --json
+  mglru run experiments/floors.toml --without subtree_lru --json
   mglru run experiments/soft-limit.toml --world real
   mglru run experiments/kill.toml --oom-policy fail
 

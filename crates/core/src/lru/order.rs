@@ -124,9 +124,9 @@ impl OrderWalk {
         }
     }
 
-    /// What a memcg of `own` pages whose turn it is gives at most of `goal_pages` that are wanted
-    /// from the target: twice its share, so that one that has much that is cold does not give for
-    /// all, and not less than two batches. Elsewhere, whatever it has.
+    /// Most pages that a turn takes from a memcg of `own` pages when `goal_pages` are wanted from the
+    /// target: twice its share, but at least two batches. So a memcg with many cold pages does not
+    /// give for all. Without turns there is no limit.
     pub(crate) fn most_pages(&self, core: &Core, target: MemcgId, goal_pages: u64, own: u64) -> u64 {
         let OrderWalk::Turns(_) = self else { return u64::MAX };
         let all = core.pages_in_turns(target).max(1);

@@ -10,8 +10,8 @@
 //! *Coldness decides.* Each lruvec notes at which time of the node its generations began
 //! ([`super::ranked`]), so that the ages of pages compare across memcgs. A memcg is as cold as the
 //! older of its lists' tails. Memcgs at least half as old as the coldest are equally cold. All others
-//! have no turn, but in the last pass of an effort. What a memcg gives when its turn comes is its
-//! policy's own choice. If the hand finds nothing but pages in use there, the memcg counts as used
+//! have no turn, but in the last pass of an effort. The policy of the memcg chooses which pages
+//! it gives. If the hand finds nothing but pages in use there, the memcg counts as used
 //! now, and has its next turn when the others have grown old.
 //!
 //! *A share decides among the equally cold.* Each memcg has a count of what it gave, as a share of

@@ -17,7 +17,7 @@ const GENERATIONS: u64 = 1 << STAMP_BITS;
 pub(super) struct Clock {
     /// Pages brought in.
     pages: u64,
-    /// What that was when the generation began.
+    /// The value of `pages` when the generation began.
     begun: u64,
     /// Generations that began.
     generation: u64,

@@ -18,7 +18,8 @@ pub(super) const NEWCOMER_REACH_PERCENT: u64 = 50;
 /// A page that left the main list and is back within a tenth of a memory left it a moment too
 /// early.
 pub(super) const MAIN_REACH_PERCENT: u64 = 10;
-/// What such a page counts, against a newcomer's one: it was used before, and is rarer.
+/// Weight of a page that returns to the main list; a newcomer has 1. Such pages were used before and
+/// are rarer.
 pub(super) const MAIN_WEIGHT: u64 = 2;
 /// A page that was refused counts a fifth of a step: enough to end a growth that gains nothing.
 pub(super) const REFUSALS_PER_STEP: u64 = 5;

@@ -30,7 +30,7 @@ fn memory_limit(core: &Core, memcg: MemcgId) -> u64 {
     limits.fold(u64::from(of_node), u64::min)
 }
 
-/// What a scan of the newcomers' tail does with a folio.
+/// The decision of a scan about a folio at the newcomers' tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Promote,
@@ -49,7 +49,7 @@ pub(super) struct Manner {
     pub(super) spares_used: bool,
 }
 
-/// What was seen beside what was taken.
+/// The outcome of a scan beside the batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Looked {
     /// Newcomers that were looked at.
@@ -67,7 +67,7 @@ fn fate_of(now: Flags, look: Look) -> Fate {
     }
 }
 
-/// What a look at a mapped folio found.
+/// The outcome of a look at a mapped folio's accessed bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     Nothing,
@@ -116,7 +116,7 @@ impl LockedLruvec<'_> {
         ranked.expect(|| memory_limit(core, self.lruvec.memcg));
         ranked.tick(core.count_brought_in());
         let returns = now.active();
-        // Nobody asked for it so far: it must not fill the main list.
+        // It was read ahead and not yet used: it must not fill the main list.
         let ahead = !returns && now.workingset() && !now.referenced();
         let main = if returns {
             self.admits(core, folio)
@@ -178,7 +178,7 @@ impl LockedLruvec<'_> {
     }
 
     /// The node's time at which the coldest page that reclaim may take was used last, as far as known.
-    /// `None`: there is no page of this policy.
+    /// `None`: the lists are empty.
     pub(in crate::lru) fn coldest_used_at(&self) -> Option<u64> {
         let ranked = &self.lruvec.ranked;
         let tails = LISTS.into_iter().filter(|&(_, kind)| ranked.swappiness().evicts(kind));

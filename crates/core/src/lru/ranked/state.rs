@@ -86,7 +86,7 @@ impl Deref for RankedOnUse {
     }
 }
 
-/// What is asked whatever policy is on: without a state there are no pages.
+/// Questions that are asked under every policy. Without a state there are no pages.
 impl RankedOnUse {
     /// As new, for the next memcg of that number.
     pub(in crate::lru) fn reset(&self) {
@@ -285,7 +285,7 @@ impl Ranked {
         (memory.evictions_since(evicted), SHADOW_MEMORIES * self.memory_pages())
     }
 
-    /// What the return of a page after so many evictions from its list says.
+    /// The signal that a returning page gives, after so many evictions from its list.
     pub(super) fn judge(&self, memory: Memory, passed: u64, mechanisms: Mechanisms) -> Option<Signal> {
         let memory_pages = self.memory_pages();
         if memory.left_main() {
@@ -316,7 +316,7 @@ impl Ranked {
         self.low_pages.store(self.takeable_pages().max(1), Relaxed);
     }
 
-    /// What `lru_gen` shows beside the lists: the newcomers' share in percent, and pages brought
+    /// The figures of `lru_gen` beside the lists: the newcomers' share in percent, and pages brought
     /// in.
     pub(crate) fn figures(&self) -> (u64, u64) {
         (self.share().percent(), self.clock().words().0)

@@ -19,7 +19,7 @@ const STEP_FOLIOS: u64 = 64;
 pub(in crate::lru) struct RankedTurn {
     memcg: MemcgId,
     priority: u8,
-    /// What the order's swappiness came to when the turn began.
+    /// The swappiness at the begin of the turn.
     swappiness: Swappiness,
     /// Pages to look at.
     budget: u64,
@@ -28,7 +28,7 @@ pub(in crate::lru) struct RankedTurn {
     /// Newcomers that were not looked at in this turn. Once all were, those that are left cannot be
     /// had: they are dirty.
     newcomers_left: u64,
-    /// What of its pages is spared.
+    /// Protected pages of the memcg.
     spared: Effective,
     below_min: bool,
     /// Pages in use are left alone: memcgs take turns by age, and it is not the effort's last pass.
@@ -78,7 +78,7 @@ impl RankedTurn {
         }
     }
 
-    /// What the turn came to.
+    /// The outcome of the turn so far.
     pub(in crate::lru) fn visit(&self, core: &Core) -> Visit {
         let memcg = core.memcg(self.memcg);
         let pages = pages(&memcg.lruvec.ranked, self.swappiness);
@@ -109,7 +109,7 @@ impl RankedTurn {
             cx.orders.goal_pages.saturating_sub(cx.scan.progress.reclaimed).clamp(1, STEP_FOLIOS)
         };
         let amounts = (wanted, (self.budget - self.scanned).min(STEP_FOLIOS));
-        // What its heir has is not for those to take who are after its own.
+        // Once it is removed, its pages are its heir's.
         let mut all_in_use = false;
         if memcg.heir().is_none() {
             let past_newcomers = self.newcomers_left == 0;
