@@ -12,6 +12,8 @@ fn mask(round: u64, first: u64) -> u64 {
 
 fn run(together: bool) -> Vec<(String, u64)> {
     let mut machine = Machine::new(4096);
+    // Its lists do not depend on the order of accesses within a leaf.
+    machine.mechanisms = machine.mechanisms.with_lru(mglru_core::Lru::MultiGen);
     machine.tenants = vec![Tenant::new("t", 1500)];
     let mut simulator = Simulator::new(&machine).unwrap();
     let loads = move |round: u64, first: u64| -> Vec<Operation> {
@@ -43,7 +45,7 @@ fn loads_together_are_loads_one_by_one() {
     assert!(pgsteal > 1000, "requests took pages: {pgsteal}");
     // Within a leaf the order may differ: missing pages are loaded after cached ones.
     for (a, b) in together.iter().zip(&single) {
-        assert!(a.1.abs_diff(b.1) * 30 <= b.1.max(30), "{a:?}, one by one {b:?}");
+        assert!(a.1.abs_diff(b.1) * 50 <= b.1.max(50), "{a:?}, one by one {b:?}");
     }
     let exact =
         |rows: &[(String, u64)]| rows.iter().filter(|(name, _)| name == "file").cloned().collect::<Vec<_>>();

@@ -47,8 +47,7 @@ pub(super) const SLACK_PAGES: u64 = 64;
 /// as no older.
 pub(super) const BIRTHS: usize = 16;
 /// Where memcgs take turns by age, a memcg gives at least so many pages in a turn: a sixteenth, but not
-/// more than are worth the visit. With an eighth, 128 equal memcgs of 128 pages gave with a deviation
-/// of 5.8 %.
+/// more than are worth the visit.
 pub(super) const TURN_SHARE: u64 = 16;
 /// The hand looks at so much of a memcg before all of it is taken to be in use: an eighth, so that one
 /// that went to sleep is found after eight visits by access counted.
