@@ -40,8 +40,8 @@ Examples:
   mglru fio --name=safe --rw=randwrite --size=64m --verify=crc32c --memory=16MiB
   mglru fio --tenant=web=64MiB --tenant=scan=16MiB --memory=128MiB --json jobs.fio
 
-As in fio, options before the first --name apply to all jobs, and arguments without dashes are job files.
-Options of fio that mglru lacks are refused by name. docs/fio.md lists the differences.
+As in fio, options before the first --name apply to all jobs, and arguments without dashes are job
+files. Options of fio that mglru lacks are refused by name. docs/fio.md lists the differences.
 
 Work (also in job files, which may have `include FILE`, ${VARIABLES} and comments):
   --name=JOB               begin a job
@@ -58,7 +58,7 @@ Work (also in job files, which may have `include FILE`, ${VARIABLES} and comment
   --randseed=N             seed of all random choices
   --workload=LOAD          instead of blocks of files, a load of mglru's own with verified contents
                            (docs/fio.md): tpcc:warehouses=N,cache=SIZE, sweep:size=SIZE,arrays=N or
-                           ycsb:workload=LETTER,records=N; instances are its clients; needs --runtime
+                           ycsb:workload=LETTER,records=N; its clients are instances; with --runtime
 Files:
   --directory=DIR          directory of the files; DIR:DIR: instances take turns
   --filename=FILE          one file for all instances; FILE:FILE: several, in turns
@@ -88,7 +88,7 @@ Output:
   --output-format=FORMAT   normal, json or terse; --minimal: terse
   --json                   same as --output-format=json: one document, with an object `mglru`
   --output=FILE            print results into this file
-  --status-interval=TIME   also print results at this interval; --eta=always, never or auto: progress
+  --status-interval=TIME   print results at this interval; --eta=always, never or auto: progress
   --section=NAME           run only this section of the job file; may be repeated
 
 Cache (command line only; sizes: 512MiB, 8192p for pages of 4 KiB, bytes):
@@ -100,13 +100,13 @@ Cache (command line only; sizes: 512MiB, 8192p for pages of 4 KiB, bytes):
   --without=MECHANISM      switch a mechanism off; may be repeated
   --lru=POLICY             multigen, classic or ranked (default: the preset's)
   --lru-lock=LOCK          lock of the page lists: lruvec (one per tenant) or node (one for all)
-  --swap=SIZE              compressed memory for anonymous pages, taken out of --memory (default: none)
+  --swap=SIZE              compressed memory for anonymous pages, part of --memory (default: none)
   --backend=KIND           auto, io_uring or threads: how files are read and written
   --seed=N                 --randseed for all jobs
 
-Missing or short files are laid out as fio does it: written in full if a job reads them, allocated if
-not. With --verify, laid-out files pass verification. Dirty pages are written at the end. The counts of
-the cache (`mglru`) include ramp times.
+Missing or short files are laid out as fio does it: written in full if a job reads them, allocated
+if not. With --verify, laid-out files pass verification. Dirty pages are written at the end. The
+counts of the cache (`mglru`) include ramp times.
 Exit status: 0 done; 1 an access failed or a block did not verify; 2 wrong usage.
 ";
 

@@ -66,8 +66,8 @@ Examples:
   mglru ablate trace.bin.zst --preset linux-7.2 --pairs
   mglru ablate experiments/floors.toml --runs 12 --json
 
-A seed varies all random choices of a scenario's jobs. A trace has none, so its memory varies instead,
-by at most 1 % or 3 pages; the first seed uses the memory that was asked for.";
+A seed varies all random choices of a scenario's jobs. A trace has none, so its memory varies
+instead, by at most 1 % or 3 pages; the first seed uses the memory that was asked for.";
 
 /// Runs the command.
 ///

@@ -93,8 +93,8 @@ Examples:
   mglru run experiments/soft-limit.toml --world real
   mglru run experiments/kill.toml --oom-policy fail
 
-docs/scenarios.md describes every key. Exit status: 0 done; 1 a job failed; 2 wrong usage or an invalid
-scenario.";
+docs/scenarios.md describes every key. Exit status: 0 done; 1 a job failed; 2 wrong usage or an
+invalid scenario.";
 
 /// Where a scenario runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
