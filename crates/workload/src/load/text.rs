@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused_with_what_would() {
         for (text, expected) in [
-            ("tpch", "there are tpcc, sweep, ycsb"),
+            ("tpch", "expected one of tpcc, sweep, ycsb"),
             ("tpcc:size=1m", "it has warehouses and cache"),
             ("sweep:threads=2", "it has size and arrays"),
             ("tpcc:warehouses=0", "from 1 to 10000"),

@@ -257,7 +257,7 @@ fn the_name_decides_what_content_cannot() {
     // One oracleGeneral record is also six kernel-lab words.
     let (_, _, oracle, _) = samples().swap_remove(2);
     let error = recognised("x", &oracle[..24]).unwrap_err();
-    assert!(error.to_string().ends_with("say which with --format: oracle-general, kernel-lab"), "{error}");
+    assert!(error.to_string().ends_with("name one with --format: oracle-general, kernel-lab"), "{error}");
     assert_eq!(recognised("x.bin", &oracle[..24]).unwrap(), Format::KernelLab);
     assert_eq!(recognised("x.oracleGeneral.bin", &oracle[..24]).unwrap(), Format::OracleGeneral);
 
