@@ -11,8 +11,11 @@ reproduce:
 	cargo run --release --quiet -p mglru-cli -- reproduce --report target/report.html $(OPTIONS)
 
 # Unit, integration and documentation tests, then the atomic words under loom.
+# Nothing is compiled a second time here, so what incremental builds would write down is not needed.
+test: export CARGO_INCREMENTAL = 0
 test: fio
-	cargo test --workspace
+	cargo test --workspace --lib --bins --tests
+	cargo test --workspace --doc
 	$(MAKE) loom
 
 # Some tests compare with the real fio, and skip where it is not: installed where that needs nobody's consent.
@@ -23,7 +26,7 @@ fio:
 		|| echo "fio is not installed: its tests skip"
 
 loom:
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p mglru-core --lib --release
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p mglru-core --lib --profile loom
 
 # Documentation may link to what is private: such links serve who reads the sources.
 lint:
