@@ -1,6 +1,6 @@
 //! `mglru ablate`: traces and scenarios, comparisons, and errors.
 
-use crate::common::{ablated, document, done, fails, folder};
+use crate::common::{ablated, document, done, fails, folder, folder_of};
 use serde_json::Value;
 use std::fs;
 
@@ -138,7 +138,7 @@ fn text_says_what_the_document_says_and_nothing_depends_on_the_machine() {
 
 #[test]
 fn pairs_do_more_or_less_than_the_sum() {
-    let folder = folder();
+    let folder = folder_of(5_000);
     let document =
         document(folder.path(), "ablate skewed.txt --memory 200p --pairs --runs 3 --preset linux-7.2");
     let pairs: Vec<&Value> =
@@ -154,7 +154,7 @@ fn pairs_do_more_or_less_than_the_sum() {
 /// The working-set rework is irrelevant under the classic LRU, and is reported as such.
 #[test]
 fn a_pair_that_is_one_of_its_parts_is_named_as_that_and_noise_stands_last() {
-    let folder = folder();
+    let folder = folder_of(5_000);
     let arguments = "ablate skewed.txt --memory 200p --pairs --preset linux-7.2";
     let document = document(folder.path(), arguments);
     let pairs = || variants(&document["ablation"]).iter().filter(|variant| variant["pair"] == true);

@@ -82,9 +82,14 @@ pub fn words(folder: &Path, name: &str, words: impl Iterator<Item = u32>) {
 
 /// A folder with `skewed.txt`: 20,000 accesses, every seventh written, to 1,000 pages.
 pub fn folder() -> tempfile::TempDir {
+    folder_of(20_000)
+}
+
+/// The same, with so many accesses.
+pub fn folder_of(accesses: u64) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let line = |(n, page): (usize, u64)| format!("{} {page} 1", if n % 7 == 6 { 'W' } else { 'R' });
-    lines(folder.path(), "skewed.txt", skewed(20_000, 1000).enumerate().map(line));
+    lines(folder.path(), "skewed.txt", skewed(accesses, 1000).enumerate().map(line));
     folder
 }
 
