@@ -276,15 +276,16 @@ fn forget(start: *mut u8) -> bool {
     unsafe { madvise(start.cast(), FRAME_BYTES, Advice::LinuxDontNeed) }.is_ok()
 }
 
-/// Returns the memory of pages that hold only zeros to the system. They still read as zero, and take
-/// memory again when they are written. Returns whether that worked.
+/// Returns the memory of pages that hold only zeros to the system. They still read as zero, and
+/// take memory again when they are written. Returns whether that worked.
 #[cfg(not(miri))]
 pub(crate) fn forget_zeros(pages: Range<*const u8>) -> bool {
     let bytes = pages.end.addr().saturating_sub(pages.start.addr());
-    // SAFETY: the pages lie inside of an allocation of the core's index, which outlives the call, and
-    // hold atomic words that are all zero, and to which nobody writes but zeros (`Host::zeros_unused`).
-    // Private anonymous memory reads zero after this advice; of other memory that an allocator may have
-    // taken, the kernel refuses the advice or keeps the content. So no word changes.
+    // SAFETY: the pages lie inside of an allocation of the core's index, which outlives the call,
+    // and hold atomic words that are all zero, and to which nobody writes but zeros
+    // (`Host::zeros_unused`). Private anonymous memory reads zero after this advice; of other
+    // memory that an allocator may have taken, the kernel refuses the advice or keeps the content.
+    // So no word changes.
     bytes > 0 && unsafe { madvise(pages.start.cast_mut().cast(), bytes, Advice::LinuxDontNeed) }.is_ok()
 }
 
@@ -297,7 +298,8 @@ pub(crate) fn forget_zeros(_pages: Range<*const u8>) -> bool {
 /// mappings, as each part may become one; holes in that part may then be filled again.
 #[cfg(not(miri))]
 fn use_small_pages(start: *mut u8, bytes: usize) {
-    // SAFETY: advice on a part of our own mapping (the caller is `release`), which changes no content.
+    // SAFETY: advice on a part of our own mapping (the caller is `release`), which changes no
+    // content.
     let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxNoHugepage) };
 }
 

@@ -364,9 +364,9 @@ impl Shared {
         }
     }
 
-    /// Announces a writer on a folio whose lock the caller holds. Returns `false`, and withdraws, if
-    /// a guard lends the page: the holder of the guard may need to read the page before it drops the
-    /// guard.
+    /// Announces a writer on a folio whose lock the caller holds. Returns `false`, and withdraws,
+    /// if a guard lends the page: the holder of the guard may need to read the page before it drops
+    /// the guard.
     #[must_use]
     pub(crate) fn begin_change(&self, inode: &Inode, folio: FolioId) -> bool {
         self.core.begin_content(&inode.mapping, folio);

@@ -115,11 +115,7 @@ fn only_the_first_page_of_a_read_can_go_on_from_the_last() {
     read(&file, 4 * PAGE, 3 * PAGE);
     assert_eq!([4, 5, 6].map(|index| flags(&file, index).nrefs(multigen())), [1, 2, 1]);
     read(&file, 6 * PAGE, 2 * PAGE);
-    assert_eq!(
-        [6, 7].map(|index| flags(&file, index).nrefs(multigen())),
-        [1, 1],
-        "the last one ended in 6"
-    );
+    assert_eq!([6, 7].map(|index| flags(&file, index).nrefs(multigen())), [1, 1], "the last one ended in 6");
 }
 
 /// [book: access#checks]: "Read-ahead alone leaves R=0".
@@ -143,10 +139,7 @@ fn a_write_is_no_access() {
         file.write_at(&[1; 100], 0).unwrap();
         file.write_at(&[1; PAGE], 4 * PAGE as u64).unwrap();
     }
-    assert_eq!(
-        (flags(&file, 0).nrefs(multigen()), flags(&file, 4).nrefs(multigen())),
-        (1, 0)
-    );
+    assert_eq!((flags(&file, 0).nrefs(multigen()), flags(&file, 4).nrefs(multigen())), (1, 0));
 }
 
 #[test]
@@ -376,8 +369,8 @@ fn await_waiter(file: &CachedFile, index: u32) {
     }
 }
 
-/// A writer that waits for a guard keeps no truncation waiting, behind which the thread with the guard
-/// would wait as soon as it writes to another page.
+/// A writer that waits for a guard keeps no truncation waiting, behind which the thread with the
+/// guard would wait as soon as it writes to another page.
 #[test]
 fn who_waits_for_a_guard_is_in_nobodys_way() {
     let (_cache, file) = random(10);

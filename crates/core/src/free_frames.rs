@@ -38,8 +38,8 @@ pub(crate) struct FreeFrames {
 struct NodeFrames {
     pinned: Vec<u32>,
     /// Used only when no pinned frame is left, so that these can pay for metadata. Frames are
-    /// retired from the front, where those are that were used the longest ago or never: so holes lie
-    /// together and not between pages in use.
+    /// retired from the front, where those are that were used the longest ago or never: so holes
+    /// lie together and not between pages in use.
     releasable: VecDeque<u32>,
 }
 

@@ -201,9 +201,9 @@ pub trait Host {
         let _ = frame;
     }
 
-    /// These whole pages of the process's memory hold only zeros and are not needed for now. The host
-    /// may return their memory to the system if they still read as zero and can be written later.
-    /// Returns whether it did. Default: no.
+    /// These whole pages of the process's memory hold only zeros and are not needed for now. The
+    /// host may return their memory to the system if they still read as zero and can be written
+    /// later. Returns whether it did. Default: no.
     fn zeros_unused(&self, pages: std::ops::Range<*const u8>) -> bool {
         let _ = pages;
         false

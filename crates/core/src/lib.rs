@@ -104,8 +104,8 @@ pub struct Core {
 /// neighbours; the rest is for shadows. Leaves take 11 bytes per frame.
 const FRAMES_PER_FIRST_LEAF: u32 = 48;
 
-/// A directory is there from the beginning for every so many frames: enough for files of 64 times as
-/// many pages. They take 4 bytes per frame.
+/// A directory is there from the beginning for every so many frames: enough for files of 64 times
+/// as many pages. They take 4 bytes per frame.
 const FRAMES_PER_FIRST_DIRECTORY: u32 = 512;
 
 impl Core {

@@ -1,9 +1,9 @@
-//! The node: its free frames and watermarks, and what is dirty on it.
+//! The node: its free frames, watermarks, and counts of dirty pages.
 //!
 //! # Locking
 //!
-//! Free frames have their own ([`crate::free_frames`]), taken last, under that of the retired ones.
-//! Counts are atomic.
+//! Free frames have locks of their own ([`crate::free_frames`]), taken last, under that of the
+//! retired ones. Counts are atomic.
 
 use crate::folio::{FolioId, Kind};
 use crate::free_frames::FreeFrames;
@@ -12,30 +12,30 @@ use crate::options::Options;
 use crate::reclaim::Watermarks;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering::Relaxed};
 
-/// One node.
 #[derive(Debug)]
 pub(crate) struct Node {
     free: FreeFrames,
     retired: AtomicU32,
     retired_frames: Mutex<Vec<FolioId>>,
-    /// More are never retired: those that the kernel holds cannot be, and half of all are for pages.
+    /// The most frames that are ever retired: not those that the kernel pins, and at most half of
+    /// all.
     retired_max: u32,
     watermarks: Watermarks,
     pub(crate) pending: Pending,
     writeback: AtomicBool,
-    /// Pages that classic reclaim has taken off lists to look at them.
+    /// Pages that classic reclaim has isolated, by kind.
     isolated: [AtomicU64; 2],
-    /// Somebody waits until there are fewer.
+    /// Set while a thread waits for fewer isolated pages.
     isolated_waiters: AtomicBool,
     hopeless_failures: AtomicU32,
 }
 
-/// Whether an allocation may take a frame.
+/// Result of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Allocation {
-    /// Here it is.
+    /// A frame.
     Frame(FolioId),
-    /// Here it is, and background reclaim should start.
+    /// A frame, and background reclaim should start.
     Low(FolioId),
     /// Below the min watermark: reclaim first.
     BelowMin,
@@ -62,23 +62,22 @@ impl Node {
         self.watermarks
     }
 
-    /// Frames that nobody uses and no CPU has: what watermarks are compared with.
+    /// The node's free frames without those near CPUs; watermarks are compared with these.
     pub(crate) fn free_pages(&self) -> u32 {
         self.free.node_frames()
     }
 
-    /// Frames that nobody uses.
+    /// All free frames.
     pub(crate) fn unused_pages(&self) -> u32 {
         self.free.all_frames()
     }
 
-    /// Frames that pay for metadata.
     pub(crate) fn retired_pages(&self) -> u32 {
         self.retired.load(Relaxed)
     }
 
-    /// Takes a frame for `cpu`. `urgent`: also below the min watermark, as reclaim itself may, and
-    /// who reclaimed already.
+    /// Takes a frame for `cpu`. `urgent`: even below the min watermark, as for a charge that has
+    /// already reclaimed.
     pub(crate) fn allocate(&self, cpu: usize, urgent: bool) -> Allocation {
         match self.free.take(cpu, self.spared_frames(urgent)) {
             None => Allocation::BelowMin,
@@ -91,13 +90,13 @@ impl Node {
         if urgent { 0 } else { self.watermarks.min as usize }
     }
 
-    /// Returns frames. `cpu`: who freed them.
+    /// Returns frames. `cpu`: the CPU that freed them, if known.
     pub(crate) fn release(&self, cpu: Option<usize>, frames: &[FolioId]) {
         self.free.give(cpu, frames);
     }
 
-    /// Takes a frame for good, whose memory is to be given back to the system. `None`: none that
-    /// could be is free, or the node is below its min watermark and this is not `urgent`.
+    /// Takes a frame for good, to give its memory back to the system. `None`: no such frame is
+    /// free, or the node is below its min watermark and this is not `urgent`.
     pub(crate) fn retire(&self, urgent: bool) -> Option<FolioId> {
         let mut retired = self.retired_frames.lock();
         if retired.len() >= self.retired_max as usize {
@@ -109,13 +108,13 @@ impl Node {
         Some(frame)
     }
 
-    /// How many frames may pay for metadata at most.
+    /// The most frames that may pay for metadata.
     pub(crate) fn retired_max(&self) -> u32 {
         self.retired_max
     }
 
-    /// Takes a frame back that paid for metadata: it is free again. `None`: no more than `needed`
-    /// frames pay.
+    /// Takes back a frame that paid for metadata: it is free again. `None`: at most `needed` frames
+    /// pay.
     pub(crate) fn restore(&self, needed: u64) -> Option<FolioId> {
         let mut retired = self.retired_frames.lock();
         let frame = if retired.len() as u64 > needed { retired.pop()? } else { return None };
@@ -129,7 +128,7 @@ impl Node {
         self.free_pages() > self.watermarks.high
     }
 
-    /// Background reclaim met nothing but pages under write-back.
+    /// Whether background reclaim has met only pages under writeback.
     pub(crate) fn is_full_of_writeback(&self) -> bool {
         self.writeback.load(Relaxed)
     }
@@ -138,12 +137,12 @@ impl Node {
         self.writeback.store(full, Relaxed);
     }
 
-    /// Classic reclaim took pages off lists.
+    /// Counts pages that classic reclaim isolates.
     pub(crate) fn note_isolated(&self, kind: Kind, pages: u64) {
         self.isolated[kind as usize].fetch_add(pages, Relaxed);
     }
 
-    /// They were freed or put back.
+    /// Counts isolated pages that were freed or put back.
     pub(crate) fn note_put_back(&self, kind: Kind, pages: u64) {
         self.isolated[kind as usize].fetch_sub(pages, Relaxed);
     }
@@ -152,28 +151,28 @@ impl Node {
         self.isolated[kind as usize].load(Relaxed)
     }
 
-    /// Somebody begins to wait until fewer are isolated; or, `false`, nobody has to any more.
-    /// Whether somebody did.
+    /// Notes that a thread waits for fewer isolated pages, or with `false` that none must wait.
+    /// Returns the former state, if it changed.
     pub(crate) fn set_isolated_waiters(&self, waits: bool) -> bool {
-        // Asked for each batch, and almost always the same.
+        // Checked first: it is asked for each batch, and rarely changes.
         self.isolated_waiters.load(Relaxed) != waits && self.isolated_waiters.swap(waits, Relaxed)
     }
 
-    /// Counts a fruitless run of background reclaim; 16 without progress in between make the node
+    /// Counts a fruitless run of background reclaim. After 16 without progress the node is
     /// hopeless.
     pub(crate) fn note_fruitless_run(&self) {
         self.hopeless_failures.fetch_add(1, Relaxed);
     }
 
-    /// Somebody reclaimed pages. Only where that was enough does it give hope: else the next
-    /// fruitless runs would each begin to count from zero ([book: reclaim-loop#watermarks], 7.2).
+    /// Resets that count after progress, but only if the node is balanced. Otherwise further
+    /// fruitless runs would always start from zero ([book: reclaim-loop#watermarks], 7.2).
     pub(crate) fn note_progress(&self) {
         if self.is_balanced() && self.hopeless_failures.load(Relaxed) != 0 {
             self.hopeless_failures.store(0, Relaxed);
         }
     }
 
-    /// Background reclaim gave up; it is left to those who allocate.
+    /// Whether background reclaim has given up and leaves reclaim to allocating threads.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.hopeless_failures.load(Relaxed) >= 16
     }

@@ -1,13 +1,12 @@
-//! A table that grows without moving: entries are found by number without a lock.
+//! A table that grows without moving: lookups by number take no lock.
 //!
-//! Segments of 32, 32, 64, 128 … entries are made when one of their entries is; an entry is written
-//! once and stays where it is. A small table stays small, and a sparse one costs 16 bytes per entry
-//! that is skipped inside its segment. The first 32 entries are found with one comparison: they are
-//! the first 4 GiB of a file.
+//! Segments of 32, 32, 64, 128 … entries are created with their first entry. An entry is written
+//! once and never moves. A small table stays small; a sparse one costs 16 bytes per missing entry
+//! in a segment. One comparison finds the first 32 entries, which are the first 4 GiB of a file.
 //!
 //! # Locking
 //!
-//! None: `OnceLock` lets one of several writers of an entry win.
+//! None: if several threads write an entry, `OnceLock` lets one win.
 
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 use std::sync::OnceLock;
@@ -17,7 +16,7 @@ type Segment<T> = OnceLock<Box<[OnceLock<T>]>>;
 /// Entries of the first segment.
 const FIRST: u32 = 32;
 
-/// The segment of an entry, and where in it.
+/// The segment of an entry, and its place in it.
 #[inline]
 fn place(number: u32) -> (usize, usize) {
     if number < FIRST {
@@ -36,7 +35,7 @@ fn extent(segment: usize) -> (usize, usize) {
     }
 }
 
-/// Up to 16 × 2^`N` entries.
+/// A table of up to 16 × 2^`N` entries.
 #[derive(Debug)]
 pub(crate) struct Segments<T, const N: usize>([Segment<T>; N]);
 
@@ -51,7 +50,7 @@ impl<T, const N: usize> Segments<T, N> {
         self.0[segment].get()?[at].get()
     }
 
-    /// The entry of that number, made if it is missing.
+    /// The entry of this number, created by `make` if it is missing.
     pub(crate) fn get_or_init(&self, number: u32, make: impl FnOnce() -> T) -> &T {
         let (segment, at) = place(number);
         let entries =
@@ -60,8 +59,8 @@ impl<T, const N: usize> Segments<T, N> {
     }
 }
 
-/// Words by number, 0 where none was stored: a table like [`Segments`], whose first entries are part of
-/// it, and whose words change. Up to 32 × 2^`N` of them.
+/// A table of words by number, up to 32 × 2^`N`, 0 where none was stored: like [`Segments`], but
+/// with mutable words, and with the first ones inside of it.
 #[derive(Debug)]
 pub(crate) struct Words<const N: usize> {
     first: [AtomicU32; FIRST as usize],
@@ -76,7 +75,7 @@ impl<const N: usize> Words<N> {
         }
     }
 
-    /// `None`: its segment was not made.
+    /// The word of this number. `None`: its segment does not exist.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&AtomicU32> {
         if let Some(word) = self.first.get(number as usize) {
@@ -86,7 +85,7 @@ impl<const N: usize> Words<N> {
         self.later[segment - 1].get()?.get(at)
     }
 
-    /// The bytes that making this word's segment would take.
+    /// Bytes that creating this word's segment would take.
     pub(crate) fn growth_bytes(&self, number: u32) -> u64 {
         let (segment, _) = place(number);
         if segment == 0 || self.later[segment - 1].get().is_some() { 0 } else { extent(segment).1 as u64 * 4 }
@@ -107,8 +106,8 @@ impl<const N: usize> Words<N> {
         self.later.iter().filter_map(OnceLock::get).map(|words| size_of_val(&**words) as u64).sum()
     }
 
-    /// The number of the first word at or after `number` that is not 0. Segments that are missing are
-    /// skipped.
+    /// The number of the first word at or after `number` that is not 0. Segments that are missing
+    /// are skipped.
     pub(crate) fn first_from(&self, number: u32) -> Option<u32> {
         let (first, at) = place(number);
         (first..=N).find_map(|segment| {

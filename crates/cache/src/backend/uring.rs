@@ -390,8 +390,8 @@ fn set_up(frames: &Frames, best: Buffers) -> io::Result<(IoUring, Option<Registr
     Ok((ring, None))
 }
 
-/// Has the ring do nothing, once. Some sandboxes let a process make rings and then refuse to enter them:
-/// better to know before there is anything under way.
+/// Has the ring do nothing, once. Some sandboxes let a process make rings and then refuse to enter
+/// them: better to know before there is anything under way.
 fn check_enter(ring: &mut IoUring) -> io::Result<()> {
     // SAFETY: an operation that does nothing points to nothing.
     unsafe { ring.submission().push(&opcode::Nop::new().build()) }.expect("an empty ring has room");
@@ -635,7 +635,8 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// From now on this thread, and threads that it starts, may not enter rings. They may make them.
+    /// From now on this thread, and threads that it starts, may not enter rings. They may make
+    /// them.
     fn refuse_to_enter() {
         let step = |code, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
         let mut program = [

@@ -54,8 +54,8 @@ impl Workers {
     }
 }
 
-/// Runs a worker until the cache stops, and restarts it after a panic: without the worker, write-back
-/// would stop silently. The restarted worker continues from the core's state.
+/// Runs a worker until the cache stops, and restarts it after a panic: without the worker,
+/// write-back would stop silently. The restarted worker continues from the core's state.
 /// [`crate::CacheStats::worker_panics`] counts the panics.
 fn supervise(shared: &Shared, run: Run) {
     while catch_unwind(AssertUnwindSafe(|| run(shared))).is_err() {

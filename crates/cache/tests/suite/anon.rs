@@ -200,8 +200,8 @@ fn slots_are_part_of_the_budget() {
     cache.validate().unwrap();
 }
 
-/// A truncated swap file is an error and must not read as zeros, not even after it grew again. A real
-/// swap file has no name by which it could be truncated.
+/// A truncated swap file is an error and must not read as zeros, not even after it grew again. A
+/// real swap file has no name by which it could be truncated.
 #[test]
 fn a_swap_file_that_ends_early_is_an_error() {
     for grows_again in [false, true] {

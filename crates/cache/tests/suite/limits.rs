@@ -123,9 +123,9 @@ fn open_files_are_paid_for() {
     cache.open("new".as_ref(), OpenMode::Create).unwrap().write_at(&page(1), 0).unwrap();
 }
 
-/// Of frames that the kernel holds as registered buffers, only an eighth can pay for the index. A file
-/// that needs more of it gets along with that, and nobody else notices; after it was closed, the frames
-/// hold pages again.
+/// Of frames that the kernel holds as registered buffers, only an eighth can pay for the index. A
+/// file that needs more of it gets along with that, and nobody else notices; after it was closed,
+/// the frames hold pages again.
 #[test]
 fn the_index_of_a_huge_file_makes_room_for_itself_and_goes() {
     let disk = Disk::uring();

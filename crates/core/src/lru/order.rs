@@ -3,8 +3,8 @@
 //!
 //! With `subtree_lru`, every memcg with children keeps the turns of its subtree; else, with
 //! `memcg_lru`, the root keeps an LRU of all. Where neither is, the tree is walked
-//! ([`crate::memcg`]). Turns need ages that compare across memcgs, which only the policy `ranked` has:
-//! under the others the tree is walked, too.
+//! ([`crate::memcg`]). Turns need ages that compare across memcgs, which only the policy `ranked`
+//! has: under the others the tree is walked, too.
 //!
 //! # Locking
 //!
@@ -19,33 +19,33 @@ use crate::mechanism::{Lru, Mechanisms};
 use crate::memcg::{Memcg, MemcgId, TreeWalk};
 use crate::sync::Ordering::Relaxed;
 
-/// Pages of a turn that is worth the visit, two batches: a memcg that was not touched for long
-/// costs some 5 µs of cache misses. With one batch a page of 1,000 memcgs took 110 ns, against 60
-/// ns of few.
+/// The fewest pages that make a turn worth the visit, two batches: a memcg not touched for long
+/// costs some 5 µs of cache misses. With one batch, a page of 1,000 memcgs took 110 ns, against 60
+/// ns with few memcgs.
 pub(crate) const TURN_PAGES: u64 = 128;
 
-/// What a visit to a memcg came to, as far as its place in the order depends on it.
+/// Result of a visit to a memcg, for its place in the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Visit {
-    /// It is under its protection, and was passed over: `min`, or (with the LRU) `low` at the first
-    /// visit.
+    /// Whether it is under its protection and was passed over: under `min`, or (with the LRU) under
+    /// `low` at the first visit.
     pub(crate) below_min: bool,
     pub(crate) below_low: bool,
-    /// This visit opened a generation.
+    /// Whether this visit opened a generation.
     pub(crate) aged: bool,
-    /// It has something to give at this priority.
+    /// Whether it can give pages at this priority.
     pub(crate) sizable: bool,
     /// All that it would give next was found in use.
     pub(crate) in_use: bool,
-    /// Pages that it had before, but for what is protected.
+    /// Unprotected pages before the visit.
     pub(crate) giving_pages: u64,
-    /// Pages looked at, and freed.
+    /// Pages scanned, and pages freed.
     pub(crate) scanned: u64,
     pub(crate) stolen: u64,
 }
 
 impl Visit {
-    /// What this visit and another to the same memcg came to together.
+    /// Adds up two visits to the same memcg.
     pub(crate) fn and(self, other: Visit) -> Visit {
         Visit {
             below_min: self.below_min || other.below_min,
@@ -69,7 +69,8 @@ pub(crate) enum OrderWalk {
 }
 
 impl OrderWalk {
-    /// `full`: of a walk over the tree, everybody, whoever else is walking it.
+    /// `full`: a walk over the tree visits every memcg, instead of sharing it with other
+    /// reclaimers.
     pub(crate) fn new(core: &Core, target: MemcgId, priority: u8, full: bool) -> OrderWalk {
         let mechanisms = core.mechanisms();
         if core.takes_turns(mechanisms, target) {
@@ -77,7 +78,7 @@ impl OrderWalk {
             return core
                 .with_order(target, |order| OrderWalk::Turns(TurnsWalk::new(order.turns(), priority, now)));
         }
-        // The kernel's order is one by generations: its classic LRU walks the tree.
+        // The order needs generations: under the classic LRU, the kernel walks the tree.
         let by_generations = !mechanisms.any_policy(|lru| !lru.habits().has_generations);
         if mechanisms.memcg_lru() && !mechanisms.subtree_lru() && target == MemcgId::ROOT && by_generations {
             return core.with_order(target, |order| OrderWalk::Lru(LruWalk::new(order.lru())));
@@ -85,7 +86,7 @@ impl OrderWalk {
         OrderWalk::Tree(TreeWalk::new(full))
     }
 
-    /// The next memcg; what came of the visit to the one before.
+    /// The next memcg. `last`: the previous memcg and the result of its visit.
     pub(crate) fn next(
         &mut self,
         core: &Core,
@@ -107,7 +108,7 @@ impl OrderWalk {
         }
     }
 
-    /// Ends the pass before all were visited.
+    /// Ends the pass early.
     pub(crate) fn stop(&mut self, core: &Core, target: MemcgId, last: Option<(MemcgId, Visit)>) {
         match self {
             OrderWalk::Tree(walk) => *walk = TreeWalk::Finished,
@@ -124,9 +125,9 @@ impl OrderWalk {
         }
     }
 
-    /// Most pages that a turn takes from a memcg of `own` pages when `goal_pages` are wanted from the
-    /// target: twice its share, but at least two batches. So a memcg with many cold pages does not
-    /// give for all. Without turns there is no limit.
+    /// Most pages that a turn takes from a memcg of `own` pages when `goal_pages` are wanted from
+    /// the target: twice its share, but at least two batches. So a memcg with many cold pages does
+    /// not give for all. Without turns there is no limit.
     pub(crate) fn most_pages(&self, core: &Core, target: MemcgId, goal_pages: u64, own: u64) -> u64 {
         let OrderWalk::Turns(_) = self else { return u64::MAX };
         let all = core.pages_in_turns(target).max(1);
@@ -139,20 +140,20 @@ impl OrderWalk {
         matches!(self, OrderWalk::Turns(_))
     }
 
-    /// Whether a memcg below `low` is visited all the same now: the second time, in the LRU.
+    /// Whether a memcg below `low` is visited now: in the LRU, the second time.
     pub(crate) fn visits_below_low(&self, core: &Core, target: MemcgId, memcg: MemcgId) -> bool {
         matches!(self, OrderWalk::Lru(_))
             && core.with_order(target, |order| order.lru().segment(memcg)) == Some(Segment::Tail)
     }
 
-    /// Whether `low` is respected by this walk at the first visit only, and not by the effort as a
-    /// whole.
+    /// Whether this walk respects `low` only at the first visit; elsewhere the effort as a whole
+    /// does.
     pub(crate) fn is_lru(&self) -> bool {
         matches!(self, OrderWalk::Lru(_))
     }
 }
 
-/// Where the LRU moves a memcg that was visited ([book: memcgs#memcg-lru-events]).
+/// The LRU's move of a visited memcg ([book: memcgs#memcg-lru-events]).
 fn judge(core: &Core, lru: &MemcgLru, memcg: MemcgId, visit: Visit) -> Option<Op> {
     let segment = lru.segment(memcg)?;
     if visit.below_min {
@@ -171,7 +172,7 @@ fn judge(core: &Core, lru: &MemcgLru, memcg: MemcgId, visit: Visit) -> Option<Op
 }
 
 impl Core {
-    /// Pages that a memcg below `target` has on average, where several take turns.
+    /// Average pages of the memcgs below `target`, if several take turns.
     pub(crate) fn turn_pages(&self, target: MemcgId) -> Option<u64> {
         let takes_turns = self.takes_turns(self.mechanisms(), target);
         let members = takes_turns.then(|| self.with_order(target, |order| order.turns().members()))?;
@@ -185,7 +186,8 @@ impl Core {
             && self.memcg(target).has_children.load(Relaxed)
     }
 
-    /// The time of the node: pages that were brought in, by all memcgs. Counted with `subtree_lru` only.
+    /// The time of the node: pages that were brought in, by all memcgs. Counted with `subtree_lru`
+    /// only.
     pub(crate) fn pages_brought_in(&self) -> u64 {
         self.brought_in.load(Relaxed)
     }
@@ -195,7 +197,7 @@ impl Core {
         if self.mechanisms().subtree_lru() { self.brought_in.fetch_add(1, Relaxed) + 1 } else { 0 }
     }
 
-    /// Pages of all who take turns in the subtree of `target`.
+    /// Pages of all memcgs that take turns below `target`.
     fn pages_in_turns(&self, target: MemcgId) -> u64 {
         if target == MemcgId::ROOT {
             Kind::ALL.into_iter().map(|kind| self.folios.listed().pages(kind)).sum()
@@ -204,34 +206,33 @@ impl Core {
         }
     }
 
-    /// Works on the order of `target`'s subtree.
+    /// Runs `work` on the order of `target`'s subtree.
     fn with_order<R>(&self, target: MemcgId, work: impl FnOnce(&mut MemcgOrder) -> R) -> R {
         let mut order = self.memcg(target).order.lock();
         let new = || {
             Box::new(if self.mechanisms().subtree_lru() {
                 MemcgOrder::Turns(Turns::new())
             } else {
-                // Each has its own stream, the same one in every run.
+                // Each order has its own random stream, the same one in every run.
                 MemcgOrder::Lru(Box::new(MemcgLru::new(self.options.seed ^ u64::from(target.0) << 32)))
             })
         };
         work(order.get_or_insert_with(new))
     }
 
-    /// Works on the kernel's order of all memcgs, where that is the one that is kept.
+    /// Runs `work` on the kernel's order of all memcgs, if that is in use.
     fn with_lru(&self, work: impl FnOnce(&mut MemcgLru)) {
         if self.mechanisms().memcg_lru() && !self.mechanisms().subtree_lru() {
             self.with_order(MemcgId::ROOT, |order| work(order.lru()));
         }
     }
 
-    /// A memcg was made: the LRU has all of them.
+    /// Adds a new memcg to the LRU of all memcgs.
     pub(crate) fn join_order(&self, memcg: MemcgId) {
         self.with_lru(|lru| lru.add(memcg));
     }
 
-    /// A memcg gets a child: from now on it keeps the turns of its subtree, where it may be the
-    /// first.
+    /// Prepares a memcg for its first child: from now on it keeps the turns of its subtree.
     pub(crate) fn begin_order(&self, memcg: &Memcg) {
         if self.mechanisms().subtree_lru() && !memcg.has_children.swap(true, Relaxed) {
             let (memcg, _locked) = self.lock_living(memcg.id());
@@ -239,19 +240,19 @@ impl Core {
         }
     }
 
-    /// A memcg was removed and keeps its pages: the LRU meets it early
+    /// Moves a removed memcg that keeps its pages, so that the LRU meets it early
     /// ([book: memcgs#offline-memcgs]).
     pub(crate) fn age_in_order(&self, memcg: MemcgId) {
         self.with_lru(|lru| lru.apply(memcg, Op::Old));
     }
 
-    /// Limit reclaim opened a generation of a memcg: in the LRU, it is young
+    /// Makes a memcg young in the LRU after limit reclaim opened one of its generations
     /// ([book: memcgs#memcg-lru-events]).
     pub(crate) fn rejuvenate_in_order(&self, memcg: MemcgId) {
         self.with_lru(|lru| lru.apply(memcg, Op::Young));
     }
 
-    /// A memcg goes for good, and nobody adds pages to it any more.
+    /// Removes a memcg from all orders for good. No more pages are added to it.
     pub(crate) fn leave_orders(&self, memcg: &Memcg) {
         if self.mechanisms().subtree_lru() {
             self.set_member(memcg, false);
@@ -270,7 +271,7 @@ impl Core {
         }
     }
 
-    /// A memcg was visited, and may have become smaller.
+    /// The result of a visit, after checking whether the memcg has shrunk into another group.
     fn given(&self, id: MemcgId, visit: Visit) -> Given {
         let Visit { giving_pages, scanned, stolen, below_min, below_low, in_use, .. } = visit;
         // If it was removed meanwhile, the memcg that has its pages.

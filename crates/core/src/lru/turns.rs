@@ -9,10 +9,10 @@
 //!
 //! *Coldness decides.* Each lruvec notes at which time of the node its generations began
 //! ([`super::ranked`]), so that the ages of pages compare across memcgs. A memcg is as cold as the
-//! older of its lists' tails. Memcgs at least half as old as the coldest are equally cold. All others
-//! have no turn, but in the last pass of an effort. The policy of the memcg chooses which pages
-//! it gives. If the hand finds nothing but pages in use there, the memcg counts as used
-//! now, and has its next turn when the others have grown old.
+//! older of its lists' tails. Memcgs at least half as old as the coldest are equally cold. All
+//! others have no turn, but in the last pass of an effort. The policy of the memcg chooses which
+//! pages it gives. If the hand finds nothing but pages in use there, the memcg counts as used now,
+//! and has its next turn when the others have grown old.
 //!
 //! *A share decides among the equally cold.* Each memcg has a count of what it gave, as a share of
 //! what it has beyond its protection (stride scheduling; Waldspurger and Weihl 1995). A round is
@@ -31,7 +31,7 @@ use super::multigen::memcg_lru::MemcgLru;
 use crate::memcg::MemcgId;
 use std::collections::{BTreeSet, VecDeque};
 
-/// What giving all of its pages once counts, but for those that are protected.
+/// The count for giving all unprotected pages once.
 const WHOLE: u64 = 1 << 32;
 /// A page that is looked at and kept counts one in so many: memcgs that use their pages give less.
 const KEPT_SHARE: u64 = 256;
@@ -40,8 +40,7 @@ const AHEAD: u64 = WHOLE / 64;
 /// Rounds that a pass may begin.
 const ROUNDS: u32 = 2;
 
-/// The group of a memcg with so many pages, or of whatever else: 0 of one without, else one more
-/// than the logarithm.
+/// The group for a size: 0 for none, else one more than its base-2 logarithm.
 pub(crate) fn group_of(pages: u64) -> u32 {
     u64::BITS - pages.leading_zeros()
 }
@@ -51,18 +50,18 @@ struct Member {
     is_member: bool,
     /// The node's time at which its coldest page was used last, as far as known.
     used_at: u64,
-    /// What it gave.
+    /// Count of pages given.
     given: u64,
-    /// The pass that visited it last.
+    /// The last pass that visited it.
     pass: u64,
 }
 
-/// Members of one block.
+/// Members per block.
 const BLOCK: usize = 32;
 
-/// The members of one subtree by their numbers, in blocks that are made when one of theirs comes.
-/// Two steps find one; among 100,000 in a B-tree, whose nodes are in no cache by the next turn, it
-/// was five, and a sixth of the time of a request.
+/// The members of one subtree by number, in blocks that are created for their first member. A
+/// lookup takes two steps. A B-tree of 100,000 takes five, with nodes that are out of the caches by
+/// the next turn, and a sixth of the time of a request.
 #[derive(Debug, Default)]
 struct Members {
     blocks: Vec<Option<Box<[Member; BLOCK]>>>,
@@ -96,7 +95,7 @@ impl Members {
     }
 }
 
-/// Whose turn it is in one subtree.
+/// The turns of one subtree.
 #[derive(Debug)]
 pub(crate) struct Turns {
     /// By the time at which they were used last.
@@ -122,7 +121,7 @@ impl Turns {
         }
     }
 
-    /// How many memcgs have pages.
+    /// Number of memcgs with pages.
     pub(crate) fn members(&self) -> u64 {
         self.members.number
     }
@@ -238,21 +237,21 @@ fn settle(turns: &mut Turns, given: Option<Given>, now: u64) {
     turns.by_age.insert((used_at.min(now), memcg));
 }
 
-/// What a visit to a memcg brought.
+/// Result of a visit to a memcg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Given {
     pub(crate) memcg: MemcgId,
-    /// What it had before, but for what is protected.
+    /// Unprotected pages before the visit.
     pub(crate) giving_pages: u64,
     pub(crate) scanned: u64,
     pub(crate) stolen: u64,
-    /// It was passed over.
+    /// Whether it was passed over as protected.
     pub(crate) protected: bool,
     /// The node's time at which its coldest page was used last.
     pub(crate) used_at: u64,
 }
 
-/// The order that a memcg keeps of its subtree.
+/// The order of a subtree, kept by its memcg.
 #[derive(Debug)]
 pub(crate) enum MemcgOrder {
     Lru(Box<MemcgLru>),
@@ -344,8 +343,7 @@ mod tests {
         assert_eq!(pass(&mut turns, 5, |_| 0), [3, 9], "a new one does not catch up");
     }
 
-    /// Of 100 pages each, 90 of the first are protected, and 10 of the second: they give one to
-    /// nine.
+    /// Of 100 pages each, the first memcg has 90 protected, the second 10: they give one to nine.
     #[test]
     fn a_share_is_one_of_what_is_not_protected() {
         let mut turns = turns(&[100, 100]);
@@ -362,8 +360,8 @@ mod tests {
         assert!((8.5..9.5).contains(&(f64::from(times[1]) / f64::from(times[0]))), "{times:?}");
     }
 
-    /// 0 is protected, and 1 gives all the same, however much it gave. Later, 0 has nothing to make
-    /// up for.
+    /// 0 is protected, and 1 gives all the same, however much it gave. Later, 0 need not make up
+    /// for it.
     #[test]
     fn a_protected_memcg_holds_nobody_back() {
         let mut turns = turns(&[100, 100]);
@@ -381,7 +379,7 @@ mod tests {
         assert!(times[0].abs_diff(times[1]) <= 2, "{times:?}");
     }
 
-    /// Two reclaimers at the same time take different memcgs.
+    /// Two concurrent reclaimers take different memcgs.
     #[test]
     fn reclaimers_share_a_round() {
         let mut turns = turns(&[100; 4]);

@@ -1,16 +1,15 @@
-//! Directories: which leaves the 32,768 pages (128 MiB of file) below each have. All come from one
-//! pool, so that their memory is bounded, counted, and used again.
+//! Directories: each names the leaves of 32,768 pages (128 MiB of file). They come from one pool,
+//! so that their memory is bounded, counted and reused.
 //!
-//! A directory is put into its place when the first leaf below it is made. It may stay there without
-//! leaves; it is taken out when index memory is short, and when the mapping is closed. A lock-free
-//! reader that still holds a directory by then may find leaves of another file through it, and
-//! notices: the mapping no longer names that directory (see [`super::Mapping::find`] and
-//! [`super::Glance`]).
+//! A directory is put into its place when the first leaf below it is created. It may stay there
+//! without leaves; it is taken out when index memory is short or the mapping is closed. A lock-free
+//! reader that still holds it then may find leaves of another file, and notices because the mapping
+//! no longer names that directory (see [`super::Mapping::find`] and [`super::Glance`]).
 //!
 //! # Locking
 //!
-//! Entries and counts of a directory in its place change under its mapping's lock; the list of free
-//! ones has its own, a leaf.
+//! Entries and counts of a directory in its place change under its mapping's lock. The list of free
+//! directories has a lock of its own, a leaf.
 
 use super::leaf::LEAF_SLOTS;
 use super::numbers::{FreeNumbers, whole_pages};
@@ -22,17 +21,17 @@ pub(crate) const DIRECTORY_LEAVES: usize = 512;
 /// Pages under one directory.
 pub(crate) const DIRECTORY_PAGES: u32 = (DIRECTORY_LEAVES * LEAF_SLOTS) as u32;
 
-/// Directories that are made together: 16 KiB, as of leaves.
+/// Directories allocated together: 16 KiB, as for leaves.
 const SEGMENT_DIRECTORIES: u32 = if cfg!(loom) { 1 } else { 8 };
 const DIRECTORY_BYTES: u64 = size_of::<Directory>() as u64;
 
 #[derive(Debug)]
 pub(crate) struct Directory {
-    /// Leaf number + 1; 0 is none.
+    /// Leaf number + 1; 0 for no leaf.
     pub(crate) leaves: [AtomicU32; DIRECTORY_LEAVES],
     /// Upper-level accessed bits, one per page table.
     pub(crate) young_tables: AtomicU64,
-    /// Leaves that it names.
+    /// Number of leaves.
     count: AtomicU32,
 }
 
@@ -51,12 +50,12 @@ impl Directory {
 /// All directories of all mappings.
 #[derive(Debug)]
 pub(crate) struct DirectoryPool {
-    /// Enough for files that are some dozen times as large as the memory, where their pages are
-    /// neighbours: there from the beginning, as a hit finds them in fewer steps.
+    /// The first directories, enough for files some dozen times as large as memory if cached pages
+    /// are neighbours. Allocated at the start, since a hit reaches them in fewer steps.
     first: Box<[Directory]>,
     later: Segments<Box<[Directory]>, 20>,
     free: Mutex<FreeNumbers>,
-    /// In their places, without leaves.
+    /// Directories in their places without leaves.
     empty: AtomicU32,
     bytes: AtomicU64,
 }
@@ -72,7 +71,7 @@ impl DirectoryPool {
         }
     }
 
-    /// Bytes of all of them but those that rest.
+    /// Bytes of all directories except resting ones.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
@@ -89,7 +88,7 @@ impl DirectoryPool {
         self.later.get(later / SEGMENT_DIRECTORIES)?.get((later % SEGMENT_DIRECTORIES) as usize)
     }
 
-    /// What is to be paid before one more can be taken.
+    /// Bytes to be paid for before another directory can be taken.
     pub(crate) fn growth_bytes(&self) -> u64 {
         let mut free = self.free.lock();
         if let Some(number) = free.take() {
@@ -99,8 +98,8 @@ impl DirectoryPool {
         free.waking_bytes().unwrap_or(u64::from(SEGMENT_DIRECTORIES) * DIRECTORY_BYTES)
     }
 
-    /// A directory without leaves, as an entry for its place, where it counts as empty. Where none is
-    /// free, more are made: the caller paid for them, or they are paid for next.
+    /// Takes a directory without leaves, as an entry for its place, where it counts as empty.
+    /// Allocates more if none is free: the caller has paid for them, or they are paid for next.
     pub(crate) fn take(&self) -> u32 {
         let mut free = self.free.lock();
         let number = loop {
@@ -120,7 +119,7 @@ impl DirectoryPool {
         number + 1
     }
 
-    /// Takes a directory back that was taken out of its place. It has no leaves.
+    /// Returns a directory without leaves that was taken out of its place.
     pub(crate) fn give_back(&self, entry: u32) {
         let directory = self.get_entry(entry).expect("it was in its place");
         debug_assert!(directory.leaves.iter().all(|leaf| leaf.load(Relaxed) == 0));
@@ -129,12 +128,12 @@ impl DirectoryPool {
         self.free.lock().give_back(entry - 1);
     }
 
-    /// Whether a directory in its place names no leaf. Under the mapping lock.
+    /// Whether a directory in its place has no leaf. The caller holds the mapping lock.
     pub(crate) fn is_empty(&self, directory: &Directory) -> bool {
         directory.count.load(Relaxed) == 0
     }
 
-    /// One leaf more. Under the mapping lock.
+    /// Counts a new leaf. The caller holds the mapping lock.
     pub(crate) fn note_leaf(&self, directory: &Directory) {
         let count = directory.count.load(Relaxed);
         directory.count.store(count + 1, Relaxed);
@@ -143,7 +142,7 @@ impl DirectoryPool {
         }
     }
 
-    /// One leaf less. Under the mapping lock.
+    /// Counts a removed leaf. The caller holds the mapping lock.
     pub(crate) fn forget_leaf(&self, directory: &Directory) {
         let count = directory.count.load(Relaxed) - 1;
         directory.count.store(count, Relaxed);
@@ -152,12 +151,12 @@ impl DirectoryPool {
         }
     }
 
-    /// How many are in their places without leaves.
+    /// Number of directories in their places without leaves.
     pub(crate) fn empty(&self) -> u32 {
         self.empty.load(Relaxed)
     }
 
-    /// Gives memory of free directories back to the system.
+    /// Returns the memory of free directories to the system.
     pub(crate) fn rest(&self, host: &impl Host) {
         let mut free = self.free.lock();
         let mut before = free.segments();

@@ -4,8 +4,8 @@
 //! ```text
 //! directory ──► leaf ──► slot word: folio, uptodate, sequence of the content
 //!                          copy the bytes out of the folio's frame
-//! the mapping still names the directory, that still the leaf, the slot still has the word: the copy is
-//! whole, and of that page
+//! the mapping still names the directory, the directory the leaf, and the slot has the same
+//! word: the copy is whole, and of that page
 //! ```
 //!
 //! A glance does for a reader what a page-table entry does for the processor: it skips the folio's

@@ -1,16 +1,16 @@
 //! Leaves: 64 slots each, from one pool, so that their memory is bounded and counted.
 //!
-//! A leaf belongs to 64 consecutive pages of one mapping and exists only while one of them is
-//! cached or remembered. Leaves are numbered, live in segments that stay where they are (a segment
-//! without leaves in use may give its memory back, and reads zero then), and are reused: a lock-free reader that still holds the number of a leaf that was freed reads the slots
-//! of some other mapping, and notices because the directory no longer names that leaf (see
-//! [`super::Mapping::find`]).
+//! A leaf belongs to 64 consecutive pages of one mapping, and exists only while one of them is
+//! cached or has a shadow. Leaves have numbers and are reused. Their segments stay where they are;
+//! a segment without leaves in use may return its memory, and then reads as zero. So a lock-free
+//! reader that still holds the number of a freed leaf reads the slots of another mapping, and
+//! notices because the directory no longer names that leaf (see [`super::Mapping::find`]).
 //!
 //! # Locking
 //!
-//! Counts of a leaf change under its mapping's lock; the free list has its own. Promises are atomic
-//! counts: every page that is paid for has one, and most give it back unused, so each CPU has some
-//! of its own and asks the pool for a batch.
+//! Counts of a leaf change under its mapping's lock; the free list has a lock of its own.
+//! Reservations are atomic counts: every charged page needs one, and most are given back unused, so
+//! each CPU keeps some and takes them from the pool in batches.
 
 use super::directory::DirectoryPool;
 use super::numbers::{FreeNumbers, whole_pages};
@@ -24,14 +24,14 @@ use loom::sync::MutexGuard;
 use std::sync::MutexGuard;
 use std::sync::OnceLock;
 
-/// Pages under one leaf. The kernel's index nodes have as many, so shadow limits carry over.
+/// Pages under one leaf; as many as in the kernel's index nodes, so that shadow limits carry over.
 pub const LEAF_SLOTS: usize = 64;
 
-/// Leaves that are allocated together: 16 KiB, so that paying for a segment costs 4 or 5 frames. A
-/// cache of 1 MiB has 23 frames that can pay.
+/// Leaves allocated together: 16 KiB, so that a segment costs 4 or 5 frames. A cache of 1 MiB has
+/// only 23 frames that can pay.
 #[cfg(not(loom))]
 const SEGMENT_LEAVES: usize = 32;
-/// Few, as loom makes every word anew for every interleaving.
+/// Few, since loom creates every word anew for every interleaving.
 #[cfg(loom)]
 const SEGMENT_LEAVES: usize = 2;
 
@@ -39,25 +39,25 @@ const SEGMENT_LEAVES: usize = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeafId(pub(crate) u32);
 
-/// 64 slots and their counts.
+/// A leaf: 64 slots and their counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaf<'a> {
     pub(crate) slots: &'a [AtomicSlot; LEAF_SLOTS],
     counts: &'a AtomicU64,
 }
 
-/// Leaves that were allocated together. Their counts lie close to each other: every page that comes
-/// or goes changes one, and apart from the slots they stay in the CPU's caches.
+/// Leaves allocated together. Their counts lie close together, apart from the slots: every
+/// insertion and removal changes one, so they stay in the CPU's caches.
 #[derive(Debug)]
 struct Segment {
     slots: [Slots; SEGMENT_LEAVES],
-    /// Present folios (low 7 bits), shadows (next 7), the memcg that pays for it while it holds
-    /// only shadows (next 20), and above them a stamp that changes whenever the leaf stops or
-    /// begins to hold only shadows.
+    /// Present folios (low 7 bits), shadows (next 7), the memcg that pays for a shadow-only leaf
+    /// (next 20), and above them a stamp that changes whenever the leaf becomes shadow-only or
+    /// stops being so.
     counts: [AtomicU64; SEGMENT_LEAVES],
 }
 
-/// Slots of one leaf, in whole cache lines.
+/// The slots of one leaf, aligned to cache lines.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Slots([AtomicSlot; LEAF_SLOTS]);
@@ -71,12 +71,12 @@ impl Slots {
 /// Bytes of a leaf with its counts.
 const LEAF_BYTES: u64 = (size_of::<Segment>() / SEGMENT_LEAVES) as u64;
 
-/// What a leaf holds.
+/// The counts of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) folios: u8,
     pub(crate) shadows: u8,
-    /// On whose list the leaf is, while it holds only shadows.
+    /// The memcg that lists the leaf while it is shadow-only.
     pub(crate) owner: MemcgId,
     pub(crate) stamp: u32,
 }
@@ -87,12 +87,12 @@ const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 const STAMP_SHIFT: u32 = 2 * COUNT_BITS + MemcgId::BITS;
 
 impl Counts {
-    /// The leaf stops or begins to hold only shadows.
+    /// Changes the stamp: the leaf becomes shadow-only or stops being so.
     pub(crate) fn restamp(&mut self) {
         self.stamp = self.stamp.wrapping_add(1) & (u32::MAX >> (STAMP_SHIFT - u32::BITS));
     }
 
-    /// Only memories of evicted pages, no page.
+    /// Whether the leaf holds shadows and no folio.
     pub(crate) fn only_shadows(self) -> bool {
         self.folios == 0 && self.shadows > 0
     }
@@ -118,7 +118,7 @@ impl Leaf<'_> {
         }
     }
 
-    /// Under the mapping lock.
+    /// The caller holds the mapping lock.
     pub(crate) fn set_counts(&self, counts: Counts) {
         let word = u64::from(counts.stamp) << STAMP_SHIFT
             | u64::from(counts.owner.0) << (2 * COUNT_BITS)
@@ -128,7 +128,7 @@ impl Leaf<'_> {
     }
 }
 
-/// Takes up to so many off a count; how many.
+/// Takes up to `wanted` off a count. Returns the number taken.
 fn take_up_to(count: &AtomicU32, wanted: u32) -> u32 {
     let before = count.fetch_update(Relaxed, Relaxed, |left| (left > 0).then(|| left.saturating_sub(wanted)));
     before.map_or(0, |left| left.min(wanted))
@@ -137,22 +137,22 @@ fn take_up_to(count: &AtomicU32, wanted: u32) -> u32 {
 /// All leaves of all mappings.
 #[derive(Debug)]
 pub(crate) struct LeafPool {
-    /// The first leaves, which suffice where cached pages are neighbours: there from the beginning,
-    /// as a hit finds them in fewer steps.
+    /// The first leaves, enough if cached pages are neighbours. Allocated at the start, since a hit
+    /// reaches them in fewer steps.
     first_slots: Box<[Slots]>,
     first_counts: Box<[AtomicU64]>,
     segments: Box<[OnceLock<Box<Segment>>]>,
-    /// Held by who pays for one more segment, so that two do not add one each for the price of one.
+    /// Held while paying for a segment, so that two threads do not add two for the price of one.
     growing: Mutex<()>,
     free: Mutex<FreeNumbers>,
-    /// Leaves that were made; those that rest are among them.
+    /// Leaves allocated, including resting ones.
     allocated: AtomicU32,
-    /// Bytes that resting leaves gave back.
+    /// Bytes that resting leaves returned.
     resting_bytes: AtomicU64,
     in_use: AtomicU32,
-    /// Free leaves that are promised to nobody and no CPU has.
+    /// Free leaves without a reservation, except those of CPUs.
     unreserved: AtomicU32,
-    /// Those that CPUs have, and promised to nobody.
+    /// Free leaves without a reservation, near each CPU.
     cpus: Box<[CpuLeaves]>,
     batch_leaves: u32,
     /// Bytes of open mappings besides leaves, counted here because they are paid for together.
@@ -165,9 +165,8 @@ pub(crate) struct LeafPool {
 struct CpuLeaves(AtomicU32);
 
 impl LeafPool {
-    /// A pool of `first` leaves that can grow to at least `leaves`, which `cpus` take in batches;
-    /// of 1: one by one.
-    /// `directories`: so many are there from the beginning, too.
+    /// A pool of `first` leaves that can grow to at least `leaves`, and of `directories`
+    /// directories. CPUs take `batch_leaves` leaves at a time.
     pub(crate) fn new(first: u32, leaves: u32, directories: u32, cpus: usize, batch_leaves: u32) -> LeafPool {
         let cpus = if batch_leaves > 1 { cpus } else { 0 };
         let segments = (leaves.saturating_sub(first) as usize).div_ceil(SEGMENT_LEAVES).max(1);
@@ -193,8 +192,8 @@ impl LeafPool {
         self.free.lock().waking_bytes().unwrap_or(size_of::<Segment>() as u64)
     }
 
-    /// Bytes of all leaves and directories, used and free, but for those that rest, and of what hosts
-    /// keep.
+    /// Bytes of all leaves and directories, used and free, without resting ones; and of hosts'
+    /// data.
     pub(crate) fn bytes(&self) -> u64 {
         (u64::from(self.allocated.load(Relaxed)) * LEAF_BYTES + self.other_bytes.load(Relaxed))
             .saturating_sub(self.resting_bytes.load(Relaxed))
@@ -205,18 +204,16 @@ impl LeafPool {
         self.other_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// A mapping was closed, and its directories are freed with it.
+    /// Subtracts the bytes of a closed mapping.
     pub(crate) fn forget_bytes(&self, bytes: u64) {
         self.other_bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// Leaves in use.
     pub(crate) fn in_use(&self) -> u32 {
         self.in_use.load(Relaxed)
     }
 
-    /// Taken before paying for another segment and adding it, before all other locks but those of
-    /// hosts.
+    /// The lock for paying for a segment and adding it. Taken before all other locks except hosts'.
     pub(crate) fn growing(&self) -> MutexGuard<'_, ()> {
         self.growing.lock()
     }
@@ -226,14 +223,14 @@ impl LeafPool {
         self.unreserved.load(Relaxed) > 0 || self.cpus.iter().any(|cpu| cpu.0.load(Relaxed) > 0)
     }
 
-    /// Whether there may be more leaves than there are, or some rest.
+    /// Whether the pool can grow, or some leaves rest.
     pub(crate) fn can_grow(&self) -> bool {
         (self.allocated.load(Acquire) as usize)
             < self.first_slots.len() + self.segments.len() * SEGMENT_LEAVES
             || self.resting_bytes.load(Relaxed) > 0
     }
 
-    /// Wakes a segment, or adds one. `false`: the pool has its greatest size.
+    /// Wakes a segment, or adds one. `false`: the pool has its maximum size.
     pub(crate) fn grow(&self) -> bool {
         let mut free = self.free.lock();
         if let Some(bytes) = free.wake() {
@@ -248,7 +245,7 @@ impl LeafPool {
         true
     }
 
-    /// Gives memory of free leaves and directories back to the system.
+    /// Returns the memory of free leaves and directories to the system.
     pub(crate) fn rest(&self, host: &impl Host) {
         self.directories.rest(host);
         let mut free = self.free.lock();
@@ -256,7 +253,7 @@ impl LeafPool {
         while let Some(number) = free.unused_segment(before) {
             before = number;
             let Some(segment) = self.segments[number as usize].get() else { return };
-            // They are promised to nobody any more.
+            // They no longer have reservations.
             let withdrawn = take_up_to(&self.unreserved, SEGMENT_LEAVES as u32);
             let pages = whole_pages(&segment.slots);
             let bytes = (pages.end.addr() - pages.start.addr()) as u64;
@@ -269,7 +266,7 @@ impl LeafPool {
         }
     }
 
-    /// Promises that the next `take` succeeds. `false`: no leaf is free.
+    /// Reserves a leaf, so that the next `take` succeeds. `false`: no leaf is free.
     pub(crate) fn reserve(&self, cpu: usize) -> bool {
         let Some(near) = self.cpus.get(cpu) else { return take_up_to(&self.unreserved, 1) > 0 };
         if take_up_to(&near.0, 1) > 0 {
@@ -287,7 +284,7 @@ impl LeafPool {
         taken > 0
     }
 
-    /// Gives a promise back that was not used. `cpu`: who had it, if that is known.
+    /// Gives back an unused reservation. `cpu`: the CPU that made it, if known.
     pub(crate) fn unreserve(&self, cpu: Option<usize>) {
         let Some(near) = cpu.and_then(|cpu| self.cpus.get(cpu)) else {
             self.unreserved.fetch_add(1, Relaxed);
@@ -299,18 +296,18 @@ impl LeafPool {
         }
     }
 
-    /// A leaf with empty slots, which uses up the caller's reservation.
+    /// Takes a leaf with empty slots; uses up the caller's reservation.
     pub(crate) fn take(&self) -> LeafId {
         let leaf = self.free.lock().take().expect("a reservation stands for a free leaf");
         self.in_use.fetch_add(1, Relaxed);
         LeafId(leaf)
     }
 
-    /// Returns a leaf whose slots are empty.
+    /// Returns a leaf with empty slots.
     pub(crate) fn give_back(&self, id: LeafId) {
         let leaf = self.get(id);
         debug_assert!(leaf.slots.iter().all(AtomicSlot::is_empty), "a leaf was freed with pages in it");
-        // The stamp goes on growing, so that an old entry of a list of shadow leaves cannot match.
+        // The stamp keeps growing, so that an old entry of a list of shadow leaves cannot match.
         let mut counts = Counts { folios: 0, shadows: 0, owner: MemcgId::ROOT, ..leaf.counts() };
         counts.restamp();
         leaf.set_counts(counts);
@@ -319,7 +316,7 @@ impl LeafPool {
         self.in_use.fetch_sub(1, Relaxed);
     }
 
-    /// The leaf that an entry of a directory names: its number + 1, or 0 for none.
+    /// The leaf that a directory entry names: its number + 1, or 0 for none.
     #[inline]
     pub(crate) fn get_entry(&self, entry: u32) -> Option<Leaf<'_>> {
         entry.checked_sub(1).map(|number| self.get(LeafId(number)))
@@ -345,7 +342,7 @@ impl LeafPool {
 mod tests {
     use super::*;
 
-    /// Every promise stands for a leaf, wherever it waits.
+    /// Every reservation stands for a leaf, wherever that is.
     #[test]
     fn cpus_reserve_in_batches_and_are_called_back() {
         let leaves = LeafPool::new(10, 10, 1, 2, 4);

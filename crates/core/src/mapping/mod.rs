@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A directory covers 32,768 pages (128 MiB of file) and takes 2 KiB, 1/65,536 of the bytes it
-//! covers. Directories and leaves belong to pools, and other mappings reuse them. A mapping finds its
-//! directories by number, in a table of segments whose lengths double, so that small files stay small
-//! and readers need no lock.
+//! covers. Directories and leaves belong to pools, and other mappings reuse them. A mapping finds
+//! its directories by number, in a table of segments whose lengths double, so that small files stay
+//! small and readers need no lock.
 //!
 //! A page table of the kernel (512 entries) is eight consecutive leaves here; its upper-level
 //! accessed bit is a bit of the directory.

@@ -1,23 +1,22 @@
-//! Which entries of a pool are free: those of its first array, and those of segments of up to 32
-//! entries that were made since.
+//! Free entries of a pool: of its first array, and of segments of up to 32 entries added later.
 //!
-//! Among segments, the lowest free number is taken, so that the last segments become free as a whole
-//! when less is needed. Such a segment can *rest*: its memory goes back to the system, and none of its
-//! entries is taken before it is woken. Its addresses stay, and it reads zero meanwhile.
+//! Among segments, the lowest free number is taken, so that the last segments become entirely free
+//! when less is needed. Such a segment can *rest*: its memory goes back to the system, and its
+//! entries are not taken until it is woken. It keeps its addresses and reads as zero meanwhile.
 
 /// Free entries of a pool.
 #[derive(Debug)]
 pub(crate) struct FreeNumbers {
-    /// Of the first array; last in, first out, as these are the ones that hits find in fewer steps.
+    /// Free entries of the first array; last in, first out, since hits reach these in fewer steps.
     first: Vec<u32>,
     first_count: u32,
     /// Entries of a segment, up to 32.
     segment_entries: u32,
-    /// Free entries of each segment that is awake, as bits; of one that rests, none.
+    /// Free entries of each segment, as bits; none of a resting segment.
     masks: Vec<u32>,
     /// Segments with free entries, as bits.
     with_free: Vec<u64>,
-    /// Segments that rest, and the bytes that each gave back.
+    /// Resting segments, and the bytes that each returned.
     resting: Vec<(u32, u64)>,
 }
 
@@ -66,43 +65,44 @@ impl FreeNumbers {
         }
     }
 
-    /// Segments that were made so far: the number of the next one.
+    /// Number of segments so far, which is the number of the next one.
     pub(crate) fn segments(&self) -> u32 {
         self.masks.len() as u32
     }
 
-    /// Another segment was made: all of its entries are free.
+    /// Adds a segment, with all entries free.
     pub(crate) fn add_segment(&mut self) {
         self.masks.push(0);
         self.with_free.resize(self.masks.len().div_ceil(64), 0);
         self.set_mask(self.masks.len() - 1, self.all());
     }
 
-    /// The bytes that waking a segment takes. `None`: none rests.
+    /// Bytes that waking a segment takes. `None`: no segment rests.
     pub(crate) fn waking_bytes(&self) -> Option<u64> {
         self.resting.last().map(|&(_, bytes)| bytes)
     }
 
-    /// Wakes a segment, if one rests: all of its entries are free. The bytes that it takes again.
+    /// Wakes a resting segment, if there is one, with all entries free. Returns the bytes that it
+    /// takes.
     pub(crate) fn wake(&mut self) -> Option<u64> {
         let (segment, bytes) = self.resting.pop()?;
         self.set_mask(segment as usize, self.all());
         Some(bytes)
     }
 
-    /// The last segment before `before` that is awake and all of whose entries are free.
+    /// The last awake segment before `before` with all entries free.
     pub(crate) fn unused_segment(&self, before: u32) -> Option<u32> {
         (0..before).rev().find(|&segment| self.masks[segment as usize] == self.all())
     }
 
-    /// An unused segment rests from now on, and gave `bytes` back.
+    /// Lets an unused segment rest, which returned `bytes`.
     pub(crate) fn rest(&mut self, segment: u32, bytes: u64) {
         self.set_mask(segment as usize, 0);
         self.resting.push((segment, bytes));
     }
 }
 
-/// The whole pages of the system's inside of `memory`, as addresses.
+/// The addresses of the whole system pages inside `memory`.
 pub(crate) fn whole_pages<T>(memory: &[T]) -> std::ops::Range<*const u8> {
     let (start, bytes) = (memory.as_ptr().cast::<u8>(), size_of_val(memory));
     let page = crate::PAGE_BYTES as usize;

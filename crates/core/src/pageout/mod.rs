@@ -30,7 +30,9 @@ const EXPECTED_REFERENCES: u32 = 2;
 enum Fate {
     Stay,
     /// It is to be freed. `locked`: this thread holds its lock until then.
-    Free { locked: bool },
+    Free {
+        locked: bool,
+    },
 }
 
 impl Fate {

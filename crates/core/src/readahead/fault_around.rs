@@ -53,8 +53,8 @@ impl Core {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::testing::Harness;
     use crate::Counter;
+    use crate::testing::Harness;
 
     /// Only pages of the aligned window that are cached, complete and without a mark are mapped.
     #[test]

@@ -128,8 +128,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Memory that the jobs need beside the cache, in bytes: a buffer for each concurrent access, and
-    /// the generation of each block that a job writes and verifies.
+    /// Memory that the jobs need beside the cache, in bytes: a buffer for each concurrent access,
+    /// and the generation of each block that a job writes and verifies.
     fn memory_bytes(&self) -> u64 {
         let of_job = |planned: &PlannedJob| {
             let job = &planned.job;

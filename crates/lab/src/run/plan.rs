@@ -15,8 +15,8 @@ use mglru_core::{
 use mglru_sim::host::SimHost;
 use mglru_workload::scenario::{Located, Place, Scenario, What, Work};
 
-/// Memory of the simulator per page of the machine, in bytes: 68 at the start and 49 when the page is
-/// used, measured with 1 and 5 GiB. The rest is for remembered evictions.
+/// Memory of the simulator per page of the machine, in bytes: 68 at the start and 49 when the page
+/// is used, measured with 1 and 5 GiB. The rest is for remembered evictions.
 const BYTES_PER_PAGE: u64 = 128;
 /// Memory of the simulator per page of swap, in bytes; 18 were measured.
 const BYTES_PER_SWAP_SLOT: u64 = 32;

@@ -352,8 +352,12 @@ mod tests {
             let mut simulator = Simulator::new(&machine).unwrap();
             simulator.check_every(500);
             let file = "lru_gen/enabled";
-            let orders =
-                vec![write(20, file, "n"), write(60, file, "y"), write(90, file, "0"), write(90, file, "ranked")];
+            let orders = vec![
+                write(20, file, "n"),
+                write(60, file, "y"),
+                write(90, file, "0"),
+                write(90, file, "ranked"),
+            ];
             simulator.administer(
                 Vec::new(),
                 orders,

@@ -74,8 +74,8 @@ fn run(preset: Preset, channel: Channel, beside: Beside, tenants: u64, sleeps: b
     report
 }
 
-/// A tenant in use misses at most 2 % more often than under linux-7.2. Many small mapped tenants pay
-/// one turn each when memory is full for the first time: 16 of their 32 pages, once.
+/// A tenant in use misses at most 2 % more often than under linux-7.2. Many small mapped tenants
+/// pay one turn each when memory is full for the first time: 16 of their 32 pages, once.
 #[test]
 fn a_stream_pays_for_itself() {
     let mut worse = Vec::new();
@@ -106,8 +106,8 @@ fn a_stream_pays_for_itself() {
 }
 
 /// All read as many pages of files at the same time. The root is asked for an eighth of them, four
-/// times. A turn of a tenant with 128 pages is an eighth of them, so 128 such tenants deviate more than
-/// 16 larger ones.
+/// times. A turn of a tenant with 128 pages is an eighth of them, so 128 such tenants deviate more
+/// than 16 larger ones.
 #[test]
 fn equally_cold_tenants_give_alike() {
     for (tenants, deviation_max) in [(16_u64, 0.05), (128, 0.06)] {

@@ -20,8 +20,9 @@ const BLOCK_BYTES_DEFAULT: u32 = 4096;
 /// Name of a file that the job does not name.
 const FILENAME_FORMAT_DEFAULT: &str = "$jobname.$jobnum.$filenum";
 
-/// Upper limit of the size of all instances in memory, 64 MiB. Each has its own copies of names and options,
-/// so a short text with a large `numjobs` or `nrfiles` could exhaust memory before anything runs.
+/// Upper limit of the size of all instances in memory, 64 MiB. Each has its own copies of names and
+/// options, so a short text with a large `numjobs` or `nrfiles` could exhaust memory before
+/// anything runs.
 pub(crate) const JOBS_BYTES_MAX: usize = 64 << 20;
 
 /// Options that are valid together with `workload`: all that leave the choice and order of accesses

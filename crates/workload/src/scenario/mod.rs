@@ -244,8 +244,8 @@ impl Scenario {
         &self.tenants[..self.tenants.len() - later]
     }
 
-    /// The files that a run of this scenario reads: the scenario itself, job files that it includes,
-    /// and traces.
+    /// The files that a run of this scenario reads: the scenario itself, job files that it
+    /// includes, and traces.
     pub fn inputs(&self) -> impl Iterator<Item = &Path> {
         let traces = self.jobs.iter().filter_map(|job| match &job.work {
             Work::Trace { path, .. } => Some(path.as_path()),

@@ -65,8 +65,8 @@ pub(super) trait Encode: Send {
 /// Longest run of pages per request. It keeps requests below the reader's limit.
 const RUN_PAGES_MAX: u64 = 1 << 16;
 const FLUSH_BYTES: usize = 64 * 1024;
-/// Upper limit of renumbered pages. Each takes up to 57 bytes while the table grows, so this is less
-/// than 4 GiB.
+/// Upper limit of renumbered pages. Each takes up to 57 bytes while the table grows, so this is
+/// less than 4 GiB.
 const RENUMBERED_MAX: u64 = 1 << 26;
 /// zstd's own default, comparable to level 6 of gzip and xz.
 const ZSTD_LEVEL: i32 = 3;

@@ -1,10 +1,10 @@
 //! Loss of power on the disk in memory.
 //!
 //! Two disks lose data in different ways. By default a page changed since the last sync survives
-//! whole or not at all. After [`MemoryFiles::tear_sectors`], each sector of 512 bytes survives in any
-//! version that it had since the last sync, because a device writes sectors in any order and only
-//! each one whole. The length of a file and the names of the directory are any that they were since
-//! they were synced.
+//! whole or not at all. After [`MemoryFiles::tear_sectors`], each sector of 512 bytes survives in
+//! any version that it had since the last sync, because a device writes sectors in any order and
+//! only each one whole. The length of a file and the names of the directory are any that they were
+//! since they were synced.
 
 use super::{Content, FRAME_BYTES, FileIdentity, MemoryFiles, Page, State};
 use std::collections::BTreeMap;
@@ -36,8 +36,8 @@ pub(super) struct PowerLoss {
 }
 
 impl MemoryFiles {
-    /// From now on a power loss keeps any version of each sector, length and directory since the last
-    /// sync. Call it before the first write.
+    /// From now on a power loss keeps any version of each sector, length and directory since the
+    /// last sync. Call it before the first write.
     pub fn tear_sectors(&self) {
         let mut state = self.lock();
         state.power_loss.tears = true;
@@ -65,8 +65,8 @@ impl MemoryFiles {
         state.power_loss.after = None;
     }
 
-    /// Gives a file another name, like another process would. A file that has the name loses it. The
-    /// change survives a power loss for certain after [`MemoryFiles::sync_names`].
+    /// Gives a file another name, like another process would. A file that has the name loses it.
+    /// The change survives a power loss for certain after [`MemoryFiles::sync_names`].
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) {
         let mut state = self.lock();
         let before = state.names.clone();

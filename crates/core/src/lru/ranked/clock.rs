@@ -1,25 +1,23 @@
 //! The clock of an lruvec: pages brought in, counted in generations of a quarter of its memory.
 //!
-//! A stamp says in which generation a page was last found accessed, or brought in. Ages are
-//! compared, so what matters is the order of stamps, and neither their unit nor that the unit
-//! follows the size of memory.
+//! A stamp is the generation in which a page was last found accessed, or brought in. Stamps are
+//! only compared by age, so neither the unit nor its change with the size of memory matters.
 
 use super::constants::{GENERATIONS_PER_MEMORY, PERIOD_SHIFT};
 use crate::folio::{STAMP_BITS, Stamp};
 
-/// Generations that stamps can tell apart. After so many, some 1,000 memories of pages that nobody
-/// wanted back, an old page looks young for as long as it was in fact: nothing but a few refusals
-/// comes of it.
+/// Generations that stamps can distinguish. After so many, some 1,000 turnovers of memory, an old
+/// page looks young for equally long, at the price of a few wrong refusals.
 const GENERATIONS: u64 = 1 << STAMP_BITS;
 
-/// The clock at one moment.
+/// A reading of the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Clock {
     /// Pages brought in.
     pages: u64,
     /// The value of `pages` when the generation began.
     begun: u64,
-    /// Generations that began.
+    /// Number of the generation.
     generation: u64,
 }
 
@@ -28,17 +26,17 @@ impl Clock {
         Clock { pages, begun, generation }
     }
 
-    /// Pages brought in, the value of it when the generation began, and the number of that.
+    /// The fields: `pages`, `begun`, `generation`.
     pub(super) fn words(self) -> (u64, u64, u64) {
         (self.pages, self.begun, self.generation)
     }
 
-    /// Pages of a generation, in a memory of so many.
+    /// Pages per generation, in a memory of `memory_pages`.
     pub(super) fn unit(memory_pages: u64) -> u64 {
         (memory_pages / GENERATIONS_PER_MEMORY).max(1)
     }
 
-    /// One page more was brought in.
+    /// The clock after one more page was brought in.
     pub(super) fn tick(self, memory_pages: u64) -> Clock {
         let pages = self.pages + 1;
         if pages - self.begun < Clock::unit(memory_pages) {
@@ -52,12 +50,12 @@ impl Clock {
         Clock { begun: self.pages, generation: self.generation + 1, ..self }
     }
 
-    /// The generation now.
+    /// The stamp of the current generation.
     pub(super) fn stamp(self) -> Stamp {
         Stamp::new(self.generation)
     }
 
-    /// Generations since then.
+    /// Generations since `then`.
     pub(super) fn age(self, then: Stamp) -> u64 {
         self.generation.wrapping_sub(then.value()) % GENERATIONS
     }
@@ -67,24 +65,24 @@ impl Clock {
         self.age(then) * Clock::unit(memory_pages) + (self.pages - self.begun)
     }
 
-    /// A stamp so many generations ago, or as many as can be told.
+    /// The stamp of this age in generations, or the oldest that can be distinguished.
     pub(super) fn stamp_of_age(self, age: u64) -> Stamp {
         Stamp::new(self.generation.wrapping_sub(age.min(GENERATIONS - 1)))
     }
 
-    /// A stamp midway between then and now.
+    /// The stamp midway between `then` and now.
     pub(super) fn midway(self, then: Stamp) -> Stamp {
         self.stamp_of_age(self.age(then).div_ceil(2))
     }
 }
 
-/// How many pages are brought in, on average, until a page of the main list is found accessed
-/// again, or leaves it.
+/// The period of the main list: pages brought in, on average, until one of its pages is found
+/// accessed again or leaves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Period(u64);
 
 impl Period {
-    /// Nobody was seen again so far.
+    /// The value before any page was observed.
     pub(super) const UNKNOWN: Period = Period(u64::MAX);
 
     pub(super) fn from_word(word: u64) -> Period {
@@ -95,7 +93,7 @@ impl Period {
         self.0
     }
 
-    /// One more was seen, after so many pages.
+    /// The average after one more observation of `age_pages`.
     pub(super) fn seen(self, age_pages: u64) -> Period {
         let age_pages = age_pages.min(1 << 48);
         if self == Period::UNKNOWN {
@@ -104,8 +102,7 @@ impl Period {
         Period(self.0 - (self.0 >> PERIOD_SHIFT) + age_pages)
     }
 
-    /// How much of `pages` is left of a page that was unused for `age_pages`: nothing, where that
-    /// is a whole period.
+    /// The part of `pages` left after `age_pages` without use: zero after a whole period.
     pub(super) fn discounted(self, pages: u64, age_pages: u64) -> u64 {
         if self == Period::UNKNOWN {
             return pages;
@@ -133,7 +130,7 @@ mod tests {
             105,
             "four generations of 25, and 5 pages of this one"
         );
-        // A memory that has hardly any pages has generations of one.
+        // A very small memory has generations of one page.
         assert_eq!((0..3).fold(Clock::default(), |clock, _| clock.tick(1)).words(), (3, 3, 3));
     }
 

@@ -1,4 +1,4 @@
-//! Where pages go, and the hand.
+//! Placing pages, and the hand of the main list.
 
 use super::constants::{HAND_STEPS, PROMOTING_LOOKS, PROMOTING_REFS};
 use super::share::Signal;
@@ -12,8 +12,8 @@ use crate::lru::{LockedLruvec, Swappiness};
 use crate::mechanism::Switch;
 use crate::memcg::MemcgId;
 
-/// How old a page of that kind seems: anonymous pages cost what swappiness says. 200 leaves nothing
-/// of a file's age.
+/// The factor on the age of a kind's pages: swappiness sets the cost of anonymous pages. At 200,
+/// file pages have age zero.
 fn weight(swappiness: Swappiness, kind: Kind) -> u64 {
     let anon = u64::from(swappiness.0.min(200));
     match kind {
@@ -22,7 +22,8 @@ fn weight(swappiness: Swappiness, kind: Kind) -> u64 {
     }
 }
 
-/// Pages that a memcg may have at most, by its limits and those above it, and as memory allows.
+/// The most pages that a memcg may have, by its limits, its ancestors' limits and the size of
+/// memory.
 fn memory_limit(core: &Core, memcg: MemcgId) -> u64 {
     let of_node = core.folios.len() - core.node.watermarks().high.min(core.folios.len());
     let limits =
@@ -34,8 +35,8 @@ fn memory_limit(core: &Core, memcg: MemcgId) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Promote,
-    /// It was read ahead, and is found accessed for the first time: any number of accesses may be behind
-    /// that, so it stays for another look.
+    /// It was read ahead, and is found accessed for the first time: any number of accesses may be
+    /// behind that, so it stays for another look.
     Keep,
     Take,
 }
@@ -89,8 +90,8 @@ impl LockedLruvec<'_> {
         self.lists.lists.tail(list_of(list, kind))
     }
 
-    /// Puts a folio at the head of a list, or at its tail. `refs`: the least accesses that it has
-    /// then; `None`: those it has.
+    /// Puts a folio at the head or tail of a list. `refs`: the fewest accesses it is to have;
+    /// `None`: keeps its count.
     fn enlist(&mut self, folio: FolioId, list: List, at_head: bool, refs: Option<u32>) {
         self.folios.flags(folio).enlist_ranked(list.mark(), refs);
         let kind = self.kind_of(folio);
@@ -102,14 +103,14 @@ impl LockedLruvec<'_> {
         self.folios.set_stamp(folio, self.lruvec.ranked.clock().stamp());
     }
 
-    /// Puts a folio back where it was, as `active` says. `rotation`: to be evicted next.
+    /// Puts a folio back on the list that `active` names. `rotation`: to be evicted next.
     pub(in crate::lru) fn add_ranked(&mut self, folio: FolioId, rotation: bool) {
         let main = self.folios.flags(folio).load().active();
         self.enlist(folio, if main { List::Main } else { List::Newcomers }, !rotation, None);
     }
 
-    /// Puts a page where it goes that was brought in: to the main list, if that has room or the
-    /// page's rank is high enough.
+    /// Puts a page that was brought in on the main list, if that has room or the page's rank is
+    /// high enough; else among the newcomers.
     pub(in crate::lru) fn add_new_ranked(&mut self, core: &Core, folio: FolioId) {
         let (ranked, mechanisms) = (&self.lruvec.ranked, self.folios.mechanisms());
         let now = self.folios.flags(folio).load();
@@ -132,8 +133,8 @@ impl LockedLruvec<'_> {
         self.enlist(folio, list, true, Some(u32::from(main && was_main)));
     }
 
-    /// Whether a page that is back may go to the main list: it was away for less time than that
-    /// list's candidate has gone unused.
+    /// Whether the main list admits a returning page: it was away for less time than that list's
+    /// candidate has been unused.
     fn admits(&mut self, core: &Core, folio: FolioId) -> bool {
         if self.lruvec.ranked.main_has_room() || !self.folios.mechanisms().is_on(Switch::RankByGeneration) {
             return true;
@@ -148,13 +149,12 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// The kind whose tail is to be looked at first: the older one, by its age as swappiness weighs
-    /// it.
+    /// The kind with the older tail, which is scanned first; swappiness weighs the ages.
     fn older_tail(&self, list: List) -> Option<(Kind, FolioId)> {
         let (ranked, clock) = (&self.lruvec.ranked, self.lruvec.ranked.clock());
         let swappiness = ranked.swappiness();
         let tails = swappiness.evictable().filter_map(|kind| Some((kind, self.tail_of(list, kind)?)));
-        // Of the same generation: of which there are more.
+        // At equal ages, the kind with more pages.
         tails.max_by_key(|&(kind, folio)| {
             let weight = weight(swappiness, kind);
             ((clock.age(self.folios.stamp(folio)) + 1) * weight, ranked.size(list, kind) * weight)
@@ -177,8 +177,8 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// The node's time at which the coldest page that reclaim may take was used last, as far as known.
-    /// `None`: the lists are empty.
+    /// The node's time at which the coldest page that reclaim may take was used last, as far as
+    /// known. `None`: the lists are empty.
     pub(in crate::lru) fn coldest_used_at(&self) -> Option<u64> {
         let ranked = &self.lruvec.ranked;
         let tails = LISTS.into_iter().filter(|&(_, kind)| ranked.swappiness().evicts(kind));
@@ -186,8 +186,8 @@ impl LockedLruvec<'_> {
         tails.map(|folio| ranked.born(self.folios.stamp(folio))).min()
     }
 
-    /// Turns the hand to the first page of the main list that has no access. `None`: it had enough
-    /// of it before.
+    /// Turns the hand to the first page of the main list without an access. `None`: not found
+    /// within [`HAND_STEPS`].
     fn candidate(&mut self, core: &Core, last: &mut LastMapping) -> Option<FolioId> {
         for _ in 0..HAND_STEPS {
             let (kind, folio) = self.older_tail(List::Main)?;
@@ -277,7 +277,7 @@ impl LockedLruvec<'_> {
         if candidate.is_none() && spares_used {
             return false;
         }
-        // If all were accessed, the one that is next all the same.
+        // If all were accessed, take the next one all the same.
         let Some(folio) = candidate.or_else(|| Some(self.older_tail(List::Main)?.1)) else { return true };
         self.lruvec.ranked.note_period(self.folios.stamp(folio));
         let list = list_of(List::Main, self.kind_of(folio));
@@ -285,7 +285,7 @@ impl LockedLruvec<'_> {
         true
     }
 
-    /// Takes a folio off its list. One that somebody else has the right to makes way.
+    /// Isolates a folio. If another thread has the right to it, it moves out of the way.
     fn take_off(&mut self, host: &impl Host, folio: FolioId, list: usize, batch: &mut Isolated) {
         if self.isolate_folio(host, folio) {
             batch.folios.push(folio);
@@ -294,7 +294,7 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// A folio leaves this policy without leaving the lists.
+    /// Detaches a listed folio from this policy.
     pub(in crate::lru) fn leave_ranked(&mut self, folio: FolioId) {
         let flags = self.folios.flags(folio);
         let list = List::of_mark(flags.load().mark());
@@ -302,8 +302,8 @@ impl LockedLruvec<'_> {
         self.resize_ranked(list, self.kind_of(folio), -1);
     }
 
-    /// A folio of another policy goes to the old end of a list. Nobody knows how old it is: all
-    /// that come so are equal.
+    /// Attaches a listed folio of another policy, at the old end of a list. Its age is unknown: all
+    /// such folios get the same stamp.
     pub(in crate::lru) fn join_ranked(&mut self, folio: FolioId) {
         let list = List::of_mark(self.folios.flags(folio).join_ranked().mark());
         let kind = self.kind_of(folio);
@@ -312,8 +312,7 @@ impl LockedLruvec<'_> {
         self.relist(folio, list_of(list, kind), false);
     }
 
-    /// A folio goes from the lists of `from` to those of this lruvec, on the same: as old by this
-    /// clock as by that.
+    /// Gives a folio that comes from a list of `from` the same age by this lruvec's clock.
     pub(in crate::lru) fn inherit_ranked(&self, from: &LockedLruvec<'_>, folio: FolioId) {
         let age = from.lruvec.ranked.clock().age(self.folios.stamp(folio));
         self.folios.set_stamp(folio, self.lruvec.ranked.clock().stamp_of_age(age));

@@ -1,4 +1,4 @@
-//! The words of an lruvec.
+//! The state of the policy `ranked` in an lruvec.
 
 use super::clock::{Clock, Period};
 use super::constants::{
@@ -15,17 +15,17 @@ use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::ops::Deref;
 use std::sync::OnceLock;
 
-/// One of the two lists of a kind.
+/// One of a kind's two lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
-    /// Pages that were brought in lately, and did not prove themselves.
+    /// Pages brought in lately that have not earned a place on the main list.
     Newcomers = 0,
-    /// Those that did.
+    /// The main list.
     Main = 1,
 }
 
 impl List {
-    /// The mark of folios on it.
+    /// The mark of folios on this list.
     pub(super) fn mark(self) -> u8 {
         match self {
             List::Newcomers => NEWCOMER,
@@ -33,18 +33,17 @@ impl List {
         }
     }
 
-    /// The list of a mark that is of this policy.
+    /// The list with this mark, which must be of this policy.
     pub(in crate::lru) fn of_mark(mark: u8) -> List {
         if mark == MAIN { List::Main } else { List::Newcomers }
     }
 }
 
-/// Number of a list.
 pub(in crate::lru) fn list_of(list: List, kind: Kind) -> usize {
     RANKED_LISTS + list as usize * 2 + kind as usize
 }
 
-/// All of them, in the order of their numbers.
+/// All lists, in the order of their numbers.
 pub(in crate::lru) const LISTS: [(List, Kind); 4] = [
     (List::Newcomers, Kind::Anon),
     (List::Newcomers, Kind::File),
@@ -64,17 +63,17 @@ pub(crate) struct Ranked {
     period: AtomicU64,
     /// Pages evicted from each list.
     evicted: [AtomicU64; 2],
-    /// Pages when reclaim ended last, and by how many they grow until it begins again.
+    /// Pages at the end of the last reclaim, and their growth until the next one begins.
     low_pages: AtomicU64,
     slack_pages: AtomicU64,
-    /// Pages that there will be when it ends for the first time, as far as limits say.
+    /// Pages expected at the end of the first reclaim, by the limits.
     expected_pages: AtomicU64,
-    /// How willing reclaim was to take anonymous pages when it came last.
+    /// Swappiness of the last reclaim.
     swappiness: AtomicU32,
 }
 
-/// The state of this policy in an lruvec, which is there from its first use on: a tenant of a cache
-/// that runs another policy pays 16 bytes for it.
+/// The state of this policy in an lruvec, created at its first use: under other policies, a tenant
+/// of a cache pays only 16 bytes for it.
 #[derive(Debug, Default)]
 pub(crate) struct RankedOnUse(OnceLock<Box<Ranked>>);
 
@@ -88,17 +87,15 @@ impl Deref for RankedOnUse {
 
 /// Questions that are asked under every policy. Without a state there are no pages.
 impl RankedOnUse {
-    /// As new, for the next memcg of that number.
+    /// Resets everything, for the next memcg with this number.
     pub(in crate::lru) fn reset(&self) {
         self.0.get().inspect(|ranked| ranked.reset());
     }
 
-    /// Pages of a kind on a list.
     pub(crate) fn size(&self, list: List, kind: Kind) -> u64 {
         self.0.get().map_or(0, |ranked| ranked.size(list, kind))
     }
 
-    /// Pages of a kind on both lists.
     pub(in crate::lru) fn pages(&self, kind: Kind) -> u64 {
         self.0.get().map_or(0, |ranked| ranked.pages(kind))
     }
@@ -122,7 +119,6 @@ impl Ranked {
         ranked
     }
 
-    /// As new, for the next memcg of that number.
     fn reset(&self) {
         self.sizes.iter().flatten().for_each(|size| size.store(0, Relaxed));
         self.clock.iter().chain(&self.births).chain(&self.evicted).for_each(|word| word.store(0, Relaxed));
@@ -134,28 +130,26 @@ impl Ranked {
         self.swappiness.store(u32::from(Swappiness::DEFAULT.0), Relaxed);
     }
 
-    /// Pages of a kind on a list.
     pub(super) fn size(&self, list: List, kind: Kind) -> u64 {
         self.sizes[list as usize][kind as usize].load(Relaxed).max(0) as u64
     }
 
-    /// Changes that; with the lists locked.
+    /// Changes the size; the caller holds the lists' lock.
     pub(super) fn resize(&self, list: List, kind: Kind, pages: i64) {
         let size = &self.sizes[list as usize][kind as usize];
         size.store(size.load(Relaxed) + pages, Relaxed);
     }
 
-    /// Pages of a kind on both lists.
     pub(super) fn pages(&self, kind: Kind) -> u64 {
         self.size(List::Newcomers, kind) + self.size(List::Main, kind)
     }
 
-    /// How willing reclaim was to take anonymous pages when it came last.
+    /// Swappiness of the last reclaim.
     pub(super) fn swappiness(&self) -> Swappiness {
         Swappiness(self.swappiness.load(Relaxed) as u8)
     }
 
-    /// Pages on a list that reclaim may take. The others rank among themselves.
+    /// Pages on a list that reclaim may take. Other pages do not take part in the ranking.
     pub(super) fn takeable(&self, list: List) -> u64 {
         self.swappiness().evictable().map(|kind| self.size(list, kind)).sum()
     }
@@ -164,8 +158,8 @@ impl Ranked {
         self.takeable(List::Newcomers) + self.takeable(List::Main)
     }
 
-    /// N: pages that there are when reclaim ends. Where there are more than when it began, memory
-    /// has grown.
+    /// Size of memory (N): pages at the end of reclaim. If there are more than usual at its start,
+    /// memory has grown.
     pub(super) fn memory_pages(&self) -> u64 {
         let low = self.low_pages.load(Relaxed);
         if low == 0 {
@@ -175,8 +169,8 @@ impl Ranked {
         low.max(grown)
     }
 
-    /// Before anything was reclaimed, limits say how much memory there will be. They are asked now
-    /// and then.
+    /// Before the first reclaim, takes the expected size of memory from the limits, checked now and
+    /// then.
     pub(super) fn expect(&self, limit_pages: impl FnOnce() -> u64) {
         if self.low_pages.load(Relaxed) == 0 && self.clock().words().0.is_multiple_of(ASK_EVERY) {
             let limit_pages = limit_pages();
@@ -184,17 +178,17 @@ impl Ranked {
         }
     }
 
-    /// p: pages that newcomers may have of these.
+    /// The newcomers' pages (p) in a memory of this size.
     pub(super) fn newcomers_pages(&self) -> u64 {
         self.share().pages(self.memory_pages())
     }
 
-    /// Whether the main list has fewer pages than it may have.
+    /// Whether the main list is smaller than its share.
     pub(super) fn main_has_room(&self) -> bool {
         self.takeable(List::Main) < self.main_pages()
     }
 
-    /// Whether it has more.
+    /// Whether the main list is larger than its share.
     pub(super) fn main_is_full(&self) -> bool {
         self.takeable(List::Main) > self.main_pages()
     }
@@ -208,7 +202,7 @@ impl Ranked {
         Share::unpack(self.share.load(Relaxed))
     }
 
-    /// A return says something about the newcomers' share.
+    /// Adjusts the newcomers' share after a signal.
     pub(super) fn signal(&self, signal: Signal, mechanisms: Mechanisms) {
         let rules = ShareRules {
             adapts: mechanisms.is_on(Switch::AdaptiveNewcomers),
@@ -244,8 +238,9 @@ impl Ranked {
             .for_each(|(word, value)| word.store(value, Relaxed));
     }
 
-    /// Begins a generation if the latest is older than one of this memory by the node's clock: a memcg
-    /// that hits all the time brings nothing in, and what is found in use there is to be young.
+    /// Begins a generation if the latest is older than one of this memory by the node's clock: a
+    /// memcg that hits all the time brings nothing in, and what is found in use there is to be
+    /// young.
     pub(super) fn follow(&self, node_pages: u64) {
         let clock = self.clock();
         let birth = self.births[clock.words().2 as usize % BIRTHS].load(Relaxed);
@@ -266,19 +261,18 @@ impl Ranked {
         Period::from_word(self.period.load(Relaxed))
     }
 
-    /// A page of the main list that had this stamp was found accessed, or leaves it.
+    /// Notes that a page of the main list with this stamp was found accessed, or leaves.
     pub(super) fn note_period(&self, stamp: Stamp) {
         let age_pages = self.clock().age_pages(stamp, self.memory_pages());
         self.period.store(self.period().seen(age_pages).word(), Relaxed);
     }
 
-    /// A page leaves for good: how many left that list before.
+    /// Counts an eviction from a list. Returns the evictions before.
     pub(super) fn evicted(&self, list: List) -> u64 {
         self.evicted[list as usize].fetch_add(1, Relaxed)
     }
 
-    /// How many pages left the list of a remembered page since it did, and until how many it is
-    /// remembered.
+    /// Evictions since the page left, from its list, and the number up to which its shadow counts.
     pub(super) fn distance(&self, memory: Memory) -> (u64, u64) {
         let list = if memory.left_main() { List::Main } else { List::Newcomers };
         let evicted = self.evicted[list as usize].load(Relaxed);
@@ -300,7 +294,7 @@ impl Ranked {
         (passed < reach).then_some(Signal::Larger)
     }
 
-    /// A turn of reclaim begins, which may take so much of each kind.
+    /// Begins a turn of reclaim with this swappiness.
     pub(super) fn begin_reclaim(&self, swappiness: Swappiness) {
         self.swappiness.store(u32::from(swappiness.0), Relaxed);
         let low = self.low_pages.load(Relaxed);
@@ -311,13 +305,13 @@ impl Ranked {
         }
     }
 
-    /// It is over.
+    /// Ends a turn of reclaim.
     pub(super) fn end_reclaim(&self) {
         self.low_pages.store(self.takeable_pages().max(1), Relaxed);
     }
 
-    /// The figures of `lru_gen` beside the lists: the newcomers' share in percent, and pages brought
-    /// in.
+    /// The figures of `lru_gen` beside the lists: the newcomers' share in percent, and pages
+    /// brought in.
     pub(crate) fn figures(&self) -> (u64, u64) {
         (self.share().percent(), self.clock().words().0)
     }

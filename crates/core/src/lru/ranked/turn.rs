@@ -1,5 +1,5 @@
-//! The turn of one lruvec: batches off the newcomers' tail or the main list's, as the newcomers'
-//! share says.
+//! The turn of one lruvec: takes batches from the tail of the newcomers or of the main list, by the
+//! newcomers' share.
 
 use super::constants::{HAND_STEPS, LOOK_SHARE, TURN_SHARE};
 use super::place::{Looked, Manner};
@@ -14,19 +14,16 @@ use crate::memcg::{Counter, Effective, Memcg, MemcgId};
 /// Folios per step: one lock hold.
 const STEP_FOLIOS: u64 = 64;
 
-/// The turn of one lruvec's lists.
 #[derive(Debug)]
 pub(in crate::lru) struct RankedTurn {
     memcg: MemcgId,
     priority: u8,
     /// The swappiness at the begin of the turn.
     swappiness: Swappiness,
-    /// Pages to look at.
     budget: u64,
-    /// Pages looked at.
     scanned: u64,
-    /// Newcomers that were not looked at in this turn. Once all were, those that are left cannot be
-    /// had: they are dirty.
+    /// Newcomers not yet scanned in this turn. Once all were, the rest cannot be taken: they are
+    /// dirty.
     newcomers_left: u64,
     /// Protected pages of the memcg.
     spared: Effective,
@@ -40,7 +37,6 @@ pub(in crate::lru) struct RankedTurn {
 }
 
 impl RankedTurn {
-    /// It is the turn of a memcg.
     pub(in crate::lru) fn begin(cx: &mut Context<'_, impl Host>, grant: Grant<'_>) -> RankedTurn {
         let Grant { memcg, spared, priority, by_age } = grant;
         let core = cx.core;
@@ -102,7 +98,7 @@ impl RankedTurn {
         }
         let mut batch = cx.scan.take_batch(host);
         let mut locked = memcg.lruvec.lock(&core.folios);
-        // No more than is wanted: what is freed beyond that was in memory for nothing.
+        // No more than the goal: further free pages would be unused memory.
         let wanted = if cx.orders.whole {
             STEP_FOLIOS
         } else {
@@ -139,8 +135,7 @@ impl RankedTurn {
         }
     }
 
-    /// The folios of the batch were examined: what was not freed goes to the young end of the list
-    /// on which it was.
+    /// Puts the examined folios that were not freed back, at the young end of their list.
     pub(in crate::lru) fn put_back(
         &mut self,
         cx: &mut Context<'_, impl Host>,
@@ -154,7 +149,7 @@ impl RankedTurn {
         cx.scan.tallies.add(&tallies);
         let memcg = core.memcg(self.memcg);
         put_back(cx, memcg);
-        // The turn may be ended by others from here on.
+        // Other efforts may end the turn from here on.
         memcg.lruvec.ranked.end_reclaim();
         if !cx.orders.whole && cx.should_stop() { TurnStep::Finished } else { TurnStep::More }
     }
@@ -193,8 +188,7 @@ fn put_back(cx: &mut Context<'_, impl Host>, memcg: &Memcg) {
     scan.back = back;
 }
 
-/// The accessed bit of an isolated folio: it was read when the folio was isolated, so that it was
-/// set since.
+/// The accessed bit of an isolated folio. Isolation has cleared it, so it was set since.
 pub(in crate::lru) fn references(cx: &mut Context<'_, impl Host>, folio: FolioId) -> References {
     let core = cx.core;
     let Some(mapping) = cx.scan.last_mapping.get(core, core.mapping_of(folio)) else {
@@ -210,7 +204,7 @@ pub(in crate::lru) fn references(cx: &mut Context<'_, impl Host>, folio: FolioId
 }
 
 impl RankedOnUse {
-    /// Pages of a kind that are reported as active, and as inactive.
+    /// Pages of a kind that are reported as active and as inactive.
     pub(in crate::lru) fn reported(&self, kind: Kind) -> [u64; 2] {
         [self.size(List::Main, kind), self.size(List::Newcomers, kind)]
     }

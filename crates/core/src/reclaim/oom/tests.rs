@@ -455,10 +455,14 @@ fn thrashing_kills_one_at_a_time() {
 fn thrashing_follows_the_policy() {
     let (_, kills, events) = thrash(Harness::multigen_options(600), 1000, 500, |_| ());
     assert_eq!((kills, events), (vec![], [1, 0, 0]), "by default nobody is killed; it is counted");
-    let (world, kills, _) =
-        thrash(Options { oom_policy: OomPolicy::Ask, ..Harness::multigen_options(600) }, 1000, 500, |world| {
+    let (world, kills, _) = thrash(
+        Options { oom_policy: OomPolicy::Ask, ..Harness::multigen_options(600) },
+        1000,
+        500,
+        |world| {
             world.host.decisions.borrow_mut().push(OomDecision::Kill("top/b".to_owned()));
-        });
+        },
+    );
     assert_eq!(kills, [world.children[1].0.memcg]);
     assert_eq!(world.host.asked.borrow()[0].victim.as_deref(), Some("top/a"), "who would be killed");
     let mut classic = victim_of_600();

@@ -17,7 +17,10 @@ enum Place {
     /// Queued to be added.
     New,
     /// On a list. `list` is the list's generation, `label` may differ.
-    Listed { list: u64, label: u64 },
+    Listed {
+        list: u64,
+        label: u64,
+    },
     Isolated,
     Nowhere,
 }
