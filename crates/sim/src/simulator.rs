@@ -22,7 +22,6 @@ use crate::report::{Report, RequestReport, TenantReport};
 use crate::sample::Sample;
 use crate::swap::{Swap, SwapDevice, SwapModel};
 use crate::world::{ActorId, Due, Pause, TenantState, World};
-use mglru_core::lru::Swappiness;
 use mglru_core::mapping::TABLE_PAGES;
 use mglru_core::{Core, MemcgError, MemcgId, OomPolicy, Task, Time};
 use mglru_workload::Random;
@@ -141,9 +140,6 @@ impl Simulator {
         let around = machine.fault_around_pages;
         if around != 0 && (!around.is_power_of_two() || around > TABLE_PAGES) {
             return refuse("fault-around is of 2, 4, 8, … pages, up to a page table of 512, or off");
-        }
-        if Swappiness::new(machine.swappiness.0).is_none() {
-            return refuse("swappiness must be 0 to 200, or 201 for anonymous pages only");
         }
         let mut simulator = Simulator {
             world: World::new(machine).map_err(SimError::Tenant)?,

@@ -454,7 +454,7 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
         device: if ideal { DeviceModel::IDEAL } else { random_device(choices) },
         flusher: (!choices.one_in(6)).then_some(flusher),
         swap: random_swap(choices, u64::from(memory_pages), cpus),
-        swappiness: Swappiness(choices.one_of(&[0, 1, 2, 60, 60, 60, 100, 199, 200])),
+        swappiness: Swappiness::new(choices.one_of(&[0, 1, 2, 60, 60, 60, 100, 199, 200])).unwrap(),
         access_time: choices.one_of(&[0, 1, 7, 40]) * Duration::from_micros(1),
         batch_time: choices.one_of(&[0, 0, 3, 50]) * Duration::from_micros(1),
         numbering,

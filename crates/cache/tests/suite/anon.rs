@@ -71,8 +71,12 @@ fn memory_larger_than_the_cache_keeps_its_contents() {
 fn any_bytes_are_those_of_an_array() {
     each(|disk, swap| {
         let what = format!("{swap:?}");
-        let cache =
-            disk.builder(BUDGET).swap(swap).swappiness(mglru_core::lru::Swappiness(200)).build().unwrap();
+        let cache = disk
+            .builder(BUDGET)
+            .swap(swap)
+            .swappiness(mglru_core::lru::Swappiness::new(200).unwrap())
+            .build()
+            .unwrap();
         let length = 900 * PAGE + 123;
         let region = cache.tenant("").unwrap().anonymous(length as u64).unwrap();
         let mut array = vec![0u8; length];

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! After a crash each byte must be one that the file had there since its last confirmed sync, and
-//! the length must lie between the least and the greatest since then. What is found is then the
-//! state from which the next life begins.
+//! the length must lie between the least and the greatest since then. The next life begins with the
+//! state that the check found.
 //!
 //! `MGLRU_CRASH=N` sets the number of crashes of each kind (`make crash`: 1000). Each failure names
 //! the seed; `MGLRU_CRASH_SEED=N` runs that one.
@@ -26,7 +26,7 @@ const BUDGET_BYTES: u64 = 2 << 20;
 /// Lives of one disk, each ended by a crash.
 const LIVES: u64 = 4;
 
-/// What a file may contain: a confirmed state, and the changes since.
+/// The possible contents of a file: a confirmed state, and the changes since.
 #[derive(Default)]
 struct History {
     confirmed: Vec<u8>,

@@ -25,7 +25,7 @@ pub struct SwapArgs {
     /// Preference for anonymous pages in reclaim: 0 (never) to 200, or max (201: anonymous pages
     /// only)
     #[arg(long, value_name = "N", default_value = "60", value_parser = parse_swappiness)]
-    swappiness: u8,
+    swappiness: Swappiness,
 }
 
 /// The swap device.
@@ -43,7 +43,7 @@ impl SwapArgs {
         Swap {
             size: self.swap.clone(),
             zram: self.swap_device == DeviceKind::Zram,
-            swappiness: Swappiness(self.swappiness),
+            swappiness: self.swappiness,
         }
     }
 }
@@ -56,13 +56,12 @@ fn parse_swap(text: &str) -> Result<Memory, String> {
     })
 }
 
-fn parse_swappiness(text: &str) -> Result<u8, String> {
+fn parse_swappiness(text: &str) -> Result<Swappiness, String> {
     if text == "max" {
-        return Ok(Swappiness::ANON_ONLY.0);
+        return Ok(Swappiness::ANON_ONLY);
     }
     let value = text.parse::<u8>().ok().and_then(Swappiness::new);
-    let value = value.ok_or_else(|| "expected 0 to 200, or max (201) for anonymous pages only".to_owned());
-    Ok(value?.0)
+    value.ok_or_else(|| "expected 0 to 200, or max (201) for anonymous pages only".to_owned())
 }
 
 #[cfg(test)]
@@ -71,7 +70,8 @@ mod tests {
 
     #[test]
     fn swappiness_ends_at_201() {
-        assert_eq!(["0", "60", "200", "201", "max"].map(parse_swappiness), [0, 60, 200, 201, 201].map(Ok));
+        let value = |text| parse_swappiness(text).unwrap().get();
+        assert_eq!(["0", "60", "200", "201", "max"].map(value), [0, 60, 200, 201, 201]);
         for wrong in ["202", "256", "-1", "half", ""] {
             assert!(parse_swappiness(wrong).unwrap_err().contains("0 to 200"), "{wrong}");
         }

@@ -238,9 +238,9 @@ impl Core {
         let max = memcg.lruvec.max_seq();
         let before = !self.mechanisms().workingset_rework();
         let mut swappiness = self.commanded_swappiness(command);
-        if before && command.swappiness.is_some_and(|given| given.0 != 0) {
+        if before && command.swappiness.is_some_and(|given| given.get() != 0) {
             // The value only said whether anonymous pages may be taken.
-            swappiness = self.options.swappiness.max(Swappiness(1));
+            swappiness = self.options.swappiness.max(Swappiness::new(1).unwrap());
         }
         let force = command.option != 0;
         if command.seq > max {

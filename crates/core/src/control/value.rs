@@ -147,10 +147,13 @@ mod tests {
     /// unparsable size, unknown key, swappiness outside 0…200."
     #[test]
     fn requests_may_have_a_swappiness() {
-        assert_eq!(request("256M swappiness=0"), Ok((65_536, Some(Swappiness(0)))));
+        assert_eq!(request("256M swappiness=0"), Ok((65_536, Some(Swappiness::FILE_ONLY))));
         assert_eq!(request("256M  swappiness=max \n"), Ok((65_536, Some(Swappiness::ANON_ONLY))));
         assert_eq!(request("5000"), Ok((1, None)));
-        assert_eq!(request("1G swappiness=60 swappiness=200"), Ok((1 << 18, Some(Swappiness(200)))));
+        assert_eq!(
+            request("1G swappiness=60 swappiness=200"),
+            Ok((1 << 18, Some(Swappiness::new(200).unwrap())))
+        );
         for text in
             ["", "max", "1G foo=1", "1G swappiness=201", "1G swappiness=", "1G swappiness=-1", "1G 2", "1Gx"]
         {

@@ -1,5 +1,5 @@
-//! Who of a subtree gives pages next: by the kernel's memcg LRU, by our turns, or by a walk over
-//! the tree.
+//! The order in which the memcgs of a subtree give pages: the kernel's memcg LRU, our turns, or a
+//! walk over the tree.
 //!
 //! With `subtree_lru`, every memcg with children keeps the turns of its subtree; else, with
 //! `memcg_lru`, the root keeps an LRU of all. Where neither is, the tree is walked

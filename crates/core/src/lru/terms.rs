@@ -22,7 +22,7 @@ pub(crate) struct Habits {
 /// Relative cost of reclaiming file against anonymous pages: 0 takes only file pages, 1 to 200
 /// both, 201 only anonymous ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Swappiness(pub u8);
+pub struct Swappiness(u8);
 
 impl Swappiness {
     /// The kernel's default.
@@ -33,8 +33,14 @@ impl Swappiness {
     pub const ANON_ONLY: Swappiness = Swappiness(201);
 
     /// A value from 0 to 201; `None` for others.
-    pub fn new(value: u8) -> Option<Swappiness> {
-        (value <= Self::ANON_ONLY.0).then_some(Swappiness(value))
+    pub const fn new(value: u8) -> Option<Swappiness> {
+        if value <= Self::ANON_ONLY.0 { Some(Swappiness(value)) } else { None }
+    }
+
+    /// The value, 0…201.
+    #[inline]
+    pub const fn get(self) -> u8 {
+        self.0
     }
 
     /// Whether reclaim may take pages of this kind.

@@ -10,6 +10,9 @@ use crate::{ChargeStep, Charging, MemcgId, Options};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+/// Reclaim prefers anonymous pages as much as it can without sparing file pages.
+const EAGER: Swappiness = Swappiness::new(200).unwrap();
+
 /// A host whose swap store does what the test says.
 struct SwapHost {
     answer: Cell<SwapOutcome>,
@@ -193,7 +196,7 @@ fn a_page_is_written_then_freed() {
     let anon = Anon::new(1000, SwapStore::Device);
     anon.store(0..60);
     anon.forget_accesses(0..60);
-    assert_eq!(anon.reclaim(32, Swappiness(200)), 0, "nothing was freed");
+    assert_eq!(anon.reclaim(32, EAGER), 0, "nothing was freed");
     let begun = anon.host.asked.borrow().len() as u64;
     assert!(begun > 0 && begun == anon.stat(Counter::Pswpout) && begun == anon.stat(Counter::FileWriteback));
     let first = anon.host.asked.borrow()[0];
@@ -204,7 +207,7 @@ fn a_page_is_written_then_freed() {
     let written = anon.end_writes(true);
     assert_eq!(anon.stat(Counter::Pgrotated), begun);
     assert_eq!(anon.seq_of(first.page.1), anon.memcg().lruvec.min_seq(Kind::Anon).0);
-    assert!(anon.reclaim(32, Swappiness(200)) >= 32);
+    assert!(anon.reclaim(32, EAGER) >= 32);
     // Each went to the tail: the last one written leaves first.
     assert!(anon.swapped().contains(&written.last().unwrap().page.1));
     assert_eq!(anon.stat(Counter::PgstealAnon), anon.swapped().len() as u64);
@@ -218,7 +221,7 @@ fn a_page_that_is_written_at_once_is_freed_by_the_same_effort() {
     let anon = Anon::new(1000, SwapStore::Device);
     anon.store(0..60);
     anon.forget_accesses(0..60);
-    let orders = Orders::new(anon.task.memcg, EffortKind::Limit, 8, Swappiness(200), 0);
+    let orders = Orders::new(anon.task.memcg, EffortKind::Limit, 8, EAGER, 0);
     let mut effort = Effort::new(&anon.core, orders);
     let progress = loop {
         match effort.step(&anon.core, &anon.host) {
@@ -240,7 +243,7 @@ fn compressed_memory_frees_at_once() {
     let anon = Anon::new(1000, SwapStore::Memory);
     anon.store(0..60);
     anon.forget_accesses(0..60);
-    let freed = anon.reclaim(32, Swappiness(200));
+    let freed = anon.reclaim(32, EAGER);
     assert!(freed >= 32 && freed == anon.stat(Counter::Pswpout) && freed == anon.swapped().len() as u64);
     assert_eq!((u64::from(anon.core.used_swap_pages()), anon.stat(Counter::FileWriteback)), (freed, 0));
     // As measured on 7.2.12 with zram (no page in the swap cache at the end): the slot of a
@@ -259,9 +262,9 @@ fn a_page_that_comes_back_is_a_refault() {
     let anon = Anon::new(1000, SwapStore::Device);
     anon.store(0..60);
     anon.forget_accesses(0..60);
-    anon.reclaim(32, Swappiness(200));
+    anon.reclaim(32, EAGER);
     anon.end_writes(true);
-    anon.reclaim(32, Swappiness(200));
+    anon.reclaim(32, EAGER);
     anon.end_writes(true);
     let [page, other] = anon.swapped()[..2] else { panic!("two pages are out") };
     let folio = anon.try_bring(page).unwrap();
@@ -299,12 +302,12 @@ fn what_cannot_be_written_stays() {
     let anon = Anon::new(1000, SwapStore::Device);
     anon.store(0..60);
     anon.forget_accesses(0..60);
-    anon.reclaim(32, Swappiness(200));
+    anon.reclaim(32, EAGER);
     let failed = anon.end_writes(false)[0].page.1;
     assert!(anon.flags(failed).dirty() && !anon.flags(failed).writeback() && anon.swapped().is_empty());
     anon.host.answer.set(SwapOutcome::Refused);
     let activated = anon.stat(Counter::Pgactivate);
-    assert_eq!(anon.reclaim(32, Swappiness(200)), 0);
+    assert_eq!(anon.reclaim(32, EAGER), 0);
     assert!(anon.stat(Counter::Pgactivate) > activated && anon.stat(Counter::FileWriteback) == 0);
     assert!(anon.swapped().is_empty());
     anon.core.validate().unwrap();
@@ -318,10 +321,10 @@ fn without_room_in_swap_anonymous_pages_stay() {
     anon.store(0..60);
     anon.forget_accesses(0..60);
     // The swappiness of the lruvec's turn is fixed at its start, so that some more may be taken.
-    let freed = anon.reclaim(1000, Swappiness(200));
+    let freed = anon.reclaim(1000, EAGER);
     assert!((4..=60).contains(&freed), "{freed}");
     assert!(anon.core.free_swap_pages() < FREE_SLOTS_MIN);
-    assert_eq!(anon.reclaim(1000, Swappiness(200)), 0);
+    assert_eq!(anon.reclaim(1000, EAGER), 0);
     assert_eq!(anon.core.swappiness_now(Swappiness::ANON_ONLY), Swappiness::FILE_ONLY);
     while anon.core.swap.take().is_some() {}
     let folio = anon.hit((0..60).find(|&page| anon.hit(page).is_some()).unwrap()).unwrap().folio;
@@ -363,7 +366,7 @@ fn swappiness_decides_who_leaves() {
         // New anonymous pages are in the second youngest generation: too young to leave.
         let max = anon.memcg().lruvec.max_seq();
         assert!(anon.core.open_generation(anon.memcg(), max, Swappiness::DEFAULT, &anon.host));
-        assert!(anon.reclaim(32, Swappiness(swappiness)) >= 32);
+        assert!(anon.reclaim(32, Swappiness::new(swappiness).unwrap()) >= 32);
         let stolen = [Counter::PgstealAnon, Counter::PgstealFile].map(|counter| anon.stat(counter) > 0);
         assert_eq!(stolen, leaves, "swappiness {swappiness}");
     }
@@ -378,7 +381,7 @@ fn short_slots_are_not_kept_for_copies() {
     anon.store(0..36);
     anon.forget_accesses(0..36);
     while anon.swapped().len() < 3 {
-        anon.reclaim(32, Swappiness(200));
+        anon.reclaim(32, EAGER);
         anon.end_writes(true);
     }
     let pages = anon.swapped();
@@ -403,9 +406,9 @@ fn no_slot_is_left_behind() {
     let anon = Anon::new(1000, SwapStore::Device);
     anon.store(0..60);
     anon.forget_accesses(0..60);
-    anon.reclaim(32, Swappiness(200));
+    anon.reclaim(32, EAGER);
     anon.end_writes(true);
-    anon.reclaim(32, Swappiness(200));
+    anon.reclaim(32, EAGER);
     let busy = anon.core.truncate(&anon.host, &anon.region, 0, 512);
     assert!(busy.is_none() || anon.core.folios.flags(busy.unwrap()).load().writeback());
     anon.end_writes(true);

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// The limit of the experiments.
 pub const LIMIT_PAGES: u64 = 16_384;
 /// The default of most distributions.
-pub const SWAPPINESS: Swappiness = Swappiness(60);
+pub const SWAPPINESS: Swappiness = Swappiness::DEFAULT;
 /// Description of the scale.
 pub const SCALE: &str = "\
    In the simulator: limit 64 MiB, A 30 s, its control 8 s and B 6 s of simulated time.";

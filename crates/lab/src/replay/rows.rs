@@ -172,7 +172,7 @@ impl Row {
             preset: Some(plan.mechanisms.name()),
             mechanisms: Some(Settings(plan.mechanisms)),
             swap_pages: Some(plan.swap.map_or(0, |swap| swap.pages)),
-            swappiness: Some(plan.swappiness.0),
+            swappiness: Some(plan.swappiness.get()),
             warm: Warm {
                 from_access: plan.warm_from,
                 touches: warm.counts.into(),

@@ -150,7 +150,7 @@ fn machine(plan: &Plan, tenants: Vec<Tenant>) -> Result<Machine, Error> {
         cpus: wanted.cpus.unwrap_or(1) as usize,
         device,
         swap,
-        swappiness: wanted.swappiness.map_or(Swappiness::DEFAULT, Swappiness),
+        swappiness: wanted.swappiness.and_then(Swappiness::new).unwrap_or(Swappiness::DEFAULT),
         oom_policy: plan.oom_policy,
         scan_time: SCAN_TIME,
         batch_time: BATCH_TIME,

@@ -154,7 +154,7 @@ mod tests {
                 let machine = Machine {
                     tenants,
                     swap: Some(SwapModel { pages: 80, device }),
-                    swappiness: mglru_core::lru::Swappiness(100),
+                    swappiness: mglru_core::lru::Swappiness::new(100).unwrap(),
                     interleaving: Interleaving::Seeded,
                     cpus: 2,
                     seed,

@@ -19,7 +19,7 @@ enum Channel {
     Anonymous,
 }
 
-/// What the neighbour does.
+/// The neighbour's accesses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Beside {
     Reader,

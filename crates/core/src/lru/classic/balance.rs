@@ -44,7 +44,7 @@ impl Costs {
         let all = self.0[0] + self.0[1];
         let limited = self.0.map(|cost| all + cost);
         let all = limited[0] + limited[1];
-        let weights = [u64::from(swappiness.0), 200 - u64::from(swappiness.0)];
+        let weights = [u64::from(swappiness.get()), 200 - u64::from(swappiness.get())];
         std::array::from_fn(|kind| weights[kind] * (all + 1) / (limited[kind] + 1))
     }
 }
@@ -205,10 +205,10 @@ mod tests {
     /// 1/3"; "Costs equal, s=60: ap:fp = 60:140".
     #[test]
     fn shares_by_cost_and_swappiness() {
-        assert_eq!(Costs([100, 0]).shares(Swappiness(100)), [149, 298]);
-        let [anon, file] = Costs([5000, 5000]).shares(Swappiness(60));
+        assert_eq!(Costs([100, 0]).shares(Swappiness::new(100).unwrap()), [149, 298]);
+        let [anon, file] = Costs([5000, 5000]).shares(Swappiness::DEFAULT);
         assert!((anon * 140 / 60).abs_diff(file) <= 2, "{anon}:{file}");
-        assert_eq!(Costs::default().shares(Swappiness(60)), [60, 140]);
+        assert_eq!(Costs::default().shares(Swappiness::DEFAULT), [60, 140]);
     }
 
     /// [book: classic-lru#checks]: "Lists of 4000 pages: cost sum reaching 1001 halves both".
@@ -227,7 +227,7 @@ mod tests {
         let mut how = Circumstances {
             of_memcg: true,
             can_swap: true,
-            swappiness: Swappiness(60),
+            swappiness: Swappiness::DEFAULT,
             offline: false,
             priority: 2,
         };
@@ -246,8 +246,8 @@ mod tests {
         let file = [0, 0, 750, 1000];
         let anon = [250, 500, 0, 0];
         assert_eq!(amounts(all, |how| how.can_swap = false), file);
-        assert_eq!(amounts(all, |how| how.swappiness = Swappiness(0)), file);
-        assert_eq!(amounts(all, |how| how.swappiness = Swappiness(201)), anon);
+        assert_eq!(amounts(all, |how| how.swappiness = Swappiness::FILE_ONLY), file);
+        assert_eq!(amounts(all, |how| how.swappiness = Swappiness::ANON_ONLY), anon);
         assert_eq!(amounts(all, |how| how.priority = 0), SIZES, "equal");
         assert_eq!(amounts(all, |_| ()), anon, "tiny");
         let trims = Balance { file_is_tiny: false, ..all };
@@ -255,7 +255,8 @@ mod tests {
         // 60 and 140 of 200.
         assert_eq!(amounts(Balance::default(), |_| ()), [75, 150, 525, 700]);
         assert_eq!(
-            amounts(Balance::default(), |how| (how.of_memcg, how.swappiness) = (false, Swappiness(0))),
+            amounts(Balance::default(), |how| (how.of_memcg, how.swappiness) =
+                (false, Swappiness::FILE_ONLY)),
             [0, 0, 750, 1000],
             "the node is short, and anonymous pages have no share"
         );

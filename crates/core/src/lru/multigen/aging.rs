@@ -153,7 +153,7 @@ impl LockedLruvec<'_> {
                 *anon = (*anon).min(*file);
                 *file = (*anon).max(old[Kind::File as usize]);
             }
-        } else if (1..=200).contains(&swappiness.0) {
+        } else if (1..=200).contains(&swappiness.get()) {
             // One kind must not fall to two generations while the other still has four.
             let second = Seq(max.0 - 2);
             let [anon, file] = &mut min;
@@ -334,13 +334,13 @@ mod tests {
         assert_eq!(lruvec.lock(&harness.core.folios).tail(oldest, Kind::Anon), Some(anon));
         assert_eq!((pages(Seq(1)), pages(Seq(4))), (Some(0), Some(1)));
         // With a swappiness that allows it, it would have been moved.
-        assert!(harness.core.open_generation(harness.memcg(), Seq(4), Swappiness(60), &harness.host));
+        assert!(harness.core.open_generation(harness.memcg(), Seq(4), Swappiness::DEFAULT, &harness.host));
         let anon = harness.add_anon();
         (0..3).for_each(|_| {
             assert!(harness.core.open_generation(
                 harness.memcg(),
                 lruvec.max_seq(),
-                Swappiness(60),
+                Swappiness::DEFAULT,
                 &harness.host
             ))
         });
@@ -406,7 +406,7 @@ mod tests {
                     usize::from(core.open_generation(
                         core.memcg(crate::MemcgId(1)),
                         seq,
-                        Swappiness(0),
+                        Swappiness::FILE_ONLY,
                         &QuietHost::default(),
                     ))
                 };
@@ -427,7 +427,7 @@ mod tests {
             lruvec.window.close_until(Kind::File, Seq(min_file));
             {
                 let now = Mechanisms::default();
-                (lruvec.aging_due(Swappiness::FILE_ONLY, now), lruvec.aging_due(Swappiness(60), now))
+                (lruvec.aging_due(Swappiness::FILE_ONLY, now), lruvec.aging_due(Swappiness::DEFAULT, now))
             }
         };
         assert_eq!(due(0), (Due::No, Due::No));
@@ -444,7 +444,7 @@ mod tests {
         harness.add_anon();
         let drop_empty = |swappiness| {
             let mut locked = harness.memcg().lruvec.lock(&harness.core.folios);
-            locked.drop_empty_generations(Swappiness(swappiness))
+            locked.drop_empty_generations(Swappiness::new(swappiness).unwrap())
         };
         assert!(drop_empty(60));
         assert_eq!(harness.min_seq(), 1, "three generations are left, not two");
@@ -557,7 +557,9 @@ mod tests {
         let lruvec = &harness.memcg().lruvec;
         lruvec.window.close_until(Kind::Anon, Seq(1));
         let of = |swappiness, preset| {
-            lruvec.evictable_generations(Swappiness(swappiness), Mechanisms::preset(preset)).unwrap()
+            lruvec
+                .evictable_generations(Swappiness::new(swappiness).unwrap(), Mechanisms::preset(preset))
+                .unwrap()
         };
         assert_eq!((of(60, Preset::Linux612), of(60, Preset::Linux71)), (3, 4));
         assert_eq!((of(0, Preset::Linux612), of(0, Preset::Linux71)), (4, 4));
@@ -582,11 +584,11 @@ mod tests {
     fn files_waited_for_anonymous_pages() {
         let mut harness = Harness::with_preset(Preset::Linux612, 100, 31);
         harness.add_anon();
-        assert!(harness.core.open_generation(harness.memcg(), Seq(3), Swappiness(60), &harness.host));
+        assert!(harness.core.open_generation(harness.memcg(), Seq(3), Swappiness::DEFAULT, &harness.host));
         harness.bring_at([0], 2);
         let mut locked = harness.memcg().lruvec.lock(&harness.core.folios);
         let min = |locked: &LockedLruvec<'_>| Kind::ALL.map(|kind| locked.lruvec.min_seq(kind).0);
-        assert!(locked.drop_empty_generations(Swappiness(60)));
+        assert!(locked.drop_empty_generations(Swappiness::DEFAULT));
         assert_eq!(
             min(&locked),
             [2, 2],

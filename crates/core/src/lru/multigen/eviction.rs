@@ -349,7 +349,7 @@ mod tests {
             &harness.host,
             request,
             u64::MAX,
-            Swappiness(60),
+            Swappiness::DEFAULT,
             &mut batch,
         );
         batch

@@ -78,7 +78,7 @@ impl LockedLruvec<'_> {
         if !self.folios.mechanisms().workingset_rework() {
             return self.first_kind_before(swappiness);
         }
-        let kind = match swappiness.0 {
+        let kind = match swappiness.get() {
             0 | 1 => Kind::File,
             200.. => Kind::Anon,
             gain => {
@@ -95,7 +95,7 @@ impl LockedLruvec<'_> {
     /// one kind with tier 0 of the *other*.
     fn first_kind_before(&self, swappiness: Swappiness) -> (Kind, Option<Tier>) {
         let window = &self.lruvec.window;
-        match swappiness.0 {
+        match swappiness.get() {
             0 => (Kind::File, None),
             _ if window.min(Kind::Anon) < window.min(Kind::File) => (Kind::Anon, None),
             1 => (Kind::File, None),
@@ -165,7 +165,7 @@ mod tests {
     fn the_kind_that_refaults_less_is_chosen() {
         let first = |file| {
             let lruvec = with(&[(Kind::Anon, 0, 1000, 10_000), (Kind::File, 2, file, 10_000)]);
-            lruvec.lock(&FolioTable::new(1)).first_kind(Swappiness(60)).0
+            lruvec.lock(&FolioTable::new(1)).first_kind(Swappiness::DEFAULT).0
         };
         assert_eq!(first(3000), Kind::Anon);
         assert_eq!(first(2000), Kind::File);
@@ -177,7 +177,7 @@ mod tests {
         let lruvec = with(&[]);
         let folios = FolioTable::new(1);
         let locked = lruvec.lock(&folios);
-        let first = |s| locked.first_kind(Swappiness(s)).0;
+        let first = |s| locked.first_kind(Swappiness::new(s).unwrap()).0;
         assert_eq!([0, 1, 200, 201].map(first), [Kind::File, Kind::File, Kind::Anon, Kind::Anon]);
     }
 
@@ -216,23 +216,23 @@ mod tests {
         let folios = before();
         let lruvec = with(&[]);
         let locked = lruvec.lock(&folios);
-        let first = |s| locked.first_kind(Swappiness(s));
+        let first = |s| locked.first_kind(Swappiness::new(s).unwrap());
         assert_eq!([0, 1, 200].map(|s| first(s).0), [Kind::File, Kind::File, Kind::Anon]);
         assert_eq!(first(60), (Kind::File, Some(3)));
         drop(locked);
         // Only tier 0 counts; here anonymous pages refault less.
         let counts = [(Kind::Anon, 0, 1000, 10_000), (Kind::File, 2, 9000, 10_000)];
-        assert_eq!(with(&counts).lock(&folios).first_kind(Swappiness(60)).0, Kind::File);
+        assert_eq!(with(&counts).lock(&folios).first_kind(Swappiness::DEFAULT).0, Kind::File);
         let counts = [(Kind::Anon, 0, 1000, 10_000), (Kind::File, 0, 3000, 10_000)];
-        assert_eq!(with(&counts).lock(&folios).first_kind(Swappiness(60)).0, Kind::Anon);
+        assert_eq!(with(&counts).lock(&folios).first_kind(Swappiness::DEFAULT).0, Kind::Anon);
         // Tiers of files against tier 0 of anonymous pages, by the gains of the kinds:
         // 3000×10064×60 > 1001×10000×140.
         let counts = [(Kind::Anon, 0, 1000, 10_000), (Kind::File, 1, 3000, 10_000)];
-        assert_eq!(with(&counts).lock(&folios).first_kind(Swappiness(60)), (Kind::File, Some(0)));
+        assert_eq!(with(&counts).lock(&folios).first_kind(Swappiness::DEFAULT), (Kind::File, Some(0)));
         // The older kind goes first.
         let lruvec = with(&[]);
         lruvec.window.close_until(Kind::File, crate::lru::Seq(1));
-        let first = |s| lruvec.lock(&folios).first_kind(Swappiness(s)).0;
+        let first = |s| lruvec.lock(&folios).first_kind(Swappiness::new(s).unwrap()).0;
         assert_eq!([0, 1, 60].map(first), [Kind::File, Kind::Anon, Kind::Anon]);
     }
 }

@@ -15,7 +15,7 @@ use crate::memcg::MemcgId;
 /// The factor on the age of a kind's pages: swappiness sets the cost of anonymous pages. At 200,
 /// file pages have age zero.
 fn weight(swappiness: Swappiness, kind: Kind) -> u64 {
-    let anon = u64::from(swappiness.0.min(200));
+    let anon = u64::from(swappiness.get().min(200));
     match kind {
         Kind::Anon => anon,
         Kind::File => 200 - anon,

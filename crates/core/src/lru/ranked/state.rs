@@ -127,7 +127,7 @@ impl Ranked {
         self.low_pages.store(0, Relaxed);
         self.slack_pages.store(SLACK_PAGES, Relaxed);
         self.expected_pages.store(0, Relaxed);
-        self.swappiness.store(u32::from(Swappiness::DEFAULT.0), Relaxed);
+        self.swappiness.store(u32::from(Swappiness::DEFAULT.get()), Relaxed);
     }
 
     pub(super) fn size(&self, list: List, kind: Kind) -> u64 {
@@ -146,7 +146,7 @@ impl Ranked {
 
     /// Swappiness of the last reclaim.
     pub(super) fn swappiness(&self) -> Swappiness {
-        Swappiness(self.swappiness.load(Relaxed) as u8)
+        Swappiness::new(self.swappiness.load(Relaxed) as u8).expect("stored from a swappiness")
     }
 
     /// Pages on a list that reclaim may take. Other pages do not take part in the ranking.
@@ -296,7 +296,7 @@ impl Ranked {
 
     /// Begins a turn of reclaim with this swappiness.
     pub(super) fn begin_reclaim(&self, swappiness: Swappiness) {
-        self.swappiness.store(u32::from(swappiness.0), Relaxed);
+        self.swappiness.store(u32::from(swappiness.get()), Relaxed);
         let low = self.low_pages.load(Relaxed);
         if low > 0 {
             let (slack, grown) = (self.slack_pages.load(Relaxed), self.takeable_pages().saturating_sub(low));

@@ -96,7 +96,7 @@ fn build(plan: &Plan, directory: &Path) -> Result<PageCache, Error> {
     let mut builder = PageCache::builder(plan.memory_bytes)
         .mechanisms(plan.mechanisms)
         .oom_policy(plan.oom_policy)
-        .swappiness(machine.swappiness.map_or(Swappiness::DEFAULT, Swappiness));
+        .swappiness(machine.swappiness.and_then(Swappiness::new).unwrap_or(Swappiness::DEFAULT));
     if let Some(swap) = machine.swap {
         builder = builder.swap(match swap.on_disk {
             true => Swap::file(&directory.join("swap"), swap.bytes),
