@@ -24,6 +24,12 @@ use std::sync::atomic::Ordering;
 /// that are pinned as registered buffers cannot pay.
 const PAYMENTS: u32 = 64;
 
+/// The window of a page alone. A page that was evicted before its reader came back to it is read
+/// again this way: in a memory smaller than the window, readahead would evict it every time.
+pub(crate) fn alone(index: u32) -> Window {
+    Window { first: index, pages: 1, mark: None }
+}
+
 impl Shared {
     /// Brings page `index` in, with as much of the surrounding window as is possible without
     /// waiting for memory. The page may have been in memory before, and may be evicted again before
@@ -50,9 +56,7 @@ impl Shared {
         }
         match result {
             // A read error elsewhere in the window must not fail the wanted page.
-            Err(_) if window.pages > 1 => {
-                self.fault(inode, task, index, Window { first: index, pages: 1, mark: None }, arrival)
-            }
+            Err(_) if window.pages > 1 => self.fault(inode, task, index, alone(index), arrival),
             result => result,
         }
     }
@@ -68,8 +72,7 @@ impl Shared {
     /// Inserts one missing page, locked and without content, if no waiting is needed. `None`: the
     /// page is in memory already, or there is no free memory.
     pub(crate) fn try_insert(&self, inode: &Inode, task: &Task, index: u32) -> Option<FolioId> {
-        let window = Window { first: index, pages: 1, mark: None };
-        let mut filling = Filling::ahead(&self.core, task.memcg, window, file_pages(inode));
+        let mut filling = Filling::ahead(&self.core, task.memcg, alone(index), file_pages(inode));
         self.fill(&mut filling, inode, task).map(|run| run.folios[0])
     }
 

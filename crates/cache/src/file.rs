@@ -11,6 +11,7 @@
 
 use crate::backend::OpenMode;
 use crate::error::Error;
+use crate::fault::alone;
 use crate::inode::{Failed, Inode, LEN_MAX};
 use crate::piece::{Piece, pieces};
 use crate::shared::Shared;
@@ -263,6 +264,7 @@ impl CachedFile {
     ) -> Result<(), Error> {
         let shared = &*self.shared;
         let mapping = &*self.inode.mapping;
+        let mut was_read = false;
         loop {
             match shared.core.lookup(mapping, piece.index) {
                 Lookup::Hit(hit) => {
@@ -282,7 +284,17 @@ impl CachedFile {
                 Lookup::Pending(folio) => shared.wait_for_content(folio),
                 Lookup::Miss => {
                     missed = true;
-                    self.read_miss(piece.index, request)?;
+                    match was_read {
+                        false => self.read_miss(piece.index, request)?,
+                        true => shared.fault(
+                            &self.inode,
+                            &self.task(),
+                            piece.index,
+                            alone(piece.index),
+                            Arrival::default(),
+                        )?,
+                    }
+                    was_read = true;
                 }
             }
         }
@@ -663,8 +675,7 @@ impl Shared {
                         self.dirty_and_unlock(inode, folio);
                         return Ok(Written::Missed);
                     }
-                    let window = Window { first: piece.index, pages: 1, mark: None };
-                    self.fault(inode, task, piece.index, window, arrival)?;
+                    self.fault(inode, task, piece.index, alone(piece.index), arrival)?;
                 }
             }
         }

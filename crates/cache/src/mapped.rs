@@ -26,6 +26,7 @@
 //! The one `unsafe` site in this file relies on this protocol.
 
 use crate::error::Error;
+use crate::fault::alone;
 use crate::file::CachedFile;
 use crate::frames::Frames;
 use crate::inode::Inode;
@@ -34,6 +35,7 @@ use crate::shared::Shared;
 use crate::tenant::Tenant;
 use mglru_core::folio::LENT_REFERENCES_MAX;
 use mglru_core::mapping::Glance;
+use mglru_core::readahead::Window;
 use mglru_core::{Arrival, FolioId, Hit, Lookup, MemcgId, PAGE_BYTES};
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -279,18 +281,19 @@ impl Map {
                 }
                 Lookup::Pending(folio) => shared.wait_for_content(folio),
                 Lookup::Miss => {
+                    let window = if missed { alone(index) } else { self.file.window_of_fault(index) };
                     missed = true;
-                    self.fault(index)?;
+                    self.fault(index, window)?;
                 }
             }
         }
     }
 
     #[cold]
-    fn fault(&self, index: u32) -> Result<(), Error> {
+    fn fault(&self, index: u32, window: Window) -> Result<(), Error> {
         let file = &self.file;
         let arrival = Arrival { in_fault: true, ..Arrival::default() };
-        file.shared.fault(&file.inode, &file.task(), index, file.window_of_fault(index), arrival)
+        file.shared.fault(&file.inode, &file.task(), index, window, arrival)
     }
 }
 

@@ -66,17 +66,12 @@ fn a_trace_has_counts_and_no_time() {
     assert_eq!(
         names.collect::<Vec<_>>(),
         [
+            // Mechanisms of multi-gen, which is off.
+            "workingset_rework",
+            "lulesh_fix",
+            "fault_placement",
             "batch_nonresident_age",
             "prefetch",
-            // Mechanisms of the policy `ranked`, which is off.
-            "rank_by_generation",
-            "fill_main",
-            "main_shadows",
-            "adaptive_newcomers",
-            "period_discount",
-            "refusal_pressure",
-            "share_momentum",
-            "first_look",
             "lru_lock"
         ]
     );

@@ -273,7 +273,7 @@ fn writes_are_written_back_and_synced() {
 fn mapped_pages_fault() {
     let folder = tempfile::tempdir().unwrap();
     words(folder.path(), "mapped.bin", skewed(5000, 300).map(|page| page as u32 | MAPPED));
-    let run = run(document(folder.path(), "replay mapped.bin --memory 100p"));
+    let run = run(document(folder.path(), "replay mapped.bin --memory 100p --preset linux-7.2"));
     assert_eq!(run["counters"]["pgmajfault"], run["misses"]);
     assert!(number(&run["counters"]["pgactivate"]) > 0);
 }
@@ -310,7 +310,7 @@ fn anonymous_pages_are_swapped() {
     // Compressed memory keeps no copy of pages in memory, so every evicted page is written.
     assert!(number(&zram["counters"]["pswpout"]) >= number(&zram["counters"]["pgsteal_anon"]));
     assert!(number(&disk["counters"]["pswpout"]) < number(&disk["counters"]["pgsteal_anon"]));
-    let text = done(folder.path(), "replay anon.bin --memory 150p --swap 2MiB");
+    let text = done(folder.path(), "replay anon.bin --memory 150p --swap 2MiB --preset linux-7.2");
     assert!(text.contains("anon pages") && text.contains("pswpout"), "{text}");
 }
 

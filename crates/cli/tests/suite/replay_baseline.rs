@@ -48,10 +48,7 @@ fn rows_are_sorted_by_trace() {
         folder.path(),
         "replay skewed.txt cycle.txt --memory 50p --preset linux-7.2,default --baseline opt,lru,opt",
     );
-    assert_eq!(
-        policies(&document),
-        ["multigen", "multigen", "opt", "lru", "multigen", "multigen", "opt", "lru"]
-    );
+    assert_eq!(policies(&document), ["multigen", "ranked", "opt", "lru", "multigen", "ranked", "opt", "lru"]);
     let misses = |row: usize| number(&document["runs"][row]["misses"]);
     assert_eq!(document["runs"][6]["trace"], "cycle.txt");
     assert_eq!(misses(7), 5000, "a cycle of twice the memory misses always under LRU");
@@ -67,7 +64,7 @@ fn curves_have_one_of_each_policy() {
     let all = document(folder.path(), of);
     let curves = all["curves"].as_array().unwrap();
     let names: Vec<_> = curves.iter().map(|curve| (&curve["policy"], curve["preset"].as_str())).collect();
-    assert_eq!(names, [(&"multigen".into(), Some("default")), (&"arc".into(), None), (&"opt".into(), None)]);
+    assert_eq!(names, [(&"ranked".into(), Some("default")), (&"arc".into(), None), (&"opt".into(), None)]);
     for (curve, runs) in curves.iter().zip(all["runs"].as_array().unwrap().chunks(3)) {
         for (point, run) in curve["points"].as_array().unwrap().iter().zip(runs) {
             assert_eq!((&point["miss_ratio"], &run["policy"]), (&run["miss_ratio"], &curve["policy"]));

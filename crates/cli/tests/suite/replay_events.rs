@@ -119,7 +119,7 @@ fn mapped_and_anonymous_pages_are_explained() {
         _ => page as u32 | ANON,
     };
     words(folder.path(), "mixed.bin", skewed(20_000, 300).enumerate().map(word));
-    let options = "--memory 150p --swap 2MiB --swap-device zram --swappiness 100";
+    let options = "--memory 150p --swap 2MiB --swap-device zram --swappiness 100 --preset linux-7.2";
     let replay = format!("replay mixed.bin {options} --explain 3,anon:3 --events all.jsonl");
     let run = run(document(folder.path(), &replay));
     let events = events(folder.path(), "all.jsonl");

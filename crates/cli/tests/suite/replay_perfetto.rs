@@ -306,7 +306,7 @@ fn anonymous_and_mapped_pages_are_in_it() {
     let kinds = [0, mapped, anon | write, anon];
     let word = |(n, page): (usize, u64)| page as u32 | kinds[n % 4];
     words(folder.path(), "mixed.bin", crate::common::skewed(20_000, 300).enumerate().map(word));
-    let options = "--memory 150p --swap 2MiB --swap-device zram --swappiness 100";
+    let options = "--memory 150p --swap 2MiB --swap-device zram --swappiness 100 --preset linux-7.2";
     let (imported, lines) = both(folder.path(), &format!("replay mixed.bin {options}"));
     assert_eq!(imported.events, lines);
     for (name, value) in

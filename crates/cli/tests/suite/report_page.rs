@@ -83,8 +83,10 @@ fn read(folder: &Path, name: &str) -> String {
 #[test]
 fn an_ablation_has_a_page_with_its_numbers() {
     let folder = folder();
-    let printed =
-        document(folder.path(), "ablate skewed.txt --memory 200p --runs 3 --pairs --report page.html");
+    let printed = document(
+        folder.path(),
+        "ablate skewed.txt --memory 200p --runs 3 --pairs --preset linux-7.2 --report page.html",
+    );
     let html = read(folder.path(), "page.html");
     check(&html);
     let mut inside = embedded(&html);
