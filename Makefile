@@ -77,7 +77,7 @@ stress:
 	MGLRU_STRESS_SECONDS=600 cargo test --release -p mglru-cache --test suite -- stress --nocapture
 	MGLRU_STRESS_SECONDS=120 cargo test --release -p mglru-cache --test suite -- reliability
 
-# Ten million mutated inputs for each parser (docs/promises.md); `make test` tries 100,000. FUZZ=N for another number.
+# Ten million mutated inputs for each parser (docs/promises.md); `make test` tries 10,000. FUZZ=N for another number.
 FUZZ = 10000000
 fuzz:
 	MGLRU_FUZZ=$(FUZZ) cargo test -p mglru-workload --test suite -- fuzz

@@ -81,7 +81,7 @@ impl Hierarchy {
             let (place, file_system) = line.split_once(" - ")?;
             let mut file_system = file_system.split(' ');
             let is_meant = file_system.next() == Some(kind)
-                && (kind == "cgroup2" || file_system.last().is_some_and(has_memory));
+                && (kind == "cgroup2" || file_system.next_back().is_some_and(has_memory));
             is_meant.then(|| place.split(' ').nth(4)).flatten().map(PathBuf::from)
         })?;
         let own = root.join(path.trim_start_matches('/'));

@@ -121,10 +121,8 @@ fn equally_cold_tenants_give_alike() {
         }
         let later = Operation::RestUntil { time: mglru_core::Time::ZERO + Duration::from_secs(30) };
         let request = Request { tenant: None, pages: 2048, swappiness: None, unsliced: false };
-        simulator.add_job_of(
-            &[None],
-            [later].into_iter().chain((0..4).map(move |_| Operation::Reclaim(request.clone()))),
-        );
+        simulator
+            .add_job_of(&[None], [later].into_iter().chain((0..4).map(move |_| Operation::Reclaim(request))));
         let report = simulator.run().unwrap();
         simulator.finish().unwrap();
         let gave: Vec<f64> =

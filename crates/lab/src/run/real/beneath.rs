@@ -108,7 +108,7 @@ mod tests {
         let text =
             "[machine]\nmemory = \"4MiB\"\n[[job]]\nfio = \"[a]\\nrw=write\\nsize=64k\\nfilename=data\"";
         let refused = super::super::run(&plan(text, World::Real).unwrap(), Some(&inside));
-        let text = refused.err().expect("a refusal").to_string();
+        let text = refused.expect_err("a refusal").to_string();
         assert!(text.starts_with("a.toml:3:1: `data` leads out of "), "{text}");
         assert_eq!(std::fs::read(&outside).unwrap(), b"precious");
         assert_eq!(std::fs::read_dir(&inside).unwrap().count(), 1, "the run's own folder is gone");
