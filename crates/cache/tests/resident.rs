@@ -1,5 +1,5 @@
-//! Resident memory stays within the budget, whatever is done for however long: what the system counts
-//! for this process, not what the cache says about itself. One test in a process of its own.
+//! Resident memory stays within the budget, whatever is done for however long: what the system
+//! counts for this process, not what the cache says about itself. One test in a process of its own.
 
 mod common;
 
@@ -28,7 +28,8 @@ fn bytes(random: &mut Random) -> Vec<u8> {
     page
 }
 
-/// A sparse file of 64 GiB, anonymous memory with compressed swap, tenants and files that come and go.
+/// A sparse file of 64 GiB, anonymous memory with compressed swap, tenants and files that come and
+/// go.
 #[test]
 fn resident_memory_stays_within_the_budget() {
     let disk = Disk::uring();

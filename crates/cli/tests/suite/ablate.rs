@@ -94,7 +94,7 @@ fn the_full_set_is_a_replay() {
 /// Two runs give no interval, and the interval of three is too uncertain for a verdict.
 #[test]
 fn with_few_seeds_nothing_is_certain() {
-    let folder = folder();
+    let folder = folder_of(5_000);
     for (runs, low) in [(1, Some(Value::Null)), (5, None)] {
         let arguments = format!("ablate skewed.txt --memory 200p --runs {runs}");
         let document = document(folder.path(), &arguments);

@@ -1,6 +1,8 @@
 //! `mglru replay`: documents, texts, curves and options.
 
-use crate::common::{command, document, done, fails, folder, lines, number, run, skewed, timeless, words};
+use crate::common::{
+    command, document, done, fails, folder, folder_of, lines, number, run, skewed, timeless, words,
+};
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -146,11 +148,11 @@ fn memory_is_a_size_pages_or_a_share_of_the_pages() {
 /// Every size of memory must work, even one that is smaller than a batch of arrivals.
 #[test]
 fn tiny_memories_replay() {
-    let folder = folder();
+    let folder = folder_of(4_000);
     for pages in [1, 2, 3, 31, 32, 33, 64] {
         let run = run(document(folder.path(), &format!("replay skewed.txt --memory {pages}p --check=7")));
-        assert_eq!(run["accesses"], 20_000);
-        assert_eq!(number(&run["hits"]) + number(&run["misses"]), 20_000, "{pages} pages");
+        assert_eq!(run["accesses"], 4_000);
+        assert_eq!(number(&run["hits"]) + number(&run["misses"]), 4_000, "{pages} pages");
         assert!(number(&run["counters"]["file"]) <= pages);
     }
 }

@@ -63,7 +63,7 @@ fn what_a_format_cannot_say_is_left_out_only_on_demand() {
     assert!(!folder.path().join("b.bin").exists(), "nothing is left behind");
     let text = done(folder.path(), "trace convert a.txt b.bin --drop --renumber");
     assert!(
-        text.contains("3 distinct pages, numbered anew") && text.contains("1 records that lost"),
+        text.contains("3 distinct pages, renumbered") && text.contains("1 records were left out"),
         "{text}"
     );
     let info = &document(folder.path(), "trace info b.bin")["traces"][0];
