@@ -209,7 +209,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ("numjobs=2", "filename=a/../../b", "44:1: job `one`: `a/../../b` is outside the run's directory"),
         ("numjobs=2", "directory=/srv", "44:1: job `one`: `/srv/one.0.0` is outside the run's directory"),
         ("numjobs=2", "startdelay=9999d", "44:1: job `one`: a time is more than 1000 days"),
-        ("numjobs=2", "  workload=tpcc\nruntime=1", "45:1: job `one`: `rw` is about accesses to blocks"),
+        ("numjobs=2", "  workload=tpcc\nruntime=1", "45:1: job `one`: `rw` controls block accesses"),
         ("\"c/memory.current\"", "\"d/memory.current\"", "tenant `d` does not exist"),
         ("every = \"1s\"", "every = \"0s\"", "less than 1ms"),
         ("[print]", "[prnt]", "a scenario has no `prnt`; did you mean `print`?"),
