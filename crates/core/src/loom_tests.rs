@@ -23,6 +23,8 @@ impl World {
         let mut options = Options::new(2);
         options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
         options.batch_folios = 1;
+        // Most tests are about generations, page table walks and one batch of eviction.
+        options.mechanisms = options.mechanisms.with_lru(Lru::MultiGen);
         let core = Core::new(options, Time::ZERO);
         let memcg = core.add_memcg("tenant", 2, Time::ZERO).unwrap().id();
         let task = core.new_task(memcg, 0);
