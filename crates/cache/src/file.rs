@@ -284,31 +284,21 @@ impl CachedFile {
                 Lookup::Pending(folio) => shared.wait_for_content(folio),
                 Lookup::Miss => {
                     missed = true;
-                    match was_read {
-                        false => self.read_miss(piece.index, request)?,
-                        true => shared.fault(
-                            &self.inode,
-                            &self.task(),
-                            piece.index,
-                            alone(piece.index),
-                            Arrival::default(),
-                        )?,
-                    }
+                    let index = piece.index;
+                    let window = if was_read { alone(index) } else { self.window_of_miss(index, request) };
                     was_read = true;
+                    shared.fault(&self.inode, &self.task(), index, window, Arrival::default())?;
                 }
             }
         }
     }
 
-    #[cold]
-    fn read_miss(&self, index: u32, request: u32) -> Result<(), Error> {
-        let window = {
-            let mut readahead = self.readahead.lock().unwrap_or_else(PoisonError::into_inner);
-            let window = readahead.on_miss(index, request.min(DEFAULT_MAX_PAGES));
-            readahead.note_read(index, request);
-            window
-        };
-        self.shared.fault(&self.inode, &self.task(), index, window, Arrival::default())
+    /// The readahead window for a miss of a read of `request` pages.
+    fn window_of_miss(&self, index: u32, request: u32) -> Window {
+        let mut readahead = self.readahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let window = readahead.on_miss(index, request.min(DEFAULT_MAX_PAGES));
+        readahead.note_read(index, request);
+        window
     }
 
     /// The readahead window for a miss through a map.
@@ -386,8 +376,7 @@ impl CachedFile {
                     // Release `resize` before waiting: a truncation would queue for it, and the
                     // thread with the guard would queue behind that when it writes another page.
                     drop(shared);
-                    self.shared.wait_until_taken_back(folio);
-                    self.shared.core.put(&self.shared.host, folio);
+                    self.shared.put_when_taken_back(folio);
                     continue;
                 }
             }
@@ -451,8 +440,7 @@ impl CachedFile {
                     // Release `resize` before waiting: the thread with the guard may need it to
                     // write another page.
                     drop(alone);
-                    shared.wait_until_taken_back(folio);
-                    shared.core.put(&shared.host, folio);
+                    shared.put_when_taken_back(folio);
                 }
             }
         };

@@ -36,7 +36,7 @@ use crate::tenant::Tenant;
 use mglru_core::folio::LENT_REFERENCES_MAX;
 use mglru_core::mapping::Glance;
 use mglru_core::readahead::Window;
-use mglru_core::{Arrival, FolioId, Hit, Lookup, MemcgId, PAGE_BYTES};
+use mglru_core::{Arrival, FolioId, Hit, Host, Lookup, MemcgId, PAGE_BYTES};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -373,17 +373,17 @@ impl Shared {
     #[must_use]
     pub(crate) fn begin_change(&self, inode: &Inode, folio: FolioId) -> bool {
         self.core.begin_content(&inode.mapping, folio);
-        fence(Ordering::SeqCst);
-        if self.host.lent[folio.0 as usize].load(Ordering::SeqCst) == 0 {
+        if !self.host.is_lent(folio) {
             return true;
         }
         self.core.cancel_content(&self.host, &inode.mapping, folio);
         false
     }
 
-    /// Sleeps until no guard lends the folio. The caller has a reference to it, and holds no lock.
-    pub(crate) fn wait_until_taken_back(&self, folio: FolioId) {
-        let lent = &self.host.lent[folio.0 as usize];
-        self.host.latches.wait_until(folio, self.flags(folio), || lent.load(Ordering::SeqCst) == 0);
+    /// Sleeps until no guard lends the folio, and drops the caller's reference to it. The caller
+    /// holds no lock.
+    pub(crate) fn put_when_taken_back(&self, folio: FolioId) {
+        self.host.latches.wait_until(folio, self.flags(folio), || !self.host.is_lent(folio));
+        self.core.put(&self.host, folio);
     }
 }

@@ -7,8 +7,8 @@ use common::{Disk, PAGE, Random};
 use mglru_cache::{Advice, AnonRegion, CachedFile, Limits, OpenMode, Swap};
 use std::fs;
 
-/// What is not in the budget: the buffers and stacks of this process, the allocator's own, and the
-/// system's memory for files.
+/// Allowance for memory outside the budget: the buffers and stacks of this process, the allocator's
+/// own, and the system's memory for files.
 const BESIDE_BYTES: u64 = 8 << 20;
 const BUDGET_BYTES: u64 = 48 << 20;
 const STEPS: u64 = 24_000;
