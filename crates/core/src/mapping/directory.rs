@@ -12,7 +12,7 @@
 //! directories has a lock of its own, a leaf.
 
 use super::leaf::LEAF_SLOTS;
-use super::numbers::{FreeNumbers, whole_pages};
+use super::numbers::{FreeNumbers, return_zeros};
 use crate::host::Host;
 use crate::segments::Segments;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering::Relaxed};
@@ -90,9 +90,8 @@ impl DirectoryPool {
 
     /// Bytes to be paid for before another directory can be taken.
     pub(crate) fn growth_bytes(&self) -> u64 {
-        let mut free = self.free.lock();
-        if let Some(number) = free.take() {
-            free.give_back(number);
+        let free = self.free.lock();
+        if free.has_free() {
             return 0;
         }
         free.waking_bytes().unwrap_or(u64::from(SEGMENT_DIRECTORIES) * DIRECTORY_BYTES)
@@ -159,17 +158,7 @@ impl DirectoryPool {
     /// Returns the memory of free directories to the system.
     pub(crate) fn rest(&self, host: &impl Host) {
         let mut free = self.free.lock();
-        let mut before = free.segments();
-        while let Some(segment) = free.unused_segment(before) {
-            before = segment;
-            let Some(directories) = self.later.get(segment) else { return };
-            let pages = whole_pages(directories);
-            let bytes = (pages.end.addr() - pages.start.addr()) as u64;
-            if bytes == 0 || !host.zeros_unused(pages) {
-                return;
-            }
-            free.rest(segment, bytes);
-            self.bytes.fetch_sub(bytes, Relaxed);
-        }
+        let rested = free.rest_unused(|segment| return_zeros(host, self.later.get(segment)?));
+        self.bytes.fetch_sub(rested, Relaxed);
     }
 }

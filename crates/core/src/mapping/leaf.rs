@@ -13,7 +13,7 @@
 //! each CPU keeps some and takes them from the pool in batches.
 
 use super::directory::DirectoryPool;
-use super::numbers::{FreeNumbers, whole_pages};
+use super::numbers::{FreeNumbers, return_zeros};
 use super::slot::AtomicSlot;
 use crate::host::Host;
 use crate::memcg::MemcgId;
@@ -249,21 +249,18 @@ impl LeafPool {
     pub(crate) fn rest(&self, host: &impl Host) {
         self.directories.rest(host);
         let mut free = self.free.lock();
-        let mut before = free.segments();
-        while let Some(number) = free.unused_segment(before) {
-            before = number;
-            let Some(segment) = self.segments[number as usize].get() else { return };
+        let rested = free.rest_unused(|number| {
+            let segment = self.segments[number as usize].get()?;
             // They no longer have reservations.
             let withdrawn = take_up_to(&self.unreserved, SEGMENT_LEAVES as u32);
-            let pages = whole_pages(&segment.slots);
-            let bytes = (pages.end.addr() - pages.start.addr()) as u64;
-            if withdrawn < SEGMENT_LEAVES as u32 || bytes == 0 || !host.zeros_unused(pages) {
+            let is_whole = withdrawn == SEGMENT_LEAVES as u32;
+            let bytes = is_whole.then(|| return_zeros(host, &segment.slots)).flatten();
+            if bytes.is_none() {
                 self.unreserved.fetch_add(withdrawn, Relaxed);
-                return;
             }
-            free.rest(number, bytes);
-            self.resting_bytes.fetch_add(bytes, Relaxed);
-        }
+            bytes
+        });
+        self.resting_bytes.fetch_add(rested, Relaxed);
     }
 
     /// Reserves a leaf, so that the next `take` succeeds. `false`: no leaf is free.

@@ -4,6 +4,8 @@
 //! when less is needed. Such a segment can *rest*: its memory goes back to the system, and its
 //! entries are not taken until it is woken. It keeps its addresses and reads as zero meanwhile.
 
+use crate::host::Host;
+
 /// Free entries of a pool.
 #[derive(Debug)]
 pub(crate) struct FreeNumbers {
@@ -53,6 +55,12 @@ impl FreeNumbers {
         })
     }
 
+    /// Whether [`Self::take`] would find a number.
+    pub(crate) fn has_free(&self) -> bool {
+        !self.first.is_empty() || self.with_free.iter().any(|&word| word != 0)
+    }
+
+    /// Returns a number that was taken.
     pub(crate) fn give_back(&mut self, number: u32) {
         match number.checked_sub(self.first_count) {
             None => self.first.push(number),
@@ -91,19 +99,40 @@ impl FreeNumbers {
     }
 
     /// The last awake segment before `before` with all entries free.
-    pub(crate) fn unused_segment(&self, before: u32) -> Option<u32> {
+    fn unused_segment(&self, before: u32) -> Option<u32> {
         (0..before).rev().find(|&segment| self.masks[segment as usize] == self.all())
     }
 
     /// Lets an unused segment rest, which returned `bytes`.
-    pub(crate) fn rest(&mut self, segment: u32, bytes: u64) {
+    fn rest(&mut self, segment: u32, bytes: u64) {
         self.set_mask(segment as usize, 0);
         self.resting.push((segment, bytes));
     }
+
+    /// Lets unused segments rest, the last one first, as long as `returned` says how many bytes of
+    /// a segment went back to the system. Returns their sum.
+    pub(crate) fn rest_unused(&mut self, mut returned: impl FnMut(u32) -> Option<u64>) -> u64 {
+        let (mut before, mut sum) = (self.segments(), 0);
+        while let Some(segment) = self.unused_segment(before)
+            && let Some(bytes) = returned(segment)
+        {
+            self.rest(segment, bytes);
+            (before, sum) = (segment, sum + bytes);
+        }
+        sum
+    }
+}
+
+/// Returns the whole system pages inside `memory`, which hold only zeros, to the system: how many
+/// bytes. `None`: there are none, or the host keeps them.
+pub(crate) fn return_zeros<T>(host: &impl Host, memory: &[T]) -> Option<u64> {
+    let pages = whole_pages(memory);
+    let bytes = (pages.end.addr() - pages.start.addr()) as u64;
+    (bytes > 0 && host.zeros_unused(pages)).then_some(bytes)
 }
 
 /// The addresses of the whole system pages inside `memory`.
-pub(crate) fn whole_pages<T>(memory: &[T]) -> std::ops::Range<*const u8> {
+fn whole_pages<T>(memory: &[T]) -> std::ops::Range<*const u8> {
     let (start, bytes) = (memory.as_ptr().cast::<u8>(), size_of_val(memory));
     let page = crate::PAGE_BYTES as usize;
     let skipped = start.addr().next_multiple_of(page) - start.addr();
