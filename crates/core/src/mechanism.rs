@@ -244,7 +244,12 @@ impl Switch {
 
     /// The policy that this switch is an optional rule of, if it concerns a single policy.
     pub const fn policy(self) -> Option<Lru> {
-        if self.ranked_bit().is_some() { Some(Lru::Ranked) } else { None }
+        match self {
+            Switch::WorkingsetRework | Switch::LuleshFix | Switch::FaultPlacement => Some(Lru::MultiGen),
+            Switch::BatchNonresidentAge => Some(Lru::Classic),
+            _ if self.ranked_bit().is_some() => Some(Lru::Ranked),
+            _ => None,
+        }
     }
 
     /// The switch's bit in the word that can change at run time.

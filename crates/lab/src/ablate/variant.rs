@@ -40,13 +40,6 @@ pub struct Variants {
 const SPEED_ONLY: [(Switch, &str); 1] =
     [(Switch::Prefetch, "it prefetches the next folio's state and changes no decision")];
 const OTHER_POLICY: &str = "it is a rule of a policy that is off";
-/// Rules of one of the kernel's policies, which are switches of every preset.
-const OF_KERNELS: [(Switch, Lru); 4] = [
-    (Switch::WorkingsetRework, Lru::MultiGen),
-    (Switch::LuleshFix, Lru::MultiGen),
-    (Switch::FaultPlacement, Lru::MultiGen),
-    (Switch::BatchNonresidentAge, Lru::Classic),
-];
 const LOCK: (&str, &str) =
     ("lru_lock", "it changes which threads wait for a lock, and simulated threads never wait for locks");
 
@@ -57,12 +50,6 @@ enum Part {
     /// The policy. Off means its predecessor: the multi-gen LRU for `ranked`, the classic LRU for
     /// the multi-gen LRU.
     Policy,
-}
-
-/// The policy whose rule a switch is, if it is one of a single policy.
-fn policy_of(switch: Switch) -> Option<Lru> {
-    let of_kernels = OF_KERNELS.into_iter().find(|(rule, _)| *rule == switch).map(|(_, lru)| lru);
-    switch.policy().or(of_kernels)
 }
 
 impl Variants {
@@ -81,7 +68,7 @@ impl Variants {
         for switch in Switch::ALL {
             if let Some((_, why)) = SPEED_ONLY.iter().find(|(speed, _)| *speed == switch) {
                 variants.cannot_matter.push((switch.name(), why));
-            } else if full.is_on(switch) && policy_of(switch).is_some_and(|lru| lru != full.lru()) {
+            } else if full.is_on(switch) && switch.policy().is_some_and(|lru| lru != full.lru()) {
                 variants.cannot_matter.push((switch.name(), OTHER_POLICY));
             } else if full.is_on(switch) {
                 parts.push(Part::Switch(switch));
