@@ -47,6 +47,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ablate;
+mod cgroup;
 mod cpu;
 pub mod demo;
 pub mod equal_memcgs;

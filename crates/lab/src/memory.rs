@@ -4,6 +4,7 @@
 //! grants more than it has, and kills a process that uses it. A scenario can ask for 1 TiB in one
 //! line. So requests say first what they need at most.
 
+use crate::cgroup::Hierarchy;
 use crate::error::Error;
 use crate::{layout, size};
 use std::fmt::Display;
@@ -15,7 +16,8 @@ use std::fmt::Display;
 /// If the machine has less memory available, a control group or a limit of the process allows less,
 /// or the system refuses to allocate it.
 pub fn check(bytes: u64, what: impl Display, instead: &str) -> Result<(), Error> {
-    let limits = [layout::available_memory_bytes(), control_group_max_bytes()];
+    let of_cgroup = Hierarchy::of_this_process().ok().and_then(|hierarchy| hierarchy.limit_bytes());
+    let limits = [layout::available_memory_bytes(), of_cgroup];
     if let Some(available) = limits.into_iter().flatten().min()
         && available < bytes
     {
@@ -33,22 +35,6 @@ pub fn check(bytes: u64, what: impl Display, instead: &str) -> Result<(), Error>
         )));
     }
     Ok(())
-}
-
-/// The memory limit of this process's control group, for version 2 and version 1.
-fn control_group_max_bytes() -> Option<u64> {
-    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let limit = |line: &str| {
-        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        let file = match controllers {
-            "" => format!("/sys/fs/cgroup{path}/memory.max"),
-            "memory" => format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes"),
-            _ => return None,
-        };
-        // `max` is no number, and no limit.
-        std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok()
-    };
-    groups.lines().filter_map(limit).min()
 }
 
 #[cfg(test)]

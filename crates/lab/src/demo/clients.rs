@@ -4,7 +4,7 @@
 //! [`SCAN_BYTES`] per token. A few tokens may wait; then the reader waits. So all caches see the
 //! same reads in nearly the same order, however fast they are.
 
-use super::Request;
+use super::{Cache, CacheRun, Request};
 use crate::error::Error;
 use mglru_core::PAGE_BYTES;
 use mglru_workload::fio::Latencies;
@@ -46,17 +46,6 @@ pub struct Clients<'c> {
     pub scan: &'c dyn CachedRead,
 }
 
-/// Counts of both clients; see [`super::CacheRun`].
-pub struct Pair {
-    pub warmed: bool,
-    pub seconds: f64,
-    pub reads: u64,
-    pub hits: Option<u64>,
-    pub latencies: Latencies,
-    pub scanned_bytes: u64,
-    pub pages_verified: u64,
-}
-
 /// Called now and then with the share of the run that is over, the hit ratio since counting began,
 /// and reads per second. An error ends the run.
 pub type Look<'l> = &'l dyn Fn(f64, Option<f64>, f64) -> Result<(), Error>;
@@ -72,11 +61,11 @@ pub fn scan_part(file_bytes: u64) -> Range<u64> {
     reader_bytes(file_bytes)..end
 }
 
-/// Runs both to the end of the time.
+/// Runs both to the end of the time, through `cache`.
 ///
 /// # Errors
 /// A read failed, a page was not what it should be, or the watcher ended the run.
-pub fn run(request: &Request, clients: Clients<'_>, look: Look<'_>) -> Result<Pair, Error> {
+pub fn run(request: &Request, cache: Cache, clients: Clients<'_>, look: Look<'_>) -> Result<CacheRun, Error> {
     let scanned_bytes = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let (tokens, wait) = sync_channel(SCANS_AHEAD);
@@ -85,12 +74,12 @@ pub fn run(request: &Request, clients: Clients<'_>, look: Look<'_>) -> Result<Pa
             move || scan(request, clients.scan, &wait, scanned_bytes)
         });
         // The channel closes at the end of either client, and the other ends, too.
-        let read = read(request, clients.reader, tokens, &scanned_bytes, look);
+        let read = read(request, (cache, clients.reader), tokens, &scanned_bytes, look);
         let scanned = scan.join().expect("the scan does not panic");
         let pages_scanned = scanned.map_err(|reason| Error::work(format_args!("scan: {reason}")))?;
-        let mut pair = read?;
-        pair.pages_verified += pages_scanned;
-        Ok(pair)
+        let mut run = read?;
+        run.pages_verified += pages_scanned;
+        Ok(run)
     })
 }
 
@@ -131,11 +120,11 @@ struct Counting {
 
 fn read(
     request: &Request,
-    file: &dyn CachedRead,
+    (cache, file): (Cache, &dyn CachedRead),
     tokens: SyncSender<()>,
     scanned_bytes: &AtomicU64,
     look: Look<'_>,
-) -> Result<Pair, Error> {
+) -> Result<CacheRun, Error> {
     let fail = |reason: String| Error::work(format_args!("reader: {reason}"));
     let order = Order::Random(Distribution::zipf(SKEW).expect("a skew below 1"));
     let pattern = pattern(order, reader_bytes(request.file_bytes), PAGE_BYTES as u32, request.seed);
@@ -189,7 +178,8 @@ fn read(
         return Err(fail("the scan ended before the cache was filled".to_owned()));
     };
     let (counted, hits) = since(&counting, reads);
-    Ok(Pair {
+    Ok(CacheRun {
+        cache,
         warmed: counting.warmed,
         seconds: counting.began.elapsed().as_secs_f64(),
         reads: counted,
@@ -197,6 +187,7 @@ fn read(
         latencies,
         scanned_bytes: scanned - counting.scanned_bytes,
         pages_verified: reads,
+        engine: None,
     })
 }
 
@@ -265,7 +256,9 @@ mod tests {
     #[test]
     fn the_scan_keeps_step_with_the_reader() {
         let (reader, scan) = (made(None), made(None));
-        let pair = run(&request(), Clients { reader: &reader, scan: &scan }, &|_, _, _| Ok(())).unwrap();
+        let pair =
+            run(&request(), Cache::System, Clients { reader: &reader, scan: &scan }, &|_, _, _| Ok(()))
+                .unwrap();
         let (reads, scans) = (reader.reads.into_inner().unwrap(), scan.reads.into_inner().unwrap());
         let behind = reads.len() as i64 / READS_PER_SCAN as i64 - scans.len() as i64;
         assert!((0..=1).contains(&behind), "{} and {}", reads.len(), scans.len());
@@ -281,14 +274,18 @@ mod tests {
     fn a_wrong_page_ends_both() {
         let wrong = scan_part(FILE).start + 65536;
         let clients = (made(None), made(Some(wrong)));
-        let error = run(&request(), Clients { reader: &clients.0, scan: &clients.1 }, &|_, _, _| Ok(()))
+        let error =
+            run(&request(), Cache::System, Clients { reader: &clients.0, scan: &clients.1 }, &|_, _, _| {
+                Ok(())
+            })
             .err()
             .unwrap();
         assert!(error.text().starts_with("scan: ") && error.text().contains("offset"), "{error}");
         let stop = |_, _, _| Err(Error::Cancelled);
         let slow = Request { time: Duration::from_secs(3), ..request() };
         let clients = (made(None), made(None));
-        let error = run(&slow, Clients { reader: &clients.0, scan: &clients.1 }, &stop).err().unwrap();
+        let error =
+            run(&slow, Cache::System, Clients { reader: &clients.0, scan: &clients.1 }, &stop).err().unwrap();
         assert_eq!(error, Error::Cancelled);
     }
 }

@@ -5,10 +5,11 @@
 //! That takes root, or a part of the tree of cgroup v2 that the user was given (as systemd does for
 //! user sessions). cgroup v1 works as well where it still has the memory controller.
 
+use crate::cgroup::Hierarchy;
 use crate::size;
 use crate::temporary::{self, Undo};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The smallest limit: this process must fit into it with its own memory, or the system kills it.
 const LIMIT_BYTES_MIN: u64 = 64 << 20;
@@ -16,17 +17,6 @@ const LIMIT_BYTES_MIN: u64 = 64 << 20;
 /// The cgroup that this process is in until [`MemoryCgroup::leave`].
 pub struct MemoryCgroup {
     undo: Undo,
-}
-
-/// Where cgroups with the memory controller are, and how they call the limit.
-struct Hierarchy {
-    /// The cgroup of this process.
-    own: PathBuf,
-    /// The uppermost.
-    root: PathBuf,
-    limit_file: &'static str,
-    /// A cgroup may have children with controllers although processes are in it.
-    allows_inner: bool,
 }
 
 impl MemoryCgroup {
@@ -41,10 +31,7 @@ impl MemoryCgroup {
                 "a memory cgroup of {limit} is too small for a process; use --memory {least} or more"
             ));
         }
-        let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
-        let (own, mounts) = (read("/proc/self/cgroup")?, read("/proc/self/mountinfo")?);
-        let hierarchy =
-            Hierarchy::find(&own, &mounts).ok_or("this system has no memory controller of cgroups")?;
+        let hierarchy = Hierarchy::of_this_process()?;
         let mut reason = String::new();
         for parent in hierarchy.parents() {
             match hierarchy.enter_below(parent, limit_bytes) {
@@ -63,31 +50,6 @@ impl MemoryCgroup {
 }
 
 impl Hierarchy {
-    /// `own`: /proc/self/cgroup. `mounts`: /proc/self/mountinfo.
-    fn find(own: &str, mounts: &str) -> Option<Hierarchy> {
-        let path_of = |is_meant: &dyn Fn(&str, &str) -> bool| {
-            own.lines().find_map(|line| {
-                let mut fields = line.splitn(3, ':');
-                let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-                is_meant(number, controllers).then(|| path.to_owned())
-            })
-        };
-        let has_memory = |list: &str| list.split(',').any(|name| name == "memory");
-        let (path, kind, limit_file) = match path_of(&|_, controllers| has_memory(controllers)) {
-            Some(path) => (path, "cgroup", "memory.limit_in_bytes"),
-            None => (path_of(&|number, _| number == "0")?, "cgroup2", "memory.max"),
-        };
-        let root = mounts.lines().find_map(|line| {
-            let (place, file_system) = line.split_once(" - ")?;
-            let mut file_system = file_system.split(' ');
-            let is_meant = file_system.next() == Some(kind)
-                && (kind == "cgroup2" || file_system.next_back().is_some_and(has_memory));
-            is_meant.then(|| place.split(' ').nth(4)).flatten().map(PathBuf::from)
-        })?;
-        let own = root.join(path.trim_start_matches('/'));
-        Some(Hierarchy { own, root, limit_file, allows_inner: kind == "cgroup" })
-    }
-
     /// Where the cgroup may be made: in that of this process, or in one above it, as processes and
     /// controllers of children exclude each other in cgroup v2.
     fn parents(&self) -> impl Iterator<Item = &Path> {

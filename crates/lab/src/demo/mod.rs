@@ -43,7 +43,7 @@ use crate::layout;
 use crate::mechanisms::describe;
 use crate::size;
 use crate::watch::{Stage, Unit, Watch};
-use clients::{Clients, Pair};
+use clients::Clients;
 use file::{DemoFile, SystemFile};
 use memory_cgroup::MemoryCgroup;
 use mglru_cache::{Advice, BackendKind, CacheStats, OpenMode, PageCache, TenantStats};
@@ -253,20 +253,20 @@ fn run_mglru(
         Ok(opened)
     };
     let (reader, scan) = (open(Advice::Random)?, open(Advice::Sequential)?);
-    let kind = Cache::Mglru(mechanisms);
-    let pair = run_clients(request, kind, Clients { reader: &reader, scan: &scan }, watch)?;
+    let clients = Clients { reader: &reader, scan: &scan };
+    let run = run_clients(request, Cache::Mglru(mechanisms), clients, watch)?;
     let tenants = cache.tenants().iter().map(mglru_cache::Tenant::stats).collect();
     let engine = Engine { stats: cache.stats(), tenants };
     drop((reader, scan));
     cache.close()?;
-    Ok(of_pair(kind, pair, Some(engine)))
+    Ok(CacheRun { engine: Some(engine), ..run })
 }
 
 fn run_plain_lru(request: &Request, file: &DemoFile, watch: &dyn Watch) -> Result<CacheRun, Error> {
     let cache = Arc::new(PlainLru::new(request.budget_bytes));
     let open = || Ok::<_, Error>(PlainLru::handle(&cache, file.open_direct()?));
     let clients = Clients { reader: &open()?, scan: &open()? };
-    Ok(of_pair(Cache::PlainLru, run_clients(request, Cache::PlainLru, clients, watch)?, None))
+    run_clients(request, Cache::PlainLru, clients, watch)
 }
 
 /// Call it inside of the memory cgroup: the system charges a page to the process that reads it.
@@ -275,9 +275,9 @@ fn run_system(request: &Request, file: &DemoFile, watch: &dyn Watch) -> Result<C
     let open = |advice| -> Result<SystemFile, Error> { Ok(SystemFile::new(file.open()?, advice)) };
     let reader = open(rustix::fs::Advice::Random)?;
     let scan = open(rustix::fs::Advice::Sequential)?;
-    let pair = run_clients(request, Cache::System, Clients { reader: &reader, scan: &scan }, watch)?;
+    let run = run_clients(request, Cache::System, Clients { reader: &reader, scan: &scan }, watch)?;
     file.drop_from_system_cache();
-    Ok(of_pair(Cache::System, pair, None))
+    Ok(run)
 }
 
 fn run_clients(
@@ -285,10 +285,10 @@ fn run_clients(
     cache: Cache,
     clients: Clients<'_>,
     watch: &dyn Watch,
-) -> Result<Pair, Error> {
+) -> Result<CacheRun, Error> {
     const STEPS: u64 = 1000;
     let stage = Stage::begin(watch, &cache.name(), STEPS, Unit::Steps);
-    clients::run(request, clients, &|share, hit_ratio, reads_per_second| {
+    clients::run(request, cache, clients, &|share, hit_ratio, reads_per_second| {
         let hit_ratio =
             hit_ratio.map_or(String::new(), |ratio| format!("{:.1} % from memory, ", 100.0 * ratio));
         let reads = size::count(reads_per_second as u64);
@@ -296,11 +296,6 @@ fn run_clients(
         stage.advance_to(share)
     })
     .map_err(|error| error.at(&cache.name()))
-}
-
-fn of_pair(cache: Cache, pair: Pair, engine: Option<Engine>) -> CacheRun {
-    let Pair { warmed, seconds, reads, hits, latencies, scanned_bytes, pages_verified } = pair;
-    CacheRun { cache, warmed, seconds, reads, hits, latencies, scanned_bytes, pages_verified, engine }
 }
 
 /// Whether the directory is in memory, so that a miss costs no disk read.
