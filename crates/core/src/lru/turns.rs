@@ -232,9 +232,10 @@ fn settle(turns: &mut Turns, given: Option<Given>, now: u64) {
     let share = (u128::from(counts) * u128::from(WHOLE) / u128::from(giving_pages.max(1))) as u64;
     member.given =
         if protected { member.given.max(most) } else { member.given.max(turns.least).saturating_add(share) };
-    let before = std::mem::replace(&mut member.used_at, used_at.min(now));
+    let used_at = used_at.min(now);
+    let before = std::mem::replace(&mut member.used_at, used_at);
     turns.by_age.remove(&(before, memcg));
-    turns.by_age.insert((used_at.min(now), memcg));
+    turns.by_age.insert((used_at, memcg));
 }
 
 /// Result of a visit to a memcg.

@@ -29,7 +29,7 @@ const EXPECTED_REFERENCES: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Stay,
-    /// It is to be freed. `locked`: this thread holds its lock until then.
+    /// The caller frees it. `locked`: this thread holds its lock until then.
     Free {
         locked: bool,
     },

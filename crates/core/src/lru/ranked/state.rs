@@ -224,12 +224,12 @@ impl Ranked {
         if clock == Clock::default() {
             self.births.iter().for_each(|birth| birth.store(node_pages, Relaxed));
         }
-        self.set_clock(clock.tick(self.memory_pages()), node_pages);
+        self.set_clock(clock, clock.tick(self.memory_pages()), node_pages);
     }
 
-    fn set_clock(&self, clock: Clock, node_pages: u64) {
-        let (pages, begun, generation) = clock.words();
-        if generation != self.clock().words().2 {
+    fn set_clock(&self, before: Clock, after: Clock, node_pages: u64) {
+        let (pages, begun, generation) = after.words();
+        if generation != before.words().2 {
             self.births[generation as usize % BIRTHS].store(node_pages, Relaxed);
         }
         self.clock
@@ -245,7 +245,7 @@ impl Ranked {
         let clock = self.clock();
         let birth = self.births[clock.words().2 as usize % BIRTHS].load(Relaxed);
         if node_pages.saturating_sub(birth) >= Clock::unit(self.memory_pages()) {
-            self.set_clock(clock.next_generation(), node_pages);
+            self.set_clock(clock, clock.next_generation(), node_pages);
         }
     }
 
