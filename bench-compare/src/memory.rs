@@ -87,7 +87,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn regions_hold_what_was_put_there() {
+    fn regions_hold_their_contents() {
         let array = Region::huge_array(3 << 20, |offset| offset * 3).unwrap();
         assert_eq!(array.words().len(), (3 << 20) / 8);
         assert!((0..).zip(array.words()).all(|(index, &word)| word == index * 24));

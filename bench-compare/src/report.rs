@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_what_was_agreed_on() {
+    fn json_has_the_documented_fields() {
         let json = report().json();
         let first =
             json!({"name": "mapped_hit", "threads": 1, "median_ns": 20.0, "min_ns": 18.0, "max_ns": 30.0});
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_what_is_met_and_fits() {
+    fn the_table_marks_met_goals_and_fits() {
         let text = report().text();
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();

@@ -642,7 +642,7 @@ mod tests {
     /// The protocol of every optimistic reader: copies race with a writer, and those whose version
     /// did not change are whole.
     #[test]
-    fn a_copy_whose_version_held_is_never_torn() {
+    fn a_copy_with_an_unchanged_version_is_never_torn() {
         let frames = Frames::new(1).unwrap();
         let version = AtomicU64::new(0);
         let (rounds, length) = if cfg!(miri) { (20, 24) } else { (20_000, FRAME_BYTES) };

@@ -246,7 +246,7 @@ fn expires(file: &CachedFile) -> bool {
 }
 
 #[test]
-fn what_stays_dirty_expires() {
+fn dirty_pages_expire() {
     let files = MemoryFiles::new(1);
     let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
     let file = cache.open("f".as_ref(), OpenMode::Create).unwrap();
@@ -372,7 +372,7 @@ fn await_waiter(file: &CachedFile, index: u32) {
 /// A writer that waits for a guard keeps no truncation waiting, behind which the thread with the
 /// guard would wait as soon as it writes to another page.
 #[test]
-fn who_waits_for_a_guard_is_in_nobodys_way() {
+fn a_writer_that_waits_for_a_guard_does_not_delay_truncation() {
     let (_cache, file) = random(10);
     let map = file.map().unwrap();
     std::thread::scope(|scope| {
@@ -397,7 +397,7 @@ fn who_waits_for_a_guard_is_in_nobodys_way() {
 
 /// Nor is a truncation that waits for the guard of the page in which the file will end.
 #[test]
-fn a_truncation_that_waits_for_a_guard_is_in_nobodys_way() {
+fn a_truncation_that_waits_for_a_guard_does_not_block_others() {
     let (_cache, file) = random(10);
     let map = file.map().unwrap();
     std::thread::scope(|scope| {

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_takes_a_batch_and_gets_back_what_it_freed_last() {
+    fn a_cpu_takes_a_batch_and_reuses_its_last_freed_frame() {
         let free = FreeFrames::new(16, 0, 2, 4);
         assert_eq!(free.take(0, 0), Some((FolioId(0), Some(12))));
         assert_eq!(free.take(0, 0), Some((FolioId(1), None)), "from those that it has");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_is_called_back_before_there_is_none() {
+    fn frames_of_other_cpus_are_called_back_before_a_take_fails() {
         let free = FreeFrames::new(8, 0, 2, 4);
         assert_eq!((take(&free, 0, 0), take(&free, 1, 0)), (Some(0), Some(4)));
         assert_eq!((free.node_frames(), free.all_frames()), (0, 6));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_node_is_left_what_is_to_be_spared() {
+    fn the_node_keeps_its_spared_frames() {
         let free = FreeFrames::new(8, 0, 1, 4);
         assert_eq!(free.take(0, 6), Some((FolioId(0), Some(6))), "two, not four");
         assert_eq!(take(&free, 0, 6), Some(1));

@@ -675,7 +675,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn contradictory_switches_are_refused() {
         use Switch::{FaultPlacement, LuleshFix, WorkingsetRework};
         let refused = |preset, with: &[Switch], without: &[Switch]| {
             Mechanisms::compose(preset, with, without).unwrap_err().to_string()

@@ -113,7 +113,7 @@ mod tests {
     /// A memcg with the most shadows, within a factor of two, gives some up; the others are not
     /// visited.
     #[test]
-    fn who_has_most_gives_up_memories() {
+    fn the_memcg_with_most_shadows_gives_some_up() {
         let mut harness = Harness::new(64, 1);
         let few = harness.task.memcg;
         let other = harness.core.add_memcg("other", 64, crate::Time::ZERO).unwrap().id();

@@ -168,7 +168,7 @@ mod tests {
     use crate::Unwatched;
 
     #[test]
-    fn files_are_filled_with_what_verifies() {
+    fn files_are_filled_with_verifiable_blocks() {
         let file = tempfile::tempfile().unwrap();
         let content = Content::Verify { block_bytes: 3000, seed: 7 };
         fill(&file, 3000..2_000_500, content, &Unwatched).unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn space_that_is_not_there_is_told() {
+    fn missing_space_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         check_space(directory.path(), 1, "").unwrap();
         let error = format!("{:?}", check_space(directory.path(), 1 << 60, "choose less").unwrap_err());

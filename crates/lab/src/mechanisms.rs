@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_turned_is_told_with_the_preset() {
+    fn changed_switches_are_named_after_the_preset() {
         let of = |with: &[Switch], without: &[Switch]| {
             describe(Mechanisms::compose(Preset::Linux72, with, without).unwrap())
         };

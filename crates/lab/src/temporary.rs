@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_goes_with_what_is_in_it() {
+    fn dropping_a_folder_removes_its_contents() {
         let above = tempfile::tempdir().unwrap();
         let folder = TemporaryFolder::create(above.path(), "mglru-test-").unwrap();
         std::fs::write(folder.path().join("file"), "content").unwrap();

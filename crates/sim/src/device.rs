@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_lets_a_burst_pass_and_fills_while_nobody_writes() {
+    fn a_bucket_lets_a_burst_pass_and_refills_between_writes() {
         // 10 µs per page; a burst of 25 µs passes at once.
         let lane = Lane { burst: Duration::from_micros(25), ..fixed(1, u32::MAX, 409_600_000).write };
         let mut device = Device::new(DeviceModel { read: Lane::IDEAL, write: lane }, 1);

@@ -573,7 +573,7 @@ mod tests {
     /// A task that reclaims for its whole slice loses its CPU each time; for half of it, about
     /// every second time; a task that does not reclaim never loses it.
     #[test]
-    fn who_reclaims_loses_the_cpu() {
+    fn a_reclaiming_task_loses_its_cpu() {
         let of = |slice_ms, away_ms| {
             let away = Latency::Fixed(Duration::from_millis(away_ms));
             Some(Preemption { slice: Duration::from_millis(slice_ms), away })

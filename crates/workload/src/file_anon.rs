@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gives_up_before_all_are_done() {
+    fn clients_release_memory_only_after_all_have_stored() {
         let mut rounds = Rounds::new(FileAnon { file_pages: 1, anon_pages: 20, readers: 1 }, 3, 1);
         let mut of = |client| {
             let mut steps = Vec::new();

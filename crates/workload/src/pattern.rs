@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_may_choose_what_the_mix_drew() {
+    fn a_caller_may_filter_the_draws_of_a_mix() {
         let mut mixed = pattern(UNIFORM, Mix::Mixed { read_percent: 50 }).accesses().unwrap();
         assert!((0..100).all(|_| mixed.next_chosen(|_| true).unwrap().write));
         for mix in [Mix::Read, Mix::Mixed { read_percent: 100 }] {
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_knows_what_it_never_does() {
+    fn a_mix_excludes_reads_or_writes_it_never_makes() {
         assert!(Mix::Read.reads() && !Mix::Read.writes());
         assert!(!Mix::Write.reads() && Mix::Write.writes());
         assert!(!Mix::Mixed { read_percent: 100 }.writes());

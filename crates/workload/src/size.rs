@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_told_why() {
+    fn invalid_sizes_are_refused_with_a_reason() {
         for (text, why) in [
             ("", "whole number"),
             ("MiB", "whole number"),

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_verifies_as_what_it_was_written() {
+    fn a_block_verifies_with_its_identity() {
         for bytes in [40, 41, 47, 512, 4096, 65_536] {
             assert_eq!(check(&block(bytes), 8192), Ok(IDENTITY), "{bytes} bytes");
         }
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn intact_blocks_in_the_wrong_place_or_of_another_time_are_told_apart() {
+    fn misplaced_and_stale_blocks_are_distinguished() {
         let difference = |result: Result<Identity, VerifyError>| result.unwrap_err().difference;
         let written = block(4096);
         assert_eq!(difference(check(&written, 4096)), Difference::Offset { found: 8192 });
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_and_where() {
+    fn an_error_names_the_difference_and_the_place() {
         let error = check_generation(&block(512), 8192, 4).unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -174,7 +174,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn contents_are_what_was_set_and_written() {
+    fn contents_combine_set_and_written_bytes() {
         let world = world(0);
         world.files.set_contents("a", b"old and long");
         let file = world.open("a");
@@ -191,7 +191,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_removed_file_stays_with_who_has_it_open() {
+    fn a_removed_file_stays_readable_through_open_handles() {
         let world = world(0);
         world.files.set_contents("a", b"first");
         let file = world.open("a");
@@ -262,7 +262,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_full_disk_takes_what_fits_and_overwrites() {
+    fn a_full_disk_accepts_a_partial_write_and_overwrites() {
         let world = world(0);
         world.files.set_capacity_pages(2);
         let file = world.open("a");

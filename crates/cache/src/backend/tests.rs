@@ -238,7 +238,7 @@ fn a_file_cut_off_meanwhile_reads_short() {
 /// A registered buffer is a physical page. If `release` unmapped it, the ring would keep reading
 /// into the old page and the frame would stay zero.
 #[test]
-fn a_released_frame_still_receives_what_is_read_into_it() {
+fn a_released_frame_still_receives_data() {
     each_way(|world, background| {
         let file = world.file_of("file", 3 * FRAME_BYTES);
         let transfer = Transfer::pages(file, 0, vec![10, 11, 12]);
@@ -254,7 +254,7 @@ fn a_released_frame_still_receives_what_is_read_into_it() {
 }
 
 #[test]
-fn writes_that_somebody_else_made_are_seen() {
+fn writes_by_others_are_seen() {
     each_way(|world, background| {
         if world.is_memory() {
             return;
@@ -364,7 +364,7 @@ fn four_threads_submit_more_than_fits_and_everything_completes_once() {
 }
 
 #[test]
-fn dropping_a_backend_waits_for_what_was_submitted() {
+fn dropping_a_backend_waits_for_submitted_transfers() {
     for World { directory, frames, log, backend } in worlds() {
         let file = backend.open(&directory.path().join("file"), OpenMode::Create).unwrap();
         for tag in 0..300 {

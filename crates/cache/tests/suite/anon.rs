@@ -114,7 +114,7 @@ fn any_bytes_are_those_of_an_array() {
 
 /// Threads use separate parts of a region, while a file competes for memory.
 #[test]
-fn threads_find_what_they_stored() {
+fn threads_load_their_own_stores() {
     each(|disk, swap| {
         disk.set("file", &crate::common::pages(0..600));
         let cache = disk.builder(BUDGET).swap(swap).build().unwrap();
@@ -159,7 +159,7 @@ fn threads_find_what_they_stored() {
 }
 
 #[test]
-fn without_swap_memory_is_what_there_is() {
+fn without_swap_anonymous_memory_is_limited_by_the_budget() {
     let cache = Disk::threads().builder(BUDGET).build().unwrap();
     let region = cache.tenant("").unwrap().anonymous(8 << 20).unwrap();
     assert_eq!(load(&region, 5 << 20, 10), [0; 10]);

@@ -17,7 +17,7 @@ fn lines(code: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_guides_show_what_is_run() {
+fn the_guides_show_the_code_of_the_example() {
     let run = lines(include_str!("../../examples/guide.rs")).join("\n");
     let guides = [include_str!("../../../../docs/cache.md"), include_str!("../../../../docs/tenants.md")];
     for (guide, number) in guides.iter().zip([6, 2]) {

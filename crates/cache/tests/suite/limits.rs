@@ -261,7 +261,7 @@ fn a_page_is_lent_some_thousand_times_at_once() {
 
 /// Guards keep writers out and frames in place, while the cache turns over many times.
 #[test]
-fn a_lent_page_stays_what_it_is() {
+fn a_lent_page_does_not_change() {
     for disk in Disk::each(4) {
         disk.set("f", &pages(0..1000));
         let cache = disk.builder(1 << 20).build().unwrap();
@@ -293,7 +293,7 @@ fn a_lent_page_stays_what_it_is() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_settings_and_calls_are_refused() {
     let (disk, _files) = memory(5);
     disk.set("f", &pages(0..2));
     let refused = |bytes| disk.builder(bytes).build().err().unwrap();
@@ -367,7 +367,7 @@ fn check_ranges(file: &CachedFile, map: &Map) {
 
 /// A directory is rejected, and a failed open leaves nothing behind.
 #[test]
-fn what_cannot_be_opened_leaves_nothing_behind() {
+fn a_failed_open_leaves_nothing_behind() {
     let disk = Disk::uring();
     let cache = disk.builder(4 << 20).build().unwrap();
     let Disk::Real(directory, _) = &disk else { unreachable!() };

@@ -171,7 +171,7 @@ fn with_advice_random_one_page_is_read() {
 }
 
 #[test]
-fn what_will_be_needed_is_there_and_what_is_not_needed_leaves() {
+fn will_need_brings_pages_in_and_dont_need_drops_them() {
     let (disk, files) = memory(5);
     disk.set("f", &pages(0..100));
     let cache = disk.builder(8 << 20).build().unwrap();
@@ -197,7 +197,7 @@ fn what_will_be_needed_is_there_and_what_is_not_needed_leaves() {
 }
 
 #[test]
-fn a_page_that_cannot_be_read_fails_who_asks_for_it_and_nobody_else() {
+fn an_unreadable_page_fails_only_its_own_readers() {
     let (disk, files) = memory(6);
     disk.set("f", &pages(0..64));
     let cache = disk.builder(4 << 20).build().unwrap();

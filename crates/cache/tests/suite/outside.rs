@@ -5,7 +5,7 @@ use mglru_cache::{Advice, OpenMode};
 use std::fs;
 
 #[test]
-fn what_somebody_else_appends_is_read() {
+fn appends_by_others_are_read() {
     for disk in Disk::each(1) {
         let mut contents = pages(0..5)[..4 * PAGE + 100].to_vec();
         disk.set("f", &contents);
@@ -27,7 +27,7 @@ fn what_somebody_else_appends_is_read() {
 }
 
 #[test]
-fn an_append_meets_what_this_cache_wrote_to_the_same_page() {
+fn an_append_merges_with_a_cached_write_to_the_same_page() {
     for disk in Disk::each(2) {
         disk.set("f", &[1; 100]);
         let cache = disk.builder(4 << 20).build().unwrap();
@@ -43,7 +43,7 @@ fn an_append_meets_what_this_cache_wrote_to_the_same_page() {
 }
 
 #[test]
-fn a_file_that_somebody_else_cuts_ends_there() {
+fn a_file_truncated_by_others_ends_there() {
     for disk in Disk::each(3) {
         let contents = pages(0..100);
         disk.set("f", &contents);
@@ -75,7 +75,7 @@ fn a_file_that_somebody_else_cuts_ends_there() {
 }
 
 #[test]
-fn a_cut_does_not_take_what_was_written_here_since() {
+fn a_truncation_by_others_keeps_newer_cached_writes() {
     for disk in Disk::each(4) {
         disk.set("f", &pages(0..10));
         let cache = disk.builder(4 << 20).build().unwrap();
@@ -113,7 +113,7 @@ fn a_file_that_is_replaced_is_another_file() {
 }
 
 #[test]
-fn a_file_that_is_opened_again_shows_what_others_did() {
+fn a_reopened_file_shows_changes_by_others() {
     for disk in Disk::each(6) {
         let cache = disk.builder(4 << 20).build().unwrap();
         for round in 0..20 {
@@ -148,7 +148,7 @@ fn two_paths_to_one_file_share_its_pages() {
 /// A reader at the end of a file checks its length. That must not wait for a writer, which may
 /// itself wait for a guard of the reader.
 #[test]
-fn who_holds_a_guard_may_read_at_the_end_while_others_write() {
+fn a_guard_holder_may_read_at_the_end_while_others_write() {
     let (disk, files) = memory(7);
     disk.set("f", &pages(0..3));
     let cache = disk.builder(4 << 20).build().unwrap();

@@ -423,7 +423,7 @@ fn a_device_that_stalls_makes_people_wait_and_nothing_else() {
 
 /// Without write-back and sync, the simulated disk does lose data.
 #[test]
-fn what_was_not_synced_may_be_lost_with_the_power() {
+fn unsynced_pages_may_be_lost_in_a_power_cut() {
     let (disk, files) = memory(7);
     disk.set("f", &[]);
     let cache = disk.builder(BUDGET_BYTES).build().unwrap();

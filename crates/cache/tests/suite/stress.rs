@@ -636,7 +636,7 @@ fn verify_end(file: &File, read: &dyn Fn(u64, &mut [u8]) -> usize, how: &str) {
 }
 
 #[test]
-fn nobody_ever_reads_a_wrong_byte() {
+fn reads_never_return_wrong_bytes() {
     let seconds = std::env::var("MGLRU_STRESS_SECONDS").ok().map(|text| text.parse::<u64>().unwrap());
     let first = std::env::var("MGLRU_STRESS_SEED").ok().map_or(1, |text| text.parse::<u64>().unwrap());
     let began = Instant::now();

@@ -62,7 +62,7 @@ fn tenants_are_a_tree() {
 }
 
 #[test]
-fn what_cannot_be_made_or_removed_is_said() {
+fn adding_or_removing_a_tenant_reports_why_it_failed() {
     let (disk, cache) = cache(4 * MIB, 1);
     cache.add_tenant("a", &Limits::default()).unwrap();
     cache.add_tenant("/a/b", &Limits::default()).unwrap();
@@ -263,7 +263,7 @@ fn a_floor_keeps_pages() {
 
 /// A tenant above `memory.high` is throttled, and the event is counted.
 #[test]
-fn who_is_above_high_is_slowed_down() {
+fn a_tenant_above_high_is_throttled() {
     let (_disk, cache) = cache(16 * MIB, 2000);
     let a = cache.add_tenant("a", &Limits { high_bytes: Some(MIB), ..Limits::default() }).unwrap();
     let file = open(&cache, "a");

@@ -20,7 +20,7 @@ fn is_write_back<T>(result: Result<T, Error>) -> bool {
 }
 
 #[test]
-fn a_failed_write_back_is_told_once_to_every_open_handle_and_the_pages_stay() {
+fn a_failed_write_back_reaches_every_open_handle_once_and_keeps_the_pages() {
     let (disk, files) = memory(1);
     disk.set("f", &pages(0..4));
     let cache = disk.builder(4 << 20).build().unwrap();
@@ -47,7 +47,7 @@ fn a_failed_write_back_is_told_once_to_every_open_handle_and_the_pages_stay() {
 }
 
 #[test]
-fn an_error_that_nobody_heard_of_is_told_to_who_opens_the_file_next() {
+fn an_unreported_error_goes_to_the_next_handle_opened() {
     let (disk, files) = memory(2);
     disk.set("f", &[]);
     let cache = disk.builder(4 << 20).build().unwrap();
@@ -66,7 +66,7 @@ fn an_error_that_nobody_heard_of_is_told_to_who_opens_the_file_next() {
 }
 
 #[test]
-fn a_device_that_cannot_sync_is_told_to_every_handle() {
+fn a_failed_sync_is_reported_to_every_handle() {
     let (disk, files) = memory(3);
     disk.set("f", &[]);
     let cache = disk.builder(4 << 20).build().unwrap();
@@ -195,7 +195,7 @@ fn dropping_the_cache_writes_everything() {
 
 /// Handles outlive the cache: cached data stays readable, other requests fail, and nothing hangs.
 #[test]
-fn handles_of_a_closed_cache_are_refused_what_needs_it() {
+fn handles_of_a_closed_cache_read_cached_pages_and_fail_otherwise() {
     for disk in Disk::each(9) {
         disk.set("f", &pages(0..100));
         let cache = disk.builder(4 << 20).build().unwrap();

@@ -44,7 +44,7 @@ impl Shown<'_> {
         }
         Page {
             title: format!("Effect of each mechanism: {}", file_name(input)),
-            summary: vec![self.what(seed), self.how()],
+            summary: vec![self.setting(seed), self.how()],
             command: crate::page::command_line(),
             sections,
             document,

@@ -62,7 +62,7 @@ impl Shown<'_> {
     }
 
     /// The setting, in a sentence.
-    pub fn what(&self, seed: u64) -> String {
+    pub fn setting(&self, seed: u64) -> String {
         let (lru, runs) = (self.mechanisms.lru().name(), self.runs());
         let memory = count(self.memory_pages);
         let seeds = match runs {
@@ -201,7 +201,7 @@ impl Shown<'_> {
 
     /// The results as text.
     pub fn text(&self, seed: u64) -> String {
-        let mut text = format!("{}\n{}\n", wrapped(&self.what(seed)), wrapped(&self.how()));
+        let mut text = format!("{}\n{}\n", wrapped(&self.setting(seed)), wrapped(&self.how()));
         for (number, metric) in self.metrics.iter().enumerate() {
             text += &format!("\n{}\n\n{}", metric.words(), self.table(number).text());
             if let Some(table) = self.pairs_table(number) {

@@ -66,7 +66,7 @@ pub fn page<'a>(rows: &[Row], curves: &[Curve], document: &'a Value) -> Page<'a>
 pub fn curves_figure(curves: &[Curve]) -> Figure {
     let mut table = Table::new(["curve", "memory", "pages", "misses", "miss ratio"]);
     let series = curves.iter().map(|curve| {
-        let label = format!("{}, {}", curve.name(false), report::whose(curve));
+        let label = format!("{}, {}", curve.name(false), report::policy_label(curve));
         let mut points: Vec<(f64, Option<f64>)> = Vec::new();
         for point in &curve.points {
             let ratio = if curve.warm_from > 0 { point.warm_miss_ratio } else { point.miss_ratio };

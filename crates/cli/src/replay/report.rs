@@ -138,7 +138,7 @@ pub fn notes_text(rows: &[Row]) -> String {
 }
 
 /// The policy or the preset of a curve: `preset default`, `policy opt`.
-pub fn whose(curve: &Curve) -> String {
+pub fn policy_label(curve: &Curve) -> String {
     let of = curve.preset_or_policy();
     if curve.mechanisms.is_some() { format!("preset {of}") } else { format!("policy {of}") }
 }
@@ -168,7 +168,7 @@ fn points_table(curve: &Curve) -> Table {
 pub fn curves_text(rows: &[Row], curves: &[Curve]) -> String {
     let mut text = String::new();
     for curve in curves {
-        let heading = wrapped(&format!("{}, {}", curve.trace, whose(curve)));
+        let heading = wrapped(&format!("{}, {}", curve.trace, policy_label(curve)));
         text.push_str(&format!("{heading}\n{}\n", points_table(curve).text()));
     }
     let notes = notes_text(rows);

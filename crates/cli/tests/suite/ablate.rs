@@ -110,7 +110,7 @@ fn with_few_seeds_nothing_is_certain() {
 }
 
 #[test]
-fn text_says_what_the_document_says_and_nothing_depends_on_the_machine() {
+fn text_and_document_agree_on_every_machine() {
     let folder = folder();
     let timeless =
         |text: String| text.lines().filter(|line| !line.contains("runs in")).collect::<Vec<_>>().join("\n");
@@ -213,7 +213,7 @@ fn a_scenario_has_time_and_tenants() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_arguments_are_refused() {
     let folder = folder();
     fs::write(folder.path().join("two.toml"), SCENARIO).unwrap();
     for (arguments, status, expected) in [

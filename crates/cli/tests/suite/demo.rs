@@ -60,7 +60,7 @@ fn the_document_has_every_cache() {
 }
 
 #[test]
-fn errors_say_what_to_do() {
+fn errors_name_a_remedy() {
     let here = tempfile::tempdir().unwrap();
     let stderr = fails(here.path(), "demo --directory missing --size 8MiB", 1);
     assert!(stderr.contains("choose another with --directory"), "{stderr}");

@@ -152,7 +152,7 @@ fn a_count_that_is_too_far_off_fails() {
 }
 
 #[test]
-fn what_repetitions_differ_by_is_allowed() {
+fn differences_between_repetitions_are_allowed() {
     let (folder, row) = folder(0);
     let repetition = with(&off_by(&row, "warm_misses", 3.0), "tag", "rep2");
     write(folder.path(), &[off_by(&row, "warm_misses", 1.0), repetition]);

@@ -184,7 +184,7 @@ fn a_damaged_block_is_found_and_named() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_told_with_what_to_do() {
+fn unusable_files_are_reported_with_a_remedy() {
     let here = tempfile::tempdir().unwrap();
     for (arguments, says) in [
         ("--directory=missing --size=1m", "choose another"),
@@ -198,7 +198,7 @@ fn files_that_cannot_be_used_are_told_with_what_to_do() {
 }
 
 #[test]
-fn what_was_written_is_in_the_file_afterwards() {
+fn written_blocks_are_in_the_file_afterwards() {
     let here = tempfile::tempdir().unwrap();
     done(here.path(), "fio --name=a --rw=randwrite --size=1m --verify=crc32c --memory=64MiB");
     let content = fs::read(here.path().join("a.0.0")).unwrap();
@@ -431,7 +431,7 @@ fn a_job_file_with_everything() {
 }
 
 #[test]
-fn results_are_told_meanwhile() {
+fn intermediate_results_are_printed() {
     let here = tempfile::tempdir().unwrap();
     let line =
         "fio --name=a --rw=randread --size=1m --runtime=1 --time_based --status-interval=300ms --memory=4MiB";
@@ -497,7 +497,7 @@ fn a_load_begins_when_the_one_before_has_given_up_its_memory() {
 }
 
 #[test]
-fn what_makes_no_sense_beside_a_load_is_refused_where_it_stands() {
+fn options_that_contradict_a_load_are_refused_with_their_place() {
     let here = tempfile::tempdir().unwrap();
     let refused = |text: &str| {
         fs::write(here.path().join("a.fio"), text).unwrap();

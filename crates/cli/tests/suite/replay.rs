@@ -12,7 +12,7 @@ const MAPPED: u32 = 1 << 30;
 const ANON: u32 = 1 << 29;
 
 #[test]
-fn the_document_has_what_is_promised() {
+fn the_document_has_the_documented_fields() {
     let folder = folder();
     let run = run(document(folder.path(), "replay skewed.txt --memory 300p --preset linux-7.2 --warm 0.25"));
     assert_eq!(run["trace"], "skewed.txt");
@@ -317,7 +317,7 @@ fn anonymous_pages_are_swapped() {
 }
 
 #[test]
-fn swappiness_says_who_leaves() {
+fn swappiness_decides_which_kind_is_evicted() {
     let folder = tempfile::tempdir().unwrap();
     anonymous(folder.path());
     let stolen = |swappiness: &str, memory: u32| {

@@ -91,7 +91,7 @@ fn every_size_of_memory_works() {
 }
 
 #[test]
-fn an_unknown_policy_is_told_with_those_that_there_are() {
+fn an_unknown_policy_is_refused_with_the_known_ones() {
     let folder = folder();
     for wrong in ["mru", "arc,mru", ""] {
         let error = fails(folder.path(), &format!("replay skewed.txt --baseline={wrong}"), 2);

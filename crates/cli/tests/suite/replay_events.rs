@@ -46,7 +46,7 @@ fn events_are_counted_as_the_counters_count() {
 
 /// Consecutive hits of a page are one line of its history.
 #[test]
-fn hits_are_told_together() {
+fn consecutive_hits_are_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let touches = (0..40).map(|n| format!("{} 7 1", if n % 4 == 3 { "W" } else { "R" }));
     lines(folder.path(), "hot.txt", touches);
@@ -188,7 +188,7 @@ fn distances_of_the_classic_lru_are_those_it_judges_by() {
 }
 
 #[test]
-fn what_cannot_be_watched_is_told() {
+fn unwatchable_replays_are_refused() {
     let folder = folder();
     for (options, part) in [
         ("skewed.txt skewed.txt --explain 5", "give one trace and one preset"),

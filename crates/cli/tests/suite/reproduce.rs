@@ -68,7 +68,7 @@ fn the_memcg_lru_runs_in_the_cache() {
 }
 
 #[test]
-fn what_is_not_there_is_refused() {
+fn unknown_experiments_and_options_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, expected) in [
         ("reproduce nothing", "unknown experiment `nothing`; expected prefetch"),
@@ -84,7 +84,7 @@ fn what_is_not_there_is_refused() {
 
 /// Errors come before runs that take minutes.
 #[test]
-fn a_place_that_cannot_be_written_is_told_at_once() {
+fn an_unwritable_place_is_reported_before_the_run() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), "").unwrap();
     for arguments in ["reproduce --figures file/figures", "reproduce --report file/report.html"] {

@@ -125,7 +125,7 @@ fn a_leak_is_killed_and_its_neighbour_goes_on() {
 /// In the simulator requests fail or jobs end, and the status is 0. On real files jobs fail, also
 /// later ones: all are listed with their places, and the status is 1.
 #[test]
-fn what_fails_without_memory_is_told_as_promised() {
+fn failures_for_lack_of_memory_are_reported_in_both_worlds() {
     let here = tempfile::tempdir().unwrap();
     let scenario = "\
 [machine]
@@ -195,7 +195,7 @@ runtime = \"1s\"
 }
 
 #[test]
-fn an_unknown_oom_policy_is_told() {
+fn an_unknown_oom_policy_is_refused() {
     let here = tempfile::tempdir().unwrap();
     let text = fs::read_to_string(experiment("kill.toml")).unwrap().replace("\"victim\"", "\"pray\"");
     fs::write(here.path().join("pray.toml"), text).unwrap();
@@ -208,7 +208,7 @@ fn an_unknown_oom_policy_is_told() {
 }
 
 #[test]
-fn reclaim_is_asked_for_and_told() {
+fn proactive_reclaim_is_requested_and_reported() {
     let document = run("proactive.toml", "");
     let stolen = counter(&document, "web", "pgsteal_proactive");
     assert!((4096..4500).contains(&stolen), "16 MiB were asked for: {stolen}");
@@ -281,7 +281,7 @@ fn traces_and_loads_run_in_both_worlds() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told_with_its_place() {
+fn scenario_errors_name_their_place() {
     let here = folder();
     let write = |there: &str, instead: &str| {
         assert!(TRACE_AND_LOAD.contains(there));
@@ -484,7 +484,7 @@ runtime = \"1s\"
 ";
 
 #[test]
-fn whose_requests_fail_is_told_why_first() {
+fn the_first_failed_request_of_each_tenant_is_reported() {
     let here = tempfile::tempdir().unwrap();
     fs::write(here.path().join("s.toml"), TOO_SMALL).unwrap();
     let document = document(here.path(), "run s.toml --oom-policy fail");
@@ -509,7 +509,7 @@ fn whose_requests_fail_is_told_why_first() {
 
 /// Swapped pages are read back for verification, although the tenant's swap limit is 0 by then.
 #[test]
-fn a_load_is_verified_at_nobodys_limit() {
+fn verification_ignores_the_limits_of_the_tenant() {
     let here = tempfile::tempdir().unwrap();
     let scenario = "
 [machine]

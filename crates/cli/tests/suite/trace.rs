@@ -10,7 +10,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn info_tells_what_is_in_a_trace() {
+fn info_counts_the_contents_of_a_trace() {
     let folder = folder();
     let trace = &document(folder.path(), "trace info a.txt")["traces"][0];
     assert_eq!(trace["trace"], "a.txt");
@@ -56,7 +56,7 @@ fn converting_there_and_back_keeps_everything() {
 }
 
 #[test]
-fn what_a_format_cannot_say_is_left_out_only_on_demand() {
+fn inexpressible_records_are_dropped_only_on_request() {
     let folder = folder();
     let error = fails(folder.path(), "trace convert a.txt b.bin", 1);
     assert!(error.contains("fsync") && error.contains("--drop"), "{error}");
@@ -72,7 +72,7 @@ fn what_a_format_cannot_say_is_left_out_only_on_demand() {
 }
 
 #[test]
-fn formats_say_what_sizes_and_offsets_mean() {
+fn formats_explain_sizes_and_offsets() {
     let folder = folder();
     let formats = document(folder.path(), "trace formats")["formats"].as_array().unwrap().clone();
     assert!(formats.iter().any(|format| format["name"] == "kernel-lab" && format["written"] == true));

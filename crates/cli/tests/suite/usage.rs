@@ -103,7 +103,7 @@ fn nothing_printed_is_wider_than_100_columns() {
 
 /// Outputs must not overwrite inputs.
 #[test]
-fn what_is_read_is_not_written_over() {
+fn inputs_are_never_overwritten() {
     let folder = crate::common::folder();
     let path = folder.path();
     fs::rename(path.join("skewed.txt"), path.join("t.jsonl")).unwrap();

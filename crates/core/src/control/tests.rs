@@ -117,7 +117,7 @@ fn the_name_of_a_policy_switches_to_it() {
 /// [book: control-files#lru-gen-switches]: bit 1, accessed bits of entries; bit 2, those of tables,
 /// without which all tables of the filter are walked.
 #[test]
-fn bits_of_enabled_say_what_walks_read() {
+fn bits_of_enabled_choose_the_bits_that_walks_read() {
     let mut harness = Harness::new(1000, 1);
     (0..64).for_each(|page| harness.load(page));
     write(&harness, "lru_gen/enabled", "5").unwrap();
@@ -279,7 +279,7 @@ fn commands_stop_at_the_first_error() {
 /// again' on the 17th fruitless slice …, and still frees what it could. A full drain of per-CPU
 /// batches precedes the last try".
 #[test]
-fn requests_free_what_they_can() {
+fn requests_free_as_much_as_possible() {
     let mut harness = Harness::new(1000, 31);
     harness.read_ahead(0..100);
     let waiting = harness.core.arrivals.queued().len();
@@ -331,7 +331,7 @@ fn memory_stat_adds_up() {
 /// [book: control-files#checks]: "Invalid lines (`memory.reclaim` = `1G foo=1`) are rejected
 /// without side effects".
 #[test]
-fn what_is_wrong_changes_nothing() {
+fn invalid_writes_change_nothing() {
     let mut harness = Harness::new(1000, 1);
     harness.read_ahead(0..100);
     let before = read(&harness, "golden/memory.stat");
@@ -446,7 +446,7 @@ fn events_are_inherited() {
 
 /// A memcg that is being written to stays until the write ends or is cancelled.
 #[test]
-fn a_memcg_goes_after_what_is_written_to_it() {
+fn a_memcg_goes_after_the_last_write_to_it() {
     let mut harness = Harness::new(1000, 1);
     harness.read_ahead(0..300);
     let memcg = harness.task.memcg;
@@ -531,7 +531,7 @@ fn stalls_are_those_of_all_above() {
 
 /// psi: refaults of pages that were in use are stalls, first reads are not.
 #[test]
-fn waiting_for_what_was_in_use_is_a_stall() {
+fn waiting_for_a_working_set_page_is_a_stall() {
     let mut harness = Harness::new(1000, 1);
     harness.read_ahead(0..2);
     harness.make_hot(1);

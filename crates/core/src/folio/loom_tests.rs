@@ -78,7 +78,7 @@ fn loom_a_folio_is_frozen_or_held() {
 
 /// Either reclaim freezes a folio, or it is dirtied, mapped or waited for; no such request is lost.
 #[test]
-fn loom_a_frozen_folio_is_clean_unmapped_and_nobody_waits() {
+fn loom_a_frozen_folio_is_clean_unmapped_and_without_waiters() {
     loom::model(|| {
         let flags = cached();
         let write = |flags: &FolioFlags| {

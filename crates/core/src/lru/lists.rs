@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn making_room_prefetches_what_it_moves() {
+    fn making_room_prefetches_the_moved_folios() {
         let (harness, [_, _, c, d, e]) = harness(Lru::MultiGen, true);
         let host = Fetching::default();
         let max = harness.memcg().lruvec.max_seq();

@@ -346,7 +346,7 @@ mod tests {
 
     /// Of 100 pages each, the first memcg has 90 protected, the second 10: they give one to nine.
     #[test]
-    fn a_share_is_one_of_what_is_not_protected() {
+    fn shares_are_of_unprotected_pages() {
         let mut turns = turns(&[100, 100]);
         let mut times = [0_u32; 2];
         for _ in 0..5000 {
@@ -364,7 +364,7 @@ mod tests {
     /// 0 is protected, and 1 gives all the same, however much it gave. Later, 0 need not make up
     /// for it.
     #[test]
-    fn a_protected_memcg_holds_nobody_back() {
+    fn a_protected_memcg_does_not_hold_others_back() {
         let mut turns = turns(&[100, 100]);
         let mut times = [0_u32; 2];
         for _ in 0..100 {

@@ -185,14 +185,14 @@ mod tests {
     /// [book: memcgs#checks]: "Effective low with children lows 6+6, parent low 6, both used fully
     /// at 6: each 3".
     #[test]
-    fn what_is_asked_for_too_much_is_shared() {
+    fn overcommitted_claims_are_shared() {
         assert_eq!(lows(6, &[(6, 6), (6, 6)]), [3, 3]);
     }
 
     /// [book: memcgs#checks]: "Recursive: parent low 10, one child low 0 usage 5, other child low 4
     /// usage 8 …: 3 and 6".
     #[test]
-    fn what_is_left_over_protects_who_uses_more() {
+    fn unclaimed_protection_goes_to_larger_users() {
         assert_eq!(lows(10, &[(5, 0), (8, 4)]), [3, 6]);
     }
 
@@ -200,7 +200,7 @@ mod tests {
     /// and 500. B, C and D use 50 each, E nothing; A has low 100 and usage 150. An unused claim
     /// does not count.
     #[test]
-    fn an_unused_claim_protects_nobody() {
+    fn an_unused_claim_protects_no_other_memcg() {
         // B and C claim 50 and 25 of the parent's 100: the rest is shared by C (25 above its claim)
         // and D (50 above).
         assert_eq!(lows(100, &[(50, 75), (50, 25), (50, 0), (0, 500)]), [50, 33, 16, 0]);

@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_children_stays() {
+    fn a_memcg_with_children_cannot_be_removed() {
         let core = core();
         let [a, _, _, ay, _] = tree(&core);
         let host = crate::testing::QuietHost::default();

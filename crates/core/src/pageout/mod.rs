@@ -502,7 +502,7 @@ mod tests {
     /// ends at `max_seq − 1` (or `max_seq` if W)"; others go where the distance rule says, with
     /// their flags ([book: eviction#leftovers] row 4).
     #[test]
-    fn what_is_kept_twice_leaves_the_oldest_generation() {
+    fn a_folio_kept_twice_leaves_the_oldest_generation() {
         // With four generations, tier 0 would go to the oldest, hot folios would not.
         let mut harness = Harness::new(100, 1);
         harness.read_ahead([0, 1, 2]);
@@ -566,7 +566,7 @@ mod tests {
     /// [book: eviction#verdicts]: a mapped folio that is not young is unmapped and freed; one that
     /// is young for the first time is kept.
     #[test]
-    fn a_mapped_folio_that_nobody_uses_is_freed() {
+    fn an_unused_mapped_folio_is_freed() {
         let mut harness = Harness::new(100, 1);
         harness.read_ahead([0, 1, 2]);
         harness.load(0);
@@ -625,7 +625,7 @@ mod tests {
     /// [book: access#checks]: "7.1 reverse-map check, young, R=0,W=0: verdict keep", which is the
     /// first part of the LULESH fix: without it the folio is activated.
     #[test]
-    fn what_is_young_for_the_first_time_is_kept() {
+    fn a_folio_young_for_the_first_time_is_kept() {
         let seen = |without: &[Switch]| {
             let mechanisms = Mechanisms::compose(Preset::Linux71, &[], without).unwrap();
             let mut harness = Harness::with_mechanisms(mechanisms, 100, 1);

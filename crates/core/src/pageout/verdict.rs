@@ -195,7 +195,7 @@ mod tests {
     /// while isolated) is kept without any check", before the rework; [book: eviction#verdicts]
     /// row 5.
     #[test]
-    fn what_was_found_young_while_isolated_stays() {
+    fn a_folio_found_young_while_isolated_stays() {
         let young = Facts { mapped: true, young_meanwhile: true, writeback: true, ..CLEAN };
         assert_eq!(judge(young), Verdict::Keep(Reason::Referenced));
         assert_eq!(judge(Facts { mapped: false, ..young }), Verdict::Activate(Reason::Writeback));

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_random_reader_reads_what_it_asks_for() {
+    fn a_random_reader_gets_only_the_requested_pages() {
         let mut readahead = Readahead::new(32);
         readahead.note_read(10, 1);
         assert_eq!(readahead.on_miss(500, 2), Window { first: 500, pages: 2, mark: None });

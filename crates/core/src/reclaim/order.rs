@@ -223,7 +223,7 @@ mod tests {
     /// [book: reclaim-loop#checks]: "root reclaim, same: …, rotates to young"; "two threads, one
     /// wins aging: only the winner reports rotation".
     #[test]
-    fn only_who_aged_reports_it() {
+    fn only_the_thread_that_aged_reports_it() {
         for wins in [true, false] {
             let harness = harness(300_000, 3);
             let orders = harness.root_orders(1000);
@@ -267,7 +267,7 @@ mod tests {
 
     /// [book: reclaim-loop#checks]: "two threads, one wins aging: … both evict".
     #[test]
-    fn who_loses_the_race_to_age_evicts_all_the_same() {
+    fn the_loser_of_the_race_to_age_still_evicts() {
         let harness = harness(1000, 2);
         let memcg = harness.memcg();
         let orders = harness.orders(32);

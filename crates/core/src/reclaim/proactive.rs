@@ -222,7 +222,7 @@ mod tests {
     /// batches ([book: memcgs#proactive-reclaim]: slices of at least 32, each of which may take up
     /// to 63 more).
     #[test]
-    fn a_request_takes_what_it_says() {
+    fn a_request_takes_exactly_its_number_of_pages() {
         let requests = [1, 2, 31, 32, 33, 60, 64, 65, 100, 333, 500, 1000];
         assert_eq!(taken(Harness::subtree_lru(), &requests), requests);
         let kernels = taken(Mechanisms::preset(Preset::Linux72), &requests);

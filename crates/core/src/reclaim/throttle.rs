@@ -144,7 +144,7 @@ mod tests {
 
     /// An effort that skips all batches ends without progress.
     #[test]
-    fn who_waits_in_vain_gives_up() {
+    fn waiting_in_vain_ends_without_progress() {
         let harness = classic();
         harness.core.node.note_isolated(Kind::File, 801);
         let (waits, scanned) = says(&harness, harness.orders(32));
@@ -155,7 +155,7 @@ mod tests {
 
     /// Background reclaim does not wait for other reclaimers, nor does the multi-gen LRU.
     #[test]
-    fn not_everybody_waits_for_isolated_pages() {
+    fn some_reclaimers_do_not_wait_for_isolated_pages() {
         let harness = classic();
         harness.core.node.note_isolated(Kind::File, 801);
         let mut background = Background::new(&harness.core, 0);
@@ -210,7 +210,7 @@ mod tests {
 
     /// The same if pages cannot be freed for another reason: writeback is not the obstacle.
     #[test]
-    fn nobody_waits_for_what_would_not_help() {
+    fn tasks_do_not_wait_where_writeback_is_not_the_obstacle() {
         let harness = writing(0);
         (0..190).for_each(|page| harness.core.set_mlocked(harness.folio(page), true));
         assert_eq!(says(&harness, harness.root_orders(32)).0, []);

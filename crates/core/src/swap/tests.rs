@@ -298,7 +298,7 @@ fn a_page_that_comes_back_is_a_refault() {
 /// A failed write to swap leaves the page dirty, in memory, with its slot; a refused one activates
 /// it.
 #[test]
-fn what_cannot_be_written_stays() {
+fn pages_that_cannot_be_swapped_out_stay() {
     let anon = Anon::new(1000, SwapStore::Device);
     anon.store(0..60);
     anon.forget_accesses(0..60);
@@ -346,7 +346,7 @@ fn without_swap_memory_fills_up() {
 /// [book: aging#swappiness]: the table of swappiness 0, 1, 200 and 201, with unused pages of both
 /// kinds.
 #[test]
-fn swappiness_decides_who_leaves() {
+fn swappiness_decides_which_kind_is_evicted() {
     for (swappiness, leaves) in
         [(0, [false, true]), (1, [false, true]), (200, [true, false]), (201, [true, false])]
     {

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_who_was_there_hears_of_it_once() {
+    fn each_open_handle_gets_an_error_once() {
         let mut errors = ErrorSequence::default();
         let (mut one, mut other) = (errors.told_at_open(), errors.told_at_open());
         assert!(!errors.tell(&mut one));
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_nobody_heard_of_waits_for_who_opens_the_file_next() {
+    fn an_unreported_error_waits_for_the_next_handle() {
         let mut errors = ErrorSequence::default();
         errors.note();
         let (mut one, mut other) = (errors.told_at_open(), errors.told_at_open());

@@ -221,7 +221,7 @@ fn reclaim_finds_pages_at_every_step_of_a_switch() {
 /// not moved yet, is removed. If the handover did not move them, no policy would scan them, and 350
 /// of 400 pages would be lost for good.
 #[test]
-fn pages_of_who_goes_meanwhile_can_be_taken() {
+fn pages_of_a_memcg_removed_during_a_switch_can_be_taken() {
     for (to, preset) in Lru::ALL.into_iter().flat_map(|to| Preset::ALL.map(|preset| (to, preset))) {
         let mechanisms = Mechanisms::preset(preset).with_lru(other(to));
         let mut harness = Harness::with_mechanisms(mechanisms, LIMIT_PAGES, 31);

@@ -35,7 +35,7 @@ fn nodes() -> [Harness; 3] {
 /// A charge that finds no free frame reclaims and is counted; one served by background reclaim is
 /// not.
 #[test]
-fn those_who_reclaim_by_themselves_are_counted() {
+fn charges_that_reclaim_by_themselves_are_counted() {
     for mut harness in nodes() {
         let stalls =
             |harness: &Harness| harness.core.memcg(harness.task.memcg).stat().get(memcg::Counter::Allocstall);
@@ -237,7 +237,7 @@ fn charge_while_writing(
 /// pages are written or the device has not answered; it fails after 16 waits in which the device
 /// refused. The kernel's charge fails after 16 efforts.
 #[test]
-fn who_can_wait_for_writes_does_not_fail() {
+fn a_charge_that_can_wait_for_writes_does_not_fail() {
     assert_eq!(charge_while_writing(Preset::Linux72, |_, _, _| ()), (0, false));
     let silent = charge_while_writing(Preset::Default, |harness, wait, folios| {
         if wait == 999 {

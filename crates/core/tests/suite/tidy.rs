@@ -426,7 +426,7 @@ fn comments_and_strings_are_no_code() {
 }
 
 #[test]
-fn code_for_tests_is_told_apart() {
+fn test_code_is_separated() {
     let text = "use a;\n#[cfg(test)]\nextern crate b;\n#[cfg(all(test, not(loom)))]\nmod tests {\n    fn c() {\n    }\n}\n\
                 fn d() {}\n#[cfg(test)]\n#[path = \"x\"]\nmod e;\n#[cfg(loom)]\nuse f;\n#[cfg(not(test))]\nuse g;\n";
     let (code, modules) = without_tests(text);

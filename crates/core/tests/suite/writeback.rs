@@ -179,7 +179,7 @@ fn dirty_limits_are_those_of_the_subtree() {
 
 /// A limit was lowered: a task that pauses for it wakes a flusher that knows the reason.
 #[test]
-fn who_pauses_is_flushed() {
+fn a_paused_task_wakes_the_flusher() {
     let mut harness = Harness::new(1000, 31);
     harness.read_ahead(0..100);
     (0..50).for_each(|page| harness.write(page));

@@ -140,7 +140,7 @@ mod tests {
     use mglru_core::Preset;
 
     #[test]
-    fn each_is_off_alone_or_with_what_needs_it() {
+    fn each_mechanism_is_off_alone_or_with_its_dependents() {
         let full = Mechanisms::compose(Preset::Default, &[Switch::SubtreeLru], &[]).unwrap();
         let full = full.with_lru(Lru::MultiGen);
         let variants = Variants::of(full, false);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_different_from_what_they_are_made_of() {
+    fn pairs_differ_from_their_parts() {
         let variants = Variants::of(Mechanisms::preset(Preset::Linux72), true);
         let singles = variants.run.iter().filter(|variant| variant.pair.is_none()).count();
         let pairs: Vec<&Variant> = variants.run.iter().filter(|variant| variant.pair.is_some()).collect();

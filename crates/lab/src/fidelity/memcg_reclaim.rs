@@ -325,7 +325,7 @@ mod tests {
 
     /// `--kernel 6.12.117` must not filter out the rows that determine its tolerance.
     #[test]
-    fn kernels_that_are_not_asked_for_allow_what_they_differ_by() {
+    fn unselected_kernels_still_widen_the_tolerance() {
         let rows =
             [row("7.2.12", "classic", 117.0), row("6.12.117", "classic", 87.0), row("7.2.12", "mglru", 41.0)];
         assert_eq!(rows.each_ref().map(|of| noise(of, &rows)), [30.0, 30.0, 0.0]);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_between_our_seeds_is_told_as_that() {
+    fn a_value_within_the_range_of_our_seeds_is_marked() {
         let place = |ours, range| Figure { counter: "c", kernel: 8.0, ours, tolerance: 2.0, range }.place();
         assert_eq!(place(9.0, (8.5, 10.0)), Place::Near);
         assert_eq!(place(11.0, (7.0, 14.0)), Place::InOurRange);

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn all_pass_or_none() {
+    fn either_all_pass_or_all_are_turned_away() {
         assert_eq!(passed(|gate| gate.open_for(3)), [true; 3]);
         assert_eq!(passed(Gate::turn_away), [false; 3]);
     }

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_file_stays() {
+    fn laying_out_keeps_existing_contents() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
         fs::write(&path, b"kept").unwrap();
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exceeds_memory_is_refused_before_files_are_made() {
+    fn a_plan_that_exceeds_memory_is_refused_before_files_are_made() {
         let directory = tempfile::tempdir().unwrap();
         for line in [
             "--name=a --size=8t --rw=write --bs=512 --verify=crc32c --numjobs=64",

@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn each_letter_leaves_what_it_committed() {
+    fn each_workload_keeps_its_committed_records() {
         for letter in Letter::ALL {
             let (directory, cache) = (tempfile::tempdir().unwrap(), cache());
             let documents = laid_out(directory.path(), ycsb(letter, 64), &cache);

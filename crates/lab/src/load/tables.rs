@@ -287,7 +287,7 @@ mod tests {
 
     /// The performed touches equal the generated ones, page by page.
     #[test]
-    fn one_client_touches_what_the_generator_says() {
+    fn one_client_touches_the_generated_pages() {
         let directory = tempfile::tempdir().unwrap();
         let cache = cache();
         let tables = tables(&cache, directory.path(), false);

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_memory_is_told_why() {
+    fn invalid_memory_sizes_are_refused_with_a_reason() {
         for (text, why) in [
             ("0", "no memory"),
             ("0p", "no memory"),

@@ -129,7 +129,7 @@ mod tests {
 
     /// Like the exit of a killed process, which frees its address space.
     #[test]
-    fn a_kill_takes_all_that_its_jobs_have_and_nothing_of_who_moved_away() {
+    fn a_kill_takes_all_pages_of_its_jobs_and_none_of_jobs_that_moved_away() {
         let told = |report: &Report| {
             let victims: Vec<_> =
                 report.kills.iter().map(|kill| kill.report.victim.clone().unwrap()).collect();

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back_and_others_are_told() {
+    fn names_parse_back_and_unknown_ones_are_refused() {
         for baseline in Baseline::ALL {
             assert_eq!(Baseline::parse(baseline.name()), Ok(baseline));
         }

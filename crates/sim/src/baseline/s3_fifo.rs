@@ -138,7 +138,7 @@ mod tests {
     use crate::baseline::hits;
 
     #[test]
-    fn what_is_seen_once_leaves_through_the_small_queue() {
+    fn pages_seen_once_leave_through_the_small_queue() {
         // S of 1, M and G of 3.
         let mut policy = S3Fifo::new(4);
         assert_eq!(hits(&mut policy, "abcd"), "....", "S uses all memory until M needs some");

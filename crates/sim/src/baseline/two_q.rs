@@ -100,7 +100,7 @@ mod tests {
     use crate::baseline::hits;
 
     #[test]
-    fn only_what_returns_is_kept() {
+    fn only_returning_pages_are_kept() {
         // A1in of 1, A1out of 2, memory of 4.
         let mut policy = TwoQ::new(4);
         assert_eq!(hits(&mut policy, "abcda"), "....h", "A1in may use all memory until Am needs some");

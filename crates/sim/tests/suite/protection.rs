@@ -87,7 +87,7 @@ fn the_kernels_example_of_a_protected_tree() {
 /// `subtree_lru`: of two equal tenants, one protects 90 % of its pages and the other 10 %. Reclaim
 /// of the root takes pages in proportion to their unprotected pages, 1 to 9.
 #[test]
-fn who_is_protected_gives_in_proportion() {
+fn protected_tenants_give_in_proportion() {
     let tenant = |path: &str, low_mib: u64| Tenant {
         low_pages: low_mib * MIB_PAGES,
         ..Tenant::new(path, mglru_core::UNLIMITED)

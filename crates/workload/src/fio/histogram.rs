@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_count_what_lies_in_them() {
+    fn ranges_count_their_latencies() {
         let latencies = of(&[1, 3, 3, 10, 5_000]);
         assert_eq!(latencies.between(0, 2), 1);
         assert_eq!(latencies.between(2, 4), 2);

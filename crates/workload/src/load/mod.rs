@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draw_is_what_belongs_together() {
+    fn a_draw_is_one_sweep_step_or_one_transaction() {
         let mut steps = Vec::new();
         Load::parse("sweep:size=80p,arrays=4").unwrap().start(2, 1).unwrap().draw(1, &mut steps);
         let anonymous =

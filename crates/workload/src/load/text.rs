@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_what_would() {
+    fn invalid_loads_are_refused_with_valid_choices() {
         for (text, expected) in [
             ("tpch", "expected one of tpcc, sweep, ycsb"),
             ("tpcc:size=1m", "it has warehouses and cache"),

@@ -126,7 +126,7 @@ const MOVE: &str = "at = \"15s\"\nmove = \"again\"\nto = \"a/b\"";
 
 /// Each case replaces one part of the example and names the expected message.
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn errors_name_file_line_and_column() {
     for (there, instead, told) in [
         (
             "memory = \"64MiB\"",
@@ -253,7 +253,7 @@ fn a_floor_above_the_ceiling_is_allowed() {
 }
 
 #[test]
-fn nothing_panics_on_what_is_no_scenario() {
+fn damaged_scenarios_never_panic() {
     let mut good = 0;
     for end in (0..=WHOLE.len()).filter(|&end| WHOLE.is_char_boundary(end)) {
         good += usize::from(parse(&WHOLE[..end]).is_ok());

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_page_is_told() {
+    fn the_defect_of_a_page_is_reported() {
         let mut page = vec![0; 4096];
         lay_out(&mut page, STOCK, 5, 1);
         let truth = Truth::first(STOCK, 5, 1);

@@ -62,7 +62,7 @@ fn the_servers_cache_spares_reads_and_is_within_its_size() {
 /// The conditions hold after the visits are applied to rows in memory, and fail if one change is
 /// omitted.
 #[test]
-fn what_transactions_leave_is_consistent() {
+fn transactions_leave_consistent_rows() {
     let mut tpcc = Tpcc::new(1, 0, 5);
     let (mut visits, mut rows) = (Vec::new(), BTreeMap::new());
     for _ in 0..3000 {

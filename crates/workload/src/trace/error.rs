@@ -167,7 +167,7 @@ impl fmt::Display for TraceError {
             TraceError::Io { path, source } => write!(f, "{}: {source}", path.display()),
             TraceError::Empty { path, format, skipped } => {
                 write!(f, "{}: empty trace: no page access in it", path.display())?;
-                if let Some(note) = format.and_then(Format::what_counts) {
+                if let Some(note) = format.and_then(Format::access_events) {
                     write!(f, " ({note})")?;
                 }
                 match (skipped, format) {

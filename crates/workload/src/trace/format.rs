@@ -120,7 +120,7 @@ impl Format {
     }
 
     /// Which events are accesses, for the message about traces without any.
-    pub(super) fn what_counts(self) -> Option<&'static str> {
+    pub(super) fn access_events(self) -> Option<&'static str> {
         match self {
             Format::Blkparse => Some("only Q events count"),
             Format::FioIolog => Some("only read and write count"),

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn workloads_differ_in_what_they_touch() {
+    fn workloads_touch_different_pages() {
         let [a, b, c, d, e, _] = Letter::ALL.map(|letter| file_pages(letter, 20_000));
         assert_eq!(c.1, 0);
         assert!(a.1 > 3 * b.1, "{a:?} {b:?}");
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_popular_stays_so_when_records_are_inserted() {
+    fn popular_records_stay_popular_when_records_are_inserted() {
         let mut client = operations(Letter::E, 1000).client;
         let mut counts = BTreeMap::new();
         for records in 1000..11_000 {

@@ -104,7 +104,7 @@ fn the_last_mix_counts() {
 }
 
 #[test]
-fn our_own_options_are_told_apart() {
+fn our_own_options_are_separated() {
     let invocation = parse(
         "--memory 512MiB --name=a --size=1m --tenant hot=64m --tenant=cold=1g --preset=linux-7.2 --with prefetch \
          --without=memcg_lru --backend=threads --json",
@@ -263,7 +263,7 @@ fn rates_syncs_and_the_rest() {
 }
 
 #[test]
-fn how_results_are_told() {
+fn options_choose_how_results_are_printed() {
     let told = parse("--name=a --size=1m --minimal --output=f --eta=never --status-interval=5").unwrap();
     assert_eq!((told.output_format, told.eta), (OutputFormat::Terse, Eta::Never));
     assert_eq!((told.output, told.status_interval), (Some("f".into()), Some(Duration::from_secs(5))));
@@ -282,7 +282,7 @@ fn formats() {
 }
 
 #[test]
-fn errors_say_what_where_and_what_to_do() {
+fn errors_name_the_problem_the_place_and_a_remedy() {
     for (line, expected) in [
         ("--name=a --rwmixred=5", "command line: unknown option `--rwmixred`; did you mean `--rwmixread`?"),
         (
@@ -349,7 +349,7 @@ fn errors_say_what_where_and_what_to_do() {
 }
 
 #[test]
-fn the_size_of_an_existing_file_is_used_where_none_is_given() {
+fn a_missing_size_defaults_to_that_of_the_existing_file() {
     let size = |line: &str, existing| jobs(line)[0].size_bytes(0, existing);
     assert_eq!(size("--name=a", Some(10_000)).unwrap(), 10_000);
     assert_eq!(size("--name=a --size=50%", Some(20_000)).unwrap(), 10_000);

@@ -176,7 +176,7 @@ mod tests {
     /// [book: access#young-in-eviction], before: "young ≥ 1 → set R; if R was set before or young >
     /// 1: activate … young = 1 otherwise: keep".
     #[test]
-    fn eviction_keeps_what_is_young() {
+    fn eviction_keeps_young_pages() {
         let flags = accessed(0);
         assert!(!flags.found_young_by_eviction(BEFORE));
         assert!(flags.load().referenced());

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_access_that_brings_a_page_in_is_none() {
+    fn the_access_that_brings_a_page_in_does_not_count() {
         let flags = listed(NEWCOMER);
         read(&flags, 1);
         assert_eq!((flags.load().refs(), flags.load().referenced()), (0, true));
@@ -200,7 +200,7 @@ mod tests {
 
     /// "refs > mark: accessed; the decrement must not count as an access".
     #[test]
-    fn the_hand_knows_what_it_left() {
+    fn the_hand_counts_no_access_of_its_own() {
         let flags = listed(MAIN);
         read(&flags, 3);
         assert_eq!(flags.hand_step(), HandStep::Passed { accessed: true });

@@ -205,7 +205,7 @@ fn a_clean_folio_is_not_dirtied_behind_its_mapping() {
 
 /// The thread that freed the folio woke only those that had announced themselves before.
 #[test]
-fn nobody_waits_for_a_freed_folio() {
+fn waiting_for_a_freed_folio_is_refused() {
     let flags = fresh();
     assert!(flags.announce_waiter(Flags::writing));
     assert!(flags.put().waiters());

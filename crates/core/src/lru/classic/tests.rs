@@ -405,7 +405,7 @@ fn a_batch_of_evictions_writes_to_the_ancestors_clocks_once() {
 
 /// Some pages of a batch are used at the last moment.
 #[test]
-fn clocks_are_set_back_by_what_was_not_evicted() {
+fn clocks_are_set_back_by_the_folios_that_stayed() {
     let mut harness = exact(100, 1);
     harness.read(0);
     let (core, memcg, flags) = (&harness.core, harness.memcg(), harness.flags(0));

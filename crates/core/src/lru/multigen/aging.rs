@@ -304,7 +304,7 @@ mod tests {
     /// [book: aging#new-generation]: a folio that a walk relabelled "goes to the tail of the list
     /// of its own label instead and its flags are untouched".
     #[test]
-    fn making_room_sorts_what_a_walk_relabelled() {
+    fn making_room_sorts_relabelled_folios() {
         let mut harness = Harness::new(100, 1);
         harness.bring_at([0, 1], 4);
         harness.promote(1);
@@ -318,7 +318,7 @@ mod tests {
     /// [book: aging#checks]: "The same with swappiness 0: anon's `min_seq` grows but no anon folio
     /// changes list or label, and those folios now count as youngest".
     #[test]
-    fn what_may_not_be_evicted_becomes_the_youngest() {
+    fn unevictable_kinds_count_as_youngest() {
         let harness = Harness::new(100, 1);
         let anon = harness.add_anon();
         let lruvec = &harness.memcg().lruvec;
@@ -552,7 +552,7 @@ mod tests {
     /// [book: aging#when-to-age]: before the rework, the window of anonymous pages decides if they
     /// are evictable.
     #[test]
-    fn whose_window_counts() {
+    fn before_the_rework_the_anon_window_decides() {
         let harness = Harness::new(100, 1);
         let lruvec = &harness.memcg().lruvec;
         lruvec.window.close_until(Kind::Anon, Seq(1));

@@ -307,7 +307,7 @@ mod tests {
     /// [book: eviction#checks]: "A failing isolation leaves the folio in the oldest generation, at
     /// the head side".
     #[test]
-    fn what_cannot_be_isolated_is_set_aside() {
+    fn folios_that_cannot_be_isolated_are_set_aside() {
         let mut harness = Harness::new(100, 1);
         harness.read_ahead(0..4);
         let flags = &harness.core.folios.flags(harness.folio(0));

@@ -86,7 +86,7 @@ mod tests {
     /// [book: overview#checks]: "A folio's type is decided by 'swap-backed or not', never by
     /// 'mapped or not'".
     #[test]
-    fn the_kind_is_what_backs_a_folio() {
+    fn the_kind_of_a_folio_follows_from_its_backing() {
         let folios = FolioTable::with_mechanisms(4, crate::Mechanisms::preset(crate::Preset::Linux72));
         let lruvec = Lruvec::new(MemcgId(0), crate::Time::ZERO);
         let mut locked = lruvec.lock(&folios);

@@ -181,7 +181,7 @@ mod tests {
 
     /// [book: access#young-neighbours]: with a walk context, neighbours are relabelled at once.
     #[test]
-    fn neighbours_are_relabelled_by_who_walks() {
+    fn a_walk_context_relabels_neighbours() {
         let mut harness = Harness::new(100, 31);
         (0..4).for_each(|page| harness.load(page));
         harness.drain();
@@ -241,7 +241,7 @@ mod tests {
     /// look-around without walk context, the step is applied only when the folio was not already
     /// handled by the walk-context branch". Without it, one look counts twice.
     #[test]
-    fn who_walks_notes_a_neighbour_once() {
+    fn a_walk_context_notes_a_neighbour_once() {
         let noted = |without: &[Switch]| {
             let mechanisms = Mechanisms::compose(Preset::Linux71, &[], without).unwrap();
             let mut harness = Harness::with_mechanisms(mechanisms, 100, 1);

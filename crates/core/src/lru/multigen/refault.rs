@@ -261,7 +261,7 @@ mod tests {
     /// [book: refaults#checks]: "Plain read refault, no workingset bit, token bits 3: new folio has
     /// F=3, R=0; after its first read F=0, R=1, tier 0".
     #[test]
-    fn a_read_wipes_what_a_refault_restored() {
+    fn a_read_wipes_the_restored_access_count() {
         let mut harness = evicted(4, false);
         harness.bring(0, crate::Arrival::default());
         assert_eq!(harness.rfw(0), (false, 3, false));
@@ -273,7 +273,7 @@ mod tests {
     /// [book: refaults#refault-processing]: "R is already set when the folio was created by an
     /// access-marking path": then F goes on counting.
     #[test]
-    fn a_folio_created_by_an_access_keeps_what_was_restored() {
+    fn a_folio_created_by_an_access_keeps_the_restored_count() {
         let mut harness = evicted(4, false);
         harness.bring(0, crate::Arrival { referenced: true, ..Default::default() });
         assert_eq!((harness.rfw(0), harness.flags(0).tier(NOW)), ((true, 3, false), 2));
@@ -342,7 +342,7 @@ mod tests {
     /// [book: refaults#checks]: "6.12: read refault with nrefs 2: activate grows, restore does not;
     /// with nrefs 3 both do"; a fault makes every page hot.
     #[test]
-    fn what_a_page_got_back_before_the_rework() {
+    fn refaults_before_the_rework_restore_by_access_count() {
         let regained = |token, in_fault| {
             let shadow = Shadow { memcg: MemcgId(0), workingset: true, token };
             let Regained { tier, activated, workingset, refs } = shadow.regained(in_fault, BEFORE);

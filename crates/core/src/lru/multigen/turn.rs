@@ -173,7 +173,7 @@ mod tests {
     /// The thread that finds all address spaces walked must open the generation, whatever happens
     /// before its next step. Otherwise it stays closed, and reclaim is stuck on this memcg.
     #[test]
-    fn who_walked_opens_the_generation() {
+    fn the_walking_thread_opens_the_generation() {
         for preset in [Preset::Linux71, Preset::Default] {
             for ends_early in [false, true] {
                 let mut harness = Harness::with_preset(preset, 1000, 31);

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_are_told_apart_within_the_range() {
+    fn ages_are_distinguished_within_the_range() {
         let clock = Clock::new(0, 0, GENERATIONS + 5);
         assert_eq!(clock.age(clock.stamp()), 0);
         for age in [0, 1, 7, GENERATIONS - 1] {
@@ -161,7 +161,7 @@ mod tests {
 
     /// "0.5 N · (1 − (T − stamp) / rev)".
     #[test]
-    fn what_the_main_list_takes_itself_is_discounted() {
+    fn returns_that_the_main_list_would_take_are_discounted() {
         let period = Period::UNKNOWN.seen(100);
         assert_eq!([0, 25, 50, 99, 100, 1000].map(|age| period.discounted(60, age)), [60, 45, 30, 0, 0, 0]);
         assert_eq!(Period::UNKNOWN.discounted(60, 1 << 40), 60);

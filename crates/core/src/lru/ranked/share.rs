@@ -114,7 +114,7 @@ mod tests {
 
     /// Newcomers weigh one, pages of the main list two, refusals a fifth.
     #[test]
-    fn signals_count_what_they_are_worth() {
+    fn signals_have_different_weights() {
         let plain = ShareRules { momentum: false, ..ALL };
         assert_eq!(pages_after(&[], plain), 1000);
         assert_eq!(pages_after(&[(Signal::Larger, 10)], plain), 1010);

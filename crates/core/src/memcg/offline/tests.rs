@@ -47,7 +47,7 @@ fn pages_that_went_to_the_root_can_go() {
 
 /// A turn that began before its memcg was removed takes no pages of the heir.
 #[test]
-fn a_turn_of_who_went_takes_nothing() {
+fn a_turn_of_a_removed_memcg_takes_nothing() {
     let classic = Mechanisms::default().with_lru(Lru::Classic);
     let mut harness = Harness::with_mechanisms(classic, 1000, 1);
     harness.read_ahead(0..300);
@@ -123,7 +123,7 @@ fn a_parent_may_go_first() {
 
 /// A reclaimer of a memcg that is removed meanwhile takes nothing from the heir.
 #[test]
-fn reclaimers_of_who_went_leave_the_heir_alone() {
+fn reclaim_of_a_removed_memcg_spares_its_heir() {
     let mut harness = Harness::new(1000, 1);
     let parent = harness.task.memcg;
     let child = add(&harness, parent, "child");
@@ -180,7 +180,7 @@ fn payments_survive_their_memcg() {
 
 /// The stock of a removed memcg is given back, and its protection ends.
 #[test]
-fn nothing_is_left_of_who_went() {
+fn a_removed_memcg_leaves_no_stock_and_no_protection() {
     let mut options = Harness::multigen_options(1024);
     options.charge_batch_pages = 64;
     let harness = Harness::with_options(options, 1000);
@@ -241,7 +241,7 @@ fn memories_go_with_their_memcg() {
 /// on to its nearest living ancestor, however many memcgs came and went, and no new memcg begins
 /// with them.
 #[test]
-fn what_is_counted_late_is_not_lost() {
+fn late_counts_reach_a_living_ancestor() {
     for others in [0, 1, 64, 65, 200] {
         let harness = Harness::new(1000, 1);
         let top = add(&harness, MemcgId::ROOT, "top");

@@ -172,7 +172,7 @@ impl World {
 }
 
 #[test]
-fn the_default_kills_nobody() {
+fn the_default_kills_no_tenant() {
     let world = World::new(OomPolicy::default());
     world.bring_all(0, 70);
     world.bring_all(1, 30);
@@ -292,7 +292,7 @@ fn the_dying_are_waited_for() {
 }
 
 #[test]
-fn what_nobody_needs_is_done_without() {
+fn an_optional_charge_fails_after_one_effort_without_events() {
     for policy in [OomPolicy::Fail, OomPolicy::Victim] {
         let world = World::new(policy);
         world.bring_all(0, 100);
@@ -331,7 +331,7 @@ fn lowering_the_limit_kills_as_many_as_it_takes() {
 
 /// If no tenant can be killed, the limit stays as written, and the next charge hits it.
 #[test]
-fn a_limit_below_what_cannot_go_is_met_by_the_next() {
+fn a_limit_below_unreclaimable_pages_fails_the_next_charge() {
     for (policy, cannot_kill) in [(OomPolicy::Fail, false), (OomPolicy::Victim, true)] {
         let world = World::new(policy);
         world.host.cannot_kill.set(cannot_kill);
@@ -366,7 +366,7 @@ fn a_host_is_asked_about_a_limit() {
 
 /// A write that lowers a limit waits for a dying tenant, and no other is killed for the same limit.
 #[test]
-fn who_lowers_a_limit_waits_for_the_dying() {
+fn lowering_a_limit_waits_for_a_dying_tenant() {
     let world = World::new(OomPolicy::Victim);
     world.bring_all(0, 70);
     world.bring_all(1, 30);
@@ -474,7 +474,7 @@ fn thrashing_follows_the_policy() {
 /// whole; of regions that others map, only pages charged to the victim. Files stay, and pages under
 /// writeback are waited for.
 #[test]
-fn a_kill_takes_what_the_victim_has_mapped() {
+fn a_kill_takes_the_regions_that_the_victim_maps() {
     let world = World::new(OomPolicy::Victim);
     let [(a, of_a), (b, _)] = &world.children[..2] else { panic!("three children") };
     let (second, shared) = (world.core.open_mapping(Kind::Anon), world.core.open_mapping(Kind::Anon));

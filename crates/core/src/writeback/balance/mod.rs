@@ -128,7 +128,7 @@ impl Core {
             return None;
         };
         host.wake_flusher(FlushReason::Background);
-        let (paced, written, pending) = self.who_is_paced(memcg);
+        let (paced, written, pending) = self.paced_memcg(memcg);
         let (rate, longest) = {
             let mut pace = paced.pace.lock();
             let pace = pace.get_or_insert_default();
@@ -150,7 +150,7 @@ impl Core {
 
     /// The memcg whose pace applies (the memcg itself, or the root for all memory), its written
     /// pages and its pending pages.
-    fn who_is_paced<'a>(&'a self, memcg: &'a Memcg) -> (&'a Memcg, u64, u64) {
+    fn paced_memcg<'a>(&'a self, memcg: &'a Memcg) -> (&'a Memcg, u64, u64) {
         if self.options.memcg_dirty_limits {
             (memcg, memcg.stat.get(Counter::NrWritten), memcg.pending.pages())
         } else {

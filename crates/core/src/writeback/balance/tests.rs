@@ -148,7 +148,7 @@ fn pauses_are_neither_short_nor_long() {
 /// Two tasks of one memcg share a rate. A third, idle so far, is ahead of its rate by at most one
 /// pause.
 #[test]
-fn who_was_idle_has_earned_a_pause_at_most() {
+fn an_idle_task_gains_at_most_one_pause() {
     let harness = dirty(175);
     harness.host.advance(Duration::from_secs(3600));
     slow(&harness);
@@ -188,7 +188,7 @@ fn the_lowest_limit_counts() {
 /// A small tenant, whose limit of 2 pages is far below what it may dirty between two checks by its
 /// rate and by the global limit.
 #[test]
-fn who_is_near_its_own_limit_looks_at_each_page() {
+fn a_tenant_near_its_limit_checks_at_each_page() {
     let mut options = Options::new(10_000);
     options.watermarks = crate::reclaim::Watermarks { min: 0, low: 0, high: 0 };
     let mut harness = Harness::with_options(options, UNLIMITED);
@@ -209,7 +209,7 @@ fn who_is_near_its_own_limit_looks_at_each_page() {
 
 /// The flusher is woken every 32 dirtied pages, after the first 64 one by one.
 #[test]
-fn the_flusher_is_told_every_few_dozen_pages() {
+fn the_flusher_is_woken_every_few_dozen_pages() {
     let told = |pages| {
         let harness = dirty(pages);
         assert_eq!(flushes(&harness), pages > 150, "{pages}");

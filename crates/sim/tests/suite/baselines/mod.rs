@@ -58,7 +58,7 @@ fn policies_agree_with_naive_models() {
 }
 
 #[test]
-fn nobody_misses_less_than_the_optimum() {
+fn no_policy_misses_less_than_the_optimum() {
     for seed in 100..120 {
         let trace = trace(seed);
         let misses = |baseline, memory| {
@@ -146,7 +146,7 @@ fn their_rules_explain_the_differences() {
 /// `docs/baselines.md` has a row for each size of each trace. Its numbers for our W-TinyLFU must be
 /// exact.
 #[test]
-fn w_tiny_lfu_is_what_is_documented() {
+fn w_tiny_lfu_gives_the_documented_miss_ratios() {
     let Some(folder) = shared_traces() else { return };
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/baselines.md"))
         .unwrap();

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told() {
+    fn a_failure_is_reported() {
         let failure = Some(Failure { errno: 5, message: "read at 4096: EIO".to_owned() });
         let outcome = Outcome { failure, verify_errors: 3, ..Outcome::default() };
         let document = Report::new(0, 1, Vec::new(), &jobs("--name=a --size=1m"), vec![outcome]).json();

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_depth_that_is_not_kept_is_told() {
+    fn an_unreachable_depth_is_noted() {
         let note = |options: &str| {
             let text = preamble(&jobs(&format!("--size=1m --name=a --iodepth=8 {options}")));
             text.lines().find_map(|line| line.strip_prefix("a: note: ")).map(str::to_owned)
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sampled_and_synced_is_told() {
+    fn samples_and_syncs_are_reported() {
         let jobs =
             jobs("--size=1m --name=a --rw=randwrite --ioengine=io_uring --iodepth=128 --description=why");
         let mut outcome = Outcome { write: transfer(100), ..Outcome::default() };

@@ -52,7 +52,7 @@ fn there_and_back() {
 }
 
 #[test]
-fn what_a_format_cannot_say_is_refused() {
+fn inexpressible_records_are_refused() {
     let keep = WriteOptions::default();
     let refused = |format, text: &str, options| match convert_to(
         "x.bin",

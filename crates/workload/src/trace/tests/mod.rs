@@ -244,7 +244,7 @@ fn compression_is_transparent_and_nests() {
 }
 
 #[test]
-fn the_name_decides_what_content_cannot() {
+fn the_file_name_decides_between_ambiguous_formats() {
     let recognised =
         |name: &str, bytes: &[u8]| reader(name, bytes, OpenOptions::default()).map(|it| it.format());
     let word = 5u32.to_le_bytes();
