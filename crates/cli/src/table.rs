@@ -181,7 +181,7 @@ mod tests {
         let mut table = Table::new(headings).with_words_last();
         let figures = ["+80.0 %", "113.41 M", "113.41 M", "113.41 M", "+89.9 %", "+84.8 %", "+93.5 %"];
         let cells = ["mapped_reclaimed_per_second_2_threads"].into_iter().chain(figures);
-        table.row(cells.chain(["cannot be told here"]).map(str::to_owned));
+        table.row(cells.chain(["not measurable here"]).map(str::to_owned));
         let text = check(&table);
         assert!(figures.iter().all(|figure| text.contains(figure)), "{text}");
 

@@ -66,7 +66,7 @@ fn read(core: &Core, tenant: MemcgId, cpu: usize, time: Duration) -> u64 {
                         }
                     };
                     let folio = core.insert(&host, &task, &mapping, page, new, Arrival::default());
-                    core.publish(&host, &mapping, folio.expect("nobody else inserts"));
+                    core.publish(&host, &mapping, folio.expect("no other thread inserts"));
                 };
                 core.accessed(&host, || cpu, &hit);
             }

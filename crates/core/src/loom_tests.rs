@@ -386,7 +386,7 @@ fn loom_a_memcg_goes_meanwhile() {
 fn loom_evictions_share_no_time() {
     fn times(world: &World) -> Vec<u64> {
         let (core, memcg) = (&world.core, world.core.memcg(world.task.memcg));
-        let folio = world.hit().expect("nobody takes it").folio;
+        let folio = world.hit().expect("no thread takes it").folio;
         let flags = core.folios.flags(folio).load();
         let mut evictions = lru::Evictions::begin(core, memcg.id(), 2);
         // One more than the batch announced.

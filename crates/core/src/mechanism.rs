@@ -363,7 +363,7 @@ impl Mechanisms {
                 Switch::WorkingsetRework,
                 "places by the distances that the rework counts in",
             ),
-            (Switch::SubtreeLru, Switch::MemcgLru, "does for any subtree what that does for the root"),
+            (Switch::SubtreeLru, Switch::MemcgLru, "extends the order of memcg_lru to every subtree"),
         ];
         for (switch, needs, reason) in needs {
             if self.is_on(switch) && !self.is_on(needs) {
@@ -563,7 +563,7 @@ impl fmt::Display for MechanismError {
                 )
             }
             MechanismError::UnknownChoice { what, name, choices } => {
-                write!(f, "{what} '{name}' is none; there are {}", list(choices))
+                write!(f, "unknown {what} '{name}'; expected {}", list(choices))
             }
             MechanismError::Contradiction { switch, needs, reason } => {
                 let (switch, needs) = (switch.name(), needs.name());
@@ -651,7 +651,7 @@ mod tests {
         assert!(Lru::ALL.into_iter().all(|lru| Lru::parse(lru.name()) == Ok(lru)));
         assert!(LruLock::ALL.into_iter().all(|lock| LruLock::parse(lock.name()) == Ok(lock)));
         let error = Lru::parse("lru").unwrap_err().to_string();
-        assert_eq!(error, "lru 'lru' is none; there are multigen, classic, ranked");
+        assert_eq!(error, "unknown lru 'lru'; expected multigen, classic, ranked");
     }
 
     #[test]

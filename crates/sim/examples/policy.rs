@@ -292,7 +292,7 @@ fn rows(plan: &Plan) -> Result<Vec<Row>, String> {
                 for (size, pages) in sizes.into_iter().filter(|(_, pages)| *pages >= MEMORY_PAGES_MIN) {
                     let known = known.get(&(name.clone(), size.clone())).map(|(_, known)| *known);
                     let row = Row::new(&load, &size, pages, plan, known);
-                    done.lock().expect("nobody panicked").push((at, row));
+                    done.lock().expect("no thread panicked").push((at, row));
                 }
                 eprintln!("{name}");
             }
@@ -301,7 +301,7 @@ fn rows(plan: &Plan) -> Result<Vec<Row>, String> {
         let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
         threads.into_iter().try_for_each(|thread| thread.join().expect("a replay panicked"))
     })?;
-    let mut done = done.into_inner().expect("nobody panicked");
+    let mut done = done.into_inner().expect("no thread panicked");
     done.sort_by_key(|(at, row): &(usize, Row)| (*at, row.memory_pages));
     Ok(done.into_iter().map(|(_, row)| row).collect())
 }

@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(of(1).len(), 10);
         assert_eq!(of(1), looks);
         assert_eq!(of(2).len(), 10);
-        assert_eq!(of(1), looks, "the other one was told of its stores, and has not done them");
+        assert_eq!(of(1), looks, "the other one got its stores and has not done them");
         assert_eq!(of(2), gives_up(2));
         assert_eq!(of(1), gives_up(1));
         assert_eq!(of(1).len(), 10, "the next round");

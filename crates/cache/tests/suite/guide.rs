@@ -1,6 +1,6 @@
 //! The guides' code is part of the example program, and the program works.
 
-#[allow(dead_code, reason = "its main is for those who run it alone")]
+#[allow(dead_code, reason = "only the example program calls its main")]
 #[path = "../../examples/guide.rs"]
 mod example;
 

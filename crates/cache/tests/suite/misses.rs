@@ -121,7 +121,7 @@ fn a_sequential_reader_reads_few_large_pieces() {
     assert_eq!(counts.read_bytes, 1000 * PAGE as u64, "no page twice, none beyond the end");
     assert!(counts.reads < 60, "{counts:?}: windows are of 32 pages");
     let stats = cache.tenant("t").unwrap().stats();
-    assert_eq!(stats.usage_pages, 1000, "readahead is charged to who reads");
+    assert_eq!(stats.usage_pages, 1000, "readahead is charged to the reader's tenant");
     assert_eq!(cache.tenant("").unwrap().stats().usage_pages, 0);
     assert!(stats.misses < 60 && stats.hits + stats.misses == 1000, "{stats:?}");
 
@@ -249,7 +249,7 @@ fn threads_that_wait_for_a_page_that_fails_try_themselves() {
         files.release();
         threads.into_iter().filter_map(|thread| thread.join().unwrap().then_some(())).count()
     });
-    assert_eq!(failed, 1, "only who read it");
+    assert_eq!(failed, 1, "only the reader of that page");
 }
 
 #[test]

@@ -578,7 +578,7 @@ fn round(seed: u64, operations: usize) -> (usize, usize) {
         remove_below(&cache, top);
     }
     ["x", "y"].iter().for_each(|name| drop(cache.remove_tenant(name)));
-    assert_eq!(cache.stats().tenants, 5, "nobody has a handle on the others");
+    assert_eq!(cache.stats().tenants, 5, "the others have no handle");
     cache.validate().unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     if let Some(files) = &memory {
         files.clear_faults();

@@ -54,7 +54,7 @@ fn an_unreported_error_goes_to_the_next_handle_opened() {
     let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
     file.write_at(b"lost?", 0).unwrap();
     files.inject(fail(FaultOperation::Write, libc::EIO));
-    assert!(is_write_back(cache.sync()), "this one is told to who syncs everything, and not counted");
+    assert!(is_write_back(cache.sync()), "the sync of everything gets this one, and it is not counted");
     drop(file);
     files.clear_faults();
     let file = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
@@ -75,7 +75,7 @@ fn a_failed_sync_is_reported_to_every_handle() {
     file.write_at(b"x", 0).unwrap();
     files.inject(Fault { trigger: FaultTrigger::Nth(1), ..fail(FaultOperation::Sync, libc::EIO) });
     assert_eq!(number(file.sync_data()), libc::EIO);
-    assert_eq!(number(other.sync_data()), libc::EIO, "although the system told it only once");
+    assert_eq!(number(other.sync_data()), libc::EIO, "although the system reported it only once");
     file.sync_data().unwrap();
     other.sync_data().unwrap();
 }
@@ -106,7 +106,7 @@ fn a_full_disk_stops_writers_with_an_error_and_lets_them_go_on_when_there_is_roo
     }
     assert_same(&read(&healthy, PAGE, PAGE), &page(1), "page of the other");
     files.set_capacity_pages(u64::MAX);
-    assert!(is_write_back(file.sync_all()), "told now");
+    assert!(is_write_back(file.sync_all()), "reported now");
     file.sync_all().unwrap();
     assert_same(&disk.contents("f"), &pages(0..written), "all of them");
     healthy.write_at(&page(100), 0).unwrap();

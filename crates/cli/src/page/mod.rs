@@ -195,7 +195,7 @@ fn verdict_class(cell: &str) -> Option<&'static str> {
         "reproduced" | "holds" => Some("good"),
         "weaker" | "changes" => Some("fair"),
         "not reproduced" | "DOES NOT HOLD" => Some("bad"),
-        "noise" | "uncertain" | "too noisy to tell" | "cannot be told here" => Some("noise"),
+        "noise" | "uncertain" | "too noisy to tell" | "not measurable here" => Some("noise"),
         _ => None,
     }
 }

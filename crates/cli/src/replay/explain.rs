@@ -21,7 +21,7 @@ pub fn table(life: &Life) -> Option<Table> {
     if life.entries.is_empty() {
         return None;
     }
-    let mut table = Table::new(["access", "seconds", "what happened"]).with_words_last();
+    let mut table = Table::new(["access", "seconds", "event"]).with_words_last();
     for entry in &life.entries {
         let mut what = match entry.record.what {
             What::Touch { mapped, .. } if entry.writes > 0 && entry.writes < entry.times => {

@@ -205,7 +205,7 @@ fn rows_that_are_not_covered_are_listed_with_the_reason() {
     }
     assert_eq!((reasons.len(), document["rows"].as_array().unwrap().len()), (4, 9));
     let text = done(folder.path(), "fidelity results.csv");
-    assert!(text.contains("skipped 1 row: lru = random is none that we have: mglru, classic"), "{text}");
+    assert!(text.contains("skipped 1 row: unknown lru `random`; expected mglru or classic"), "{text}");
     write(folder.path(), &others);
     let error = fails(folder.path(), "fidelity results.csv", 1);
     assert!(error.contains("no row can be replayed"), "{error}");

@@ -26,7 +26,7 @@ fn events_are_counted_as_the_counters_count() {
     let folder = folder();
     let replay = "replay skewed.txt --memory 100p --preset linux-7.2";
     let with = run(timeless(document(folder.path(), &format!("{replay} --events all.jsonl"))));
-    assert_eq!(with, run(timeless(document(folder.path(), replay))), "nobody notices being watched");
+    assert_eq!(with, run(timeless(document(folder.path(), replay))), "watching changes no result");
     let events = events(folder.path(), "all.jsonl");
     let of = |name: &str| count(&events, |event| event["event"] == name);
     let counter = |name: &str| number(&with["counters"][name]);

@@ -117,7 +117,7 @@ fn a_leak_is_killed_and_its_neighbour_goes_on() {
     let failed = run("kill.toml", "--oom-policy fail");
     assert_eq!((failed["kills"].as_array().unwrap().len(), counter(&failed, leak, "oom_kill")), (0, 0));
     assert!(number(&tenant(&failed, leak)["out_of_memory"]) > 10);
-    assert!(number(&tenant(&failed, leak)["usage_pages"]) > 4000, "it keeps what it has");
+    assert!(number(&tenant(&failed, leak)["usage_pages"]) > 4000, "it keeps its pages");
     let text = done(Path::new("."), &format!("run {}", experiment("kill.toml").display()));
     assert!(text.contains("killed") && text.contains("tenant 'host/leak' was chosen"), "{text}");
 }

@@ -516,7 +516,7 @@ fn stalls_are_those_of_all_above() {
     harness.host.advance(Duration::from_secs(1));
     harness.core.end_stall(&harness.host, mine);
     harness.host.advance(Duration::from_secs(1));
-    assert_eq!(harness.core.memcgs.iter().count(), 4, "who is stalled keeps it");
+    assert_eq!(harness.core.memcgs.iter().count(), 4, "the stalled task keeps it");
     harness.core.end_stall(&harness.host, theirs);
     assert_eq!(harness.core.memcgs.iter().count(), 3);
     harness.host.advance(Duration::from_secs(1));

@@ -24,7 +24,7 @@ pub(super) enum Work {
 
 /// A write to a control file. Step it to the end, or cancel it.
 #[derive(Debug)]
-#[must_use = "nothing more happens unless it is stepped; who does not want it any more cancels it"]
+#[must_use = "the write makes no progress unless it is stepped; cancel it if it is no longer wanted"]
 pub struct ControlWrite {
     path: String,
     memcg: MemcgId,

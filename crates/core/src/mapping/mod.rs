@@ -657,7 +657,7 @@ mod tests {
         assert_eq!(
             locked.insert(0, 6, FolioId(9)),
             before(None, Some(two)),
-            "who removed the last page pays"
+            "the thread that removed the last page pays"
         );
         assert_eq!(locked.trim(first.leaf_index, first.stamp), None);
         let second = locked.remove(6, FolioId(9), Some(2), one).unwrap().unwrap();

@@ -175,7 +175,7 @@ mod tests {
             match list.next(seq, false) {
                 Next::Walk { forced: f, .. } => forced.push(f),
                 Next::Advance => return forced,
-                Next::Finished => panic!("nobody else walks"),
+                Next::Finished => panic!("no other thread walks"),
             }
         }
     }

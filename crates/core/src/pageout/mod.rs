@@ -509,7 +509,7 @@ mod tests {
         harness.read(0);
         harness.make_hot(1);
         for page in [0, 1] {
-            assert!(harness.core.folios.flags(harness.folio(page)).try_get(), "somebody uses it");
+            assert!(harness.core.folios.flags(harness.folio(page)).try_get(), "it is in use");
         }
         // A page that was read goes to the second oldest; so forget its access.
         harness.core.folios.flags(harness.folio(0)).forget_accesses(harness.core.mechanisms());

@@ -137,7 +137,7 @@ mod tests {
             assert_eq!(harness.host.isolated_wakes.get(), 0);
             harness.core.node.note_put_back(Kind::File, 110);
             assert!(matches!(until_wait(), Step::Done(progress) if progress.reclaimed >= 32), "{kind:?}");
-            assert_eq!(harness.host.isolated_wakes.get(), 1, "who waits, too, hears of it, once");
+            assert_eq!(harness.host.isolated_wakes.get(), 1, "a waiting thread is woken, once");
             assert_eq!(harness.core.node.isolated_pages(Kind::File), 0, "its own are put back or freed");
         }
     }

@@ -182,7 +182,7 @@ fn a_new_page_is_full_of_zeros() {
     let counters = [Counter::Anon, Counter::File, Counter::Pgfault, Counter::Pgmajfault, Counter::Pswpin];
     assert_eq!(counters.map(|counter| anon.stat(counter)), [1, 0, 1, 0, 0]);
     let dirty = [Counter::FileDirty, Counter::FileMapped].map(|counter| anon.stat(counter));
-    assert!(anon.flags(0).dirty() && dirty == [0, 0], "what is counted and flushed is of files");
+    assert!(anon.flags(0).dirty() && dirty == [0, 0], "only file pages are counted and flushed");
     // [book: access#distance-rule] row 4: "anon type without swap slot: d = 2".
     assert_eq!(anon.seq_of(0), 2);
     anon.core.validate().unwrap();
@@ -395,7 +395,7 @@ fn short_slots_are_not_kept_for_copies() {
     let taken: Vec<SwapSlot> = (used..51).map(|_| anon.core.swap.take().unwrap()).collect();
     anon.touch(pages[1], false);
     assert_eq!((anon.core.used_swap_pages(), anon.flags(pages[1]).swapcache()), (50, false));
-    assert!(anon.flags(pages[1]).dirty(), "nothing else has what it holds");
+    assert!(anon.flags(pages[1]).dirty(), "no other copy of its contents exists");
     taken.into_iter().for_each(|slot| anon.core.swap.give_back(slot));
     anon.core.validate().unwrap();
 }

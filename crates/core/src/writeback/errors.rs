@@ -54,7 +54,7 @@ mod tests {
         errors.note();
         assert!(errors.tell(&mut one) && !errors.tell(&mut one));
         let mut late = errors.told_at_open();
-        assert!(!errors.tell(&mut late), "it opened the file after somebody knew");
+        assert!(!errors.tell(&mut late), "it opened the file after a handle had reported the error");
         assert!(errors.tell(&mut other) && !errors.tell(&mut other));
         errors.note();
         assert!(errors.tell(&mut one) && errors.tell(&mut other) && errors.tell(&mut late));

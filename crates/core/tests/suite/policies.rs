@@ -180,7 +180,7 @@ fn a_switch_keeps_every_folio_and_their_order() {
                 break;
             }
         }
-        assert_eq!(active(&harness), 20, "{to:?}: what was active is");
+        assert_eq!(active(&harness), 20, "{to:?}: active pages stay active");
     }
     let mut stale = harness.core.switch_lru(Lru::MultiGen);
     let mut switch = harness.core.switch_lru(Lru::Classic);

@@ -83,7 +83,7 @@ fn hope_comes_back_with_progress() {
         (0..16).for_each(|_| assert_eq!(run_background(&harness.core, &harness.host, &mut background), None));
         harness.end_writeback(harness.start_writeback());
         assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
-        assert_eq!(harness.core.free_pages(), 10, "it gave up, and leaves the work to those who allocate");
+        assert_eq!(harness.core.free_pages(), 10, "it gave up and leaves the work to allocating tasks");
         let reclaim = |pages| {
             let (target, swappiness) = (MemcgId::ROOT, lru::Swappiness::FILE_ONLY);
             let orders = Orders::new(target, EffortKind::Direct, pages, swappiness, 0);

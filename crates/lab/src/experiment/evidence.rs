@@ -79,7 +79,7 @@ impl Verdict {
             Verdict::Holds => "holds",
             Verdict::Changes => "changes",
             Verdict::TooNoisy => "too noisy to tell",
-            Verdict::Untold => "cannot be told here",
+            Verdict::Untold => "not measurable here",
             Verdict::Unpublished => "-",
         }
     }
@@ -543,7 +543,7 @@ mod tests {
         assert_eq!(times(false, None, same(6)), "holds");
         assert_eq!(times(true, None, same(2)), "holds (quick)");
         assert_eq!(times(false, None, same(2)), "holds (2 runs)");
-        assert_eq!(times(false, Some("busy"), same(6)), "cannot be told here");
+        assert_eq!(times(false, Some("busy"), same(6)), "not measurable here");
         assert_eq!(times(true, Some("busy"), Row { published: Published::Nothing, ..same(2) }), "-");
     }
 

@@ -167,7 +167,7 @@ pub fn preset_of(kernel: &str, lru: &str) -> Result<(Preset, Lru), String> {
         kernel.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
     let Some(policy) = lru_of(lru) else {
-        return Err(format!("lru = {lru} is none that we have: mglru, classic"));
+        return Err(format!("unknown lru `{lru}`; expected mglru or classic"));
     };
     let Some((_, preset)) = KERNELS.iter().find(version_of) else {
         let versions = KERNELS.map(|(version, _)| version).join(", ");

@@ -121,7 +121,7 @@ impl Plan {
         }
         plan.check_verification()?;
         let instead = "choose a smaller `bs`, `iodepth` or `numjobs`, or a smaller `size` to verify";
-        memory::check(plan.memory_bytes(), "the jobs' buffers and what they verify", instead)?;
+        memory::check(plan.memory_bytes(), "the jobs' buffers and the contents to verify", instead)?;
         for used in plan.jobs.iter_mut().flat_map(|planned| &mut planned.files) {
             used.laid_out_from = plan.files[used.file].verifies_from();
         }

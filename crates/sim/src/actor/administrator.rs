@@ -191,7 +191,7 @@ pub(crate) struct ControlReader {
 
 impl ControlReader {
     pub(crate) fn new(every: Duration, files: Vec<String>) -> ControlReader {
-        assert!(!every.is_zero(), "who reads all the time leaves no time");
+        assert!(!every.is_zero(), "a reader without an interval leaves no time");
         ControlReader { every, files, next: Time::ZERO }
     }
 

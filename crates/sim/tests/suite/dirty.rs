@@ -117,7 +117,7 @@ fn a_device_that_stalls_is_waited_for() {
     // 65 pauses of 200 ms, and more before the measured bandwidth reaches zero, while an eighth of
     // the pending pages takes 16 ms.
     assert!((65..=300).contains(&paused), "13 s: {paused}");
-    assert!(simulator.steps() - steps < 10 * paused, "nobody spins");
+    assert!(simulator.steps() - steps < 10 * paused, "no writer spins");
     run_until(&mut simulator, at(16));
     assert!(written.get() > pages + 1000, "{} after {pages}", written.get());
 }

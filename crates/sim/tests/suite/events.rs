@@ -227,6 +227,6 @@ fn prefetching_changes_no_event() {
                 (counters, words.take())
             });
         assert!(with.1.len() > 50_000, "seed {seed}: {} events", with.1.len());
-        assert!(with == without, "seed {seed}: prefetching changed what happens");
+        assert!(with == without, "seed {seed}: prefetching changed the events");
     }
 }

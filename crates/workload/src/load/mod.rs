@@ -115,7 +115,7 @@ impl Load {
                  sweep more size, or fewer threads"
             )),
             Load::FileAnon(mix) if mix.readers >= clients => Err(format!(
-                "{} of {clients} clients read, and nobody allocates: give it more clients, or fewer readers",
+                "{} of {clients} clients read, so no client allocates: give it more clients, or fewer readers",
                 mix.readers
             )),
             _ => Ok(()),

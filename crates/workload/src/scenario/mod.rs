@@ -224,7 +224,7 @@ impl Scenario {
     /// The first error in the file.
     pub fn read(path: &Path, seed: Option<u64>) -> Result<Scenario, Error> {
         let text = text_file::read(path, text_file::BYTES_MAX).map_err(|error| {
-            let reason = format!("{error}; name a scenario, which docs/scenarios.md tells how to write");
+            let reason = format!("{error}; name a scenario (docs/scenarios.md describes the format)");
             Error::new(path, None, reason)
         })?;
         Scenario::parse(&text, path, seed)

@@ -61,7 +61,7 @@ pub(super) fn scenario(text: &str, path: &Path, seed: Option<u64>) -> Result<Sce
     }
     let jobs = top.list("job", &["name", "tenant", "start", "fio", "trace", "load", "clients", "runtime"])?;
     if jobs.is_empty() {
-        return Err(top.error("nobody does anything: write a [[job]] with `fio`, `trace` or `load`"));
+        return Err(top.error("the scenario has no job: write a [[job]] with `fio`, `trace` or `load`"));
     }
     let names = job_names(&jobs, &source)?;
     let actions = actions(&top, &source, &mut tree, &names)?;

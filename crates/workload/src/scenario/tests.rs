@@ -221,7 +221,7 @@ fn errors_name_file_line_and_column() {
         assert!(error.starts_with("dir/s.toml:") && error.contains(told), "{instead}\n{error}\n{told}");
     }
     assert!(parse("").unwrap_err().to_string().contains("begins with its [machine]"));
-    assert!(parse("[machine]\nmemory = \"1m\"").unwrap_err().to_string().contains("nobody does anything"));
+    assert!(parse("[machine]\nmemory = \"1m\"").unwrap_err().to_string().contains("has no job"));
     let missing = Scenario::read(Path::new("no/such.toml"), None).unwrap_err();
     assert!(missing.place().is_none() && missing.to_string().contains("No such file"), "{missing}");
 }

@@ -310,7 +310,7 @@ fn errors_name_the_problem_the_place_and_a_remedy() {
         ),
         (
             "--name=a --size=1m --offset=1k --verify=crc32c",
-            "command line: job `a`: `verify` needs an `offset` that is a multiple of `bs`: 1024 is none of 4096",
+            "command line: job `a`: `verify` needs an `offset` that is a multiple of `bs`; 1024 is no multiple of 4096",
         ),
         ("--section=b --name=a", "command line: `--section=b`: is about job files; name one"),
         ("--eta=soon --name=a", "command line: `--eta=soon`: use auto, always or never"),

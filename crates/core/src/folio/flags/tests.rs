@@ -142,9 +142,9 @@ fn freeze_needs_the_exact_references_and_a_clean_folio() {
     assert!(flags.set_dirty());
     assert!(flags.freeze(2, true).is_none());
     assert!(flags.clear_dirty());
-    assert!(flags.freeze(2, false).is_none(), "somebody holds its lock");
+    assert!(flags.freeze(2, false).is_none(), "another thread holds its lock");
     assert!(flags.freeze(2, true).is_some());
-    assert!(!flags.try_get(), "a frozen folio is found by nobody");
+    assert!(!flags.try_get(), "a frozen folio cannot be found");
 }
 
 /// A reference count that overflowed would change the version, and readers would take the page for

@@ -206,7 +206,7 @@ mod tests {
         // Eight young entries of 64 in the first table, seven in the second.
         (0..8).chain(512..519).for_each(|page| harness.load(page));
         assert!(look_around(&harness, 0, None));
-        assert!(filters(&harness, 1), "the filter is missing, and what was found is lost");
+        assert!(filters(&harness, 1), "the filter is missing, and the found table is lost");
         harness.memcg().lruvec.filters.clear(Seq(3));
         (0..8).for_each(|page| harness.load(page));
         assert!(look_around(&harness, 0, None) && look_around(&harness, 512, None));

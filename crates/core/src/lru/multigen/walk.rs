@@ -30,7 +30,7 @@ pub(crate) const DENSITY: u32 = 8;
 impl Core {
     /// Walks one address space for generation `seq`. `forced`: includes tables that were not
     /// accessed or not dense.
-    #[expect(clippy::too_many_arguments, reason = "whose pages, where they are mapped, and how to look")]
+    #[expect(clippy::too_many_arguments, reason = "the pages, their mapping and the way of looking")]
     pub(crate) fn walk_space(
         &self,
         host: &impl Host,

@@ -23,7 +23,7 @@ fn victim(candidates: &[[u64; 3]]) -> Option<u32> {
 #[test]
 fn the_victim_uses_most_above_its_protection() {
     assert_eq!(victim(&[]), None);
-    assert_eq!(victim(&[[900, 0, 0], [800, 0, 0]]), None, "nobody has what a kill frees");
+    assert_eq!(victim(&[[900, 0, 0], [800, 0, 0]]), None, "no tenant has memory that a kill frees");
     assert_eq!(victim(&[[100, 0, 10], [300, 0, 10], [200, 0, 10]]), Some(1));
     assert_eq!(victim(&[[900, 0, 0], [10, 0, 1]]), Some(1), "file pages alone make no victim");
     assert_eq!(victim(&[[300, 250, 300], [100, 0, 100]]), Some(1), "300 are 50 above 250");
@@ -149,7 +149,7 @@ impl World {
             loop {
                 match reaping.step(&self.core, &self.host) {
                     ReapStep::Begin(_) | ReapStep::Taken(_) => {}
-                    ReapStep::Wait(..) => panic!("nobody works on a page"),
+                    ReapStep::Wait(..) => panic!("no page is under work"),
                     ReapStep::Done => break,
                 }
             }
@@ -199,7 +199,7 @@ fn a_victim_makes_room() {
     let refused = world.report(0, 0);
     assert_eq!((refused.tenant.as_str(), refused.victim.as_deref()), ("top", Some("top/a")));
     assert!(refused.to_string().contains("'top/a' was chosen to be killed"), "{refused}");
-    assert_eq!(world.all_events()[0], [1, 0, 0], "who was killed hears of it, and that is no other event");
+    assert_eq!(world.all_events()[0], [1, 0, 0], "the victim counts the kill and no other event");
 
     let a = world.children[0].0.memcg;
     assert!(world.core.oom_revive(a) && !world.core.oom_revive(a));
@@ -251,10 +251,10 @@ fn a_host_is_asked() {
     *world.host.decisions.borrow_mut() =
         vec![kill("top/b"), kill("nobody"), OomDecision::Fail, OomDecision::Retry];
     assert_eq!(world.report(2, 0).victim, None, "again, then fail");
-    assert_eq!(world.report(2, 0).victim, None, "there is nobody of that name");
+    assert_eq!(world.report(2, 0).victim, None, "no tenant has that name");
     world.bring(2, 0).unwrap();
     let asked = world.host.asked.borrow();
-    assert_eq!((asked.len(), asked[0].victim.as_deref()), (4, Some("top/a")), "who would be killed");
+    assert_eq!((asked.len(), asked[0].victim.as_deref()), (4, Some("top/a")), "the would-be victim");
     assert_eq!(world.all_events(), [[4, 0, 0], [0; 3], [0, 1, 0], [0; 3]]);
 }
 
@@ -302,7 +302,7 @@ fn an_optional_charge_fails_after_one_effort_without_events() {
         let mut steps = (0..1_000_000).map(|_| charging.step(&world.core, &world.host));
         let end = steps.find(|step| !matches!(step, ChargeStep::More)).expect("it ends");
         assert!(matches!(end, ChargeStep::OutOfMemory(report) if report.usage_pages == 100));
-        assert_eq!(world.all_events(), [[0; 3]; 4], "no `oom`, and nobody killed");
+        assert_eq!(world.all_events(), [[0; 3]; 4], "no `oom`, and no kill");
         assert_eq!(max(), before + 1, "one effort");
     }
 }
@@ -454,7 +454,7 @@ fn thrashing_kills_one_at_a_time() {
 #[test]
 fn thrashing_follows_the_policy() {
     let (_, kills, events) = thrash(Harness::multigen_options(600), 1000, 500, |_| ());
-    assert_eq!((kills, events), (vec![], [1, 0, 0]), "by default nobody is killed; it is counted");
+    assert_eq!((kills, events), (vec![], [1, 0, 0]), "by default no tenant is killed; the event is counted");
     let (world, kills, _) = thrash(
         Options { oom_policy: OomPolicy::Ask, ..Harness::multigen_options(600) },
         1000,
@@ -464,7 +464,7 @@ fn thrashing_follows_the_policy() {
         },
     );
     assert_eq!(kills, [world.children[1].0.memcg]);
-    assert_eq!(world.host.asked.borrow()[0].victim.as_deref(), Some("top/a"), "who would be killed");
+    assert_eq!(world.host.asked.borrow()[0].victim.as_deref(), Some("top/a"), "the would-be victim");
     let mut classic = victim_of_600();
     classic.mechanisms = classic.mechanisms.with_lru(crate::Lru::Classic);
     assert_eq!(thrash(classic, 1000, 500, |_| ()).1, [], "it is the multi-gen LRU's");

@@ -93,7 +93,7 @@ fn a_stalled_device_pauses_and_does_not_spin() {
     let harness = dirty(200);
     let folios = harness.start_writeback();
     let mut dirtier = Dirtier::default();
-    assert!(dirtier.dirtied(), "who was never seen looks at once");
+    assert!(dirtier.dirtied(), "a new dirtier checks at once");
     let mut pauses = Vec::new();
     while harness.host.now() < Time::ZERO + Duration::from_secs(60) {
         let Some(Throttle::Dirty(pause)) = balance(&harness, &mut dirtier) else { panic!("it stalls") };

@@ -204,7 +204,7 @@ impl Runs {
             Shares::new(label, facts.of_client.iter().map(|&done| done as f64).collect())
         });
         let shown = [
-            of("ycsb-b", "YCSB-B on a document store, with what comes before it is counted", Part::Store),
+            of("ycsb-b", "YCSB-B on a document store, with its warm-up", Part::Store),
             of("read-only", "the store without updates", Part::ReadOnly),
             Shown::Fairness {
                 about: "requests that each worker answered",

@@ -20,7 +20,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "description",
         aliases: &[],
         argument: Argument::Required,
-        help: "what the job is for; it is printed with the results",
+        help: "purpose of the job, printed with the results",
         apply: |value, job| {
             job.description = Some(value.to_owned());
             Ok(())
