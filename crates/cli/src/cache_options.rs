@@ -33,7 +33,9 @@ pub struct MechanismOptions {
 pub fn with_mechanisms(examples: &str) -> String {
     let names: Vec<&str> = Switch::ALL.into_iter().map(Switch::name).collect();
     let names = wrapped(&format!("  {}", names.join(", "))).replace("\n    ", "\n  ");
-    format!("{examples}\n\nMechanisms for --with and --without (docs/ablate.md describes them):\n{names}")
+    format!(
+        "{examples}\n\nMechanisms for --with and --without (docs/book/src/engine.md describes them):\n{names}"
+    )
 }
 
 /// The reclaim policy and its lock.

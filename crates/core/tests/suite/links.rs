@@ -111,6 +111,16 @@ fn citations_of_the_book_exist() {
 }
 
 #[test]
+fn files_of_the_kernel_map_exist() {
+    let (root, _) = pages();
+    let text = std::fs::read_to_string(root.join(BOOK).join("kernel-map.md")).unwrap();
+    let files: Vec<&str> = text.split('`').skip(1).step_by(2).filter(|code| code.ends_with(".rs")).collect();
+    let missing: Vec<&&str> =
+        files.iter().filter(|file| !root.join("crates/core/src").join(file).exists()).collect();
+    assert!(files.len() > 50 && missing.is_empty(), "{missing:?} of {} files", files.len());
+}
+
+#[test]
 fn wrong_citations_are_found() {
     let (root, _) = pages();
     let text = "[book: eviction#sorting], [book: swap]: [book: eviction#swap] and [book: none#sorting]";

@@ -161,7 +161,7 @@ mod tests {
 
     /// "0.5 N · (1 − (T − stamp) / rev)".
     #[test]
-    fn returns_that_the_main_list_would_take_are_discounted() {
+    fn returns_after_a_long_absence_are_discounted() {
         let period = Period::UNKNOWN.seen(100);
         assert_eq!([0, 25, 50, 99, 100, 1000].map(|age| period.discounted(60, age)), [60, 45, 30, 0, 0, 0]);
         assert_eq!(Period::UNKNOWN.discounted(60, 1 << 40), 60);
