@@ -138,7 +138,7 @@ impl Report {
 
     /// Counts of our caches, if one ran.
     pub fn engines(&self) -> Option<Table> {
-        let mut table = Table::new(["inside of it", "read from disk", "evicted", "refaults"]);
+        let mut table = Table::new(["cache", "read from disk", "evicted", "refaults"]);
         for run in &self.outcome.runs {
             let Some(root) = run.engine.as_ref().and_then(|engine| engine.tenants.first()) else { continue };
             let refaults = root.counter("workingset_refault_file").unwrap_or(0);
