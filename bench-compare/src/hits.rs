@@ -68,7 +68,7 @@ pub fn measure(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
     figures.extend(descriptor_hits(&file, data, &offsets, effort));
     match cache.tenant("").unwrap().stats().misses - missed_before {
         0 => {}
-        missed => notes.push(format!("{missed} accesses were to be hits of our cache and were not")),
+        missed => notes.push(format!("{missed} accesses missed that should have hit our cache")),
     }
     Ok(figures)
 }

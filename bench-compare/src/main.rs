@@ -119,7 +119,7 @@ fn effort(arguments: &Arguments) -> Effort {
 /// The requested number of pages, or as many as fit into memory.
 fn affordable(wanted: u64, notes: &mut Vec<String>) -> Result<u64, Failure> {
     let memory = std::fs::read_to_string("/proc/meminfo")
-        .map_err(|error| format!("/proc/meminfo does not say what memory there is: {error}"))?;
+        .map_err(|error| format!("/proc/meminfo cannot be read: {error}"))?;
     let available = kib_of(&memory, "MemAvailable:").ok_or("/proc/meminfo has no line MemAvailable")?;
     let fits = |&pages: &u64| hits::memory_bytes(pages) + MEMORY_LEFT_BYTES <= available;
     let halves = std::iter::successors(Some(wanted), |pages| Some(pages / 2));

@@ -28,7 +28,7 @@ pub fn introduction(request: &Request) -> String {
         false => "",
     };
     wrapped(&format!(
-        "A scan reads past a cache. Does the cache keep the pages that somebody else needs?\n\n\
+        "A scan reads past a cache. Does the cache keep the pages that another reader needs?\n\n\
          The file has {}, in {}. A reader picks single pages from {} of it, some far more often than others \
          (zipf 0.99). A scan reads the other {} from front to back, again and again: one page for each page of the \
          reader. Each cache gets {}, first fills up, and is then measured for {} s. Every page is verified.{in_memory}\n\n",

@@ -159,7 +159,7 @@ impl Core {
             File::Pressure => {
                 return Err((
                     Errno::NotSupported,
-                    "there are no pressure triggers: read the file now and then".to_owned(),
+                    "pressure triggers are not supported: read the file periodically".to_owned(),
                 ));
             }
             _ => unreachable!("it can only be read"),

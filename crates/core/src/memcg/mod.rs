@@ -379,14 +379,14 @@ impl std::fmt::Display for MemcgError {
                 write!(f, "a tenant named '{name}' exists already: choose another name")
             }
             MemcgError::TooMany => {
-                write!(f, "there are {} tenants already, which is the most: remove some", MEMCGS_MAX - 1)
+                write!(f, "there are already {} tenants, the maximum: remove some", MEMCGS_MAX - 1)
             }
             MemcgError::TooDeep => write!(f, "the tree of tenants has {DEPTH_MAX} levels at most"),
             MemcgError::BadName { name, reason } => {
                 write!(f, "'{name}' cannot be the name of a tenant: {reason}")
             }
-            MemcgError::Gone => write!(f, "the tenant was removed: make it anew"),
-            MemcgError::Missing(path) => write!(f, "there is no tenant '{path}': make it first"),
+            MemcgError::Gone => write!(f, "the tenant was removed: create it again"),
+            MemcgError::Missing(path) => write!(f, "there is no tenant '{path}': create it first"),
             MemcgError::HasChildren => write!(f, "the tenant has tenants below it: remove those first"),
             MemcgError::IsRoot => write!(f, "the root cannot be removed"),
         }

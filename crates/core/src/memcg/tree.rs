@@ -91,15 +91,15 @@ fn check_name(name: &str) -> Result<(), MemcgError> {
     let reason = if name.is_empty() {
         "it is empty"
     } else if name.contains('/') {
-        "it has a slash; make the parent first, then the child under it"
+        "it has a slash; create the parent first, then the child under it"
     } else if name == "." || name == ".." {
-        "a path would mean something else by it"
+        "it has another meaning in a path"
     } else if name.chars().any(char::is_control) {
         "it has control characters"
     } else if name.len() > NAME_BYTES_MAX {
         "it is longer than 255 bytes"
     } else if name.starts_with("memory.") || ["lru_gen", "lru_gen_full", "vmstat"].contains(&name) {
-        "control files are called so"
+        "the name is reserved for control files"
     } else {
         return Ok(());
     };

@@ -90,7 +90,7 @@ impl std::fmt::Display for OutOfMemory {
             Some(victim) => write!(
                 f,
                 "; tenant '{victim}' was chosen to be killed for it: its anonymous memory is gone; raise the limit, then \
-                 revive or remove the tenant, and make its memory anew"
+                 revive or remove the tenant, and create its regions again"
             ),
         }
     }

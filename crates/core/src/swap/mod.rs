@@ -322,7 +322,9 @@ impl Core {
                 if let Some(SwapSlot(had)) = of_folio.or(slot.shadow().map(slot_in)) {
                     let taken = taken.get_mut(had as usize);
                     if taken.is_none_or(|taken| std::mem::replace(taken, true)) {
-                        return Err(format!("swap slot {had} of page {index} is no slot, or had twice"));
+                        return Err(format!(
+                            "swap slot {had} of page {index} does not exist, or has two pages"
+                        ));
                     }
                     number += 1;
                 }
@@ -333,7 +335,7 @@ impl Core {
         if number == self.used_swap_pages() {
             return Ok(());
         }
-        Err(format!("{} swap slots are taken, and {number} are had by pages", self.used_swap_pages()))
+        Err(format!("{} swap slots are taken, and {number} belong to pages", self.used_swap_pages()))
     }
 }
 

@@ -39,7 +39,7 @@ impl Word {
             }
             at += 1;
         }
-        panic!("that is none of the words")
+        panic!("not one of the words")
     }
 
     /// The text.

@@ -144,7 +144,7 @@ impl Sections {
         let text = text_file::read(path, left).map_err(|error| match error.kind() {
             io::ErrorKind::FileTooLarge => io::Error::new(
                 io::ErrorKind::FileTooLarge,
-                "job files may have 1 MiB of text, with all that they include, and this is more; is it a job file?",
+                "job files may have 1 MiB of text with their includes, and this one has more; is it a job file?",
             ),
             _ => error,
         })?;

@@ -152,7 +152,7 @@ fn errors_name_file_line_and_column() {
         ("path = \"a/b\"", "path = \"a//b\"", "single slashes"),
         ("path = \"a/b\"", "path = \"a/\"", "single slashes"),
         ("path = \"a/b\"", "path = \"a/../b\"", "no names of tenants"),
-        ("path = \"a/b\"", "path = \"a/memory.max\"", "control files are called so"),
+        ("path = \"a/b\"", "path = \"a/memory.max\"", "reserved for control files"),
         ("memory.min = \"4MiB\"", "memory.mni = \"4MiB\"", "[memory] has no `mni`; did you mean `min`?"),
         ("memory.min = \"4MiB\"", "memory.min = \"lots\"", "`min`: \"lots\": a size is a whole number"),
         ("memory.max = \"32MiB\"", "memory.max = \"0\"", "`max`: is less than a page"),

@@ -122,7 +122,7 @@ fn check_name(name: &str) -> Result<(), String> {
     } else if name.len() > NAME_BYTES_MAX {
         "a name has at most 255 bytes"
     } else if name.starts_with("memory.") || FILE_NAMES.contains(&name) {
-        "control files are called so: choose another name"
+        "the name is reserved for control files: choose another one"
     } else {
         return Ok(());
     };
