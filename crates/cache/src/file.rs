@@ -84,7 +84,7 @@ pub struct CachedFile {
     last_page: AtomicU64,
     readahead: Mutex<Readahead>,
     /// Write-back errors that this handle has reported.
-    errors_told: AtomicU64,
+    errors_reported: AtomicU64,
     random: AtomicBool,
 }
 
@@ -95,7 +95,7 @@ impl CachedFile {
         tenant: Arc<TenantState>,
         writable: bool,
     ) -> CachedFile {
-        let errors_told = AtomicU64::new(inode.errors_told());
+        let errors_reported = AtomicU64::new(inode.errors_reported());
         CachedFile {
             task: tenant.task(shared.cpu()),
             stats: tenant.new_handle(),
@@ -105,7 +105,7 @@ impl CachedFile {
             writable,
             last_page: AtomicU64::new(0),
             readahead: Mutex::new(Readahead::new(DEFAULT_MAX_PAGES)),
-            errors_told,
+            errors_reported,
             random: AtomicBool::new(false),
         }
     }
@@ -413,7 +413,7 @@ impl CachedFile {
             // The system reports it once; all of our handles must report it.
             self.inode.note_error(Failed::Sync, error);
         }
-        match self.inode.untold_error(&self.errors_told) {
+        match self.inode.unreported_error(&self.errors_reported) {
             Some(error) => Err(error),
             None => self.inode.revalidate(&self.shared),
         }

@@ -209,8 +209,8 @@ impl Inode {
 
     /// How many errors a new handle treats as already reported: all, unless no handle has reported
     /// the last one.
-    pub(crate) fn errors_told(&self) -> u64 {
-        self.errors.lock().unwrap_or_else(PoisonError::into_inner).sequence.told_at_open()
+    pub(crate) fn errors_reported(&self) -> u64 {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).sequence.reported_at_open()
     }
 
     /// Number of errors so far.
@@ -219,14 +219,14 @@ impl Inode {
     }
 
     /// Returns the error that a handle has not reported yet and marks it as reported.
-    pub(crate) fn untold_error(&self, told: &AtomicU64) -> Option<Error> {
+    pub(crate) fn unreported_error(&self, reported: &AtomicU64) -> Option<Error> {
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         // Changes under the lock only.
-        let mut known = told.load(Ordering::Acquire);
-        if !errors.sequence.tell(&mut known) {
+        let mut known = reported.load(Ordering::Acquire);
+        if !errors.sequence.report(&mut known) {
             return None;
         }
-        told.store(known, Ordering::Release);
+        reported.store(known, Ordering::Release);
         let (failed, source) = errors.last.clone()?;
         let path = self.file.path().to_owned();
         Some(match failed {

@@ -146,10 +146,10 @@ impl Files {
         self.files[file.0 as usize].errors.note();
     }
 
-    /// Returns whether the file has errors that a process has not seen, and updates `told`, the
+    /// Returns whether the file has errors that a process has not seen, and updates `reported`, the
     /// number it has seen.
-    pub(crate) fn tell_error(&mut self, file: FileNumber, told: &mut u64) -> bool {
-        self.files[file.0 as usize].errors.tell(told)
+    pub(crate) fn report_error(&mut self, file: FileNumber, reported: &mut u64) -> bool {
+        self.files[file.0 as usize].errors.report(reported)
     }
 
     /// The file of an open mapping; `None` if it was replaced.

@@ -91,7 +91,7 @@ fn group(experiment: &Experiment, row: &Row) -> BarGroup {
     };
     let verdict = match experiment.verdict_of(row) {
         Verdict::Unpublished => percent(row.change()),
-        _ => format!("{}, {}", percent(row.change()), experiment.told(row)),
+        _ => format!("{}, {}", percent(row.change()), experiment.verdict_text(row)),
     };
     let mark = row.published_change().map(|change| {
         (median(&row.before) * (1.0 + change), format!("as published: {} of before", percent(change)))

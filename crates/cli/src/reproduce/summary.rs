@@ -39,7 +39,7 @@ pub fn table(done: &[Done]) -> Table {
                 short(median(&row.before)),
                 short(median(&row.after)),
                 short(median(&row.default)),
-                done.experiment.told(row),
+                done.experiment.verdict_text(row),
             ]);
         }
     }

@@ -62,7 +62,7 @@ pub fn table(experiment: &Experiment) -> Table {
             figure(median(&row.default)),
             signed(row.change()),
             format!("{}…{}", signed(interval.low), signed(interval.high)),
-            experiment.told(row),
+            experiment.verdict_text(row),
         ]);
     }
     table

@@ -11,13 +11,13 @@
 pub struct ErrorSequence {
     count: u64,
     /// Whether the last error was reported.
-    told: bool,
+    reported: bool,
 }
 
 impl ErrorSequence {
     /// Counts an error.
     pub fn note(&mut self) {
-        *self = ErrorSequence { count: self.count + 1, told: false };
+        *self = ErrorSequence { count: self.count + 1, reported: false };
     }
 
     /// All errors so far.
@@ -26,18 +26,18 @@ impl ErrorSequence {
     }
 
     /// The reported errors of a newly opened file: all, unless the last one has not been reported.
-    pub fn told_at_open(self) -> u64 {
-        if self.told { self.count } else { self.count.saturating_sub(1) }
+    pub fn reported_at_open(self) -> u64 {
+        if self.reported { self.count } else { self.count.saturating_sub(1) }
     }
 
-    /// Whether there are errors that an open file has not reported. `told` is the file's count of
-    /// reported errors, which becomes current.
-    pub fn tell(&mut self, told: &mut u64) -> bool {
-        let tells = *told < self.count;
-        if tells {
-            (*told, self.told) = (self.count, true);
+    /// Whether there are errors that an open file has not reported. `reported` is the file's count
+    /// of reported errors, which becomes current.
+    pub fn report(&mut self, reported: &mut u64) -> bool {
+        let is_new = *reported < self.count;
+        if is_new {
+            (*reported, self.reported) = (self.count, true);
         }
-        tells
+        is_new
     }
 }
 
@@ -48,16 +48,16 @@ mod tests {
     #[test]
     fn each_open_handle_gets_an_error_once() {
         let mut errors = ErrorSequence::default();
-        let (mut one, mut other) = (errors.told_at_open(), errors.told_at_open());
-        assert!(!errors.tell(&mut one));
+        let (mut one, mut other) = (errors.reported_at_open(), errors.reported_at_open());
+        assert!(!errors.report(&mut one));
         errors.note();
         errors.note();
-        assert!(errors.tell(&mut one) && !errors.tell(&mut one));
-        let mut late = errors.told_at_open();
-        assert!(!errors.tell(&mut late), "it opened the file after a handle had reported the error");
-        assert!(errors.tell(&mut other) && !errors.tell(&mut other));
+        assert!(errors.report(&mut one) && !errors.report(&mut one));
+        let mut late = errors.reported_at_open();
+        assert!(!errors.report(&mut late), "it opened the file after a handle had reported the error");
+        assert!(errors.report(&mut other) && !errors.report(&mut other));
         errors.note();
-        assert!(errors.tell(&mut one) && errors.tell(&mut other) && errors.tell(&mut late));
+        assert!(errors.report(&mut one) && errors.report(&mut other) && errors.report(&mut late));
         assert_eq!(errors.count(), 3);
     }
 
@@ -65,7 +65,7 @@ mod tests {
     fn an_unreported_error_waits_for_the_next_handle() {
         let mut errors = ErrorSequence::default();
         errors.note();
-        let (mut one, mut other) = (errors.told_at_open(), errors.told_at_open());
-        assert!(errors.tell(&mut one) && errors.tell(&mut other));
+        let (mut one, mut other) = (errors.reported_at_open(), errors.reported_at_open());
+        assert!(errors.report(&mut one) && errors.report(&mut other));
     }
 }

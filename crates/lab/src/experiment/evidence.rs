@@ -64,7 +64,7 @@ pub enum Verdict {
     /// The spread admits both the published change and none.
     TooNoisy,
     /// The metric is a time, and the machine was not fit for timing.
-    Untold,
+    NotMeasurable,
     /// No value was published.
     Unpublished,
 }
@@ -79,7 +79,7 @@ impl Verdict {
             Verdict::Holds => "holds",
             Verdict::Changes => "changes",
             Verdict::TooNoisy => "too noisy to tell",
-            Verdict::Untold => "not measurable here",
+            Verdict::NotMeasurable => "not measurable here",
             Verdict::Unpublished => "-",
         }
     }
@@ -261,7 +261,7 @@ impl Experiment {
     pub fn verdict_of(&self, row: &Row) -> Verdict {
         match row.judge() {
             Verdict::Unpublished => Verdict::Unpublished,
-            _ if row.values == Values::Timed && self.untimely.is_some() => Verdict::Untold,
+            _ if row.values == Values::Timed && self.untimely.is_some() => Verdict::NotMeasurable,
             verdict => verdict,
         }
     }
@@ -279,7 +279,7 @@ impl Experiment {
         };
         let exact = row.interval().low == row.interval().high && row.values != Values::Timed;
         match self.verdict_of(row) {
-            Verdict::Unpublished | Verdict::Untold => None,
+            Verdict::Unpublished | Verdict::NotMeasurable => None,
             _ if row.values == Values::Timed && self.quick => Some("quick".to_owned()),
             _ if runs < PAIRS_MIN && !exact => Some(match runs {
                 1 => "1 run".to_owned(),
@@ -290,7 +290,7 @@ impl Experiment {
     }
 
     /// The verdict on a metric as text, with its caveat.
-    pub fn told(&self, row: &Row) -> String {
+    pub fn verdict_text(&self, row: &Row) -> String {
         let word = self.verdict_of(row).word();
         self.caveat(row).map_or(word.to_owned(), |caveat| format!("{word} ({caveat})"))
     }
@@ -488,7 +488,7 @@ mod tests {
             shown: Vec::new(),
         };
         assert_eq!(experiment.verdict(), experiment.verdict_of(&experiment.rows[0]));
-        experiment.told(&experiment.rows[0])
+        experiment.verdict_text(&experiment.rows[0])
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Job {
         let File { incarnation, ref mapping, .. } = *world.files.get(file);
         let mapping = mapping.id();
         let told = self.process.told.entry((file, incarnation)).or_default();
-        let error = world.files.tell_error(file, told);
+        let error = world.files.report_error(file, told);
         let counts = &mut world.tenants[self.process.tenant].counts;
         counts.syncs += 1;
         counts.sync_errors += u64::from(error);

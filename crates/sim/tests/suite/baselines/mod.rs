@@ -143,8 +143,8 @@ fn their_rules_explain_the_differences() {
     assert!(compared[0] > 15 && compared[1] > 35, "{compared:?} rows");
 }
 
-/// `docs/w-tinylfu.csv` has a row for each size of each trace. Its last column, our miss ratio, must
-/// be exact.
+/// `docs/w-tinylfu.csv` has a row for each size of each trace. Its last column, our miss ratio,
+/// must be exact.
 #[test]
 fn w_tiny_lfu_gives_the_documented_miss_ratios() {
     let Some(folder) = shared_traces() else { return };
