@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_changes() {
+    fn prefetching_changes_no_word() {
         let words = [1u64, 2, 3];
         words.iter().for_each(prefetch_for_write);
         prefetch_for_write(&());

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_device_takes_nothing_until_it_is_well() {
+    fn a_full_device_refuses_writes_until_it_recovers() {
         let trouble = Trouble { full_after_pages: Some(10), well_from: Some(at(50)), ..Trouble::default() };
         let mut device = Device::new(fixed(1, 8, 0), 1).in_trouble(trouble);
         assert!(device.write(at(0), 6).ok);
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_fails_any_more_on_a_device_that_is_well() {
+    fn a_recovered_device_fails_no_more() {
         let lane = Lane { failures_per_million: 1_000_000, ..Lane::IDEAL };
         let trouble = Trouble { well_from: Some(at(9)), ..Trouble::default() };
         let mut device = Device::new(DeviceModel { read: lane, write: lane }, 9).in_trouble(trouble);

@@ -76,7 +76,7 @@ fn a_kill_takes_regions_whole_and_leaves_those_that_moved_away() {
 }
 
 #[test]
-fn another_gets_on_when_the_greedy_is_killed() {
+fn another_tenant_continues_when_the_greedy_one_is_killed() {
     for disk in Disk::each(7) {
         let cache = tenants(disk.builder(BUDGET).oom_policy(OomPolicy::Victim));
         let greedy = cache.tenant("top/greedy").unwrap();

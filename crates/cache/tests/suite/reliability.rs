@@ -312,7 +312,7 @@ impl Drop for Held<'_> {
 /// its budget, and afterwards all data is correct. With `make stress` the device stalls for a
 /// minute; here, until all threads wait.
 #[test]
-fn a_device_that_stalls_makes_people_wait_and_nothing_else() {
+fn a_stalled_device_only_makes_callers_wait() {
     const LIMIT_PAGES: u64 = 300;
     const WRITTEN: u64 = 400;
     const STORED: u64 = 1000;

@@ -98,7 +98,7 @@ fn of<'a>(document: &'a Value, counter: &str) -> &'a Value {
 }
 
 #[test]
-fn a_kernel_that_does_as_we_do_agrees() {
+fn a_kernel_with_equal_counts_agrees() {
     let (folder, row) = folder(0);
     write(folder.path(), &[row]);
     let document = document(folder.path(), "fidelity results.csv");

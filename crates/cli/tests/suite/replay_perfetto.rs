@@ -273,7 +273,7 @@ fn both(folder: &Path, replay: &str) -> (Imported, Vec<Json>) {
 }
 
 #[test]
-fn it_has_every_event_and_every_field() {
+fn the_file_has_every_event_and_every_field() {
     let folder = folder();
     let (imported, lines) = both(folder.path(), "replay skewed.txt --memory 100p --preset linux-7.2");
     assert!(lines.len() > 50_000);
@@ -300,7 +300,7 @@ fn it_has_every_event_and_every_field() {
 }
 
 #[test]
-fn anonymous_and_mapped_pages_are_in_it() {
+fn the_file_has_anonymous_and_mapped_pages() {
     let folder = tempfile::tempdir().unwrap();
     let (mapped, anon, write) = (1 << 30, 1 << 29, 1 << 31);
     let kinds = [0, mapped, anon | write, anon];

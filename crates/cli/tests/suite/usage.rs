@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 #[test]
-fn it_teaches() {
+fn help_shows_options_and_examples() {
     let here = tempfile::tempdir().unwrap();
     for (arguments, teaches) in [
         ("--help", "mglru fio --name"),

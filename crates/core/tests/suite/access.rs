@@ -138,7 +138,7 @@ fn unmapping_counts_young_entries() {
 /// shadow"; [book: refaults#checks]: "Truncating a file removes pages and shadows; re-reading
 /// causes no refault".
 #[test]
-fn truncation_leaves_no_memories() {
+fn truncation_leaves_no_shadows() {
     let mut harness = Harness::new(100, 31);
     harness.read_all(0..200);
     assert_eq!((harness.is_cached(0), harness.is_cached(199)), (false, true));
@@ -154,7 +154,7 @@ fn truncation_leaves_no_memories() {
 
 /// [book: overview#checks]: the same for advice that pages are not needed.
 #[test]
-fn invalidation_leaves_no_memories() {
+fn invalidation_leaves_no_shadows() {
     let mut harness = Harness::new(100, 31);
     harness.read_all(0..50);
     harness.load(3);

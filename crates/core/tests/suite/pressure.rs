@@ -132,7 +132,7 @@ fn sparse(pages: std::ops::Range<u32>) -> impl Iterator<Item = u32> {
 
 /// [book: refaults#checks]: "Shadow nodes beyond lruvec_pages/8 are trimmed oldest first".
 #[test]
-fn memories_are_limited_and_the_oldest_go_first() {
+fn shadows_are_limited_and_the_oldest_go_first() {
     let mut harness = Harness::new(2048, 31);
     harness.read_ahead(sparse(0..6000));
     let evicted = harness.evicted();
@@ -154,7 +154,7 @@ fn memories_are_limited_and_the_oldest_go_first() {
 /// [book: refaults#shadow-limit]: "none if not above the limit": a leaf that is used again in
 /// between counts only once.
 #[test]
-fn memories_below_the_limit_are_kept() {
+fn shadows_below_the_limit_are_kept() {
     let mut harness = Harness::new(2048, 31);
     for round in 0..20 {
         for page in sparse(0..2100) {
@@ -173,7 +173,7 @@ fn memories_below_the_limit_are_kept() {
 
 /// The shadows of many tenants may fill the index; then shadows are dropped, and no request fails.
 #[test]
-fn memories_of_many_tenants_do_not_fill_the_index() {
+fn shadows_of_many_tenants_do_not_fill_the_index() {
     let mut options = Harness::multigen_options(256);
     options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
     let mut harness = Harness::with_options(options, 8);

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn from_nothing_there_is_no_percentage() {
+    fn a_change_from_zero_has_no_percentage() {
         let found = effect(&[0.0; 6], &[5.0; 6], None);
         assert_eq!((found.median, found.is_percent, found.is_noise()), (5.0, false, Some(false)));
     }

@@ -517,7 +517,7 @@ mod tests {
     /// Noise must not count as tolerance for a control: values that scatter by 22 % are not
     /// "reproduced".
     #[test]
-    fn noise_makes_nothing_alike() {
+    fn noisy_values_are_not_reproduced() {
         let still = [100.0; 6];
         let noisy = [60.0, 75.0, 99.0, 101.0, 125.0, 140.0];
         for published in [

@@ -141,7 +141,7 @@ mod tests {
 
     /// The lines of the table in [book: agreement#tolerances] that concern files.
     #[test]
-    fn tolerances_are_those_of_the_specification() {
+    fn tolerances_are_those_of_the_book() {
         let of = |preset, access, shifts, means, limit_pages| {
             let kind = RowKind { preset, lru: Lru::MultiGen, access, shifts, means, limit_pages };
             [Measure::Misses, Measure::Refaults, Measure::Scanned, Measure::Sorted, Measure::Activated]

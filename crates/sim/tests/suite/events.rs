@@ -152,7 +152,7 @@ fn run(machine: &Machine, seed: u64, observer: Option<Reader>) -> Report {
 }
 
 #[test]
-fn events_tell_a_story_that_can_be_and_change_nothing() {
+fn events_are_consistent_and_change_no_result() {
     for seed in 0..8 {
         let classic = seed >= 4;
         let mut machine = Machine::kernel_lab(200);

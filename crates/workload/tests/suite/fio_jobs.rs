@@ -32,7 +32,7 @@ fn a_job_has_fios_defaults() {
 }
 
 #[test]
-fn every_option_of_the_first_cut_is_understood() {
+fn common_options_are_understood() {
     let [job] = &jobs(
         "--name=all --rw=randrw --rwmixread=70 --bs=8k --size=960m --numjobs=1 --directory=/data --filename=shared \
          --runtime=6m --time_based --random_distribution=zipf:0.7 --ioengine=mmap --group_reporting --verify=crc32c \

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn off_the_lists_it_is_known_where_it_was() {
+    fn an_unlisted_folio_keeps_the_name_of_its_list() {
         for mark in [NEWCOMER, MAIN] {
             let flags = listed(mark);
             read(&flags, 3);

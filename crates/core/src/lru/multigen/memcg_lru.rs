@@ -269,7 +269,7 @@ mod tests {
 
     /// [book: memcgs#checks]: "New memcg: old set, default segment, at the back of a random bin".
     #[test]
-    fn new_ones_join_the_old_set() {
+    fn new_memcgs_join_the_old_set() {
         let lru = lru(800);
         assert!((0..800).all(|n| set_of(&lru, n) == 0 && lru.segment(MemcgId(n)) == Some(Segment::Default)));
         let bins: Vec<_> = (0..8).map(|b| bin(&lru, 0, b)).collect();

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn it_fits_one_word() {
+    fn the_share_fits_one_word() {
         for signals in [[(Signal::Larger, 70)], [(Signal::Smaller, 70)]] {
             let signals = std::iter::repeat_n(signals[0].0, signals[0].1);
             let share = signals.fold(Share::START, |share, signal| share.after(signal, 500, ALL));

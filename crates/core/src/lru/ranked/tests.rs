@@ -241,7 +241,7 @@ impl Naive {
 /// Skewed reads, loops and scans, by seed: pages are evicted in the same order, and the lists are
 /// the same at each step.
 #[test]
-fn it_agrees_with_a_naive_model() {
+fn ranked_agrees_with_a_naive_model() {
     for seed in 0..6u64 {
         let limit = [70, 200, 333][seed as usize % 3];
         let (mut harness, mut naive) = (harness(limit), Naive::new(limit));

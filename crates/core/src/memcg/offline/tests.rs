@@ -224,7 +224,7 @@ fn address_spaces_follow_their_tasks() {
 
 /// The shadows of a memcg's evicted pages go with it, and so do their leaves.
 #[test]
-fn memories_go_with_their_memcg() {
+fn shadows_go_with_their_memcg() {
     for preset in [Preset::Default, Preset::Linux612] {
         let mut harness = Harness::with_preset(preset, 256, 1);
         let memcg = harness.task.memcg;

@@ -271,7 +271,7 @@ fn a_host_that_cannot_kill_fails_the_request() {
 
 /// A charge waits for a dying tenant, and no other is killed meanwhile.
 #[test]
-fn the_dying_are_waited_for() {
+fn requests_wait_for_dying_tenants() {
     let world = World::new(OomPolicy::Victim);
     world.bring_all(0, 70);
     world.bring_all(1, 30);

@@ -386,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signs_are_thrown_coins() {
+    fn the_sign_test_agrees_with_the_textbook() {
         let of = |before: &[f64], after: &[f64]| {
             Signs::of(&row("m", "1", Published::Nothing, [before.to_vec(), after.to_vec()]))
         };
