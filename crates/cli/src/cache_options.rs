@@ -40,6 +40,7 @@ pub fn with_mechanisms(examples: &str) -> String {
 
 /// The reclaim policy and its lock.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[command(next_help_heading = "Reclaim")]
 pub struct PolicyOptions {
     /// Policy: multigen, classic or ranked [default: the preset's]
     #[arg(long, value_name = "POLICY", value_parser = Lru::parse)]

@@ -27,9 +27,9 @@ Examples:
   mglru demo --size 16MiB --memory 4MiB --seconds 0.5   a quick look
   mglru demo --directory /mnt/nvme --size 8GiB --memory 512MiB --report demo.html
 
-The file has no name and is gone when the demo ends, however it ends. To hold the system's page cache
-to the same memory, the demo moves itself into a memory cgroup for that part. Without permission, it
-leaves the system out and says why.";
+The file has no name and is gone when the demo ends, however it ends. To hold the system's page
+cache to the same memory, the demo moves itself into a memory cgroup for that part. Without
+permission, it leaves the system out and says why.";
 
 /// Options of `mglru demo`.
 #[derive(clap::Args)]

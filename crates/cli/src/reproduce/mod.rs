@@ -63,9 +63,9 @@ Examples:
   mglru reproduce reclaim-loop --world real --directory /mnt/nvme
 
 Times on two idle cores, about: prefetch 1 minute, workingset 2, lru-lock 2, reclaim-loop 5.
-memcg-lru alone takes 40 minutes and 5.4 GB of memory; as one of all it runs an eighth of that, for a
-minute. All take about 11 minutes, and with --quick under 3. On busy cores, times are meaningless;
-counts are the same.";
+memcg-lru alone takes 40 minutes and 5.4 GB of memory. Among all experiments it runs an eighth of
+that, for a minute. All take about 11 minutes, and with --quick under 3. On busy cores, times are
+meaningless; counts are the same.";
 
 /// The value of `--world`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
