@@ -4,21 +4,21 @@
 demo:
 	cargo run --release --quiet -p mglru-cli -- demo
 
-# The five published experiments: one table, and target/report.html; about 11 minutes on two cores that nobody else uses.
-# `make reproduce OPTIONS=--quick` shows in under three minutes that they work.
+# The five published experiments: one table, and target/report.html; about 11 minutes on two idle cores.
+# `make reproduce OPTIONS=--quick` checks in under three minutes that they work.
 reproduce:
 	@mkdir -p target
 	cargo run --release --quiet -p mglru-cli -- reproduce --report target/report.html $(OPTIONS)
 
 # Unit, integration and documentation tests, then the atomic words under loom.
-# Nothing is compiled a second time here, so what incremental builds would write down is not needed.
+# Nothing is compiled twice here, so data for incremental builds is not needed.
 test: export CARGO_INCREMENTAL = 0
 test: fio
 	cargo test --workspace --lib --bins --tests
 	cargo test --workspace --doc
 	$(MAKE) loom
 
-# Some tests compare with the real fio, and skip where it is not: installed where that needs nobody's consent.
+# Some tests compare with the real fio and skip without it. Root has it installed here.
 fio:
 	@command -v fio >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 		&& timeout 120 sh -c "apt-get install -qq -y fio || { apt-get update && apt-get install -qq -y fio; }" \
@@ -28,7 +28,7 @@ fio:
 loom:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p mglru-core --lib --profile loom
 
-# Documentation may link to what is private: such links serve who reads the sources.
+# Documentation may link to private items: such links serve readers of the sources.
 lint:
 	cargo fmt --all --check
 	cargo fmt --manifest-path bench-compare/Cargo.toml --check
@@ -48,17 +48,16 @@ book:
 	mdbook build docs/book
 	@echo "target/book/index.html"
 
-# How the policy `ranked` compares, on every recorded load at 1, 10 and 40 % of its pages: POLICY="sizes=3,20 brief" for others.
+# The policy `ranked` beside others, on every recorded load at 1, 10 and 40 % of its pages. Other sizes: POLICY="sizes=3,20 brief".
 policy:
 	cargo run --release -p mglru-sim --example policy -- ../shared $(POLICY)
 
-# The second is a workspace of its own: what the cache is compared with is no dependency of it. Takes 13 GiB of memory.
+# The second is a workspace of its own, because the other caches are no dependencies of this one. Takes 13 GiB of memory.
 bench:
 	cargo bench -p mglru-cache
 	cargo run --release --quiet --manifest-path bench-compare/Cargo.toml
 
-# Which layout of an lruvec is fastest (docs/experiments/lru-lock.md): three builds, and then they take turns; under three minutes
-# on cores that nobody else uses.
+# Which layout of an lruvec is fastest (docs/experiments/lru-lock.md): three builds take turns; under three minutes on idle cores.
 LAYOUTS = natural lock_apart clock_apart
 layouts:
 	for layout in $(LAYOUTS); do \

@@ -282,7 +282,7 @@ fn forget(start: *mut u8) -> bool {
 pub(crate) fn forget_zeros(pages: Range<*const u8>) -> bool {
     let bytes = pages.end.addr().saturating_sub(pages.start.addr());
     // SAFETY: the pages lie inside of an allocation of the core's index, which outlives the call,
-    // and hold atomic words that are all zero, and to which nobody writes but zeros
+    // and hold atomic words that are all zero, to which only zeros are written
     // (`Host::zeros_unused`). Private anonymous memory reads zero after this advice; of other
     // memory that an allocator may have taken, the kernel refuses the advice or keeps the content.
     // So no word changes.

@@ -230,7 +230,7 @@ impl Pieces {
         &self.bytes[start..start + PIECE_BYTES]
     }
 
-    /// A piece that nobody uses.
+    /// An unused piece.
     fn take(&mut self) -> Option<u32> {
         let piece = if self.free != NONE {
             let piece = self.free;

@@ -338,8 +338,8 @@ fn dirty_pages_are_waited_for_however_busy_others_are() {
     assert!(stored.is_ok() || began.elapsed() >= 16 * Throttle::Writeback.timeout(), "{stored:?}");
 }
 
-/// Advice that a page is not needed leaves it where somebody has it borrowed: it once got a second
-/// frame, which a writer changed beside the lent one.
+/// Advice that a page is not needed leaves a lent page in memory. Otherwise the page could get a
+/// second frame, which a writer changes beside the lent one.
 #[test]
 fn advice_does_not_drop_a_lent_page() {
     let files = MemoryFiles::new(1);
@@ -362,7 +362,7 @@ fn advice_does_not_drop_a_lent_page() {
     cache.validate().unwrap();
 }
 
-/// Sleeps until somebody waits for a page.
+/// Sleeps until a thread waits for a page.
 fn await_waiter(file: &CachedFile, index: u32) {
     while !flags(file, index).waiters() {
         std::thread::yield_now();

@@ -124,7 +124,7 @@ fn open_files_are_paid_for() {
 }
 
 /// Of frames that the kernel holds as registered buffers, only an eighth can pay for the index. A
-/// file that needs more of it gets along with that, and nobody else notices; after it was closed,
+/// file that needs more index gets along with that and does not disturb others. Once it is closed,
 /// the frames hold pages again.
 #[test]
 fn the_index_of_a_huge_file_makes_room_for_itself_and_goes() {

@@ -21,7 +21,7 @@
 //! memcg's share of what is wanted ([`super::order`]). A memcg that comes begins with the lowest
 //! count of the last round: it does not make up for the time before.
 //!
-//! A protected memcg holds nobody back: it is put beside those that gave most.
+//! A protected memcg does not hold the others back: it is put beside those that gave most.
 //!
 //! # Locking
 //!

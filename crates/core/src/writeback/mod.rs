@@ -383,8 +383,8 @@ impl Core {
         let stays = match leaves {
             Leaves::All | Leaves::Of(_) => false,
             Leaves::Clean => now.dirty() || now.writeback(),
-            // Advice costs nobody a page that is in use: a lent page would get another frame, whose
-            // bytes a writer could change beside the lent ones.
+            // Advice drops no page in use: a lent page would get another frame, whose bytes a
+            // writer could change beside the lent ones.
             Leaves::CleanAndUnmapped => now.dirty() || now.writeback() || now.mapped() || host.is_lent(folio),
         };
         if stays || now.writeback() {
