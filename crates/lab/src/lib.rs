@@ -26,6 +26,8 @@
 //! * [`membership`]: move a running job between tenants.
 //! * [`timeline`]: record a simulated run over time.
 //! * [`statistics`]: medians, quartiles and confidence intervals.
+//! * [`columns`]: results as columns, for data frames and Parquet files.
+//! * [`sampling`]: replay a sample of the pages of a long trace.
 //! * [`parallel`]: run independent tasks on several threads, with results in order.
 //! * [`size`] and [`temporary`]: format sizes, and remove temporary folders.
 //!
@@ -48,6 +50,7 @@
 
 pub mod ablate;
 mod cgroup;
+pub mod columns;
 mod cpu;
 pub mod demo;
 pub mod equal_memcgs;
@@ -63,7 +66,9 @@ pub mod membership;
 mod memory;
 pub mod parallel;
 pub mod replay;
+pub mod reuse;
 pub mod run;
+pub mod sampling;
 pub mod size;
 pub mod statistics;
 pub mod temporary;

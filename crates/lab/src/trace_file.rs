@@ -10,14 +10,16 @@
 //! In both cases memory use does not grow with the length of the trace.
 
 use crate::error::Error;
+use crate::sampling::{Sample, Sampled};
 use crate::watch::{Stage, Unit, Watch};
 use mglru_sim::operation::SourceError;
 use mglru_sim::{Numbering, Operation, Source};
 use mglru_workload::trace::{
-    self, Converted, Format, OpenOptions, Record, TraceError, TraceInfo, TraceReader, TraceWriter,
-    WriteOptions,
+    self, Converted, Format, OpenOptions, PageAccess, Record, TraceError, TraceInfo, TraceReader,
+    TraceWriter, WriteOptions,
 };
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -25,6 +27,8 @@ use std::sync::{Arc, OnceLock};
 
 /// Largest number of records of a short trace: 64 MiB.
 const DECODED_RECORDS_MAX: usize = 4 << 20;
+/// Largest number of records of a sample: 1 GiB.
+const SAMPLED_RECORDS_MAX: usize = 64 << 20;
 /// Number of records that decide the numbering of pages.
 const NUMBERING_RECORDS: usize = 1 << 20;
 /// Records per batch of a short trace.
@@ -111,13 +115,33 @@ pub struct TraceCounts {
     pub distinct_pages: u64,
 }
 
+/// How to load a trace.
+#[derive(Debug, Clone, Copy)]
+pub struct Loading {
+    /// How to open it.
+    pub open: OpenOptions,
+    /// Records up to which it is kept decoded, at 16 bytes each. A longer trace is decoded in each
+    /// replay.
+    pub decoded_records_max: usize,
+    /// Share of its pages to keep.
+    pub sample: Option<Sample>,
+}
+
+impl From<OpenOptions> for Loading {
+    /// All pages, and traces of up to 64 MiB decoded.
+    fn from(open: OpenOptions) -> Loading {
+        Loading { open, decoded_records_max: DECODED_RECORDS_MAX, sample: None }
+    }
+}
+
 /// A trace prepared for one or several replays.
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
     options: OpenOptions,
-    /// All records of a short trace.
+    /// All records of a short trace, or of a sample.
     decoded: Option<Arc<Vec<Record>>>,
+    sampled: Option<Sampled>,
     /// Number of bad records among those.
     skipped: u64,
     numbering: Numbering,
@@ -131,43 +155,171 @@ impl TraceFile {
     /// # Errors
     /// If it cannot be opened or is damaged.
     pub fn load(path: &Path, options: OpenOptions, watch: &dyn Watch) -> Result<TraceFile, Error> {
+        TraceFile::load_with(path, options.into(), watch)
+    }
+
+    /// As [`TraceFile::load`], with a limit of its own for short traces, or a sample.
+    ///
+    /// # Errors
+    /// As [`TraceFile::load`], or if a sample is still too long or has no page.
+    pub fn load_with(path: &Path, loading: Loading, watch: &dyn Watch) -> Result<TraceFile, Error> {
+        let Loading { open, decoded_records_max, sample } = loading;
         let stage = reading(watch, "reading the trace");
-        let mut reader = trace::open(path, options)?;
-        let mut records = Vec::new();
+        let mut reader = trace::open(path, open)?;
+        let decoded_records_max = sample.map_or(decoded_records_max, |_| SAMPLED_RECORDS_MAX);
+        let (mut records, mut accesses) = (Vec::new(), 0);
         let mut batch = Vec::new();
         let ended = loop {
             if reader.next_batch(&mut batch)? == 0 {
                 break true;
             }
             tell(&stage, &reader)?;
-            records.extend_from_slice(&batch);
-            if records.len() > DECODED_RECORDS_MAX {
+            match sample {
+                None => records.extend_from_slice(&batch),
+                Some(sample) => records.extend(batch.iter().filter(|record| match record {
+                    Record::Access(access) => {
+                        accesses += 1;
+                        sample.keeps(access.page, access.anon)
+                    }
+                    Record::Sync { .. } => true,
+                })),
+            }
+            if records.len() > decoded_records_max {
                 break false;
             }
         };
         drop(stage);
+        let (path_shown, skipped) = (path.display(), reader.skipped());
+        if !ended && sample.is_some() {
+            return Err(Error::usage(format_args!(
+                "{path_shown}: the sample has more than {decoded_records_max} records; choose a smaller share"
+            )));
+        }
         if !ended && !path.is_file() {
             return Err(Error::work(format_args!(
-                "{}: not a file, and longer than {DECODED_RECORDS_MAX} records: a long trace is read more than \
-                 once; save it to a file first",
-                path.display()
+                "{path_shown}: not a file, and longer than {decoded_records_max} records: a long trace is read more \
+                 than once; save it to a file first"
             )));
         }
         let warm = match reader.format() {
             Format::KernelLab => trace::sidecar(path)?.and_then(|sidecar| sidecar.warm),
             _ => None,
         };
-        let options = OpenOptions { format: Some(reader.format()), ..options };
-        let numbering = numbering(&records[..records.len().min(NUMBERING_RECORDS)]);
-        Ok(TraceFile {
-            path: path.to_path_buf(),
-            options,
-            skipped: reader.skipped(),
-            numbering,
+        let trace = TraceFile {
+            options: OpenOptions { format: Some(reader.format()), ..open },
+            skipped,
+            numbering: numbering(&records[..records.len().min(NUMBERING_RECORDS)]),
             warm,
-            decoded: ended.then(|| Arc::new(records)),
+            sampled: sample.map(|sample| Sampled { sample, accesses }),
+            decoded: None,
+            ..TraceFile::empty(path)
+        };
+        Ok(if ended { trace.with(records)? } else { trace })
+    }
+
+    /// A trace of these page numbers, as the format `plain` has them: each is read once, through a
+    /// descriptor. `name` stands for its path.
+    ///
+    /// # Errors
+    /// If there is no page.
+    pub fn of_pages(name: &str, pages: impl IntoIterator<Item = u64>) -> Result<TraceFile, Error> {
+        let read = |page| Record::Access(PageAccess { page, write: false, mapped: false, anon: false });
+        TraceFile::of_records(name, pages.into_iter().map(read).collect())
+    }
+
+    /// A trace of these records. `name` stands for its path.
+    ///
+    /// # Errors
+    /// If there is no access.
+    pub fn of_records(name: &str, records: Vec<Record>) -> Result<TraceFile, Error> {
+        let numbering = numbering(&records[..records.len().min(NUMBERING_RECORDS)]);
+        TraceFile { numbering, ..TraceFile::empty(Path::new(name)) }.with(records)
+    }
+
+    fn empty(path: &Path) -> TraceFile {
+        TraceFile {
+            path: path.to_path_buf(),
+            options: OpenOptions::default(),
+            decoded: None,
+            sampled: None,
+            skipped: 0,
+            numbering: Numbering::Files,
+            warm: None,
             counts: OnceLock::new(),
+        }
+    }
+
+    /// The trace with these records.
+    fn with(self, records: Vec<Record>) -> Result<TraceFile, Error> {
+        if records.iter().any(|record| matches!(record, Record::Access(_))) {
+            return Ok(TraceFile { decoded: Some(Arc::new(records)), ..self });
+        }
+        let path = self.path.display();
+        Err(match self.sampled {
+            None => Error::usage(format_args!("{path}: empty trace: no page access in it")),
+            Some(sampled) => Error::usage(format_args!(
+                "{path}: none of its pages is in a sample of {}; choose a larger share",
+                sampled.sample.share()
+            )),
         })
+    }
+
+    /// The records.
+    ///
+    /// # Errors
+    /// If the trace is too long to be kept decoded.
+    pub fn records(&self) -> Result<&[Record], Error> {
+        self.decoded.as_deref().map(Vec::as_slice).ok_or_else(|| {
+            Error::usage(format_args!(
+                "{}: too long to be kept in memory; raise the limit of decoded records, or take a sample",
+                self.path.display()
+            ))
+        })
+    }
+
+    /// A part of the records as a trace with the same name. Its numbering is that of the whole
+    /// trace, and counting starts with its first access.
+    ///
+    /// # Errors
+    /// If the trace is too long to be kept decoded or a sample, or the part has no access.
+    pub fn part(&self, records: Range<usize>) -> Result<TraceFile, Error> {
+        if self.sampled.is_some() {
+            let path = self.path.display();
+            return Err(Error::usage(format_args!("{path}: a sample has no parts; take the part first")));
+        }
+        let all = self.records()?;
+        let end = records.end.min(all.len());
+        let part = all[records.start.min(end)..end].to_vec();
+        TraceFile { numbering: self.numbering, ..TraceFile::empty(&self.path) }.with(part)
+    }
+
+    /// A sample of the pages as a trace with the same name.
+    ///
+    /// # Errors
+    /// If the trace is too long to be kept decoded or a sample already, or no page is in the
+    /// sample.
+    pub fn sample(&self, sample: Sample) -> Result<TraceFile, Error> {
+        if self.sampled.is_some() {
+            return Err(Error::usage(format_args!("{}: it is a sample already", self.path.display())));
+        }
+        let (mut records, mut accesses) = (Vec::new(), 0);
+        for record in self.records()? {
+            if let Record::Access(access) = record {
+                accesses += 1;
+                if !sample.keeps(access.page, access.anon) {
+                    continue;
+                }
+            }
+            records.push(*record);
+        }
+        let sampled = Some(Sampled { sample, accesses });
+        let (numbering, warm) = (self.numbering, self.warm);
+        TraceFile { sampled, numbering, warm, skipped: self.skipped, ..TraceFile::empty(&self.path) }.with(records)
+    }
+
+    /// The sample that the trace was reduced to; `None` if it is whole.
+    pub fn sampled(&self) -> Option<&Sampled> {
+        self.sampled.as_ref()
     }
 
     /// Path of the trace.
@@ -200,7 +352,8 @@ impl TraceFile {
         self.warm
     }
 
-    /// Number of accesses and of distinct pages. A long trace is read once for this.
+    /// Number of accesses and of distinct pages; of a sample, its own. A long trace is read once
+    /// for this.
     ///
     /// # Errors
     /// If it is damaged.

@@ -29,6 +29,7 @@
 //! ```
 
 pub mod baseline;
+pub mod grid;
 pub mod life;
 pub mod memory;
 pub mod record;
@@ -123,7 +124,7 @@ impl Options {
             trace,
             baseline,
             memory: memory.text().to_owned(),
-            memory_pages: memory.pages(|| distinct_pages),
+            memory_pages: pages_of(memory, trace, distinct_pages),
             warm_from,
         };
         let sizes = &self.sizes;
@@ -133,12 +134,23 @@ impl Options {
     /// The replays of one trace with the engine, by mechanisms and then by size.
     fn plans<'a>(&self, trace: &'a TraceFile, watch: &dyn Watch) -> Result<Vec<Plan<'a>>, Error> {
         let (warm_from, distinct_pages) = self.of_trace(trace, watch)?;
-        let swap = self.swap.model(distinct_pages)?;
+        let mut swap = self.swap.model(distinct_pages)?;
+        if let Some(sampled) = trace.sampled() {
+            if self.readahead_pages.is_some() || self.fault_around_pages.is_some() {
+                return Err(Error::usage(
+                    "a sample has no neighbouring pages to read or map; leave out --sample, or --readahead and \
+                     --fault-around",
+                ));
+            }
+            if let Some(swap) = swap.as_mut().filter(|_| !self.swap.is_share()) {
+                swap.pages = sampled.sample.part(swap.pages.into()) as u32;
+            }
+        }
         let plan = |mechanisms: Mechanisms, memory: &Memory| Plan {
             trace,
             mechanisms,
             memory: memory.text().to_owned(),
-            memory_pages: memory.pages(|| distinct_pages),
+            memory_pages: pages_of(memory, trace, distinct_pages),
             warm_from,
             writes: self.writes,
             swap,
@@ -154,6 +166,16 @@ impl Options {
         };
         let sizes = &self.sizes;
         Ok(self.mechanisms.iter().flat_map(|&of| sizes.iter().map(move |memory| plan(of, memory))).collect())
+    }
+}
+
+/// Memory of a replay in pages. A sample gets its part of a fixed size; a share is one of the
+/// sample's own pages.
+fn pages_of(memory: &Memory, trace: &TraceFile, distinct_pages: u64) -> u64 {
+    let pages = memory.pages(|| distinct_pages);
+    match trace.sampled() {
+        Some(sampled) if !memory.is_share() => sampled.sample.part(pages),
+        _ => pages,
     }
 }
 

@@ -6,6 +6,7 @@ use super::run::Outcome;
 use crate::mechanisms::{Settings, describe};
 use crate::size::count;
 use crate::timeline::Timeline;
+use crate::trace_file::TraceFile;
 use mglru_core::{Counter, Mechanisms};
 use mglru_sim::{Counts, Tally};
 use serde::{Serialize, Serializer};
@@ -143,6 +144,33 @@ impl From<Counts> for Touches {
     }
 }
 
+impl Touches {
+    /// The counts of a trace or of its sample. Those of a sample have as many accesses as average
+    /// pages would have; the difference is hits of pages that are always in memory.
+    fn of(counts: Counts, all: &Counts, trace: &TraceFile) -> Touches {
+        let Some(sampled) = trace.sampled() else { return counts.into() };
+        let expected = sampled.expected(sampled.accesses) as f64;
+        let part = counts.accesses as f64 / all.accesses.max(1) as f64;
+        let (accesses, misses) = (((expected * part).round() as u64).max(counts.misses), counts.misses);
+        Touches { accesses, hits: accesses - misses, misses, miss_ratio: misses as f64 / accesses.max(1) as f64 }
+    }
+}
+
+/// Memory of a row in pages: that of the whole trace, also if a sample was replayed.
+fn whole_pages(trace: &TraceFile, pages: u64) -> u64 {
+    trace.sampled().map_or(pages, |sampled| sampled.sample.whole(pages))
+}
+
+/// Remark on the sample, if the trace is one.
+fn sample_note(trace: &TraceFile, memory_pages: u64) -> Option<String> {
+    let sampled = trace.sampled()?;
+    Some(format!(
+        "a sample of {} % of the pages was replayed in {} pages of memory: ratios are estimates",
+        sampled.sample.share() * 100.0,
+        count(memory_pages)
+    ))
+}
+
 fn counters(tally: &Tally) -> Vec<(&'static str, u64)> {
     let sums = [("pgscan", tally.counters.pgscan()), ("pgsteal", tally.counters.pgsteal())];
     sums.into_iter().chain(tally.counters.iter()).collect()
@@ -162,12 +190,13 @@ impl Row {
 
     /// The row of a replay by the engine.
     pub fn of(outcome: Outcome<'_>) -> Row {
-        let (all, warm, notes) = (outcome.report.total(), outcome.warm(), outcome.notes());
+        let (all, warm, mut notes) = (outcome.report.total(), outcome.warm(), outcome.notes());
         let generations = Generations {
             created: outcome.generations_created(),
             live: outcome.report.tenants[1].generations.iter().map(GenerationRow::from).collect(),
         };
         let plan = outcome.plan;
+        notes.extend(sample_note(plan.trace, plan.memory_pages));
         Row {
             preset: Some(plan.mechanisms.name()),
             mechanisms: Some(Settings(plan.mechanisms)),
@@ -175,7 +204,7 @@ impl Row {
             swappiness: Some(plan.swappiness.get()),
             warm: Warm {
                 from_access: plan.warm_from,
-                touches: warm.counts.into(),
+                touches: Touches::of(warm.counts, &all.counts, plan.trace),
                 counters: Some(counters(&warm)),
             },
             engine: Some(Engine { zero_fills: all.counts.zero_fills, counters: counters(&all), generations }),
@@ -183,7 +212,7 @@ impl Row {
             lives: outcome.lives,
             notes,
             ..Row::plain(
-                plan.trace.path().display().to_string(),
+                plan.trace,
                 plan.mechanisms.lru().name(),
                 (plan.memory, plan.memory_pages),
                 all.counts,
@@ -195,11 +224,12 @@ impl Row {
     /// The row of a replay by another policy.
     pub fn of_baseline(outcome: BaselineOutcome<'_>) -> Row {
         let plan = outcome.plan;
-        let touches = outcome.report.warm.into();
+        let touches = Touches::of(outcome.report.warm, &outcome.report.total, plan.trace);
         Row {
             warm: Warm { from_access: plan.warm_from, touches, counters: None },
+            notes: sample_note(plan.trace, plan.memory_pages).into_iter().collect(),
             ..Row::plain(
-                plan.trace.path().display().to_string(),
+                plan.trace,
                 plan.baseline.name(),
                 (plan.memory, plan.memory_pages),
                 outcome.report.total,
@@ -209,20 +239,20 @@ impl Row {
     }
 
     fn plain(
-        trace: String,
+        trace: &TraceFile,
         policy: &'static str,
         (memory, memory_pages): (String, u64),
         total: Counts,
         seconds: f64,
     ) -> Row {
-        let total = Touches::from(total);
+        let total = Touches::of(total, &total, trace);
         Row {
-            trace,
+            trace: trace.path().display().to_string(),
             policy,
             preset: None,
             mechanisms: None,
             memory,
-            memory_pages,
+            memory_pages: whole_pages(trace, memory_pages),
             swap_pages: None,
             swappiness: None,
             total,

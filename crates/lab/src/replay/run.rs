@@ -225,7 +225,7 @@ pub fn run_baselines<'a>(
 }
 
 /// Runs tasks as one stage. Each task reports its progress in thousandths.
-fn staged<T: Sync, R: Send>(
+pub(super) fn staged<T: Sync, R: Send>(
     tasks: &[T],
     threads: usize,
     watch: &dyn Watch,

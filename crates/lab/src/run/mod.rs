@@ -37,6 +37,7 @@ pub mod sources;
 
 pub use outcome::{Answered, Killed, Outcome, Read, Refused, TenantRow};
 pub use plan::{Overrides, Plan};
+pub(crate) use plan::SUMS;
 
 use crate::error::Error;
 use std::path::Path;

@@ -1,0 +1,388 @@
+//! Replays of every trace with every policy, memory size and seed: the unit of sweeps.
+//!
+//! ```
+//! use mglru_lab::replay::grid::{Choice, Grid};
+//! use mglru_lab::{Unwatched, trace_file::TraceFile};
+//!
+//! # fn main() -> Result<(), mglru_lab::Error> {
+//! let trace = TraceFile::of_pages("loop", (0..2000).map(|access| access % 100))?;
+//! let policies = ["linux-7.2 -reclaim_loop", "lru"].map(|name| name.parse().expect("a policy"));
+//! let grid = Grid { policies: policies.into(), ..Grid::default() };
+//! let done = grid.run(&[trace], 1, &Unwatched)?;
+//! assert_eq!(done[1].policy, "lru");
+//! assert_eq!(done[1].row.total.misses, 2000, "a loop over more than the memory never hits an LRU");
+//! # Ok(())
+//! # }
+//! ```
+
+use super::Options;
+use super::baseline::BaselinePlan;
+use super::memory::Memory;
+use super::rows::Row;
+use super::run::{Plan, staged};
+use crate::columns::{Columns, Get, Values};
+use crate::error::Error;
+use crate::mechanisms::{Behaviours, describe};
+use crate::run::SUMS;
+use crate::trace_file::TraceFile;
+use crate::watch::Watch;
+use mglru_core::{Counter, Lru, Mechanisms, Preset, Switch};
+use mglru_sim::Baseline;
+use std::fmt::{self, Display, Formatter};
+use std::str::FromStr;
+
+/// A policy by name: a preset of the engine with changes, or another policy.
+///
+/// ```
+/// use mglru_lab::replay::grid::Choice;
+///
+/// let choice: Choice = "linux-7.2 -reclaim_loop lru=classic".parse().unwrap();
+/// assert_eq!(choice.to_string(), "linux-7.2 -reclaim_loop lru=classic");
+/// assert!("arc".parse::<Choice>().is_ok());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// The engine.
+    Engine(Mechanisms),
+    /// Another policy.
+    Baseline(Baseline),
+}
+
+impl Default for Choice {
+    fn default() -> Choice {
+        Choice::Engine(Mechanisms::default())
+    }
+}
+
+impl FromStr for Choice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Choice, Error> {
+        let mut words = text.split_whitespace();
+        let name = words.next().unwrap_or_default();
+        if let Ok(baseline) = Baseline::parse(name) {
+            return match words.next() {
+                None => Ok(Choice::Baseline(baseline)),
+                Some(word) => Err(Error::usage(format_args!(
+                    "policy `{text}`: {name} has no mechanisms; leave out `{word}`"
+                ))),
+            };
+        }
+        let preset = Preset::parse(name).map_err(|_| unknown(name))?;
+        let mut behaviours = Behaviours { preset, ..Behaviours::default() };
+        for word in words {
+            let failed = |error| Error::usage(format_args!("policy `{text}`: {error}"));
+            if let Some(switch) = word.strip_prefix('+') {
+                behaviours.with.push(Switch::parse(switch).map_err(failed)?);
+            } else if let Some(switch) = word.strip_prefix('-') {
+                behaviours.without.push(Switch::parse(switch).map_err(failed)?);
+            } else if let Some(lru) = word.strip_prefix("lru=") {
+                behaviours.lru = Some(Lru::parse(lru).map_err(failed)?);
+            } else {
+                return Err(Error::usage(format_args!(
+                    "policy `{text}`: `{word}` is no change of a preset; expected +MECHANISM, -MECHANISM or lru=POLICY"
+                )));
+            }
+        }
+        behaviours.mechanisms().map(Choice::Engine).map_err(|error| error.at(&format!("policy `{text}`")))
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    Error::usage(format_args!(
+        "unknown policy `{name}`; expected a preset ({}), which +MECHANISM, -MECHANISM and lru=POLICY may follow, \
+         or one of {}",
+        Preset::ALL.map(Preset::name).join(", "),
+        Baseline::ALL.map(Baseline::name).join(", "),
+    ))
+}
+
+impl Display for Choice {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Choice::Baseline(baseline) => f.write_str(baseline.name()),
+            Choice::Engine(mechanisms) => {
+                f.write_str(&describe(*mechanisms))?;
+                let preset = Preset::parse(mechanisms.name()).unwrap_or_default();
+                match mechanisms.lru() {
+                    lru if lru == Mechanisms::preset(preset).lru() => Ok(()),
+                    lru => write!(f, " lru={}", lru.name()),
+                }
+            }
+        }
+    }
+}
+
+/// A grid of replays: each trace with each policy, size and seed.
+#[derive(Debug, Clone)]
+pub struct Grid {
+    /// Policies.
+    pub policies: Vec<Choice>,
+    /// Memory sizes.
+    pub sizes: Vec<Memory>,
+    /// Seeds of random choices.
+    pub seeds: Vec<u64>,
+    /// All other options. Its mechanisms, baselines, sizes and seed are not used.
+    pub options: Options,
+}
+
+impl Default for Grid {
+    fn default() -> Grid {
+        let options = Options::default();
+        Grid { policies: vec![Choice::default()], sizes: options.sizes.clone(), seeds: vec![1], options }
+    }
+}
+
+/// One replay of a grid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cell {
+    /// Index of the trace.
+    pub trace: usize,
+    /// The policy.
+    pub policy: Choice,
+    /// Memory.
+    pub memory: Memory,
+    /// Seed of random choices.
+    pub seed: u64,
+}
+
+/// Result of a cell.
+#[derive(Debug, Clone)]
+pub struct Done {
+    /// Name of the policy, as [`Choice`] prints it.
+    pub policy: String,
+    /// Seed of random choices.
+    pub seed: u64,
+    /// Share of the trace's pages that was replayed; 1 without sampling.
+    pub sample: f64,
+    /// The result.
+    pub row: Row,
+}
+
+/// A replay that is ready to run.
+enum Task<'a> {
+    Engine(Box<Plan<'a>>),
+    Baseline(BaselinePlan<'a>),
+}
+
+impl Grid {
+    /// Number of cells for this number of traces; `u64::MAX` if it is larger than that.
+    pub fn count(&self, traces: usize) -> u64 {
+        let factors = [traces, self.policies.len(), self.sizes.len(), self.seeds.len()];
+        factors.iter().fold(1u64, |count, &factor| count.saturating_mul(factor as u64))
+    }
+
+    /// Cell number `number`, by trace, then policy, size and seed.
+    ///
+    /// # Panics
+    /// If the grid has no policy, size or seed.
+    pub fn cell(&self, number: u64) -> Cell {
+        let mut rest = number;
+        let mut digit = |base: usize| {
+            let digit = rest % base as u64;
+            rest /= base as u64;
+            digit as usize
+        };
+        let (seed, size) = (digit(self.seeds.len()), digit(self.sizes.len()));
+        let policy = digit(self.policies.len());
+        Cell {
+            trace: rest as usize,
+            policy: self.policies[policy],
+            memory: self.sizes[size].clone(),
+            seed: self.seeds[seed],
+        }
+    }
+
+    /// Runs all cells of these traces, at most `threads` at a time. Results are in the order of the
+    /// cells.
+    ///
+    /// # Errors
+    /// An invalid request, an unreadable trace, or the first failed replay in the order of the
+    /// cells.
+    pub fn run(&self, traces: &[TraceFile], threads: usize, watch: &dyn Watch) -> Result<Vec<Done>, Error> {
+        self.check()?;
+        let count = self.count(traces.len());
+        let cells: Vec<Cell> = (0..count).map(|number| self.cell(number)).collect();
+        let task = |cell: &Cell| self.task(cell, &traces[cell.trace], watch);
+        let tasks = cells.iter().map(task).collect::<Result<Vec<Task>, Error>>()?;
+        let rows = staged(&tasks, threads, watch, "replay", |task, told| task.run(told))?;
+        Ok(cells.iter().zip(rows).map(|(cell, row)| cell.done(&traces[cell.trace], row)).collect())
+    }
+
+    /// Runs one cell.
+    ///
+    /// # Errors
+    /// As [`Grid::run`].
+    pub fn run_cell(&self, cell: &Cell, trace: &TraceFile, watch: &dyn Watch) -> Result<Done, Error> {
+        let row = self.task(cell, trace, watch)?.run(&|_| match watch.is_cancelled() {
+            true => Err(Error::Cancelled),
+            false => Ok(()),
+        })?;
+        Ok(cell.done(trace, row))
+    }
+
+    /// Refuses a grid with an empty axis.
+    ///
+    /// # Errors
+    /// Names the axis.
+    pub fn check(&self) -> Result<(), Error> {
+        let axes = [
+            ("policies", self.policies.len()),
+            ("memory sizes", self.sizes.len()),
+            ("seeds", self.seeds.len()),
+        ];
+        match axes.iter().find(|(_, values)| *values == 0) {
+            Some((axis, _)) => Err(Error::usage(format_args!("no {axis}: give at least one"))),
+            None => Ok(()),
+        }
+    }
+
+    fn task<'a>(&self, cell: &Cell, trace: &'a TraceFile, watch: &dyn Watch) -> Result<Task<'a>, Error> {
+        let options = Options { sizes: vec![cell.memory.clone()], seed: cell.seed, ..self.options.clone() };
+        Ok(match cell.policy {
+            Choice::Engine(mechanisms) => {
+                let plans = Options { mechanisms: vec![mechanisms], ..options }.plans(trace, watch)?;
+                Task::Engine(Box::new(plans.into_iter().next().expect("a plan per size")))
+            }
+            Choice::Baseline(baseline) => {
+                let plans = Options { baselines: vec![baseline], ..options }.baseline_plans(trace, watch)?;
+                Task::Baseline(plans.into_iter().next().expect("a plan per size"))
+            }
+        })
+    }
+}
+
+impl Task<'_> {
+    fn run(&self, told: &dyn Fn(u64) -> Result<(), Error>) -> Result<Row, Error> {
+        match self {
+            Task::Engine(plan) => (**plan).clone().run(None, told).map(Row::of),
+            Task::Baseline(plan) => plan.run(told).map(Row::of_baseline),
+        }
+    }
+}
+
+impl Cell {
+    fn done(&self, trace: &TraceFile, row: Row) -> Done {
+        let sample = trace.sampled().map_or(1.0, |sampled| sampled.sample.share());
+        Done { policy: self.policy.to_string(), seed: self.seed, sample, row }
+    }
+}
+
+/// Rows of results as columns: a column per count of [`Row`], and a column per counter under the
+/// kernel's name. Other policies than the engine have no counters.
+pub fn columns(done: &[Done]) -> Columns {
+    let mut columns = Columns::of(
+        done,
+        &[
+            ("trace", Get::Text(|done| Some(done.row.trace.clone()))),
+            ("policy", Get::Text(|done| Some(done.policy.clone()))),
+            ("memory", Get::Text(|done| Some(done.row.memory.clone()))),
+            ("memory_pages", Get::Whole(|done| Some(done.row.memory_pages))),
+            ("seed", Get::Whole(|done| Some(done.seed))),
+            ("accesses", Get::Whole(|done| Some(done.row.total.accesses))),
+            ("hits", Get::Whole(|done| Some(done.row.total.hits))),
+            ("misses", Get::Whole(|done| Some(done.row.total.misses))),
+            ("miss_ratio", Get::Real(|done| Some(done.row.total.miss_ratio))),
+            ("warm_from_access", Get::Whole(|done| Some(done.row.warm.from_access))),
+            ("warm_accesses", Get::Whole(|done| Some(done.row.warm.touches.accesses))),
+            ("warm_misses", Get::Whole(|done| Some(done.row.warm.touches.misses))),
+            ("warm_miss_ratio", Get::Real(|done| Some(done.row.warm.touches.miss_ratio))),
+            ("sample", Get::Real(|done| Some(done.sample))),
+            ("seconds", Get::Real(|done| Some(done.row.seconds))),
+            ("lru", Get::Text(|done| Some(done.row.mechanisms()?.lru().name().to_owned()))),
+            ("swap_pages", Get::Whole(|done| Some(done.row.swap_pages?.into()))),
+            ("generations_created", Get::Whole(|done| Some(done.row.engine.as_ref()?.generations.created))),
+            ("zero_fills", Get::Whole(|done| Some(done.row.engine.as_ref()?.zero_fills))),
+            ("notes", Get::Text(|done| Some(done.row.notes.join("; ")).filter(|notes| !notes.is_empty()))),
+        ],
+    );
+    let sums = SUMS.iter().map(|&(name, _)| name);
+    for name in sums.chain(Counter::ALL.iter().map(|counter| counter.name())) {
+        columns.push(name, Values::Whole(done.iter().map(|done| done.row.counter(name)).collect()));
+    }
+    columns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Unwatched;
+
+    #[test]
+    fn policies_have_names_that_lead_back() {
+        for name in ["default", "linux-6.12", "linux-7.2 -reclaim_loop", "default lru=multigen", "s3-fifo"] {
+            let choice: Choice = name.parse().unwrap();
+            assert_eq!(choice.to_string(), name);
+        }
+        let spelt: Choice = "  linux-7.2   +reclaim_loop ".parse().unwrap();
+        assert_eq!(spelt.to_string(), "linux-7.2", "it is on there anyway");
+    }
+
+    #[test]
+    fn wrong_policies_are_told_what_is_there() {
+        for (name, why) in [
+            ("mru", "unknown policy `mru`"),
+            ("mru", "linux-7.1"),
+            ("mru", "w-tinylfu"),
+            ("", "unknown policy ``"),
+            ("arc +prefetch", "arc has no mechanisms"),
+            ("default prefetch", "`prefetch` is no change"),
+            ("default +turbo", "turbo"),
+            ("default lru=mru", "mru"),
+            ("linux-7.2 -workingset_rework", "policy `linux-7.2 -workingset_rework`: "),
+        ] {
+            let error = name.parse::<Choice>().unwrap_err();
+            assert!(matches!(error, Error::Usage(_)) && error.text().contains(why), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_grid_runs_each_cell_once_and_in_order_whatever_the_threads() {
+        let traces = ["a", "b"].map(|name| TraceFile::of_pages(name, (0..5000).map(|n| n * n % 251)).unwrap());
+        let grid = Grid {
+            policies: ["default", "opt"].map(|name| name.parse().unwrap()).into(),
+            sizes: ["10%", "64p"].map(|size| size.parse().unwrap()).into(),
+            seeds: vec![1, 7],
+            ..Grid::default()
+        };
+        assert_eq!(grid.count(2), 16);
+        assert_eq!(Grid { seeds: vec![0; 1 << 16], ..grid.clone() }.count(usize::MAX), u64::MAX);
+        let key = |done: &Done| {
+            let row = &done.row;
+            (row.trace.clone(), done.policy.clone(), row.memory.clone(), done.seed, row.total.misses)
+        };
+        let one: Vec<_> = grid.run(&traces, 1, &Unwatched).unwrap().iter().map(key).collect();
+        let four: Vec<_> = grid.run(&traces, 4, &Unwatched).unwrap().iter().map(key).collect();
+        assert_eq!(one, four);
+        let mut distinct: Vec<_> = one.iter().map(|(a, b, c, d, _)| (a, b, c, d)).collect();
+        distinct.dedup();
+        assert_eq!((distinct.len(), one[0].0.as_str(), one[15].0.as_str()), (16, "a", "b"));
+        let last = grid.run_cell(&grid.cell(15), &traces[1], &Unwatched).unwrap();
+        assert_eq!(key(&last), one[15]);
+    }
+
+    #[test]
+    fn counters_are_columns_and_other_policies_have_none() {
+        let trace = TraceFile::of_pages("loop", (0..3000).map(|n| n % 100)).unwrap();
+        let policies = ["default", "lru"].map(|name| name.parse().unwrap()).into();
+        let grid = Grid { policies, ..Grid::default() };
+        let columns = columns(&grid.run(&[trace], 1, &Unwatched).unwrap());
+        let column = |name: &str| {
+            let found: Vec<_> = columns.columns().iter().filter(|column| column.name == name).collect();
+            assert_eq!(found.len(), 1, "{name}");
+            found[0].values.clone()
+        };
+        for of_columns in columns.columns() {
+            column(&of_columns.name);
+        }
+        let Values::Whole(refaults) = column("workingset_refault_file") else { panic!("counts") };
+        assert!(refaults[0].is_some_and(|refaults| refaults > 0) && refaults[1].is_none());
+    }
+
+    #[test]
+    fn an_empty_axis_is_refused() {
+        let grid = Grid { sizes: Vec::new(), ..Grid::default() };
+        let error = grid.run(&[], 1, &Unwatched).unwrap_err();
+        assert!(error.text().contains("no memory sizes"), "{error}");
+    }
+}
