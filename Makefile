@@ -1,5 +1,5 @@
 # Needs Rust and a C compiler; everything else is fetched and built by cargo.
-.PHONY: demo reproduce test fio lint comments bench layouts loom miri stress fuzz crash clean book policy
+.PHONY: demo reproduce test python-test wheel fio lint comments bench layouts loom miri stress fuzz crash clean book policy
 
 demo:
 	cargo run --release --quiet -p mglru-cli -- demo
@@ -16,7 +16,17 @@ test: export CARGO_INCREMENTAL = 0
 test: fio
 	cargo test --workspace --lib --bins --tests
 	cargo test --workspace --doc
+	$(MAKE) python-test
 	$(MAKE) loom
+
+# The Python package: its wheel, built from what the tests above were built from, in an environment of its own. Skips where
+# Python 3.10 is not, or its packages cannot be fetched.
+python-test:
+	@crates/python/in-environment test
+
+# The wheel to install or to publish, in target/wheels: `pip install target/wheels/*.whl`.
+wheel:
+	@crates/python/in-environment wheel
 
 # Some tests compare with the real fio and skip without it. Root has it installed here.
 fio:

@@ -2,13 +2,12 @@
 
 pub use mglru_lab::Error as Failure;
 use std::io::Write;
-use std::process::ExitCode;
 
 /// Prints a failure on stderr. The exit status is 2 for wrong usage and 1 if the work failed.
-pub fn print(failure: &Failure) -> ExitCode {
+pub fn print(failure: &Failure) -> u8 {
     // Without a stderr, the status has to do.
     let _ = writeln!(std::io::stderr(), "mglru: {}", failure.text().trim_end());
-    ExitCode::from(if matches!(failure, Failure::Usage(_)) { 2 } else { 1 })
+    if matches!(failure, Failure::Usage(_)) { 2 } else { 1 }
 }
 
 /// Wrong arguments, in clap's words.

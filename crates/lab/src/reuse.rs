@@ -88,7 +88,8 @@ mod tests {
         };
         let done = grid.run(&[trace], 1, &Unwatched).unwrap();
         for (pages, done) in sizes.iter().zip(done) {
-            let misses = distances.iter().filter(|distance| distance.is_none_or(|distance| distance >= *pages));
+            let misses =
+                distances.iter().filter(|distance| distance.is_none_or(|distance| distance >= *pages));
             assert_eq!(done.row.total.misses, misses.count() as u64, "{pages} pages");
         }
     }

@@ -84,7 +84,9 @@ impl FromStr for Sample {
             None => (text, 1.0),
         };
         let share = number.trim().parse::<f64>().map(|number| number / divisor);
-        Sample::new(share.map_err(|_| Error::usage(format_args!("`{text}` is no share; expected 0.01 or 1%")))?)
+        Sample::new(
+            share.map_err(|_| Error::usage(format_args!("`{text}` is no share; expected 0.01 or 1%")))?,
+        )
     }
 }
 

@@ -1,5 +1,6 @@
 //! A simulated run over time: hit ratios, and sizes of the generations.
 
+use crate::columns::{Columns, Get};
 use mglru_sim::{Sample, Simulator};
 use serde::Serialize;
 
@@ -92,4 +93,35 @@ fn pieces(samples: &[Sample], tenant: usize) -> Vec<Piece> {
         before = (now.accesses, now.hits);
     }
     pieces
+}
+
+/// Timelines as columns: a row per piece and generation, or one row for a piece without
+/// generations.
+pub fn columns(timelines: &[Timeline]) -> Columns {
+    struct Line<'a>(&'a Timeline, &'a TenantLine, &'a Piece, Option<Generation>);
+    let mut lines = Vec::new();
+    for timeline in timelines {
+        for tenant in &timeline.tenants {
+            for piece in &tenant.pieces {
+                let line = |generation| Line(timeline, tenant, piece, generation);
+                match piece.generations.as_slice() {
+                    [] => lines.push(line(None)),
+                    all => lines.extend(all.iter().map(|&generation| line(Some(generation)))),
+                }
+            }
+        }
+    }
+    Columns::of(
+        &lines,
+        &[
+            ("run", Get::Text(|line| Some(line.0.label.clone()))),
+            ("tenant", Get::Text(|line| Some(line.1.name.clone()))),
+            ("access", Get::Whole(|line| Some(line.2.access))),
+            ("simulated_seconds", Get::Real(|line| Some(line.2.seconds))),
+            ("hit_ratio", Get::Real(|line| line.2.hit_ratio)),
+            ("generation", Get::Whole(|line| line.3.map(|generation| generation.seq))),
+            ("file_pages", Get::Whole(|line| line.3.map(|generation| generation.file))),
+            ("anon_pages", Get::Whole(|line| line.3.map(|generation| generation.anon))),
+        ],
+    )
 }

@@ -134,8 +134,8 @@ impl From<OpenOptions> for Loading {
     }
 }
 
-/// A trace prepared for one or several replays.
-#[derive(Debug)]
+/// A trace prepared for one or several replays. Clones share the decoded records.
+#[derive(Debug, Clone)]
 pub struct TraceFile {
     path: PathBuf,
     options: OpenOptions,
@@ -314,7 +314,22 @@ impl TraceFile {
         }
         let sampled = Some(Sampled { sample, accesses });
         let (numbering, warm) = (self.numbering, self.warm);
-        TraceFile { sampled, numbering, warm, skipped: self.skipped, ..TraceFile::empty(&self.path) }.with(records)
+        TraceFile { sampled, numbering, warm, skipped: self.skipped, ..TraceFile::empty(&self.path) }
+            .with(records)
+    }
+
+    /// Contents of the trace. A long trace is read once for this; of a sample, its own records
+    /// count.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    pub fn summary(&self, watch: &dyn Watch) -> Result<TraceSummary, Error> {
+        let Some(records) = &self.decoded else { return summary(&self.path, self.options, watch) };
+        let mut counting = trace::Counting::default();
+        records.iter().for_each(|record| counting.count(record));
+        let format = self.options.format.map_or("memory".to_owned(), |format| format.to_string());
+        let info = TraceInfo { format, skipped: self.skipped, ..counting.finish() };
+        Ok(TraceSummary { info, description: None, warm: self.warm })
     }
 
     /// The sample that the trace was reduced to; `None` if it is whole.

@@ -21,13 +21,12 @@ use crate::output::{Output, refuse_input};
 use crate::page::ReportFile;
 use crate::parallel;
 use crate::progress::Bars;
-use crate::size;
 use crate::trace_options::TraceOptions;
 use clap::ValueEnum;
 use events::{EventsFile, EventsWriter};
-use mglru_core::{PAGE_BYTES, Preset, Switch};
+use mglru_core::{Preset, Switch};
 use mglru_lab::replay::life::Sink;
-use mglru_lab::replay::memory::{Memory, parse_fraction};
+use mglru_lab::replay::memory::{Memory, parse_fraction, parse_pages};
 use mglru_lab::replay::record::PageName;
 use mglru_lab::replay::{self, Options};
 use mglru_lab::trace_file::TraceFile;
@@ -128,13 +127,6 @@ pub struct Args {
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1000",
           value_parser = clap::value_parser!(u64).range(1..), help_heading = "Output")]
     check: Option<u64>,
-}
-
-/// A size in whole pages of 4 KiB.
-fn parse_pages(text: &str) -> Result<u32, String> {
-    let pages = size::parse(text)? / PAGE_BYTES;
-    let valid = u32::try_from(pages).ok().filter(|pages| (1..=65_536).contains(pages));
-    valid.ok_or_else(|| "expected 4KiB to 256MiB".to_owned())
 }
 
 const EXAMPLES: &str = "\

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use mglru_core::lru::Swappiness;
-use mglru_lab::replay::memory::{Memory, Swap};
+use mglru_lab::replay::memory::{Memory, Swap, parse_swap, parse_swappiness};
 
 /// Options for swap.
 #[derive(Debug, Clone, clap::Args)]
@@ -45,41 +45,5 @@ impl SwapArgs {
             zram: self.swap_device == DeviceKind::Zram,
             swappiness: self.swappiness,
         }
-    }
-}
-
-fn parse_swap(text: &str) -> Result<Memory, String> {
-    let swap = text.parse::<Memory>();
-    swap.map_err(|error| match error.starts_with("no memory") {
-        true => "swap needs at least 4096 bytes; leave the option out for no swap".to_owned(),
-        false => error,
-    })
-}
-
-fn parse_swappiness(text: &str) -> Result<Swappiness, String> {
-    if text == "max" {
-        return Ok(Swappiness::ANON_ONLY);
-    }
-    let value = text.parse::<u8>().ok().and_then(Swappiness::new);
-    value.ok_or_else(|| "expected 0 to 200, or max (201) for anonymous pages only".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn swappiness_ends_at_201() {
-        let value = |text| parse_swappiness(text).unwrap().get();
-        assert_eq!(["0", "60", "200", "201", "max"].map(value), [0, 60, 200, 201, 201]);
-        for wrong in ["202", "256", "-1", "half", ""] {
-            assert!(parse_swappiness(wrong).unwrap_err().contains("0 to 200"), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn an_empty_swap_is_refused() {
-        assert!(parse_swap("0").unwrap_err().contains("leave the option out"));
-        assert_eq!(parse_swap("1MiB").unwrap().pages(|| 0), 256);
     }
 }

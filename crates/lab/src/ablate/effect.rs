@@ -7,6 +7,7 @@
 
 use super::input::{Input, Run, TenantCounts};
 use super::variant::Variants;
+use crate::columns::{Columns, Get};
 use crate::statistics::{CONFIDENCE, Interval, median, median_interval};
 use crate::timeline::Timeline;
 use mglru_core::Mechanisms;
@@ -215,6 +216,39 @@ impl Ablation {
             has_time: input.has_time(),
             seconds,
         }
+    }
+}
+
+impl Ablation {
+    /// A row per variant and metric. A variant that could not be run has one row, with the reason.
+    pub fn columns(&self) -> Columns {
+        struct Line<'a>(&'a Row, Option<(Metric, &'a Effect)>);
+        let mut lines = Vec::new();
+        for row in &self.rows {
+            match row.effects.as_slice() {
+                [] => lines.push(Line(row, None)),
+                effects => lines
+                    .extend(self.metrics.iter().copied().zip(effects).map(|effect| Line(row, Some(effect)))),
+            }
+        }
+        Columns::of(
+            &lines,
+            &[
+                ("without", Get::Text(|line| Some(line.0.name.clone()))),
+                ("metric", Get::Text(|line| Some(line.1?.0.name().to_owned()))),
+                ("value", Get::Real(|line| Some(line.1?.1.without))),
+                ("change", Get::Real(|line| Some(line.1?.1.median))),
+                ("change_low", Get::Real(|line| Some(line.1?.1.interval.low))),
+                ("change_high", Get::Real(|line| Some(line.1?.1.interval.high))),
+                ("confidence", Get::Real(|line| Some(line.1?.1.interval.confidence))),
+                ("is_percent", Get::Flag(|line| Some(line.1?.1.is_percent))),
+                ("is_noise", Get::Flag(|line| line.1?.1.is_noise())),
+                ("beyond_sum", Get::Real(|line| Some(line.1?.1.beyond.as_ref()?.0))),
+                ("is_pair", Get::Flag(|line| Some(line.0.is_pair))),
+                ("changes_nothing", Get::Flag(|line| Some(line.0.changes_nothing))),
+                ("error", Get::Text(|line| line.0.failed.clone())),
+            ],
+        )
     }
 }
 

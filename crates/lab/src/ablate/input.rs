@@ -93,8 +93,21 @@ impl Input {
         if args.input.extension().is_some_and(|extension| extension == "toml") {
             return Ok(Input::Scenario(Box::new(ScenarioInput::load(args)?)));
         }
+        Input::of_trace(TraceFile::load(&args.input, args.open, watch)?, args, watch)
+    }
+
+    /// A trace that was read already. The path of the request is not used.
+    ///
+    /// # Errors
+    /// If the options do not apply to it.
+    pub fn of_trace(trace: TraceFile, args: &Request, watch: &dyn Watch) -> Result<Input, Error> {
+        if trace.sampled().is_some() {
+            let name = trace.path().display();
+            return Err(Error::usage(format_args!(
+                "{name}: a sample cannot be ablated; use the whole trace"
+            )));
+        }
         let mechanisms = args.overrides.mechanisms()?;
-        let trace = TraceFile::load(&args.input, args.open, watch)?;
         let counts = trace.counts(watch)?;
         let memory = args.memory.clone().unwrap_or_else(|| "10%".parse().expect("a share"));
         let warm = args.warm.or(trace.warm()).unwrap_or(0.0);

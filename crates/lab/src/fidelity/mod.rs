@@ -26,6 +26,7 @@
 //! # }
 //! ```
 
+mod columns;
 mod compare;
 pub mod counts;
 mod kernel_run;
@@ -35,6 +36,7 @@ pub mod oom;
 mod tolerance;
 mod variant;
 
+pub use columns::columns;
 pub use compare::{Comparison, Subject, subjects};
 pub use kernel_run::{Access, Filter, KernelRun, Measure, Setting, Skipped, Table, trace_of};
 pub use tolerance::Tolerance;

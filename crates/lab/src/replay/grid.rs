@@ -17,7 +17,9 @@
 
 use super::Options;
 use super::baseline::BaselinePlan;
+use super::life::Sink;
 use super::memory::Memory;
+use super::record::Record;
 use super::rows::Row;
 use super::run::{Plan, staged};
 use crate::columns::{Columns, Get, Values};
@@ -28,8 +30,14 @@ use crate::trace_file::TraceFile;
 use crate::watch::Watch;
 use mglru_core::{Counter, Lru, Mechanisms, Preset, Switch};
 use mglru_sim::Baseline;
+use std::cell::RefCell;
 use std::fmt::{self, Display, Formatter};
+use std::ops::Range;
+use std::rc::Rc;
 use std::str::FromStr;
+
+/// Largest number of recorded events, about 1 GiB as columns.
+const EVENTS_MAX: usize = 4 << 20;
 
 /// A policy by name: a preset of the engine with changes, or another policy.
 ///
@@ -221,6 +229,45 @@ impl Grid {
         Ok(cell.done(trace, row))
     }
 
+    /// The events of the only cell of one trace, from those accesses.
+    ///
+    /// # Errors
+    /// As [`Grid::run`], or if there are several cells, another policy than the engine, or more than
+    /// four million events.
+    pub fn events(
+        &self,
+        trace: &TraceFile,
+        accesses: Range<u64>,
+        watch: &dyn Watch,
+    ) -> Result<Vec<Record>, Error> {
+        self.check()?;
+        let Task::Engine(plan) = self.task(&self.cell(0), trace, watch)? else {
+            return Err(Error::usage(format_args!("{}: only the engine has events", self.policies[0])));
+        };
+        if self.count(1) > 1 {
+            return Err(Error::usage(
+                "events are about one replay: give one policy, one memory size and one seed",
+            ));
+        }
+        let records = Rc::new(RefCell::new(Vec::new()));
+        let recorded = records.clone();
+        let sink: Sink = Box::new(move |record| {
+            let mut recorded = recorded.borrow_mut();
+            if accesses.contains(&record.access) && recorded.len() <= EVENTS_MAX {
+                recorded.push(*record);
+            }
+        });
+        plan.run(Some(sink), |_| if watch.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) })?;
+        let records = records.take();
+        if records.len() > EVENTS_MAX {
+            return Err(Error::usage(format_args!(
+                "more than {EVENTS_MAX} events: choose a part of the accesses, or write them to a file with \
+                 `mglru replay --events`"
+            )));
+        }
+        Ok(records)
+    }
+
     /// Refuses a grid with an empty axis.
     ///
     /// # Errors
@@ -338,7 +385,8 @@ mod tests {
 
     #[test]
     fn a_grid_runs_each_cell_once_and_in_order_whatever_the_threads() {
-        let traces = ["a", "b"].map(|name| TraceFile::of_pages(name, (0..5000).map(|n| n * n % 251)).unwrap());
+        let traces =
+            ["a", "b"].map(|name| TraceFile::of_pages(name, (0..5000).map(|n| n * n % 251)).unwrap());
         let grid = Grid {
             policies: ["default", "opt"].map(|name| name.parse().unwrap()).into(),
             sizes: ["10%", "64p"].map(|size| size.parse().unwrap()).into(),

@@ -144,6 +144,40 @@ pub fn parse_fraction(text: &str) -> Result<f64, String> {
     })
 }
 
+/// Parses a size of swap, at least a page.
+///
+/// # Errors
+/// If the text is no size.
+pub fn parse_swap(text: &str) -> Result<Memory, String> {
+    let swap = text.parse::<Memory>();
+    swap.map_err(|error| match error.starts_with("no memory") {
+        true => "swap needs at least 4096 bytes; leave the option out for no swap".to_owned(),
+        false => error,
+    })
+}
+
+/// Parses a swappiness: 0 to 200, or `max`, which is 201.
+///
+/// # Errors
+/// If the text is no swappiness.
+pub fn parse_swappiness(text: &str) -> Result<Swappiness, String> {
+    if text == "max" {
+        return Ok(Swappiness::ANON_ONLY);
+    }
+    let value = text.parse::<u8>().ok().and_then(Swappiness::new);
+    value.ok_or_else(|| "expected 0 to 200, or max (201) for anonymous pages only".to_owned())
+}
+
+/// Parses the size of a window, in whole pages of 4 KiB.
+///
+/// # Errors
+/// If the text is no size from 4 KiB to 256 MiB.
+pub fn parse_pages(text: &str) -> Result<u32, String> {
+    let pages = size::parse(text)? / PAGE_BYTES;
+    let valid = u32::try_from(pages).ok().filter(|pages| (1..=65_536).contains(pages));
+    valid.ok_or_else(|| "expected 4KiB to 256MiB".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,5 +225,20 @@ mod tests {
         for text in ["1", "-0.1", "nan", "100%", "quarter"] {
             assert!(parse_fraction(text).unwrap_err().contains("less than 1"), "{text}");
         }
+    }
+
+    #[test]
+    fn swappiness_ends_at_201() {
+        let value = |text| parse_swappiness(text).unwrap().get();
+        assert_eq!(["0", "60", "200", "201", "max"].map(value), [0, 60, 200, 201, 201]);
+        for wrong in ["202", "256", "-1", "half", ""] {
+            assert!(parse_swappiness(wrong).unwrap_err().contains("0 to 200"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_empty_swap_is_refused() {
+        assert!(parse_swap("0").unwrap_err().contains("leave the option out"));
+        assert_eq!(parse_swap("1MiB").unwrap().pages(|| 0), 256);
     }
 }

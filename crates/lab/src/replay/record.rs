@@ -1,6 +1,7 @@
 //! Events of pages as records with named fields, made from the simulator's events.
 
 use super::word::{Word, word};
+use crate::columns::{Columns, Get, Values};
 use mglru_core::event::{Event, FoundBy, List, ListedFrom, Sorted};
 use mglru_core::lru::Distance;
 use mglru_core::pageout::{Reason, Verdict};
@@ -252,6 +253,17 @@ impl What {
         }
     }
 
+    /// The field with this name, if the event has it.
+    fn field(&self, name: Word) -> Option<Value> {
+        let mut found = self.outcome().filter(|(outcome, _)| *outcome == name).map(|(_, value)| value);
+        self.fields(|field, value| {
+            if field == name {
+                found = Some(value);
+            }
+        });
+        found
+    }
+
     /// Calls `tell` with each other field. `write` and `mapped` are passed only if true, because
     /// most accesses have neither.
     #[inline]
@@ -310,6 +322,76 @@ impl What {
             }
             What::Evict(None) | What::Isolate => {}
         }
+    }
+}
+
+/// Kind of the values of a field.
+enum Kind {
+    Flag,
+    Number,
+    Word,
+}
+
+/// All fields of events.
+const FIELDS: [(Word, Kind); 19] = [
+    (word!("hit"), Kind::Flag),
+    (word!("write"), Kind::Flag),
+    (word!("mapped"), Kind::Flag),
+    (word!("refault"), Kind::Flag),
+    (word!("recent"), Kind::Flag),
+    (word!("distance"), Kind::Number),
+    (word!("reach"), Kind::Number),
+    (word!("list"), Kind::Word),
+    (word!("generation"), Kind::Number),
+    (word!("from"), Kind::Word),
+    (word!("by"), Kind::Word),
+    (word!("why"), Kind::Word),
+    (word!("tier"), Kind::Number),
+    (word!("verdict"), Kind::Word),
+    (word!("reason"), Kind::Word),
+    (word!("oldest_generation"), Kind::Number),
+    (word!("scanned"), Kind::Number),
+    (word!("reclaimed"), Kind::Number),
+    (word!("priority"), Kind::Number),
+];
+
+/// Records as columns: a row per record, and a column per field of any event.
+pub fn columns(records: &[Record]) -> Columns {
+    let mut columns = Columns::of(
+        records,
+        &[
+            ("access", Get::Whole(|record| Some(record.access))),
+            ("nanos", Get::Whole(|record| Some(record.now.as_nanos()))),
+            ("event", Get::Text(|record| Some(record.what.name().text().to_owned()))),
+            ("page", Get::Whole(|record| Some(record.page?.number))),
+            ("anon", Get::Flag(|record| Some(record.page?.anon))),
+        ],
+    );
+    for (name, kind) in FIELDS {
+        let values = records.iter().map(|record| record.what.field(name));
+        columns.push(
+            name.text(),
+            match kind {
+                Kind::Flag => Values::Flag(values.map(|value| value?.flag()).collect()),
+                Kind::Number => Values::Whole(values.map(|value| value?.number()).collect()),
+                Kind::Word => Values::Text(values.map(|value| value?.word()).collect()),
+            },
+        );
+    }
+    columns
+}
+
+impl Value {
+    fn flag(self) -> Option<bool> {
+        if let Value::Bool(value) = self { Some(value) } else { None }
+    }
+
+    fn number(self) -> Option<u64> {
+        if let Value::Number(value) = self { Some(value) } else { None }
+    }
+
+    fn word(self) -> Option<String> {
+        if let Value::Word(value) = self { Some(value.text().to_owned()) } else { None }
     }
 }
 

@@ -152,7 +152,12 @@ impl Touches {
         let expected = sampled.expected(sampled.accesses) as f64;
         let part = counts.accesses as f64 / all.accesses.max(1) as f64;
         let (accesses, misses) = (((expected * part).round() as u64).max(counts.misses), counts.misses);
-        Touches { accesses, hits: accesses - misses, misses, miss_ratio: misses as f64 / accesses.max(1) as f64 }
+        Touches {
+            accesses,
+            hits: accesses - misses,
+            misses,
+            miss_ratio: misses as f64 / accesses.max(1) as f64,
+        }
     }
 }
 

@@ -36,8 +36,8 @@ pub mod simulated;
 pub mod sources;
 
 pub use outcome::{Answered, Killed, Outcome, Read, Refused, TenantRow};
-pub use plan::{Overrides, Plan};
 pub(crate) use plan::SUMS;
+pub use plan::{Overrides, Plan};
 
 use crate::error::Error;
 use std::path::Path;

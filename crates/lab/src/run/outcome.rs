@@ -1,6 +1,9 @@
 //! Results of a scenario.
 
-use mglru_core::OutOfMemory;
+use super::Plan;
+use super::plan::SUMS;
+use crate::columns::{Columns, Get, Values};
+use mglru_core::{Counter, OutOfMemory};
 use std::time::Duration;
 
 /// Result of a run.
@@ -81,4 +84,80 @@ pub struct Read {
     pub file: usize,
     /// Contents of the file, or the error of reading it.
     pub text: Result<String, String>,
+}
+
+impl Outcome {
+    /// A row per tenant, with a column per counter.
+    pub fn tenant_columns(&self) -> Columns {
+        let tenants = &self.tenants;
+        let mut columns = Columns::of(
+            tenants,
+            &[
+                ("tenant", Get::Text(|tenant| Some(tenant.path.clone()))),
+                ("usage_pages", Get::Whole(|tenant| Some(tenant.usage_pages))),
+                ("peak_pages", Get::Whole(|tenant| Some(tenant.peak_pages))),
+                ("hits", Get::Whole(|tenant| Some(tenant.hits))),
+                ("misses", Get::Whole(|tenant| Some(tenant.misses))),
+                ("miss_ratio", Get::Real(TenantRow::miss_ratio)),
+                ("out_of_memory", Get::Whole(|tenant| Some(tenant.out_of_memory))),
+            ],
+        );
+        let sums = SUMS.iter().map(|&(name, _)| name);
+        for name in sums.chain(Counter::ALL.iter().map(|counter| counter.name())) {
+            let value = |tenant: &TenantRow| {
+                tenant.counters.iter().find(|(known, _)| *known == name).map(|&(_, value)| value)
+            };
+            columns.push(name, Values::Whole(tenants.iter().map(value).collect()));
+        }
+        columns
+    }
+
+    /// A row per action of the scenario.
+    pub fn action_columns(&self) -> Columns {
+        Columns::of(
+            &self.answers,
+            &[
+                ("began_seconds", Get::Real(|answer| Some(answer.began.as_secs_f64()))),
+                ("ended_seconds", Get::Real(|answer| Some(answer.ended.as_secs_f64()))),
+                ("error", Get::Text(|answer| answer.error.clone())),
+            ],
+        )
+    }
+
+    /// A row per OOM kill.
+    pub fn kill_columns(&self) -> Columns {
+        Columns::of(
+            &self.kills,
+            &[
+                ("seconds", Get::Real(|kill| Some(kill.time?.as_secs_f64()))),
+                ("victim", Get::Text(|kill| kill.report.victim.clone())),
+                ("tenant", Get::Text(|kill| Some(kill.report.tenant.clone()))),
+                ("reason", Get::Text(|kill| Some(kill.report.to_string()))),
+            ],
+        )
+    }
+
+    /// A row per reading of a control file of the plan.
+    pub fn reading_columns(&self, plan: &Plan) -> Columns {
+        let files = &plan.scenario.print.files;
+        let lines: Vec<(&str, &Read)> =
+            self.readings.iter().map(|read| (files[read.file].value.as_str(), read)).collect();
+        Columns::of(
+            &lines,
+            &[
+                ("seconds", Get::Real(|line| Some(line.1.time.as_secs_f64()))),
+                ("file", Get::Text(|line| Some(line.0.to_owned()))),
+                ("text", Get::Text(|line| line.1.text.clone().ok())),
+                ("error", Get::Text(|line| line.1.text.clone().err())),
+            ],
+        )
+    }
+}
+
+impl TenantRow {
+    /// Misses per touch; `None` without touches.
+    pub fn miss_ratio(&self) -> Option<f64> {
+        let touches = self.hits + self.misses;
+        (touches > 0).then(|| self.misses as f64 / touches as f64)
+    }
 }

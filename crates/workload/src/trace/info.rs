@@ -44,38 +44,67 @@ pub fn info(reader: &mut TraceReader) -> Result<TraceInfo, TraceError> {
     info_with(reader, |_| Ok(()))
 }
 
+/// Counts the records of a trace.
+#[derive(Debug)]
+pub struct Counting {
+    info: TraceInfo,
+    /// Anonymous pages have a numbering of their own.
+    pages: [DistinctPages; 2],
+}
+
+impl Default for Counting {
+    fn default() -> Counting {
+        Counting {
+            info: TraceInfo { lowest_page: u64::MAX, ..TraceInfo::default() },
+            pages: Default::default(),
+        }
+    }
+}
+
+impl Counting {
+    /// Counts one more record.
+    #[inline]
+    pub fn count(&mut self, record: &Record) {
+        let info = &mut self.info;
+        info.records += 1;
+        match record {
+            Record::Access(access) => {
+                info.accesses += 1;
+                info.writes += u64::from(access.write);
+                info.mapped += u64::from(access.mapped);
+                info.anon += u64::from(access.anon);
+                info.lowest_page = info.lowest_page.min(access.page);
+                info.highest_page = info.highest_page.max(access.page);
+                self.pages[usize::from(access.anon)].insert(access.page);
+            }
+            Record::Sync { .. } => info.syncs += 1,
+        }
+    }
+
+    /// The counts. Each access is a request; format and compression are empty.
+    pub fn finish(mut self) -> TraceInfo {
+        self.info.requests = self.info.accesses;
+        self.info.distinct_pages = self.pages.iter_mut().map(DistinctPages::count).sum();
+        self.info.is_estimate = self.pages.iter().any(DistinctPages::is_estimate);
+        self.info
+    }
+}
+
 /// As [`info`]. Calls `told` after every batch; its error ends the work.
 pub fn info_with<E: From<TraceError>>(
     reader: &mut TraceReader,
     mut told: impl FnMut(&TraceReader) -> Result<(), E>,
 ) -> Result<TraceInfo, E> {
-    let mut info = TraceInfo { lowest_page: u64::MAX, ..TraceInfo::default() };
-    // Anonymous pages have a numbering of their own.
-    let mut pages: [DistinctPages; 2] = Default::default();
+    let mut counting = Counting::default();
     let mut batch = Vec::new();
     while reader.next_batch(&mut batch)? > 0 {
         told(reader)?;
-        info.records += batch.len() as u64;
-        for record in &batch {
-            match record {
-                Record::Access(access) => {
-                    info.accesses += 1;
-                    info.writes += u64::from(access.write);
-                    info.mapped += u64::from(access.mapped);
-                    info.anon += u64::from(access.anon);
-                    info.lowest_page = info.lowest_page.min(access.page);
-                    info.highest_page = info.highest_page.max(access.page);
-                    pages[usize::from(access.anon)].insert(access.page);
-                }
-                Record::Sync { .. } => info.syncs += 1,
-            }
-        }
+        batch.iter().for_each(|record| counting.count(record));
     }
+    let mut info = counting.finish();
     info.format = reader.format().to_string();
     info.compression = reader.compression().iter().map(ToString::to_string).collect();
     info.requests = reader.requests();
-    info.distinct_pages = pages.iter_mut().map(DistinctPages::count).sum();
-    info.is_estimate = pages.iter().any(DistinctPages::is_estimate);
     info.skipped = reader.skipped();
     Ok(info)
 }

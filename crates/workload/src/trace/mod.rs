@@ -64,7 +64,7 @@ mod tests;
 
 pub use error::TraceError;
 pub use format::Format;
-pub use info::{TraceInfo, info, info_with};
+pub use info::{Counting, TraceInfo, info, info_with};
 pub use kernel_lab::{Sidecar, sidecar};
 pub use source::Compression;
 pub use write::{Converted, TraceWriter, WriteOptions, convert};

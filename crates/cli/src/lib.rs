@@ -1,0 +1,119 @@
+//! `mglru`: one command per file, each with its `Args` and its `run`.
+//!
+//! A command translates: arguments into a request of `mglru_lab`, and the result into text, JSON or
+//! an HTML page.
+//!
+//! # Exit status
+//!
+//! 0: done. 1: the work failed, and stderr says why. 2: wrong usage, found before any work began.
+
+#![forbid(unsafe_code)]
+
+mod ablate;
+mod cache_options;
+mod cache_report;
+mod demo;
+mod error;
+mod fidelity;
+mod fio;
+mod generate;
+mod manual;
+mod output;
+mod page;
+mod progress;
+mod replay;
+mod reproduce;
+mod run;
+mod table;
+mod timeline_figures;
+mod trace;
+mod trace_options;
+
+use clap::Parser;
+use error::Failure;
+use mglru_lab::{layout, parallel, size, statistics, temporary, trace_file};
+use output::Output;
+
+/// Linux's page reclaim in user space: a page cache over real files, a simulator, and experiments
+#[derive(Parser)]
+#[command(name = "mglru", version, after_help = EXAMPLES, arg_required_else_help = false, max_term_width = 100)]
+struct Command {
+    #[command(subcommand)]
+    mode: Mode,
+}
+
+#[derive(clap::Subcommand)]
+enum Mode {
+    /// Show which cache keeps the useful pages while a scan runs beside them
+    Demo(demo::Args),
+    /// Run jobs in fio's language through the cache, on real files
+    #[command(override_help = fio::help(), disable_help_flag = true)]
+    Fio(fio::Args),
+    /// Replay page-access traces in the simulator: misses, counters, miss-ratio curves
+    Replay(Box<replay::Args>),
+    /// Run a scenario of tenants, jobs and timed actions, simulated or on real files
+    Run(run::Args),
+    /// Inspect, convert or generate traces
+    Trace(trace::Args),
+    /// Compare the simulator's counts with those of real kernels
+    Fidelity(fidelity::Args),
+    /// Run the published experiments and compare with the published figures
+    Reproduce(reproduce::Args),
+    /// Measure each mechanism's effect by switching it off, with confidence intervals
+    Ablate(Box<ablate::Args>),
+    /// Print completions for a shell
+    Completions(manual::CompletionArgs),
+    /// Write the manual pages
+    Man(manual::ManArgs),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  mglru demo                              a comparison of caches, in about a minute
+  mglru fio --name=job --rw=randread --size=1g --random_distribution=zipf:0.99 --memory=256MiB
+  mglru replay trace.bin.zst --curve 1%,5%,10%,20% --baseline all
+  mglru run experiments/floors.toml
+  mglru reproduce workingset
+
+Sizes: 512MiB, 2g, 8192p (pages of 4 KiB) or bytes. `mglru COMMAND --help` has options and examples.
+Exit status: 0 done, 1 the work failed, 2 wrong usage.";
+
+/// The status with which shells report a program that an interrupt ended.
+const INTERRUPTED: i32 = 130;
+
+/// Runs the command with these arguments, the first of which is its name. Returns the exit status.
+pub fn main(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
+    temporary::before_first(|| {
+        // Without a handler, an interrupt leaves temporary folders behind.
+        let _ = ctrlc::set_handler(|| {
+            temporary::remove_all();
+            eprintln!("mglru: interrupted; temporary files are removed");
+            std::process::exit(INTERRUPTED);
+        });
+    });
+    match run(arguments.into_iter()) {
+        Ok(()) => 0,
+        Err(failure) => error::print(&failure),
+    }
+}
+
+fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), Failure> {
+    let command = match Command::try_parse_from(arguments) {
+        Ok(command) => command,
+        // clap returns help and version as errors, too.
+        Err(help) if !help.use_stderr() => return Output::new(false).text(&help.to_string()),
+        Err(error) => return Err(error::of_arguments(&error)),
+    };
+    match command.mode {
+        Mode::Demo(args) => demo::run(args),
+        Mode::Fio(args) => fio::run(args),
+        Mode::Replay(args) => replay::run(*args),
+        Mode::Run(args) => run::run(args),
+        Mode::Trace(args) => trace::run(args),
+        Mode::Fidelity(args) => fidelity::run(args),
+        Mode::Reproduce(args) => reproduce::run(args),
+        Mode::Ablate(args) => ablate::run(*args),
+        Mode::Completions(args) => manual::completions(args),
+        Mode::Man(args) => manual::man(args),
+    }
+}

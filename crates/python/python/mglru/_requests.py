@@ -1,0 +1,361 @@
+"""Requests: replays, ablations, scenarios and comparisons with kernels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Optional, Union
+
+from . import _mglru
+from ._errors import UsageError
+from ._table import Table
+from ._trace import Trace
+
+TraceLike = Union[Trace, str, "os.PathLike[str]"]
+"""A trace, or the path of one."""
+Size = Union[str, int]
+"""An amount of memory: ``"64MiB"``, ``"8192p"`` (pages), ``"10%"`` of the distinct pages, or bytes."""
+
+_CURVE = ("1%", "2%", "5%", "10%", "20%", "40%", "60%", "80%", "100%")
+
+
+def _several(values: Any) -> list[Any]:
+    """A single value or several, as a list."""
+    is_single = isinstance(values, (str, bytes, Trace, os.PathLike)) or not isinstance(values, Iterable)
+    return [values] if is_single else list(values)
+
+
+def _text(name: str, value: Any) -> Optional[str]:
+    """A size or a share as the command line has it."""
+    if value is None:
+        return None
+    if hasattr(value, "__index__") and not isinstance(value, bool):
+        return str(value.__index__())
+    if isinstance(value, bool) or not isinstance(value, (str, float)):
+        raise UsageError(f"{name}: expected text or a number, not {value!r}")
+    return str(value)
+
+
+def _number(name: str, value: Any, bits: int = 64) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise UsageError(f"{name}: expected a whole number, not {value!r}")
+    number = value.__index__()
+    if not 0 <= number < 1 << bits:
+        raise UsageError(f"{name}: {number} is not in 0 to {(1 << bits) - 1}")
+    return number
+
+
+def _trace(source: TraceLike) -> Trace:
+    return source if isinstance(source, Trace) else Trace(source)
+
+
+def _options(
+    memory: Any,
+    policy: Any,
+    seeds: Any,
+    warm: Any,
+    writes: str,
+    swap: Any,
+    swap_device: str,
+    swappiness: Any,
+    readahead: Any,
+    fault_around: Any,
+) -> dict[str, Any]:
+    policies: list[str] = []
+    for name in _several(policy):
+        if not isinstance(name, str):
+            raise UsageError(f"policy: expected names, not {name!r}")
+        names = _mglru.names()[2] if name == "all" else [name]
+        policies += [name for name in names if name not in policies]
+    return {
+        "policy": policies,
+        "memory": [_text("memory", size) for size in _several(memory)],
+        "seeds": [_number("seeds", seed) for seed in _several(seeds)],
+        "warm": _text("warm", warm),
+        "writes": writes,
+        "swap": _text("swap", swap),
+        "swap_device": swap_device,
+        "swappiness": str(swappiness),
+        "readahead": _text("readahead", readahead),
+        "fault_around": _text("fault_around", fault_around),
+    }
+
+
+def replay(
+    trace: Union[TraceLike, Iterable[TraceLike]],
+    memory: Union[Size, Iterable[Size]] = "10%",
+    policy: Union[str, Iterable[str]] = "default",
+    seeds: Union[int, Iterable[int]] = 1,
+    *,
+    warm: Union[float, str, None] = None,
+    writes: str = "rmw",
+    swap: Optional[Size] = None,
+    swap_device: str = "disk",
+    swappiness: Union[int, str] = 60,
+    readahead: Optional[Size] = None,
+    fault_around: Optional[Size] = None,
+    threads: Optional[int] = None,
+) -> Table:
+    """Replays each trace with each policy, memory size and seed, in parallel.
+
+    Args:
+        trace: a trace or several; paths are read first.
+        memory: one size or several: ``"10%"`` of the distinct pages, ``"64MiB"``, ``"8192p"`` (pages)
+            or bytes.
+        policy: one name or several: a preset (``mglru.PRESETS``), which ``+MECHANISM``,
+            ``-MECHANISM`` and ``lru=POLICY`` may follow (``"linux-7.2 -reclaim_loop"``), another
+            policy (``mglru.BASELINES``), or ``"all"`` of these.
+        seeds: seeds of random choices. A single trace makes none, so more seeds give equal rows.
+        warm: count only from this share of the accesses on, such as 0.25 or ``"25%"``; ``None``: as
+            the trace says, or 0. The columns ``warm_…`` have these counts.
+        writes: a write to a page that is not cached reads it first (``"rmw"``) or overwrites it whole
+            (``"blind"``).
+        swap: size of swap; without it anonymous pages stay in memory.
+        swap_device: ``"disk"``, or ``"zram"`` for compressed memory.
+        swappiness: preference for anonymous pages in reclaim, 0 to 200, or ``"max"``.
+        readahead: read ahead of sequential misses up to this size; the kernel's is ``"128KiB"``.
+        fault_around: map cached pages around a mapped miss in pieces of this size.
+        threads: replays at a time; ``None``: one per processor.
+
+    Returns:
+        A row per replay, in the order of the arguments: ``trace``, ``policy``, ``memory``,
+        ``memory_pages``, ``seed``, ``accesses``, ``hits``, ``misses``, ``miss_ratio``, the same counts
+        since counting began, ``seconds`` the replay took, and the engine's counters under the
+        kernel's names. All but ``seconds`` are equal on every machine.
+
+    Raises:
+        UsageError: an argument is invalid.
+        WorkError: a trace is damaged, or its anonymous pages do not fit into memory and swap.
+
+    >>> import mglru
+    >>> trace = mglru.Trace([page * page % 97 for page in range(3000)])
+    >>> table = mglru.replay(trace, memory=["10%", "50%"], policy=["linux-7.2", "opt"])
+    >>> len(table), table["policy"]
+    (4, ['linux-7.2', 'linux-7.2', 'opt', 'opt'])
+    """
+    options = _options(
+        memory, policy, seeds, warm, writes, swap, swap_device, swappiness, readahead, fault_around
+    )
+    traces = [_trace(source) for source in _several(trace)]
+    threads = None if threads is None else _number("threads", threads)
+    return Table(_mglru.replay([trace._native for trace in traces], options, threads))
+
+
+def mrc(
+    trace: Union[TraceLike, Iterable[TraceLike]],
+    policy: Union[str, Iterable[str]] = "default",
+    memory: Iterable[Size] = _CURVE,
+    **options: Any,
+) -> Table:
+    """Miss-ratio curves: :func:`replay` with nine sizes from 1 % to all of the distinct pages.
+
+    >>> import mglru
+    >>> curve = mglru.mrc(mglru.Trace(range(100)), policy="lru")
+    >>> set(curve["miss_ratio"]), curve["memory"][0]
+    ({1.0}, '1%')
+    """
+    return replay(trace, memory, policy, **options)
+
+
+def timeline(
+    trace: TraceLike,
+    memory: Size = "10%",
+    policy: Union[str, Iterable[str]] = "default",
+    *,
+    seeds: Union[int, Iterable[int]] = 1,
+    warm: Union[float, str, None] = None,
+    writes: str = "rmw",
+    swap: Optional[Size] = None,
+    swap_device: str = "disk",
+    swappiness: Union[int, str] = 60,
+    readahead: Optional[Size] = None,
+    fault_around: Optional[Size] = None,
+) -> Table:
+    """Hit ratio and generations over time, of replays by the engine.
+
+    Returns:
+        A row per piece of the trace and generation: ``run`` names policy and memory, ``access`` is
+        the end of the piece, ``hit_ratio`` is of the piece, and ``file_pages`` and ``anon_pages`` are
+        the generation's. A run under ``ranked`` or the classic LRU has no generations.
+    """
+    options = _options(
+        memory, policy, seeds, warm, writes, swap, swap_device, swappiness, readahead, fault_around
+    )
+    return Table(_mglru.timeline(_trace(trace)._native, options))
+
+
+def events(
+    trace: TraceLike,
+    memory: Size = "10%",
+    policy: str = "default",
+    accesses: Optional[tuple[int, int]] = None,
+    *,
+    seed: int = 1,
+    warm: Union[float, str, None] = None,
+    writes: str = "rmw",
+    swap: Optional[Size] = None,
+    swap_device: str = "disk",
+    swappiness: Union[int, str] = 60,
+    readahead: Optional[Size] = None,
+    fault_around: Optional[Size] = None,
+) -> Table:
+    """Every event of one replay by the engine: touches, insertions, moves, verdicts, evictions.
+
+    Args:
+        accesses: only events from the first to before the second of these access numbers. More than
+            four million events are refused.
+
+    Returns:
+        A row per event: ``access``, ``nanos`` of simulated time, ``event``, ``page``, and a column for
+        each field that some event has. ``docs/events.md`` describes them.
+    """
+    options = _options(
+        memory, policy, seed, warm, writes, swap, swap_device, swappiness, readahead, fault_around
+    )
+    start, end = accesses or (0, (1 << 64) - 1)
+    bounds = _number("accesses", start), _number("accesses", end)
+    return Table(_mglru.events(_trace(trace)._native, options, *bounds))
+
+
+def ablate(
+    trace: Union[TraceLike, "os.PathLike[str]"],
+    memory: Optional[Size] = None,
+    *,
+    preset: Optional[str] = None,
+    lru: Optional[str] = None,
+    with_: Sequence[str] = (),
+    without: Sequence[str] = (),
+    runs: int = 6,
+    seed: int = 1,
+    pairs: bool = False,
+    warm: Union[float, str, None] = None,
+    swap: Optional[Size] = None,
+    swap_device: str = "disk",
+    swappiness: Union[int, str] = 60,
+) -> Table:
+    """Measures each mechanism's effect by switching it off, with confidence intervals.
+
+    Args:
+        trace: a trace, its path, or the path of a scenario (``.toml``).
+        memory: ``None``: a tenth of a trace's distinct pages, or the scenario's own.
+        preset, lru, with_, without: the full set of mechanisms.
+        runs: number of seeds; with fewer than six no effect reaches 95 % confidence. A seed varies a
+            scenario's random choices, or a trace's memory by at most 1 % or 3 pages.
+        pairs: also switch off two at a time; ``beyond_sum`` is what they do beyond the sum.
+
+    Returns:
+        A row per mechanism and metric, the largest effect first: ``change`` is the median of the
+        differences with the same seed, ``change_low`` and ``change_high`` bound it with
+        ``confidence``, in percent where ``is_percent``; ``is_noise`` where the interval contains 0.
+    """
+    options = {
+        "memory": _text("memory", memory),
+        "preset": preset,
+        "lru": lru,
+        "with_": list(with_),
+        "without": list(without),
+        "runs": _number("runs", runs, 32),
+        "seed": _number("seed", seed),
+        "pairs": bool(pairs),
+        "warm": _text("warm", warm),
+        "swap": _text("swap", swap),
+        "swap_device": swap_device,
+        "swappiness": str(swappiness),
+    }
+    if not isinstance(trace, Trace) and os.fspath(trace).endswith(".toml"):
+        effects, _ = _mglru.ablate(None, trace, options)
+    else:
+        effects, _ = _mglru.ablate(_trace(trace)._native, None, options)
+    return Table(effects)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Result of a scenario."""
+
+    seconds: float
+    """Duration on the clock of its world."""
+    tenants: Table
+    """A row per tenant; the root has no name."""
+    actions: Table
+    """A row per action, with its error if it failed."""
+    kills: Table
+    """A row per OOM kill."""
+    readings: Table
+    """A row per reading of a control file."""
+    failures: list[str]
+    """Errors of failed jobs."""
+
+
+def scenario(
+    path: Union[str, "os.PathLike[str]"] = "scenario.toml",
+    text: Optional[str] = None,
+    *,
+    world: str = "sim",
+    directory: Union[str, "os.PathLike[str]", None] = None,
+    memory: Optional[Size] = None,
+    seed: Optional[int] = None,
+    preset: Optional[str] = None,
+    lru: Optional[str] = None,
+    with_: Sequence[str] = (),
+    without: Sequence[str] = (),
+    oom_policy: Optional[str] = None,
+) -> Scenario:
+    """Runs a scenario of tenants, jobs and timed actions; ``docs/scenarios.md`` describes its keys.
+
+    Args:
+        path: the scenario's file.
+        text: the scenario itself; ``path`` then only names it.
+        world: ``"sim"``, or ``"real"`` for the cache on real files.
+        directory: for the files of jobs in the real world; ``None``: a temporary one.
+        memory, seed, preset, lru, with_, without, oom_policy: instead of the file's values.
+
+    >>> import mglru
+    >>> result = mglru.scenario(text='''
+    ... [machine]
+    ... memory = "4MiB"
+    ... [[tenant]]
+    ... path = "web"
+    ... [[job]]
+    ... tenant = "web"
+    ... fio = "[pages]\\\\nrw=read\\\\nsize=1m"
+    ... ''')
+    >>> result.tenants["misses"]
+    [0, 256]
+    """
+    options = {
+        "world": world,
+        "directory": directory,
+        "memory": _text("memory", memory),
+        "seed": None if seed is None else _number("seed", seed),
+        "preset": preset,
+        "lru": lru,
+        "with_": list(with_),
+        "without": list(without),
+        "oom_policy": oom_policy,
+    }
+    seconds, tables, failures = _mglru.scenario(path, text, options)
+    return Scenario(seconds, *(Table(table) for table in tables), failures)
+
+
+def fidelity(
+    results: Union[str, "os.PathLike[str]"],
+    also: Union[str, "os.PathLike[str]", None] = None,
+    *,
+    kernel: Union[str, Iterable[str]] = (),
+    workload: Union[str, Iterable[str]] = (),
+    lru: Optional[str] = None,
+) -> Table:
+    """Repeats recorded runs of real kernels, and compares the counts.
+
+    Args:
+        results: a table of the kernel lab; its traces lie beside it.
+        also: further runs of the same cases, for a table of OOM kills.
+        kernel, workload, lru: only these rows.
+
+    Returns:
+        A row per count: ``kernel_count``, ``our_count``, ``difference_percent``,
+        ``tolerance_percent``, and whether it is ``within`` that.
+    """
+    return Table(_mglru.fidelity(results, also, _several(kernel), _several(workload), lru))

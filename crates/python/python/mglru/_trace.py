@@ -1,0 +1,245 @@
+"""Traces of page accesses."""
+
+from __future__ import annotations
+
+import os
+import sys
+from array import array
+from typing import TYPE_CHECKING, Any, Optional
+
+from . import _mglru
+from ._errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy
+
+_DECODED_ACCESSES_MAX = 64 << 20
+
+
+class Trace:
+    """The pages that a program touched, in order. Decoded once; copies and threads share it.
+
+    Args:
+        source: a path of a file in any format of ``mglru trace formats``, also compressed; or page
+            numbers from 0: a numpy array of integers, any Arrow array, or a sequence.
+        format: format of the file, if it is not recognised.
+        lossy: skip and count bad records of the file instead of failing at the first one.
+        unit_bytes: bytes per block number, in formats of block numbers.
+        sample: keep only this share of the pages, such as 0.01; see :meth:`sample`. A file of any
+            length is read as a stream then.
+        writes: for page numbers, which accesses write: one boolean per access.
+        mapped: for page numbers, which accesses are through a mapping.
+        anon: for page numbers, which accesses are to anonymous pages, which are numbered apart. One
+            that is only read takes no memory.
+        name: for page numbers, the name of the trace in tables.
+        decoded_accesses_max: a file with more accesses is not kept decoded, at 16 bytes each; every
+            replay decodes it again. Such a trace has no slices and no reuse distances.
+
+    Raises:
+        UsageError: the arguments are invalid, or the format is not recognised.
+        WorkError: the file cannot be read or is damaged.
+
+    >>> import mglru
+    >>> trace = mglru.Trace([7, 8, 7, 9], writes=[False, True, False, False])
+    >>> len(trace), trace.distinct_pages, trace.summary()["writes"]
+    (4, 3, 1)
+    >>> trace[1:3].pages().tolist()
+    [8, 7]
+    """
+
+    __slots__ = ("_native", "_arguments")
+
+    def __init__(
+        self,
+        source: Any,
+        *,
+        format: Optional[str] = None,
+        lossy: bool = False,
+        unit_bytes: Optional[int] = None,
+        sample: Optional[float] = None,
+        writes: Any = None,
+        mapped: Any = None,
+        anon: Any = None,
+        name: Optional[str] = None,
+        decoded_accesses_max: int = _DECODED_ACCESSES_MAX,
+    ) -> None:
+        flags = {"writes": writes, "mapped": mapped, "anon": anon}
+        if isinstance(source, (str, os.PathLike)):
+            given = [what for what, value in (*flags.items(), ("name", name)) if value is not None]
+            if given:
+                raise UsageError(f"{given[0]}: only for page numbers; a file has its own")
+            path = os.fspath(source)
+            arguments = (path, format, bool(lossy), unit_bytes, sample, decoded_accesses_max)
+            self._native = _mglru.Trace.open(*arguments)
+            self._arguments: Optional[tuple[Any, ...]] = arguments
+            return
+        given = [what for what, value in (("format", format), ("unit_bytes", unit_bytes)) if value is not None]
+        if given:
+            raise UsageError(f"{given[0]}: only for files; page numbers have no format")
+        pages = _page_bytes(source)
+        accesses = len(pages) // 8
+        columns = [_flag_bytes(what, values, accesses) for what, values in flags.items()]
+        self._native = _mglru.Trace.from_bytes(name or "pages", pages, *columns)
+        self._arguments = None
+        if sample is not None:
+            self._native = self._native.sample(sample)
+
+    @classmethod
+    def _of(cls, native: "_mglru.Trace") -> "Trace":
+        trace = cls.__new__(cls)
+        trace._native, trace._arguments = native, None
+        return trace
+
+    @property
+    def name(self) -> str:
+        """The path, or the name of page numbers."""
+        return self._native.name()
+
+    def __len__(self) -> int:
+        """Number of accesses; of a sample, its own. A long file is read once for this."""
+        return self._native.counts()[0]
+
+    @property
+    def distinct_pages(self) -> int:
+        """Number of distinct pages; of a sample, its own. A long file is read once for this."""
+        return self._native.counts()[1]
+
+    @property
+    def sampled(self) -> Optional[float]:
+        """Share of the pages that were kept; ``None`` if the trace is whole."""
+        return self._native.sampled()
+
+    def summary(self) -> dict[str, Any]:
+        """Counts of the trace: records, accesses, distinct pages, writes, mapped, anonymous, fsyncs,
+        the lowest and the highest page, bad records skipped, and the share of the accesses before
+        counting starts (``warm``)."""
+        return self._native.summary()
+
+    def __getitem__(self, part: slice) -> "Trace":
+        """A part of the records: ``trace[1000:5000]``. Fsyncs of a file are records, too.
+
+        Raises:
+            UsageError: the trace is too long to be kept decoded, or the part has no access.
+        """
+        if not isinstance(part, slice):
+            raise TypeError("a trace has slices: trace[start:end]; trace.pages() has the numbers")
+        start, end, step = part.indices(self._native.records())
+        if step != 1:
+            raise UsageError("a part of a trace has a step of 1; its order is what it is about")
+        return Trace._of(self._native.part(start, max(start, end)))
+
+    def sample(self, share: float) -> "Trace":
+        """The accesses to a share of the pages, above 0 and below 1, chosen by a hash of the page
+        number. A replay of it uses the same share of the memory, and its miss ratios estimate those
+        of the whole trace; ``docs/python.md`` has the measured errors.
+
+        Raises:
+            UsageError: the share is out of range, or no page is in the sample.
+        """
+        return Trace._of(self._native.sample(share))
+
+    def pages(self) -> "numpy.ndarray":
+        """The page of each access, unsigned 64-bit numbers. Needs numpy."""
+        import numpy
+
+        return numpy.frombuffer(self._native.to_bytes()[0], dtype="<u8")
+
+    def reuse_distances(self) -> "numpy.ndarray":
+        """For each access, the number of distinct other pages touched since the last access to the
+        same page; -1 for a first access. An access hits an LRU of more pages than that. Needs numpy.
+
+        >>> import mglru
+        >>> mglru.Trace([1, 2, 3, 1, 1]).reuse_distances().tolist()
+        [-1, -1, -1, 2, 0]
+        """
+        import numpy
+
+        return numpy.frombuffer(self._native.reuse_distances(), dtype="<i8")
+
+    def __repr__(self) -> str:
+        part = f", sample {self.sampled:g}" if self.sampled is not None else ""
+        return f"mglru.Trace({self.name!r}{part})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A file is read again by its path; page numbers travel along.
+        if self._arguments is not None:
+            return (_open, self._arguments)
+        if self.sampled is not None:
+            raise TypeError("a sample cannot be pickled; sample the trace where it is replayed")
+        return (_from_bytes, (self.name, *self._native.to_bytes()))
+
+
+def _open(*arguments: Any) -> Trace:
+    trace = Trace._of(_mglru.Trace.open(*arguments))
+    trace._arguments = arguments
+    return trace
+
+
+def _from_bytes(*arguments: Any) -> Trace:
+    return Trace._of(_mglru.Trace.from_bytes(*arguments))
+
+
+def _refuse(what: str) -> UsageError:
+    return UsageError(f"page numbers: {what}; expected one dimension of integers from 0")
+
+
+def _page_bytes(source: Any) -> bytes:
+    """Page numbers as bytes of little-endian 64-bit numbers."""
+    arrow = hasattr(source, "__arrow_c_array__") or hasattr(source, "__arrow_c_stream__")
+    if arrow and not hasattr(source, "dtype"):
+        source = _from_arrow(source)
+    if hasattr(source, "dtype"):
+        import numpy
+
+        numbers = numpy.asarray(source)
+        if numbers.ndim != 1:
+            raise _refuse(f"an array of {numbers.ndim} dimensions")
+        if numbers.dtype.kind not in "iu":
+            raise _refuse(f"an array of {numbers.dtype}")
+        if numbers.dtype.kind == "i" and numbers.size and numbers.min() < 0:
+            at = int((numbers < 0).argmax())
+            raise _refuse(f"access {at} is to page {int(numbers[at])}")
+        return numpy.ascontiguousarray(numbers, dtype="<u8").tobytes()
+    try:
+        numbers = list(source)
+    except TypeError:
+        raise _refuse(f"a value of type {type(source).__name__}") from None
+    for at, page in enumerate(numbers):
+        if isinstance(page, bool) or not isinstance(page, int):
+            raise _refuse(f"access {at} is to {page!r}")
+        if not 0 <= page < 1 << 64:
+            raise _refuse(f"access {at} is to page {page}")
+    packed = array("Q", numbers)
+    if sys.byteorder != "little":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def _from_arrow(source: Any) -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise UsageError("page numbers in Arrow need pyarrow: pip install pyarrow") from None
+    column = pyarrow.chunked_array(source)
+    if column.null_count:
+        raise _refuse(f"{column.null_count} of {len(column)} are null")
+    if not pyarrow.types.is_integer(column.type):
+        raise _refuse(f"an Arrow array of {column.type}")
+    return column.to_numpy()
+
+
+def _flag_bytes(what: str, values: Any, accesses: int) -> Optional[bytes]:
+    """Booleans as one byte each."""
+    if values is None:
+        return None
+    if hasattr(values, "dtype"):
+        import numpy
+
+        flags = numpy.asarray(values)
+        if flags.ndim != 1 or flags.dtype.kind != "b":
+            raise UsageError(f"{what}: expected one dimension of booleans, not {flags.ndim} of {flags.dtype}")
+        return flags.astype("u1").tobytes()
+    flags = list(values)
+    if not all(isinstance(flag, bool) for flag in flags):
+        raise UsageError(f"{what}: expected booleans")
+    return bytes(flags)

@@ -1,0 +1,53 @@
+//! The native half of the Python package `mglru`.
+//!
+//! ```text
+//! python/mglru/*.py    the public interface: checks and converts arguments, has all documentation
+//! src/trace.rs         Trace: a decoded trace
+//! src/table.rs         Table: columns of results, handed to others through Arrow's C stream
+//! src/requests.rs      replay, ablate, scenario, fidelity: requests of `mglru_lab`
+//! src/work.rs          runs work without the interpreter's lock, until it ends or Ctrl-C
+//! ```
+//!
+//! Everything is decided in `mglru_lab` and below. Errors are Python exceptions with the words of
+//! the command line.
+
+mod requests;
+mod table;
+mod trace;
+mod work;
+
+use pyo3::prelude::*;
+use std::ffi::OsString;
+use std::io::Write;
+
+/// The module `mglru._mglru`.
+#[pymodule]
+mod _mglru {
+    #[pymodule_export]
+    use super::command;
+    #[pymodule_export]
+    use super::requests::{ablate, events, fidelity, names, replay, scenario, timeline};
+    #[pymodule_export]
+    use super::table::Table;
+    #[pymodule_export]
+    use super::trace::Trace;
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn version(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}
+
+/// Runs the command `mglru` with these arguments, the first of which is its name. Returns the exit
+/// status.
+#[pyfunction]
+fn command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
+    py.detach(|| {
+        let status = mglru_cli::main(arguments);
+        // In a program written in Rust the last line is flushed at its end.
+        let _ = std::io::stdout().flush();
+        status
+    })
+}

@@ -1,0 +1,155 @@
+//! A trace as a Python object.
+
+use crate::work::{run, usage};
+use mglru_lab::sampling::Sample;
+use mglru_lab::trace_file::{Loading, TraceFile};
+use mglru_lab::{Error, reuse};
+use mglru_workload::trace::{Format, OpenOptions, PageAccess, Record};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use std::path::PathBuf;
+
+/// A decoded trace. Copies and threads share the records.
+#[pyclass(frozen, module = "mglru._mglru")]
+pub struct Trace(pub TraceFile);
+
+/// Bytes of a page number in an array.
+const NUMBER_BYTES: usize = size_of::<u64>();
+
+#[pymethods]
+impl Trace {
+    /// Reads a file.
+    #[staticmethod]
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        format: Option<String>,
+        lossy: bool,
+        unit_bytes: Option<u32>,
+        sample: Option<f64>,
+        decoded_accesses_max: usize,
+    ) -> PyResult<Trace> {
+        run(py, |watch| {
+            let format = format.map(|name| name.parse::<Format>()).transpose().map_err(Error::usage)?;
+            let open = OpenOptions { format, lossy, unit_bytes };
+            let sample = sample.map(Sample::new).transpose()?;
+            let loading = Loading { open, decoded_records_max: decoded_accesses_max, sample };
+            TraceFile::load_with(&path, loading, watch).map(Trace)
+        })
+    }
+
+    /// Page numbers as bytes of little-endian 64-bit numbers, and flags as one byte per access.
+    #[staticmethod]
+    fn from_bytes(
+        py: Python<'_>,
+        name: &str,
+        pages: &[u8],
+        writes: Option<&[u8]>,
+        mapped: Option<&[u8]>,
+        anon: Option<&[u8]>,
+    ) -> PyResult<Trace> {
+        let accesses = pages.len() / NUMBER_BYTES;
+        for (what, flags) in [("writes", writes), ("mapped", mapped), ("anon", anon)] {
+            if flags.is_some_and(|flags| flags.len() != accesses) {
+                return Err(usage(
+                    py,
+                    format_args!("{what}: expected one value for each of {accesses} accesses"),
+                ));
+            }
+        }
+        run(py, |_| {
+            let flag = |flags: Option<&[u8]>, at: usize| flags.is_some_and(|flags| flags[at] != 0);
+            let record = |(at, bytes): (usize, &[u8])| {
+                let page = u64::from_le_bytes(bytes.try_into().expect("chunks of eight bytes"));
+                let (write, mapped, anon) = (flag(writes, at), flag(mapped, at), flag(anon, at));
+                Record::Access(PageAccess { page, write, mapped, anon })
+            };
+            let records = pages.chunks_exact(NUMBER_BYTES).enumerate().map(record).collect();
+            TraceFile::of_records(name, records).map(Trace)
+        })
+    }
+
+    /// Path or name.
+    fn name(&self) -> String {
+        self.0.path().display().to_string()
+    }
+
+    /// Accesses and distinct pages.
+    fn counts(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        let counts = run(py, |watch| self.0.counts(watch))?;
+        Ok((counts.accesses, counts.distinct_pages))
+    }
+
+    /// Share of the pages; `None` if it is whole.
+    fn sampled(&self) -> Option<f64> {
+        self.0.sampled().map(|sampled| sampled.sample.share())
+    }
+
+    /// Counts of the trace by name.
+    fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let summary = run(py, |watch| self.0.summary(watch))?;
+        let info = summary.info;
+        let fields = PyDict::new(py);
+        fields.set_item("format", info.format)?;
+        for (name, count) in [
+            ("records", info.records),
+            ("accesses", info.accesses),
+            ("distinct_pages", info.distinct_pages),
+            ("writes", info.writes),
+            ("mapped", info.mapped),
+            ("anon", info.anon),
+            ("syncs", info.syncs),
+            ("lowest_page", info.lowest_page),
+            ("highest_page", info.highest_page),
+            ("skipped", info.skipped),
+        ] {
+            fields.set_item(name, count)?;
+        }
+        fields.set_item("warm", summary.warm)?;
+        Ok(fields)
+    }
+
+    /// Records from `start` to before `end`.
+    fn part(&self, py: Python<'_>, start: usize, end: usize) -> PyResult<Trace> {
+        run(py, |_| self.0.part(start..end).map(Trace))
+    }
+
+    /// A sample of the pages.
+    fn sample(&self, py: Python<'_>, share: f64) -> PyResult<Trace> {
+        run(py, |_| self.0.sample(Sample::new(share)?).map(Trace))
+    }
+
+    /// Number of records, with fsyncs.
+    fn records(&self, py: Python<'_>) -> PyResult<usize> {
+        run(py, |_| self.0.records().map(<[Record]>::len))
+    }
+
+    /// Page numbers, and the flags write, mapped and anon, as bytes.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<[Bound<'py, PyBytes>; 4]> {
+        let columns = run(py, |_| {
+            let mut columns: [Vec<u8>; 4] = Default::default();
+            for record in self.0.records()? {
+                if let Record::Access(access) = record {
+                    columns[0].extend_from_slice(&access.page.to_le_bytes());
+                    for (column, flag) in
+                        columns[1..].iter_mut().zip([access.write, access.mapped, access.anon])
+                    {
+                        column.push(u8::from(flag));
+                    }
+                }
+            }
+            Ok(columns)
+        })?;
+        Ok(columns.map(|bytes| PyBytes::new(py, &bytes)))
+    }
+
+    /// Reuse distances as bytes of little-endian 64-bit numbers; -1 for a first access.
+    fn reuse_distances<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes: Vec<u8> = run(py, |_| {
+            let distances = reuse::distances(&self.0)?;
+            let number = |distance: Option<u64>| distance.map_or(-1, |distance| distance as i64);
+            Ok(distances.into_iter().flat_map(|distance| number(distance).to_le_bytes()).collect())
+        })?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+}

@@ -1,0 +1,68 @@
+//! Work without the interpreter's lock, and errors as exceptions.
+
+use mglru_lab::{Error, Watch};
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// Time between two looks at pending signals.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Cancels the work after a signal.
+#[derive(Default)]
+struct UntilSignal(AtomicBool);
+
+impl Watch for UntilSignal {
+    fn is_cancelled(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Runs work on a thread of its own, without the interpreter's lock. Meanwhile this thread handles
+/// signals: Ctrl-C cancels the work and raises `KeyboardInterrupt`.
+///
+/// # Errors
+/// The work's error, as an exception.
+pub fn run<R: Send>(py: Python<'_>, work: impl FnOnce(&dyn Watch) -> Result<R, Error> + Send) -> PyResult<R> {
+    let watch = UntilSignal::default();
+    let (result, interrupted) = py.detach(|| {
+        std::thread::scope(|scope| {
+            let (ended, end) = channel::<()>();
+            let watch = &watch;
+            let worker = scope.spawn(move || {
+                let _ended = ended;
+                work(watch)
+            });
+            let mut interrupted = None;
+            while end.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                if let Err(error) = Python::attach(|py| py.check_signals()) {
+                    watch.0.store(true, Relaxed);
+                    interrupted = Some(error);
+                    break;
+                }
+            }
+            let result = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (result, interrupted)
+        })
+    });
+    match interrupted {
+        Some(error) => Err(error),
+        None => result.map_err(|error| exception(py, &error)),
+    }
+}
+
+/// The exception of an error, with the same words.
+pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
+    let class = match error {
+        Error::Usage(_) => "UsageError",
+        Error::Work(_) | Error::Cancelled => "WorkError",
+    };
+    let made = py.import("mglru._errors").and_then(|module| module.getattr(class)?.call1((error.text(),)));
+    made.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// An exception for invalid arguments.
+pub fn usage(py: Python<'_>, reason: impl std::fmt::Display) -> PyErr {
+    exception(py, &Error::usage(reason))
+}

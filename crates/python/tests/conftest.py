@@ -1,0 +1,22 @@
+"""What the tests share: traces, some from the kernel lab where it lies beside the checkout."""
+
+import pathlib
+
+import pytest
+
+import mglru
+
+KERNEL_LAB = pathlib.Path(__file__).parents[4] / "shared" / "kernel"
+
+
+@pytest.fixture(scope="session")
+def mixed() -> mglru.Trace:
+    """A loop, a scan and a few hot pages."""
+    return mglru.Trace([n * n % 251 if n % 3 else n for n in range(20_000)], name="mixed")
+
+
+@pytest.fixture(scope="session")
+def kernel_lab() -> pathlib.Path:
+    if not KERNEL_LAB.is_dir():
+        pytest.skip("the kernel lab's traces are not here")
+    return KERNEL_LAB

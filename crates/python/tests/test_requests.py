@@ -1,0 +1,225 @@
+"""Replays, curves, timelines, events, ablations, scenarios and fidelity, and their tables."""
+
+import json
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy
+import pyarrow
+import pytest
+
+import mglru
+
+
+def test_a_row_per_trace_policy_size_and_seed(mixed):
+    other = mglru.Trace([1, 2, 3] * 50, name="other")
+    policies = ["linux-7.2 -reclaim_loop", "opt"]
+    table = mglru.replay([mixed, other], ["10%", 1 << 20], policies, seeds=[1, 2])
+    names = ("trace", "policy", "memory", "seed")
+    rows = [tuple(row[name] for name in names) for row in table]
+    assert rows == [
+        (trace, policy, memory, seed)
+        for trace in ("mixed", "other")
+        for policy in policies
+        for memory in ("10%", "1048576")
+        for seed in (1, 2)
+    ]
+    assert table["memory_pages"][2] == 256
+
+
+def test_the_command_in_the_wheel_gives_the_same_counts(tmp_path):
+    path = tmp_path / "trace.plain"
+    path.write_text("".join(f"{n * n % 997}\n" for n in range(30_000)))
+    command = [sys.executable, "-m", "mglru", "replay", str(path), "--memory", "20%", "--json"]
+    done = subprocess.run([*command, "--baseline", "arc"], capture_output=True, text=True, check=True)
+    runs = json.loads(done.stdout)["runs"]
+    table = mglru.replay(path, "20%", ["default", "arc"])
+    assert [run["misses"] for run in runs] == table["misses"]
+    refaults = runs[0]["counters"]["workingset_refault_file"]
+    assert table["workingset_refault_file"] == [refaults, None]
+    wrong = subprocess.run([*command[:5], "--memory", "0"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2 and "no memory, no replay" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"memory": "0"}, "memory: no memory, no replay"),
+        ({"memory": "ten"}, "memory: "),
+        ({"memory": []}, "no memory sizes"),
+        ({"memory": True}, "memory: expected text or a number"),
+        ({"policy": "mru"}, "unknown policy `mru`; expected a preset"),
+        ({"policy": "default +turbo"}, "turbo"),
+        ({"policy": "arc +prefetch"}, "arc has no mechanisms"),
+        ({"policy": 3}, "policy: expected names"),
+        ({"policy": []}, "no policies"),
+        ({"seeds": -1}, "seeds: -1 is not in 0"),
+        ({"seeds": 1.5}, "seeds: expected a whole number"),
+        ({"seeds": []}, "no seeds"),
+        ({"warm": 2}, "warm: a share"),
+        ({"writes": "perhaps"}, "expected rmw or blind"),
+        ({"swap": "0"}, "swap needs at least"),
+        ({"swap_device": "tape"}, "expected zram or disk"),
+        ({"swappiness": 202}, "swappiness: expected 0 to 200"),
+        ({"readahead": "1"}, "readahead: expected 4KiB"),
+        ({"threads": -1}, "threads: -1"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_any_work(mixed, arguments, words):
+    with pytest.raises(mglru.UsageError) as error:
+        mglru.replay(mixed, **arguments)
+    assert words in str(error.value)
+    assert isinstance(error.value, ValueError)
+
+
+def test_anonymous_pages_that_do_not_fit_fail_as_on_the_command_line():
+    trace = mglru.Trace(range(30_000), anon=[True] * 30_000, writes=[True] * 30_000)
+    with pytest.raises(mglru.WorkError, match="swap is full: give more --swap, or more --memory"):
+        mglru.replay(trace, "100p", swap="100p")
+    assert mglru.replay(trace, "100p", swap="30000p")["swap_pages"] == [30_000]
+
+
+def test_tables_are_arrow_pandas_and_polars(mixed):
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    table = mglru.replay(mixed, ["10%", "20%"], ["default", "lru"])
+    arrow = pyarrow.table(table)
+    assert arrow.to_pydict() == table.to_pydict() == table.to_arrow().to_pydict()
+    assert arrow.schema.field("misses").type == pyarrow.uint64()
+    assert arrow.schema.field("policy").type == pyarrow.string()
+    assert isinstance(table.to_pandas(), pandas.DataFrame)
+    assert table.to_pandas()["misses"].tolist() == table["misses"]
+    assert isinstance(table.to_polars(), polars.DataFrame)
+    assert table.to_polars()["pgsteal"].to_list() == table["pgsteal"]
+    # The stream outlives the table.
+    stream = table.__arrow_c_stream__()
+    del table
+    assert stream is not None
+
+
+def test_tables_are_shown_and_not_pickled(mixed):
+    table = mglru.replay(mixed, "10%")
+    assert "miss_ratio" in repr(table) and "1 rows × " in repr(table)
+    assert "<th>policy</th>" in table._repr_html_()
+    with pytest.raises(KeyError, match="speed"):
+        table["speed"]
+    with pytest.raises(TypeError, match="to_arrow"):
+        pickle.dumps(table)
+
+
+def test_timelines_have_generations(mixed):
+    table = mglru.timeline(mixed, "10%", "linux-7.2")
+    assert set(table["run"]) == {"multigen linux-7.2, 10%"}
+    assert table["access"] == sorted(table["access"]) and table["access"][-1] == len(mixed)
+    assert max(row["file_pages"] for row in table) > 0
+    assert len(mglru.timeline(mixed, "10%", ["arc"])) == 0, "only the engine has one"
+
+
+def test_events_are_those_of_the_replay(mixed):
+    table = mglru.events(mixed, "10%", "linux-7.2")
+    touches = [row for row in table if row["event"] == "touch"]
+    assert len(touches) == len(mixed)
+    assert [row["page"] for row in touches] == mixed.pages().tolist()
+    misses = sum(not row["hit"] for row in touches)
+    assert mglru.replay(mixed, "10%", "linux-7.2")["misses"] == [misses]
+    assert {"insert", "evict", "age"} <= set(table["event"])
+    part = mglru.events(mixed, "10%", "linux-7.2", accesses=(500, 600))
+    assert set(part["access"]) == set(range(500, 600))
+    with pytest.raises(mglru.UsageError, match="only the engine has events"):
+        mglru.events(mixed, policy="arc")
+    with pytest.raises(mglru.UsageError, match="one replay"):
+        mglru.events(mixed, policy=["default", "linux-7.2"])
+
+
+def test_ablations_compare_seed_by_seed(mixed):
+    table = mglru.ablate(mixed, "10%", preset="linux-7.2")
+    assert {"misses", "refaults"} <= set(table["metric"])
+    assert "workingset_rework + lulesh_fix + fault_placement" in table["without"]
+    for row in table:
+        assert row["change_low"] <= row["change"] <= row["change_high"], row
+    assert {row["is_noise"] for row in mglru.ablate(mixed, runs=2)} == {None}, "two runs prove nothing"
+    with pytest.raises(mglru.UsageError, match="runs: expected 1 to 1000"):
+        mglru.ablate(mixed, runs=0)
+    with pytest.raises(mglru.UsageError, match="there is no mechanism 'turbo'"):
+        mglru.ablate(mixed, without=["turbo"])
+
+
+SCENARIO = """
+[machine]
+memory = "8MiB"
+[[tenant]]
+path = "web"
+[[job]]
+tenant = "web"
+fio = "[pages]\\nrw=read\\nsize=4m"
+[[action]]
+at = "1ms"
+write = { "web/memory.max" = "2M" }
+[print]
+files = ["web/memory.max"]
+"""
+
+
+def test_scenarios_from_text_and_files(tmp_path):
+    result = mglru.scenario(text=SCENARIO)
+    assert result.tenants["tenant"] == ["", "web"] and result.tenants["misses"] == [0, 1024]
+    assert result.actions["error"] == [None] and result.failures == []
+    assert result.readings["text"][-1].strip() == str(2 << 20)
+    assert len(result.kills) == 0 and result.seconds > 0
+    path = tmp_path / "web.toml"
+    path.write_text(SCENARIO)
+    assert mglru.scenario(path).tenants.to_pydict() == result.tenants.to_pydict()
+    assert "accesses_per_second" in mglru.ablate(path, runs=1)["metric"]
+    with pytest.raises(mglru.UsageError, match="web.toml:5:1: .* did you mean `path`"):
+        mglru.scenario("web.toml", SCENARIO.replace("path =", "paths ="))
+    with pytest.raises(mglru.UsageError, match="expected sim or real"):
+        mglru.scenario(text=SCENARIO, world="moon")
+
+
+def test_fidelity_repeats_the_kernels_runs(kernel_lab):
+    table = mglru.fidelity(kernel_lab / "results.csv", kernel="7.2.12", workload="zipf12", lru="multigen")
+    assert len(table) > 0 and set(table["within"]) == {True} and set(table["workload"]) == {"zipf12"}
+    with pytest.raises(mglru.UsageError, match="has no such row"):
+        mglru.fidelity(kernel_lab / "results.csv", kernel="2.4")
+
+
+def test_plots(mixed, tmp_path):
+    pytest.importorskip("matplotlib")
+    curves = mglru.plot.mrc(mglru.mrc(mixed, ["default", "lru", "opt"]))
+    assert [text.get_text() for text in curves.get_legend().get_texts()] == ["default", "lru", "opt"]
+    curves.figure.savefig(tmp_path / "curve.svg")
+    assert (tmp_path / "curve.svg").read_text().count("<path") > 3
+    table = mglru.timeline(mixed, "10%", ["linux-7.2", "linux-6.12"])
+    with pytest.raises(mglru.UsageError, match="choose one run"):
+        mglru.plot.generations(table)
+    assert mglru.plot.generations(table, run="multigen linux-7.2, 10%").collections
+    with pytest.raises(mglru.UsageError, match="choose a preset with the multi-gen LRU"):
+        mglru.plot.generations(mglru.timeline(mixed))
+    effects = mglru.ablate(mixed, runs=2)
+    assert len(mglru.plot.ablation(effects).patches) == len(set(effects["without"]))
+    with pytest.raises(mglru.UsageError, match="no column without"):
+        mglru.plot.ablation(table)
+
+
+def test_an_interrupt_ends_a_replay():
+    trace = mglru.Trace(numpy.arange(1_000_000) % 49_999)
+    begun = threading.Event()
+
+    def interrupt() -> None:
+        begun.wait()
+        signal.raise_signal(signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        begun.set()
+        mglru.replay(trace, ["1%"] * 100, "default")
+    thread.join()
+
+
+def test_the_import_is_light():
+    code = "import sys, mglru; print([name for name in ('numpy', 'pandas', 'pyarrow') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

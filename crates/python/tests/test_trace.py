@@ -1,0 +1,181 @@
+"""Traces from arrays, Arrow and files; slices, samples, and bad input."""
+
+import pickle
+import threading
+
+import numpy
+import pyarrow
+import pytest
+
+import mglru
+
+PAGES = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        PAGES,
+        tuple(PAGES),
+        iter(PAGES),
+        numpy.array(PAGES, dtype="u1"),
+        numpy.array(PAGES, dtype=">i8"),
+        numpy.array(PAGES * 2, dtype="i4")[: len(PAGES)],
+        numpy.array([PAGES, PAGES], dtype="u8").T[:, 0],
+        pyarrow.array(PAGES),
+        pyarrow.chunked_array([PAGES[:4], PAGES[4:]]),
+        pyarrow.array(PAGES, pyarrow.uint16()),
+    ],
+    ids=lambda source: f"{type(source).__module__}.{getattr(source, 'dtype', type(source).__name__)}",
+)
+def test_any_integers_are_pages(source):
+    trace = mglru.Trace(source)
+    assert trace.pages().tolist() == PAGES
+    assert (len(trace), trace.distinct_pages, trace.name) == (10, 7, "pages")
+
+
+def test_data_frames_give_their_columns():
+    polars, pandas = pytest.importorskip("polars"), pytest.importorskip("pandas")
+    for column in [polars.Series(PAGES), pandas.Series(PAGES)]:
+        assert mglru.Trace(column).pages().tolist() == PAGES
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (numpy.array([1.0, 2.0]), "float64"),
+        (numpy.array([[1, 2]]), "2 dimensions"),
+        (numpy.array(5), "0 dimensions"),
+        (numpy.array([1, -7, 3]), "access 1 is to page -7"),
+        (numpy.array([True]), "bool"),
+        (numpy.array([1, None]), "object"),
+        (numpy.array(["2026-01-01"], dtype="M8[s]"), "datetime64"),
+        (numpy.array([], dtype="i8"), "no page access"),
+        (pyarrow.array([1, None]), "1 of 2 are null"),
+        (pyarrow.array(["a"]), "string"),
+        (pyarrow.array([-1]), "access 0 is to page -1"),
+        ([1, -2], "access 1 is to page -2"),
+        ([1 << 64], "access 0 is to page 18446744073709551616"),
+        ([1, "2"], "access 1 is to '2'"),
+        ([True], "access 0 is to True"),
+        ([], "no page access"),
+        (7, "type int"),
+        (None, "type NoneType"),
+    ],
+    ids=str,
+)
+def test_other_arrays_are_refused_with_the_place(source, words):
+    with pytest.raises(mglru.UsageError, match=words):
+        mglru.Trace(source)
+
+
+def test_flags_belong_to_accesses():
+    trace = mglru.Trace([1, 1, 2], writes=[True, False, True], mapped=numpy.array([0, 1, 1], dtype=bool))
+    summary = trace.summary()
+    assert (summary["writes"], summary["mapped"], summary["anon"]) == (2, 2, 0)
+    with pytest.raises(mglru.UsageError, match="writes: expected one value for each of 3 accesses"):
+        mglru.Trace([1, 1, 2], writes=[True])
+    with pytest.raises(mglru.UsageError, match="anon: expected one dimension of booleans"):
+        mglru.Trace([1, 1, 2], anon=numpy.array([0, 1, 1]))
+    with pytest.raises(mglru.UsageError, match="mapped: expected booleans"):
+        mglru.Trace([1], mapped=[1])
+    with pytest.raises(mglru.UsageError, match="writes: only for page numbers"):
+        mglru.Trace("file", writes=[True])
+    with pytest.raises(mglru.UsageError, match="format: only for files"):
+        mglru.Trace([1], format="plain")
+
+
+def test_files_of_any_format_are_read(tmp_path):
+    plain = tmp_path / "trace.plain"
+    plain.write_text("".join(f"{page}\n" for page in PAGES))
+    trace = mglru.Trace(plain)
+    assert trace.pages().tolist() == PAGES and trace.name == str(plain)
+    assert trace.summary()["format"] == "plain"
+
+
+def test_files_that_cannot_be_read_say_so(tmp_path):
+    with pytest.raises(mglru.WorkError, match="nothing-here: No such file"):
+        mglru.Trace(tmp_path / "nothing-here")
+    bad = tmp_path / "bad.plain"
+    bad.write_text("1\n2\nthree\n")
+    with pytest.raises(mglru.Error, match="line 3"):
+        mglru.Trace(bad, format="plain")
+    assert mglru.Trace(bad, format="plain", lossy=True).summary()["skipped"] == 1
+    with pytest.raises(mglru.UsageError, match="kernel-lab"):
+        mglru.Trace(bad, format="tape")
+
+
+def test_long_files_are_not_kept(tmp_path):
+    path = tmp_path / "long.plain"
+    path.write_text("".join(f"{n % 50}\n" for n in range(10_000)))
+    long, short = mglru.Trace(path, decoded_accesses_max=100), mglru.Trace(path)
+    assert (len(long), long.distinct_pages) == (10_000, 50)
+    assert mglru.replay(long)["misses"] == mglru.replay(short)["misses"]
+    with pytest.raises(mglru.UsageError, match="too long to be kept in memory"):
+        long[:10]
+
+
+def test_parts():
+    trace = mglru.Trace(PAGES)
+    assert trace[2:5].pages().tolist() == [4, 1, 5]
+    assert trace[-3:].pages().tolist() == [6, 5, 3]
+    assert trace[2:8][1:3].pages().tolist() == [1, 5]
+    for empty in (slice(5, 5), slice(8, 2), slice(100, 200)):
+        with pytest.raises(mglru.UsageError, match="no page access"):
+            trace[empty]
+    with pytest.raises(mglru.UsageError, match="a step of 1"):
+        trace[::2]
+    with pytest.raises(TypeError, match="slices"):
+        trace[3]
+
+
+def test_reuse_distances_predict_lru(mixed):
+    distances = mixed.reuse_distances()
+    for pages in (1, 7, 100, 2000):
+        misses = int(((distances < 0) | (distances >= pages)).sum())
+        assert mglru.replay(mixed, f"{pages}p", "lru")["misses"] == [misses]
+
+
+def test_traces_travel_to_other_processes(tmp_path):
+    path = tmp_path / "trace.plain"
+    path.write_text("1\n2\n1\n")
+    for trace in (mglru.Trace(path), mglru.Trace(PAGES, writes=[True] * 10, name="mine")):
+        again = pickle.loads(pickle.dumps(trace))
+        assert (again.name, again.summary()) == (trace.name, trace.summary())
+
+
+def test_threads_share_a_trace(mixed):
+    expected = mglru.replay(mixed, "5%")["misses"]
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(mglru.replay(mixed, "5%", threads=1)["misses"]))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 4
+
+
+def test_samples_estimate_the_whole():
+    numbers = numpy.random.default_rng(7).zipf(1.2, 400_000) % 60_000
+    trace = mglru.Trace(numpy.ascontiguousarray(numbers), name="zipf")
+    sample = trace.sample(0.1)
+    assert sample.sampled == 0.1 and 0.05 < sample.distinct_pages / trace.distinct_pages < 0.15
+    sizes = ["10%", "2000p", "40%"]
+    whole, part = (mglru.replay(one, sizes, ["lru", "default"]) for one in (trace, sample))
+    assert part["sample"] == [0.1] * 6 and whole["sample"] == [1.0] * 6
+    for row, estimate in zip(whole, part):
+        assert abs(row["miss_ratio"] - estimate["miss_ratio"]) < 0.03, (row, estimate)
+        assert abs(row["memory_pages"] / estimate["memory_pages"] - 1) < 0.1
+        assert "estimates" in estimate["notes"]
+    for share in (0, 1, -0.5, float("nan")):
+        with pytest.raises(mglru.UsageError, match="0.01 or 1%"):
+            trace.sample(share)
+    with pytest.raises(mglru.UsageError, match="a sample already"):
+        sample.sample(0.5)
+    with pytest.raises(mglru.UsageError, match="none of its pages"):
+        mglru.Trace([5]).sample(1e-9)
+    with pytest.raises(mglru.UsageError, match="cannot be ablated"):
+        mglru.ablate(sample)
