@@ -14,7 +14,7 @@ reproduce:
 # Nothing is compiled twice here, so data for incremental builds is not needed.
 test: export CARGO_INCREMENTAL = 0
 test: fio
-	cargo test --workspace --lib --bins --tests
+	cargo test --workspace --tests
 	cargo test --workspace --doc
 	$(MAKE) python-test
 	$(MAKE) loom
