@@ -187,7 +187,9 @@ impl CachedFile {
         let before = self.last_page.load(Ordering::Relaxed);
         for piece in pieces(offset, bytes) {
             // A read that continues in the page where the last one ended counts as the same access.
-            let again = piece.in_buffer.start == 0 && before == u64::from(piece.index) + 1;
+            let again = piece.in_buffer.start == 0
+                && before == u64::from(piece.index) + 1
+                && !self.shared.core.counts_reread(piece.in_page.start);
             let request = last - piece.index + 1;
             let missed = begun && piece.in_buffer.start == 0;
             self.read_page(&piece, &mut buffer[piece.in_buffer.clone()], request, again, missed)?;

@@ -20,6 +20,7 @@ use crate::folio::{Flags, FolioId, Kind};
 use crate::host::Host;
 use crate::lru::{self, Queue, Refault, Shadow};
 use crate::mapping::{Found, Glance, InsertError, LEAF_SLOTS, Mapping, SEQUENCE_MASK};
+use crate::mechanism::{Lru, Switch};
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::mm::AddressSpace;
 use std::sync::Arc;
@@ -205,8 +206,18 @@ impl Core {
         }
     }
 
-    /// Counts an access through a descriptor. The caller skips the page in which the previous read
-    /// on the same open file ended.
+    /// Whether a read counts if the previous read on the same open file ended in the same page.
+    /// `in_page`: the byte of the page at which it begins. The kernel takes it for the same access
+    /// ([book: access#descriptor-accesses]). The policy `ranked` does so if it may be the
+    /// continuation: a read that begins with the page reads it anew.
+    #[inline]
+    pub fn counts_reread(&self, in_page: usize) -> bool {
+        let mechanisms = self.mechanisms();
+        in_page == 0 && mechanisms.lru() == Lru::Ranked && mechanisms.is_on(Switch::Rereads)
+    }
+
+    /// Counts an access through a descriptor. Where the previous read on the same open file ended
+    /// in this page, the caller asks [`Core::counts_reread`] first.
     #[inline]
     pub fn accessed(&self, host: &impl Host, cpu: impl FnOnce() -> usize, hit: &Hit) {
         self.mark_accessed(host, cpu, hit.folio, hit.flags);

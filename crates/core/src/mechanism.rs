@@ -178,11 +178,18 @@ pub enum Switch {
     /// Policy `ranked`: the access of the fault that brings a page in does not count. Off: its
     /// accessed bit counts.
     FirstLook,
+    /// Policy `ranked`: a read that begins at a page's first byte counts, even if the open file's
+    /// previous read was of the same page. Off: reads of one page in a row count once, as in the
+    /// kernel.
+    Rereads,
+    /// Policy `ranked`: walks over page tables count accessed bits, twice per turnover of memory.
+    /// Off: bits are only read at the ends of the lists.
+    PageWalk,
 }
 
 impl Switch {
     /// All switches.
-    pub const ALL: [Switch; 21] = [
+    pub const ALL: [Switch; 23] = [
         Switch::WorkingsetRework,
         Switch::LuleshFix,
         Switch::MemcgLru,
@@ -204,6 +211,8 @@ impl Switch {
         Switch::RefusalPressure,
         Switch::ShareMomentum,
         Switch::FirstLook,
+        Switch::Rereads,
+        Switch::PageWalk,
     ];
 
     /// The name on the command line and in JSON.
@@ -230,6 +239,8 @@ impl Switch {
             Switch::RefusalPressure => "refusal_pressure",
             Switch::ShareMomentum => "share_momentum",
             Switch::FirstLook => "first_look",
+            Switch::Rereads => "rereads",
+            Switch::PageWalk => "page_walk",
         }
     }
 
@@ -259,7 +270,7 @@ impl Switch {
     }
 
     /// The switch's bit among the rules of the policy `ranked`; `None` for all other switches.
-    const fn ranked_bit(self) -> Option<u8> {
+    const fn ranked_bit(self) -> Option<u16> {
         let number = self as u32;
         if number < FIRST_RANKED { None } else { Some(1 << (number - FIRST_RANKED)) }
     }
@@ -275,7 +286,7 @@ const SWITCHING: u16 = 1 << 15;
 /// policy's number.
 const FIRST_RANKED: u32 = Switch::RankByGeneration as u32;
 
-const _: () = assert!(FIRST_RANKED == POLICY_SHIFT && Switch::ALL.len() as u32 == FIRST_RANKED + u8::BITS);
+const _: () = assert!(FIRST_RANKED == POLICY_SHIFT && Switch::ALL.len() as u32 <= FIRST_RANKED + u16::BITS);
 
 /// The switches that are on, the policy and the lock. A copy takes six bytes, a query tests one
 /// bit.
@@ -284,7 +295,7 @@ pub struct Mechanisms {
     preset: Preset,
     lru_lock: LruLock,
     /// Rules of the policy `ranked`; all are on in every preset.
-    ranked: u8,
+    ranked: u16,
     on: u16,
 }
 
@@ -317,7 +328,7 @@ impl Mechanisms {
             Preset::Linux72 => LINUX_72,
             Preset::Default => OURS | (Lru::Ranked as u16) << POLICY_SHIFT,
         };
-        Mechanisms { preset, lru_lock: LruLock::Lruvec, ranked: u8::MAX, on }
+        Mechanisms { preset, lru_lock: LruLock::Lruvec, ranked: u16::MAX, on }
     }
 
     /// The switches of a preset, after turning some on and then some off.
@@ -614,12 +625,14 @@ mod tests {
                 "refusal_pressure",
                 "share_momentum",
                 "first_look",
+                "rereads",
+                "page_walk",
             ]
         );
         let on = |preset| -> [bool; 13] {
             let all = on(preset);
             let (of_kernels, of_ranked) = all.split_at(13);
-            assert_eq!(of_ranked, [true; 8], "the policy `ranked` is whole in all presets");
+            assert_eq!(of_ranked, [true; 10], "the policy `ranked` is whole in all presets");
             of_kernels.try_into().expect("thirteen")
         };
         assert_eq!(

@@ -534,7 +534,7 @@ mod tests {
     use mglru_workload::trace::PageAccess;
 
     fn touch(page: u64) -> Record {
-        Record::Access(PageAccess { page, write: false, mapped: false, anon: false })
+        Record::Access(PageAccess { page, write: false, mapped: false, anon: false, inside: false })
     }
 
     #[test]
@@ -577,7 +577,8 @@ mod tests {
 
     #[test]
     fn anonymous_page_5_is_not_page_5_of_a_file() {
-        let anon = Record::Access(PageAccess { page: 5, write: false, mapped: false, anon: true });
+        let anon =
+            Record::Access(PageAccess { page: 5, write: false, mapped: false, anon: true, inside: false });
         assert_eq!(count(&[touch(5), anon, anon]), TraceCounts { accesses: 3, distinct_pages: 2 });
     }
 }

@@ -34,7 +34,9 @@ use std::sync::{Arc, Mutex};
 const MEMORY_PAGES_MIN: u64 = 64;
 /// Half of what a reclaim attempt frees, by policy.
 const SLACK_KERNEL: u64 = 28;
-const SLACK_RANKED: u64 = 16;
+fn slack_of_ranked(memory_pages: u64) -> u64 {
+    (memory_pages / 16).clamp(1, 32) / 2
+}
 const THREADS: usize = 2;
 
 struct Plan {
@@ -201,7 +203,7 @@ impl Row {
             size: size.to_owned(),
             memory_pages,
             kernel: load.engine(kernel, memory_pages + SLACK_KERNEL, false),
-            ranked: load.engine(ranked.with_lru(Lru::Ranked), memory_pages + SLACK_RANKED, plan.repeats),
+            ranked: load.engine(ranked.with_lru(Lru::Ranked), memory_pages + slack_of_ranked(memory_pages), plan.repeats),
             others,
             known,
         }

@@ -33,12 +33,14 @@ pub struct Access {
     /// Anonymous memory, always through a mapping. `page` is in a separate name space from files.
     /// Without swap, such a page stays until it is released.
     pub anon: bool,
+    /// Whether it begins inside of the page, so that it may continue the one before.
+    pub inside: bool,
 }
 
 impl Access {
     /// A read through a descriptor.
     pub fn read(page: u64) -> Access {
-        Access { page, write: false, mapped: false, anon: false }
+        Access { page, write: false, mapped: false, anon: false, inside: false }
     }
 
     /// A write through a descriptor.
@@ -66,8 +68,8 @@ impl Access {
 
 impl From<PageAccess> for Access {
     fn from(access: PageAccess) -> Access {
-        let PageAccess { page, write, mapped, anon } = access;
-        Access { page, write, mapped, anon }
+        let PageAccess { page, write, mapped, anon, inside } = access;
+        Access { page, write, mapped, anon, inside }
     }
 }
 

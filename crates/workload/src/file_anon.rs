@@ -97,9 +97,9 @@ impl Rounds {
         }
         let count = DRAW_PAGES.min(part - *touched);
         let pages = (*touched..*touched + count).map(|page| first + u64::from(page));
-        steps.extend(
-            pages.map(|page| Step::Touch(PageAccess { page, write: !reads, mapped: true, anon: !reads })),
-        );
+        steps.extend(pages.map(|page| {
+            Step::Touch(PageAccess { page, write: !reads, mapped: true, anon: !reads, inside: false })
+        }));
         *touched += count;
         if *touched == part && reads {
             *touched = 0;

@@ -68,7 +68,13 @@ impl Workers {
             let page =
                 if random.below(5) < 4 { (*young + random.below(fifth)) % heap } else { random.below(heap) };
             let write = random.below(3) == 0;
-            steps.push(Step::Touch(PageAccess { page: region | page, write, mapped: true, anon: true }));
+            steps.push(Step::Touch(PageAccess {
+                page: region | page,
+                write,
+                mapped: true,
+                anon: true,
+                inside: false,
+            }));
         }
     }
 }

@@ -55,6 +55,7 @@ impl Sweep {
                     write,
                     mapped: true,
                     anon: true,
+                    inside: false,
                 })
             })
         };

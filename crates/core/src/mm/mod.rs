@@ -98,6 +98,13 @@ impl SpaceList {
         *self.0.lock() = Iteration::new();
     }
 
+    /// The address spaces that ran since the last walk. Their marks are cleared.
+    pub(crate) fn take_ran(&self) -> Vec<Arc<AddressSpace>> {
+        let iteration = self.0.lock();
+        let ran = iteration.spaces.iter().filter(|(space, _)| space.ran.swap(false, AcqRel));
+        ran.map(|(space, _)| space.clone()).collect()
+    }
+
     /// Whether a walk for generation `seq` is under way or finished.
     pub(crate) fn are_walked_for(&self, seq: u64) -> bool {
         let iteration = self.0.lock();

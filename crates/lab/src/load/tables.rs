@@ -149,7 +149,13 @@ impl Tables {
         let open = &self.files[&visit.file.number()];
         let truth = place.truths.get(&number).copied();
         let truth = truth.unwrap_or_else(|| Truth::first(visit.file, visit.index, self.warehouses));
-        let access = |write| PageAccess { page: number, write, mapped: open.map.is_some(), anon: false };
+        let access = |write| PageAccess {
+            page: number,
+            write,
+            mapped: open.map.is_some(),
+            anon: false,
+            inside: false,
+        };
 
         let there = place.tag == number + 1;
         let mut cache_time = match &self.cache {
@@ -171,7 +177,8 @@ impl Tables {
             if write || !there {
                 cache_time += timed(|| cache.store(at * PAGE_BYTES, bytes))?;
             }
-            let access = PageAccess { page: at, write: write || !there, mapped: true, anon: true };
+            let access =
+                PageAccess { page: at, write: write || !there, mapped: true, anon: true, inside: false };
             tell(Performed { access, time: cache_time });
         }
         if write {

@@ -152,7 +152,9 @@ impl FioSource {
         let mapped = self.job.engine.channel() == Channel::Mapped;
         for index in access.pages(PAGE_BYTES as u32) {
             let page = self.page(file, index);
-            batch.push(Operation::Access(Access { page, write: access.write, mapped, anon: false }));
+            let inside =
+                index * PAGE_BYTES as u64 != access.offset && index == access.offset / PAGE_BYTES as u64;
+            batch.push(Operation::Access(Access { page, write: access.write, mapped, anon: false, inside }));
         }
         if access.write {
             self.writes += 1;

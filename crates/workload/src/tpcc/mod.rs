@@ -341,7 +341,7 @@ struct ServerCache {
 impl ServerCache {
     fn touch(&mut self, visit: &Visit, touches: &mut Vec<PageAccess>) {
         let (page, write) = (visit.page(), visit.add.is_some());
-        let file_access = |write| PageAccess { page, write, mapped: false, anon: false };
+        let file_access = |write| PageAccess { page, write, mapped: false, anon: false, inside: false };
         if self.cached.is_empty() {
             return touches.push(file_access(write));
         }
@@ -353,7 +353,13 @@ impl ServerCache {
             touches.push(file_access(false));
         }
         // The page was read in or changed, so the cache's page is written.
-        touches.push(PageAccess { page: place, write: write || !there, mapped: true, anon: true });
+        touches.push(PageAccess {
+            page: place,
+            write: write || !there,
+            mapped: true,
+            anon: true,
+            inside: false,
+        });
         if write {
             touches.push(file_access(true));
         }

@@ -33,7 +33,9 @@ impl LineFormat for Address {
         };
         let byte = plain::number(address).ok_or_else(|| wrong("the address", address, "a number, 0x..."))?;
         number(instructions, "the third field")?;
-        Ok(Parsed::Request(Request::pages(byte / PAGE_BYTES, 1)?.writing(write)))
+        let request = Request::pages(byte / PAGE_BYTES, 1)?.writing(write);
+        // Neighbouring words are one use of their page.
+        Ok(Parsed::Request(Request { inside: !byte.is_multiple_of(PAGE_BYTES), ..request }))
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Request {
     pub write: bool,
     pub mapped: bool,
     pub anon: bool,
+    /// Whether it begins inside of its first page.
+    pub inside: bool,
 }
 
 impl Request {
@@ -36,7 +38,7 @@ impl Request {
         if pages > REQUEST_PAGES_MAX || page.checked_add(pages.saturating_sub(1)).is_none() {
             return Err(format!("a request of {pages} pages from page {page} is too large"));
         }
-        Ok(Request { page, pages, step: 1, write: false, mapped: false, anon: false })
+        Ok(Request { page, pages, step: 1, write: false, mapped: false, anon: false, inside: false })
     }
 
     /// A request for `times` accesses to the same page.
@@ -53,7 +55,8 @@ impl Request {
             return Err(format!("a request of {length} bytes at {offset} is too large"));
         };
         let page = offset / PAGE_BYTES;
-        Self::pages(page, if length == 0 { 0 } else { end.div_ceil(PAGE_BYTES) - page })
+        let request = Self::pages(page, if length == 0 { 0 } else { end.div_ceil(PAGE_BYTES) - page })?;
+        Ok(Request { inside: !offset.is_multiple_of(PAGE_BYTES), ..request })
     }
 
     /// As [`Request::bytes`], with the position in units such as sectors of 512 bytes.
@@ -134,9 +137,9 @@ impl Sink {
 
     #[inline]
     fn request(&mut self, request: Request) {
-        let Request { page, pages, write, mapped, anon, .. } = request;
+        let Request { page, pages, write, mapped, anon, inside, .. } = request;
         if pages == 1 {
-            self.records.push(Record::Access(PageAccess { page, write, mapped, anon }));
+            self.records.push(Record::Access(PageAccess { page, write, mapped, anon, inside }));
         } else if pages == 0 {
             return;
         } else {
@@ -150,13 +153,14 @@ impl Sink {
     /// Expands the pending request into accesses, until the sink is full.
     pub fn expand(&mut self) {
         let Some(request) = self.rest.take() else { return };
-        let Request { page, pages, step, write, mapped, anon } = request;
+        let Request { page, pages, step, write, mapped, anon, inside } = request;
         let now = pages.min((BATCH_RECORDS - self.records.len()) as u64);
-        let access = |page| Record::Access(PageAccess { page, write, mapped, anon });
+        let access = |page, inside| Record::Access(PageAccess { page, write, mapped, anon, inside });
         // The last page may be the largest number, so never compute the page after it.
-        self.records.extend((0..now).map(|index| access(page + index * step)));
+        self.records.extend((0..now).map(|index| access(page + index * step, inside && index == 0)));
         if now < pages {
-            self.rest = Some(Request { page: page + now * step, pages: pages - now, ..request });
+            let inside = inside && now == 0;
+            self.rest = Some(Request { page: page + now * step, pages: pages - now, inside, ..request });
         }
     }
 

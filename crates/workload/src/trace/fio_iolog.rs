@@ -117,7 +117,7 @@ impl FioIologEncoder {
 
 impl Encode for FioIologEncoder {
     fn nearest(&self, access: PageAccess) -> PageAccess {
-        PageAccess { mapped: false, anon: false, ..access }
+        PageAccess { mapped: false, anon: false, inside: false, ..access }
     }
 
     fn begin(&mut self, out: &mut Vec<u8>) {
@@ -162,7 +162,7 @@ mod tests {
     fn both_versions() {
         let two = "fio version 2 iolog\na add\nb add\na open\nb read 8192 8192\na write 1 1\na wait 100 0\n\
                    b trim 0 1\na sync 0 0\na close\n";
-        let read = Request { page: 1 << 32 | 2, pages: 2, step: 1, write: false, mapped: false, anon: false };
+        let read = Request::pages(1 << 32 | 2, 2).unwrap();
         let write = Request { page: 0, pages: 1, write: true, ..read };
         let expected = vec![Parsed::Request(read), Parsed::Request(write), Parsed::Sync(0)];
         assert_eq!(parse(two), Ok(expected.clone()));

@@ -116,6 +116,7 @@ impl RecordFormat for KernelLab {
             write: word & WRITE != 0,
             mapped: word & MAPPED != 0,
             anon: word & ANON != 0,
+            inside: false,
         }))
     }
 
@@ -137,11 +138,11 @@ impl Encode for KernelLabEncoder {
     }
 
     fn nearest(&self, access: PageAccess) -> PageAccess {
-        access
+        PageAccess { inside: false, ..access }
     }
 
     fn access(&mut self, run: Run, out: &mut Vec<u8>) {
-        let PageAccess { page, write, mapped, anon } = run.first;
+        let PageAccess { page, write, mapped, anon, .. } = run.first;
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
         let flags = flag(write, WRITE) | flag(mapped, MAPPED) | flag(anon, ANON);
         for page in (0..run.pages).map(|index| page + index) {

@@ -87,6 +87,9 @@ pub struct PageAccess {
     pub mapped: bool,
     /// Whether the page is anonymous rather than file memory.
     pub anon: bool,
+    /// Whether the access begins inside of the page, so that it may continue the one before.
+    /// `false` where a format knows no bytes.
+    pub inside: bool,
 }
 
 /// One event of a trace.

@@ -23,7 +23,7 @@ impl RecordFormat for OracleGeneral {
 
     fn record(&mut self, record: &[u8]) -> Result<Parsed, String> {
         let id = u64::from_le_bytes(record[4..12].try_into().expect("8 bytes"));
-        Ok(Parsed::Request(Request { page: id, pages: 1, step: 1, write: false, mapped: false, anon: false }))
+        Ok(Parsed::Request(Request::pages(id, 1)?))
     }
 }
 
@@ -65,7 +65,7 @@ mod tests {
     fn an_id_is_a_page() {
         let record =
             [&7u32.to_le_bytes()[..], &9u64.to_le_bytes(), &70_000u32.to_le_bytes(), &[0xff; 8]].concat();
-        let request = Request { page: 9, pages: 1, step: 1, write: false, mapped: false, anon: false };
+        let request = Request::pages(9, 1).unwrap();
         assert_eq!(OracleGeneral.record(&record), Ok(Parsed::Request(request)));
         assert!(matches!(fits(&Sample { bytes: record.repeat(3), complete: true }), Fit::Yes));
         assert!(matches!(fits(&Sample { bytes: record, complete: true }), Fit::Perhaps));

@@ -67,7 +67,7 @@ pub(super) struct SharedTextEncoder;
 
 impl Encode for SharedTextEncoder {
     fn nearest(&self, access: PageAccess) -> PageAccess {
-        PageAccess { mapped: access.mapped && !access.write, anon: false, ..access }
+        PageAccess { mapped: access.mapped && !access.write, anon: false, inside: false, ..access }
     }
 
     fn access(&mut self, run: Run, out: &mut Vec<u8>) {
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn the_lines_of_the_page_above() {
         let line = |text: &str| SharedText.line(text.as_bytes());
-        let read = Request { page: 1 << 32, pages: 2, step: 1, write: false, mapped: false, anon: false };
+        let read = Request::pages(1 << 32, 2).unwrap();
         assert_eq!(line("R 4294967296 2"), Ok(Parsed::Request(read)));
         let one = Request { page: 17, pages: 1, ..read };
         assert_eq!(line("W 17 1"), Ok(Parsed::Request(Request { write: true, ..one })));

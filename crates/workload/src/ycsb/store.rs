@@ -59,7 +59,7 @@ pub(crate) struct Store {
 }
 
 fn touch(page: u64, write: bool, anon: bool) -> Step {
-    Step::Touch(PageAccess { page, write, mapped: anon, anon })
+    Step::Touch(PageAccess { page, write, mapped: anon, anon, inside: false })
 }
 
 impl Store {

@@ -1,10 +1,12 @@
 //! All tuned numbers. The optimum is flat around each.
 
+/// Walks over page tables per turnover of memory. Twice as many gain no more than .003.
+pub(super) const WALKS_PER_MEMORY: u64 = 2;
 /// Generations of the clock per turnover of memory: ages need no finer unit than a quarter.
 pub(super) const GENERATIONS_PER_MEMORY: u64 = 4;
 /// Accesses after the first that promote a newcomer. With one, bursts and scans would get in.
 pub(super) const PROMOTING_REFS: u32 = 2;
-/// As `PROMOTING_REFS`, after an accessed bit was found, which stands for any number of accesses.
+/// As `PROMOTING_REFS`, for mapped pages: an accessed bit stands for any number of accesses.
 pub(super) const PROMOTING_LOOKS: u32 = 1;
 /// Most steps of the hand per page to admit, to bound the work of a miss. In 90 % of the cases
 /// fewer than three suffice.
@@ -36,7 +38,7 @@ pub(super) const SHARE_PERCENT_MAX: u64 = 99;
 pub(super) const PERIOD_SHIFT: u32 = 6;
 /// Reclaim takes at most this part of a small memory at once: with less, efforts cost more; with
 /// more, memory stays unused.
-pub(super) const BATCHES_PER_MEMORY: u64 = 64;
+pub(super) const BATCHES_PER_MEMORY: u64 = 16;
 /// Pages brought in between two checks of the limits, before the first reclaim.
 pub(super) const ASK_EVERY: u64 = 64;
 /// Initial growth of memory between two efforts: one batch of pages.

@@ -27,6 +27,7 @@
 //! clock.rs      time, in pages brought in           memory.rs  the token of a shadow
 //! state.rs      the words of an lruvec              place.rs   where pages go; the hand
 //! refault.rs    shadows and refaults                turn.rs    an lruvec's turn in a pass
+//! walk.rs       accessed bits in bulk
 //! ```
 //!
 //! Its sources: second chances for a queue's old pages (CLOCK), a small queue of newcomers in front
@@ -48,6 +49,7 @@ mod state;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod turn;
+mod walk;
 
 use super::Habits;
 use super::scan_control::CLUSTER_PAGES;

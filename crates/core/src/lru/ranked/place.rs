@@ -60,7 +60,7 @@ pub(super) struct Looked {
 }
 
 fn fate_of(now: Flags, look: Look) -> Fate {
-    let enough = if look == Look::Again { PROMOTING_LOOKS } else { PROMOTING_REFS };
+    let enough = if now.mapped() { PROMOTING_LOOKS } else { PROMOTING_REFS };
     match look {
         _ if now.refs() >= enough => Fate::Promote,
         Look::First => Fate::Keep,

@@ -58,6 +58,8 @@ pub(crate) struct Ranked {
     sizes: [[AtomicI64; 2]; 2],
     share: AtomicU64,
     clock: [AtomicU64; 3],
+    /// Pages brought in until the last walk over page tables.
+    pub(super) walked_at: AtomicU64,
     /// When the latest generations began, by the node's clock; by their numbers, in a ring.
     births: [AtomicU64; BIRTHS],
     period: AtomicU64,
@@ -107,6 +109,7 @@ impl Ranked {
             sizes: Default::default(),
             share: AtomicU64::new(0),
             clock: Default::default(),
+            walked_at: AtomicU64::new(0),
             births: Default::default(),
             period: AtomicU64::new(0),
             evicted: Default::default(),
@@ -124,6 +127,7 @@ impl Ranked {
         self.clock.iter().chain(&self.births).chain(&self.evicted).for_each(|word| word.store(0, Relaxed));
         self.share.store(Share::START.pack(), Relaxed);
         self.period.store(Period::UNKNOWN.word(), Relaxed);
+        self.walked_at.store(0, Relaxed);
         self.low_pages.store(0, Relaxed);
         self.slack_pages.store(SLACK_PAGES, Relaxed);
         self.expected_pages.store(0, Relaxed);

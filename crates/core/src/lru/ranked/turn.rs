@@ -44,6 +44,7 @@ impl RankedTurn {
         let swappiness = core.swappiness_of(memcg.id(), cx.orders.swappiness);
         let ranked = &memcg.lruvec.ranked;
         ranked.begin_reclaim(swappiness);
+        core.walk_ranked(memcg, swappiness);
         let pages = pages(ranked, swappiness);
         if by_age {
             let _locked = memcg.lruvec.lock(&core.folios);

@@ -101,7 +101,7 @@ impl Job {
             let process = &mut self.process;
             if touch.mapped {
                 world.core.touch(&process.task, &world.files.get(touch.file).mapping, touch.index, hit);
-            } else if process.descriptors[touch.file.0 as usize].goes_to(touch.index) || world.count_repeats {
+            } else if process.descriptors[touch.file.0 as usize].counts(world, touch) {
                 world.core.accessed(&world.host, || process.task.cpu, hit);
             }
             self.next += 1;

@@ -1,5 +1,6 @@
 //! The processes of a job: their tenants and open files.
 
+use super::touch::Touch;
 use super::{Job, State};
 use crate::files::FileNumber;
 use crate::world::{TenantState, World};
@@ -17,11 +18,14 @@ pub(super) struct Descriptor {
 }
 
 impl Descriptor {
-    /// Records an access. Returns `false` if the last access was to the same page.
+    /// Records an access, and returns whether it counts: not if the last access was to the same
+    /// page, unless the policy or the machine has it so.
     #[inline]
-    pub(super) fn goes_to(&mut self, index: u32) -> bool {
-        let position = u64::from(index) + 1;
+    pub(super) fn counts(&mut self, world: &World, touch: Touch) -> bool {
+        let position = u64::from(touch.index) + 1;
         std::mem::replace(&mut self.previous, position) != position
+            || world.count_repeats
+            || world.core.counts_reread(usize::from(touch.inside))
     }
 }
 

@@ -21,6 +21,8 @@ pub(super) struct Touch {
     /// Through a mapping, like all accesses to anonymous memory.
     pub(super) mapped: bool,
     pub(super) anon: bool,
+    /// Whether it begins inside of the page.
+    pub(super) inside: bool,
     /// Whether it is counted as a miss.
     pub(super) missed: bool,
     /// Whether observers were called.
@@ -32,8 +34,9 @@ pub(super) struct Touch {
 
 impl Touch {
     pub(super) fn of(file: FileNumber, index: u32, access: Access) -> Touch {
-        let Access { write, mapped, anon, .. } = access;
-        Touch { file, index, write, mapped: mapped || anon, anon, missed: false, told: false, alone: false }
+        let Access { write, mapped, anon, inside, .. } = access;
+        let mapped = mapped || anon;
+        Touch { file, index, write, mapped, anon, inside, missed: false, told: false, alone: false }
     }
 }
 
@@ -91,7 +94,7 @@ impl Job {
                 self.map_around(world, touch);
             }
         } else if !(touch.write && world.overwrite)
-            && (self.process.descriptors[touch.file.0 as usize].goes_to(touch.index) || world.count_repeats)
+            && self.process.descriptors[touch.file.0 as usize].counts(world, touch)
         {
             world.core.accessed(&world.host, || self.process.task.cpu, hit);
         }

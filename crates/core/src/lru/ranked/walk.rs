@@ -1,0 +1,71 @@
+//! The walk over page tables: counts accessed bits in bulk, twice per turnover of memory.
+//!
+//! An accessed bit stands for any number of accesses. At the tail of a list it says that a page
+//! was used at all since it came; a walk in between tells a page that is used again and again from
+//! one that was used in a burst. Only tables that were accessed since the last walk are walked,
+//! and only in address spaces that ran.
+//!
+//! # Locking
+//!
+//! A page table is walked under its mapping's lock, which keeps the folios in its slots; a table
+//! whose lock is taken is skipped. Counts change by compare-and-swap. No lruvec lock is held.
+
+use super::constants::WALKS_PER_MEMORY;
+use super::state::Ranked;
+use crate::Core;
+use crate::lru::Swappiness;
+use crate::mapping::{Mapping, TABLE_PAGES};
+use crate::mechanism::Switch;
+use crate::memcg::Memcg;
+use crate::sync::Ordering::Relaxed;
+use crate::tunables::{LEAF_WALK, TABLE_WALK};
+
+impl Ranked {
+    /// Whether a walk is due. Of several threads that ask, one is told so.
+    fn begins_walk(&self) -> bool {
+        let (now, last) = (self.clock().words().0, self.walked_at.load(Relaxed));
+        now.wrapping_sub(last) >= (self.memory_pages() / WALKS_PER_MEMORY).max(1)
+            && self.walked_at.compare_exchange(last, now, Relaxed, Relaxed).is_ok()
+    }
+}
+
+impl Core {
+    /// Walks the page tables of a memcg, if that is due.
+    pub(super) fn walk_ranked(&self, memcg: &Memcg, swappiness: Swappiness) {
+        let is_on = self.mechanisms().is_on(Switch::PageWalk) && self.tunables.has(LEAF_WALK);
+        if !is_on || !memcg.lruvec.ranked.begins_walk() {
+            return;
+        }
+        memcg.lruvec.forget_walks();
+        for space in memcg.spaces.take_ran() {
+            for mapping in space.regions() {
+                if mapping.has_recency() && !mapping.is_unevictable() && swappiness.evicts(mapping.kind()) {
+                    self.walk_mapping(memcg, &mapping);
+                }
+            }
+        }
+    }
+
+    fn walk_mapping(&self, memcg: &Memcg, mapping: &Mapping) {
+        let tables = mapping.mapped_pages().div_ceil(u64::from(TABLE_PAGES)) as u32;
+        for table in mapping.tables(&self.leaves, 0..tables) {
+            if !mapping.clear_young_table(&self.leaves, table) && self.tunables.has(TABLE_WALK) {
+                continue;
+            }
+            let Some(locked) = mapping.try_lock(&self.leaves) else { continue };
+            let first = u64::from(table) * u64::from(TABLE_PAGES);
+            // It may have been unmapped after its tables were counted.
+            let end = (first + u64::from(TABLE_PAGES)).min(mapping.mapped_pages()).max(first);
+            let mut young = 0;
+            for (folio, slot) in locked.young_entries(first..end) {
+                // An isolated folio keeps its bit, by which reclaim decides.
+                let is_listed = self.folios.flags(folio).load().mark() != 0;
+                if is_listed && self.memcg_of(folio) == memcg.id() && slot.clear_accessed(folio) {
+                    self.folios.flags(folio).found_accessed();
+                    young += 1;
+                }
+            }
+            memcg.lruvec.count_walked([end - first, young, 1, 0]);
+        }
+    }
+}
