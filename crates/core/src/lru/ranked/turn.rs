@@ -1,7 +1,7 @@
 //! The turn of one lruvec: takes batches from the tail of the newcomers or of the main list, by the
 //! newcomers' share.
 
-use super::constants::{HAND_STEPS, LOOK_SHARE, TURN_SHARE};
+use super::constants::{DIRTY_PART, HAND_STEPS, LOOK_SHARE, TURN_SHARE};
 use super::place::{Looked, Manner};
 use super::state::{List, Ranked, RankedOnUse};
 use crate::Core;
@@ -144,7 +144,7 @@ impl RankedTurn {
     ) -> TurnStep {
         let (core, host) = (cx.core, cx.host);
         let tallies = Tallies { taken: cx.scan.batch.taken, ..outcome.tallies };
-        if tallies.unqueued_dirty == tallies.taken {
+        if tallies.unqueued_dirty * DIRTY_PART >= tallies.taken.max(1) {
             host.wake_flusher(FlushReason::Reclaim);
         }
         cx.scan.tallies.add(&tallies);
