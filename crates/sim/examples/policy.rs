@@ -35,7 +35,7 @@ const MEMORY_PAGES_MIN: u64 = 64;
 /// Half of what a reclaim attempt frees, by policy.
 const SLACK_KERNEL: u64 = 28;
 fn slack_of_ranked(memory_pages: u64) -> u64 {
-    (memory_pages / 16).clamp(1, 32) / 2
+    (memory_pages / 32).clamp(1, 32) / 2
 }
 const THREADS: usize = 2;
 

@@ -38,7 +38,7 @@ pub(super) const SHARE_PERCENT_MAX: u64 = 99;
 pub(super) const PERIOD_SHIFT: u32 = 6;
 /// Reclaim takes at most this part of a small memory at once: with less, efforts cost more; with
 /// more, memory stays unused.
-pub(super) const BATCHES_PER_MEMORY: u64 = 16;
+pub(super) const BATCHES_PER_MEMORY: u64 = 32;
 /// Pages brought in between two checks of the limits, before the first reclaim.
 pub(super) const ASK_EVERY: u64 = 64;
 /// Initial growth of memory between two efforts: one batch of pages.

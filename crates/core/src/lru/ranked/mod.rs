@@ -60,7 +60,7 @@ pub(super) use {
     turn::{RankedTurn, references},
 };
 
-/// The fewest pages reclaimed at once under a limit: 1/64 of it, but at most the kernel's 32. Free
+/// The fewest pages reclaimed at once under a limit: 1/32 of it, but at most the kernel's 32. Free
 /// pages are unused memory, and 32 pages are much of a small one.
 pub(super) fn fewest_pages(limit_pages: u64) -> u64 {
     (limit_pages / constants::BATCHES_PER_MEMORY).clamp(1, CLUSTER_PAGES)

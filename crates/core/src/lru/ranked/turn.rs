@@ -10,6 +10,7 @@ use crate::host::{FlushReason, Host};
 use crate::lru::scan_control::Tallies;
 use crate::lru::{Context, Grant, PagedOut, References, Swappiness, TURN_PAGES, TurnStep, Visit};
 use crate::memcg::{Counter, Effective, Memcg, MemcgId};
+use crate::sync::Ordering::Relaxed;
 
 /// Folios per step: one lock hold.
 const STEP_FOLIOS: u64 = 64;
@@ -53,7 +54,17 @@ impl RankedTurn {
         let budget = if memcg.is_online() {
             let (pages, by_low) = spared.leaves(pages, memcg.usage_pages(), cx.scan.low_override);
             cx.scan.low_skipped |= by_low;
-            let least = if by_age { (pages / TURN_SHARE).min(TURN_PAGES) } else { 0 };
+            // A memcg alone gives all that is wanted: passes over few pages cost more than they find.
+            // (The mark for children is kept with `subtree_lru` only.)
+            let is_alone = core.mechanisms().subtree_lru()
+                && cx.orders.target == memcg.id()
+                && !memcg.has_children.load(Relaxed);
+            let most = match (by_age, is_alone) {
+                (true, _) => TURN_PAGES,
+                (false, true) => cx.orders.goal_pages,
+                (false, false) => 0,
+            };
+            let least = (pages / TURN_SHARE).min(most);
             (pages >> priority).max(least)
         } else {
             pages
