@@ -37,10 +37,14 @@ impl Acts {
 }
 
 fn open(pages: usize) -> (PageCache, CachedFile) {
+    open_under(multigen(), pages)
+}
+
+fn open_under(mechanisms: Mechanisms, pages: usize) -> (PageCache, CachedFile) {
     let files = MemoryFiles::new(1);
     let contents: Vec<u8> = (0..pages * PAGE).map(|at| (at / PAGE * 31 + at) as u8).collect();
     files.set_contents("f", &contents);
-    let builder = PageCache::builder(8 << 20).mechanisms(multigen());
+    let builder = PageCache::builder(8 << 20).mechanisms(mechanisms);
     let cache = builder.backend(BackendKind::Memory(files)).build().unwrap();
     let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
     (cache, file)
@@ -83,6 +87,19 @@ fn a_page_read_in_pieces_is_one_access() {
         }
     }
     assert_eq!([0, 1, 2].map(|index| flags(&file, index).nrefs(multigen())), [1, 1, 1]);
+}
+
+/// Under `ranked`, a read that begins with the page counts each time; pieces of a page, or reads
+/// from inside of it, count once.
+#[test]
+fn whole_pages_read_again_count_under_ranked() {
+    let (_cache, file) = open_under(Mechanisms::default(), 4);
+    file.advise(Advice::Random, 0..0).unwrap();
+    (0..3).for_each(|_| read(&file, 0, PAGE));
+    (0..8).for_each(|piece| read(&file, PAGE + piece * 512, 512));
+    (0..3).for_each(|_| read(&file, 2 * PAGE + 100, 512));
+    // The access that brings a page in is not among `refs`.
+    assert_eq!([0, 1, 2].map(|index| flags(&file, index).refs()), [2, 0, 0]);
 }
 
 /// [book: access#checks]: "Reading the same page from two open files alternately records one access

@@ -203,7 +203,11 @@ impl Row {
             size: size.to_owned(),
             memory_pages,
             kernel: load.engine(kernel, memory_pages + SLACK_KERNEL, false),
-            ranked: load.engine(ranked.with_lru(Lru::Ranked), memory_pages + slack_of_ranked(memory_pages), plan.repeats),
+            ranked: load.engine(
+                ranked.with_lru(Lru::Ranked),
+                memory_pages + slack_of_ranked(memory_pages),
+                plan.repeats,
+            ),
             others,
             known,
         }

@@ -15,5 +15,6 @@ mod golden;
 mod loads;
 mod protection;
 mod readahead;
+mod rereads;
 mod samples;
 mod trouble;

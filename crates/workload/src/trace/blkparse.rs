@@ -115,7 +115,15 @@ mod tests {
     fn queued_requests_count() {
         let mut blkparse = Blkparse::new(512);
         let mut line = |text: &str| blkparse.line(text.trim().as_bytes());
-        let write = Request { page: 27936, pages: 2, step: 1, write: true, mapped: false, anon: false };
+        let write = Request {
+            page: 27936,
+            pages: 2,
+            step: 1,
+            write: true,
+            mapped: false,
+            anon: false,
+            inside: false,
+        };
         assert_eq!(
             line("  8,0  3  1  0.000000000  697  Q   W 223490 + 8 [kjournald]"),
             Ok(Parsed::Request(write))

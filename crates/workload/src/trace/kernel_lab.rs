@@ -159,10 +159,19 @@ mod tests {
     #[test]
     fn words_have_flags_on_top() {
         let record = |word: u32| KernelLab::new(None).record(&word.to_le_bytes());
-        let request = Request { page: 5, pages: 1, step: 1, write: false, mapped: false, anon: false };
+        let request =
+            Request { page: 5, pages: 1, step: 1, write: false, mapped: false, anon: false, inside: false };
         assert_eq!(record(5), Ok(Parsed::Request(request)));
         assert_eq!(record(5 | 1 << 31), Ok(Parsed::Request(request.writing(true))));
-        let all = Request { page: (1 << 29) - 1, pages: 1, step: 1, write: true, mapped: true, anon: true };
+        let all = Request {
+            page: (1 << 29) - 1,
+            pages: 1,
+            step: 1,
+            write: true,
+            mapped: true,
+            anon: true,
+            inside: false,
+        };
         assert_eq!(record(u32::MAX), Ok(Parsed::Request(all)));
     }
 

@@ -3,6 +3,7 @@
 use super::clock::{Clock, Period};
 use super::constants::{
     HAND_STEPS, MAIN_REACH_PERCENT, NEWCOMER_REACH_PERCENT, PROMOTING_REFS, SHADOW_MEMORIES, SLACK_PAGES,
+    TURN_SHARE,
 };
 use super::share::{Share, ShareRules, Signal};
 use super::{List, fewest_pages};
@@ -167,7 +168,7 @@ impl Naive {
     fn reclaim(&mut self) {
         let (goal, mut freed) = (fewest_pages(self.limit), 0);
         for priority in (0..=12).rev() {
-            let budget = self.resident() >> priority;
+            let budget = (self.resident() >> priority).max((self.resident() / TURN_SHARE).min(goal));
             let (mut scanned, mut newcomers_left) = (0, self.lists[0].len() as u64);
             while scanned < budget && freed < goal.max(2) {
                 let wanted = goal.saturating_sub(freed).clamp(1, 64);
@@ -346,6 +347,37 @@ fn mapped_newcomers_are_promoted_by_a_second_access() {
     harness.core.validate().unwrap();
 }
 
+/// A walk turns the accessed bits of all pages into counts, wherever they are on their lists.
+#[test]
+fn walks_count_accessed_bits() {
+    for walks in [true, false] {
+        let without: &[Switch] = if walks { &[] } else { &[Switch::PageWalk] };
+        let mechanisms = Mechanisms::compose(Preset::Default, &[], without).unwrap();
+        let mut harness = Harness::with_mechanisms(mechanisms, 200, 1);
+        harness.read_all(0..190);
+        (0..2).for_each(|_| harness.load(300));
+        harness.read_all(1000..1012);
+        assert!(pages_on(&harness, List::Newcomers).contains(&300));
+        let seen = (harness.is_young(300), harness.flags(300).refs());
+        assert_eq!(seen, if walks { (false, 1) } else { (true, 0) });
+        assert_eq!(harness.memcg().lruvec.walked_entries() > 0, walks);
+        harness.core.validate().unwrap();
+    }
+}
+
+/// A read from the beginning of a page reads it anew; others may continue the read before.
+#[test]
+fn rereads_count_from_the_beginning_of_a_page() {
+    let counts = |mechanisms| {
+        let harness = Harness::with_mechanisms(mechanisms, 200, 1);
+        [0, 1, 4095].map(|in_page| harness.core.counts_reread(in_page))
+    };
+    let default = Mechanisms::preset(Preset::Default);
+    assert_eq!(counts(default), [true, false, false]);
+    assert_eq!(counts(default.without(&[Switch::Rereads]).unwrap()), [false; 3]);
+    assert_eq!(counts(Mechanisms::preset(Preset::Linux72)), [false; 3]);
+}
+
 /// The newcomers' target follows a limit that shrinks or grows.
 #[test]
 fn a_limit_that_changes_is_followed() {
@@ -395,6 +427,7 @@ fn every_mechanism_does_something() {
         Switch::RefusalPressure,
         Switch::ShareMomentum,
         Switch::FirstLook,
+        Switch::PageWalk,
     ];
     for rule in rules {
         assert!(evicted(&[rule]) != whole, "without {}, all is the same", rule.name());
