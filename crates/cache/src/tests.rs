@@ -381,7 +381,13 @@ fn advice_does_not_drop_a_lent_page() {
 
 /// Sleeps until a thread waits for a page.
 fn await_waiter(file: &CachedFile, index: u32) {
-    while !flags(file, index).waiters() {
+    // A locked page is pending, and may have a waiter, too.
+    let has_waiter = || match file.shared.core.lookup(&file.inode.mapping, index) {
+        Lookup::Hit(hit) => hit.flags.waiters(),
+        Lookup::Pending(folio) => file.shared.core.folios().flags(folio).load().waiters(),
+        Lookup::Miss => panic!("page {index} is gone"),
+    };
+    while !has_waiter() {
         std::thread::yield_now();
     }
 }

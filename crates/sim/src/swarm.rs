@@ -733,27 +733,52 @@ impl JobPlan {
 mod tests {
     use super::*;
 
-    #[test]
-    fn many_seeds_run_clean() {
-        let (mut accesses, mut stalled, mut full, mut refused, mut told, mut kills) = (0, 0, 0, 0, 0, 0);
-        // Seed 1669: a page that was new at its look-up was swapped out before its charge, and
-        // could not be read.
-        for seed in (0..120).chain([1669]) {
-            let SwarmReport { report, .. } = run_seed(seed).unwrap_or_else(|failure| panic!("{failure}"));
-            accesses += report.accesses();
-            stalled += u32::from(report.now > Time::ZERO + Duration::from_secs(60));
-            full += u32::from(report.device.no_space > 0);
-            refused += u32::from(report.device.write_failures > report.device.no_space);
-            told += report.total().counts.sync_errors;
-            kills += u32::from(!report.kills.is_empty());
+    /// Events of runs that show what the seeds reached.
+    #[derive(Default)]
+    struct Reached {
+        accesses: u64,
+        sync_errors: u64,
+        stalled: u32,
+        full: u32,
+        refused: u32,
+        kills: u32,
+    }
+
+    impl Reached {
+        fn by(seeds: impl Iterator<Item = u64>) -> Reached {
+            let mut reached = Reached::default();
+            for seed in seeds {
+                let SwarmReport { report, .. } = run_seed(seed).unwrap_or_else(|failure| panic!("{failure}"));
+                reached.accesses += report.accesses();
+                reached.stalled += u32::from(report.now > Time::ZERO + Duration::from_secs(60));
+                reached.full += u32::from(report.device.no_space > 0);
+                reached.refused += u32::from(report.device.write_failures > report.device.no_space);
+                reached.sync_errors += report.total().counts.sync_errors;
+                reached.kills += u32::from(!report.kills.is_empty());
+            }
+            reached
         }
-        assert!(accesses > 100_000, "{accesses} accesses are too few to mean anything");
-        let trouble = [stalled, full, refused];
-        assert!(kills > 10, "only {kills} seeds have kills");
-        assert!(
-            trouble.iter().all(|&seeds| seeds > 3) && told > 50,
-            "{trouble:?} seeds, {told} errors reported"
-        );
+
+        fn assert_at_least(&self, kills: u32, trouble: u32, sync_errors: u64) {
+            assert!(self.accesses > 50_000, "{} accesses are too few to mean anything", self.accesses);
+            assert!(self.kills > kills, "only {} seeds have kills", self.kills);
+            let seeds = [self.stalled, self.full, self.refused];
+            let enough = seeds.iter().all(|&seeds| seeds > trouble) && self.sync_errors > sync_errors;
+            assert!(enough, "{seeds:?} seeds, {} errors reported", self.sync_errors);
+        }
+    }
+
+    /// Two tests, so that they run side by side.
+    #[test]
+    fn even_seeds_run_clean() {
+        Reached::by((0..60).map(|seed| 2 * seed)).assert_at_least(4, 1, 20);
+    }
+
+    /// Seed 1669: a page that was new at its look-up was swapped out before its charge, and could
+    /// not be read.
+    #[test]
+    fn odd_seeds_run_clean() {
+        Reached::by((0..60).map(|seed| 2 * seed + 1).chain([1669])).assert_at_least(4, 1, 20);
     }
 
     #[test]

@@ -163,7 +163,7 @@ mod tests {
         let two = "fio version 2 iolog\na add\nb add\na open\nb read 8192 8192\na write 1 1\na wait 100 0\n\
                    b trim 0 1\na sync 0 0\na close\n";
         let read = Request::pages(1 << 32 | 2, 2).unwrap();
-        let write = Request { page: 0, pages: 1, write: true, ..read };
+        let write = Request { page: 0, pages: 1, write: true, inside: true, ..read };
         let expected = vec![Parsed::Request(read), Parsed::Request(write), Parsed::Sync(0)];
         assert_eq!(parse(two), Ok(expected.clone()));
         let three: String = two.lines().skip(1).map(|line| format!("17 {line}\n")).collect();

@@ -150,17 +150,10 @@ mod tests {
             let bytes = [record(version, 0x2a, 4096, 17), record(version, 0x28, 512, 8)].concat();
             let mut format = Vscsi::new(&Sample { bytes: bytes.clone(), complete: true }, 512).unwrap();
             assert_eq!(format.version, version);
-            let write = Request {
-                page: 2,
-                pages: 2,
-                step: 1,
-                write: true,
-                mapped: false,
-                anon: false,
-                inside: false,
-            };
+            let write =
+                Request { page: 2, pages: 2, step: 1, write: true, mapped: false, anon: false, inside: true };
             assert_eq!(format.record(&bytes[..version.size()]), Ok(Parsed::Request(write)));
-            let read = Request { page: 1, pages: 1, write: false, ..write };
+            let read = Request { page: 1, pages: 1, write: false, inside: false, ..write };
             assert_eq!(format.record(&bytes[version.size()..]), Ok(Parsed::Request(read)));
             assert_eq!(format.record(&record(version, 0x35, 0, 0)), Ok(Parsed::Sync(0)));
             assert_eq!(format.record(&record(version, 0x12, 0, 0)), Ok(Parsed::Nothing));

@@ -24,7 +24,7 @@ pub(super) fn samples() -> Vec<(Format, &'static str, Vec<u8>, Vec<Record>)> {
             .concat()
     };
     let key = plain::hash;
-    let block_records = vec![write(2), write(3), read(1)];
+    let block_records = vec![inside(write(2)), write(3), read(1)];
     vec![
         (
             Format::KernelLab,
@@ -72,14 +72,19 @@ pub(super) fn samples() -> Vec<(Format, &'static str, Vec<u8>, Vec<Record>)> {
             Format::Msr,
             "m.csv",
             b"1281663720030,usr,0,Write,8704,4096,3\r\n1281663720031,usr,1,Read,4096,4096,3\r\n".to_vec(),
-            vec![write(2), write(3), read(1 << 32 | 1)],
+            vec![inside(write(2)), write(3), read(1 << 32 | 1)],
         ),
-        (Format::Arc, "P.lis", b"230027 8 0 0\n8 4 0 1\n".to_vec(), vec![read(28753), read(28754), read(1)]),
+        (
+            Format::Arc,
+            "P.lis",
+            b"230027 8 0 0\n8 4 0 1\n".to_vec(),
+            vec![inside(read(28753)), read(28754), read(1)],
+        ),
         (
             Format::MqSim,
             "q.trace",
             b"938513000 4 17 8 0\n938828000 3 8 1 1\n".to_vec(),
-            vec![write(2), write(3), read(1 << 32 | 1)],
+            vec![inside(write(2)), write(3), read(1 << 32 | 1)],
         ),
         (Format::Lirs, "l.trace", b"3\n1\n3\n*\n".to_vec(), vec![read(3), read(1), read(3)]),
         (
@@ -88,7 +93,7 @@ pub(super) fn samples() -> Vec<(Format, &'static str, Vec<u8>, Vec<Record>)> {
             b"fio version 2 iolog\na add\nb add\nb open\nb read 4096 4096\na write 1 1\n\
               b sync 0 0\nb close\n"
                 .to_vec(),
-            vec![read(1 << 32 | 1), write(0), Record::Sync { file: 1 }],
+            vec![read(1 << 32 | 1), inside(write(0)), Record::Sync { file: 1 }],
         ),
         (
             Format::FioIolog,
@@ -110,7 +115,7 @@ pub(super) fn samples() -> Vec<(Format, &'static str, Vec<u8>, Vec<Record>)> {
             Format::Address,
             "a.trace",
             b"s 0x1fffff50 1\nl 0x20000000 6\n".to_vec(),
-            vec![write(0x1ffff), read(0x20000)],
+            vec![inside(write(0x1ffff)), read(0x20000)],
         ),
         (
             Format::CacheLib,
@@ -148,6 +153,14 @@ pub(super) fn read(page: u64) -> Record {
 
 fn write(page: u64) -> Record {
     Record::Access(PageAccess { write: true, ..access(page) })
+}
+
+/// The access begins inside of its page.
+fn inside(record: Record) -> Record {
+    match record {
+        Record::Access(access) => Record::Access(PageAccess { inside: true, ..access }),
+        sync => sync,
+    }
 }
 
 fn mapped(page: u64) -> Record {
