@@ -223,7 +223,9 @@ impl TraceFile {
     /// # Errors
     /// If there is no page.
     pub fn of_pages(name: &str, pages: impl IntoIterator<Item = u64>) -> Result<TraceFile, Error> {
-        let read = |page| Record::Access(PageAccess { page, write: false, mapped: false, anon: false });
+        let read = |page| {
+            Record::Access(PageAccess { page, write: false, mapped: false, anon: false, inside: false })
+        };
         TraceFile::of_records(name, pages.into_iter().map(read).collect())
     }
 
