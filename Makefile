@@ -1,5 +1,5 @@
 # Needs Rust and a C compiler; everything else is fetched and built by cargo.
-.PHONY: demo reproduce test python-test wheel fio lint comments bench layouts loom miri stress fuzz crash clean book policy
+.PHONY: demo reproduce test python-test test-cluster wheel fio lint comments bench layouts loom miri stress fuzz crash clean book policy
 
 demo:
 	cargo run --release --quiet -p mglru-cli -- demo
@@ -23,6 +23,10 @@ test: fio
 # Python 3.10 is not, or its packages cannot be fetched.
 python-test:
 	@crates/python/in-environment test
+
+# Sweeps on clusters of Dask and of Ray on this machine, with workers that are killed; not a part of `make test`.
+test-cluster:
+	@crates/python/in-environment cluster
 
 # The wheel to install or to publish, in target/wheels: `pip install target/wheels/*.whl`.
 wheel:

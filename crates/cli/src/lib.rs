@@ -24,6 +24,7 @@ mod progress;
 mod replay;
 mod reproduce;
 mod run;
+mod sweep;
 mod table;
 mod timeline_figures;
 mod trace;
@@ -51,6 +52,8 @@ enum Mode {
     Fio(fio::Args),
     /// Replay page-access traces in the simulator: misses, counters, miss-ratio curves
     Replay(Box<replay::Args>),
+    /// Replay a grid of traces, policies, sizes and seeds into Parquet files
+    Sweep(sweep::Args),
     /// Run a scenario of tenants, jobs and timed actions, simulated or on real files
     Run(run::Args),
     /// Inspect, convert or generate traces
@@ -108,6 +111,7 @@ fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), Failur
         Mode::Demo(args) => demo::run(args),
         Mode::Fio(args) => fio::run(args),
         Mode::Replay(args) => replay::run(*args),
+        Mode::Sweep(args) => sweep::run(args),
         Mode::Run(args) => run::run(args),
         Mode::Trace(args) => trace::run(args),
         Mode::Fidelity(args) => fidelity::run(args),

@@ -12,6 +12,7 @@
 //! * [`experiment`]: reproduce the published experiments, before against after.
 //! * [`fidelity`]: repeat recorded runs of real kernels, and compare the counts.
 //! * [`replay`]: replay traces under a virtual clock with the engine and with other policies.
+//! * [`sweep`]: replay a grid of traces, policies, sizes and seeds into Parquet files.
 //! * [`fio`]: run jobs in fio's language on real files.
 //! * [`demo`]: compare caches of the same size under a skewed reader beside a scan.
 //! * [`generate`]: write the built-in loads as traces.
@@ -27,6 +28,7 @@
 //! * [`timeline`]: record a simulated run over time.
 //! * [`statistics`]: medians, quartiles and confidence intervals.
 //! * [`columns`]: results as columns, for data frames and Parquet files.
+//! * [`parquet`]: columns as Parquet files.
 //! * [`sampling`]: replay a sample of the pages of a long trace.
 //! * [`parallel`]: run independent tasks on several threads, with results in order.
 //! * [`size`] and [`temporary`]: format sizes, and remove temporary folders.
@@ -65,12 +67,14 @@ pub mod mechanisms;
 pub mod membership;
 mod memory;
 pub mod parallel;
+pub mod parquet;
 pub mod replay;
 pub mod reuse;
 pub mod run;
 pub mod sampling;
 pub mod size;
 pub mod statistics;
+pub mod sweep;
 pub mod temporary;
 pub mod timeline;
 pub mod trace_file;

@@ -5,6 +5,7 @@
 //! src/trace.rs         Trace: a decoded trace
 //! src/table.rs         Table: columns of results, handed to others through Arrow's C stream
 //! src/requests.rs      replay, ablate, scenario, fidelity: requests of `mglru_lab`
+//! src/sweep.rs         Sweep: ranges of units for workers, rows as Parquet
 //! src/work.rs          runs work without the interpreter's lock, until it ends or Ctrl-C
 //! ```
 //!
@@ -12,6 +13,7 @@
 //! the command line.
 
 mod requests;
+mod sweep;
 mod table;
 mod trace;
 mod work;
@@ -27,6 +29,8 @@ mod _mglru {
     use super::command;
     #[pymodule_export]
     use super::requests::{ablate, events, fidelity, names, replay, scenario, timeline};
+    #[pymodule_export]
+    use super::sweep::{Sweep, sweep_part_name};
     #[pymodule_export]
     use super::table::Table;
     #[pymodule_export]

@@ -29,7 +29,8 @@ use mglru_lab::replay::life::Sink;
 use mglru_lab::replay::memory::{Memory, parse_fraction, parse_pages};
 use mglru_lab::replay::record::PageName;
 use mglru_lab::replay::{self, Options};
-use mglru_lab::trace_file::TraceFile;
+use mglru_lab::sampling::Sample;
+use mglru_lab::trace_file::{Loading, TraceFile};
 use mglru_sim::Writes;
 use plot::PlotFile;
 use std::cell::RefCell;
@@ -102,6 +103,11 @@ pub struct Args {
     /// 0]
     #[arg(long, value_name = "FRACTION", value_parser = parse_fraction, help_heading = "Reading traces")]
     warm: Option<f64>,
+    /// Replay this share of the pages in the same share of the memory: 0.01 or 1%. Miss ratios are
+    /// estimates
+    #[arg(long, value_name = "SHARE", conflicts_with_all = ["explain", "events"],
+          help_heading = "Reading traces")]
+    sample: Option<Sample>,
     /// Print the history of these pages of the trace: 4711,0x1267,anon:5
     #[arg(
         long,
@@ -136,6 +142,7 @@ Examples:
   mglru replay trace.txt.zst --memory 10% --baseline arc,s3-fifo,opt
   mglru replay trace.txt.zst --readahead 128KiB --fault-around 64KiB
   mglru replay anon.bin.zst --memory 32MiB --swap 64MiB --swap-device zram
+  mglru replay long.txt.zst --sample 1% --curve 1%,5%,10% --baseline lru
   mglru replay trace.txt.zst --memory 1000p --explain 4711 --events events.jsonl
   mglru replay *.txt.zst --curve 1%,5%,10%,20% --plot curve.svg";
 
@@ -185,7 +192,8 @@ impl Args {
 /// Wrong usage, a trace that cannot be read, a file that cannot be written.
 pub fn run(args: Args) -> Result<(), Failure> {
     let (options, bars) = (args.options()?, Bars::default());
-    let load = |path: &PathBuf| TraceFile::load(path, args.options.open_options(), &bars);
+    let loading = Loading { sample: args.sample, ..args.options.open_options().into() };
+    let load = |path: &PathBuf| TraceFile::load_with(path, loading, &bars);
     let traces: Vec<TraceFile> = args.traces.iter().map(load).collect::<Result<_, _>>()?;
     if let Some(file) = &args.report {
         file.try_out(&args.traces)?;

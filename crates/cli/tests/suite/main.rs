@@ -16,5 +16,6 @@ mod reproduce_lru_lock;
 mod reproduce_prefetch;
 mod reproduce_reclaim_loop;
 mod run;
+mod sweep;
 mod trace;
 mod usage;

@@ -20,7 +20,7 @@ use super::baseline::BaselinePlan;
 use super::life::Sink;
 use super::memory::Memory;
 use super::record::Record;
-use super::rows::Row;
+use super::rows::{Engine, Row};
 use super::run::{Plan, staged};
 use crate::columns::{Columns, Get, Values};
 use crate::error::Error;
@@ -315,39 +315,70 @@ impl Cell {
     }
 }
 
+/// A row of columns: a replay that was run, or one that failed.
+pub(crate) struct Line<'a> {
+    pub trace: &'a str,
+    pub policy: &'a str,
+    pub memory: &'a str,
+    pub seed: u64,
+    pub done: Option<&'a Done>,
+}
+
 /// Rows of results as columns: a column per count of [`Row`], and a column per counter under the
 /// kernel's name. Other policies than the engine have no counters.
 pub fn columns(done: &[Done]) -> Columns {
+    let lines = done.iter().map(|done| Line {
+        trace: &done.row.trace,
+        policy: &done.policy,
+        memory: &done.row.memory,
+        seed: done.seed,
+        done: Some(done),
+    });
+    line_columns(&lines.collect::<Vec<Line>>())
+}
+
+/// As [`columns`]. Replays that failed have names only.
+pub(crate) fn line_columns(lines: &[Line<'_>]) -> Columns {
     let mut columns = Columns::of(
-        done,
+        lines,
         &[
-            ("trace", Get::Text(|done| Some(done.row.trace.clone()))),
-            ("policy", Get::Text(|done| Some(done.policy.clone()))),
-            ("memory", Get::Text(|done| Some(done.row.memory.clone()))),
-            ("memory_pages", Get::Whole(|done| Some(done.row.memory_pages))),
-            ("seed", Get::Whole(|done| Some(done.seed))),
-            ("accesses", Get::Whole(|done| Some(done.row.total.accesses))),
-            ("hits", Get::Whole(|done| Some(done.row.total.hits))),
-            ("misses", Get::Whole(|done| Some(done.row.total.misses))),
-            ("miss_ratio", Get::Real(|done| Some(done.row.total.miss_ratio))),
-            ("warm_from_access", Get::Whole(|done| Some(done.row.warm.from_access))),
-            ("warm_accesses", Get::Whole(|done| Some(done.row.warm.touches.accesses))),
-            ("warm_misses", Get::Whole(|done| Some(done.row.warm.touches.misses))),
-            ("warm_miss_ratio", Get::Real(|done| Some(done.row.warm.touches.miss_ratio))),
-            ("sample", Get::Real(|done| Some(done.sample))),
-            ("seconds", Get::Real(|done| Some(done.row.seconds))),
-            ("lru", Get::Text(|done| Some(done.row.mechanisms()?.lru().name().to_owned()))),
-            ("swap_pages", Get::Whole(|done| Some(done.row.swap_pages?.into()))),
-            ("generations_created", Get::Whole(|done| Some(done.row.engine.as_ref()?.generations.created))),
-            ("zero_fills", Get::Whole(|done| Some(done.row.engine.as_ref()?.zero_fills))),
-            ("notes", Get::Text(|done| Some(done.row.notes.join("; ")).filter(|notes| !notes.is_empty()))),
+            ("trace", Get::Text(|line: &Line| Some(line.trace.to_owned()))),
+            ("policy", Get::Text(|line| Some(line.policy.to_owned()))),
+            ("memory", Get::Text(|line| Some(line.memory.to_owned()))),
+            ("memory_pages", Get::Whole(|line| Some(line.row()?.memory_pages))),
+            ("seed", Get::Whole(|line| Some(line.seed))),
+            ("accesses", Get::Whole(|line| Some(line.row()?.total.accesses))),
+            ("hits", Get::Whole(|line| Some(line.row()?.total.hits))),
+            ("misses", Get::Whole(|line| Some(line.row()?.total.misses))),
+            ("miss_ratio", Get::Real(|line| Some(line.row()?.total.miss_ratio))),
+            ("warm_from_access", Get::Whole(|line| Some(line.row()?.warm.from_access))),
+            ("warm_accesses", Get::Whole(|line| Some(line.row()?.warm.touches.accesses))),
+            ("warm_misses", Get::Whole(|line| Some(line.row()?.warm.touches.misses))),
+            ("warm_miss_ratio", Get::Real(|line| Some(line.row()?.warm.touches.miss_ratio))),
+            ("sample", Get::Real(|line| Some(line.done?.sample))),
+            ("seconds", Get::Real(|line| Some(line.row()?.seconds))),
+            ("lru", Get::Text(|line| Some(line.row()?.mechanisms()?.lru().name().to_owned()))),
+            ("swap_pages", Get::Whole(|line| Some(line.row()?.swap_pages?.into()))),
+            ("generations_created", Get::Whole(|line| Some(line.engine()?.generations.created))),
+            ("zero_fills", Get::Whole(|line| Some(line.engine()?.zero_fills))),
+            ("notes", Get::Text(|line| Some(line.row()?.notes.join("; ")).filter(|notes| !notes.is_empty()))),
         ],
     );
     let sums = SUMS.iter().map(|&(name, _)| name);
     for name in sums.chain(Counter::ALL.iter().map(|counter| counter.name())) {
-        columns.push(name, Values::Whole(done.iter().map(|done| done.row.counter(name)).collect()));
+        columns.push(name, Values::Whole(lines.iter().map(|line| line.row()?.counter(name)).collect()));
     }
     columns
+}
+
+impl Line<'_> {
+    fn row(&self) -> Option<&Row> {
+        self.done.map(|done| &done.row)
+    }
+
+    fn engine(&self) -> Option<&Engine> {
+        self.row()?.engine.as_ref()
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ trace's distinct pages (``"10%"``). A page is 4096 bytes. Columns end with their
 from ._errors import Error, UsageError, WorkError
 from ._mglru import __version__, names as _names
 from ._requests import Scenario, ablate, events, fidelity, mrc, replay, scenario, timeline
+from ._sweep import SweepReport, sweep
 from ._table import Table
 from ._trace import Trace
 
@@ -25,6 +26,7 @@ __all__ = [
     "MECHANISMS",
     "PRESETS",
     "Scenario",
+    "SweepReport",
     "Table",
     "Trace",
     "UsageError",
@@ -37,6 +39,7 @@ __all__ = [
     "plot",
     "replay",
     "scenario",
+    "sweep",
     "timeline",
 ]
 

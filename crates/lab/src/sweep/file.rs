@@ -1,0 +1,177 @@
+//! The grid of a sweep as a file.
+
+use super::Sweep;
+use crate::error::Error;
+use crate::replay::Options;
+use crate::replay::grid::{Choice, Grid};
+use crate::replay::memory::{Memory, Swap, parse_fraction, parse_pages, parse_swap, parse_swappiness};
+use crate::sampling::Sample;
+use mglru_sim::{Baseline, Writes};
+use mglru_workload::trace::{Format, OpenOptions};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// A grid as it is written in TOML or JSON. Paths are relative to the folder of the file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GridFile {
+    traces: Vec<TraceEntry>,
+    policies: Vec<String>,
+    memory: Vec<Amount>,
+    #[serde(default = "one")]
+    seeds: Vec<u64>,
+    warm: Option<Amount>,
+    writes: Option<String>,
+    swap: Option<Amount>,
+    swap_device: Option<String>,
+    swappiness: Option<Amount>,
+    readahead: Option<Amount>,
+    fault_around: Option<Amount>,
+}
+
+fn one() -> Vec<u64> {
+    vec![1]
+}
+
+/// A trace: its path alone, or with options.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged, expecting = "expected the path of a trace, or { path = \"...\", format = \"...\" }")]
+enum TraceEntry {
+    Path(PathBuf),
+    Options(TraceOptions),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TraceOptions {
+    path: PathBuf,
+    format: Option<String>,
+    #[serde(default)]
+    lossy: bool,
+    unit_bytes: Option<u32>,
+    sample: Option<Amount>,
+}
+
+/// A size or a share, as text or as a number.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged, expecting = "expected text such as \"10%\" or \"64MiB\", or a number")]
+enum Amount {
+    Text(String),
+    Whole(u64),
+    Real(f64),
+}
+
+impl Amount {
+    fn text(&self) -> String {
+        match self {
+            Amount::Text(text) => text.clone(),
+            Amount::Whole(number) => number.to_string(),
+            Amount::Real(number) => number.to_string(),
+        }
+    }
+}
+
+/// A trace of a sweep.
+#[derive(Debug, Clone)]
+pub struct SweepTrace {
+    /// Its path as the grid has it, for the rows.
+    pub name: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// How to open it.
+    pub open: OpenOptions,
+    /// Share of its pages to replay.
+    pub sample: Option<Sample>,
+}
+
+fn value<T, E: std::fmt::Display>(key: &str, parsed: Result<T, E>) -> Result<T, Error> {
+    parsed.map_err(|reason| Error::usage(format_args!("{key}: {reason}")))
+}
+
+fn optional<T, E: std::fmt::Display>(
+    key: &str,
+    amount: &Option<Amount>,
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> Result<Option<T>, Error> {
+    amount.as_ref().map(|amount| value(key, parse(&amount.text()))).transpose()
+}
+
+/// Chooses one of two words.
+fn either<T>(key: &str, word: Option<&str>, choices: [(&str, T); 2]) -> Result<Option<T>, Error> {
+    let Some(word) = word else { return Ok(None) };
+    let names = choices.each_ref().map(|(name, _)| *name).join(" or ");
+    match choices.into_iter().find(|(name, _)| *name == word) {
+        Some((_, choice)) => Ok(Some(choice)),
+        None => Err(Error::usage(format_args!("{key}: unknown `{word}`; expected {names}"))),
+    }
+}
+
+impl GridFile {
+    /// Parses TOML.
+    ///
+    /// # Errors
+    /// With line and column.
+    pub fn parse(text: &str) -> Result<GridFile, Error> {
+        toml::from_str(text).map_err(|error| Error::usage(error.to_string().trim_end()))
+    }
+
+    /// The sweep, with paths relative to `folder`. Traces are not read yet.
+    ///
+    /// # Errors
+    /// The first unknown name or invalid value, with its key.
+    pub fn sweep(&self, folder: &Path) -> Result<Sweep, Error> {
+        let mut policies: Vec<Choice> = Vec::new();
+        for name in &self.policies {
+            let chosen = match name.as_str() {
+                "all" => Baseline::ALL.map(Choice::Baseline).to_vec(),
+                name => vec![name.parse::<Choice>().map_err(|error| error.at("policies"))?],
+            };
+            for choice in chosen {
+                if !policies.contains(&choice) {
+                    policies.push(choice);
+                }
+            }
+        }
+        let sizes = self.memory.iter().map(|size| value("memory", size.text().parse::<Memory>()));
+        let sizes = sizes.collect::<Result<Vec<_>, _>>()?;
+        let default = Options::default();
+        let swap = Swap {
+            size: optional("swap", &self.swap, parse_swap)?,
+            zram: either("swap_device", self.swap_device.as_deref(), [("disk", false), ("zram", true)])?
+                .unwrap_or(false),
+            swappiness: optional("swappiness", &self.swappiness, parse_swappiness)?
+                .unwrap_or(default.swap.swappiness),
+        };
+        let writes = [("rmw", Writes::AfterRead), ("blind", Writes::Overwrite)];
+        let options = Options {
+            warm: optional("warm", &self.warm, parse_fraction)?,
+            writes: either("writes", self.writes.as_deref(), writes)?.unwrap_or(default.writes),
+            swap,
+            readahead_pages: optional("readahead", &self.readahead, parse_pages)?,
+            fault_around_pages: optional("fault_around", &self.fault_around, parse_pages)?,
+            ..default
+        };
+        let grid = Grid { policies, sizes, seeds: self.seeds.clone(), options };
+        let traces = self.traces.iter().map(|entry| entry.trace(folder)).collect::<Result<_, _>>()?;
+        Sweep::new(grid, traces)
+    }
+}
+
+impl TraceEntry {
+    fn trace(&self, folder: &Path) -> Result<SweepTrace, Error> {
+        let options = match self {
+            TraceEntry::Path(path) => {
+                let name = path.display().to_string();
+                let open = OpenOptions::default();
+                return Ok(SweepTrace { name, path: folder.join(path), open, sample: None });
+            }
+            TraceEntry::Options(options) => options,
+        };
+        let format = options.format.as_deref().map(|name| value("format", name.parse::<Format>()));
+        let open =
+            OpenOptions { format: format.transpose()?, lossy: options.lossy, unit_bytes: options.unit_bytes };
+        let sample = optional("sample", &options.sample, str::parse::<Sample>)?;
+        let name = options.path.display().to_string();
+        Ok(SweepTrace { name, path: folder.join(&options.path), open, sample })
+    }
+}

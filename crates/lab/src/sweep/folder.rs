@@ -1,0 +1,104 @@
+//! The folder of a sweep: a Parquet file per range of units, and what the rows depend on.
+
+use super::{Sweep, Unit};
+use crate::error::Error;
+use crate::parquet;
+use std::fs;
+use std::io::{self, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Names that begin so are no data for readers of Parquet folders.
+const IDENTITY: &str = "_sweep.txt";
+const UNFINISHED: &str = ".unfinished-";
+
+/// Name of the file with the rows of a range: `units-000000000-000000039.parquet`, with the first
+/// and the last unit.
+pub fn part_name(units: &Range<u64>) -> String {
+    format!("units-{:09}-{:09}.parquet", units.start, units.end - 1)
+}
+
+/// The units of a file by its name; `None` for other names.
+pub fn part_units(name: &str) -> Option<Range<u64>> {
+    let numbers = name.strip_prefix("units-")?.strip_suffix(".parquet")?;
+    let (first, last) = numbers.split_once('-')?;
+    let (first, last) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
+    let units = first..last.checked_add(1)?;
+    (!units.is_empty() && part_name(&units) == name).then_some(units)
+}
+
+/// A folder for the rows of one sweep.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    /// Opens or creates the folder of a sweep.
+    ///
+    /// # Errors
+    /// If nothing can be written there, or it has the rows of another sweep.
+    pub fn open(path: &Path, sweep: &Sweep) -> Result<Folder, Error> {
+        let identity = sweep.identity()?;
+        let folder = Folder { path: path.to_path_buf() };
+        let failed = |error: io::Error| {
+            Error::usage(format_args!("{}: cannot write rows there: {error}", path.display()))
+        };
+        fs::create_dir_all(path).map_err(failed)?;
+        // What an earlier run did not finish is run again.
+        for name in folder.names()?.iter().filter(|name| name.starts_with(UNFINISHED)) {
+            let _ = fs::remove_file(path.join(name));
+        }
+        match fs::read_to_string(path.join(IDENTITY)) {
+            Ok(there) if there == identity => {}
+            Ok(there) => {
+                let changed = identity.lines().zip(there.lines()).find(|(now, before)| now != before);
+                let (now, before) = changed.unwrap_or(("more lines", "fewer"));
+                return Err(Error::usage(format_args!(
+                    "{}: the rows of another sweep are there (now `{now}`, there `{before}`); choose another folder, or \
+                     remove it",
+                    path.display()
+                )));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+        folder.replace(IDENTITY, identity.as_bytes()).map_err(failed)?;
+        Ok(folder)
+    }
+
+    pub(super) fn names(&self) -> Result<Vec<String>, Error> {
+        let failed = |error: io::Error| Error::work(format_args!("{}: {error}", self.path.display()));
+        let entries = fs::read_dir(&self.path).map_err(failed)?;
+        entries.map(|entry| Ok(entry.map_err(failed)?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
+    /// The units whose rows are there.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn done(&self) -> Result<Vec<Range<u64>>, Error> {
+        Ok(self.names()?.iter().filter_map(|name| part_units(name)).collect())
+    }
+
+    /// Writes the rows of a range.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub(super) fn write(&self, units: &Range<u64>, sweep: &Sweep, rows: &[Unit]) -> Result<(), Error> {
+        let bytes = parquet::bytes(&sweep.columns(rows))?;
+        let name = part_name(units);
+        self.replace(&name, &bytes).map_err(|error| {
+            Error::work(format_args!("{}: cannot write: {error}", self.path.join(name).display()))
+        })
+    }
+
+    /// Replaces a file whole: a reader sees all of it or nothing.
+    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let unfinished = self.path.join(format!("{UNFINISHED}{name}"));
+        let mut file = fs::File::create(&unfinished)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(unfinished, self.path.join(name))
+    }
+}

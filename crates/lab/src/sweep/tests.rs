@@ -1,0 +1,237 @@
+//! Sweeps: grids that are refused, interruptions, failed units, and equal rows.
+
+use super::*;
+use crate::Unwatched;
+use crate::columns::Column;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A folder with the traces `a.plain` and `b.plain`.
+fn traces() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, step) in [("a", 7), ("b", 13)] {
+        let text: String = (0..3000u64).map(|n| format!("{}\n", n * n * step % 251)).collect();
+        std::fs::write(folder.path().join(format!("{name}.plain")), text).unwrap();
+    }
+    folder
+}
+
+const GRID: &str = r#"
+traces = ["a.plain", { path = "b.plain", format = "plain" }]
+policies = ["default", "linux-7.2 -reclaim_loop", "arc"]
+memory = ["10%", "64p", 1048576]
+seeds = [1, 2]
+warm = 0.25
+"#;
+
+fn sweep(folder: &tempfile::TempDir) -> Sweep {
+    GridFile::parse(GRID).unwrap().sweep(folder.path()).unwrap()
+}
+
+/// All rows of a sweep in order, as text without the duration.
+fn rows(sweep: &Sweep, units: &[Unit]) -> String {
+    let columns = sweep.columns(units);
+    let lasting = |column: &&Column| column.name != "seconds";
+    columns.columns().iter().filter(lasting).map(|column| format!("{column:?}\n")).collect()
+}
+
+fn run_range(sweep: &Sweep, units: Range<u64>) -> Result<Vec<Unit>, Error> {
+    let trace = sweep.load(sweep.trace_of(units.start), &Unwatched);
+    sweep.run_units(units, &trace, &Unwatched)
+}
+
+fn all(sweep: &Sweep) -> Vec<Unit> {
+    sweep.pending(&[]).into_iter().flat_map(|units| run_range(sweep, units).unwrap()).collect()
+}
+
+#[test]
+fn ranges_cover_every_unit_once_and_stay_in_a_trace() {
+    let trace = |name: &str| SweepTrace {
+        name: name.to_owned(),
+        path: name.into(),
+        open: Default::default(),
+        sample: None,
+    };
+    for seeds in [1, 5, 100, 777, 40_000] {
+        let grid = Grid { seeds: (0..seeds).collect(), ..Grid::default() };
+        let sweep = Sweep::new(grid, vec![trace("a"), trace("b"), trace("c")]).unwrap();
+        let whole = sweep.pending(&[]);
+        let mut next = 0;
+        for range in &whole {
+            assert!(range.start == next && !range.is_empty() && range.end - range.start <= RANGE_UNITS_MAX);
+            assert_eq!(sweep.trace_of(range.start), sweep.trace_of(range.end - 1));
+            next = range.end;
+        }
+        assert_eq!(next, sweep.units());
+        // Whatever is done, the rest is cut at the same places.
+        let (done, left): (Vec<_>, Vec<_>) =
+            whole.iter().cloned().partition(|range| range.start % 7 < 3 || range.start > seeds);
+        assert_eq!(sweep.pending(&done), left);
+        assert_eq!(sweep.pending(&whole), []);
+        let odd = sweep.units() / 3..sweep.units() / 2;
+        let left: u64 =
+            sweep.pending(std::slice::from_ref(&odd)).iter().map(|range| range.end - range.start).sum();
+        assert_eq!(left, sweep.units() - (odd.end - odd.start));
+    }
+}
+
+#[test]
+fn wrong_grids_are_refused_with_their_key() {
+    let folder = traces();
+    for (from, to, why) in [
+        ("\"arc\"", "\"mru\"", "policies: unknown policy `mru`; expected a preset"),
+        ("\"64p\"", "\"lots\"", "memory: "),
+        ("\"64p\"", "[1]", "expected text such as"),
+        ("seeds = [1, 2]", "seeds = []", "no seeds"),
+        ("seeds = [1, 2]", "seeds = [-1]", "invalid value"),
+        ("seeds = [1, 2]", "sedes = [1, 2]", "unknown field `sedes`"),
+        ("memory = [\"10%\", \"64p\", 1048576]", "memory = []", "no memory sizes"),
+        ("warm = 0.25", "warm = 7", "warm: a share of the accesses"),
+        ("warm = 0.25", "writes = \"soon\"", "writes: unknown `soon`; expected rmw or blind"),
+        ("warm = 0.25", "swap_device = \"tape\"", "expected disk or zram"),
+        ("format = \"plain\"", "format = \"tape\"", "format: "),
+        ("format = \"plain\"", "fromat = \"plain\"", "expected the path of a trace, or { path"),
+        ("format = \"plain\"", "sample = 1", "sample: a sample of 1 of the pages"),
+        ("traces = [\"a.plain\", { path = \"b.plain\", format = \"plain\" }]", "traces = []", "no traces"),
+        ("policies =", "policies", "TOML parse error at line 3"),
+    ] {
+        let text = GRID.replace(from, to);
+        assert_ne!(text, GRID, "{from}");
+        let result = GridFile::parse(&text).and_then(|file| file.sweep(folder.path()));
+        let Err(Error::Usage(error)) = result else { panic!("{to}: {result:?}") };
+        assert!(error.contains(why), "{to}: {error}");
+    }
+    let missing = GRID.replace("a.plain", "c.plain");
+    let sweep = GridFile::parse(&missing).unwrap().sweep(folder.path()).unwrap();
+    assert!(sweep.check_traces().unwrap_err().text().contains("c.plain: No such file"));
+}
+
+#[test]
+fn a_billion_units_are_refused_before_they_start() {
+    let grid = Grid { seeds: (0..1000).collect(), ..Grid::default() };
+    let trace = SweepTrace { name: "t".to_owned(), path: "t".into(), open: Default::default(), sample: None };
+    let error = Sweep::new(grid, vec![trace; 1_000_000]).unwrap_err();
+    assert!(
+        error.text().contains("1000000000 units (1000000 traces × 1 policies × 1 sizes × 1000 seeds)"),
+        "{error}"
+    );
+}
+
+#[test]
+fn rows_are_equal_whatever_the_threads_and_the_order() {
+    let folder = traces();
+    let sweep = sweep(&folder);
+    assert_eq!(sweep.units(), 36);
+    let expected = rows(&sweep, &all(&sweep));
+    let mut backwards: Vec<Unit> = Vec::new();
+    for units in sweep.pending(&[]).into_iter().rev() {
+        backwards.extend(run_range(&sweep, units).unwrap());
+    }
+    backwards.sort_by_key(|unit| unit.number);
+    assert_eq!(rows(&sweep, &backwards), expected);
+    let parts = |threads: usize| -> Vec<(String, usize)> {
+        let path = folder.path().join(format!("rows-{threads}"));
+        let output = Folder::open(&path, &sweep).unwrap();
+        let report = run(&sweep, &output, threads, &Unwatched).unwrap();
+        assert_eq!((report.units, report.done_units, report.failed_units), (36, 36, 0));
+        assert_eq!(report.accesses, 36 * 3000);
+        let mut names = output.names().unwrap();
+        names.sort();
+        // Durations differ, and sizes do not depend on them.
+        let size = |name: String| {
+            let bytes = std::fs::metadata(path.join(&name)).unwrap().len();
+            (name, bytes as usize)
+        };
+        names.into_iter().map(size).collect()
+    };
+    let one = parts(1);
+    assert_eq!(one.len(), 37, "a file per unit of this small grid, and what the rows depend on");
+    assert_eq!(parts(3), one);
+}
+
+/// Cancels after some units.
+struct After(AtomicU64);
+
+impl Watch for After {
+    fn advance(&self, steps: u64) {
+        self.0.fetch_sub(steps.min(self.0.load(Relaxed)), Relaxed);
+    }
+    fn is_cancelled(&self) -> bool {
+        self.0.load(Relaxed) == 0
+    }
+}
+
+#[test]
+fn an_interrupted_sweep_goes_on() {
+    let folder = traces();
+    let sweep = sweep(&folder);
+    let output = Folder::open(&folder.path().join("rows"), &sweep).unwrap();
+    assert_eq!(run(&sweep, &output, 1, &After(AtomicU64::new(10))), Err(Error::Cancelled));
+    let done: u64 = output.done().unwrap().iter().map(|units| units.end - units.start).sum();
+    assert_eq!(done, 10);
+    std::fs::write(folder.path().join("rows/.unfinished-units"), "half a row").unwrap();
+    let output = Folder::open(&folder.path().join("rows"), &sweep).unwrap();
+    let report = run(&sweep, &output, 2, &Unwatched).unwrap();
+    assert_eq!(report.done_units, 26);
+    assert_eq!(sweep.pending(&output.done().unwrap()), []);
+    assert!(!folder.path().join("rows/.unfinished-units").exists());
+}
+
+#[test]
+fn failed_units_are_rows_and_the_rest_goes_on() {
+    let folder = traces();
+    let damaged: String = (0..3000).map(|n| format!("{}\n", n % 50)).chain(["xyz\n".to_owned()]).collect();
+    std::fs::write(folder.path().join("b.plain"), damaged).unwrap();
+    let sweep = sweep(&folder);
+    let output = Folder::open(&folder.path().join("rows"), &sweep).unwrap();
+    let report = run(&sweep, &output, 2, &Unwatched).unwrap();
+    assert_eq!((report.done_units, report.failed_units), (36, 18));
+    assert!(report.first_failure.unwrap().contains("line 3001"));
+    let units = all(&sweep);
+    let columns = sweep.columns(&units);
+    let Some(Column { values: Values::Text(errors), .. }) = columns.columns().last() else {
+        panic!("errors")
+    };
+    assert!(errors[..18].iter().all(Option::is_none) && errors[18..].iter().all(Option::is_some));
+    let lost = sweep.failed_units(3..5, "the worker was lost");
+    assert_eq!(sweep.columns(&lost).rows(), 2);
+    assert!(run_range(&sweep, 17..19).is_err(), "units of two traces");
+    assert!(run_range(&sweep, 35..37).is_err(), "units beyond the end");
+}
+
+#[test]
+fn a_panic_is_an_error() {
+    let error = caught(|| -> Result<(), Error> { panic!("at page {}", 7) }).unwrap_err();
+    assert!(error.text().starts_with("panicked: at page 7; "), "{error}");
+    assert_eq!(caught(|| Ok(7)), Ok(7));
+}
+
+#[test]
+fn folders_of_others_and_without_rights_are_refused_before_the_start() {
+    let folder = traces();
+    let sweep = sweep(&folder);
+    let path = folder.path().join("rows");
+    Folder::open(&path, &sweep).unwrap();
+    let other = GRID.replace("0.25", "0.5");
+    let other = GridFile::parse(&other).unwrap().sweep(folder.path()).unwrap();
+    let error = Folder::open(&path, &other).unwrap_err();
+    assert!(error.text().contains("now `warm Some(0.5)`, there `warm Some(0.25)`"), "{error}");
+    std::fs::write(folder.path().join("a.plain"), "1\n").unwrap();
+    let error = Folder::open(&path, &sweep).unwrap_err();
+    assert!(error.text().contains("the rows of another sweep"), "the trace is another: {error}");
+    let error = Folder::open(&folder.path().join("b.plain"), &sweep).unwrap_err();
+    assert!(error.text().contains("b.plain: cannot write rows there"), "{error}");
+    let error = Folder::open("/proc/no-such-folder".as_ref(), &sweep).unwrap_err();
+    assert!(error.text().contains("cannot write rows there"), "{error}");
+}
+
+#[test]
+fn names_of_parts_lead_back() {
+    for units in [0..1, 0..40, 999_999_999..1_000_000_001, 12..13] {
+        assert_eq!(part_units(&part_name(&units)), Some(units));
+    }
+    for name in
+        ["units-5-4.parquet", "units-1-2.parquet", "units-000000005-000000004.parquet", "_sweep.txt", ""]
+    {
+        assert_eq!(part_units(name), None, "{name}");
+    }
+}

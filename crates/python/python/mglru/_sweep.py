@@ -1,0 +1,284 @@
+"""Sweeps: a grid of replays on this machine, on Dask, or on Ray."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Optional, Protocol, Union
+
+from . import _mglru
+from ._errors import UsageError, WorkError
+
+if TYPE_CHECKING:
+    import pyarrow.dataset
+
+_IDENTITY = "_sweep.txt"
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    """What a sweep did."""
+
+    out: str
+    """Folder of the rows."""
+    units: int
+    """Units of the grid."""
+    done_units: int
+    """Units that this run did; those of earlier runs are not among them."""
+    failed_units: int
+    """Units among those that failed. Their rows have an ``error``."""
+    first_failure: Optional[str]
+    """The error of one of them."""
+    seconds: float
+    """Duration of the run."""
+
+    def dataset(self) -> "pyarrow.dataset.Dataset":
+        """All rows, of earlier runs too. Needs pyarrow."""
+        import pyarrow.dataset
+
+        return pyarrow.dataset.dataset(self.out)
+
+
+def sweep(
+    grid: Union[str, "os.PathLike[str]", Mapping[str, Any]],
+    out: Union[str, "os.PathLike[str]"],
+    *,
+    on: Any = "local",
+    threads: Optional[int] = None,
+) -> SweepReport:
+    """Replays a grid of traces, policies, sizes and seeds, with the rows in Parquet files.
+
+    A sweep that was interrupted goes on with the units whose rows are not there. The rows but for
+    ``seconds`` depend on the grid alone, not on where and in which order the units ran.
+
+    Args:
+        grid: the path of a TOML file as ``mglru sweep`` has it, or the same as a dictionary:
+            ``{"traces": [...], "policies": [...], "memory": [...], "seeds": [...]}``. Every worker
+            reads the traces by their absolute paths.
+        out: folder for the rows; with Dask or Ray also an fsspec URL such as ``s3://bucket/rows``.
+            Workers write there.
+        on: ``"local"``, a ``dask.distributed.Client``, or ``"ray"``.
+        threads: with ``"local"``, replays at a time; ``None``: one per processor.
+
+    Raises:
+        UsageError: the grid is invalid, nothing can be written to ``out``, it has the rows of another
+            sweep, or a worker has another version of this package. No unit was run.
+
+    >>> import mglru, tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     trace = pathlib.Path(folder, "loop.plain")
+    ...     _ = trace.write_text("".join(f"{page % 100}\\\\n" for page in range(1000)))
+    ...     grid = {"traces": [str(trace)], "policies": ["lru", "opt"], "memory": ["50%", "100%"]}
+    ...     report = mglru.sweep(grid, pathlib.Path(folder, "rows"))
+    ...     report.units, report.failed_units, report.dataset().count_rows()
+    (4, 0, 4)
+    """
+    description = _describe(grid)
+    # A file of the same name may have changed since the last sweep of this process.
+    _of.cache_clear()
+    native = _of(description)
+    out = os.fspath(out)
+    if isinstance(on, str) and on == "local":
+        report = native.run_here(out, threads)
+        return SweepReport(out, **report)
+    if threads is not None:
+        raise UsageError("threads: only with on=\"local\"; a cluster has its own")
+    if isinstance(on, str) and on == "ray":
+        return _run(native, description, out, _Ray())
+    if hasattr(on, "submit") and hasattr(on, "scheduler_info"):
+        return _run(native, description, out, _Dask(on))
+    raise UsageError(f"on: expected \"local\", a dask.distributed.Client or \"ray\", not {on!r}")
+
+
+def _describe(grid: Any) -> str:
+    """The grid as text that is equal on every machine: absolute paths, as JSON."""
+    if isinstance(grid, Mapping):
+        return json.dumps({"folder": os.getcwd(), "grid": dict(grid)})
+    path = os.path.abspath(os.fspath(grid))
+    return json.dumps({"path": path})
+
+
+@lru_cache(maxsize=1)
+def _of(description: str) -> "_mglru.Sweep":
+    fields = json.loads(description)
+    if "path" in fields:
+        return _mglru.Sweep.read(fields["path"])
+    return _mglru.Sweep.of_json(json.dumps(fields["grid"]), fields["folder"])
+
+
+class _Store:
+    """The folder of the rows, through fsspec."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            import fsspec
+        except ImportError:
+            raise UsageError("a sweep on a cluster needs fsspec: pip install fsspec") from None
+        url = url if "://" in url else os.path.abspath(url)
+        self.system, self.folder = fsspec.core.url_to_fs(url)
+
+    def path(self, name: str) -> str:
+        return posixpath.join(self.folder, name)
+
+    def begin(self, identity: str) -> None:
+        """Refuses a folder where nothing can be written, or with the rows of another sweep."""
+        try:
+            self.system.makedirs(self.folder, exist_ok=True)
+            there = self.system.cat_file(self.path(_IDENTITY)).decode() if self.has_identity() else None
+            if there is None:
+                self.write(_IDENTITY, identity.encode())
+        except Exception as error:
+            raise UsageError(f"{self.folder}: cannot write rows there: {error}") from error
+        if there is not None and there != identity:
+            raise UsageError(
+                f"{self.folder}: the rows of another sweep are there; choose another folder, or remove it"
+            )
+
+    def has_identity(self) -> bool:
+        return self.system.exists(self.path(_IDENTITY))
+
+    def names(self) -> list[str]:
+        self.system.invalidate_cache()
+        return [posixpath.basename(path) for path in self.system.ls(self.folder, detail=False)]
+
+    def write(self, name: str, data: bytes) -> None:
+        # An object store shows an object whole. Elsewhere a worker may be killed in the middle.
+        if "file" in _protocols(self.system):
+            unfinished = self.path(f".unfinished-{os.getpid()}-{name}")
+            self.system.pipe_file(unfinished, data)
+            os.replace(unfinished, self.path(name))
+        else:
+            self.system.pipe_file(self.path(name), data)
+
+
+def _protocols(system: Any) -> tuple[str, ...]:
+    return (system.protocol,) if isinstance(system.protocol, str) else tuple(system.protocol)
+
+
+def _work(description: str, out: str, version: str, start: int, end: int) -> tuple[int, Optional[str]]:
+    """The work of a worker: runs the units of a range, and writes their rows. Returns the number of
+    failed units, and the first error."""
+    from . import __version__
+
+    if version != __version__:
+        raise UsageError(f"this worker has mglru {__version__}, the sweep is of {version}; install the same")
+    rows, failed, first = _of(description).run(start, end)
+    _Store(out).write(_mglru.sweep_part_name(start, end), rows)
+    return failed, first
+
+
+class _Lost(Exception):
+    """A worker died while it ran a range."""
+
+
+class _Cluster(Protocol):
+    def submit(self, *arguments: Any) -> Any:
+        """Starts :func:`_work` on a worker."""
+        ...
+
+    def finished(self, tasks: set[Any]) -> Iterator[tuple[Any, Any]]:
+        """At least one task with its result or its exception; :class:`_Lost` if the worker died."""
+        ...
+
+    def slots(self) -> int:
+        """Tasks that can run at a time."""
+        ...
+
+
+class _Dask:
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def submit(self, *arguments: Any) -> Any:
+        # Not pure: a range that was lost is tried again under a new key.
+        return self.client.submit(_work, *arguments, pure=False)
+
+    def finished(self, tasks: set[Any]) -> Iterator[tuple[Any, Any]]:
+        from distributed import wait
+        from distributed.scheduler import KilledWorker
+
+        for task in wait(tasks, return_when="FIRST_COMPLETED").done:
+            error = task.exception() if task.status == "error" else None
+            if task.status in ("cancelled", "lost") or isinstance(error, KilledWorker):
+                error = _Lost(str(error or task.status))
+            yield task, error if error is not None else task.result()
+
+    def slots(self) -> int:
+        return max(1, sum(self.client.nthreads().values()))
+
+
+class _Ray:
+    def __init__(self) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise UsageError("on=\"ray\" needs Ray: pip install ray") from None
+        self.ray = ray
+        if not ray.is_initialized():
+            ray.init(log_to_driver=False)
+        self.remote = ray.remote(max_retries=0)(_work)
+
+    def submit(self, *arguments: Any) -> Any:
+        return self.remote.remote(*arguments)
+
+    def finished(self, tasks: set[Any]) -> Iterator[tuple[Any, Any]]:
+        done, _ = self.ray.wait(list(tasks), num_returns=1)
+        for task in done:
+            try:
+                yield task, self.ray.get(task)
+            except (self.ray.exceptions.WorkerCrashedError, self.ray.exceptions.NodeDiedError) as error:
+                yield task, _Lost(str(error))
+            except self.ray.exceptions.OutOfMemoryError as error:
+                yield task, _Lost(str(error))
+            except self.ray.exceptions.RayTaskError as error:
+                yield task, error.cause or error
+
+    def slots(self) -> int:
+        return max(1, int(self.ray.cluster_resources().get("CPU", 1)))
+
+
+def _run(native: "_mglru.Sweep", description: str, out: str, cluster: _Cluster) -> SweepReport:
+    """Runs the ranges whose rows are not there on a cluster. A range whose worker died is tried again;
+    then its units are tried one by one, so that only the unit that kills workers fails."""
+    from . import __version__
+
+    began = time.monotonic()
+    out = out if "://" in out else os.path.abspath(out)
+    store = _Store(out)
+    store.begin(native.check())
+    waiting = [(start, end, 1) for start, end in reversed(native.pending(store.names()))]
+    running: dict[Any, tuple[int, int, int]] = {}
+    done = failed = 0
+    first: Optional[str] = None
+    while waiting or running:
+        # Few tasks ahead: the memory of a scheduler does not grow with the grid.
+        while waiting and len(running) < 2 * cluster.slots():
+            start, end, tries = waiting.pop()
+            running[cluster.submit(description, out, __version__, start, end)] = (start, end, tries)
+        for task, result in cluster.finished(set(running)):
+            start, end, tries = running.pop(task)
+            if isinstance(result, _Lost):
+                if store.system.exists(store.path(_mglru.sweep_part_name(start, end))):
+                    # It died after its work.
+                    done += end - start
+                elif tries < _TRIES:
+                    waiting.append((start, end, tries + 1))
+                elif end - start > 1:
+                    waiting += [(unit, unit + 1, 1) for unit in range(start, end)]
+                else:
+                    reason = f"its worker died {_TRIES} times"
+                    store.write(_mglru.sweep_part_name(start, end), native.failed(start, end, reason))
+                    done, failed, first = done + 1, failed + 1, first or f"unit {start}: {reason}"
+            elif isinstance(result, UsageError):
+                raise result
+            elif isinstance(result, BaseException):
+                raise WorkError(f"units {start} to {end - 1}: {result}") from result
+            else:
+                done, failed, first = done + end - start, failed + result[0], first or result[1]
+    return SweepReport(out, native.units(), done, failed, first, time.monotonic() - began)

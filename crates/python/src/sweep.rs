@@ -1,0 +1,132 @@
+//! Sweeps for workers: a grid, its ranges of units, and their rows as Parquet.
+
+use crate::work::run;
+use mglru_lab::sweep::{self, Folder, GridFile, part_name, part_units};
+use mglru_lab::trace_file::TraceFile;
+use mglru_lab::{Error, Watch, parallel, parquet};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+/// The trace of the latest range, with its index.
+type Latest = Option<(usize, Arc<Result<TraceFile, Error>>)>;
+
+/// A grid that was checked. Consecutive ranges of a trace share what is decoded.
+#[pyclass(frozen, module = "mglru._mglru")]
+pub struct Sweep(sweep::Sweep, Mutex<Latest>);
+
+#[pymethods]
+impl Sweep {
+    /// A grid as JSON, with paths relative to a folder.
+    #[staticmethod]
+    fn of_json(py: Python<'_>, grid: &str, folder: PathBuf) -> PyResult<Sweep> {
+        run(py, |_| {
+            let file: GridFile = serde_json::from_str(grid)
+                .map_err(|error| Error::usage(format_args!("the grid: {error}")))?;
+            Ok(Sweep(file.sweep(&folder)?, Mutex::default()))
+        })
+    }
+
+    /// A grid in TOML.
+    #[staticmethod]
+    fn read(py: Python<'_>, path: PathBuf) -> PyResult<Sweep> {
+        run(py, |_| Ok(Sweep(sweep::Sweep::read(&path)?, Mutex::default())))
+    }
+
+    /// Refuses traces that cannot be opened, and tells what the rows depend on.
+    fn check(&self, py: Python<'_>) -> PyResult<String> {
+        run(py, |_| {
+            self.0.check_traces()?;
+            self.0.identity()
+        })
+    }
+
+    /// Number of units.
+    fn units(&self) -> u64 {
+        self.0.units()
+    }
+
+    /// Ranges that are not among the parts with these names.
+    fn pending(&self, names: Vec<String>) -> Vec<(u64, u64)> {
+        let done: Vec<_> = names.iter().filter_map(|name| part_units(name)).collect();
+        self.0.pending(&done).into_iter().map(|units| (units.start, units.end)).collect()
+    }
+
+    /// Runs the units of a range. Returns their rows, the number of those that failed, and the first
+    /// error.
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        start: u64,
+        end: u64,
+    ) -> PyResult<(Bound<'py, PyBytes>, u64, Option<String>)> {
+        let (bytes, failed, first) = run(py, |watch| {
+            let trace = self.trace(self.0.trace_of(start), watch);
+            self.rows(self.0.run_units(start..end, &trace, watch)?)
+        })?;
+        Ok((PyBytes::new(py, &bytes), failed, first))
+    }
+
+    /// Rows of units that could not be run, with the reason.
+    fn failed<'py>(
+        &self,
+        py: Python<'py>,
+        start: u64,
+        end: u64,
+        reason: &str,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (bytes, ..) = run(py, |_| self.rows(self.0.failed_units(start..end, reason)))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Runs what is not in a folder on the threads of this machine.
+    fn run_here<'py>(
+        &self,
+        py: Python<'py>,
+        out: PathBuf,
+        threads: Option<usize>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let report = run(py, |watch| {
+            self.0.check_traces()?;
+            let folder = Folder::open(&out, &self.0)?;
+            sweep::run(&self.0, &folder, threads.unwrap_or_else(parallel::threads), watch)
+        })?;
+        let fields = PyDict::new(py);
+        fields.set_item("units", report.units)?;
+        fields.set_item("done_units", report.done_units)?;
+        fields.set_item("failed_units", report.failed_units)?;
+        fields.set_item("first_failure", report.first_failure)?;
+        fields.set_item("seconds", report.seconds)?;
+        Ok(fields)
+    }
+}
+
+impl Sweep {
+    fn trace(&self, number: usize, watch: &dyn Watch) -> Arc<Result<TraceFile, Error>> {
+        let mut latest = self.1.lock().expect("no panic");
+        match &*latest {
+            Some((there, trace)) if *there == number => trace.clone(),
+            _ => {
+                // Dropped first: a worker has memory for one.
+                *latest = None;
+                let trace = Arc::new(self.0.load(number, watch));
+                *latest = Some((number, trace.clone()));
+                trace
+            }
+        }
+    }
+
+    fn rows(&self, units: Vec<sweep::Unit>) -> Result<(Vec<u8>, u64, Option<String>), Error> {
+        let mut errors = units.iter().filter_map(|unit| unit.result.as_ref().err().cloned());
+        let first = errors.next();
+        let failed = u64::from(first.is_some()) + errors.count() as u64;
+        Ok((parquet::bytes(&self.0.columns(&units))?, failed, first))
+    }
+}
+
+/// Name of the part with these units.
+#[pyfunction]
+pub fn sweep_part_name(start: u64, end: u64) -> String {
+    part_name(&(start..end.max(start + 1)))
+}

@@ -1,0 +1,199 @@
+"""Sweeps on real local clusters of Dask and of Ray: equal rows, lost workers, poisoned units."""
+
+import os
+import pathlib
+import signal
+import threading
+
+import fsspec
+import pyarrow.parquet
+import pytest
+
+import mglru
+from mglru import _sweep
+
+SEEDS = 50
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("traces")
+    for name, step in (("a", 7), ("b", 13)):
+        (folder / f"{name}.plain").write_text("".join(f"{n * n * step % 251}\n" for n in range(5000)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def grid(traces) -> dict:
+    return {
+        "traces": [str(traces / "a.plain"), str(traces / "b.plain")],
+        "policies": ["default", "linux-7.2", "arc", "opt"],
+        "memory": ["5%", "20%", "64p"],
+        "seeds": list(range(SEEDS)),
+    }
+
+
+def rows(out) -> list[dict]:
+    """All rows in order, without what depends on the machine."""
+    table = pyarrow.parquet.read_table(out).sort_by("unit")
+    return table.drop_columns(["seconds"]).to_pylist()
+
+
+@pytest.fixture(scope="module")
+def expected(grid, tmp_path_factory) -> list[dict]:
+    out = tmp_path_factory.mktemp("local")
+    assert mglru.sweep(grid, out).failed_units == 0
+    found = rows(out)
+    assert [row["unit"] for row in found] == list(range(2 * 4 * 3 * SEEDS))
+    return found
+
+
+@pytest.fixture(scope="module")
+def dask():
+    from distributed import Client, LocalCluster
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        with Client(cluster) as client:
+            yield client
+
+
+@pytest.fixture(scope="module")
+def ray():
+    import ray
+
+    # Its telemetry needs a network.
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield "ray"
+    ray.shutdown()
+
+
+@pytest.fixture(params=["dask", "ray"])
+def cluster(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_rows_are_those_of_this_machine(cluster, grid, expected, tmp_path):
+    report = mglru.sweep(grid, tmp_path / "rows", on=cluster)
+    assert (report.units, report.done_units, report.failed_units) == (len(expected), len(expected), 0)
+    assert rows(tmp_path / "rows") == expected
+    assert mglru.sweep(grid, tmp_path / "rows", on=cluster).done_units == 0
+
+
+def test_an_interrupted_sweep_goes_on_elsewhere(cluster, grid, expected, tmp_path):
+    out = tmp_path / "rows"
+    mglru.sweep(grid, out)
+    parts = sorted(out.glob("units-*"))
+    for part in parts[::3]:
+        part.unlink()
+    report = mglru.sweep(grid, out, on=cluster)
+    assert 0 < report.done_units < len(expected) and rows(out) == expected
+    assert mglru.sweep(grid, out).done_units == 0
+
+
+def test_workers_write_to_any_url(dask, grid, tmp_path):
+    # A file system of fsspec other than `file`: a folder within a folder.
+    report = mglru.sweep({**grid, "seeds": [1]}, f"dir::file://{tmp_path}/rows", on=dask)
+    assert report.done_units == 24
+    assert fsspec.filesystem("file").ls(f"{tmp_path}/rows")
+    assert [row["unit"] for row in rows(tmp_path / "rows")] == list(range(24))
+
+
+def test_killed_workers_lose_no_row(dask, grid, expected, tmp_path):
+    """Ten workers are killed, each as soon as some more rows are there."""
+    out = tmp_path / "rows"
+    killed = []
+    ended = threading.Event()
+
+    def kill() -> None:
+        seen = 0
+        while len(killed) < 10 and not ended.is_set():
+            parts = len(list(out.glob("units-*")))
+            workers = [worker["id"] for worker in dask.scheduler_info(n_workers=-1)["workers"].values()]
+            if parts > seen and workers:
+                seen = parts
+                for pid in dask.run(os.getpid, on_error="ignore").values():
+                    if isinstance(pid, int) and pid not in killed:
+                        os.kill(pid, signal.SIGKILL)
+                        killed.append(pid)
+                        break
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    report = mglru.sweep(grid, out, on=dask)
+    ended.set()
+    thread.join()
+    assert killed, "none was killed: the sweep was too short to show anything"
+    assert (report.done_units, report.failed_units) == (len(expected), 0)
+    assert rows(out) == expected
+    print(f"{len(killed)} workers were killed")
+
+
+def _deadly(description, out, version, start, end):
+    """A worker that unit 17 kills, as a bug in native code would."""
+    if start <= 17 < end:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return _sweep._work(description, out, version, start, end)
+
+
+def test_a_unit_that_kills_its_worker_fails_alone(cluster, traces, tmp_path, monkeypatch):
+    grid = {
+        "traces": [str(traces / "a.plain")],
+        "policies": ["arc"],
+        "memory": ["10%"],
+        "seeds": list(range(1024)),
+    }
+    if cluster == "ray":
+        on = _sweep._Ray()
+        on.remote = on.ray.remote(max_retries=0)(_deadly)
+    else:
+        on = _sweep._Dask(cluster)
+        submit = lambda *arguments: cluster.submit(_deadly, *arguments, pure=False)  # noqa: E731
+        monkeypatch.setattr(on, "submit", submit)
+    description = _sweep._describe(grid)
+    report = _sweep._run(_sweep._of(description), description, str(tmp_path / "rows"), on)
+    assert (report.done_units, report.failed_units) == (1024, 1)
+    assert report.first_failure == "unit 17: its worker died 3 times"
+    failed = [row for row in rows(tmp_path / "rows") if row["error"] is not None]
+    assert [(row["unit"], row["misses"]) for row in failed] == [(17, None)]
+
+
+def test_a_damaged_trace_is_rows_with_errors(cluster, traces, tmp_path):
+    damaged = tmp_path / "damaged.plain"
+    damaged.write_text("1\n2\nthree\n")
+    grid = {
+        "traces": [{"path": str(damaged), "format": "plain"}, str(traces / "a.plain")],
+        "policies": ["lru"],
+        "memory": ["10%", "20%"],
+    }
+    report = mglru.sweep(grid, tmp_path / "rows", on=cluster)
+    assert (report.done_units, report.failed_units) == (4, 2) and "line 3" in report.first_failure
+    assert [row["error"] is None for row in rows(tmp_path / "rows")] == [False, False, True, True]
+
+
+def test_workers_of_another_version_are_refused(cluster, grid, tmp_path, monkeypatch):
+    monkeypatch.setattr(mglru, "__version__", "9.9")
+    with pytest.raises(mglru.UsageError, match="this worker has mglru .*, the sweep is of 9.9"):
+        mglru.sweep(grid, tmp_path / "rows", on=cluster)
+
+
+def test_what_is_wrong_is_said_before_it_starts(cluster, grid, tmp_path):
+    for change, words in [
+        ({"policies": ["mru"]}, "policies: unknown policy `mru`"),
+        ({"seeds": list(range(1_000_000))}, "24000000 units"),
+        ({"memory": []}, "no memory sizes"),
+        ({"sizes": ["10%"]}, "unknown field `sizes`"),
+    ]:
+        with pytest.raises(mglru.UsageError, match=words):
+            mglru.sweep({**grid, **change}, tmp_path / "rows", on=cluster)
+        assert not (tmp_path / "rows").exists()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(mglru.UsageError, match="cannot write rows there"):
+        mglru.sweep(grid, tmp_path / "file", on=cluster)
+    mglru.sweep({**grid, "seeds": [1]}, tmp_path / "rows")
+    with pytest.raises(mglru.UsageError, match="the rows of another sweep"):
+        mglru.sweep({**grid, "seeds": [2]}, tmp_path / "rows", on=cluster)
+    with pytest.raises(mglru.UsageError, match="threads: only with"):
+        mglru.sweep(grid, tmp_path / "rows", on=cluster, threads=2)
+    with pytest.raises(mglru.UsageError, match="on: expected"):
+        mglru.sweep(grid, tmp_path / "rows", on="slurm")
