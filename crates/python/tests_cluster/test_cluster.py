@@ -12,14 +12,16 @@ import pytest
 import mglru
 from mglru import _sweep
 
-SEEDS = 50
+SEEDS = 24
+# Killing ten takes minutes on a busy machine: each worker has to start again.
+KILLS = int(os.environ.get("MGLRU_KILLS", "3"))
 
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("traces")
     for name, step in (("a", 7), ("b", 13)):
-        (folder / f"{name}.plain").write_text("".join(f"{n * n * step % 251}\n" for n in range(5000)))
+        (folder / f"{name}.plain").write_text("".join(f"{n * n * step % 251}\n" for n in range(1000)))
     return folder
 
 
@@ -27,8 +29,8 @@ def traces(tmp_path_factory) -> pathlib.Path:
 def grid(traces) -> dict:
     return {
         "traces": [str(traces / "a.plain"), str(traces / "b.plain")],
-        "policies": ["default", "linux-7.2", "arc", "opt"],
-        "memory": ["5%", "20%", "64p"],
+        "policies": ["default", "arc"],
+        "memory": ["20%", "64p"],
         "seeds": list(range(SEEDS)),
     }
 
@@ -44,7 +46,7 @@ def expected(grid, tmp_path_factory) -> list[dict]:
     out = tmp_path_factory.mktemp("local")
     assert mglru.sweep(grid, out).failed_units == 0
     found = rows(out)
-    assert [row["unit"] for row in found] == list(range(2 * 4 * 3 * SEEDS))
+    assert [row["unit"] for row in found] == list(range(2 * 2 * 2 * SEEDS))
     return found
 
 
@@ -94,29 +96,26 @@ def test_an_interrupted_sweep_goes_on_elsewhere(cluster, grid, expected, tmp_pat
 def test_workers_write_to_any_url(dask, grid, tmp_path):
     # A file system of fsspec other than `file`: a folder within a folder.
     report = mglru.sweep({**grid, "seeds": [1]}, f"dir::file://{tmp_path}/rows", on=dask)
-    assert report.done_units == 24
+    assert report.done_units == 8
     assert fsspec.filesystem("file").ls(f"{tmp_path}/rows")
-    assert [row["unit"] for row in rows(tmp_path / "rows")] == list(range(24))
+    assert [row["unit"] for row in rows(tmp_path / "rows")] == list(range(8))
 
 
 def test_killed_workers_lose_no_row(dask, grid, expected, tmp_path):
-    """Ten workers are killed, each as soon as some more rows are there."""
+    """Workers are killed, each as soon as some more rows are there."""
     out = tmp_path / "rows"
     killed = []
     ended = threading.Event()
 
     def kill() -> None:
         seen = 0
-        while len(killed) < 10 and not ended.is_set():
+        while len(killed) < KILLS and not ended.is_set():
             parts = len(list(out.glob("units-*")))
-            workers = [worker["id"] for worker in dask.scheduler_info(n_workers=-1)["workers"].values()]
-            if parts > seen and workers:
+            pids = [nanny.pid for nanny in dask.cluster.workers.values() if nanny.pid not in (None, *killed)]
+            if parts > seen and pids:
                 seen = parts
-                for pid in dask.run(os.getpid, on_error="ignore").values():
-                    if isinstance(pid, int) and pid not in killed:
-                        os.kill(pid, signal.SIGKILL)
-                        killed.append(pid)
-                        break
+                os.kill(pids[0], signal.SIGKILL)
+                killed.append(pids[0])
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -141,7 +140,7 @@ def test_a_unit_that_kills_its_worker_fails_alone(cluster, traces, tmp_path, mon
         "traces": [str(traces / "a.plain")],
         "policies": ["arc"],
         "memory": ["10%"],
-        "seeds": list(range(1024)),
+        "seeds": list(range(512)),
     }
     if cluster == "ray":
         on = _sweep._Ray()
@@ -152,7 +151,7 @@ def test_a_unit_that_kills_its_worker_fails_alone(cluster, traces, tmp_path, mon
         monkeypatch.setattr(on, "submit", submit)
     description = _sweep._describe(grid)
     report = _sweep._run(_sweep._of(description), description, str(tmp_path / "rows"), on)
-    assert (report.done_units, report.failed_units) == (1024, 1)
+    assert (report.done_units, report.failed_units) == (512, 1)
     assert report.first_failure == "unit 17: its worker died 3 times"
     failed = [row for row in rows(tmp_path / "rows") if row["error"] is not None]
     assert [(row["unit"], row["misses"]) for row in failed] == [(17, None)]
@@ -180,7 +179,7 @@ def test_workers_of_another_version_are_refused(cluster, grid, tmp_path, monkeyp
 def test_what_is_wrong_is_said_before_it_starts(cluster, grid, tmp_path):
     for change, words in [
         ({"policies": ["mru"]}, "policies: unknown policy `mru`"),
-        ({"seeds": list(range(1_000_000))}, "24000000 units"),
+        ({"seeds": list(range(2_000_000))}, "16000000 units"),
         ({"memory": []}, "no memory sizes"),
         ({"sizes": ["10%"]}, "unknown field `sizes`"),
     ]:

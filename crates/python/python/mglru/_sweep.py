@@ -200,14 +200,19 @@ class _Dask:
         return self.client.submit(_work, *arguments, pure=False)
 
     def finished(self, tasks: set[Any]) -> Iterator[tuple[Any, Any]]:
+        from concurrent.futures import CancelledError
+
         from distributed import wait
         from distributed.scheduler import KilledWorker
 
         for task in wait(tasks, return_when="FIRST_COMPLETED").done:
-            error = task.exception() if task.status == "error" else None
-            if task.status in ("cancelled", "lost") or isinstance(error, KilledWorker):
-                error = _Lost(str(error or task.status))
-            yield task, error if error is not None else task.result()
+            try:
+                # If the worker died with the result, another one computes it again.
+                yield task, task.result()
+            except (KilledWorker, CancelledError) as error:
+                yield task, _Lost(str(error))
+            except Exception as error:
+                yield task, error
 
     def slots(self) -> int:
         return max(1, sum(self.client.nthreads().values()))
