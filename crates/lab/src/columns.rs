@@ -3,9 +3,9 @@
 //! ```
 //! use mglru_lab::columns::{Columns, Get, Values};
 //!
-//! let columns = Columns::of(&["ab", "c"], &[("text", Get::Text(|row| Some((*row).to_owned())))]);
-//! assert_eq!((columns.rows(), columns.columns()[0].name.as_str()), (2, "text"));
-//! assert_eq!(columns.columns()[0].values, Values::Text(vec![Some("ab".into()), Some("c".into())]));
+//! let columns = Columns::of(&[7, 8], &[("count", Get::Whole(|row| Some(*row)))]);
+//! assert_eq!((columns.rows(), columns.columns()[0].name.as_str()), (2, "count"));
+//! assert_eq!(columns.columns()[0].values, Values::Whole(vec![Some(7), Some(8)]));
 //! ```
 
 /// A table of columns with the same number of values.

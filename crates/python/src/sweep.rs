@@ -53,8 +53,8 @@ impl Sweep {
         self.0.pending(&done).into_iter().map(|units| (units.start, units.end)).collect()
     }
 
-    /// Runs the units of a range. Returns their rows, the number of those that failed, and the first
-    /// error.
+    /// Runs the units of a range. Returns their rows, the number of those that failed, and the
+    /// first error.
     fn run<'py>(
         &self,
         py: Python<'py>,

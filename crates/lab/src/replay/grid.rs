@@ -10,7 +10,7 @@
 //! let grid = Grid { policies: policies.into(), ..Grid::default() };
 //! let done = grid.run(&[trace], 1, &Unwatched)?;
 //! assert_eq!(done[1].policy, "lru");
-//! assert_eq!(done[1].row.total.misses, 2000, "a loop over more than the memory never hits an LRU");
+//! assert_eq!(done[1].row.total.misses, 2000, "a loop larger than memory never hits an LRU");
 //! # Ok(())
 //! # }
 //! ```
@@ -232,8 +232,8 @@ impl Grid {
     /// The events of the only cell of one trace, from those accesses.
     ///
     /// # Errors
-    /// As [`Grid::run`], or if there are several cells, another policy than the engine, or more than
-    /// four million events.
+    /// As [`Grid::run`], or if there are several cells, another policy than the engine, or more
+    /// than four million events.
     pub fn events(
         &self,
         trace: &TraceFile,
