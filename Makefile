@@ -1,5 +1,6 @@
 # Needs Rust and a C compiler; everything else is fetched and built by cargo.
-.PHONY: demo reproduce test python-test test-cluster wheel fio lint comments bench layouts loom miri stress fuzz crash clean book policy
+.PHONY: demo reproduce test python-test test-cluster wheel fio lint comments bench layouts loom miri stress fuzz crash swarm soak \
+	sanitize clean book policy
 
 demo:
 	cargo run --release --quiet -p mglru-cli -- demo
@@ -99,6 +100,26 @@ fuzz:
 CRASH = 1000
 crash:
 	MGLRU_CRASH=$(CRASH) cargo test -p mglru-cache --test suite -- crash
+
+# A hundred thousand combinations of failures of the device under the cache, and as many random machines in the simulator;
+# `make test` has 60 and 120. SWARM=N for another number. A failure prints the command that repeats it.
+SWARM = 100000
+swarm:
+	MGLRU_SWARM=$(SWARM) cargo test --release -p mglru-cache --test suite -- faults --nocapture
+	cargo run --release -p mglru-sim --example swarm 0 $(SWARM)
+
+# An hour at full load, with a line per minute: memory, descriptors, threads and the latency of hits. MINUTES=N for another time.
+MINUTES = 60
+soak:
+	MGLRU_SOAK_MINUTES=$(MINUTES) cargo test --release -p mglru-cache --test resident -- --nocapture
+
+# The cache's tests with threads, as ThreadSanitizer and AddressSanitizer see them (needs a nightly toolchain with rust-src).
+SANITIZED = stress faults reliability misses anon index
+sanitize:
+	for sanitizer in address thread; do \
+		RUSTFLAGS="-Zsanitizer=$$sanitizer" CARGO_TARGET_DIR=target/$$sanitizer cargo +nightly test -Zbuild-std \
+			--target x86_64-unknown-linux-gnu -p mglru-cache --test suite -- $(SANITIZED) || exit 1; \
+	done
 
 clean:
 	cargo clean

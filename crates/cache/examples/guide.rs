@@ -59,12 +59,13 @@ fn many(path: &Path) -> Result<(), Error> {
     file.advise(Advice::WillNeed, 0..1 << 20)?; // starts reading
     file.advise(Advice::DontNeed, 1 << 20..4 << 20)?; // drops pages after a scan
 
-    std::thread::scope(|scope| {
+    std::thread::scope(|scope| -> Result<(), Error> {
         for part in 0..4 {
-            let file = file.try_clone(); // a handle per thread
+            let file = file.try_clone()?; // a handle per thread
             scope.spawn(move || file.read_at(&mut [0; 4096], part << 20));
         }
-    });
+        Ok(())
+    })?;
     Ok(())
 }
 

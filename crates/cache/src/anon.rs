@@ -16,7 +16,7 @@ use crate::regions::Loss;
 use crate::shared::Shared;
 use crate::tenant::Tenant;
 use crate::tenants::TenantState;
-use mglru_core::{Arrival, InsertError, Kind, LockAttempt, Lookup, Mapping, PAGE_BYTES, Task};
+use mglru_core::{Arrival, HostCharge, InsertError, Kind, LockAttempt, Lookup, Mapping, PAGE_BYTES, Task};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,6 +32,7 @@ pub struct AnonRegion {
     mapping: Arc<Mapping>,
     loss: Arc<Loss>,
     bytes: u64,
+    charge: HostCharge,
 }
 
 impl AnonRegion {
@@ -43,12 +44,13 @@ impl AnonRegion {
         if bytes > LEN_MAX {
             return Err(Error::TooLarge { path: name().to_owned(), end: bytes });
         }
-        let mapping = shared.core.open_mapping_with(Kind::Anon, REGION_BYTES);
+        let task = tenant.task(shared.cpu());
+        let charge = shared.charge_metadata(&task, REGION_BYTES)?.keep();
+        let mapping = shared.core.open_mapping(Kind::Anon);
         tenant.join(&shared.core);
         let loss = shared.regions.insert(&mapping);
-        let region = AnonRegion { task: tenant.task(shared.cpu()), tenant, mapping, loss, bytes, shared };
+        let region = AnonRegion { task, tenant, mapping, loss, bytes, charge, shared };
         region.shared.core.map(&region.task, &region.mapping, bytes.div_ceil(PAGE_BYTES));
-        region.shared.pay_for_index(&region.task)?;
         if let Some(report) = region.shared.core.oom_killed(region.task.memcg) {
             return Err(report.into());
         }
@@ -175,7 +177,7 @@ impl AnonRegion {
         let new = shared.pay(&task, Some((&self.mapping, index)))?;
         let folio = match shared.core.insert(&shared.host, &task, &self.mapping, index, new, arrival) {
             Ok(folio) => folio,
-            Err(InsertError::Occupied) => return Ok(()),
+            Err(InsertError::Occupied | InsertError::Unpaid) => return Ok(()),
             Err(InsertError::Closed) => return self.check_alive(),
         };
         let stall = shared.core.begin_refault(&shared.host, folio);
@@ -240,6 +242,7 @@ impl Drop for AnonRegion {
         while let Some(busy) = shared.core.close_mapping(&shared.host, &self.mapping) {
             shared.wait_for_folio(busy);
         }
+        self.shared.uncharge_metadata(&mut self.charge);
     }
 }
 

@@ -16,7 +16,9 @@ use crate::host::CacheHost;
 use crate::inode::Inode;
 use crate::shared::Shared;
 use mglru_core::readahead::{FillStep, Filling, ReadRun, Window};
-use mglru_core::{Arrival, ChargeStep, Charging, FolioId, InsertError, Mapping, NewFolio, PAGE_BYTES, Task};
+use mglru_core::{
+    Arrival, ChargeStep, Charging, FolioId, HostCharge, InsertError, Mapping, NewFolio, PAGE_BYTES, Task,
+};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -30,7 +32,35 @@ pub(crate) fn alone(index: u32) -> Window {
     Window { first: index, pages: 1, mark: None }
 }
 
+/// Metadata that was charged. Dropped, it is uncharged.
+pub(crate) struct Metadata<'a> {
+    shared: &'a Shared,
+    charge: Option<HostCharge>,
+}
+
+impl Metadata<'_> {
+    /// Hands the charge over; [`Shared::uncharge_metadata`] ends it.
+    pub(crate) fn keep(mut self) -> HostCharge {
+        self.charge.take().expect("it is taken once")
+    }
+}
+
+impl Drop for Metadata<'_> {
+    fn drop(&mut self) {
+        if let Some(mut charge) = self.charge.take() {
+            self.shared.uncharge_metadata(&mut charge);
+        }
+    }
+}
+
 impl Shared {
+    /// Ends a charge of [`Self::charge_metadata`].
+    pub(crate) fn uncharge_metadata(&self, charge: &mut HostCharge) {
+        self.core.forget_host_bytes(charge.bytes());
+        self.core.uncharge_host(charge);
+        self.core.return_many_frames(&self.host);
+    }
+
     /// Brings page `index` in, with as much of the surrounding window as is possible without
     /// waiting for memory. The page may have been in memory before, and may be evicted again before
     /// the caller looks it up.
@@ -109,10 +139,14 @@ impl Shared {
         if self.stopping.load(Ordering::Acquire) {
             return Err(Error::Closed);
         }
-        let mut charging = Charging::new(task.memcg, task.cpu);
-        if let Some((mapping, index)) = page {
-            charging = charging.for_page(&self.core, mapping, index);
-        }
+        let charging = Charging::new(task.memcg, task.cpu);
+        self.run_charge(match page {
+            Some((mapping, index)) => charging.for_page(&self.core, mapping, index),
+            None => charging,
+        })
+    }
+
+    fn run_charge(&self, mut charging: Charging) -> Result<NewFolio<'_, CacheHost>, Error> {
         loop {
             let heard = self.host.progress.rings();
             let step = charging.step(&self.core, &self.host);
@@ -125,6 +159,24 @@ impl Shared {
                 ChargeStep::OutOfMemory(report) => return Err(report.into()),
             }
         }
+    }
+
+    /// Charges `bytes` of metadata of this cache to the task's tenant and to the budget. Waits as
+    /// long as reclaim may make room for them.
+    pub(crate) fn charge_metadata(&self, task: &Task, bytes: u64) -> Result<Metadata<'_>, Error> {
+        let charge = self.charge_to_tenant(task, bytes)?;
+        self.core.count_host_bytes(bytes);
+        let metadata = Metadata { shared: self, charge: Some(charge) };
+        self.pay_for_index(task)?;
+        Ok(metadata)
+    }
+
+    /// Charges `bytes` of metadata to the task's tenant alone.
+    pub(crate) fn charge_to_tenant(&self, task: &Task, bytes: u64) -> Result<HostCharge, Error> {
+        self.core.charge_host(task.memcg, task.cpu, bytes).or_else(|_| {
+            let charging = Charging::new(task.memcg, task.cpu).for_host(&self.core, bytes);
+            Ok(self.run_charge(charging)?.into_host_charge())
+        })
     }
 
     /// Charges the growth of index memory, if any.
@@ -144,7 +196,8 @@ impl Shared {
         Err(Error::TooManyFiles { open: self.inodes().len() })
     }
 
-    /// Charges and inserts one page that the caller fills. `None`: the page is in memory already.
+    /// Charges and inserts one page that the caller fills. `None`: another thread was faster, so the
+    /// caller looks again.
     pub(crate) fn insert_new(
         &self,
         inode: &Inode,
@@ -155,7 +208,7 @@ impl Shared {
         let new = self.pay(task, Some((&inode.mapping, index)))?;
         match self.core.insert(&self.host, task, &inode.mapping, index, new, arrival) {
             Ok(folio) => Ok(Some(folio)),
-            Err(InsertError::Occupied) => Ok(None),
+            Err(InsertError::Occupied | InsertError::Unpaid) => Ok(None),
             Err(InsertError::Closed) => Err(Error::Closed),
         }
     }

@@ -11,7 +11,7 @@
 
 use crate::backend::OpenMode;
 use crate::error::Error;
-use crate::fault::alone;
+use crate::fault::{Metadata, alone};
 use crate::inode::{Failed, Inode, LEN_MAX};
 use crate::piece::{Piece, pieces};
 use crate::shared::Shared;
@@ -20,7 +20,9 @@ use crate::tenant::Tenant;
 use crate::tenants::TenantState;
 use mglru_core::mapping::Glance;
 use mglru_core::readahead::{DEFAULT_MAX_PAGES, Readahead, Window, pages_max};
-use mglru_core::{Arrival, FolioId, Hit, Kind, LockAttempt, Lookup, Mapping, MemcgId, PAGE_BYTES, Task};
+use mglru_core::{
+    Arrival, FolioId, Hit, HostCharge, Kind, LockAttempt, Lookup, Mapping, MemcgId, PAGE_BYTES, Task,
+};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -65,6 +67,9 @@ enum Tail {
     None,
 }
 
+/// Bytes charged per handle: itself, its counters, and its place among the tenant's handles.
+const HANDLE_BYTES: u64 = (size_of::<CachedFile>() + size_of::<HandleStats>()) as u64 + 192;
+
 /// Bytes charged per file: its mapping and the metadata of this cache and the backend.
 const FILE_BYTES: u64 = (size_of::<Mapping>() + size_of::<Inode>()) as u64 + 512;
 
@@ -86,14 +91,17 @@ pub struct CachedFile {
     /// Write-back errors that this handle has reported.
     errors_reported: AtomicU64,
     random: AtomicBool,
+    charge: HostCharge,
 }
 
 impl CachedFile {
-    pub(crate) fn new(
+    /// A handle for which `charge` was made, and which `inode.handles` counts already.
+    fn new(
         shared: Arc<Shared>,
         inode: Arc<Inode>,
         tenant: Arc<TenantState>,
         writable: bool,
+        charge: HostCharge,
     ) -> CachedFile {
         let errors_reported = AtomicU64::new(inode.errors_reported());
         CachedFile {
@@ -107,6 +115,7 @@ impl CachedFile {
             readahead: Mutex::new(Readahead::new(DEFAULT_MAX_PAGES)),
             errors_reported,
             random: AtomicBool::new(false),
+            charge,
         }
     }
 
@@ -121,7 +130,8 @@ impl CachedFile {
     }
 
     /// Charges pages that this handle brings in from now on to `tenant`. Cached pages stay charged
-    /// as they are. Clones and maps of the handle are separate and do not move.
+    /// as they are, and the handle itself, too. Clones and maps of the handle are separate and do
+    /// not move.
     ///
     /// # Errors
     /// The tenant belongs to another cache.
@@ -513,12 +523,16 @@ impl CachedFile {
 
     /// Creates another handle on the same file, with the same advice. Its sequential-read position
     /// and its record of reported errors are its own.
-    pub fn try_clone(&self) -> CachedFile {
+    ///
+    /// # Errors
+    /// No memory is left for the handle, in the tenant or in the budget.
+    pub fn try_clone(&self) -> Result<CachedFile, Error> {
+        let (shared, tenant) = (self.shared.clone(), self.tenant.clone());
+        let charge = shared.charge_metadata(&self.task(), HANDLE_BYTES)?.keep();
         self.inode.handles.fetch_add(1, Ordering::AcqRel);
-        let clone =
-            CachedFile::new(self.shared.clone(), self.inode.clone(), self.tenant.clone(), self.writable);
+        let clone = CachedFile::new(shared, self.inode.clone(), tenant, self.writable, charge);
         clone.set_pages_ahead_max(self.readahead.lock().unwrap_or_else(PoisonError::into_inner).max_pages());
-        clone
+        Ok(clone)
     }
 
     fn set_pages_ahead_max(&self, pages: u32) {
@@ -550,30 +564,40 @@ impl Tenant {
             return Err(Error::TooLarge { path: path.to_owned(), end: len });
         }
         let writable = mode != OpenMode::ReadOnly;
-        let inode = {
+        let task = Task { cpu: shared.cpu(), ..self.state().task(0) };
+        let charge = shared.charge_metadata(&task, HANDLE_BYTES)?;
+        let mut charge_of_file = None;
+        let inode = loop {
             let mut inodes = shared.lock_inodes();
-            let inode = match inodes.find(file.identity()) {
-                Some(inode) => {
+            let known = inodes.find(file.identity()).cloned();
+            let inode = match (known, &mut charge_of_file) {
+                (Some(inode), _) => {
                     if writable {
                         let mut known = inode.writable.lock().unwrap_or_else(PoisonError::into_inner);
                         known.get_or_insert(file);
                     }
-                    inode.clone()
-                }
-                None => {
-                    let mapping = shared.core.open_mapping_with(Kind::File, FILE_BYTES);
-                    let inode = Arc::new(Inode::new(file, writable, mapping, len));
-                    inodes.insert(&inode);
                     inode
+                }
+                (None, charge @ Some(_)) => {
+                    let mapping = shared.core.open_mapping(Kind::File);
+                    let inode = Arc::new(Inode::new(file, writable, mapping, len));
+                    charge.take().into_iter().for_each(|paid: Metadata| inodes.insert(&inode, paid.keep()));
+                    inode
+                }
+                (None, None) => {
+                    drop(inodes);
+                    charge_of_file = Some(shared.charge_metadata(&task, FILE_BYTES)?);
+                    continue;
                 }
             };
             if inode.handles.fetch_add(1, Ordering::AcqRel) == 0 {
                 inode.stale.store(true, Ordering::Release);
             }
-            inode
+            break inode;
         };
-        let handle = CachedFile::new(shared.clone(), inode.clone(), self.state().clone(), writable);
-        shared.pay_for_index(&handle.task)?;
+        drop(charge_of_file);
+        let tenant = self.state().clone();
+        let handle = CachedFile::new(shared.clone(), inode.clone(), tenant, writable, charge.keep());
         {
             // Of several threads that open the file at once, each waits until outdated pages are
             // gone. None drops a page that another one has read or lent since.
@@ -591,6 +615,7 @@ impl Tenant {
 impl Drop for CachedFile {
     fn drop(&mut self) {
         self.tenant.close_handle(&self.stats);
+        self.shared.uncharge_metadata(&mut self.charge);
         if self.inode.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             // The flusher writes the dirty pages, then forgets the file.
             self.shared.host.flusher.ring();

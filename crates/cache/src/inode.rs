@@ -25,7 +25,7 @@
 use crate::backend::{BackendFile, FileIdentity};
 use crate::error::Error;
 use mglru_core::writeback::ErrorSequence;
-use mglru_core::{Mapping, MappingId, MemcgId, PAGE_BYTES};
+use mglru_core::{HostCharge, Mapping, MappingId, MemcgId, PAGE_BYTES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -99,14 +99,15 @@ pub(crate) struct Inode {
 
 #[derive(Default)]
 pub(crate) struct Inodes {
-    by_identity: BTreeMap<FileIdentity, Arc<Inode>>,
+    /// With what is charged for each.
+    by_identity: BTreeMap<FileIdentity, (Arc<Inode>, HostCharge)>,
     by_mapping: BTreeMap<MappingId, Arc<Inode>>,
 }
 
 impl Inodes {
     /// The file with this backend identity.
     pub(crate) fn find(&self, identity: FileIdentity) -> Option<&Arc<Inode>> {
-        self.by_identity.get(&identity)
+        self.by_identity.get(&identity).map(|(inode, _)| inode)
     }
 
     /// The file with this mapping.
@@ -115,19 +116,20 @@ impl Inodes {
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Inode>> {
-        self.by_identity.values().cloned().collect()
+        self.by_identity.values().map(|(inode, _)| inode.clone()).collect()
     }
 
-    pub(crate) fn insert(&mut self, inode: &Arc<Inode>) {
-        self.by_identity.insert(inode.identity, inode.clone());
+    /// Adds a file, for which `charge` was made.
+    pub(crate) fn insert(&mut self, inode: &Arc<Inode>, charge: HostCharge) {
+        self.by_identity.insert(inode.identity, (inode.clone(), charge));
         self.by_mapping.insert(inode.mapping.id(), inode.clone());
     }
 
     /// Removes a file. Its mapping is closed under the same lock, because the mapping's number may
-    /// be reused at once.
-    pub(crate) fn remove(&mut self, inode: &Inode) {
-        self.by_identity.remove(&inode.identity);
+    /// be reused at once. Returns what is charged for the file.
+    pub(crate) fn remove(&mut self, inode: &Inode) -> Option<HostCharge> {
         self.by_mapping.remove(&inode.mapping.id());
+        self.by_identity.remove(&inode.identity).map(|(_, charge)| charge)
     }
 }
 

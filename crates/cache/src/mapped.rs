@@ -66,9 +66,9 @@ impl CachedFile {
     /// Maps the file. Accesses through the map set accessed bits instead of counting hits.
     ///
     /// # Errors
-    /// None today; a later version may refuse.
+    /// As [`Self::try_clone`].
     pub fn map(&self) -> Result<Map, Error> {
-        Ok(Map::new(self.try_clone()))
+        Ok(Map::new(self.try_clone()?))
     }
 }
 

@@ -88,7 +88,9 @@ impl Shared {
             let Some(busy) = self.core.truncate(&self.host, &inode.mapping, 0, 1 << 32) else {
                 let closed = self.core.close_mapping(&self.host, &inode.mapping);
                 assert!(closed.is_none(), "without a handle, no thread inserts pages");
-                inodes.remove(inode);
+                let charge = inodes.remove(inode);
+                drop(inodes);
+                charge.into_iter().for_each(|mut charge| self.uncharge_metadata(&mut charge));
                 return;
             };
             drop(inodes);

@@ -49,7 +49,8 @@ pub struct TenantStats {
     pub high_pages: Option<u64>,
     /// `memory.max`, in pages; `None` for no limit.
     pub max_pages: Option<u64>,
-    /// Pages charged to the tenant and all below it; for the root, to the root itself only.
+    /// Pages charged to the tenant and all below it, with whole pages of metadata; for the root, to
+    /// the root itself only.
     pub usage_pages: u64,
     /// The maximum of `usage_pages` so far.
     pub peak_pages: u64,
@@ -59,8 +60,8 @@ pub struct TenantStats {
     pub hits: u64,
     /// Page accesses, through handles and maps, that did not find the page in memory.
     pub misses: u64,
-    /// Counters and sizes under the kernel's names, in pages or events, of this tenant only. The
-    /// control files include the tenants below it.
+    /// Counters and sizes under the kernel's names, in pages or events (`slab_…`: in bytes), of this
+    /// tenant only. The control files include the tenants below it.
     pub counters: Vec<(&'static str, u64)>,
     /// The tenant's live generations, oldest first.
     pub generations: Vec<GenerationRow>,

@@ -18,7 +18,7 @@ use crate::tenants::{Owner, TENANT_BYTES, TenantState};
 use mglru_core::lru::GenerationRow;
 use mglru_core::reclaim::{Lowering, RequestStep};
 use mglru_core::{
-    Counter, Host, Limits, Memcg, MemcgError, MemcgId, OutOfMemory, PAGE_BYTES, Task, UNLIMITED,
+    Counter, Host, HostCharge, Limits, Memcg, MemcgError, MemcgId, OutOfMemory, PAGE_BYTES, Task, UNLIMITED,
 };
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -50,7 +50,7 @@ impl Shared {
         Arc::new(TenantState::new(&owner, path, memcg))
     }
 
-    /// Creates a tenant. `paid`: its metadata is already charged.
+    /// Creates a tenant. `paid`: its metadata is already part of the budget.
     pub(crate) fn add_tenant(
         self: &Arc<Self>,
         path: &str,
@@ -59,24 +59,14 @@ impl Shared {
     ) -> Result<Tenant, Error> {
         let trimmed = path.strip_prefix('/').unwrap_or(path);
         let (parent, name) = trimmed.rsplit_once('/').unwrap_or(("", trimmed));
-        let max_pages = limits.max_bytes.map_or(UNLIMITED, |bytes| (bytes / PAGE_BYTES).max(1));
-        let state = {
-            let mut tenants = self.tenants.by_number.write().unwrap_or_else(PoisonError::into_inner);
-            let parent =
-                self.core.memcgs().hold(parent).map_err(|_| Error::NoSuchTenant(parent.to_owned()))?;
-            let added = self.core.add_child(parent, name, max_pages, self.host.now()).map(Memcg::id);
-            self.core.drop_handle(parent);
-            let memcg = added.map_err(Error::Tenant)?;
-            self.core.memcgs().set_limits(memcg, limits);
-            let state = self.new_state(&self.core.memcgs().path(memcg), memcg);
-            tenants.insert(memcg, state.clone());
-            state
-        };
-        let number = state.memcg().0;
+        let found = self.core.memcgs().hold(parent).map_err(|_| Error::NoSuchTenant(parent.to_owned()))?;
+        let tenant = self.charge_tenant(found).and_then(|charge| self.add_below(found, name, limits, charge));
+        self.core.drop_handle(found);
+        let tenant = tenant?;
+        let number = tenant.state.memcg().0;
         if self.tenants.paid.fetch_max(number + 1, Ordering::AcqRel) <= number && !paid {
             self.core.count_host_bytes(Memcg::BYTES);
         }
-        let tenant = Tenant { shared: self.clone(), state };
         if !paid && let Err(error) = self.pay_for_index(&tenant.root_task()) {
             // Another thread may have removed it already.
             let _ = self.remove_found(&tenant);
@@ -86,6 +76,39 @@ impl Shared {
             });
         }
         Ok(tenant)
+    }
+
+    /// Charges a tenant below `parent` to it. Below a limit, that includes the page of metadata that
+    /// every tenant has free; otherwise many small tenants would escape the limit together.
+    fn charge_tenant(&self, parent: MemcgId) -> Result<HostCharge, Error> {
+        let task = Task { memcg: parent, space: Arc::default(), cpu: self.cpu() };
+        let free_bytes = if parent == MemcgId::ROOT { 0 } else { PAGE_BYTES };
+        self.charge_to_tenant(&task, TENANT_BYTES + Memcg::BYTES + free_bytes)
+    }
+
+    fn add_below(
+        self: &Arc<Self>,
+        parent: MemcgId,
+        name: &str,
+        limits: &Limits,
+        mut charge: HostCharge,
+    ) -> Result<Tenant, Error> {
+        let max_pages = limits.max_bytes.map_or(UNLIMITED, |bytes| (bytes / PAGE_BYTES).max(1));
+        let mut tenants = self.tenants.by_number.write().unwrap_or_else(PoisonError::into_inner);
+        let added = self.core.add_child(parent, name, max_pages, self.host.now()).map(Memcg::id);
+        let memcg = match added {
+            Ok(memcg) => memcg,
+            Err(error) => {
+                drop(tenants);
+                self.core.uncharge_host(&mut charge);
+                return Err(Error::Tenant(error));
+            }
+        };
+        self.core.pay_for_memcg(memcg, charge);
+        self.core.memcgs().set_limits(memcg, limits);
+        let state = self.new_state(&self.core.memcgs().path(memcg), memcg);
+        tenants.insert(memcg, state.clone());
+        Ok(Tenant { shared: self.clone(), state })
     }
 
     pub(crate) fn find_tenant(self: &Arc<Self>, path: &str) -> Result<Tenant, Error> {
@@ -267,6 +290,7 @@ impl Tenant {
     /// The tenant's sizes and counters.
     pub fn stats(&self) -> TenantStats {
         let (state, core, memcg) = (&self.state, &self.shared.core, self.memcg());
+        core.settle_index();
         let (hits, misses) = state.hits_and_misses();
         TenantStats {
             name: state.path().to_owned(),

@@ -107,7 +107,7 @@ fn whole_pages_read_again_count_under_ranked() {
 #[test]
 fn two_open_files_count_for_themselves() {
     let (_cache, file) = random(4);
-    let other = file.try_clone();
+    let other = file.try_clone().unwrap();
     for reads in 1..=2 {
         // Each handle leaves the page in between, from its own point of view.
         for handle in [&file, &other] {
@@ -117,7 +117,7 @@ fn two_open_files_count_for_themselves() {
         assert_eq!(flags(&file, 0).nrefs(multigen()), 2 * reads);
     }
     let (_cache, file) = random(4);
-    let other = file.try_clone();
+    let other = file.try_clone().unwrap();
     read(&file, 0, 100);
     read(&other, 0, 100);
     assert_eq!(flags(&file, 0).nrefs(multigen()), 2);

@@ -314,14 +314,15 @@ impl Core {
     /// or [`Core::abandon`]. For anonymous memory, [`Core::swap_slot`] says where its bytes are.
     ///
     /// # Errors
-    /// Another thread inserted the page, or the mapping is closed; the folio is given back.
+    /// Another thread inserted the page, or freed a part of the index that the charge counted on, or
+    /// the mapping is closed; the folio is given back.
     pub fn insert<H: Host>(
         &self,
         host: &H,
         task: &Task,
         mapping: &Mapping,
         index: u32,
-        new: NewFolio<'_, H>,
+        mut new: NewFolio<'_, H>,
         arrival: Arrival,
     ) -> Result<FolioId, InsertError> {
         let folio = new.folio();
@@ -338,7 +339,13 @@ impl Core {
             flags.set_dropbehind();
         }
         let mut locked = mapping.lock(&self.leaves);
-        let before = match locked.insert(task.cpu, index, folio) {
+        let missing_bytes =
+            if self.leaves.is_charged { mapping.missing_bytes(&self.leaves, index) } else { 0 };
+        let inserted = match new.pay_for_index(missing_bytes) {
+            Some(payer) => locked.insert(task.cpu, index, folio, payer),
+            None => Err(InsertError::Unpaid),
+        };
+        let before = match inserted {
             Ok(before) => before,
             Err(error) => {
                 drop(locked);
@@ -346,7 +353,8 @@ impl Core {
                 return Err(error);
             }
         };
-        let payer = new.keep();
+        let (payer, mut paid) = new.keep();
+        self.use_up_index(&mut paid, before.added_bytes);
         let swapped_in = kind == Kind::Anon && before.shadow.is_some();
         let shadow = match before.shadow {
             Some(entry) if kind == Kind::Anon => self.leave_entry(folio, entry),
@@ -356,6 +364,7 @@ impl Core {
             mapping.slot(&self.leaves, index).expect("just inserted").set_readahead(folio);
         }
         drop(locked);
+        self.uncharge_index(paid.memcg, paid.bytes);
         // The memcg that was charged may have been removed since.
         let memcg = self.memcgs.living(payer);
         memcg.stat.add(if kind == Kind::Anon { Counter::Anon } else { Counter::File }, 1);

@@ -1,6 +1,7 @@
-//! Charging: a page needs a frame, a charge to its memcg and a reserved leaf of the index.
+//! Charging: a page needs a frame, a charge to its memcg and a reserved leaf of the index, for which
+//! the memcg pays, too.
 //!
-//! [`Charging`] is stepped until it has all three. Over `memory.max` it runs a reclaim effort on
+//! [`Charging`] is stepped until it has all of them. Over `memory.max` it runs a reclaim effort on
 //! the memcg; below the node's min watermark it runs one on all memcgs. After 16 fruitless efforts
 //! it fails with a report, or a tenant is killed ([`crate::OomPolicy`]). With `wait_before_oom`,
 //! which no kernel has, it first waits for pages that are being written or read.
@@ -16,7 +17,7 @@ use crate::Core;
 use crate::folio::FolioId;
 use crate::host::{Host, Throttle};
 use crate::mapping::{Mapping, MappingId};
-use crate::memcg::{Charge, Counter, MemcgId, Stall};
+use crate::memcg::{Charge, Counter, HostCharge, IndexPaid, MemcgId, Stall};
 use crate::node::Allocation;
 use crate::options::PAGE_BYTES;
 use crate::reclaim::{
@@ -25,6 +26,9 @@ use crate::reclaim::{
 
 /// Fruitless efforts before a charge fails.
 const RETRIES: u32 = 16;
+
+/// Frames that are returned together after small objects were freed.
+const RETURNED_MIN: u64 = 16;
 
 /// References of a new folio: one for its mapping, one for the per-CPU batch that it will wait in.
 const NEW_REFERENCES: u64 = 2;
@@ -64,6 +68,9 @@ pub struct NewFolio<'c, H: Host> {
     host: &'c H,
     folio: FolioId,
     memcg: MemcgId,
+    index: IndexPaid,
+    /// Whether the charge was for the page: then its index is never charged beyond a limit.
+    for_page: bool,
 }
 
 impl<H: Host> NewFolio<'_, H> {
@@ -72,16 +79,38 @@ impl<H: Host> NewFolio<'_, H> {
         self.folio
     }
 
-    /// Hands the references and the charge over to a mapping. Returns the memcg that paid.
-    pub(crate) fn keep(self) -> MemcgId {
-        std::mem::ManuallyDrop::new(self).memcg
+    /// Makes sure that `bytes` of index are paid for, and returns the payer. `None`: another thread
+    /// has freed objects that the charge counted on, and a limit leaves no room for them.
+    pub(crate) fn pay_for_index(&mut self, bytes: u64) -> Option<MemcgId> {
+        let IndexPaid { memcg, bytes: paid } = self.index;
+        if bytes > paid && self.core.memcgs.try_charge_index(memcg, bytes - paid) {
+            self.index.bytes = bytes;
+        }
+        if !self.for_page {
+            self.core.pay_at_least(&mut self.index, bytes);
+        }
+        (bytes <= self.index.bytes).then_some(memcg)
+    }
+
+    /// Hands the references and the charges over to a mapping. Returns the memcg that paid for the
+    /// page, and what is paid for the index.
+    pub(crate) fn keep(self) -> (MemcgId, IndexPaid) {
+        let kept = std::mem::ManuallyDrop::new(self);
+        (kept.memcg, kept.index)
+    }
+
+    /// Keeps the charge of [`Charging::for_host`], and gives back the page.
+    pub fn into_host_charge(mut self) -> HostCharge {
+        let none = IndexPaid { bytes: 0, ..self.index };
+        self.core.host_charge(std::mem::replace(&mut self.index, none))
     }
 }
 
 impl<H: Host> Drop for NewFolio<'_, H> {
     fn drop(&mut self) {
-        let NewFolio { core, host, folio, memcg } = *self;
+        let NewFolio { core, host, folio, memcg, index, .. } = *self;
         core.leaves.unreserve(None);
+        core.uncharge_index(index.memcg, index.bytes);
         let (before, unused) = core.folios.flags(folio).discard(NEW_REFERENCES);
         if unused {
             core.release_frames(core.memcg(memcg), None, &[folio]);
@@ -101,6 +130,9 @@ impl<H: Host> std::fmt::Debug for NewFolio<'_, H> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
+    /// The memcg pays for the index.
+    Index,
+    /// Frames pay for the index.
     Metadata,
     Limit,
     High,
@@ -114,6 +146,11 @@ pub struct Charging {
     cpu: usize,
     /// The page, if its directory is missing.
     place: Option<(MappingId, u32)>,
+    /// Bytes of the index that the page needs, or of a host's metadata.
+    index_bytes: u64,
+    /// What was paid of these.
+    index: IndexPaid,
+    for_page: bool,
     stage: Stage,
     /// The memcg whose limit was hit: `memcg` or an ancestor.
     limited: MemcgId,
@@ -139,7 +176,10 @@ impl Charging {
             memcg,
             cpu,
             place: None,
-            stage: Stage::Metadata,
+            index_bytes: 0,
+            index: IndexPaid { memcg, bytes: 0 },
+            for_page: false,
+            stage: Stage::Index,
             limited: memcg,
             over_high: None,
             drained: false,
@@ -153,12 +193,24 @@ impl Charging {
         }
     }
 
-    /// Names the page, so that the charge also pays for its directory if that is missing. Otherwise
-    /// the directory is created with the page, and the next charge pays for it.
+    /// Names the page, so that the charge also pays for what it adds to the index. Otherwise the
+    /// objects are created with the page and charged regardless of the limit, and the next charge
+    /// finds frames for them.
     #[must_use]
     pub fn for_page(self, core: &Core, mapping: &Mapping, index: u32) -> Charging {
-        let missing = core.options.charge_metadata && !mapping.has_directory(index);
-        Charging { place: missing.then(|| (mapping.id(), index)), ..self }
+        if !core.options.charge_metadata {
+            return self;
+        }
+        let place = (!mapping.has_directory(index)).then(|| (mapping.id(), index));
+        let index_bytes = mapping.missing_bytes(&core.leaves, index);
+        Charging { place, index_bytes, for_page: true, ..self }
+    }
+
+    /// Charges `bytes` of metadata that the host keeps, and a page that is given back by
+    /// [`NewFolio::into_host_charge`].
+    #[must_use]
+    pub fn for_host(self, core: &Core, bytes: u64) -> Charging {
+        Charging { index_bytes: if core.options.charge_metadata { bytes } else { 0 }, ..self }
     }
 
     /// Makes the charge optional, as for readahead: it fails after one fruitless effort, without
@@ -188,8 +240,20 @@ impl Charging {
         }
         loop {
             match self.stage {
+                Stage::Index => {
+                    core.settle_index();
+                    if self.index_bytes > 0 {
+                        let payer = core.memcgs.payer(self.memcg).id();
+                        if let Err(limited) = core.charge_index(payer, self.cpu, self.index_bytes) {
+                            return self.refused(core, host, limited);
+                        }
+                        self.index = IndexPaid { memcg: payer, bytes: self.index_bytes };
+                    }
+                    self.stage = Stage::Metadata;
+                }
                 Stage::Metadata => {
-                    match core.pay_for_metadata(host, self.cpu, self.reclaimed_for_frame, self.place) {
+                    let place = self.place.map(|place| (place, &mut self.index));
+                    match core.pay_for_metadata(host, self.cpu, self.reclaimed_for_frame, place) {
                         Ok(()) => self.stage = Stage::Limit,
                         Err(MetadataShort) => return self.reclaim(core, host, EffortKind::Direct),
                     }
@@ -201,11 +265,7 @@ impl Charging {
                         return self.refuse(core, host, report);
                     }
                     match core.charge_one(self.memcg, self.cpu) {
-                        Charge::Refused(limited) => {
-                            self.limited = limited;
-                            core.memcg(limited).stat.add(Counter::EventMax, 1);
-                            return self.reclaim(core, host, EffortKind::Limit);
-                        }
+                        Charge::Refused(limited) => return self.refused(core, host, limited),
                         Charge::Charged(pages) => {
                             let over = OverHigh::after(core, self.memcg, pages, self.cpu);
                             self.over_high = over.map(Box::new);
@@ -232,7 +292,8 @@ impl Charging {
                     self.end_stall(core, host);
                     core.folios.set_memcg(folio, self.memcg.0);
                     core.folios.flags(folio).allocate(false, NEW_REFERENCES);
-                    return ChargeStep::Charged(NewFolio { core, host, folio, memcg: self.memcg });
+                    let Charging { memcg, index, for_page, .. } = *self;
+                    return ChargeStep::Charged(NewFolio { core, host, folio, memcg, index, for_page });
                 }
                 // Before taking a frame, so that a throttled task holds none.
                 Stage::High => {
@@ -264,9 +325,16 @@ impl Charging {
         if matches!(self.stage, Stage::Frame | Stage::High) {
             core.uncharge_pages(self.memcg, 1);
         }
-        if self.stage != Stage::Metadata {
+        if !matches!(self.stage, Stage::Index | Stage::Metadata) {
             core.leaves.unreserve(Some(self.cpu));
         }
+        if let Some((mapping, index)) = self.place
+            && let Some(mapping) = core.mappings.get(mapping)
+        {
+            mapping.lock(&core.leaves).free_directory_if_empty(index);
+        }
+        core.uncharge_index(self.index.memcg, self.index.bytes);
+        core.settle_index();
     }
 
     fn begin_stall(&mut self, core: &Core, host: &impl Host) {
@@ -279,6 +347,13 @@ impl Charging {
         if let Some(stall) = self.stall.take() {
             core.end_stall(host, stall);
         }
+    }
+
+    /// Reclaims from the memcg whose limit was hit.
+    fn refused<N>(&mut self, core: &Core, host: &impl Host, limited: MemcgId) -> ChargeStep<N> {
+        self.limited = limited;
+        core.memcg(limited).stat.add(Counter::EventMax, 1);
+        self.reclaim(core, host, EffortKind::Limit)
     }
 
     fn reclaim<N>(&mut self, core: &Core, host: &impl Host, kind: EffortKind) -> ChargeStep<N> {
@@ -297,14 +372,25 @@ impl Charging {
         ChargeStep::More
     }
 
+    /// Whether a limit holds the charge up, and not the node's memory.
+    fn is_limited(&self) -> bool {
+        matches!(self.stage, Stage::Index | Stage::Limit)
+    }
+
     fn target(&self) -> MemcgId {
-        if self.stage == Stage::Limit { self.limited } else { MemcgId::ROOT }
+        if self.is_limited() { self.limited } else { MemcgId::ROOT }
     }
 
     fn after_effort<N>(&mut self, core: &Core, host: &impl Host, progress: Progress) -> ChargeStep<N> {
-        self.reclaimed_for_frame = self.stage != Stage::Limit;
+        self.reclaimed_for_frame = !self.is_limited();
+        if self.is_limited() {
+            core.shrink_charged_shadows(self.memcg);
+            core.settle_index();
+        }
+        let margin_pages = || core.memcg(self.limited).memory.margin_pages();
         let room = match self.stage {
-            Stage::Limit => core.memcg(self.limited).memory.margin_pages() > 0,
+            Stage::Index => margin_pages() >= self.index_bytes.div_ceil(PAGE_BYTES),
+            Stage::Limit => margin_pages() > 0,
             Stage::Frame => core.free_pages() > 0,
             Stage::High => unreachable!("its efforts are its own"),
             // Free frames do not suffice: some frames cannot be given back to the system.
@@ -313,7 +399,7 @@ impl Charging {
         if room || progress.reclaimed > 0 {
             return ChargeStep::More;
         }
-        let stocked = core.options.charge_batch_pages > 1 && self.stage == Stage::Limit;
+        let stocked = core.options.charge_batch_pages > 1 && self.is_limited();
         if stocked && !std::mem::replace(&mut self.drained, true) {
             core.drain_stocks(self.limited);
             return ChargeStep::More;
@@ -357,18 +443,19 @@ impl Charging {
 struct MetadataShort;
 
 impl Core {
-    /// Reserves a leaf, and creates the directory of `place`. If metadata is part of the budget,
-    /// retires one frame per page of memory that leaves and directories take.
+    /// Reserves a leaf, and creates the directory of `place`, with what was paid for the index. If
+    /// metadata is part of the budget, retires one frame per page of memory that leaves and
+    /// directories take.
     ///
-    /// Only a request that makes the index larger needs a frame. If there is none, it gives up
-    /// directories without leaves, leaves without pages and, after a reclaim effort or if reclaim
-    /// cannot help, shadows. Other requests go on.
+    /// Only a request that makes the index larger needs a frame. If there is none, it returns unused
+    /// memory of the index and, after a reclaim effort or if reclaim cannot help, gives up shadows.
+    /// Other requests go on.
     fn pay_for_metadata(
         &self,
         host: &impl Host,
         cpu: usize,
         urgent: bool,
-        place: Option<(MappingId, u32)>,
+        place: Option<((MappingId, u32), &mut IndexPaid)>,
     ) -> Result<(), MetadataShort> {
         // For the metadata of hosts and filters: one effort per request. The request that added the
         // metadata insists on its own (`Self::owes_frames`).
@@ -376,10 +463,10 @@ impl Core {
         if self.pay_for(host, urgent, owed).is_err() && !urgent && self.may_retire(owed) {
             return Err(MetadataShort);
         }
-        if let Some((mapping, index)) = place
+        if let Some(((mapping, index), paid)) = place
             && let Some(mapping) = self.mappings.get(mapping)
         {
-            self.pay_for_directory(host, urgent, &mapping, index)?;
+            self.pay_for_directory(host, urgent, &mapping, index, paid)?;
         }
         loop {
             if self.leaves.reserve(cpu) {
@@ -410,6 +497,7 @@ impl Core {
         urgent: bool,
         mapping: &Mapping,
         index: u32,
+        paid: &mut IndexPaid,
     ) -> Result<(), MetadataShort> {
         loop {
             let growing = self.leaves.growing();
@@ -419,48 +507,55 @@ impl Core {
             let grown = mapping.lock(&self.leaves).directory_growth_bytes(index);
             let bytes = self.leaves.bytes() + grown;
             if grown == 0 || self.pay_for(host, urgent, bytes).is_ok() {
-                mapping.lock(&self.leaves).directory_or_new(index);
+                let mut locked = mapping.lock(&self.leaves);
+                // Another thread may have freed what this charge created before.
+                self.pay_at_least(paid, mapping.missing_bytes(&self.leaves, index));
+                let (_, added) = locked.directory_or_new(index, paid.memcg);
+                self.use_up_index(paid, added);
                 return Ok(());
             }
             drop(growing);
-            if self.leaves.directories.empty() > 0 {
-                self.free_directories();
-                continue;
-            }
-            let before = self.leaves.bytes();
-            self.leaves.rest(host);
-            if self.leaves.bytes() < before {
-                continue;
-            }
             let may_have_more = !urgent && self.may_retire(bytes);
-            if may_have_more || !self.give_up_shadows() {
+            if !self.shrink_index(host, !may_have_more) {
                 return Err(MetadataShort);
             }
         }
     }
 
-    /// Gives up directories without leaves and leaves without pages or, if there are none, some
-    /// shadows. Returns `false` if there was nothing to give up.
-    pub fn give_up_index(&self, host: &impl Host) -> bool {
+    /// Makes sure that `bytes` of index are paid for, before they are added. Other threads may have
+    /// freed objects since the charge began: these are charged regardless of the limit.
+    fn pay_at_least(&self, paid: &mut IndexPaid, bytes: u64) {
+        if self.options.charge_metadata && bytes > paid.bytes {
+            self.memcgs.charge_index_anyway(paid.memcg, bytes - paid.bytes);
+            paid.bytes = bytes;
+        }
+    }
+
+    /// Counts bytes of the index that were paid for as existing.
+    pub(crate) fn use_up_index(&self, paid: &mut IndexPaid, added_bytes: u64) {
+        if self.options.charge_metadata && added_bytes > 0 {
+            paid.bytes -= added_bytes;
+            self.memcgs.living(paid.memcg).stat.add(Counter::SlabReclaimable, added_bytes);
+        }
+    }
+
+    /// Returns unused memory of the index to the system and, if there is none and `shadows` may go,
+    /// gives up some of those. Returns `false` if there was nothing to give up.
+    fn shrink_index(&self, host: &impl Host, shadows: bool) -> bool {
         let before = self.leaves.bytes();
-        self.free_directories();
         self.leaves.rest(host);
-        self.leaves.bytes() < before || self.give_up_shadows()
+        self.leaves.bytes() < before || shadows && self.give_up_shadows()
+    }
+
+    /// Gives up index memory that no page needs: unused leaves and directories or, if there are
+    /// none, some shadows. Returns `false` if there was nothing to give up.
+    pub fn give_up_index(&self, host: &impl Host) -> bool {
+        self.shrink_index(host, true)
     }
 
     /// Whether the maximum number of frames pays for the index.
     pub fn index_is_full(&self) -> bool {
         self.node.retired_pages() >= self.node.retired_max()
-    }
-
-    /// Frees the directories without leaves of all mappings.
-    fn free_directories(&self) {
-        for mapping in self.mappings.all() {
-            if self.leaves.directories.empty() == 0 {
-                return;
-            }
-            mapping.lock(&self.leaves).free_directories();
-        }
     }
 
     /// Whether frames could cover `bytes` of index if enough of them were free.
@@ -478,12 +573,20 @@ impl Core {
         Ok(())
     }
 
+    /// As [`Self::return_frames`], if that returns at least 16 frames.
+    pub fn return_many_frames(&self, host: &impl Host) {
+        if u64::from(self.node.retired_pages()) >= self.leaves.bytes().div_ceil(PAGE_BYTES) + RETURNED_MIN {
+            self.return_frames(host);
+        }
+    }
+
     /// Returns the memory of unused leaves and directories to the system, and the frames that paid
     /// for it to pages. To be called after the index became smaller.
     pub fn return_frames(&self, host: &impl Host) {
         if !self.options.charge_metadata {
             return;
         }
+        self.settle_index();
         // No thread pays for more index in the meantime.
         let _growing = self.leaves.growing();
         self.leaves.rest(host);

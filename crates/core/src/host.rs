@@ -114,6 +114,9 @@ pub struct OutOfMemory {
     pub protected_pages: u64,
     /// The tenant's unevictable pages.
     pub unevictable_pages: u64,
+    /// Pages of metadata that the tenant and those below it pay for: the index of its pages, open
+    /// files, handles, regions and tenants. Of the whole cache, if `tenant` is empty.
+    pub metadata_pages: u64,
     /// The tenant's pages by generation, the youngest last. Generations of descendants are added by
     /// their distance from the youngest.
     pub generations: Vec<GenerationPages>,

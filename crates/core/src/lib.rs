@@ -55,7 +55,9 @@ pub use free_frames::PCP_BATCH_FRAMES;
 pub use host::{FlushReason, Host, Silent, Throttle, Time};
 pub use mapping::{InsertError, Mapping, MappingId};
 pub use mechanism::{Lru, LruLock, MechanismError, Mechanisms, Preset, Switch};
-pub use memcg::{Counter, Effective, Limits, Memcg, MemcgError, MemcgId, Memcgs, Stall, UNLIMITED};
+pub use memcg::{
+    Counter, Effective, HostCharge, Limits, Memcg, MemcgError, MemcgId, Memcgs, Stall, UNLIMITED,
+};
 pub use options::{Options, PAGE_BYTES};
 pub use reclaim::{OomDecision, OomPolicy, OutOfMemory};
 pub use swap::{SwapOptions, SwapOut, SwapOutcome, SwapSlot, SwapStore};
@@ -90,6 +92,8 @@ pub struct Core {
     /// Memcgs that own shadow-only leaves, keyed by the base-2 logarithm of their peak number of
     /// such leaves.
     pub(crate) remembering: Mutex<BTreeSet<(u32, MemcgId)>>,
+    /// Removed memcgs that may still pay for parts of the index.
+    pub(crate) left_behind: Mutex<Vec<MemcgId>>,
     /// Files and memcgs for the flusher to visit.
     pub(crate) flushing: writeback::Flushing,
     /// Number of OOM kills. The thread that chooses a victim holds the lock.
@@ -124,7 +128,8 @@ impl Core {
                 if cfg!(loom) { 0 } else { 1 + options.frames / FRAMES_PER_FIRST_DIRECTORY },
                 options.cpus,
                 options.pcp_batch_frames as u32,
-            ),
+            )
+            .charged(options.charge_metadata),
             mappings: MappingTable::default(),
             node: Node::new(&options),
             arrivals: Arrivals::new(options.cpus, options.batch_folios),
@@ -138,6 +143,7 @@ impl Core {
             brought_in: AtomicU64::new(0),
             written: AtomicU64::new(0),
             remembering: Mutex::default(),
+            left_behind: Mutex::default(),
             flushing: writeback::Flushing::default(),
             oom_lock: Mutex::default(),
             oom_reports: Mutex::default(),
@@ -265,18 +271,11 @@ impl Core {
 
     /// An empty mapping: of a file, or, for [`Kind::Anon`], of a region of anonymous memory.
     pub fn open_mapping(&self, kind: Kind) -> Arc<Mapping> {
-        self.open_mapping_with(kind, 0)
-    }
-
-    /// As [`Self::open_mapping`], for a host that keeps `host_bytes` bytes of its own per file.
-    /// They count as metadata, which the next page pays for; see [`Self::owes_frames`].
-    pub fn open_mapping_with(&self, kind: Kind, host_bytes: u64) -> Arc<Mapping> {
-        self.leaves.count_bytes(host_bytes);
-        self.mappings.open(kind, host_bytes)
+        self.mappings.open(kind)
     }
 
     /// Adds bytes that the host keeps to the metadata, which the next page pays for; see
-    /// [`Self::owes_frames`].
+    /// [`Self::owes_frames`]. [`Self::charge_host`] charges them to a memcg.
     pub fn count_host_bytes(&self, bytes: u64) {
         self.leaves.count_bytes(bytes);
     }
@@ -310,8 +309,7 @@ impl Core {
             return Some(busy);
         }
         if self.mappings.close(mapping.id()) {
-            mapping.lock(&self.leaves).free_directories();
-            self.leaves.forget_bytes(mapping.index_bytes());
+            mapping.lock(&self.leaves).close_index();
             self.return_frames(host);
         }
         None

@@ -8,6 +8,7 @@ use crate::lru::{
     MAX_GENERATIONS, MIN_GENERATIONS, all_lists, list_named, may_be_on, policy_of_list, size_of_list,
 };
 use crate::memcg::{Counter, Memcg, MemcgId};
+use crate::options::PAGE_BYTES;
 
 impl Core {
     /// Checks that every used folio is in exactly one place, that labels and sizes agree, that
@@ -26,6 +27,7 @@ impl Core {
     /// # Errors
     /// The first violation, in words.
     pub fn validate_while_charging(&self, charged: &[MemcgId]) -> Result<(), String> {
+        self.settle_index();
         let mut place: Vec<Option<String>> = vec![None; self.folios.len() as usize];
         let mut put = |folio: FolioId, what: String| match &place[folio.0 as usize] {
             Some(other) => Err(format!("{folio:?} is both {other} and {what}")),
@@ -90,9 +92,10 @@ impl Core {
             self.memcgs.with_ancestors(memcg).for_each(|payer| usage[payer.id().0 as usize] += pages);
         };
         charged.iter().for_each(|&memcg| charge(memcg, 1));
-        self.memcgs
-            .iter()
-            .for_each(|memcg| charge(memcg.id(), self.memcgs.stocked_pages(|owner| owner == memcg.id())));
+        for memcg in self.memcgs.iter() {
+            charge(memcg.id(), self.memcgs.stocked_pages(|owner| owner == memcg.id()));
+            charge(memcg.id(), memcg.index_bytes() / PAGE_BYTES);
+        }
         let mut used = 0;
         for (number, place) in place.iter().enumerate() {
             let folio = FolioId(number as u32);
@@ -181,8 +184,43 @@ impl Core {
                 ));
             }
         }
+        self.validate_index()?;
         self.validate_totals()?;
         self.validate_swap()
+    }
+
+    /// Checks that memcgs pay for the leaves and directories that exist, and for no others.
+    fn validate_index(&self) -> Result<(), String> {
+        if !self.leaves.is_charged {
+            return Ok(());
+        }
+        let mut paid = vec![0; self.memcgs.numbers() as usize];
+        for mapping in self.mappings.all() {
+            mapping.lock(&self.leaves).change_payers(|payer, bytes| {
+                paid[payer.0 as usize] += bytes;
+                payer
+            });
+        }
+        let mut counted = vec![0i64; paid.len()];
+        let mut expected = counted.clone();
+        for memcg in self.memcgs.iter() {
+            let (number, heir) = (memcg.id().0 as usize, self.memcgs.living(memcg.id()).id().0 as usize);
+            if paid[number] > memcg.index_bytes() {
+                return Err(format!(
+                    "'{}' pays for {} bytes of metadata, and its part of the index has {}",
+                    memcg.name(),
+                    memcg.index_bytes(),
+                    paid[number]
+                ));
+            }
+            expected[heir] += paid[number] as i64;
+            counted[heir] += memcg.stat.signed(Counter::SlabReclaimable);
+        }
+        let differs = (0..paid.len()).find(|&number| counted[number] != expected[number]);
+        differs.map_or(Ok(()), |number| {
+            let (counted, expected) = (counted[number], expected[number]);
+            Err(format!("memcg {number} counts {counted} bytes of index and has {expected}"))
+        })
     }
 
     /// Checks that the node's counters are the sums of the memcgs' counters.

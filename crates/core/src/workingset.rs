@@ -12,7 +12,8 @@
 
 use crate::lru::turns::group_of;
 use crate::mapping::ShadowLeaf;
-use crate::memcg::{Counter, Memcg};
+use crate::memcg::{Counter, Memcg, MemcgId};
+use crate::options::PAGE_BYTES;
 use crate::{Core, sync::Ordering::Relaxed};
 
 pub use crate::lru::Shadow;
@@ -41,6 +42,31 @@ impl Core {
         let limit = memcg.lruvec.size_of_all_lists() / 8;
         let surplus = memcg.stat.get(Counter::WorkingsetNodes).saturating_sub(limit);
         self.trim_shadows(memcg, surplus / 2 / TRIM_LEAVES * TRIM_LEAVES);
+    }
+
+    /// Drops the older half of a memcg's shadows, at most 128 leaves, if the index takes more than a
+    /// quarter of what is charged to the memcg: pages are worth more than memories of pages.
+    pub(crate) fn shrink_charged_shadows(&self, memcg: MemcgId) {
+        let memcg = self.memcg(memcg);
+        let nodes = memcg.stat.get(Counter::WorkingsetNodes);
+        if nodes > 0 && 4 * memcg.index_bytes() > memcg.usage_pages() * PAGE_BYTES {
+            self.trim_shadows(memcg, nodes.div_ceil(2).min(TRIM_LEAVES));
+        }
+    }
+
+    /// Frees leaves that a subtree pays for, when it has no page to give: drops the oldest shadows of
+    /// one of its memcgs or, as others may remember pages in its leaves, of the memcg with the most.
+    pub(crate) fn give_up_charged_shadows(&self, top: MemcgId) {
+        if !self.options.charge_metadata {
+            return;
+        }
+        let mut subtree = self.memcgs.subtree(top);
+        if !subtree.any(|memcg| self.trim_shadows(memcg, TRIM_LEAVES))
+            && self.memcg(top).index_bytes() >= PAGE_BYTES
+        {
+            self.give_up_shadows();
+        }
+        self.settle_index();
     }
 
     /// Frees leaves for pages: drops the oldest shadows of a memcg that owns the most, within a

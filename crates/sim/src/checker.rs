@@ -14,7 +14,7 @@ use crate::actor::{Actor, Job};
 use crate::content::Content;
 use crate::world::World;
 use mglru_core::reclaim::OutOfMemory;
-use mglru_core::{Core, Counter, Event, FolioId, Lookup, Mapping, MappingId, MemcgId};
+use mglru_core::{Core, Counter, Event, FolioId, Lookup, Mapping, MappingId, MemcgId, PAGE_BYTES};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -155,10 +155,12 @@ fn check_budget(world: &World, charged: u64) -> Result<(), String> {
     // A memcg's charge includes its descendants, except for the root.
     let top = world.core.memcgs().iter().filter(|memcg| memcg.parent() == MemcgId::ROOT);
     let used: u64 = top.map(|memcg| world.core.memcgs().used_pages(memcg.id())).sum();
+    // Charges for the index stand for retired frames.
+    let index: u64 = world.core.memcgs().iter().map(|memcg| memcg.index_bytes() / PAGE_BYTES).sum();
     let frames = u64::from(world.core.folios().len());
     let free = u64::from(world.core.free_pages());
     let retired = u64::from(world.core.retired_pages());
-    agree("frames", used + free + retired, frames + charged)?;
+    agree("frames", used + free + retired, frames + charged + index)?;
     agree("retired frames", u64::from(world.host.retired_frames()), retired)?;
     for tenant in &world.tenants {
         let counts = &tenant.counts;

@@ -87,16 +87,7 @@ impl Counters {
 
     /// Sizes are states, not event counts, and are not subtracted.
     fn is_size(counter: Counter) -> bool {
-        matches!(
-            counter,
-            Counter::Anon
-                | Counter::File
-                | Counter::FileMapped
-                | Counter::FileDirty
-                | Counter::FileWriteback
-                | Counter::FileReading
-                | Counter::WorkingsetNodes
-        )
+        Counter::SIZES.contains(&counter)
     }
 }
 

@@ -369,7 +369,8 @@ impl Plan {
             let of = &kill.report;
             let stuck =
                 [of.anon_pages, of.dirty_pages, of.writeback_pages, of.mapped_pages, of.protected_pages];
-            let left = of.usage_pages.saturating_sub(stuck.iter().sum::<u64>() + of.unevictable_pages);
+            let stuck = stuck.iter().sum::<u64>() + of.unevictable_pages + of.metadata_pages;
+            let left = of.usage_pages.saturating_sub(stuck);
             (left > out_of_reach)
                 .then(|| format!("a kill with {left} reclaimable pages, more than {out_of_reach}: {kill:?}"))
         })

@@ -25,6 +25,13 @@
 //! operation: a blocking call returns after the answer, the thread ends when no operation is
 //! active, and a panic in it aborts.
 //!
+//! # Refusal
+//!
+//! A sandbox may forbid `io_uring_enter` at any time (seccomp). From then on, all transfers are plain
+//! system calls. Operations that the kernel has accepted still end: their completions run whenever
+//! their thread makes any system call, which is why no ring defers them to the next `enter`
+//! (`IORING_SETUP_DEFER_TASKRUN`). The thread waits for these, and carries out the others itself.
+//!
 //! # Locking
 //!
 //! Each blocking ring has a mutex, taken by `try_lock` only: a thread that finds no free ring makes
@@ -39,12 +46,14 @@ use io_uring::types::Fd;
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 use rustix::event::{EventfdFlags, eventfd};
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Size of the largest buffer that the kernel registers, in bytes.
 const PIECE_BYTES: usize = 1 << 30;
@@ -66,6 +75,8 @@ const BLOCKING_ENTRIES: usize = 64;
 const ANSWERS_TOGETHER: usize = 8;
 /// Rings that a thread tries, starting with its own, before it uses a plain system call.
 const RINGS_TRIED: usize = 4;
+/// Interval at which answers are looked for once the ring cannot be entered.
+const ANSWER_POLL: Duration = Duration::from_millis(1);
 /// `user_data` of the read that wakes the thread.
 const WAKE: u64 = u64::MAX;
 
@@ -84,6 +95,8 @@ struct Shared {
     completion: Arc<dyn Completion>,
     queue: Queue,
     wake: OwnedFd,
+    /// The system has refused to enter a ring.
+    refused: AtomicBool,
 }
 
 /// Buffer registration, from best to worst. The backend uses the best that the system grants.
@@ -118,7 +131,13 @@ impl UringBackend {
         best: Buffers,
     ) -> io::Result<UringBackend> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
-        let shared = Arc::new(Shared { frames, completion, queue: Queue::new(WAITING_MAX), wake });
+        let shared = Arc::new(Shared {
+            frames,
+            completion,
+            queue: Queue::new(WAITING_MAX),
+            wake,
+            refused: AtomicBool::new(false),
+        });
         let (sender, receiver) = mpsc::channel();
         let for_thread = shared.clone();
         // The kernel ties a single-issuer ring to the thread that creates it.
@@ -153,6 +172,9 @@ impl UringBackend {
                 static THREADS: AtomicUsize = AtomicUsize::new(0);
                 Cell::new(THREADS.fetch_add(1, Ordering::Relaxed))
             };
+        }
+        if self.shared.refused.load(Ordering::Relaxed) {
+            return None;
         }
         let home = HOME.get();
         for ring in (home..home + RINGS_TRIED).map(|index| &self.rings[index % BLOCKING_RINGS]) {
@@ -243,6 +265,11 @@ impl UringBackend {
                     push(ring, at, &place.step);
                 }
             }
+            if let Err(error) = &entered
+                && !is_transient(error)
+            {
+                self.shared.refused.store(true, Ordering::Relaxed);
+            }
             match entered {
                 // The kernel has accepted none of them.
                 Err(error) if !answered && !is_transient(&error) && ring.submission().len() == under_way => {
@@ -306,10 +333,9 @@ impl Backend for UringBackend {
 
     fn submit(&self, direction: Direction, transfer: Transfer, tag: u64) {
         transfer.assert_valid();
-        // If no pool can be started, the ring takes these files too, less efficiently.
-        if !DiskFile::of(&transfer).is_direct()
-            && let Ok(pool) = self.pool()
-        {
+        // If no pool can be started, the ring's thread takes all transfers, less efficiently.
+        let by_ring = DiskFile::of(&transfer).is_direct() && !self.shared.refused.load(Ordering::Relaxed);
+        if !by_ring && let Ok(pool) = self.pool() {
             return pool.submit(direction, transfer, tag);
         }
         if self.shared.queue.push(Request { direction, transfer, tag }) {
@@ -356,7 +382,7 @@ fn with_flags(entries: u32, flags: &dyn Fn(&mut Builder) -> &mut Builder) -> io:
 /// Creates the thread's ring and, for other rings, the registration. Pins the frames if they are
 /// registered.
 fn set_up(frames: &Frames, best: Buffers) -> io::Result<(IoUring, Option<Registration>)> {
-    let mut ring = with_flags(ENTRIES, &|builder| builder.setup_single_issuer().setup_defer_taskrun())?;
+    let mut ring = with_flags(ENTRIES, &|builder| builder.setup_single_issuer().setup_coop_taskrun())?;
     check_enter(&mut ring)?;
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe)?;
@@ -506,6 +532,14 @@ struct Operation {
     step: Step,
 }
 
+impl Operation {
+    fn new(frames: &Frames, request: Request) -> Operation {
+        let progress = Progress::new(request.direction, &request.transfer);
+        let step = DiskFile::of(&request.transfer).step(frames, &request.transfer, &progress);
+        Operation { request, progress, step }
+    }
+}
+
 /// The state of the backend's thread.
 struct Submitter<'a> {
     shared: &'a Shared,
@@ -515,17 +549,23 @@ struct Submitter<'a> {
     /// the heap, or, for a single piece, in the box.
     under_way: Vec<Option<Box<Operation>>>,
     free: Vec<usize>,
+    /// `user_data` of the entries that the kernel has not accepted yet, in order.
+    not_accepted: VecDeque<u64>,
     /// Destination of the read that wakes the thread, on the heap so that it does not move.
     counter: Box<[u8; 8]>,
     wake_armed: bool,
 }
+
+/// The system refuses to enter the ring.
+struct Refused;
 
 impl<'a> Submitter<'a> {
     fn new(shared: &'a Shared, ring: IoUring, registered: bool) -> Submitter<'a> {
         let under_way = (0..UNDER_WAY_MAX).map(|_| None).collect();
         let free = (0..UNDER_WAY_MAX).rev().collect();
         let counter = Box::new([0; 8]);
-        Submitter { shared, ring, registered, under_way, free, counter, wake_armed: false }
+        let not_accepted = VecDeque::with_capacity(ENTRIES as usize);
+        Submitter { shared, ring, registered, under_way, free, not_accepted, counter, wake_armed: false }
     }
 
     /// The thread's loop, until the backend is dropped: starts queued transfers, waits for an
@@ -542,8 +582,8 @@ impl<'a> Submitter<'a> {
                 self.start(request);
             }
             self.arm_wake();
-            if let Err(error) = self.ring.submit_and_wait(1) {
-                assert!(is_transient(&error), "io_uring_enter failed with operations under way: {error}");
+            if self.enter().is_err() {
+                return self.work_without_ring();
             }
             answers.extend(self.ring.completion());
             for answer in answers.drain(..) {
@@ -553,11 +593,68 @@ impl<'a> Submitter<'a> {
         self.disarm_wake();
     }
 
+    /// Submits all entries and waits for an answer, unless there is one.
+    fn enter(&mut self) -> Result<(), Refused> {
+        let entered = self.ring.submit_and_wait(1);
+        let left = self.ring.submission().len();
+        self.not_accepted.drain(..self.not_accepted.len() - left);
+        match entered {
+            Err(error) if !is_transient(&error) => {
+                self.shared.refused.store(true, Ordering::Relaxed);
+                Err(Refused)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The thread's loop once the ring cannot be entered, until the backend is dropped: ends the
+    /// operations under way, then carries out queued transfers itself.
+    fn work_without_ring(mut self) {
+        let refused: Vec<u64> = self.not_accepted.drain(..).collect();
+        for entry in &refused {
+            match usize::try_from(*entry).ok().and_then(|slot| self.under_way.get_mut(slot)?.take()) {
+                Some(operation) => self.carry_out(*operation),
+                None => self.wake_armed = false,
+            }
+        }
+        if self.wake_armed {
+            wake(&self.shared.wake);
+        }
+        // The kernel accepted the others, and answers them while this thread sleeps.
+        while self.wake_armed || self.under_way.iter().any(Option::is_some) {
+            let answers: Vec<cqueue::Entry> = self.ring.completion().collect();
+            if answers.is_empty() {
+                std::thread::sleep(ANSWER_POLL);
+            }
+            for answer in answers {
+                self.take_answer(&answer);
+            }
+        }
+        while let Some(request) = self.shared.queue.pop() {
+            self.carry_out(Operation::new(&self.shared.frames, request));
+        }
+    }
+
+    /// Ends a transfer by plain system calls: the whole of it, as parts may be repeated.
+    fn carry_out(&self, operation: Operation) {
+        let Request { direction, transfer, tag } = operation.request;
+        let result = transfer_now(&self.shared.frames, direction, &transfer);
+        drop(transfer);
+        self.shared.queue.finish(&*self.shared.completion, tag, result);
+    }
+
+    /// Takes an answer once nothing more can be submitted.
+    fn take_answer(&mut self, answer: &cqueue::Entry) {
+        if answer.user_data() == WAKE {
+            self.wake_armed = false;
+        } else if let Some(operation) = self.under_way[answer.user_data() as usize].take() {
+            self.carry_out(*operation);
+        }
+    }
+
     fn start(&mut self, request: Request) {
-        let progress = Progress::new(request.direction, &request.transfer);
-        let step = DiskFile::of(&request.transfer).step(&self.shared.frames, &request.transfer, &progress);
         let slot = self.free.pop().expect("`work` takes no more requests than there are free places");
-        self.under_way[slot] = Some(Box::new(Operation { request, progress, step }));
+        self.under_way[slot] = Some(Box::new(Operation::new(&self.shared.frames, request)));
         self.push_step(slot);
     }
 
@@ -573,6 +670,7 @@ impl<'a> Submitter<'a> {
     ///
     /// Everything that `entry` points to stays valid until it is answered.
     unsafe fn push(&mut self, entry: squeue::Entry) {
+        self.not_accepted.push_back(entry.get_user_data());
         // SAFETY: the caller's obligation.
         unsafe { self.ring.submission().push(&entry) }.expect("as many entries as can be under way");
     }
@@ -620,8 +718,11 @@ impl<'a> Submitter<'a> {
     fn disarm_wake(&mut self) {
         while self.wake_armed {
             wake(&self.shared.wake);
-            if let Err(error) = self.ring.submit_and_wait(1) {
-                assert!(is_transient(&error), "io_uring_enter failed with a read under way: {error}");
+            if self.enter().is_err() {
+                if self.not_accepted.contains(&WAKE) {
+                    return;
+                }
+                std::thread::sleep(ANSWER_POLL);
             }
             self.wake_armed = self.ring.completion().all(|answer| answer.user_data() != WAKE);
         }
@@ -635,8 +736,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// From now on this thread, and threads that it starts, may not enter rings. They may make
-    /// them.
+    /// From now on no thread of this process may enter rings. They may make them.
     fn refuse_to_enter() {
         let step = |code, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
         let mut program = [
@@ -646,37 +746,94 @@ mod tests {
             step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
         ];
         let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        let (set, all) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
         // SAFETY: the kernel copies the filter during the call, which it outlives.
         let refused = unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
-                || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter) != 0
+                || libc::syscall(libc::SYS_seccomp, set, all, &filter) != 0
         };
         assert!(!refused, "{}", io::Error::last_os_error());
+    }
+
+    /// Runs `test`, whose full name this is, in a process of its own.
+    fn in_a_sandbox(name: &str, test: impl FnOnce()) {
+        const INSIDE: &str = "MGLRU_TEST_INSIDE_SANDBOX";
+        if std::env::var_os(INSIDE).is_some() {
+            return test();
+        }
+        let name = format!("backend::uring::tests::{name}");
+        let mut inside = Command::new(std::env::current_exe().unwrap());
+        let output = inside.args(["--exact", &name, "--nocapture"]).env(INSIDE, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
     }
 
     /// As some sandboxes have it. The process once ended with the first transfer.
     #[test]
     fn where_rings_cannot_be_entered_threads_read_and_write() {
-        const INSIDE: &str = "MGLRU_TEST_INSIDE_SANDBOX";
-        if std::env::var_os(INSIDE).is_none() {
-            let name = "backend::uring::tests::where_rings_cannot_be_entered_threads_read_and_write";
-            let mut inside = Command::new(std::env::current_exe().unwrap());
-            let output = inside.args(["--exact", name]).env(INSIDE, "1").output().unwrap();
-            let said = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success() && said.contains("1 passed"), "{said}");
-            return;
-        }
-        refuse_to_enter();
-        let frames = Arc::new(Frames::new(64).unwrap());
-        let chosen = choose(&BackendKind::Auto, frames.clone(), Log::new()).unwrap();
-        assert_eq!(chosen.backend.name(), "threads");
-        assert!(chosen.why_not_uring.is_some());
+        in_a_sandbox("where_rings_cannot_be_entered_threads_read_and_write", || {
+            refuse_to_enter();
+            let frames = Arc::new(Frames::new(64).unwrap());
+            let chosen = choose(&BackendKind::Auto, frames.clone(), Log::new()).unwrap();
+            assert_eq!(chosen.backend.name(), "threads");
+            assert!(chosen.why_not_uring.is_some());
+            write_and_read(&*chosen.backend, &frames);
+        });
+    }
+
+    fn write_and_read(backend: &dyn Backend, frames: &Frames) {
         let directory = tempfile::tempdir().unwrap();
-        let file = chosen.backend.open(&directory.path().join("f"), OpenMode::Create).unwrap();
+        let file = backend.open(&directory.path().join("f"), OpenMode::Create).unwrap();
         frames.copy_in(3, 0, &[7; FRAME_BYTES]);
-        assert_eq!(chosen.backend.write(&Transfer::pages(file.clone(), 0, vec![3])).unwrap(), FRAME_BYTES);
-        assert_eq!(chosen.backend.read(&Transfer::pages(file, 0, vec![9])).unwrap(), FRAME_BYTES);
+        assert_eq!(backend.write(&Transfer::pages(file.clone(), 0, vec![3])).unwrap(), FRAME_BYTES);
+        assert_eq!(backend.read(&Transfer::pages(file, 0, vec![9])).unwrap(), FRAME_BYTES);
         assert!(!frames.is_zero(9));
+    }
+
+    /// The host of the cache may enter a sandbox at any time, as in the middle of transfers: none of
+    /// them is lost. The process once ended here.
+    #[test]
+    fn rings_that_cannot_be_entered_any_more_lose_no_transfer() {
+        const PAGES: u64 = 500;
+        in_a_sandbox("rings_that_cannot_be_entered_any_more_lose_no_transfer", || {
+            let (frames, log) = (Arc::new(Frames::new(64).unwrap()), Log::new());
+            let Ok(backend) = UringBackend::new(frames.clone(), log.clone()) else {
+                eprintln!("io_uring is not available: this test has nothing to do");
+                return;
+            };
+            let directory = tempfile::tempdir().unwrap();
+            let file = backend.open(&directory.path().join("f"), OpenMode::Create).unwrap();
+            (0..64).for_each(|frame| frames.copy_in(frame, 0, &[frame as u8 + 1; FRAME_BYTES]));
+            std::thread::scope(|scope| {
+                let blocking = scope.spawn(|| {
+                    (0..PAGES).for_each(|page| {
+                        let offset = (PAGES + page) * FRAME_BYTES as u64;
+                        let one = Transfer::pages(file.clone(), offset, vec![page as u32 % 64]);
+                        assert_eq!(backend.write(&one).unwrap(), FRAME_BYTES);
+                    });
+                });
+                for page in 0..PAGES {
+                    let frame = vec![page as u32 % 64];
+                    let one = Transfer::pages(file.clone(), page * FRAME_BYTES as u64, frame);
+                    backend.submit(Direction::Write, one, page);
+                    if page == PAGES / 2 {
+                        refuse_to_enter();
+                    }
+                }
+                blocking.join().unwrap();
+            });
+            backend.drain();
+            for page in 0..PAGES {
+                assert_eq!(log.take(page).unwrap(), FRAME_BYTES, "page {page}");
+            }
+            let written = std::fs::read(directory.path().join("f")).unwrap();
+            let same = |(page, bytes): (usize, &[u8])| {
+                bytes.iter().all(|&byte| byte == ((page as u64 % PAGES) % 64) as u8 + 1)
+            };
+            assert!(written.chunks(FRAME_BYTES).enumerate().all(same));
+            assert_eq!(written.len() as u64, 2 * PAGES * FRAME_BYTES as u64);
+            write_and_read(&backend, &frames);
+        });
     }
 
     /// Maps slightly more than 1 GiB, without touching it.

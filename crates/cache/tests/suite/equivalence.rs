@@ -90,9 +90,12 @@ fn in_the_cache(trace: &[Operation], limit_pages: u64, mechanisms: Mechanisms, d
     let tenant = cache.tenant("t").unwrap();
     let files: Vec<(CachedFile, Map)> = (0..FILES)
         .map(|file| {
-            let file = tenant.open(&disk.path(&format!("f{file}")), OpenMode::ReadOnly).unwrap();
+            // The simulator keeps no files and handles: the root pays for ours.
+            let mut file = cache.open(&disk.path(&format!("f{file}")), OpenMode::ReadOnly).unwrap();
             file.advise(Advice::Random, 0..0).unwrap();
-            let map = file.map().unwrap();
+            let mut map = file.map().unwrap();
+            file.move_to(&tenant).unwrap();
+            map.move_to(&tenant).unwrap();
             (file, map)
         })
         .collect();
@@ -124,7 +127,13 @@ fn in_the_cache(trace: &[Operation], limit_pages: u64, mechanisms: Mechanisms, d
 }
 
 fn in_the_simulator(trace: &[Operation], limit_pages: u64, mechanisms: Mechanisms) -> Vec<String> {
-    let machine = Machine { count_repeats: false, mechanisms, ..Machine::ideal(limit_pages, 31) };
+    // The index counts against the limit, as in the cache.
+    let machine = Machine {
+        count_repeats: false,
+        charge_metadata: true,
+        mechanisms,
+        ..Machine::ideal(limit_pages, 31)
+    };
     let mut simulator = Simulator::new(&machine).unwrap();
     let log = Arc::new(Mutex::new(Log::default()));
     let for_observer = log.clone();

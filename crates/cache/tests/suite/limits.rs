@@ -210,14 +210,15 @@ fn tenants_stay_within_their_limits_while_all_of_them_work() {
 fn memory_that_is_lent_cannot_be_freed() {
     let (disk, _files) = memory(2);
     disk.set("f", &pages(0..100));
-    let cache = disk.builder(4 << 20).tenant("t", 20 * PAGE as u64).build().unwrap();
+    // One page of the limit is for the file, its handles and its index.
+    let cache = disk.builder(4 << 20).tenant("t", 21 * PAGE as u64).build().unwrap();
     let file = cache.tenant("t").unwrap().open("f".as_ref(), OpenMode::ReadWrite).unwrap();
     let map = file.map().unwrap();
     let mut guards: Vec<PageGuard> = (0..20).map(|index| map.page(index).unwrap()).collect();
     for _ in 0..2 {
         let mut buffer = [0; 8];
         let Err(Error::OutOfMemory(report)) = file.read_at(&mut buffer, 50 * PAGE as u64) else { panic!() };
-        assert_eq!((report.tenant.as_str(), report.usage_pages, report.max_pages), ("t", 20, 20));
+        assert_eq!((report.tenant.as_str(), report.usage_pages, report.max_pages), ("t", 21, 21));
         assert!(matches!(map.page(50), Err(Error::OutOfMemory(_))));
         assert!(matches!(file.write_at(&page(1), 50 * PAGE as u64), Err(Error::OutOfMemory(_))));
     }

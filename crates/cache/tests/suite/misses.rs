@@ -26,7 +26,7 @@ fn eight_threads_that_want_one_page_read_it_once() {
         let before = files.counts("f").reads;
         std::thread::scope(|scope| {
             for thread in 0..8 {
-                let (file, map) = (file.try_clone(), &map);
+                let (file, map) = (file.try_clone().unwrap(), &map);
                 scope.spawn(move || {
                     let mut buffer = vec![0; PAGE];
                     match thread % 3 {
@@ -121,7 +121,8 @@ fn a_sequential_reader_reads_few_large_pieces() {
     assert_eq!(counts.read_bytes, 1000 * PAGE as u64, "no page twice, none beyond the end");
     assert!(counts.reads < 60, "{counts:?}: windows are of 32 pages");
     let stats = cache.tenant("t").unwrap().stats();
-    assert_eq!(stats.usage_pages, 1000, "readahead is charged to the reader's tenant");
+    assert_eq!(stats.counter("file"), Some(1000), "readahead is charged to the reader's tenant");
+    assert!((1000..1008).contains(&stats.usage_pages), "{stats:?}");
     assert_eq!(cache.tenant("").unwrap().stats().usage_pages, 0);
     assert!(stats.misses < 60 && stats.hits + stats.misses == 1000, "{stats:?}");
 
@@ -237,7 +238,7 @@ fn threads_that_wait_for_a_page_that_fails_try_themselves() {
     let failed = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8)
             .map(|_| {
-                let file = file.try_clone();
+                let file = file.try_clone().unwrap();
                 scope.spawn(move || {
                     let mut buffer = vec![0; PAGE];
                     let result = file.read_at(&mut buffer, 5 * PAGE as u64);

@@ -58,7 +58,7 @@ impl<'a> World<'a> {
         if self.random.one_in(2) {
             self.handles[file].swap(0, which)
         }
-        self.handles[file][0].try_clone()
+        self.handles[file][0].try_clone().unwrap()
     }
 
     /// A random offset and length: small or large, aligned or not, inside the file or beyond its

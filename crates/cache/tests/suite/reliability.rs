@@ -32,12 +32,12 @@ fn word(file: u64, index: u64, version: u64, word: u64) -> u64 {
     }
 }
 
-fn content(file: u64, index: u64, version: u64) -> Vec<u8> {
+pub fn content(file: u64, index: u64, version: u64) -> Vec<u8> {
     (0..512).flat_map(|at| word(file, index, version, at).to_le_bytes()).collect()
 }
 
 /// The version of a page, which must be whole.
-fn version(file: u64, index: u64, bytes: &[u8]) -> u64 {
+pub fn version(file: u64, index: u64, bytes: &[u8]) -> u64 {
     let version = u64::from_le_bytes(bytes[..8].try_into().unwrap());
     assert!(
         bytes == content(file, index, version),
@@ -54,22 +54,35 @@ struct Page {
     confirmed: AtomicU64,
 }
 
-struct World {
+pub struct World {
     files: Vec<Vec<Page>>,
     operations: AtomicU64,
     confirmations: AtomicU64,
 }
 
 impl World {
-    fn new() -> World {
+    pub fn new() -> World {
         let file = || (0..PAGES).map(|_| Page::default()).collect();
         let files = (0..FILES).map(|_| file()).collect();
         World { files, operations: AtomicU64::new(0), confirmations: AtomicU64::new(0) }
     }
 
+    /// Syncs all files, on a device that is well: everything written is confirmed.
+    pub fn recovers(&self, cache: &PageCache) {
+        for (number, pages) in self.files.iter().enumerate() {
+            let handle = cache.open(number.to_string().as_ref(), OpenMode::ReadWrite).unwrap();
+            // Reports earlier errors that no handle has reported; then none is left.
+            let _ = handle.sync_all();
+            handle.sync_all().unwrap();
+            for page in pages {
+                page.confirmed.store(page.written.load(SeqCst), SeqCst);
+            }
+        }
+    }
+
     /// Checks that everything on disk is between confirmed and begun. The found versions become the
     /// confirmed ones.
-    fn verify_after_loss(&self, disk: &Disk, seed: u64) {
+    pub fn verify_after_loss(&self, disk: &Disk, seed: u64) {
         for (number, pages) in self.files.iter().enumerate() {
             let file = number as u64;
             let mut bytes = disk.contents(&number.to_string());
@@ -104,23 +117,34 @@ impl World {
 }
 
 /// Asserts that total memory is within the budget.
-fn look_at_memory(cache: &PageCache) {
+pub fn look_at_memory(cache: &PageCache) {
     let stats = cache.stats();
     let used = stats.frame_bytes + stats.metadata_bytes + stats.swap_bytes;
     assert!(used <= BUDGET_BYTES, "{stats:?}");
 }
 
-struct Actor<'a> {
+pub struct Actor<'a> {
     world: &'a World,
     cache: &'a PageCache,
     files: &'a MemoryFiles,
-    handles: Vec<CachedFile>,
+    pub handles: Vec<CachedFile>,
     thread: u64,
     random: Random,
+    /// Accepts errors that an operation may have.
+    allowed: fn(Result<(), Error>) -> Option<()>,
+}
+
+/// Errors of a device alone.
+fn of_the_device(result: Result<(), Error>) -> Option<()> {
+    result
+        .inspect_err(|error| {
+            assert!(matches!(error, Error::Io { .. } | Error::WriteBack { .. }), "{error:?}")
+        })
+        .ok()
 }
 
 impl<'a> Actor<'a> {
-    fn new(
+    pub fn new(
         world: &'a World,
         cache: &'a PageCache,
         files: &'a MemoryFiles,
@@ -129,18 +153,20 @@ impl<'a> Actor<'a> {
     ) -> Actor<'a> {
         let open = |number: usize| cache.open(number.to_string().as_ref(), OpenMode::Create).unwrap();
         let handles = (0..FILES).map(open).collect();
-        Actor { world, cache, files, handles, thread, random: Random(mix(seed ^ thread << 40)) }
+        let random = Random(mix(seed ^ thread << 40));
+        Actor { world, cache, files, handles, thread, random, allowed: of_the_device }
+    }
+
+    /// Accepts the errors that `allowed` accepts.
+    pub fn failing(self, allowed: fn(Result<(), Error>) -> Option<()>) -> Actor<'a> {
+        Actor { allowed, ..self }
     }
 
     fn check<T>(&self, result: Result<T, Error>) -> Option<T> {
-        result
-            .inspect_err(|error| {
-                assert!(matches!(error, Error::Io { .. } | Error::WriteBack { .. }), "{error:?}");
-            })
-            .ok()
+        result.map_err(|error| (self.allowed)(Err(error))).ok()
     }
 
-    fn write(&mut self, file: usize) {
+    pub fn write(&mut self, file: usize) {
         let mine = self.random.below(PAGES as u64 / THREADS) * THREADS + self.thread;
         let page = &self.world.files[file][mine as usize];
         let next = page.begun.fetch_add(1, SeqCst) + 1;
@@ -151,7 +177,7 @@ impl<'a> Actor<'a> {
     }
 
     /// Syncs a file. On success, everything written before is confirmed.
-    fn sync(&mut self, file: usize) {
+    pub fn sync(&mut self, file: usize) {
         let pages = &self.world.files[file];
         let written: Vec<u64> = pages.iter().map(|page| page.written.load(SeqCst)).collect();
         if self.check(self.handles[file].sync_data()).is_some() {
@@ -162,7 +188,7 @@ impl<'a> Actor<'a> {
         }
     }
 
-    fn read(&mut self, file: usize) {
+    pub fn read(&mut self, file: usize) {
         let index = self.random.below(PAGES as u64);
         let page = &self.world.files[file][index as usize];
         let written = page.written.load(SeqCst);
@@ -263,15 +289,7 @@ fn losses(seed: u64) -> u64 {
         files.clear_faults();
         files.set_capacity_pages(u64::MAX);
         if last {
-            for number in 0..FILES {
-                let handle = cache.open(number.to_string().as_ref(), OpenMode::ReadWrite).unwrap();
-                // Reports earlier errors that no handle has reported; then none is left.
-                let _ = handle.sync_all();
-                handle.sync_all().unwrap();
-                for page in &world.files[number] {
-                    page.confirmed.store(page.written.load(SeqCst), SeqCst);
-                }
-            }
+            world.recovers(&cache);
             cache.validate().unwrap();
             cache.close().unwrap();
         } else {
@@ -299,7 +317,7 @@ fn a_loss_of_power_takes_nothing_that_was_confirmed() {
 }
 
 /// Releases the device when dropped, also if a check fails, so that the other threads end.
-struct Held<'f>(&'f MemoryFiles);
+pub struct Held<'f>(pub &'f MemoryFiles);
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {

@@ -393,7 +393,7 @@ impl<'a> Actor<'a> {
         let tenant = self.tenant();
         let path = self.disk.path(&file.name());
         self.handles[number] = if self.random.one_in(3) {
-            self.handles[number].try_clone()
+            self.handles[number].try_clone().unwrap()
         } else {
             match tenant.open(&path, OpenMode::ReadWrite) {
                 Ok(file) => file,

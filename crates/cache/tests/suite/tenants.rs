@@ -54,9 +54,13 @@ fn tenants_are_a_tree() {
     let file = c.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
     read_all(&file, 0..50);
     let used = usage(&cache, "a/b/c");
-    assert!(used >= 50 && usage(&cache, "a/b") == used && usage(&cache, "a") == used);
+    let [file_bytes, slab_bytes] = ["file", "slab"].map(|key| line(&cache, "a/b/c/memory.stat", key));
+    assert!(file_bytes >= 50 * PAGE as u64 && used == (file_bytes + slab_bytes) / PAGE as u64);
+    // Each tenant takes memory from its parent's limit.
+    assert_eq!([usage(&cache, "a/b"), usage(&cache, "a")], [used + 1, used + 2]);
     assert_eq!(usage(&cache, ""), 0, "the root pays only for its own");
-    assert_eq!(line(&cache, "a/memory.stat", "file"), used * PAGE as u64);
+    assert_eq!(line(&cache, "a/memory.stat", "file"), file_bytes);
+    assert!(line(&cache, "a/memory.stat", "slab_unreclaimable") > 4096);
     assert_eq!(cache.control().list("a").unwrap().last().unwrap(), "b/");
     cache.validate().unwrap();
 }

@@ -26,7 +26,7 @@ fn a_failed_write_back_reaches_every_open_handle_once_and_keeps_the_pages() {
     let cache = disk.builder(4 << 20).build().unwrap();
     let open = || cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
     let (first, second) = (open(), open());
-    let clone = first.try_clone();
+    let clone = first.try_clone().unwrap();
     let reader = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
     first.write_at(&page(9), PAGE as u64).unwrap();
     files.inject(fail(FaultOperation::Write, libc::ENOSPC));
@@ -71,7 +71,7 @@ fn a_failed_sync_is_reported_to_every_handle() {
     disk.set("f", &[]);
     let cache = disk.builder(4 << 20).build().unwrap();
     let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
-    let other = file.try_clone();
+    let other = file.try_clone().unwrap();
     file.write_at(b"x", 0).unwrap();
     files.inject(Fault { trigger: FaultTrigger::Nth(1), ..fail(FaultOperation::Sync, libc::EIO) });
     assert_eq!(number(file.sync_data()), libc::EIO);

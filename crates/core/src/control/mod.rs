@@ -150,6 +150,7 @@ impl Core {
     /// The file or memcg does not exist, or the file cannot be read.
     pub fn read_control(&self, path: &str, now: Time) -> Result<String, ControlError> {
         let Found { description, memcg } = self.find_control(path)?;
+        self.settle_index();
         let text = if description.access.0 {
             self.control_text(description.file, memcg, now)
         } else {

@@ -1,7 +1,7 @@
 //! The content of memcg files.
 //!
 //! All values cover the subtree, except in `memory.events.local`. Counts of things that do not
-//! exist here, such as slab and shared memory, are 0, because readers look for their keys.
+//! exist here, such as shared memory, are 0, because readers look for their keys.
 
 use super::File;
 use super::error::Failure;
@@ -15,8 +15,9 @@ use Counter::{
     Anon, EventHigh, EventLow, EventMax, EventOom, EventOomGroupKill, EventOomKill, EventSwapFail,
     EventSwapHigh, EventSwapMax, FileDirty, FileMapped, FileWriteback, Pgactivate, Pgdeactivate, Pgfault,
     Pgmajfault, Pgrefill, PgscanDirect, PgscanKswapd, PgscanProactive, PgstealDirect, PgstealKswapd,
-    PgstealProactive, Pswpin, Pswpout, WorkingsetActivateAnon, WorkingsetActivateFile, WorkingsetNodereclaim,
-    WorkingsetRefaultAnon, WorkingsetRefaultFile, WorkingsetRestoreAnon, WorkingsetRestoreFile,
+    PgstealProactive, Pswpin, Pswpout, SlabReclaimable, SlabUnreclaimable, WorkingsetActivateAnon,
+    WorkingsetActivateFile, WorkingsetNodereclaim, WorkingsetRefaultAnon, WorkingsetRefaultFile,
+    WorkingsetRestoreAnon, WorkingsetRestoreFile,
 };
 use std::fmt::Write;
 
@@ -29,13 +30,15 @@ enum Source {
     Listed(Kind, bool),
     /// Unevictable pages, in bytes.
     Unevictable,
+    /// The sum of sizes that are in bytes.
+    Bytes(&'static [Counter]),
     /// The sum of counters, in pages or events.
     Count(&'static [Counter]),
     /// Always 0.
     Nothing,
 }
 
-use Source::{Count, Listed, Nothing, Size, Unevictable};
+use Source::{Bytes, Count, Listed, Nothing, Size, Unevictable};
 
 /// Lines that `memory.numa_stat` also has.
 const STATE: &[(&str, Source)] = &[
@@ -50,9 +53,9 @@ const STATE: &[(&str, Source)] = &[
     ("inactive_file", Listed(Kind::File, false)),
     ("active_file", Listed(Kind::File, true)),
     ("unevictable", Unevictable),
-    ("slab_reclaimable", Nothing),
-    ("slab_unreclaimable", Nothing),
-    ("slab", Nothing),
+    ("slab_reclaimable", Bytes(&[SlabReclaimable])),
+    ("slab_unreclaimable", Bytes(&[SlabUnreclaimable])),
+    ("slab", Bytes(SLAB)),
     ("workingset_refault_anon", Count(&[WorkingsetRefaultAnon])),
     ("workingset_refault_file", Count(&[WorkingsetRefaultFile])),
     ("workingset_activate_anon", Count(&[WorkingsetActivateAnon])),
@@ -62,6 +65,8 @@ const STATE: &[(&str, Source)] = &[
     ("workingset_nodereclaim", Count(&[WorkingsetNodereclaim])),
 ];
 
+/// Metadata: all that the kernel's line `kernel` would count here.
+const SLAB: &[Counter] = &[SlabReclaimable, SlabUnreclaimable];
 const SCANNED: &[Counter] = &[PgscanKswapd, PgscanDirect, PgscanProactive];
 const STOLEN: &[Counter] = &[PgstealKswapd, PgstealDirect, PgstealProactive];
 
@@ -111,7 +116,7 @@ impl Source {
             Size(counter) => totals.get(counter) * PAGE_BYTES,
             Listed(kind, active) => totals.listed_pages(kind, active) * PAGE_BYTES,
             Unevictable => totals.unevictable_pages() * PAGE_BYTES,
-            Count(counters) => counters.iter().map(|&counter| totals.get(counter)).sum(),
+            Bytes(counters) | Count(counters) => counters.iter().map(|&counter| totals.get(counter)).sum(),
             Nothing => 0,
         }
     }
@@ -153,7 +158,13 @@ impl Core {
                 let (first, rest): (Vec<_>, Vec<_>) =
                     (state.clone().take(2).collect(), state.skip(2).collect());
                 let events = EVENTS.iter().map(|&(name, source)| (name, source.value(&totals)));
-                lines(first.into_iter().chain([("kernel", 0)]).chain(rest).chain(events))
+                lines(
+                    first
+                        .into_iter()
+                        .chain([("kernel", Bytes(SLAB).value(&totals))])
+                        .chain(rest)
+                        .chain(events),
+                )
             }
             File::NumaStat => {
                 let totals = totals();

@@ -1,8 +1,8 @@
 //! Directories: each names the leaves of 32,768 pages (128 MiB of file). They come from one pool,
 //! so that their memory is bounded, counted and reused.
 //!
-//! A directory is put into its place when the first leaf below it is created. It may stay there
-//! without leaves; it is taken out when index memory is short or the mapping is closed. A lock-free
+//! A directory is put into its place when the first leaf below it is created, and taken out with the
+//! last one if memcgs pay for the index; otherwise it stays until the mapping is closed. A lock-free
 //! reader that still holds it then may find leaves of another file, and notices because the mapping
 //! no longer names that directory (see [`super::Mapping::find`] and [`super::Glance`]).
 //!
@@ -14,6 +14,7 @@
 use super::leaf::LEAF_SLOTS;
 use super::numbers::{FreeNumbers, return_zeros};
 use crate::host::Host;
+use crate::memcg::MemcgId;
 use crate::segments::Segments;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering::Relaxed};
 
@@ -23,7 +24,7 @@ pub(crate) const DIRECTORY_PAGES: u32 = (DIRECTORY_LEAVES * LEAF_SLOTS) as u32;
 
 /// Directories allocated together: 16 KiB, as for leaves.
 const SEGMENT_DIRECTORIES: u32 = if cfg!(loom) { 1 } else { 8 };
-const DIRECTORY_BYTES: u64 = size_of::<Directory>() as u64;
+pub(super) const DIRECTORY_BYTES: u64 = size_of::<Directory>() as u64;
 
 #[derive(Debug)]
 pub(crate) struct Directory {
@@ -33,6 +34,8 @@ pub(crate) struct Directory {
     pub(crate) young_tables: AtomicU64,
     /// Number of leaves.
     count: AtomicU32,
+    /// The number of the memcg that pays for the directory.
+    pub(super) payer: AtomicU32,
 }
 
 const _: () = assert!(DIRECTORY_PAGES / super::TABLE_PAGES == u64::BITS);
@@ -43,6 +46,7 @@ impl Directory {
             leaves: std::array::from_fn(|_| AtomicU32::new(0)),
             young_tables: AtomicU64::new(0),
             count: AtomicU32::new(0),
+            payer: AtomicU32::new(MemcgId::NONE),
         }
     }
 }
@@ -55,8 +59,6 @@ pub(crate) struct DirectoryPool {
     first: Box<[Directory]>,
     later: Segments<Box<[Directory]>, 20>,
     free: Mutex<FreeNumbers>,
-    /// Directories in their places without leaves.
-    empty: AtomicU32,
     bytes: AtomicU64,
 }
 
@@ -66,7 +68,6 @@ impl DirectoryPool {
             first: (0..first).map(|_| Directory::new()).collect(),
             later: Segments::new(),
             free: Mutex::new(FreeNumbers::new(first, SEGMENT_DIRECTORIES)),
-            empty: AtomicU32::new(0),
             bytes: AtomicU64::new(u64::from(first) * DIRECTORY_BYTES),
         }
     }
@@ -97,9 +98,9 @@ impl DirectoryPool {
         free.waking_bytes().unwrap_or(u64::from(SEGMENT_DIRECTORIES) * DIRECTORY_BYTES)
     }
 
-    /// Takes a directory without leaves, as an entry for its place, where it counts as empty.
-    /// Allocates more if none is free: the caller has paid for them, or they are paid for next.
-    pub(crate) fn take(&self) -> u32 {
+    /// Takes a directory without leaves, as an entry for its place. `payer` pays for it. Allocates
+    /// more if none is free: the caller has paid for them, or they are paid for next.
+    pub(crate) fn take(&self, payer: u32) -> u32 {
         let mut free = self.free.lock();
         let number = loop {
             if let Some(number) = free.take() {
@@ -114,17 +115,19 @@ impl DirectoryPool {
             });
             self.bytes.fetch_add(grown, Relaxed);
         };
-        self.empty.fetch_add(1, Relaxed);
+        drop(free);
+        self.get_entry(number + 1).expect("just taken").payer.store(payer, Relaxed);
         number + 1
     }
 
-    /// Returns a directory without leaves that was taken out of its place.
-    pub(crate) fn give_back(&self, entry: u32) {
+    /// Returns a directory without leaves that was taken out of its place. Returns its payer.
+    pub(crate) fn give_back(&self, entry: u32) -> u32 {
         let directory = self.get_entry(entry).expect("it was in its place");
         debug_assert!(directory.leaves.iter().all(|leaf| leaf.load(Relaxed) == 0));
         directory.young_tables.store(0, Relaxed);
-        self.empty.fetch_sub(1, Relaxed);
+        let payer = directory.payer.swap(MemcgId::NONE, Relaxed);
         self.free.lock().give_back(entry - 1);
+        payer
     }
 
     /// Whether a directory in its place has no leaf. The caller holds the mapping lock.
@@ -136,23 +139,12 @@ impl DirectoryPool {
     pub(crate) fn note_leaf(&self, directory: &Directory) {
         let count = directory.count.load(Relaxed);
         directory.count.store(count + 1, Relaxed);
-        if count == 0 {
-            self.empty.fetch_sub(1, Relaxed);
-        }
     }
 
     /// Counts a removed leaf. The caller holds the mapping lock.
     pub(crate) fn forget_leaf(&self, directory: &Directory) {
         let count = directory.count.load(Relaxed) - 1;
         directory.count.store(count, Relaxed);
-        if count == 0 {
-            self.empty.fetch_add(1, Relaxed);
-        }
-    }
-
-    /// Number of directories in their places without leaves.
-    pub(crate) fn empty(&self) -> u32 {
-        self.empty.load(Relaxed)
     }
 
     /// Returns the memory of free directories to the system.

@@ -17,7 +17,9 @@ use super::numbers::{FreeNumbers, return_zeros};
 use super::slot::AtomicSlot;
 use crate::host::Host;
 use crate::memcg::MemcgId;
-use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use crate::sync::{
+    AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 #[cfg(loom)]
 use loom::sync::MutexGuard;
 #[cfg(not(loom))]
@@ -55,6 +57,8 @@ struct Segment {
     /// (next 20), and above them a stamp that changes whenever the leaf becomes shadow-only or
     /// stops being so.
     counts: [AtomicU64; SEGMENT_LEAVES],
+    /// The number of the memcg that pays for each leaf.
+    payers: [AtomicU32; SEGMENT_LEAVES],
 }
 
 /// The slots of one leaf, aligned to cache lines.
@@ -69,7 +73,7 @@ impl Slots {
 }
 
 /// Bytes of a leaf with its counts.
-const LEAF_BYTES: u64 = (size_of::<Segment>() / SEGMENT_LEAVES) as u64;
+pub(crate) const LEAF_BYTES: u64 = (size_of::<Segment>() / SEGMENT_LEAVES) as u64;
 
 /// The counts of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +107,7 @@ impl Segment {
         Segment {
             slots: std::array::from_fn(|_| Slots::new()),
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
+            payers: std::array::from_fn(|_| AtomicU32::new(MemcgId::NONE)),
         }
     }
 }
@@ -141,6 +146,7 @@ pub(crate) struct LeafPool {
     /// reaches them in fewer steps.
     first_slots: Box<[Slots]>,
     first_counts: Box<[AtomicU64]>,
+    first_payers: Box<[AtomicU32]>,
     segments: Box<[OnceLock<Box<Segment>>]>,
     /// Held while paying for a segment, so that two threads do not add two for the price of one.
     growing: Mutex<()>,
@@ -157,6 +163,11 @@ pub(crate) struct LeafPool {
     batch_leaves: u32,
     /// Bytes of open mappings besides leaves, counted here because they are paid for together.
     other_bytes: AtomicU64,
+    /// Whether memcgs pay for leaves and directories.
+    pub(crate) is_charged: bool,
+    /// Bytes freed that are not uncharged yet, with the memcgs that pay for them.
+    freed: Mutex<Vec<(MemcgId, u64)>>,
+    has_freed: AtomicBool,
     pub(crate) directories: DirectoryPool,
 }
 
@@ -167,12 +178,15 @@ struct CpuLeaves(AtomicU32);
 impl LeafPool {
     /// A pool of `first` leaves that can grow to at least `leaves`, and of `directories`
     /// directories. CPUs take `batch_leaves` leaves at a time.
+    ///
+    /// [`Self::charged`] makes memcgs pay.
     pub(crate) fn new(first: u32, leaves: u32, directories: u32, cpus: usize, batch_leaves: u32) -> LeafPool {
         let cpus = if batch_leaves > 1 { cpus } else { 0 };
         let segments = (leaves.saturating_sub(first) as usize).div_ceil(SEGMENT_LEAVES).max(1);
         LeafPool {
             first_slots: (0..first).map(|_| Slots::new()).collect(),
             first_counts: (0..first).map(|_| AtomicU64::new(0)).collect(),
+            first_payers: (0..first).map(|_| AtomicU32::new(MemcgId::NONE)).collect(),
             segments: (0..segments).map(|_| OnceLock::new()).collect(),
             growing: Mutex::new(()),
             free: Mutex::new(FreeNumbers::new(first, SEGMENT_LEAVES as u32)),
@@ -183,8 +197,40 @@ impl LeafPool {
             cpus: (0..cpus).map(|_| CpuLeaves::default()).collect(),
             batch_leaves,
             other_bytes: AtomicU64::new(0),
+            is_charged: false,
+            freed: Mutex::default(),
+            has_freed: AtomicBool::new(false),
             directories: DirectoryPool::new(directories),
         }
+    }
+
+    /// Makes memcgs pay for leaves and directories, or not.
+    pub(crate) fn charged(self, is_charged: bool) -> LeafPool {
+        LeafPool { is_charged, ..self }
+    }
+
+    /// Notes freed bytes, for [`Self::next_freed`]. Objects without a payer are not noted.
+    pub(super) fn note_freed(&self, payer: u32, bytes: u64) {
+        if payer == MemcgId::NONE {
+            return;
+        }
+        let mut freed = self.freed.lock();
+        match freed.last_mut() {
+            Some((last, sum)) if last.0 == payer => *sum += bytes,
+            _ => freed.push((MemcgId(payer), bytes)),
+        }
+        self.has_freed.store(true, Relaxed);
+    }
+
+    /// Takes bytes that were freed and are still charged to a memcg.
+    pub(crate) fn next_freed(&self) -> Option<(MemcgId, u64)> {
+        if !self.has_freed.load(Relaxed) {
+            return None;
+        }
+        let mut freed = self.freed.lock();
+        let next = freed.pop();
+        self.has_freed.store(!freed.is_empty(), Relaxed);
+        next
     }
 
     /// Bytes that growing takes.
@@ -293,11 +339,22 @@ impl LeafPool {
         }
     }
 
-    /// Takes a leaf with empty slots; uses up the caller's reservation.
-    pub(crate) fn take(&self) -> LeafId {
+    /// Takes a leaf with empty slots, for which `payer` pays; uses up the caller's reservation.
+    pub(crate) fn take(&self, payer: u32) -> LeafId {
         let leaf = self.free.lock().take().expect("a reservation stands for a free leaf");
         self.in_use.fetch_add(1, Relaxed);
+        self.payer(LeafId(leaf)).store(payer, Relaxed);
         LeafId(leaf)
+    }
+
+    /// The number of the memcg that pays for a leaf. Changes under the mapping lock.
+    pub(super) fn payer(&self, id: LeafId) -> &AtomicU32 {
+        let number = id.0 as usize;
+        self.first_payers.get(number).unwrap_or_else(|| {
+            let later = number - self.first_payers.len();
+            let segment = self.segments[later / SEGMENT_LEAVES].get().expect("a leaf that exists");
+            &segment.payers[later % SEGMENT_LEAVES]
+        })
     }
 
     /// Returns a leaf with empty slots.
@@ -308,6 +365,7 @@ impl LeafPool {
         let mut counts = Counts { folios: 0, shadows: 0, owner: MemcgId::ROOT, ..leaf.counts() };
         counts.restamp();
         leaf.set_counts(counts);
+        self.note_freed(self.payer(id).swap(MemcgId::NONE, Relaxed), LEAF_BYTES);
         self.free.lock().give_back(id.0);
         self.unreserved.fetch_add(1, Relaxed);
         self.in_use.fetch_sub(1, Relaxed);
@@ -354,7 +412,7 @@ mod tests {
         assert_eq!(left(), [2, 0, 0], "the other's three were called back");
         assert!(leaves.reserve(1) && leaves.reserve(1));
         assert!(!leaves.has_unreserved() && !leaves.reserve(0), "all ten are promised");
-        (0..10).for_each(|_| _ = leaves.take());
+        (0..10).for_each(|_| _ = leaves.take(MemcgId::NONE));
         (0..10).for_each(|leaf| leaves.give_back(LeafId(leaf)));
         assert_eq!(left(), [10, 0, 0]);
     }

@@ -38,7 +38,8 @@ use crate::sync::{
     AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering::Acquire, Ordering::Relaxed,
     Ordering::Release,
 };
-use directory::{DIRECTORY_LEAVES, DIRECTORY_PAGES, Directory};
+use directory::{DIRECTORY_BYTES, DIRECTORY_LEAVES, DIRECTORY_PAGES, Directory};
+use leaf::LEAF_BYTES;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -71,6 +72,8 @@ pub(crate) struct Tree {
     pub(crate) dirty: BTreeSet<u32>,
     /// Set when the mapping is being closed: insertions fail.
     pub(crate) closed: bool,
+    /// Bytes of the table of directories, with the numbers of the memcgs that pay for them.
+    table_payers: Vec<(u32, u64)>,
 }
 
 /// A mapping: the pages of one file.
@@ -80,8 +83,6 @@ pub struct Mapping {
     kind: Kind,
     /// Directory number + 1; 0 for no directory.
     directories: Words<DIRECTORY_SEGMENTS>,
-    /// Bytes that the host keeps for the mapping.
-    host_bytes: u64,
     folios: AtomicU32,
     mapped_pages: AtomicU64,
     recency: AtomicBool,
@@ -102,6 +103,8 @@ pub struct Found {
 pub enum InsertError {
     /// The slot holds another folio: use that one.
     Occupied,
+    /// Another thread freed a part of the index that was not paid for: look the page up again.
+    Unpaid,
     /// The mapping was closed.
     Closed,
 }
@@ -110,8 +113,10 @@ pub enum InsertError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Before {
     pub(crate) shadow: Option<u64>,
-    /// `Some` if the leaf held only shadows: the memcg that paid for it.
+    /// `Some` if the leaf held only shadows: the memcg that listed it.
     pub(crate) only_shadows_of: Option<MemcgId>,
+    /// Bytes of the index that were added.
+    pub(crate) added_bytes: u64,
 }
 
 /// A leaf that now holds only shadows, for the list that limits such leaves.
@@ -128,7 +133,6 @@ impl Mapping {
             id,
             kind,
             directories: Words::new(),
-            host_bytes: 0,
             folios: AtomicU32::new(0),
             mapped_pages: AtomicU64::new(0),
             recency: AtomicBool::new(true),
@@ -152,9 +156,19 @@ impl Mapping {
         self.folios.load(Relaxed)
     }
 
-    /// Bytes of its table of directories and of the host's data about it.
-    pub(crate) fn index_bytes(&self) -> u64 {
-        self.host_bytes + self.directories.bytes()
+    /// Bytes of its table of directories.
+    pub(crate) fn table_bytes(&self) -> u64 {
+        self.directories.bytes()
+    }
+
+    /// Bytes of the index that inserting a page would add. Without the mapping lock, other threads
+    /// may add or free some.
+    pub(crate) fn missing_bytes(&self, leaves: &LeafPool, index: u32) -> u64 {
+        match self.directory(leaves, index) {
+            None => self.directories.growth_bytes(index / DIRECTORY_PAGES) + DIRECTORY_BYTES + LEAF_BYTES,
+            Some(_) if self.leaf_id(leaves, index).is_none() => LEAF_BYTES,
+            Some(_) => 0,
+        }
     }
 
     /// Pages covered by page tables: the file's length at the last `map`. 0: not mapped.
@@ -288,7 +302,7 @@ pub(crate) struct LockedMapping<'a> {
     pub(crate) tree: MutexGuard<'a, Tree>,
 }
 
-impl LockedMapping<'_> {
+impl<'a> LockedMapping<'a> {
     fn leaf(&self, index: u32) -> Option<(LeafId, Leaf<'_>)> {
         let id = self.mapping.leaf_id(self.leaves, index)?;
         Some((id, self.leaves.get(id)))
@@ -336,8 +350,15 @@ impl LockedMapping<'_> {
     }
 
     /// Puts a folio into a slot that is empty or holds a shadow, and returns the former content.
-    /// Uses up or gives back the leaf that `cpu` reserved, unless it fails.
-    pub(crate) fn insert(&mut self, cpu: usize, index: u32, folio: FolioId) -> Result<Before, InsertError> {
+    /// Uses up or gives back the leaf that `cpu` reserved, unless it fails. `payer` has paid for the
+    /// objects that this adds to the index, if memcgs pay for it.
+    pub(crate) fn insert(
+        &mut self,
+        cpu: usize,
+        index: u32,
+        folio: FolioId,
+        payer: MemcgId,
+    ) -> Result<Before, InsertError> {
         if self.tree.closed {
             return Err(InsertError::Closed);
         }
@@ -345,7 +366,7 @@ impl LockedMapping<'_> {
         if before.folio().is_some() {
             return Err(InsertError::Occupied);
         }
-        let leaf = self.leaf_or_new(cpu, index);
+        let (leaf, added_bytes) = self.leaf_or_new(cpu, index, payer);
         let shadow = before.shadow();
         leaf.slots[index as usize % LEAF_SLOTS].replace(Slot::of_folio(folio));
         let mut counts = leaf.counts();
@@ -357,7 +378,7 @@ impl LockedMapping<'_> {
         counts.shadows -= u8::from(shadow.is_some());
         leaf.set_counts(counts);
         self.count_folios(1);
-        Ok(Before { shadow, only_shadows_of })
+        Ok(Before { shadow, only_shadows_of, added_bytes })
     }
 
     /// A plain store suffices: only the lock holder writes the count.
@@ -366,18 +387,24 @@ impl LockedMapping<'_> {
         folios.store(folios.load(Relaxed).wrapping_add_signed(change), Relaxed);
     }
 
-    fn leaf_or_new(&self, cpu: usize, index: u32) -> Leaf<'_> {
-        let directory = self.directory_or_new(index);
+    /// The leaf of a page, created if it is missing, and the bytes that this added.
+    fn leaf_or_new(&mut self, cpu: usize, index: u32, payer: MemcgId) -> (Leaf<'a>, u64) {
+        let (directory, added) = self.directory_or_new(index, payer);
+        let leaves = self.leaves;
         let entry = &directory.leaves[index as usize / LEAF_SLOTS % DIRECTORY_LEAVES];
         let found = entry.load(Acquire);
         if found != 0 {
-            self.leaves.unreserve(Some(cpu));
-            return self.leaves.get(LeafId(found - 1));
+            leaves.unreserve(Some(cpu));
+            return (leaves.get(LeafId(found - 1)), added);
         }
-        let id = self.leaves.take();
-        self.leaves.directories.note_leaf(directory);
+        let id = leaves.take(self.payer_number(payer));
+        leaves.directories.note_leaf(directory);
         entry.store(id.0 + 1, Release);
-        self.leaves.get(id)
+        (leaves.get(id), added + LEAF_BYTES)
+    }
+
+    fn payer_number(&self, payer: MemcgId) -> u32 {
+        if self.leaves.is_charged { payer.0 } else { MemcgId::NONE }
     }
 
     /// Bytes to be paid for before [`Self::directory_or_new`] creates a directory.
@@ -386,33 +413,75 @@ impl LockedMapping<'_> {
             + self.leaves.directories.growth_bytes()
     }
 
-    /// The directory of a page, created if it is missing.
-    pub(crate) fn directory_or_new(&self, index: u32) -> &Directory {
-        let (table, number) = (&self.mapping.directories, index / DIRECTORY_PAGES);
-        if let Some(directory) = self.mapping.directory(self.leaves, index) {
-            return directory;
+    /// The directory of a page, created if it is missing, and the bytes that this added. `payer` has
+    /// paid for them, if memcgs pay for the index.
+    pub(crate) fn directory_or_new(&mut self, index: u32, payer: MemcgId) -> (&'a Directory, u64) {
+        let (leaves, mapping) = (self.leaves, self.mapping);
+        let (table, number) = (&mapping.directories, index / DIRECTORY_PAGES);
+        if let Some(directory) = mapping.directory(leaves, index) {
+            return (directory, 0);
         }
+        let payer = self.payer_number(payer);
         let grown = table.growth_bytes(number);
         if grown > 0 {
-            self.leaves.count_bytes(grown);
+            leaves.count_bytes(grown);
+            self.tree.table_payers.push((payer, grown));
         }
-        let entry = self.leaves.directories.take();
+        let entry = leaves.directories.take(payer);
         table.get_or_make(number).store(entry, Release);
-        self.leaves.directories.get_entry(entry).expect("just taken")
+        let directory = leaves.directories.get_entry(entry).expect("just taken");
+        (directory, grown + DIRECTORY_BYTES)
     }
 
-    /// Frees the directories without leaves, for other mappings.
-    pub(crate) fn free_directories(&mut self) {
-        let (table, pool) = (&self.mapping.directories, &self.leaves.directories);
+    /// Frees the directories without leaves and gives up the claims on the memory of the table, when
+    /// the mapping is closed.
+    pub(crate) fn close_index(&mut self) {
+        let table = &self.mapping.directories;
         let mut at = 0;
         while let Some(number) = table.first_from(at) {
-            let place = table.get(number).expect("it was found there");
-            let entry = place.load(Relaxed);
-            if pool.get_entry(entry).is_some_and(|directory| pool.is_empty(directory)) {
-                place.store(0, Release);
-                pool.give_back(entry);
-            }
+            self.free_directory_if_empty(number * DIRECTORY_PAGES);
             at = number + 1;
+        }
+        let payers = std::mem::take(&mut self.tree.table_payers);
+        payers.into_iter().for_each(|(payer, bytes)| self.leaves.note_freed(payer, bytes));
+        self.leaves.forget_bytes(self.mapping.table_bytes());
+    }
+
+    /// Frees the directory of a page if it has no leaf.
+    pub(crate) fn free_directory_if_empty(&self, index: u32) {
+        let pool = &self.leaves.directories;
+        let Some(place) = self.mapping.directories.get(index / DIRECTORY_PAGES) else { return };
+        let entry = place.load(Relaxed);
+        if pool.get_entry(entry).is_some_and(|directory| pool.is_empty(directory)) {
+            place.store(0, Release);
+            self.leaves.note_freed(pool.give_back(entry), DIRECTORY_BYTES);
+        }
+    }
+
+    /// Calls `heir` with the payer and the bytes of everything in this index. The payer that it
+    /// returns pays from now on; `heir` has moved the charge.
+    pub(crate) fn change_payers(&mut self, mut heir: impl FnMut(MemcgId, u64) -> MemcgId) {
+        let leaves = self.leaves;
+        let mut change = |payer: u32, bytes: u64| {
+            if payer == MemcgId::NONE {
+                return payer;
+            }
+            heir(MemcgId(payer), bytes).0
+        };
+        for (payer, bytes) in &mut self.tree.table_payers {
+            *payer = change(*payer, *bytes);
+        }
+        let mut at = 0;
+        while let Some(number) = self.mapping.directories.first_from(at) {
+            at = number + 1;
+            let Some(directory) = self.mapping.directory(leaves, number * DIRECTORY_PAGES) else { continue };
+            directory.payer.store(change(directory.payer.load(Relaxed), DIRECTORY_BYTES), Relaxed);
+            for entry in &directory.leaves {
+                if let Some(leaf) = entry.load(Acquire).checked_sub(1) {
+                    let payer = leaves.payer(LeafId(leaf));
+                    payer.store(change(payer.load(Relaxed), LEAF_BYTES), Relaxed);
+                }
+            }
         }
     }
 
@@ -460,6 +529,9 @@ impl LockedMapping<'_> {
             directory.leaves[index as usize / LEAF_SLOTS % DIRECTORY_LEAVES].store(0, Release);
             self.leaves.directories.forget_leaf(directory);
             self.leaves.give_back(id);
+            if self.leaves.is_charged {
+                self.free_directory_if_empty(index);
+            }
         }
     }
 
@@ -539,10 +611,10 @@ struct Slots {
 }
 
 impl MappingTable {
-    pub(crate) fn open(&self, kind: Kind, host_bytes: u64) -> Arc<Mapping> {
+    pub(crate) fn open(&self, kind: Kind) -> Arc<Mapping> {
         let mut slots = self.slots.lock();
         let id = slots.free.pop().unwrap_or(slots.mappings.len() as u32);
-        let mapping = Arc::new(Mapping { host_bytes, ..Mapping::new(MappingId(id), kind) });
+        let mapping = Arc::new(Mapping::new(MappingId(id), kind));
         if id as usize == slots.mappings.len() {
             slots.mappings.push(None);
         }
@@ -601,7 +673,10 @@ mod tests {
                     };
                 }
                 (Some(Ok(_)), _) => {
-                    assert_eq!(locked.insert(0, index, FolioId(1)), Err(InsertError::Occupied));
+                    assert_eq!(
+                        locked.insert(0, index, FolioId(1), MemcgId::ROOT),
+                        Err(InsertError::Occupied)
+                    );
                 }
                 (Some(Err(_)), 0) => {
                     locked.forget(index);
@@ -611,7 +686,7 @@ mod tests {
                     while !leaves.reserve(0) {
                         assert!(leaves.grow());
                     }
-                    let shadow = locked.insert(0, index, FolioId(step)).unwrap().shadow;
+                    let shadow = locked.insert(0, index, FolioId(step), MemcgId::ROOT).unwrap().shadow;
                     assert_eq!(shadow, before.and_then(Result::err));
                     model.insert(index, Ok(FolioId(step)));
                 }
@@ -648,24 +723,23 @@ mod tests {
         let mapping = Mapping::new(MappingId(0), Kind::File);
         let mut locked = mapping.lock(&leaves);
         let (one, two) = (MemcgId(1), MemcgId(2));
-        let before = |shadow, only_shadows_of| Ok(Before { shadow, only_shadows_of });
+        let insert = |locked: &mut LockedMapping<'_>, index, folio| {
+            let before = locked.insert(0, index, FolioId(folio), one).unwrap();
+            (before.shadow, before.only_shadows_of)
+        };
         assert!((0..4).all(|_| leaves.reserve(0)));
-        assert_eq!(locked.insert(0, 5, FolioId(9)), before(None, None));
-        assert_eq!(locked.insert(0, 6, FolioId(8)), before(None, None));
+        assert_eq!(insert(&mut locked, 5, 9), (None, None));
+        assert_eq!(insert(&mut locked, 6, 8), (None, None));
         assert!(locked.remove(5, FolioId(9), Some(1), one).unwrap().is_none(), "a page is left");
         let first = locked.remove(6, FolioId(8), None, two).unwrap().expect("only a shadow is left");
-        assert_eq!(
-            locked.insert(0, 6, FolioId(9)),
-            before(None, Some(two)),
-            "the thread that removed the last page pays"
-        );
+        assert_eq!(insert(&mut locked, 6, 9), (None, Some(two)), "the owner of the last page lists it");
         assert_eq!(locked.trim(first.leaf_index, first.stamp), None);
         let second = locked.remove(6, FolioId(9), Some(2), one).unwrap().unwrap();
         assert_eq!(locked.trim(first.leaf_index, first.stamp), None, "an old entry does not count");
         assert_eq!(locked.forget(5), None, "a shadow is left");
         assert_eq!(locked.trim(second.leaf_index, second.stamp), Some(1));
         assert_eq!(leaves.in_use(), 0);
-        assert_eq!(locked.insert(0, 5, FolioId(9)), before(None, None));
+        assert_eq!(insert(&mut locked, 5, 9), (None, None));
         assert!(locked.remove(5, FolioId(9), Some(3), two).unwrap().is_some());
         assert_eq!(locked.forget(5), Some(two));
         assert_eq!(leaves.in_use(), 0);
@@ -679,7 +753,7 @@ mod tests {
         let mut locked = mapping.lock(&leaves);
         for index in [600, 700, 100_000, 40] {
             assert!(leaves.reserve(0));
-            locked.insert(0, index, FolioId(index)).unwrap();
+            locked.insert(0, index, FolioId(index), MemcgId::ROOT).unwrap();
             mapping.touch_table(&leaves, index);
         }
         drop(locked);

@@ -95,10 +95,11 @@ impl PageCounter {
         Some(usage)
     }
 
-    /// Charges `pages` regardless of the limit.
-    pub(super) fn charge(&self, pages: u64) {
+    /// Charges `pages` regardless of the limit, and returns the new usage.
+    pub(super) fn charge(&self, pages: u64) -> u64 {
         let usage = self.usage.fetch_add(pages, AcqRel) + pages;
         self.peak.fetch_max(usage, Relaxed);
+        usage
     }
 
     /// Takes a charge back and returns the new usage. `None`: less than `pages` was charged.

@@ -10,5 +10,5 @@ impl MemcgId {
 
     pub(crate) const BITS: u32 = crate::folio::MEMCG_BITS;
 
-    pub(super) const NONE: u32 = u32::MAX;
+    pub(crate) const NONE: u32 = u32::MAX;
 }

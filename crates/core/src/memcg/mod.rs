@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! root ─┬─ a ─┬─ a/x      a page is charged to its memcg and all its ancestors ([`counter`]), in advance and in
-//!       │     └─ a/y      batches ([`stock`]); what reclaim spares is in [`protection`]; the tree, and how it is walked,
-//!       └─ b              in [`tree`]; removal in [`offline`]; stall times in [`pressure`].
+//!       │     └─ a/y      batches ([`stock`]); metadata likewise, in bytes ([`index`]); what reclaim spares is in
+//!       └─ b              [`protection`]; the tree, and how it is walked, in [`tree`]; removal in [`offline`]; stall times
+//!                         in [`pressure`].
 //! ```
 //!
 //! Each memcg has its own lists ([`Lruvec`]). The pages of a removed memcg belong to its *heir*,
@@ -16,6 +17,7 @@
 
 mod counter;
 mod id;
+mod index;
 mod limits;
 mod offline;
 mod oom;
@@ -30,6 +32,8 @@ mod tree;
 
 pub use counter::{PageCounter, UNLIMITED};
 pub use id::MemcgId;
+pub use index::HostCharge;
+pub(crate) use index::IndexPaid;
 pub use limits::Limits;
 pub(crate) use oom::OomState;
 pub(crate) use pace::Pace;
@@ -46,7 +50,9 @@ pub(crate) use tree::TreeWalk;
 
 use crate::lru::{Lruvec, MemcgOrder};
 use crate::mm::SpaceList;
-use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use crate::sync::{
+    AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 use pressure::Pressure;
 use protection::Protection;
 use std::sync::Arc;
@@ -85,6 +91,10 @@ pub struct Memcg {
     pub(crate) oom: OomState,
     pub(crate) memory: PageCounter,
     pub(crate) swap: PageCounter,
+    /// Bytes of metadata that it pays for, of which whole pages are charged to `memory`.
+    index_bytes: AtomicU64,
+    /// What its parent pays for it: a packed [`HostCharge`], or 0.
+    own_charge: AtomicU64,
     protection: Protection,
     /// The position of concurrent reclaimers that share a walk of the subtree.
     shared_walk: Mutex<SharedWalk>,
@@ -121,6 +131,8 @@ impl Memcg {
             oom: OomState::new(),
             memory: PageCounter::new(UNLIMITED),
             swap: PageCounter::new(UNLIMITED),
+            index_bytes: AtomicU64::new(0),
+            own_charge: AtomicU64::new(0),
             protection: Protection::new(),
             shared_walk: Mutex::default(),
             order: Mutex::new(None),

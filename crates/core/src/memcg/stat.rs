@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $variant:ident $name:literal;)*) => {
-        /// A counter or a size. Counters count pages or events and only grow; sizes are in pages.
+        /// A counter or a size. Counters count pages or events and only grow; sizes are in pages,
+        /// except for the two of metadata (`slab_…`), which are in bytes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(usize)]
         pub enum Counter { $($(#[$doc])* $variant),* }
@@ -19,7 +20,7 @@ macro_rules! counters {
             /// All counters, in the order of output.
             pub const ALL: &[Counter] = &[$(Counter::$variant),*];
 
-            /// Sizes: numbers of present pages.
+            /// Sizes: what is present now.
             pub const SIZES: &[Counter] = &[
                 Counter::Anon,
                 Counter::File,
@@ -28,6 +29,8 @@ macro_rules! counters {
                 Counter::FileWriteback,
                 Counter::FileReading,
                 Counter::WorkingsetNodes,
+                Counter::SlabReclaimable,
+                Counter::SlabUnreclaimable,
             ];
 
             /// The kernel's name, or a new name for counters that the kernel lacks.
@@ -67,6 +70,10 @@ counters! {
     WorkingsetNodereclaim "workingset_nodereclaim";
     /// Size: leaves that hold only shadows.
     WorkingsetNodes "workingset_nodes";
+    /// Size, in bytes: leaves and directories of mappings.
+    SlabReclaimable "slab_reclaimable";
+    /// Size, in bytes: open files, handles, regions and tenants.
+    SlabUnreclaimable "slab_unreclaimable";
     /// Pages reclaimed by background reclaim.
     PgstealKswapd "pgsteal_kswapd";
     /// Pages reclaimed by the thread that needed memory.

@@ -141,8 +141,8 @@ impl Filling {
                                 self.folios.push(folio);
                                 self.next += 1;
                             }
-                            // Another thread inserted it.
-                            Err(InsertError::Occupied) => {}
+                            // Another thread inserted it, or was in the way: look again.
+                            Err(InsertError::Occupied | InsertError::Unpaid) => {}
                             Err(InsertError::Closed) => self.is_short = true,
                         }
                     }

@@ -128,6 +128,9 @@ impl Effort {
             self.priority = PRIORITY_DEFAULT;
             return wait.map_or(Step::More, Step::Wait);
         }
+        if progress.reclaimed == 0 && !self.orders.is_root() {
+            core.give_up_charged_shadows(self.orders.target);
+        }
         core.memcg(self.orders.target).stat.add(Counter::Pageoutrun, 1);
         host.event(Event::Effort {
             target: self.orders.target,

@@ -2,7 +2,7 @@
 
 use crate::memcg::{Counter, MemcgId};
 use crate::swap::FREE_SLOTS_MIN;
-use crate::{Core, Kind, Time};
+use crate::{Core, Kind, PAGE_BYTES, Time};
 
 pub use crate::host::{GenerationPages, OutOfMemory};
 
@@ -36,6 +36,11 @@ impl OutOfMemory {
             }
         }
         generations.reverse();
+        let metadata_pages = if memcg == MemcgId::ROOT {
+            u64::from(core.retired_pages())
+        } else {
+            core.memcgs.subtree(memcg).map(|member| member.index_bytes() / PAGE_BYTES).sum()
+        };
         let listed = |active| totals.listed_pages(Kind::Anon, active);
         OutOfMemory {
             tenant: core.memcgs.path(memcg),
@@ -49,6 +54,7 @@ impl OutOfMemory {
             mapped_pages: totals.get(Counter::FileMapped),
             protected_pages,
             unevictable_pages: totals.unevictable_pages(),
+            metadata_pages,
             generations,
         }
     }
@@ -70,8 +76,8 @@ impl std::fmt::Display for OutOfMemory {
         write!(
             f,
             "{} of {} pages are in use, {} dirty, {} being written, {} mapped, {} anonymous with {} pages of swap left{unused}, \
-             {} protected by memory.min, {} unevictable, the rest held by guards or I/O; by generation, the oldest first, \
-             file+anonymous:",
+             {} protected by memory.min, {} unevictable, {} of metadata, the rest held by guards or I/O; by generation, the \
+             oldest first, file+anonymous:",
             self.usage_pages,
             self.max_pages,
             self.dirty_pages,
@@ -80,13 +86,14 @@ impl std::fmt::Display for OutOfMemory {
             self.anon_pages,
             self.free_swap_pages,
             self.protected_pages,
-            self.unevictable_pages
+            self.unevictable_pages,
+            self.metadata_pages
         )?;
         for generation in &self.generations {
             write!(f, " {}+{}", generation.file_pages, generation.anon_pages)?;
         }
         match &self.victim {
-            None => write!(f, "; drop guards, sync, or raise the limit"),
+            None => write!(f, "; drop guards, close files, sync, or raise the limit"),
             Some(victim) => write!(
                 f,
                 "; tenant '{victim}' was chosen to be killed for it: its anonymous memory is gone; raise the limit, then \

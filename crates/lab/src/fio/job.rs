@@ -78,8 +78,8 @@ impl Open {
     }
 
     /// A handle for another thread. Jobs that map their files have a single thread.
-    fn try_clone(&self) -> Open {
-        Open { file: self.file.try_clone(), map: None }
+    fn try_clone(&self) -> Result<Open, cache::Error> {
+        Ok(Open { file: self.file.try_clone()?, map: None })
     }
 }
 
@@ -164,8 +164,16 @@ impl<'a> Runner<'a> {
         std::thread::sleep(job.start_delay);
         let began = Instant::now();
         let _ = self.meter.began.set(began);
-        let mut others: Vec<Vec<Open>> =
-            (1..job.depth).map(|_| self.files.iter().map(Open::try_clone).collect()).collect();
+        let (mut others, mut refused) = (Vec::new(), None);
+        for _ in 1..job.depth {
+            match self.files.iter().map(Open::try_clone).collect::<Result<Vec<_>, _>>() {
+                Ok(files) => others.push(files),
+                Err(error) => {
+                    refused = Some(error);
+                    break;
+                }
+            }
+        }
         let Runner { files, blocks, load, meter, membership, .. } = self;
         let (meter, membership) = (&**meter, membership.as_deref());
         let helpers: Vec<Lane> = (1..)
@@ -174,6 +182,9 @@ impl<'a> Runner<'a> {
             .collect();
         let mut first = Lane::new(job, files, blocks, meter, membership, 0, began);
         first.load = load.as_deref();
+        if let Some(error) = refused {
+            first.fail(errno(&error), format!("no handle for another thread: {error}"));
+        }
         let source = &source;
         self.page_accesses = std::thread::scope(|scope| {
             let mut threads = Vec::new();

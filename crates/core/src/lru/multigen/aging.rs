@@ -245,7 +245,11 @@ impl Core {
             Next::Walk { space, forced, first } => {
                 if first {
                     memcg.lruvec.forget_walks();
-                    self.leaves.count_bytes(memcg.lruvec.filters.clear(seq.next()));
+                    // Only one thread is the first. Without room for a filter, walks visit all
+                    // tables.
+                    if self.grow_memcg(memcg, memcg.lruvec.filters.missing_bytes(seq.next())) {
+                        self.leaves.count_bytes(memcg.lruvec.filters.clear(seq.next()));
+                    }
                 }
                 self.walk_space(host, memcg, &space, seq, swappiness, forced, batch);
                 batch.flush(self, memcg.id());

@@ -43,6 +43,11 @@ impl Filters {
         &self.0[(seq.0 % 2) as usize]
     }
 
+    /// Bytes that [`Self::clear`] would add.
+    pub(crate) fn missing_bytes(&self, seq: Seq) -> u64 {
+        if self.of(seq).lock().is_some() { 0 } else { BYTES }
+    }
+
     /// Empties the filter of `seq`, or creates it. Returns the additional bytes.
     pub(crate) fn clear(&self, seq: Seq) -> u64 {
         let mut filter = self.of(seq).lock();

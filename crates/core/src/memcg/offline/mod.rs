@@ -57,6 +57,8 @@ impl Core {
             self.age_in_order(memcg.id);
         }
         self.trim_all_shadows(memcg);
+        self.settle_index();
+        self.note_index_left_behind(memcg);
         self.release_if_unused(memcg);
         Ok(())
     }
@@ -195,6 +197,7 @@ impl Core {
         loop {
             let unused = || {
                 memcg.handles.load(crate::sync::Ordering::Acquire) == 0
+                    && !memcg.pays_for_index()
                     && memcg.memory.usage_pages() == 0
                     && memcg.swap.usage_pages() == 0
             };
@@ -203,9 +206,11 @@ impl Core {
             }
             self.trim_all_shadows(memcg);
             let parent = self.memcg(memcg.parent());
+            let mut own_charge = None;
             let released = self.memcgs.release(memcg, || {
                 let unused = unused();
                 if unused {
+                    own_charge = Some(memcg.take_own_charge());
                     self.leave_orders(memcg);
                     self.forget_remembering(memcg);
                     memcg.protection.update(0, || &parent.protection);
@@ -219,6 +224,9 @@ impl Core {
             });
             if !released {
                 return;
+            }
+            if let Some(mut charge) = own_charge {
+                self.uncharge_host(&mut charge);
             }
             memcg = parent;
         }

@@ -80,7 +80,7 @@ impl Job {
         inserted: Result<FolioId, InsertError>,
     ) -> Pause {
         let Ok(folio) = inserted else {
-            // Another job has inserted it meanwhile.
+            // Another job has inserted it meanwhile, or freed its place in the index.
             self.state = State::Look(touch);
             return Pause::Ready;
         };

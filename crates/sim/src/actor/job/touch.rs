@@ -70,6 +70,8 @@ impl Job {
                     self.map_around(world, touch);
                 }
                 let charging = Charging::new(self.process.task.memcg, self.process.task.cpu);
+                let charging =
+                    charging.for_page(&world.core, &world.files.get(touch.file).mapping, touch.index);
                 let touch = Touch { missed: touch.missed || !is_new, ..touch };
                 if self.skips(world, Pause::Ready) {
                     return self.charge(world, touch, charging);

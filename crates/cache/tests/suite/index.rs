@@ -1,0 +1,183 @@
+//! A tenant pays for the index memory that it causes: it counts against `memory.max`, `memory.stat`
+//! shows it, and it takes nothing from what another tenant's `memory.min` protects.
+
+use crate::common::{Disk, PAGE, Random, assert_same, page, pages, read};
+use mglru_cache::{Advice, CachedFile, Error, Limits, OpenMode, PageCache};
+use std::fs;
+
+/// The limit of the tenant that is watched.
+const LIMIT: u64 = 1 << 20;
+/// Pages of the neighbour, all of them protected.
+const PROTECTED: usize = 9000;
+/// Index memory that exists for the cache as a whole, and what rounding adds: a segment of leaves and
+/// of directories each, for every batch of frees.
+const SLACK: u64 = 256 << 10;
+
+/// A cache of 48 MiB with tenant `t`, and with tenant `kept`, all of whose pages are in memory.
+fn cache(disk: &Disk) -> (PageCache, CachedFile) {
+    disk.set("kept", &pages(0..PROTECTED as u64));
+    let cache = disk.builder(48 << 20).tenant("t", LIMIT).build().unwrap();
+    let min_bytes = (PROTECTED + 200) as u64 * PAGE as u64;
+    let kept = cache.add_tenant("kept", &Limits { min_bytes, ..Limits::default() }).unwrap();
+    let file = kept.open(&disk.path("kept"), OpenMode::ReadOnly).unwrap();
+    let mut buffer = vec![0; 64 * PAGE];
+    for offset in (0..PROTECTED * PAGE).step_by(buffer.len()) {
+        file.read_at(&mut buffer, offset as u64).unwrap();
+    }
+    assert_eq!(cached(&cache, "kept"), PROTECTED as u64, "all pages fit");
+    (cache, file)
+}
+
+/// Cached file pages of a tenant.
+fn cached(cache: &PageCache, tenant: &str) -> u64 {
+    cache.tenant(tenant).unwrap().stats().counter("file").unwrap()
+}
+
+/// A line of `memory.stat`, in bytes.
+fn stat(cache: &PageCache, tenant: &str, line: &str) -> u64 {
+    let text = cache.control().read(&format!("{tenant}/memory.stat")).unwrap();
+    let value = text.lines().find_map(|known| known.strip_prefix(line)?.strip_prefix(' '));
+    value.unwrap_or_else(|| panic!("no {line} in {text}")).parse().unwrap()
+}
+
+/// Asserts that `t` took no more than its limit, since metadata of the cache was `before` bytes, and
+/// that the neighbour still has its pages.
+#[track_caller]
+fn assert_within_limit(cache: &PageCache, before: u64, kept: &CachedFile) {
+    let grown = cache.stats().metadata_bytes.saturating_sub(before);
+    let t = cache.tenant("t").unwrap().stats();
+    let anon = t.counter("anon").unwrap();
+    assert!(grown <= LIMIT + SLACK, "{grown} bytes of metadata, limit {LIMIT}: {t:?}");
+    assert!(t.usage_pages * PAGE as u64 <= LIMIT && t.peak_pages * PAGE as u64 <= LIMIT, "{t:?}");
+    let slab = stat(cache, "t", "slab");
+    assert!(t.usage_pages >= t.counter("file").unwrap() + anon + slab / PAGE as u64, "{slab}: {t:?}");
+    assert_eq!(stat(cache, "t", "slab_reclaimable") + stat(cache, "t", "slab_unreclaimable"), slab);
+    assert_eq!(cached(cache, "kept"), PROTECTED as u64, "memory.min keeps the neighbour's pages");
+    assert_same(&read(kept, 0, PAGE), &page(0), "page");
+    cache.validate().unwrap();
+}
+
+/// Asserts that `t` has nothing left but pages in batches of arrivals, each less than 32.
+#[track_caller]
+fn assert_all_given_back(cache: &PageCache) {
+    let (usage, slab) = (cache.tenant("t").unwrap().stats().usage_pages, stat(cache, "t", "slab"));
+    assert!(usage < 64 && slab == 0, "{usage} pages, {slab} bytes");
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_sparse_file_is_read_within_the_limit() {
+    let disk = Disk::threads();
+    let (cache, kept) = cache(&disk);
+    let len = 1u64 << 40;
+    fs::File::create(disk.path("sparse")).unwrap().set_len(len).unwrap();
+    let tenant = cache.tenant("t").unwrap();
+    let file = tenant.open(&disk.path("sparse"), OpenMode::ReadOnly).unwrap();
+    file.advise(Advice::Random, 0..0).unwrap();
+    let before = cache.stats().metadata_bytes;
+    let mut random = Random(1);
+    for step in 0..12_000 {
+        let offset = random.below(len / PAGE as u64) * PAGE as u64;
+        let bytes = file.read_at(&mut [1; 8], offset);
+        assert!(matches!(bytes, Ok(8)), "read {step}: {bytes:?}");
+    }
+    assert_within_limit(&cache, before, &kept);
+    assert!(cached(&cache, "t") > 32, "the index leaves room for pages: {:?}", tenant.stats());
+    assert!(stat(&cache, "t", "slab_reclaimable") > 64 << 10);
+    drop(file);
+    assert_all_given_back(&cache);
+    cache.validate().unwrap();
+}
+
+#[test]
+fn anonymous_pages_come_and_go_within_the_limit() {
+    let disk = Disk::threads();
+    let (cache, kept) = cache(&disk);
+    let tenant = cache.tenant("t").unwrap();
+    let len = 4u64 << 40;
+    let region = tenant.anonymous(len).unwrap();
+    let before = cache.stats().metadata_bytes;
+    let mut random = Random(2);
+    for step in 0..12_000 {
+        let offset = random.below(len / PAGE as u64) * PAGE as u64;
+        region.store(offset, &[7]).unwrap_or_else(|error| panic!("store {step}: {error}"));
+        region.discard(offset..offset + PAGE as u64).unwrap();
+    }
+    assert_within_limit(&cache, before, &kept);
+    drop(region);
+    assert_all_given_back(&cache);
+}
+
+#[test]
+fn pages_far_apart_need_an_index_that_the_limit_bounds() {
+    let disk = Disk::threads();
+    let (cache, kept) = cache(&disk);
+    let region = cache.tenant("t").unwrap().anonymous(4 << 40).unwrap();
+    let before = cache.stats().metadata_bytes;
+    // A page and a directory each: without swap, none of them can be reclaimed.
+    let stored = (0..1000u64).take_while(|number| region.store(number << 28, &[1]).is_ok()).count();
+    assert!((100..256).contains(&stored), "{stored} pages");
+    assert_within_limit(&cache, before, &kept);
+    region.discard(0..region.len()).unwrap();
+    region.store(5 << 28, &[1]).unwrap();
+}
+
+#[test]
+fn tenants_below_a_tenant_count_against_its_limit() {
+    let disk = Disk::threads();
+    let (cache, kept) = cache(&disk);
+    let tenant = cache.tenant("t").unwrap();
+    let before = cache.stats().metadata_bytes;
+    let mut made = 0;
+    let error = loop {
+        match tenant.add_child(&format!("child{made}"), &Limits::default()) {
+            Ok(_) => made += 1,
+            Err(error) => break error,
+        }
+        assert!(made < 2000, "no limit holds");
+    };
+    assert!(matches!(&error, Error::OutOfMemory(report) if report.tenant == "t"), "{error}");
+    assert!(made > 100, "{made} children");
+    assert_within_limit(&cache, before, &kept);
+    assert!(stat(&cache, "t", "slab_unreclaimable") > LIMIT / 2);
+    for number in 0..made {
+        cache.remove_tenant(&format!("t/child{number}")).unwrap();
+    }
+    assert_all_given_back(&cache);
+}
+
+/// Each handle has counters of its own. 300,000 clones once took 163 MB that nobody paid for.
+#[test]
+fn cloned_handles_count() {
+    let disk = Disk::threads();
+    let (cache, kept) = cache(&disk);
+    let tenant = cache.tenant("t").unwrap();
+    let file = tenant.open(&disk.path("f"), OpenMode::Create).unwrap();
+    let before = cache.stats().metadata_bytes;
+    let mut clones = Vec::new();
+    let error = loop {
+        match file.try_clone() {
+            Ok(clone) => clones.push(clone),
+            Err(error) => break error,
+        }
+        assert!(clones.len() < 10_000, "no limit holds");
+    };
+    assert!(matches!(&error, Error::OutOfMemory(report) if report.tenant == "t"), "{error}");
+    assert!(clones.len() > 1000, "{} clones", clones.len());
+    assert_within_limit(&cache, before, &kept);
+    assert!(cache.stats().metadata_bytes - before > (clones.len() * size_of::<CachedFile>()) as u64);
+    drop(clones);
+    assert!(tenant.stats().usage_pages <= 1, "{:?}", tenant.stats());
+    assert!(cache.stats().metadata_bytes < before + SLACK);
+    // Without a tenant, the budget holds.
+    let mut clones = Vec::new();
+    let error = loop {
+        match kept.try_clone() {
+            Ok(clone) => clones.push(clone),
+            Err(error) => break error,
+        }
+        assert!(clones.len() < 100_000, "no limit holds");
+    };
+    assert!(matches!(error, Error::TooManyFiles { .. } | Error::OutOfMemory(_)), "{error}");
+    cache.validate().unwrap();
+}

@@ -1,0 +1,275 @@
+//! Metadata that a memcg pays for, in bytes: leaves and directories of mappings, and what a host
+//! keeps per file, handle or tenant.
+//!
+//! The memcg whose request makes an object pays for it until the object is freed. Whole pages of a
+//! memcg's bytes are charged to it and to its ancestors, as the kernel charges slab objects; the
+//! first bytes, up to a page, are free. A memcg that is removed keeps paying, and its ancestors with
+//! it, until its heir takes the objects over ([`Core::reparent_index`]).
+//!
+//! Nothing is charged without [`crate::Options::charge_metadata`].
+//!
+//! # Locking
+//!
+//! One atomic word per memcg. Pages are charged before its bytes rise and uncharged after they fall,
+//! so the page counter never runs short. Objects are freed under a mapping lock, where no memcg may
+//! be released: their bytes are noted in the pool and uncharged later ([`Core::settle_index`]).
+
+use super::{Charge, Counter, Memcg, MemcgId, Memcgs};
+use crate::Core;
+use crate::options::PAGE_BYTES;
+use crate::sync::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use std::collections::BTreeSet;
+
+/// Removed memcgs with objects left before their heirs take these over. One visit of the whole index
+/// serves all of them.
+const LEFT_BEHIND_MAX: usize = 32;
+
+/// Whole pages that `bytes` take more than `before`.
+fn more_pages(before: u64, after: u64) -> u64 {
+    (after / PAGE_BYTES).saturating_sub(before / PAGE_BYTES)
+}
+
+/// Bytes of the index that are paid for in advance, for objects that do not exist yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexPaid {
+    pub(crate) memcg: MemcgId,
+    pub(crate) bytes: u64,
+}
+
+/// A charge for metadata that a host keeps. [`Core::uncharge_host`] ends it.
+#[derive(Debug)]
+#[must_use = "only `Core::uncharge_host` ends the charge"]
+pub struct HostCharge {
+    memcg: MemcgId,
+    bytes: u64,
+}
+
+impl HostCharge {
+    /// The size of the metadata, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn pack(&self) -> u64 {
+        debug_assert!(self.bytes < 1 << (u64::BITS - MemcgId::BITS));
+        self.bytes << MemcgId::BITS | u64::from(self.memcg.0)
+    }
+
+    fn unpack(word: u64) -> HostCharge {
+        HostCharge { memcg: MemcgId(word as u32 & ((1 << MemcgId::BITS) - 1)), bytes: word >> MemcgId::BITS }
+    }
+}
+
+impl Memcg {
+    /// Bytes of metadata that the memcg pays for.
+    pub fn index_bytes(&self) -> u64 {
+        self.index_bytes.load(Acquire)
+    }
+
+    pub(super) fn pays_for_index(&self) -> bool {
+        self.index_bytes() > 0
+    }
+
+    /// Takes what is paid for this memcg, when its number becomes free.
+    pub(super) fn take_own_charge(&self) -> HostCharge {
+        HostCharge::unpack(self.own_charge.swap(0, AcqRel))
+    }
+}
+
+impl Memcgs {
+    /// Charges pages to a memcg and its ancestors, regardless of limits.
+    fn charge_pages_anyway(&self, memcg: MemcgId, pages: u64) {
+        for payer in self.with_ancestors(memcg) {
+            let usage = payer.memory.charge(pages);
+            payer.protection.update(usage, || &self.get(payer.parent()).protection);
+        }
+    }
+
+    /// Charges bytes of metadata if limits allow. Takes no lock and no page from a stock.
+    pub(crate) fn try_charge_index(&self, memcg: MemcgId, bytes: u64) -> bool {
+        let charge = |pages| self.charge_pages(memcg, pages).is_ok();
+        self.raise_index(memcg, bytes, charge)
+    }
+
+    /// Charges bytes of metadata regardless of limits, for an object that must exist. Takes no lock.
+    pub(crate) fn charge_index_anyway(&self, memcg: MemcgId, bytes: u64) {
+        let charge = |pages| {
+            self.charge_pages_anyway(memcg, pages);
+            true
+        };
+        self.raise_index(memcg, bytes, charge);
+    }
+
+    /// Uncharges bytes of metadata and returns the rest. Takes no lock.
+    fn lower_index(&self, memcg: MemcgId, bytes: u64) -> u64 {
+        let before = self.get(memcg).index_bytes.fetch_sub(bytes, AcqRel);
+        let after = before.checked_sub(bytes);
+        let after = after.unwrap_or_else(|| panic!("memcg {memcg:?} gave back {bytes} bytes of {before}"));
+        self.give_pages_back(memcg, more_pages(after, before));
+        after
+    }
+
+    fn give_pages_back(&self, memcg: MemcgId, pages: u64) {
+        if pages > 0 {
+            self.with_ancestors(memcg).for_each(|payer| self.uncharge_one(payer, pages));
+        }
+    }
+
+    /// Raises the bytes of a memcg, after `charge` has charged the pages that this takes. `false`:
+    /// it refused.
+    fn raise_index(&self, memcg: MemcgId, bytes: u64, charge: impl Fn(u64) -> bool) -> bool {
+        let payer = self.get(memcg);
+        let (mut charged, mut before) = (0, payer.index_bytes.load(Relaxed));
+        loop {
+            let wanted = more_pages(before, before + bytes);
+            if wanted > charged {
+                if !charge(wanted - charged) {
+                    self.give_pages_back(memcg, charged);
+                    return false;
+                }
+                charged = wanted;
+            }
+            match payer.index_bytes.compare_exchange_weak(before, before + bytes, AcqRel, Relaxed) {
+                Ok(_) => {
+                    self.give_pages_back(memcg, charged - wanted);
+                    return true;
+                }
+                Err(now) => before = now,
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Charges bytes of metadata on behalf of a task on `cpu`.
+    ///
+    /// # Errors
+    /// The memcg whose limit this would exceed; nothing was charged.
+    pub(crate) fn charge_index(&self, memcg: MemcgId, cpu: usize, bytes: u64) -> Result<(), MemcgId> {
+        let refused = std::cell::Cell::new(memcg);
+        let charge = |pages| {
+            let charged = self.charge_whole_pages(memcg, cpu, pages);
+            charged.map_err(|limited| refused.set(limited)).is_ok()
+        };
+        if self.memcgs.raise_index(memcg, bytes, charge) { Ok(()) } else { Err(refused.get()) }
+    }
+
+    fn charge_whole_pages(&self, memcg: MemcgId, cpu: usize, pages: u64) -> Result<(), MemcgId> {
+        if pages > 1 {
+            return self.memcgs.charge_pages(memcg, pages);
+        }
+        match self.charge_one(memcg, cpu) {
+            Charge::Refused(limited) => Err(limited),
+            Charge::FromStock | Charge::Charged(_) => Ok(()),
+        }
+    }
+
+    /// Uncharges bytes of metadata. The caller holds no lock: this may release the memcg.
+    pub(crate) fn uncharge_index(&self, memcg: MemcgId, bytes: u64) {
+        if bytes > 0 && self.memcgs.lower_index(memcg, bytes) == 0 {
+            self.release_if_unused(self.memcg(memcg));
+        }
+    }
+
+    /// Uncharges the objects of the index that were freed since the last call. Called before limits
+    /// are checked and sizes are read, without a lock held.
+    pub fn settle_index(&self) {
+        while let Some((memcg, bytes)) = self.leaves.next_freed() {
+            self.memcgs.living(memcg).stat.sub(Counter::SlabReclaimable, bytes);
+            self.uncharge_index(memcg, bytes);
+        }
+    }
+
+    /// Notes a removed memcg that still pays for objects.
+    pub(super) fn note_index_left_behind(&self, memcg: &Memcg) {
+        if !memcg.pays_for_index() || memcg.heir().is_none() {
+            return;
+        }
+        let mut left_behind = self.left_behind.lock();
+        left_behind.push(memcg.id);
+        if left_behind.len() < LEFT_BEHIND_MAX {
+            return;
+        }
+        left_behind.clear();
+        drop(left_behind);
+        self.reparent_index();
+    }
+
+    /// Hands the objects that removed memcgs pay for over to their heirs, which pay from now on, so
+    /// that the numbers can be reused. Their sizes were counted there since the removal.
+    fn reparent_index(&self) {
+        let mut relieved = BTreeSet::new();
+        for mapping in self.mappings.all() {
+            // Under the mapping lock, no other thread frees what changes its payer.
+            mapping.lock(&self.leaves).change_payers(|payer, bytes| {
+                let heir = self.memcgs.living(payer).id;
+                if heir != payer {
+                    self.memcgs.lower_index(payer, bytes);
+                    self.memcgs.charge_index_anyway(heir, bytes);
+                    relieved.insert(payer);
+                }
+                heir
+            });
+        }
+        relieved.into_iter().for_each(|memcg| self.release_if_unused(self.memcg(memcg)));
+    }
+
+    /// Charges `bytes` of metadata that the host keeps for a task of `memcg` on `cpu`.
+    ///
+    /// # Errors
+    /// The memcg whose limit this would exceed. Nothing was charged: [`crate::Charging::for_host`]
+    /// reclaims first.
+    pub fn charge_host(&self, memcg: MemcgId, cpu: usize, bytes: u64) -> Result<HostCharge, MemcgId> {
+        let bytes = if self.options.charge_metadata { bytes } else { 0 };
+        self.settle_index();
+        let memcg = self.memcgs.payer(memcg).id;
+        self.charge_index(memcg, cpu, bytes)?;
+        Ok(self.host_charge(IndexPaid { memcg, bytes }))
+    }
+
+    /// Turns bytes paid in advance into a charge of the host.
+    pub(crate) fn host_charge(&self, paid: IndexPaid) -> HostCharge {
+        let IndexPaid { memcg, bytes } = paid;
+        self.memcgs.living(memcg).stat.add(Counter::SlabUnreclaimable, bytes);
+        HostCharge { memcg, bytes }
+    }
+
+    /// Ends a charge of [`Self::charge_host`], which is 0 bytes afterwards. The caller holds no lock
+    /// of the core.
+    pub fn uncharge_host(&self, charge: &mut HostCharge) {
+        let bytes = std::mem::take(&mut charge.bytes);
+        self.memcgs.living(charge.memcg).stat.sub(Counter::SlabUnreclaimable, bytes);
+        self.uncharge_index(charge.memcg, bytes);
+    }
+
+    /// Makes a charge to the parent of `memcg` last as long as the number of `memcg` is in use. The
+    /// caller has a handle on `memcg`.
+    pub fn pay_for_memcg(&self, memcg: MemcgId, charge: HostCharge) {
+        let HostCharge { memcg: parent, bytes } = charge;
+        let sum = |word| {
+            let before = HostCharge::unpack(word);
+            let same = if before.memcg == parent { before.bytes } else { 0 };
+            Some(HostCharge { memcg: parent, bytes: bytes + same }.pack())
+        };
+        let before = self.memcg(memcg).own_charge.fetch_update(AcqRel, Acquire, sum);
+        let mut before = HostCharge::unpack(before.unwrap_or_else(|word| word));
+        if before.memcg != parent {
+            // A thread that looked up the former memcg of this number has added to it since.
+            self.uncharge_host(&mut before);
+        }
+    }
+
+    /// Charges bytes that a memcg needs for itself, such as filters, to its parent. `false`: its
+    /// limit leaves no room for them.
+    pub(crate) fn grow_memcg(&self, memcg: &Memcg, bytes: u64) -> bool {
+        if !self.options.charge_metadata || bytes == 0 {
+            return true;
+        }
+        let parent = memcg.parent();
+        let has_room = self.memcgs.try_charge_index(parent, bytes);
+        if has_room {
+            self.pay_for_memcg(memcg.id, self.host_charge(IndexPaid { memcg: parent, bytes }));
+        }
+        has_room
+    }
+}
