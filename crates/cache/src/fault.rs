@@ -196,8 +196,8 @@ impl Shared {
         Err(Error::TooManyFiles { open: self.inodes().len() })
     }
 
-    /// Charges and inserts one page that the caller fills. `None`: another thread was faster, so the
-    /// caller looks again.
+    /// Charges and inserts one page that the caller fills. `None`: another thread was faster, so
+    /// the caller looks again.
     pub(crate) fn insert_new(
         &self,
         inode: &Inode,

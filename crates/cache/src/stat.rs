@@ -60,8 +60,8 @@ pub struct TenantStats {
     pub hits: u64,
     /// Page accesses, through handles and maps, that did not find the page in memory.
     pub misses: u64,
-    /// Counters and sizes under the kernel's names, in pages or events (`slab_…`: in bytes), of this
-    /// tenant only. The control files include the tenants below it.
+    /// Counters and sizes under the kernel's names, in pages or events (`slab_…`: in bytes), of
+    /// this tenant only. The control files include the tenants below it.
     pub counters: Vec<(&'static str, u64)>,
     /// The tenant's live generations, oldest first.
     pub generations: Vec<GenerationRow>,

@@ -78,8 +78,8 @@ impl Shared {
         Ok(tenant)
     }
 
-    /// Charges a tenant below `parent` to it. Below a limit, that includes the page of metadata that
-    /// every tenant has free; otherwise many small tenants would escape the limit together.
+    /// Charges a tenant below `parent` to it. Below a limit, that includes the page of metadata
+    /// that every tenant has free; otherwise many small tenants would escape the limit together.
     fn charge_tenant(&self, parent: MemcgId) -> Result<HostCharge, Error> {
         let task = Task { memcg: parent, space: Arc::default(), cpu: self.cpu() };
         let free_bytes = if parent == MemcgId::ROOT { 0 } else { PAGE_BYTES };

@@ -314,8 +314,8 @@ impl Core {
     /// or [`Core::abandon`]. For anonymous memory, [`Core::swap_slot`] says where its bytes are.
     ///
     /// # Errors
-    /// Another thread inserted the page, or freed a part of the index that the charge counted on, or
-    /// the mapping is closed; the folio is given back.
+    /// Another thread inserted the page, or freed a part of the index that the charge counted on,
+    /// or the mapping is closed; the folio is given back.
     pub fn insert<H: Host>(
         &self,
         host: &H,

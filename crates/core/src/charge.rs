@@ -1,5 +1,5 @@
-//! Charging: a page needs a frame, a charge to its memcg and a reserved leaf of the index, for which
-//! the memcg pays, too.
+//! Charging: a page needs a frame, a charge to its memcg and a reserved leaf of the index, for
+//! which the memcg pays, too.
 //!
 //! [`Charging`] is stepped until it has all of them. Over `memory.max` it runs a reclaim effort on
 //! the memcg; below the node's min watermark it runs one on all memcgs. After 16 fruitless efforts
@@ -447,9 +447,9 @@ impl Core {
     /// metadata is part of the budget, retires one frame per page of memory that leaves and
     /// directories take.
     ///
-    /// Only a request that makes the index larger needs a frame. If there is none, it returns unused
-    /// memory of the index and, after a reclaim effort or if reclaim cannot help, gives up shadows.
-    /// Other requests go on.
+    /// Only a request that makes the index larger needs a frame. If there is none, it returns
+    /// unused memory of the index and, after a reclaim effort or if reclaim cannot help, gives up
+    /// shadows. Other requests go on.
     fn pay_for_metadata(
         &self,
         host: &impl Host,

@@ -44,8 +44,8 @@ impl Core {
         self.trim_shadows(memcg, surplus / 2 / TRIM_LEAVES * TRIM_LEAVES);
     }
 
-    /// Drops the older half of a memcg's shadows, at most 128 leaves, if the index takes more than a
-    /// quarter of what is charged to the memcg: pages are worth more than memories of pages.
+    /// Drops the older half of a memcg's shadows, at most 128 leaves, if the index takes more than
+    /// a quarter of what is charged to the memcg: pages are worth more than memories of pages.
     pub(crate) fn shrink_charged_shadows(&self, memcg: MemcgId) {
         let memcg = self.memcg(memcg);
         let nodes = memcg.stat.get(Counter::WorkingsetNodes);
@@ -54,8 +54,9 @@ impl Core {
         }
     }
 
-    /// Frees leaves that a subtree pays for, when it has no page to give: drops the oldest shadows of
-    /// one of its memcgs or, as others may remember pages in its leaves, of the memcg with the most.
+    /// Frees leaves that a subtree pays for, when it has no page to give: drops the oldest shadows
+    /// of one of its memcgs or, as others may remember pages in its leaves, of the memcg with the
+    /// most.
     pub(crate) fn give_up_charged_shadows(&self, top: MemcgId) {
         if !self.options.charge_metadata {
             return;

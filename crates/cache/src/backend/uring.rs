@@ -27,10 +27,11 @@
 //!
 //! # Refusal
 //!
-//! A sandbox may forbid `io_uring_enter` at any time (seccomp). From then on, all transfers are plain
-//! system calls. Operations that the kernel has accepted still end: their completions run whenever
-//! their thread makes any system call, which is why no ring defers them to the next `enter`
-//! (`IORING_SETUP_DEFER_TASKRUN`). The thread waits for these, and carries out the others itself.
+//! A sandbox may forbid `io_uring_enter` at any time (seccomp). From then on, all transfers are
+//! plain system calls. Operations that the kernel has accepted still end: their completions run
+//! whenever their thread makes any system call, which is why no ring defers them to the next
+//! `enter` (`IORING_SETUP_DEFER_TASKRUN`). The thread waits for these, and carries out the others
+//! itself.
 //!
 //! # Locking
 //!
@@ -790,8 +791,8 @@ mod tests {
         assert!(!frames.is_zero(9));
     }
 
-    /// The host of the cache may enter a sandbox at any time, as in the middle of transfers: none of
-    /// them is lost. The process once ended here.
+    /// The host of the cache may enter a sandbox at any time, as in the middle of transfers: none
+    /// of them is lost. The process once ended here.
     #[test]
     fn rings_that_cannot_be_entered_any_more_lose_no_transfer() {
         const PAGES: u64 = 500;

@@ -2,15 +2,15 @@
 //! shows it, and it takes nothing from what another tenant's `memory.min` protects.
 
 use crate::common::{Disk, PAGE, Random, assert_same, page, pages, read};
-use mglru_cache::{Advice, CachedFile, Error, Limits, OpenMode, PageCache};
+use mglru_cache::{Advice, CachedFile, Error, Limits, OpenMode, PageCache, Tenant};
 use std::fs;
 
 /// The limit of the tenant that is watched.
 const LIMIT: u64 = 1 << 20;
 /// Pages of the neighbour, all of them protected.
 const PROTECTED: usize = 9000;
-/// Index memory that exists for the cache as a whole, and what rounding adds: a segment of leaves and
-/// of directories each, for every batch of frees.
+/// Index memory that exists for the cache as a whole, and what rounding adds: a segment of leaves
+/// and of directories each, for every batch of frees.
 const SLACK: u64 = 256 << 10;
 
 /// A cache of 48 MiB with tenant `t`, and with tenant `kept`, all of whose pages are in memory.
@@ -40,8 +40,8 @@ fn stat(cache: &PageCache, tenant: &str, line: &str) -> u64 {
     value.unwrap_or_else(|| panic!("no {line} in {text}")).parse().unwrap()
 }
 
-/// Asserts that `t` took no more than its limit, since metadata of the cache was `before` bytes, and
-/// that the neighbour still has its pages.
+/// Asserts that `t` took no more than its limit, since metadata of the cache was `before` bytes,
+/// and that the neighbour still has its pages.
 #[track_caller]
 fn assert_within_limit(cache: &PageCache, before: u64, kept: &CachedFile) {
     let grown = cache.stats().metadata_bytes.saturating_sub(before);
@@ -180,4 +180,72 @@ fn cloned_handles_count() {
     };
     assert!(matches!(error, Error::TooManyFiles { .. } | Error::OutOfMemory(_)), "{error}");
     cache.validate().unwrap();
+}
+
+/// The parent pays for the index that a removed tenant made, and the number of the tenant is used
+/// again: 300 tenants that come and go leave no trace but their pages.
+#[test]
+fn the_index_of_removed_tenants_passes_to_their_parent() {
+    let disk = Disk::threads();
+    let len = 300u64 << 28;
+    fs::File::create(disk.path("sparse")).unwrap().set_len(len).unwrap();
+    let cache = disk.builder(48 << 20).tenant("t", 8 << 20).build().unwrap();
+    let tenant = cache.tenant("t").unwrap();
+    let open = |tenant: &Tenant| {
+        let file = tenant.open(&disk.path("sparse"), OpenMode::ReadOnly).unwrap();
+        file.advise(Advice::Random, 0..0).unwrap();
+        file
+    };
+    let file = open(&tenant);
+    let before = cache.stats().metadata_bytes;
+    for number in 0..300 {
+        let child = tenant.add_child("child", &Limits::default()).unwrap();
+        open(&child).read_at(&mut [1; 8], number << 28).unwrap();
+        drop(child);
+        let slab = stat(&cache, "t", "slab_reclaimable");
+        cache.remove_tenant("t/child").unwrap();
+        assert_eq!(stat(&cache, "t", "slab_reclaimable"), slab, "after {number}");
+    }
+    assert!(stat(&cache, "t", "slab_reclaimable") >= 300 * 2500, "each has a leaf and a directory");
+    let usage = tenant.stats().usage_pages;
+    assert!(usage >= 300 + 300 * 2500 / PAGE as u64, "{usage} pages");
+    let grown = cache.stats().metadata_bytes - before;
+    assert!(grown < 300 * 2588 + 150 * 2352 + SLACK, "{grown} bytes: numbers are not used again");
+    cache.validate().unwrap();
+    drop(file);
+    assert_all_given_back(&cache);
+}
+
+/// docs/tenants.md has these sizes.
+#[test]
+fn metadata_has_the_documented_sizes() {
+    let disk = Disk::threads();
+    let cache = disk.builder(16 << 20).tenant("t", 8 << 20).build().unwrap();
+    let tenant = cache.tenant("t").unwrap();
+    let slab = || stat(&cache, "t", "slab_reclaimable") + stat(&cache, "t", "slab_unreclaimable");
+    let mut before = 0;
+    let mut added = || slab() - std::mem::replace(&mut before, slab());
+    let file = tenant.open(&disk.path("f"), OpenMode::Create).unwrap();
+    let both = added();
+    let _clone = file.try_clone().unwrap();
+    let handle = added();
+    let _region = tenant.anonymous(1 << 40).unwrap();
+    let region = added();
+    let _child = tenant.add_child("child", &Limits::default()).unwrap();
+    let child = added();
+    file.write_at(&[1], 0).unwrap();
+    let leaf_and_directory = added();
+    let documented =
+        [("open file", both - handle), ("handle, map or clone", handle), ("anonymous region", region)];
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tenants.md")).unwrap();
+    for (what, bytes) in documented {
+        let row = page.lines().find_map(|line| line.strip_prefix("| ")?.strip_prefix(what)).unwrap();
+        let about = row.trim_start_matches(" | about ").split(' ').next().unwrap().replace(',', "");
+        let about: u64 = about.parse().unwrap_or_else(|_| panic!("{row}"));
+        // Sizes of locks and lists are those of the platform.
+        assert!(bytes.abs_diff(about) <= about / 10, "{what}: {bytes} bytes, the page has {about}");
+    }
+    assert_eq!(leaf_and_directory, 524 + 2064, "{page}");
+    assert!(page.contains("| 524 |") && page.contains("| 2,064 |"));
+    assert_eq!(child, 2352 + 4096, "as the page has it");
 }

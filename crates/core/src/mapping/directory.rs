@@ -1,10 +1,10 @@
 //! Directories: each names the leaves of 32,768 pages (128 MiB of file). They come from one pool,
 //! so that their memory is bounded, counted and reused.
 //!
-//! A directory is put into its place when the first leaf below it is created, and taken out with the
-//! last one if memcgs pay for the index; otherwise it stays until the mapping is closed. A lock-free
-//! reader that still holds it then may find leaves of another file, and notices because the mapping
-//! no longer names that directory (see [`super::Mapping::find`] and [`super::Glance`]).
+//! A directory is put into its place when the first leaf below it is created, and taken out with
+//! the last one if memcgs pay for the index; otherwise it stays until the mapping is closed. A
+//! lock-free reader that still holds it then may find leaves of another file, and notices because
+//! the mapping no longer names that directory (see [`super::Mapping::find`] and [`super::Glance`]).
 //!
 //! # Locking
 //!
@@ -34,7 +34,7 @@ pub(crate) struct Directory {
     pub(crate) young_tables: AtomicU64,
     /// Number of leaves.
     count: AtomicU32,
-    /// The number of the memcg that pays for the directory.
+    /// The number of the memcg that pays for the directory, if memcgs do.
     pub(super) payer: AtomicU32,
 }
 
@@ -98,9 +98,9 @@ impl DirectoryPool {
         free.waking_bytes().unwrap_or(u64::from(SEGMENT_DIRECTORIES) * DIRECTORY_BYTES)
     }
 
-    /// Takes a directory without leaves, as an entry for its place. `payer` pays for it. Allocates
-    /// more if none is free: the caller has paid for them, or they are paid for next.
-    pub(crate) fn take(&self, payer: u32) -> u32 {
+    /// Takes a directory without leaves, as an entry for its place. Allocates more if none is free:
+    /// the caller has paid for them, or they are paid for next.
+    pub(crate) fn take(&self) -> u32 {
         let mut free = self.free.lock();
         let number = loop {
             if let Some(number) = free.take() {
@@ -115,19 +115,15 @@ impl DirectoryPool {
             });
             self.bytes.fetch_add(grown, Relaxed);
         };
-        drop(free);
-        self.get_entry(number + 1).expect("just taken").payer.store(payer, Relaxed);
         number + 1
     }
 
-    /// Returns a directory without leaves that was taken out of its place. Returns its payer.
-    pub(crate) fn give_back(&self, entry: u32) -> u32 {
+    /// Returns a directory without leaves that was taken out of its place.
+    pub(crate) fn give_back(&self, entry: u32) {
         let directory = self.get_entry(entry).expect("it was in its place");
         debug_assert!(directory.leaves.iter().all(|leaf| leaf.load(Relaxed) == 0));
         directory.young_tables.store(0, Relaxed);
-        let payer = directory.payer.swap(MemcgId::NONE, Relaxed);
         self.free.lock().give_back(entry - 1);
-        payer
     }
 
     /// Whether a directory in its place has no leaf. The caller holds the mapping lock.

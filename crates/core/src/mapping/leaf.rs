@@ -57,7 +57,7 @@ struct Segment {
     /// (next 20), and above them a stamp that changes whenever the leaf becomes shadow-only or
     /// stops being so.
     counts: [AtomicU64; SEGMENT_LEAVES],
-    /// The number of the memcg that pays for each leaf.
+    /// The number of the memcg that pays for each leaf, if memcgs do.
     payers: [AtomicU32; SEGMENT_LEAVES],
 }
 
@@ -209,11 +209,8 @@ impl LeafPool {
         LeafPool { is_charged, ..self }
     }
 
-    /// Notes freed bytes, for [`Self::next_freed`]. Objects without a payer are not noted.
+    /// Notes freed bytes that memcgs pay for, for [`Self::next_freed`].
     pub(super) fn note_freed(&self, payer: u32, bytes: u64) {
-        if payer == MemcgId::NONE {
-            return;
-        }
         let mut freed = self.freed.lock();
         match freed.last_mut() {
             Some((last, sum)) if last.0 == payer => *sum += bytes,
@@ -339,11 +336,10 @@ impl LeafPool {
         }
     }
 
-    /// Takes a leaf with empty slots, for which `payer` pays; uses up the caller's reservation.
-    pub(crate) fn take(&self, payer: u32) -> LeafId {
+    /// Takes a leaf with empty slots; uses up the caller's reservation.
+    pub(crate) fn take(&self) -> LeafId {
         let leaf = self.free.lock().take().expect("a reservation stands for a free leaf");
         self.in_use.fetch_add(1, Relaxed);
-        self.payer(LeafId(leaf)).store(payer, Relaxed);
         LeafId(leaf)
     }
 
@@ -365,7 +361,9 @@ impl LeafPool {
         let mut counts = Counts { folios: 0, shadows: 0, owner: MemcgId::ROOT, ..leaf.counts() };
         counts.restamp();
         leaf.set_counts(counts);
-        self.note_freed(self.payer(id).swap(MemcgId::NONE, Relaxed), LEAF_BYTES);
+        if self.is_charged {
+            self.note_freed(self.payer(id).load(Relaxed), LEAF_BYTES);
+        }
         self.free.lock().give_back(id.0);
         self.unreserved.fetch_add(1, Relaxed);
         self.in_use.fetch_sub(1, Relaxed);
@@ -412,7 +410,7 @@ mod tests {
         assert_eq!(left(), [2, 0, 0], "the other's three were called back");
         assert!(leaves.reserve(1) && leaves.reserve(1));
         assert!(!leaves.has_unreserved() && !leaves.reserve(0), "all ten are promised");
-        (0..10).for_each(|_| _ = leaves.take(MemcgId::NONE));
+        (0..10).for_each(|_| _ = leaves.take());
         (0..10).for_each(|leaf| leaves.give_back(LeafId(leaf)));
         assert_eq!(left(), [10, 0, 0]);
     }

@@ -350,8 +350,8 @@ impl<'a> LockedMapping<'a> {
     }
 
     /// Puts a folio into a slot that is empty or holds a shadow, and returns the former content.
-    /// Uses up or gives back the leaf that `cpu` reserved, unless it fails. `payer` has paid for the
-    /// objects that this adds to the index, if memcgs pay for it.
+    /// Uses up or gives back the leaf that `cpu` reserved, unless it fails. `payer` has paid for
+    /// the objects that this adds to the index, if memcgs pay for it.
     pub(crate) fn insert(
         &mut self,
         cpu: usize,
@@ -397,14 +397,13 @@ impl<'a> LockedMapping<'a> {
             leaves.unreserve(Some(cpu));
             return (leaves.get(LeafId(found - 1)), added);
         }
-        let id = leaves.take(self.payer_number(payer));
+        let id = leaves.take();
+        if leaves.is_charged {
+            leaves.payer(id).store(payer.0, Relaxed);
+        }
         leaves.directories.note_leaf(directory);
         entry.store(id.0 + 1, Release);
         (leaves.get(id), added + LEAF_BYTES)
-    }
-
-    fn payer_number(&self, payer: MemcgId) -> u32 {
-        if self.leaves.is_charged { payer.0 } else { MemcgId::NONE }
     }
 
     /// Bytes to be paid for before [`Self::directory_or_new`] creates a directory.
@@ -413,28 +412,32 @@ impl<'a> LockedMapping<'a> {
             + self.leaves.directories.growth_bytes()
     }
 
-    /// The directory of a page, created if it is missing, and the bytes that this added. `payer` has
-    /// paid for them, if memcgs pay for the index.
+    /// The directory of a page, created if it is missing, and the bytes that this added. `payer`
+    /// has paid for them, if memcgs pay for the index.
     pub(crate) fn directory_or_new(&mut self, index: u32, payer: MemcgId) -> (&'a Directory, u64) {
         let (leaves, mapping) = (self.leaves, self.mapping);
         let (table, number) = (&mapping.directories, index / DIRECTORY_PAGES);
         if let Some(directory) = mapping.directory(leaves, index) {
             return (directory, 0);
         }
-        let payer = self.payer_number(payer);
         let grown = table.growth_bytes(number);
         if grown > 0 {
             leaves.count_bytes(grown);
-            self.tree.table_payers.push((payer, grown));
         }
-        let entry = leaves.directories.take(payer);
-        table.get_or_make(number).store(entry, Release);
+        let entry = leaves.directories.take();
         let directory = leaves.directories.get_entry(entry).expect("just taken");
+        if leaves.is_charged {
+            directory.payer.store(payer.0, Relaxed);
+            if grown > 0 {
+                self.tree.table_payers.push((payer.0, grown));
+            }
+        }
+        table.get_or_make(number).store(entry, Release);
         (directory, grown + DIRECTORY_BYTES)
     }
 
-    /// Frees the directories without leaves and gives up the claims on the memory of the table, when
-    /// the mapping is closed.
+    /// Frees the directories without leaves and gives up the claims on the memory of the table,
+    /// when the mapping is closed.
     pub(crate) fn close_index(&mut self) {
         let table = &self.mapping.directories;
         let mut at = 0;
@@ -452,22 +455,21 @@ impl<'a> LockedMapping<'a> {
         let pool = &self.leaves.directories;
         let Some(place) = self.mapping.directories.get(index / DIRECTORY_PAGES) else { return };
         let entry = place.load(Relaxed);
-        if pool.get_entry(entry).is_some_and(|directory| pool.is_empty(directory)) {
-            place.store(0, Release);
-            self.leaves.note_freed(pool.give_back(entry), DIRECTORY_BYTES);
+        let Some(directory) = pool.get_entry(entry).filter(|directory| pool.is_empty(directory)) else {
+            return;
+        };
+        place.store(0, Release);
+        if self.leaves.is_charged {
+            self.leaves.note_freed(directory.payer.load(Relaxed), DIRECTORY_BYTES);
         }
+        pool.give_back(entry);
     }
 
-    /// Calls `heir` with the payer and the bytes of everything in this index. The payer that it
-    /// returns pays from now on; `heir` has moved the charge.
+    /// Calls `heir` with the payer and the bytes of everything in this index, for which memcgs pay.
+    /// The payer that it returns pays from now on; `heir` has moved the charge.
     pub(crate) fn change_payers(&mut self, mut heir: impl FnMut(MemcgId, u64) -> MemcgId) {
         let leaves = self.leaves;
-        let mut change = |payer: u32, bytes: u64| {
-            if payer == MemcgId::NONE {
-                return payer;
-            }
-            heir(MemcgId(payer), bytes).0
-        };
+        let mut change = |payer: u32, bytes: u64| heir(MemcgId(payer), bytes).0;
         for (payer, bytes) in &mut self.tree.table_payers {
             *payer = change(*payer, *bytes);
         }

@@ -3,16 +3,17 @@
 //!
 //! The memcg whose request makes an object pays for it until the object is freed. Whole pages of a
 //! memcg's bytes are charged to it and to its ancestors, as the kernel charges slab objects; the
-//! first bytes, up to a page, are free. A memcg that is removed keeps paying, and its ancestors with
-//! it, until its heir takes the objects over ([`Core::reparent_index`]).
+//! first bytes, up to a page, are free. A memcg that is removed keeps paying, and its ancestors
+//! with it, until its heir takes the objects over ([`Core::reparent_index`]).
 //!
 //! Nothing is charged without [`crate::Options::charge_metadata`].
 //!
 //! # Locking
 //!
-//! One atomic word per memcg. Pages are charged before its bytes rise and uncharged after they fall,
-//! so the page counter never runs short. Objects are freed under a mapping lock, where no memcg may
-//! be released: their bytes are noted in the pool and uncharged later ([`Core::settle_index`]).
+//! One atomic word per memcg. Pages are charged before its bytes rise and uncharged after they
+//! fall, so the page counter never runs short. Objects are freed under a mapping lock, where no
+//! memcg may be released: their bytes are noted in the pool and uncharged later
+//! ([`Core::settle_index`]).
 
 use super::{Charge, Counter, Memcg, MemcgId, Memcgs};
 use crate::Core;
@@ -20,8 +21,8 @@ use crate::options::PAGE_BYTES;
 use crate::sync::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use std::collections::BTreeSet;
 
-/// Removed memcgs with objects left before their heirs take these over. One visit of the whole index
-/// serves all of them.
+/// Removed memcgs with objects left before their heirs take these over. One visit of the whole
+/// index serves all of them.
 const LEFT_BEHIND_MAX: usize = 32;
 
 /// Whole pages that `bytes` take more than `before`.
@@ -91,7 +92,8 @@ impl Memcgs {
         self.raise_index(memcg, bytes, charge)
     }
 
-    /// Charges bytes of metadata regardless of limits, for an object that must exist. Takes no lock.
+    /// Charges bytes of metadata regardless of limits, for an object that must exist. Takes no
+    /// lock.
     pub(crate) fn charge_index_anyway(&self, memcg: MemcgId, bytes: u64) {
         let charge = |pages| {
             self.charge_pages_anyway(memcg, pages);
@@ -234,8 +236,8 @@ impl Core {
         HostCharge { memcg, bytes }
     }
 
-    /// Ends a charge of [`Self::charge_host`], which is 0 bytes afterwards. The caller holds no lock
-    /// of the core.
+    /// Ends a charge of [`Self::charge_host`], which is 0 bytes afterwards. The caller holds no
+    /// lock of the core.
     pub fn uncharge_host(&self, charge: &mut HostCharge) {
         let bytes = std::mem::take(&mut charge.bytes);
         self.memcgs.living(charge.memcg).stat.sub(Counter::SlabUnreclaimable, bytes);
