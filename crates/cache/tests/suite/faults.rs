@@ -367,33 +367,36 @@ fn run(seed: u64) {
     let finished = AtomicU64::new(0);
     let sailors: Vec<Sailor<'_>> = std::thread::scope(|scope| {
         let (world, cache, files, working) = (&world, &cache, &*files, &working);
-        let sailors: Vec<_> = (0..threads)
-            .map(|number| {
-                let finished = &finished;
-                scope.spawn(move || {
-                    let _working = Working(working);
-                    let seed = mix(seed << 8 | number);
-                    let own = cache.open(format!("own{number}").as_ref(), OpenMode::ReadWrite);
-                    let mut sailor = Sailor {
-                        shared: Actor::new(world, cache, files, number, seed).failing(allowed::<()>),
-                        cache,
-                        random: Random(seed),
-                        number,
-                        own: Some(own.unwrap()),
-                        own_versions: Vec::new(),
-                        map: None,
-                        region: None,
-                        region_versions: Vec::new(),
-                        next_version: 0,
-                    };
-                    for _ in 0..STEPS {
-                        sailor.step();
-                        finished.fetch_add(1, SeqCst);
-                    }
-                    sailor
-                })
-            })
-            .collect();
+        // Before the first fault: these opens must succeed.
+        let sailor = |number| {
+            let seed = mix(seed << 8 | number);
+            let own = cache.open(format!("own{number}").as_ref(), OpenMode::ReadWrite);
+            Sailor {
+                shared: Actor::new(world, cache, files, number, seed).failing(allowed::<()>),
+                cache,
+                random: Random(seed),
+                number,
+                own: Some(own.unwrap()),
+                own_versions: Vec::new(),
+                map: None,
+                region: None,
+                region_versions: Vec::new(),
+                next_version: 0,
+            }
+        };
+        let ready: Vec<Sailor> = (0..threads).map(sailor).collect();
+        let finished = &finished;
+        let mut sailors = Vec::new();
+        for mut sailor in ready {
+            sailors.push(scope.spawn(move || {
+                let _working = Working(working);
+                for _ in 0..STEPS {
+                    sailor.step();
+                    finished.fetch_add(1, SeqCst);
+                }
+                sailor
+            }));
+        }
         let mut weather = Weather { files, random: Random(mix(seed ^ 0x5eed)) };
         while working.load(SeqCst) > 0 {
             let until = finished.load(SeqCst) + 1 + weather.random.below(60);
