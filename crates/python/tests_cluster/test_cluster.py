@@ -5,7 +5,6 @@ import pathlib
 import signal
 import threading
 
-import fsspec
 import pyarrow.parquet
 import pytest
 
@@ -91,14 +90,6 @@ def test_an_interrupted_sweep_goes_on_elsewhere(cluster, grid, expected, tmp_pat
     report = mglru.sweep(grid, out, on=cluster)
     assert 0 < report.done_units < len(expected) and rows(out) == expected
     assert mglru.sweep(grid, out).done_units == 0
-
-
-def test_workers_write_to_any_url(dask, grid, tmp_path):
-    # A file system of fsspec other than `file`: a folder within a folder.
-    report = mglru.sweep({**grid, "seeds": [1]}, f"dir::file://{tmp_path}/rows", on=dask)
-    assert report.done_units == 8
-    assert fsspec.filesystem("file").ls(f"{tmp_path}/rows")
-    assert [row["unit"] for row in rows(tmp_path / "rows")] == list(range(8))
 
 
 def test_killed_workers_lose_no_row(dask, grid, expected, tmp_path):

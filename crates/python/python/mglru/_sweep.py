@@ -207,9 +207,9 @@ class _Dask:
 
         for task in wait(tasks, return_when="FIRST_COMPLETED").done:
             try:
-                # If the worker died with the result, another one computes it again.
-                yield task, task.result()
-            except (KilledWorker, CancelledError) as error:
+                # A worker may die with the result; its rows are there even so.
+                yield task, task.result(timeout=10)
+            except (KilledWorker, CancelledError, TimeoutError) as error:
                 yield task, _Lost(str(error))
             except Exception as error:
                 yield task, error
