@@ -54,8 +54,8 @@ impl RankedTurn {
         let budget = if memcg.is_online() {
             let (pages, by_low) = spared.leaves(pages, memcg.usage_pages(), cx.scan.low_override);
             cx.scan.low_skipped |= by_low;
-            // A memcg alone gives all that is wanted: passes over few pages cost more than they find.
-            // (The mark for children is kept with `subtree_lru` only.)
+            // A memcg alone gives all that is wanted: passes over few pages cost more than they
+            // find. (The mark for children is kept with `subtree_lru` only.)
             let is_alone = core.mechanisms().subtree_lru()
                 && cx.orders.target == memcg.id()
                 && !memcg.has_children.load(Relaxed);
