@@ -36,7 +36,8 @@ A grid: every trace with every policy, size and seed
                              # readahead, fault_around, as in `mglru replay --help`
 Examples:
   mglru sweep grid.toml --out rows
-  mglru sweep grid.toml --out rows --threads 4 --json
+  mglru sweep grid.toml --out rows --threads 4
+  mglru sweep grid.toml --out rows --json
 
 Each row is a replay; `unit` numbers them and `error` says why one failed. All columns but `seconds`
 depend on the grid alone, not on the threads. Any reader of Parquet takes the folder as one table.

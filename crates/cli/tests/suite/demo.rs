@@ -16,7 +16,7 @@ fn a_chart_comes_before_the_tables_and_words_are_explained() {
         "█",
         "Beside the scan",
         "reads/s",
-        "inside",
+        "read from disk",
     ];
     let places = parts.map(place);
     assert!(places.is_sorted(), "{places:?}: {text}");
