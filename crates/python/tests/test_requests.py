@@ -211,12 +211,17 @@ def test_an_interrupt_ends_a_replay():
         begun.wait()
         signal.raise_signal(signal.SIGINT)
 
+    # A shell starts its background jobs with the signal ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=interrupt)
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        begun.set()
-        mglru.replay(trace, ["1%"] * 100, "default")
-    thread.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            begun.set()
+            mglru.replay(trace, ["1%"] * 100, "default")
+    finally:
+        thread.join()
+        signal.signal(signal.SIGINT, before)
 
 
 def test_the_import_is_light():
