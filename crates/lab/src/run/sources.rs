@@ -152,8 +152,7 @@ impl FioSource {
         let mapped = self.job.engine.channel() == Channel::Mapped;
         for index in access.pages(PAGE_BYTES as u32) {
             let page = self.page(file, index);
-            let inside =
-                index * PAGE_BYTES as u64 != access.offset && index == access.offset / PAGE_BYTES as u64;
+            let inside = index * PAGE_BYTES < access.offset;
             batch.push(Operation::Access(Access { page, write: access.write, mapped, anon: false, inside }));
         }
         if access.write {
