@@ -65,7 +65,7 @@ fn ns_per_miss(tenant: &Tenant, path: &Path, offsets: &[u64], length: Duration) 
     let start = Barrier::new(THREADS + 1);
     let (missed, elapsed) = thread::scope(|scope| {
         for offsets in offsets.chunks(OFFSETS / THREADS) {
-            let (start, file) = (&start, file.try_clone());
+            let (start, file) = (&start, file.try_clone().expect("there is memory for a handle"));
             scope.spawn(move || {
                 let mut pages = vec![0; TOGETHER * PAGE_BYTES as usize];
                 start.wait();
