@@ -59,23 +59,14 @@ pub(super) struct Looked {
     pub(super) all_in_use: bool,
 }
 
-fn fate_of(now: Flags, look: Look) -> Fate {
+/// `first_use`: the look found the first access since the folio was brought in.
+fn fate_of(now: Flags, first_use: bool) -> Fate {
     let enough = if now.mapped() { PROMOTING_LOOKS } else { PROMOTING_REFS };
-    match look {
-        _ if now.refs() >= enough => Fate::Promote,
-        Look::First => Fate::Keep,
-        Look::Nothing | Look::Again => Fate::Take,
+    match now.refs() {
+        refs if refs >= enough => Fate::Promote,
+        _ if first_use => Fate::Keep,
+        _ => Fate::Take,
     }
-}
-
-/// The outcome of a look at a mapped folio's accessed bit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
-    Nothing,
-    /// The first access since it was brought in.
-    First,
-    /// Others after that, any number of them.
-    Again,
 }
 
 impl LockedLruvec<'_> {
@@ -161,20 +152,17 @@ impl LockedLruvec<'_> {
         })
     }
 
-    /// Reads and clears the accessed bit of a mapped folio, and counts it.
-    fn look(&self, core: &Core, last: &mut LastMapping, folio: FolioId) -> Look {
+    /// Reads and clears the accessed bit of a mapped folio, and counts it. `true`: it is the first
+    /// access since the folio was brought in, and any number of others may be behind it.
+    fn look(&self, core: &Core, last: &mut LastMapping, folio: FolioId) -> bool {
         let flags = self.folios.flags(folio);
         if !flags.load().mapped() {
-            return Look::Nothing;
+            return false;
         }
-        let Some(mapping) = last.get(core, core.mapping_of(folio)) else { return Look::Nothing };
+        let Some(mapping) = last.get(core, core.mapping_of(folio)) else { return false };
         let slot = mapping.slot(&core.leaves, self.folios.index(folio));
         let found = mapping.has_recency() && slot.is_some_and(|slot| slot.clear_accessed(folio));
-        match found.then(|| flags.found_accessed().refs()) {
-            None => Look::Nothing,
-            Some(0) => Look::First,
-            Some(_) => Look::Again,
-        }
+        found && flags.found_accessed().refs() == 0
     }
 
     /// The node's time at which the coldest page that reclaim may take was used last, as far as
@@ -233,8 +221,8 @@ impl LockedLruvec<'_> {
             let Some((kind, folio)) = self.older_tail(List::Newcomers) else { break };
             newcomers += 1;
             let list = list_of(List::Newcomers, kind);
-            let look = self.look(core, last, folio);
-            match fate_of(self.folios.flags(folio).load(), look) {
+            let first_use = self.look(core, last, folio);
+            match fate_of(self.folios.flags(folio).load(), first_use) {
                 Fate::Promote => {}
                 Fate::Keep => {
                     self.relist(folio, list, true);
