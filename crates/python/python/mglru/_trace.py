@@ -131,7 +131,7 @@ class Trace:
     def sample(self, share: float) -> "Trace":
         """The accesses to a share of the pages, above 0 and below 1, chosen by a hash of the page
         number. A replay of it uses the same share of the memory, and its miss ratios estimate those
-        of the whole trace; ``docs/python.md`` has the measured errors.
+        of the whole trace; ``docs/book/src/python.md`` has the measured errors.
 
         Raises:
             UsageError: the share is out of range, or no page is in the sample.
