@@ -199,7 +199,7 @@ impl CachedFile {
             // A read that continues in the page where the last one ended counts as the same access.
             let again = piece.in_buffer.start == 0
                 && before == u64::from(piece.index) + 1
-                && !self.shared.core.counts_reread(piece.in_page.start);
+                && !self.shared.core.counts_reread(piece.in_page.start > 0);
             let request = last - piece.index + 1;
             let missed = begun && piece.in_buffer.start == 0;
             self.read_page(&piece, &mut buffer[piece.in_buffer.clone()], request, again, missed)?;

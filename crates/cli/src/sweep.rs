@@ -66,7 +66,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// What was done, and what a unit costs.
+/// The work done, and the cost of a unit.
 fn text(report: &Report, folder: &str) -> String {
     let before = report.units - report.done_units;
     let mut text = format!("{} units", count(report.units));

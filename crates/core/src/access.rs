@@ -207,13 +207,13 @@ impl Core {
     }
 
     /// Whether a read counts if the previous read on the same open file ended in the same page.
-    /// `in_page`: the byte of the page at which it begins. The kernel takes it for the same access
-    /// ([book: access#descriptor-accesses]). The policy `ranked` does so if it may be the
+    /// `inside`: it begins after the first byte of the page. The kernel takes it for the same
+    /// access ([book: access#descriptor-accesses]). The policy `ranked` does so if it may be the
     /// continuation: a read that begins with the page reads it anew.
     #[inline]
-    pub fn counts_reread(&self, in_page: usize) -> bool {
+    pub fn counts_reread(&self, inside: bool) -> bool {
         let mechanisms = self.mechanisms();
-        in_page == 0 && mechanisms.lru() == Lru::Ranked && mechanisms.is_on(Switch::Rereads)
+        !inside && mechanisms.lru() == Lru::Ranked && mechanisms.is_on(Switch::Rereads)
     }
 
     /// Counts an access through a descriptor. Where the previous read on the same open file ended

@@ -148,7 +148,7 @@ pub struct Charging {
     place: Option<(MappingId, u32)>,
     /// Bytes of the index that the page needs, or of a host's metadata.
     index_bytes: u64,
-    /// What was paid of these.
+    /// The part of these that is paid.
     index: IndexPaid,
     for_page: bool,
     stage: Stage,

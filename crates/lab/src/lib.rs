@@ -51,6 +51,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ablate;
+pub mod arguments;
 mod cgroup;
 pub mod columns;
 mod cpu;

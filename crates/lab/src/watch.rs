@@ -45,6 +45,14 @@ pub trait Watch: Sync {
     fn is_cancelled(&self) -> bool {
         false
     }
+
+    /// Ends the work early if that is wanted.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`].
+    fn check(&self) -> Result<(), Error> {
+        if self.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+    }
 }
 
 /// Unit of the steps of a stage.
@@ -82,7 +90,7 @@ impl<'w> Stage<'w> {
     /// [`Error::Cancelled`] if the watch cancelled the work.
     pub fn advance(&self, steps: u64) -> Result<(), Error> {
         self.watch.advance(steps);
-        if self.watch.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+        self.watch.check()
     }
 
     /// Reports that a share of the steps, 0 to 1, is done. A share below an earlier one changes

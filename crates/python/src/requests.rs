@@ -5,6 +5,7 @@ use crate::trace::Trace;
 use crate::work::run;
 use mglru_core::{Lru, OomPolicy, Preset, Switch};
 use mglru_lab::ablate::{self as ablation, Input, Request};
+use mglru_lab::arguments::{either, named, optional};
 use mglru_lab::replay::grid::{self, Choice, Grid};
 use mglru_lab::replay::memory::{Memory, Swap, parse_fraction, parse_pages, parse_swap, parse_swappiness};
 use mglru_lab::replay::{Options, record};
@@ -31,49 +32,20 @@ pub struct ReplayOptions {
     fault_around: Option<String>,
 }
 
-/// A value of an argument, or the reason why it is none, with the argument's name.
-fn argument<T, E: std::fmt::Display>(name: &str, parsed: Result<T, E>) -> Result<T, Error> {
-    parsed.map_err(|reason| Error::usage(format_args!("{name}: {reason}")))
-}
-
-fn optional<T, E: std::fmt::Display>(
-    name: &str,
-    text: Option<&str>,
-    parse: impl Fn(&str) -> Result<T, E>,
-) -> Result<Option<T>, Error> {
-    text.map(|text| argument(name, parse(text))).transpose()
-}
-
 fn swap_of(size: Option<&str>, device: &str, swappiness: &str) -> Result<Swap, Error> {
-    let zram = match device {
-        "zram" => true,
-        "disk" => false,
-        _ => {
-            return Err(Error::usage(format_args!(
-                "swap_device: unknown device `{device}`; expected zram or disk"
-            )));
-        }
-    };
+    let zram = either("swap_device", device, [("zram", true), ("disk", false)])?;
     let size = optional("swap", size, parse_swap)?;
-    Ok(Swap { size, zram, swappiness: argument("swappiness", parse_swappiness(swappiness))? })
+    Ok(Swap { size, zram, swappiness: named("swappiness", parse_swappiness(swappiness))? })
 }
 
 impl ReplayOptions {
     fn grid(&self) -> Result<Grid, Error> {
         let policies = self.policy.iter().map(|name| name.parse::<Choice>()).collect::<Result<_, _>>()?;
-        let sizes = self.memory.iter().map(|size| argument("memory", size.parse::<Memory>()));
-        let writes = match self.writes.as_str() {
-            "rmw" => Writes::AfterRead,
-            "blind" => Writes::Overwrite,
-            other => {
-                return Err(Error::usage(format_args!(
-                    "writes: unknown treatment `{other}`; expected rmw or blind"
-                )));
-            }
-        };
+        let sizes = self.memory.iter().map(|size| named("memory", size.parse::<Memory>()));
+        let treatments = [("rmw", Writes::AfterRead), ("blind", Writes::Overwrite)];
         let options = Options {
             warm: optional("warm", self.warm.as_deref(), parse_fraction)?,
-            writes,
+            writes: either("writes", &self.writes, treatments)?,
             swap: swap_of(self.swap.as_deref(), &self.swap_device, &self.swappiness)?,
             readahead_pages: optional("readahead", self.readahead.as_deref(), parse_pages)?,
             fault_around_pages: optional("fault_around", self.fault_around.as_deref(), parse_pages)?,
@@ -225,15 +197,7 @@ pub fn scenario(
     options: ScenarioOptions,
 ) -> PyResult<(f64, [Table; 4], Vec<String>)> {
     run(py, move |_| {
-        let world = match options.world.as_str() {
-            "sim" => World::Sim,
-            "real" => World::Real,
-            other => {
-                return Err(Error::usage(format_args!(
-                    "world: unknown world `{other}`; expected sim or real"
-                )));
-            }
-        };
+        let world = either("world", &options.world, [("sim", World::Sim), ("real", World::Real)])?;
         if options.directory.is_some() && world == World::Sim {
             return Err(Error::usage("directory needs world=\"real\": the simulator makes no files"));
         }

@@ -14,7 +14,7 @@
 //! Misses are counted as the traces' recorders did: in the lab's loads, from the warm point on.
 //! Refaults are misses without the first access to each page. Memory is a policy's average: the
 //! engine frees pages in batches, so it gets half a batch more (28 pages for the kernel's presets,
-//! which free about 56; 16 for `ranked`, which frees 32).
+//! which free about 56; at most 16 for `ranked`, which frees a 32nd of memory, at most 32).
 
 #![allow(
     clippy::disallowed_types,
@@ -32,11 +32,14 @@ use std::sync::{Arc, Mutex};
 
 /// Minimum memory, in pages, for a trace to be a case.
 const MEMORY_PAGES_MIN: u64 = 64;
-/// Half of what a reclaim attempt frees, by policy.
+/// Half of what a reclaim attempt of the kernel's policies frees.
 const SLACK_KERNEL: u64 = 28;
+
+/// Half of what `ranked` frees, as `lru/ranked/mod.rs` in the core has it.
 fn slack_of_ranked(memory_pages: u64) -> u64 {
     (memory_pages / 32).clamp(1, 32) / 2
 }
+
 const THREADS: usize = 2;
 
 struct Plan {

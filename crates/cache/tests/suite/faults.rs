@@ -280,7 +280,7 @@ impl Sailor<'_> {
     }
 }
 
-/// What happens to the device, by seed.
+/// Troubles of the device, by seed.
 struct Weather<'a> {
     files: &'a MemoryFiles,
     random: Random,

@@ -146,6 +146,17 @@ fn tenants_below_a_tenant_count_against_its_limit() {
     assert_all_given_back(&cache);
 }
 
+fn clone_until_refused(file: &CachedFile, most: usize) -> (Vec<CachedFile>, Error) {
+    let mut clones = Vec::new();
+    loop {
+        match file.try_clone() {
+            Ok(clone) => clones.push(clone),
+            Err(error) => return (clones, error),
+        }
+        assert!(clones.len() < most, "no limit holds");
+    }
+}
+
 /// Each handle has counters of its own. 300,000 clones once took 163 MB that nobody paid for.
 #[test]
 fn cloned_handles_count() {
@@ -154,14 +165,7 @@ fn cloned_handles_count() {
     let tenant = cache.tenant("t").unwrap();
     let file = tenant.open(&disk.path("f"), OpenMode::Create).unwrap();
     let before = cache.stats().metadata_bytes;
-    let mut clones = Vec::new();
-    let error = loop {
-        match file.try_clone() {
-            Ok(clone) => clones.push(clone),
-            Err(error) => break error,
-        }
-        assert!(clones.len() < 10_000, "no limit holds");
-    };
+    let (clones, error) = clone_until_refused(&file, 10_000);
     assert!(matches!(&error, Error::OutOfMemory(report) if report.tenant == "t"), "{error}");
     assert!(clones.len() > 1000, "{} clones", clones.len());
     assert_within_limit(&cache, before, &kept);
@@ -170,14 +174,7 @@ fn cloned_handles_count() {
     assert!(tenant.stats().usage_pages <= 1, "{:?}", tenant.stats());
     assert!(cache.stats().metadata_bytes < before + SLACK);
     // Without a tenant, the budget holds.
-    let mut clones = Vec::new();
-    let error = loop {
-        match kept.try_clone() {
-            Ok(clone) => clones.push(clone),
-            Err(error) => break error,
-        }
-        assert!(clones.len() < 100_000, "no limit holds");
-    };
+    let (_clones, error) = clone_until_refused(&kept, 100_000);
     assert!(matches!(error, Error::TooManyFiles { .. } | Error::OutOfMemory(_)), "{error}");
     cache.validate().unwrap();
 }

@@ -259,6 +259,17 @@ impl Mapping {
             && directory.young_tables.fetch_and(!bit, Relaxed) & bit != 0
     }
 
+    /// Number of page tables that cover the mapped pages.
+    pub(crate) fn mapped_tables(&self) -> u32 {
+        self.mapped_pages().div_ceil(u64::from(TABLE_PAGES)) as u32
+    }
+
+    /// The mapped pages of a page table. Empty if it was unmapped after its tables were counted.
+    pub(crate) fn pages_of_table(&self, table: u32) -> std::ops::Range<u64> {
+        let first = u64::from(table) * u64::from(TABLE_PAGES);
+        first..(first + u64::from(TABLE_PAGES)).min(self.mapped_pages()).max(first)
+    }
+
     /// Page tables in `tables` that may have entries, ascending.
     pub(crate) fn tables<'a>(
         &'a self,

@@ -93,7 +93,7 @@ pub struct Memcg {
     pub(crate) swap: PageCounter,
     /// Bytes of metadata that it pays for, of which whole pages are charged to `memory`.
     index_bytes: AtomicU64,
-    /// What its parent pays for it: a packed [`HostCharge`], or 0.
+    /// Its cost, which its parent pays: a packed [`HostCharge`], or 0.
     own_charge: AtomicU64,
     protection: Protection,
     /// The position of concurrent reclaimers that share a walk of the subtree.

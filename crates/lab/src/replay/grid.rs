@@ -222,10 +222,7 @@ impl Grid {
     /// # Errors
     /// As [`Grid::run`].
     pub fn run_cell(&self, cell: &Cell, trace: &TraceFile, watch: &dyn Watch) -> Result<Done, Error> {
-        let row = self.task(cell, trace, watch)?.run(&|_| match watch.is_cancelled() {
-            true => Err(Error::Cancelled),
-            false => Ok(()),
-        })?;
+        let row = self.task(cell, trace, watch)?.run(&|_| watch.check())?;
         Ok(cell.done(trace, row))
     }
 
@@ -257,7 +254,7 @@ impl Grid {
                 recorded.push(*record);
             }
         });
-        plan.run(Some(sink), |_| if watch.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) })?;
+        plan.run(Some(sink), |_| watch.check())?;
         let records = records.take();
         if records.len() > EVENTS_MAX {
             return Err(Error::usage(format_args!(

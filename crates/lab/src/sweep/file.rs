@@ -1,6 +1,7 @@
 //! The grid of a sweep as a file.
 
 use super::Sweep;
+use crate::arguments::{either, named, optional};
 use crate::error::Error;
 use crate::replay::Options;
 use crate::replay::grid::{Choice, Grid};
@@ -71,39 +72,21 @@ impl Amount {
     }
 }
 
+fn text(amount: &Option<Amount>) -> Option<String> {
+    amount.as_ref().map(Amount::text)
+}
+
 /// A trace of a sweep.
 #[derive(Debug, Clone)]
 pub struct SweepTrace {
     /// Its path as the grid has it, for the rows.
     pub name: String,
-    /// Its file.
+    /// The file to open.
     pub path: PathBuf,
     /// How to open it.
     pub open: OpenOptions,
     /// Share of its pages to replay.
     pub sample: Option<Sample>,
-}
-
-fn value<T, E: std::fmt::Display>(key: &str, parsed: Result<T, E>) -> Result<T, Error> {
-    parsed.map_err(|reason| Error::usage(format_args!("{key}: {reason}")))
-}
-
-fn optional<T, E: std::fmt::Display>(
-    key: &str,
-    amount: &Option<Amount>,
-    parse: impl Fn(&str) -> Result<T, E>,
-) -> Result<Option<T>, Error> {
-    amount.as_ref().map(|amount| value(key, parse(&amount.text()))).transpose()
-}
-
-/// Chooses one of two words.
-fn either<T>(key: &str, word: Option<&str>, choices: [(&str, T); 2]) -> Result<Option<T>, Error> {
-    let Some(word) = word else { return Ok(None) };
-    let names = choices.each_ref().map(|(name, _)| *name).join(" or ");
-    match choices.into_iter().find(|(name, _)| *name == word) {
-        Some((_, choice)) => Ok(Some(choice)),
-        None => Err(Error::usage(format_args!("{key}: unknown `{word}`; expected {names}"))),
-    }
 }
 
 impl GridFile {
@@ -132,23 +115,33 @@ impl GridFile {
                 }
             }
         }
-        let sizes = self.memory.iter().map(|size| value("memory", size.text().parse::<Memory>()));
+        let sizes = self.memory.iter().map(|size| named("memory", size.text().parse::<Memory>()));
         let sizes = sizes.collect::<Result<Vec<_>, _>>()?;
         let default = Options::default();
+        let devices = [("disk", false), ("zram", true)];
         let swap = Swap {
-            size: optional("swap", &self.swap, parse_swap)?,
-            zram: either("swap_device", self.swap_device.as_deref(), [("disk", false), ("zram", true)])?
-                .unwrap_or(false),
-            swappiness: optional("swappiness", &self.swappiness, parse_swappiness)?
+            size: optional("swap", text(&self.swap).as_deref(), parse_swap)?,
+            zram: self
+                .swap_device
+                .as_deref()
+                .map(|word| either("swap_device", word, devices))
+                .transpose()?
+                .unwrap_or(default.swap.zram),
+            swappiness: optional("swappiness", text(&self.swappiness).as_deref(), parse_swappiness)?
                 .unwrap_or(default.swap.swappiness),
         };
         let writes = [("rmw", Writes::AfterRead), ("blind", Writes::Overwrite)];
         let options = Options {
-            warm: optional("warm", &self.warm, parse_fraction)?,
-            writes: either("writes", self.writes.as_deref(), writes)?.unwrap_or(default.writes),
+            warm: optional("warm", text(&self.warm).as_deref(), parse_fraction)?,
+            writes: self
+                .writes
+                .as_deref()
+                .map(|word| either("writes", word, writes))
+                .transpose()?
+                .unwrap_or(default.writes),
             swap,
-            readahead_pages: optional("readahead", &self.readahead, parse_pages)?,
-            fault_around_pages: optional("fault_around", &self.fault_around, parse_pages)?,
+            readahead_pages: optional("readahead", text(&self.readahead).as_deref(), parse_pages)?,
+            fault_around_pages: optional("fault_around", text(&self.fault_around).as_deref(), parse_pages)?,
             ..default
         };
         let grid = Grid { policies, sizes, seeds: self.seeds.clone(), options };
@@ -167,10 +160,10 @@ impl TraceEntry {
             }
             TraceEntry::Options(options) => options,
         };
-        let format = options.format.as_deref().map(|name| value("format", name.parse::<Format>()));
+        let format = options.format.as_deref().map(|name| named("format", name.parse::<Format>()));
         let open =
             OpenOptions { format: format.transpose()?, lossy: options.lossy, unit_bytes: options.unit_bytes };
-        let sample = optional("sample", &options.sample, str::parse::<Sample>)?;
+        let sample = optional("sample", text(&options.sample).as_deref(), str::parse::<Sample>)?;
         let name = options.path.display().to_string();
         Ok(SweepTrace { name, path: folder.join(&options.path), open, sample })
     }

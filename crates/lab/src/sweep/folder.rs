@@ -45,7 +45,7 @@ impl Folder {
             Error::usage(format_args!("{}: cannot write rows there: {error}", path.display()))
         };
         fs::create_dir_all(path).map_err(failed)?;
-        // What an earlier run did not finish is run again.
+        // Ranges that an earlier run did not finish are run again.
         for name in folder.names()?.iter().filter(|name| name.starts_with(UNFINISHED)) {
             let _ = fs::remove_file(path.join(name));
         }

@@ -70,7 +70,7 @@ pub struct Unit {
     /// Number of the unit.
     pub number: u64,
     cell: Cell,
-    /// The row, or why there is none.
+    /// The row, or the error of the replay.
     pub result: Result<Done, String>,
 }
 
@@ -238,7 +238,7 @@ impl Sweep {
         columns
     }
 
-    /// What the rows depend on, as text: two sweeps with the same text have the same rows.
+    /// The inputs of the rows as text: two sweeps with the same text have the same rows.
     ///
     /// # Errors
     /// If a trace is not there.

@@ -54,13 +54,14 @@ def _options(
     memory: Any,
     policy: Any,
     seeds: Any,
-    warm: Any,
-    writes: str,
-    swap: Any,
-    swap_device: str,
-    swappiness: Any,
-    readahead: Any,
-    fault_around: Any,
+    *,
+    warm: Any = None,
+    writes: str = "rmw",
+    swap: Any = None,
+    swap_device: str = "disk",
+    swappiness: Any = 60,
+    readahead: Any = None,
+    fault_around: Any = None,
 ) -> dict[str, Any]:
     policies: list[str] = []
     for name in _several(policy):
@@ -135,7 +136,16 @@ def replay(
     (4, ['linux-7.2', 'linux-7.2', 'opt', 'opt'])
     """
     options = _options(
-        memory, policy, seeds, warm, writes, swap, swap_device, swappiness, readahead, fault_around
+        memory,
+        policy,
+        seeds,
+        warm=warm,
+        writes=writes,
+        swap=swap,
+        swap_device=swap_device,
+        swappiness=swappiness,
+        readahead=readahead,
+        fault_around=fault_around,
     )
     traces = [_trace(source) for source in _several(trace)]
     threads = None if threads is None else _number("threads", threads)
@@ -164,25 +174,17 @@ def timeline(
     policy: Union[str, Iterable[str]] = "default",
     *,
     seeds: Union[int, Iterable[int]] = 1,
-    warm: Union[float, str, None] = None,
-    writes: str = "rmw",
-    swap: Optional[Size] = None,
-    swap_device: str = "disk",
-    swappiness: Union[int, str] = 60,
-    readahead: Optional[Size] = None,
-    fault_around: Optional[Size] = None,
+    **options: Any,
 ) -> Table:
-    """Hit ratio and generations over time, of replays by the engine.
+    """Hit ratio and generations over time, of replays by the engine, with the options of :func:`replay`
+    from ``warm`` to ``fault_around``.
 
     Returns:
         A row per piece of the trace and generation: ``run`` names policy and memory, ``access`` is
         the end of the piece, ``hit_ratio`` is of the piece, and ``file_pages`` and ``anon_pages`` are
         the generation's. A run under ``ranked`` or the classic LRU has no generations.
     """
-    options = _options(
-        memory, policy, seeds, warm, writes, swap, swap_device, swappiness, readahead, fault_around
-    )
-    return Table(_mglru.timeline(_trace(trace)._native, options))
+    return Table(_mglru.timeline(_trace(trace)._native, _options(memory, policy, seeds, **options)))
 
 
 def events(
@@ -192,15 +194,10 @@ def events(
     accesses: Optional[tuple[int, int]] = None,
     *,
     seed: int = 1,
-    warm: Union[float, str, None] = None,
-    writes: str = "rmw",
-    swap: Optional[Size] = None,
-    swap_device: str = "disk",
-    swappiness: Union[int, str] = 60,
-    readahead: Optional[Size] = None,
-    fault_around: Optional[Size] = None,
+    **options: Any,
 ) -> Table:
-    """Every event of one replay by the engine: touches, insertions, moves, verdicts, evictions.
+    """Every event of one replay by the engine: touches, insertions, moves, verdicts, evictions. Options
+    are those of :func:`replay` from ``warm`` to ``fault_around``.
 
     Args:
         accesses: only events from the first to before the second of these access numbers. More than
@@ -210,12 +207,9 @@ def events(
         A row per event: ``access``, ``nanos`` of simulated time, ``event``, ``page``, and a column for
         each field that some event has. ``docs/events.md`` describes them.
     """
-    options = _options(
-        memory, policy, seed, warm, writes, swap, swap_device, swappiness, readahead, fault_around
-    )
     start, end = accesses or (0, (1 << 64) - 1)
     bounds = _number("accesses", start), _number("accesses", end)
-    return Table(_mglru.events(_trace(trace)._native, options, *bounds))
+    return Table(_mglru.events(_trace(trace)._native, _options(memory, policy, seed, **options), *bounds))
 
 
 def ablate(

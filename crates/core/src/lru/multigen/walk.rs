@@ -16,7 +16,7 @@ use crate::event::FoundBy;
 use crate::folio::Neighbour;
 use crate::host::Host;
 use crate::lru::{Seq, Swappiness};
-use crate::mapping::{Mapping, TABLE_PAGES};
+use crate::mapping::Mapping;
 use crate::memcg::Memcg;
 use crate::mm::AddressSpace;
 use crate::tunables::TABLE_WALK;
@@ -45,8 +45,7 @@ impl Core {
             if !mapping.has_recency() || mapping.is_unevictable() || !swappiness.evicts(mapping.kind()) {
                 continue;
             }
-            let tables = mapping.mapped_pages().div_ceil(u64::from(TABLE_PAGES)) as u32;
-            for table in mapping.tables(&self.leaves, 0..tables) {
+            for table in mapping.tables(&self.leaves, 0..mapping.mapped_tables()) {
                 if memcg.lruvec.window.max() != seq {
                     return;
                 }
@@ -83,14 +82,13 @@ impl Core {
             return mechanisms.workingset_rework();
         };
         let youngest = memcg.lruvec.window.max().index();
-        let first = u64::from(table) * u64::from(TABLE_PAGES);
-        let end = (first + u64::from(TABLE_PAGES)).min(mapping.mapped_pages());
-        if end <= first {
-            // It was unmapped after its tables were counted.
+        let pages = mapping.pages_of_table(table);
+        if pages.is_empty() {
             return false;
         }
+        let entries = pages.end - pages.start;
         let mut young = 0;
-        for (folio, slot) in locked.young_entries(first..end) {
+        for (folio, slot) in locked.young_entries(pages) {
             if !self.counts_for(memcg, folio) {
                 continue;
             }
@@ -102,8 +100,8 @@ impl Core {
             }
             batch.note(mapping.kind(), change);
         }
-        memcg.lruvec.count_walked([end - first, u64::from(young), 0, 0]);
-        u64::from(young * DENSITY) >= end - first
+        memcg.lruvec.count_walked([entries, u64::from(young), 0, 0]);
+        u64::from(young * DENSITY) >= entries
     }
 
     /// Whether `memcg` may take the accessed bit of a folio ([book: access#young-neighbours]): the

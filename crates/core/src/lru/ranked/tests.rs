@@ -370,7 +370,7 @@ fn walks_count_accessed_bits() {
 fn rereads_count_from_the_beginning_of_a_page() {
     let counts = |mechanisms| {
         let harness = Harness::with_mechanisms(mechanisms, 200, 1);
-        [0, 1, 4095].map(|in_page| harness.core.counts_reread(in_page))
+        [0, 1, 4095].map(|in_page| harness.core.counts_reread(in_page > 0))
     };
     let default = Mechanisms::preset(Preset::Default);
     assert_eq!(counts(default), [true, false, false]);

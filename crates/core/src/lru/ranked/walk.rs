@@ -14,14 +14,14 @@ use super::constants::WALKS_PER_MEMORY;
 use super::state::Ranked;
 use crate::Core;
 use crate::lru::Swappiness;
-use crate::mapping::{Mapping, TABLE_PAGES};
+use crate::mapping::Mapping;
 use crate::mechanism::Switch;
 use crate::memcg::Memcg;
 use crate::sync::Ordering::Relaxed;
 use crate::tunables::{LEAF_WALK, TABLE_WALK};
 
 impl Ranked {
-    /// Whether a walk is due. Of several threads that ask, one is told so.
+    /// Whether a walk is due. Of several threads that ask, one begins it.
     fn begins_walk(&self) -> bool {
         let (now, last) = (self.clock().words().0, self.walked_at.load(Relaxed));
         now.wrapping_sub(last) >= (self.memory_pages() / WALKS_PER_MEMORY).max(1)
@@ -47,17 +47,15 @@ impl Core {
     }
 
     fn walk_mapping(&self, memcg: &Memcg, mapping: &Mapping) {
-        let tables = mapping.mapped_pages().div_ceil(u64::from(TABLE_PAGES)) as u32;
-        for table in mapping.tables(&self.leaves, 0..tables) {
+        for table in mapping.tables(&self.leaves, 0..mapping.mapped_tables()) {
             if !mapping.clear_young_table(&self.leaves, table) && self.tunables.has(TABLE_WALK) {
                 continue;
             }
             let Some(locked) = mapping.try_lock(&self.leaves) else { continue };
-            let first = u64::from(table) * u64::from(TABLE_PAGES);
-            // It may have been unmapped after its tables were counted.
-            let end = (first + u64::from(TABLE_PAGES)).min(mapping.mapped_pages()).max(first);
+            let pages = mapping.pages_of_table(table);
+            let entries = pages.end - pages.start;
             let mut young = 0;
-            for (folio, slot) in locked.young_entries(first..end) {
+            for (folio, slot) in locked.young_entries(pages) {
                 // An isolated folio keeps its bit, by which reclaim decides.
                 let is_listed = self.folios.flags(folio).load().mark() != 0;
                 if is_listed && self.memcg_of(folio) == memcg.id() && slot.clear_accessed(folio) {
@@ -65,7 +63,7 @@ impl Core {
                     young += 1;
                 }
             }
-            memcg.lruvec.count_walked([end - first, young, 1, 0]);
+            memcg.lruvec.count_walked([entries, young, 1, 0]);
         }
     }
 }

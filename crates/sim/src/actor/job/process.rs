@@ -25,7 +25,7 @@ impl Descriptor {
         let position = u64::from(touch.index) + 1;
         std::mem::replace(&mut self.previous, position) != position
             || world.count_repeats
-            || world.core.counts_reread(usize::from(touch.inside))
+            || world.core.counts_reread(touch.inside)
     }
 }
 
