@@ -69,7 +69,7 @@ fn file_at_depth(depth: usize, max: u64) -> (PageCache, CachedFile) {
         let limits = if level == depth { Limits::max(max * PAGE) } else { Limits::max(200 << 20) };
         cache.add_tenant(&path, &limits).unwrap();
     }
-    let file = cache.tenant(&path).unwrap().open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    let file = cache.tenant(&path).unwrap().open("f", OpenMode::ReadOnly).unwrap();
     file.advise(Advice::Random, 0..0).unwrap();
     (cache, file)
 }

@@ -2,10 +2,11 @@
 //! `tests/suite/guide.rs` runs it and compares it with the guides line by line.
 
 use mglru_cache::{
-    Advice, Error, Event, GenerationRow, Limits, Mechanisms, OomPolicy, OpenMode, PageCache, Preset,
-    ReadRequest, Swap, Swappiness,
+    Advice, Error, Event, FileSource, GenerationRow, Limits, Mechanisms, OomPolicy, OpenMode, PageCache,
+    Preset, ReadRequest, Swap, Swappiness,
 };
 use std::path::Path;
+use std::sync::Arc;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = std::env::temp_dir().join(format!("mglru-guide-{}", std::process::id()));
@@ -20,6 +21,7 @@ pub fn run(directory: &Path) -> Result<(), Error> {
     begin(&directory.join("table.db"))?;
     many(&directory.join("table.db"))?;
     change_outside(&directory.join("table.db"))?;
+    ranges(&directory.join("table.db"))?;
     choose(&directory.join("table.db"))?;
     fail(&directory.join("table.db"))?;
     tenants(&directory.join("cart.db"))?;
@@ -75,6 +77,21 @@ fn change_outside(path: &Path) -> Result<(), Error> {
     drop(file); // last handle: the cache writes dirty pages and forgets the file
     let file = cache.open(path, OpenMode::ReadWrite)?; // sees changes by other processes
     assert_eq!(file.len(), 4 << 20);
+    Ok(())
+}
+
+fn ranges(path: &Path) -> Result<(), Error> {
+    let cache = PageCache::builder(64 << 20).build()?;
+    let file = cache.open(path, OpenMode::ReadWrite)?;
+    let warm = file.lock(0..64 << 10)?; // reads what is missing; reclaim never takes it
+    assert_eq!(file.pages_in(0..64 << 10).cached, 16);
+    let left = file.evict(0..4 << 20)?; // writes dirty pages, then drops all that are not locked
+    assert_eq!(left, 16);
+    drop(warm);
+
+    let source = Arc::new(FileSource::open(path).expect("it exists"));
+    let object = cache.open_source(source, OpenMode::ReadOnly)?;
+    object.read_exact_at(&mut [0; 100], 8192)?;
     Ok(())
 }
 

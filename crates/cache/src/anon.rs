@@ -17,6 +17,7 @@ use crate::shared::Shared;
 use crate::tenant::Tenant;
 use crate::tenants::TenantState;
 use mglru_core::{Arrival, HostCharge, InsertError, Kind, LockAttempt, Lookup, Mapping, PAGE_BYTES, Task};
+use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -249,4 +250,13 @@ impl Drop for AnonRegion {
 /// The name of anonymous memory in error messages.
 fn name() -> &'static Path {
     Path::new("anonymous memory")
+}
+
+impl fmt::Debug for AnonRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnonRegion")
+            .field("bytes", &self.bytes)
+            .field("tenant", &self.tenant.path())
+            .finish_non_exhaustive()
+    }
 }

@@ -5,7 +5,7 @@
 //!
 //! # fn main() -> Result<(), mglru_cache::Error> {
 //! let cache = PageCache::builder(256 << 20).tenant("index", 64 << 20).build()?;
-//! let file = cache.tenant("index")?.open("data.idx".as_ref(), OpenMode::Create)?;
+//! let file = cache.tenant("index")?.open("data.idx", OpenMode::Create)?;
 //! let mut page = [0; 4096];
 //! let read = file.read_at(&mut page, 8192)?;
 //! file.write_at(b"hello", 8192)?;
@@ -19,7 +19,7 @@
 //! Frames are mapped once. When index memory grows with the files in use, frames are retired and
 //! their memory is returned to the system.
 
-use crate::backend::{BackendKind, Completion, OpenMode, choose};
+use crate::backend::{Backend, BackendKind, Completion, OpenMode, choose};
 use crate::error::Error;
 use crate::file::CachedFile;
 use crate::flight::InFlight;
@@ -27,6 +27,7 @@ use crate::frames::{FRAME_BYTES, Frames};
 use crate::host::{CacheHost, Observer, OomCallback};
 use crate::regions::Regions;
 use crate::shared::Shared;
+use crate::source::{Sources, WithSources};
 use crate::swap::{Store, Swap};
 use crate::tenant::Tenant;
 use crate::tenants::Tenants;
@@ -38,10 +39,12 @@ use mglru_core::{
     Core, Event, Kind, Limits, Mechanisms, MemcgError, OomDecision, OomPolicy, Options, OutOfMemory,
     PCP_BATCH_FRAMES, Time,
 };
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
 /// Bytes reserved per frame for its metadata: the folio, its place on the free list, and its share
 /// of the index of dirty pages. A test asserts that the measured sizes are smaller.
@@ -52,6 +55,9 @@ const TENANT_BYTES: u64 = 16 << 10;
 /// Bytes reserved for the queues and tables of the cache itself.
 const FIXED_BYTES: u64 = 256 << 10;
 const FRAMES_MIN: u32 = 64;
+/// How long a source may take to answer, unless the builder says otherwise: some services retry for
+/// half a minute.
+const SOURCE_DEADLINE: Duration = Duration::from_secs(60);
 /// Number of per-CPU batches at most. Additional threads share them.
 const CPUS_MAX: usize = 64;
 
@@ -82,6 +88,7 @@ pub struct Builder {
     observer: Option<Observer>,
     oom_policy: OomPolicy,
     oom_callback: Option<OomCallback>,
+    source_deadline: Duration,
 }
 
 impl Builder {
@@ -156,6 +163,13 @@ impl Builder {
         self
     }
 
+    /// Sets how long a [`crate::BlockSource`] may take to answer a read. After that the read fails
+    /// with `TimedOut`. Default: 60 s. Sources usually have shorter deadlines of their own.
+    pub fn source_deadline(mut self, deadline: Duration) -> Builder {
+        self.source_deadline = deadline;
+        self
+    }
+
     /// Starts the cache and its workers.
     ///
     /// # Errors
@@ -176,6 +190,8 @@ impl Builder {
         let sink = Arc::new(Sink(OnceLock::new()));
         let chosen = choose(&self.backend, frames.clone(), sink.clone())
             .map_err(|source| Error::io("start the backend of", "the cache".as_ref(), source))?;
+        let sources = Sources::new(frames.clone(), sink.clone(), self.source_deadline);
+        let backend = Arc::new(WithSources { files: chosen.backend, sources: sources.clone() });
         let mut options = Options::new(count);
         options.watermarks = Watermarks::for_pages(count);
         options.mechanisms = self.mechanisms;
@@ -189,7 +205,7 @@ impl Builder {
         options.charge_metadata = true;
         options.pinned_frames = frames.pinned_count();
         let core = Core::new(options, Time::ZERO);
-        let create = |path: &Path| chosen.backend.create_swap(path);
+        let create = |path: &Path| backend.create_swap(path);
         let store = self.swap.as_ref().map(|swap| swap.start(create)).transpose()?;
         let host = CacheHost::new(frames.clone(), store);
         if let Some(observer) = self.observer {
@@ -203,7 +219,8 @@ impl Builder {
             core,
             host,
             frames,
-            backend: chosen.backend,
+            backend,
+            sources,
             inodes: Mutex::default(),
             regions: Regions::default(),
             in_flight: InFlight::default(),
@@ -235,6 +252,7 @@ pub struct PageCache {
 
 /// Configuration and sizes of a whole cache. Each tenant has its own [`crate::TenantStats`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CacheStats {
     /// The backend in use: `io_uring`, `threads` or `memory`.
     pub backend: &'static str,
@@ -267,6 +285,14 @@ pub struct CacheStats {
     pub preset: &'static str,
     /// Number of tenants, including the root.
     pub tenants: usize,
+    /// Ranges that sources were asked for, for a missing page and those around it.
+    pub source_ranges: u64,
+    /// Calls of sources with one or more of these ranges.
+    pub source_calls: u64,
+    /// Bytes that sources returned.
+    pub source_bytes: u64,
+    /// Reads and writes of sources that failed.
+    pub source_failures: u64,
     /// Number of panics of the cache's threads. Each is a bug of the cache; the thread was
     /// restarted.
     pub worker_panics: u64,
@@ -288,6 +314,7 @@ impl PageCache {
             observer: None,
             oom_policy: OomPolicy::default(),
             oom_callback: None,
+            source_deadline: SOURCE_DEADLINE,
         }
     }
 
@@ -295,7 +322,7 @@ impl PageCache {
     ///
     /// # Errors
     /// As [`crate::Tenant::open`].
-    pub fn open(&self, path: &Path, mode: OpenMode) -> Result<CachedFile, Error> {
+    pub fn open(&self, path: impl AsRef<Path>, mode: OpenMode) -> Result<CachedFile, Error> {
         self.tenant("")?.open(path, mode)
     }
 
@@ -325,6 +352,10 @@ impl PageCache {
             pending_pages: shared.core.pending_pages(),
             preset: shared.core.options().mechanisms.name(),
             tenants: shared.tenants.len(),
+            source_ranges: shared.sources.ranges.load(Ordering::Relaxed),
+            source_calls: shared.sources.calls.load(Ordering::Relaxed),
+            source_bytes: shared.sources.bytes.load(Ordering::Relaxed),
+            source_failures: shared.sources.failures.load(Ordering::Relaxed),
             worker_panics: shared.worker_panics.load(Ordering::Relaxed),
             callback_panicked: shared.host.callback_panicked.load(Ordering::Relaxed),
         }
@@ -422,5 +453,23 @@ impl Drop for PageCache {
             let _ = self.sync();
             self.stop();
         }
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Builder { budget_bytes, tenants, backend, swap, .. } = self;
+        f.debug_struct("Builder")
+            .field("budget_bytes", budget_bytes)
+            .field("tenants", tenants)
+            .field("backend", backend)
+            .field("swap", swap)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for PageCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PageCache").field("stats", &self.stats()).finish_non_exhaustive()
     }
 }

@@ -4,6 +4,7 @@ use crate::cache::PageCache;
 use crate::error::Error;
 use crate::shared::Shared;
 use mglru_core::{ControlStep, Host, Throttle};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -98,5 +99,11 @@ impl Shared {
                 Some(Some(throttle)) => self.park(throttle, heard),
             }
         }
+    }
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").field("cache", &self.shared.number).finish_non_exhaustive()
     }
 }

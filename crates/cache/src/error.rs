@@ -37,6 +37,24 @@ pub enum Error {
     Closed,
     /// Memory is short and the request does not wait, or a page has the maximum number of guards.
     Busy,
+    /// The calling thread holds a guard of the page that it changes, and would wait for itself.
+    OwnGuard {
+        /// The file.
+        path: PathBuf,
+        /// The page, counted from 0.
+        page: u32,
+    },
+    /// A read reached the end of the file before the buffer was full.
+    Short {
+        /// The file.
+        path: PathBuf,
+        /// The offset of the request, in bytes.
+        offset: u64,
+        /// Bytes that were wanted.
+        wanted: usize,
+        /// Bytes that were read.
+        read: usize,
+    },
     /// The file was opened for reading only.
     ReadOnly {
         /// The file.
@@ -94,6 +112,43 @@ impl Error {
         Error::Io { doing, path: path.to_owned(), source: Arc::new(source) }
     }
 
+    /// The standard library's kind of this error. `From<Error>` for [`io::Error`] uses it, and
+    /// [`io::Error::downcast`] returns the error itself.
+    ///
+    /// | kind | errors |
+    /// |---|---|
+    /// | of the system's error | `Io`, `WriteBack`, `Control` |
+    /// | `NotConnected` | `Closed`, and no other error |
+    /// | `WouldBlock` | `Busy` |
+    /// | `Deadlock` | `OwnGuard` |
+    /// | `UnexpectedEof` | `BeyondEnd`, `Short` |
+    /// | `FileTooLarge` | `TooLarge` |
+    /// | `OutOfMemory` | `OutOfMemory`, `Killed` |
+    /// | `QuotaExceeded` | `TooManyFiles`, `TooManyTenants` |
+    /// | `PermissionDenied` | `ReadOnly` |
+    /// | `NotFound` | `NoSuchTenant` |
+    /// | `InvalidInput` | the others |
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Error::Io { source, .. } | Error::WriteBack { source, .. } => source.kind(),
+            Error::Control(error) => io::Error::from_raw_os_error(error.errno.number()).kind(),
+            Error::Closed => io::ErrorKind::NotConnected,
+            Error::Busy => io::ErrorKind::WouldBlock,
+            Error::OwnGuard { .. } => io::ErrorKind::Deadlock,
+            Error::BeyondEnd { .. } | Error::Short { .. } => io::ErrorKind::UnexpectedEof,
+            Error::TooLarge { .. } => io::ErrorKind::FileTooLarge,
+            Error::OutOfMemory(_) | Error::Killed(_) => io::ErrorKind::OutOfMemory,
+            Error::TooManyFiles { .. } | Error::TooManyTenants { .. } => io::ErrorKind::QuotaExceeded,
+            Error::ReadOnly { .. } => io::ErrorKind::PermissionDenied,
+            Error::NoSuchTenant(_) => io::ErrorKind::NotFound,
+            Error::Tenant(_)
+            | Error::ForeignTenant(_)
+            | Error::RootHasNoLimits
+            | Error::Mechanisms(_)
+            | Error::BudgetTooSmall { .. } => io::ErrorKind::InvalidInput,
+        }
+    }
+
     /// The operating system's error, if one caused this error.
     pub fn io_error(&self) -> Option<&io::Error> {
         match self {
@@ -120,6 +175,18 @@ impl fmt::Display for Error {
             Error::Busy => write!(
                 f,
                 "no free page, or this page has the maximum number of guards: drop page guards or retry"
+            ),
+            Error::OwnGuard { path, page } => write!(
+                f,
+                "this thread lends page {page} of {} and would wait for itself: drop the guard before changing the \
+                 page",
+                path.display()
+            ),
+            Error::Short { path, offset, wanted, read } => write!(
+                f,
+                "{} ends {read} bytes after byte {offset}, and {wanted} bytes were to be read: read fewer, or use \
+                 read_at",
+                path.display()
             ),
             Error::ReadOnly { path } => {
                 write!(f, "{} was opened for reading only: open it with OpenMode::ReadWrite", path.display())
@@ -187,14 +254,6 @@ impl From<Box<OutOfMemory>> for Error {
 
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
-        let kind = match &error {
-            Error::Io { source, .. } | Error::WriteBack { source, .. } => source.kind(),
-            Error::OutOfMemory(_) | Error::Killed(_) => io::ErrorKind::OutOfMemory,
-            Error::ReadOnly { .. } => io::ErrorKind::PermissionDenied,
-            Error::NoSuchTenant(_) => io::ErrorKind::NotFound,
-            Error::Control(error) => io::Error::from_raw_os_error(error.errno.number()).kind(),
-            _ => io::ErrorKind::InvalidInput,
-        };
-        io::Error::new(kind, error)
+        io::Error::new(error.kind(), error)
     }
 }

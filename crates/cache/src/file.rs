@@ -9,7 +9,7 @@
 //! Writers hold `Inode::resize` shared and truncation holds it exclusively; then they take one
 //! folio lock at a time. Reads take no lock. No thread waits for guards while it holds a lock.
 
-use crate::backend::OpenMode;
+use crate::backend::{BackendFile, OpenMode};
 use crate::error::Error;
 use crate::fault::{Metadata, alone};
 use crate::inode::{Failed, Inode, LEN_MAX};
@@ -19,10 +19,11 @@ use crate::stat::HandleStats;
 use crate::tenant::Tenant;
 use crate::tenants::TenantState;
 use mglru_core::mapping::Glance;
-use mglru_core::readahead::{DEFAULT_MAX_PAGES, Readahead, Window, pages_max};
+use mglru_core::readahead::{Readahead, Window, pages_max};
 use mglru_core::{
     Arrival, FolioId, Hit, HostCharge, Kind, LockAttempt, Lookup, Mapping, MemcgId, PAGE_BYTES, Task,
 };
+use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,6 +31,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Expected access pattern of a file (`posix_fadvise`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Advice {
     /// No advice: readahead adapts to the accesses.
     Normal,
@@ -108,11 +110,11 @@ impl CachedFile {
             task: tenant.task(shared.cpu()),
             stats: tenant.new_handle(),
             shared,
-            inode,
             tenant,
             writable,
             last_page: AtomicU64::new(0),
-            readahead: Mutex::new(Readahead::new(DEFAULT_MAX_PAGES)),
+            readahead: Mutex::new(Readahead::new(inode.pages_ahead_max())),
+            inode,
             errors_reported,
             random: AtomicBool::new(false),
             charge,
@@ -308,14 +310,15 @@ impl CachedFile {
     /// The readahead window for a miss of a read of `request` pages.
     fn window_of_miss(&self, index: u32, request: u32) -> Window {
         let mut readahead = self.readahead.lock().unwrap_or_else(PoisonError::into_inner);
-        let window = readahead.on_miss(index, request.min(DEFAULT_MAX_PAGES));
+        let window = readahead.on_miss(index, request.min(self.inode.request_pages_max()));
         readahead.note_read(index, request);
-        window
+        if self.random.load(Ordering::Relaxed) { window } else { self.inode.whole_blocks(window) }
     }
 
     /// The readahead window for a miss through a map.
     pub(crate) fn window_of_fault(&self, index: u32) -> Window {
-        self.readahead.lock().unwrap_or_else(PoisonError::into_inner).on_fault(index)
+        let window = self.readahead.lock().unwrap_or_else(PoisonError::into_inner).on_fault(index);
+        self.inode.whole_blocks(window)
     }
 
     /// Updates readahead after a load through a map found a page in memory that has no page-table
@@ -354,8 +357,8 @@ impl CachedFile {
     ///
     /// # Errors
     /// The handle is read-only, the end is beyond 16 TiB, a partly overwritten page cannot be read,
-    /// no memory can be freed, or the dirty limit is reached because write-back fails. Bytes before
-    /// the failing page stay written.
+    /// no memory can be freed, a guard of this thread lends a page of the range, or the dirty limit
+    /// is reached because write-back fails. Bytes before the failing page stay written.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<usize, Error> {
         self.check_writable()?;
         let end = offset.saturating_add(bytes.len() as u64);
@@ -388,7 +391,7 @@ impl CachedFile {
                     // Release `resize` before waiting: a truncation would queue for it, and the
                     // thread with the guard would queue behind that when it writes another page.
                     drop(shared);
-                    self.shared.put_when_taken_back(folio);
+                    self.shared.put_when_taken_back(&self.inode, piece.index, folio)?;
                     continue;
                 }
             }
@@ -435,7 +438,8 @@ impl CachedFile {
     /// dropped, including dirty ones.
     ///
     /// # Errors
-    /// The handle is read-only, `len` is beyond 16 TiB, or the system refuses.
+    /// The handle is read-only, `len` is beyond 16 TiB, a guard of this thread lends the page in
+    /// which the file will end, or the system refuses.
     pub fn truncate(&self, len: u64) -> Result<(), Error> {
         self.check_writable()?;
         if len > LEN_MAX {
@@ -452,7 +456,7 @@ impl CachedFile {
                     // Release `resize` before waiting: the thread with the guard may need it to
                     // write another page.
                     drop(alone);
-                    shared.put_when_taken_back(folio);
+                    shared.put_when_taken_back(inode, (len / PAGE_BYTES) as u32, folio)?;
                 }
             }
         };
@@ -491,8 +495,8 @@ impl CachedFile {
         let end = range.end.min(self.len()).div_ceil(PAGE_BYTES);
         let first = (range.start / PAGE_BYTES).min(u64::from(u32::MAX)) as u32;
         match advice {
-            Advice::Normal => self.set_pages_ahead_max(DEFAULT_MAX_PAGES),
-            Advice::Sequential => self.set_pages_ahead_max(2 * DEFAULT_MAX_PAGES),
+            Advice::Normal => self.set_pages_ahead_max(self.inode.pages_ahead_max()),
+            Advice::Sequential => self.set_pages_ahead_max(2 * self.inode.pages_ahead_max()),
             Advice::Random => self.set_pages_ahead_max(0),
             Advice::NoReuse => self.inode.mapping.set_recency(false),
             Advice::WillNeed => {
@@ -501,7 +505,7 @@ impl CachedFile {
                 let end = end.min(u64::from(first) + pages_max(&self.shared.core, task.memcg));
                 let mut at = u64::from(first);
                 while at < end {
-                    let pages = (end - at).min(u64::from(DEFAULT_MAX_PAGES));
+                    let pages = (end - at).min(u64::from(self.inode.pages_ahead_max()));
                     let window = Window { first: at as u32, pages: pages as u32, mark: None };
                     self.shared.read_ahead(&self.inode, &task, window);
                     at += pages;
@@ -552,10 +556,25 @@ impl Tenant {
     /// # Errors
     /// The system refuses to open the file, the file is beyond 16 TiB, the cache is closed, or no
     /// memory is left for the metadata of an open file.
-    pub fn open(&self, path: &Path, mode: OpenMode) -> Result<CachedFile, Error> {
+    pub fn open(&self, path: impl AsRef<Path>, mode: OpenMode) -> Result<CachedFile, Error> {
+        self.open_path(path.as_ref(), mode)
+    }
+
+    fn open_path(&self, path: &Path, mode: OpenMode) -> Result<CachedFile, Error> {
         let shared = self.shared();
         let fail = |source| Error::io("open", path, source);
-        let file = shared.backend.open(path, mode).map_err(fail)?;
+        self.open_file(path, shared.backend.open(path, mode).map_err(fail)?, mode)
+    }
+
+    /// Opens a handle on a file of the backend. `path`: for messages.
+    pub(crate) fn open_file(
+        &self,
+        path: &Path,
+        file: Arc<dyn BackendFile>,
+        mode: OpenMode,
+    ) -> Result<CachedFile, Error> {
+        let shared = self.shared();
+        let fail = |source| Error::io("open", path, source);
         if shared.stopping.load(Ordering::Acquire) {
             return Err(Error::Closed);
         }
@@ -755,5 +774,16 @@ impl Shared {
                 self.drop_clean_pages(inode, len / PAGE_BYTES);
             }
         }
+    }
+}
+
+impl fmt::Debug for CachedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CachedFile")
+            .field("path", &self.path())
+            .field("len", &self.len())
+            .field("tenant", &self.tenant.path())
+            .field("writable", &self.writable)
+            .finish_non_exhaustive()
     }
 }

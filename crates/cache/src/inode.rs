@@ -24,6 +24,8 @@
 
 use crate::backend::{BackendFile, FileIdentity};
 use crate::error::Error;
+use crate::range::Locked;
+use mglru_core::readahead::{DEFAULT_MAX_PAGES, Window};
 use mglru_core::writeback::ErrorSequence;
 use mglru_core::{HostCharge, Mapping, MappingId, MemcgId, PAGE_BYTES};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +35,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// The end of the largest file: 2^32 pages.
 pub(crate) const LEN_MAX: u64 = PAGE_BYTES << 32;
+
+/// The largest block of a source that a miss brings in whole: 16 MiB.
+const BLOCK_PAGES_MAX: u32 = 4096;
 
 /// Write-back errors of a file.
 #[derive(Debug, Default)]
@@ -80,6 +85,8 @@ pub(crate) struct Inode {
     /// The length of the file on disk when this cache last checked or wrote it.
     disk_len: AtomicU64,
     pub(crate) resize: RwLock<()>,
+    /// The preferred size of reads, in pages.
+    block_pages: u32,
     /// Number of open handles and maps.
     pub(crate) handles: AtomicU32,
     /// The file was opened again after its last handle was closed: its pages may be out of date.
@@ -88,6 +95,8 @@ pub(crate) struct Inode {
     pub(crate) opening: Mutex<()>,
     /// Number of live maps per tenant.
     maps: Mutex<BTreeMap<MemcgId, u32>>,
+    /// Ranges of pages that are locked in memory.
+    pub(crate) locked: Mutex<Locked>,
     /// A read found less on disk than expected, or a revalidation was postponed.
     pub(crate) changed_outside: AtomicBool,
     /// Whether the last write-back failed.
@@ -135,7 +144,9 @@ impl Inodes {
 
 impl Inode {
     pub(crate) fn new(file: Arc<dyn BackendFile>, writable: bool, mapping: Arc<Mapping>, len: u64) -> Inode {
+        let block_pages = file.clone().source().map_or(1, |source| source.block_pages());
         Inode {
+            block_pages: block_pages.min(u64::from(BLOCK_PAGES_MAX)) as u32,
             identity: file.identity(),
             writable: Mutex::new(writable.then(|| file.clone())),
             file,
@@ -149,10 +160,32 @@ impl Inode {
             maps: Mutex::default(),
             changed_outside: AtomicBool::new(false),
             failing: AtomicBool::new(false),
+            locked: Mutex::default(),
             errors: Mutex::default(),
             transfers: Mutex::default(),
             transferred: Condvar::new(),
         }
+    }
+
+    /// The largest readahead window, in pages.
+    pub(crate) fn pages_ahead_max(&self) -> u32 {
+        DEFAULT_MAX_PAGES.max(2 * self.block_pages)
+    }
+
+    /// The most pages of one request that its first miss brings in together.
+    pub(crate) fn request_pages_max(&self) -> u32 {
+        if self.block_pages == 1 { self.pages_ahead_max() } else { BLOCK_PAGES_MAX }
+    }
+
+    /// Extends a window to whole blocks.
+    pub(crate) fn whole_blocks(&self, window: Window) -> Window {
+        if self.block_pages == 1 {
+            return window;
+        }
+        let block = u64::from(self.block_pages);
+        let first = u64::from(window.first) / block * block;
+        let end = (u64::from(window.first) + u64::from(window.pages)).next_multiple_of(block);
+        Window { first: first as u32, pages: (end - first) as u32, mark: window.mark }
     }
 
     #[inline]

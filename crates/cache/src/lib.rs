@@ -14,7 +14,7 @@
 //!
 //! # fn main() -> Result<(), mglru_cache::Error> {
 //! let cache = PageCache::builder(256 << 20).build()?;
-//! let file = cache.open("table.db".as_ref(), OpenMode::Create)?;
+//! let file = cache.open("table.db", OpenMode::Create)?;
 //! file.write_at(&[7; 8 * 4096], 0)?; // in memory; in the file after a sync
 //! let mut page = [0; 4096];
 //! file.read_at(&mut page, 0)?; // counted: a page read often is protected from scans
@@ -30,18 +30,22 @@
 //!
 //! - `frames`: memory that readers copy while writers write;
 //! - `backend/uring`, `backend/disk_file` and `backend/threads`: system calls on that memory;
-//! - one place in `mapped`: guards;
+//! - one place in `guard`: lent pages;
 //! - `prefetch`: one instruction.
+
+#![warn(missing_debug_implementations)]
 
 mod anon;
 pub mod backend;
 mod cache;
+mod compress;
 mod control;
 mod error;
 mod fault;
 mod file;
 mod flight;
 mod frames;
+mod guard;
 mod host;
 mod inode;
 mod latch;
@@ -51,9 +55,12 @@ mod oom;
 mod outside;
 mod piece;
 mod prefetch;
+mod range;
 mod regions;
 mod shared;
+mod source;
 mod stat;
+mod stream;
 mod swap;
 mod swapping;
 mod tenant;
@@ -68,11 +75,15 @@ pub use cache::{Builder, CacheStats, FRAME_METADATA_BYTES, PageCache};
 pub use control::Control;
 pub use error::Error;
 pub use file::{Advice, CachedFile};
+pub use guard::{OwnedPageGuard, PageGuard};
 pub use host::Observer;
 pub use many::ReadRequest;
-pub use mapped::{Map, MapAdvice, PageGuard};
+pub use mapped::{Map, MapAdvice};
 pub use prefetch::prefetch_for_write;
-pub use stat::TenantStats;
+pub use range::LockedRange;
+pub use source::{BlockSource, FileSource, RangeRequest, SourceState};
+pub use stat::{Counters, TenantStats};
+pub use stream::FileCursor;
 pub use swap::Swap;
 pub use tenant::Tenant;
 
@@ -80,6 +91,6 @@ pub use mglru_core::lru::{GenerationRow, Swappiness};
 pub use mglru_core::reclaim::GenerationPages;
 pub use mglru_core::workingset::Shadow;
 pub use mglru_core::{
-    ControlError, Errno, Event, FolioId, Limits, Lru, LruLock, MappingId, MechanismError, Mechanisms,
-    MemcgError, MemcgId, OomDecision, OomPolicy, OutOfMemory, Preset, Switch,
+    ControlError, Counter, Errno, Event, FolioId, Limits, Lru, LruLock, MappingId, MechanismError,
+    Mechanisms, MemcgError, MemcgId, OomDecision, OomPolicy, OutOfMemory, PagesInRange, Preset, Switch,
 };

@@ -63,7 +63,8 @@ impl CachedFile {
     /// unspecified.
     pub fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Result<(), Error> {
         let mut many = Many { file: self, requests, next: 0, flying: Vec::new(), later: Vec::new() };
-        if !self.shared.backend.read_many(UNDER_WAY, &mut many) {
+        let is_source = self.inode.file.clone().source().is_some();
+        if is_source || !self.shared.backend.read_many(UNDER_WAY, &mut many) {
             many.submit_all();
         }
         let Many { requests, later, .. } = many;

@@ -8,7 +8,7 @@
 //!
 //! # Guards
 //!
-//! [`PageGuard`] lends `&[u8]`. While it lives, its reference keeps the frame from being reused,
+//! A [`PageGuard`] lends `&[u8]`. While it lives, its reference keeps the frame from being reused,
 //! and no thread writes the page:
 //!
 //! - a writer announces itself, then checks for guards; if there are any, it withdraws and sleeps;
@@ -20,15 +20,12 @@
 //!
 //! A lent page leaves its mapping only if the file is truncated before it, or if another process
 //! changed the file. The guard then keeps the old bytes.
-//!
-//! # Safety
-//!
-//! The one `unsafe` site in this file relies on this protocol.
 
 use crate::error::Error;
 use crate::fault::alone;
 use crate::file::CachedFile;
 use crate::frames::Frames;
+use crate::guard::{OwnedPageGuard, PageGuard};
 use crate::inode::Inode;
 use crate::piece::pieces;
 use crate::shared::Shared;
@@ -38,7 +35,7 @@ use mglru_core::mapping::Glance;
 use mglru_core::readahead::Window;
 use mglru_core::{Arrival, FolioId, Hit, Host, Lookup, MemcgId, PAGE_BYTES};
 use std::collections::BTreeMap;
-use std::ops::Deref;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
@@ -48,6 +45,7 @@ const TOGETHER: usize = 32;
 
 /// Expected access pattern of a map (`madvise`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MapAdvice {
     /// Accesses protect pages.
     Normal,
@@ -233,13 +231,31 @@ impl Map {
         Ok(())
     }
 
-    /// Lends a page. The guard keeps it in memory and unchanged. A thread that holds a guard and
-    /// writes to the same page or truncates the file deadlocks.
+    /// Lends a page. The guard keeps it in memory and unchanged. Other threads that write to the
+    /// page wait until the guard is dropped; on the guard's own thread such a write fails with
+    /// [`Error::OwnGuard`].
     ///
     /// # Errors
     /// The page is beyond the end, cannot be read, or no memory can be freed for it; or the page
     /// already has 3,800 guards.
     pub fn page(&self, index: u32) -> Result<PageGuard<'_>, Error> {
+        let (folio, bytes) = self.lend(index)?;
+        Ok(PageGuard::new(&self.file.shared, folio, bytes))
+    }
+
+    /// Lends a page as [`Self::page`] does, with a guard that borrows nothing and can be moved to
+    /// another thread.
+    ///
+    /// # Errors
+    /// As [`Self::page`].
+    pub fn page_owned(&self, index: u32) -> Result<OwnedPageGuard, Error> {
+        let (folio, bytes) = self.lend(index)?;
+        Ok(OwnedPageGuard::new(self.file.shared.clone(), folio, bytes))
+    }
+
+    /// Counts a guard on a page and takes a reference to its folio. Also returns how many of the
+    /// page's bytes are in the file.
+    fn lend(&self, index: u32) -> Result<(FolioId, usize), Error> {
         let start = u64::from(index) * PAGE_BYTES;
         let bytes = (self.check(start, 1)? - start).min(PAGE_BYTES) as usize;
         let shared = &*self.file.shared;
@@ -252,10 +268,11 @@ impl Map {
                 continue;
             }
             if shared.lend(hit.folio) {
-                let guard = PageGuard { shared, folio: hit.folio, bytes };
                 if shared.core.is_there(&self.file.inode.mapping, index, &hit) {
-                    return Ok(guard);
+                    return Ok((hit.folio, bytes));
                 }
+                shared.take_back(hit.folio);
+                shared.core.put(&shared.host, hit.folio);
                 continue;
             }
             shared.core.put(&shared.host, hit.folio);
@@ -319,34 +336,6 @@ impl Drop for Map {
     }
 }
 
-/// A borrowed page. See [`Map::page`].
-pub struct PageGuard<'a> {
-    shared: &'a Shared,
-    folio: FolioId,
-    bytes: usize,
-}
-
-impl Deref for PageGuard<'_> {
-    type Target = [u8];
-
-    /// The page's bytes, up to the end of the file.
-    fn deref(&self) -> &[u8] {
-        // SAFETY: `lend` counted this guard while there was no writer; a later writer sees the
-        // count and sleeps until the guard is dropped. The reference keeps the frame from being
-        // freed, released or read into.
-        #[expect(unsafe_code, reason = "lends a frame's bytes without a copy")]
-        let frame = unsafe { self.shared.frames.bytes(self.folio.0) };
-        &frame[..self.bytes]
-    }
-}
-
-impl Drop for PageGuard<'_> {
-    fn drop(&mut self) {
-        self.shared.take_back(self.folio);
-        self.shared.core.put(&self.shared.host, self.folio);
-    }
-}
-
 impl Shared {
     /// Counts a guard on a folio. Returns `false` if a thread is changing the folio.
     fn lend(&self, folio: FolioId) -> bool {
@@ -359,7 +348,8 @@ impl Shared {
         true
     }
 
-    fn take_back(&self, folio: FolioId) {
+    /// Ends a loan that [`Self::lend`] counted.
+    pub(crate) fn take_back(&self, folio: FolioId) {
         self.host.lent[folio.0 as usize].fetch_sub(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if self.flags(folio).load().waiters() {
@@ -379,11 +369,10 @@ impl Shared {
         self.core.cancel_content(&self.host, &inode.mapping, folio);
         false
     }
+}
 
-    /// Sleeps until no guard lends the folio, and drops the caller's reference to it. The caller
-    /// holds no lock.
-    pub(crate) fn put_when_taken_back(&self, folio: FolioId) {
-        self.host.latches.wait_until(folio, self.flags(folio), || !self.host.is_lent(folio));
-        self.core.put(&self.host, folio);
+impl fmt::Debug for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Map").field("file", &self.file).finish_non_exhaustive()
     }
 }

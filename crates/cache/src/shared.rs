@@ -11,6 +11,7 @@ use crate::frames::Frames;
 use crate::host::{CacheHost, thread_number};
 use crate::inode::{Inode, Inodes};
 use crate::regions::Regions;
+use crate::source::Sources;
 use crate::tenants::{Owner, Tenants};
 use mglru_core::folio::{Flags, FolioFlags};
 use mglru_core::{Core, FolioId, Throttle};
@@ -24,6 +25,7 @@ pub(crate) struct Shared {
     pub(crate) host: CacheHost,
     pub(crate) frames: Arc<Frames>,
     pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) sources: Arc<Sources>,
     pub(crate) inodes: Mutex<Inodes>,
     pub(crate) regions: Regions,
     pub(crate) in_flight: InFlight,

@@ -1,6 +1,9 @@
 //! Counters of handles and statistics of tenants.
 
+use mglru_core::Counter;
 use mglru_core::lru::GenerationRow;
+use std::fmt;
+use std::ops::Index;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Counters of one handle. Aligned to cache lines of its own, so that threads with separate handles
@@ -36,8 +39,60 @@ impl HandleStats {
     }
 }
 
+/// The values of all [`Counter`]s at one time.
+///
+/// Counters count pages or events and only grow. Sizes are in pages ([`Counter::SIZES`]), except
+/// for the two of metadata (`slab_…`), which are in bytes. Names are the kernel's.
+///
+/// ```
+/// # use mglru_cache::{Counter, PageCache};
+/// # let cache = PageCache::builder(1 << 20).build()?;
+/// let counters = cache.tenant("")?.stats().counters;
+/// assert_eq!(counters[Counter::WorkingsetRefaultFile], 0);
+/// assert_eq!(counters.by_name("pgscan_direct"), Some(0));
+/// # Ok::<(), mglru_cache::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Counters([u64; Counter::ALL.len()]);
+
+impl Counters {
+    pub(crate) fn new(value_of: impl Fn(Counter) -> u64) -> Counters {
+        Counters(std::array::from_fn(|at| value_of(Counter::ALL[at])))
+    }
+
+    /// The value of a counter.
+    pub fn get(&self, counter: Counter) -> u64 {
+        self[counter]
+    }
+
+    /// The value of the counter with this name, if one has it.
+    pub fn by_name(&self, name: &str) -> Option<u64> {
+        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// Names and values, in the order of [`Counter::ALL`].
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&'static str, u64)> + '_ {
+        Counter::ALL.iter().zip(&self.0).map(|(counter, &value)| (counter.name(), value))
+    }
+}
+
+impl Index<Counter> for Counters {
+    type Output = u64;
+
+    fn index(&self, counter: Counter) -> &u64 {
+        &self.0[counter as usize]
+    }
+}
+
+impl fmt::Debug for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
 /// Sizes, limits and counters of a tenant.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TenantStats {
     /// The tenant's path; empty for the root.
     pub name: String,
@@ -62,7 +117,7 @@ pub struct TenantStats {
     pub misses: u64,
     /// Counters and sizes under the kernel's names, in pages or events (`slab_…`: in bytes), of
     /// this tenant only. The control files include the tenants below it.
-    pub counters: Vec<(&'static str, u64)>,
+    pub counters: Counters,
     /// The tenant's live generations, oldest first.
     pub generations: Vec<GenerationRow>,
 }
@@ -70,6 +125,6 @@ pub struct TenantStats {
 impl TenantStats {
     /// The counter with this name, if it exists.
     pub fn counter(&self, name: &str) -> Option<u64> {
-        self.counters.iter().find(|(known, _)| *known == name).map(|&(_, value)| value)
+        self.counters.by_name(name)
     }
 }

@@ -13,6 +13,7 @@
 //! submit. Both are leaves: the core calls in with its own locks held.
 
 use crate::backend::BackendFile;
+use crate::compress::{COMPRESSED_BYTES_MAX, compress, decompress};
 use crate::error::Error;
 use crate::frames::{FRAME_BYTES, Frames};
 use mglru_core::{FolioId, SwapOptions, SwapOut, SwapOutcome, SwapSlot, SwapStore};
@@ -28,8 +29,6 @@ const SLOTS_PER_PAGE: u64 = 4;
 const PIECE_BYTES: usize = 128;
 /// Bytes of a piece and its place in the chain.
 const PIECE_COST: u64 = PIECE_BYTES as u64 + 4;
-/// Worst-case size of a compressed page, in bytes.
-const COMPRESSED_BYTES_MAX: usize = lz4_flex::block::get_maximum_output_size(FRAME_BYTES);
 
 /// The swap of a cache, for anonymous memory ([`crate::AnonRegion`]).
 #[derive(Clone, Debug)]
@@ -37,12 +36,20 @@ pub struct Swap(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Compressed { bytes: u64 },
-    File { path: PathBuf, bytes: u64 },
+    #[cfg_attr(not(feature = "lz4"), expect(dead_code, reason = "made with lz4 only"))]
+    Compressed {
+        bytes: u64,
+    },
+    File {
+        path: PathBuf,
+        bytes: u64,
+    },
 }
 
 impl Swap {
-    /// Stores pages lz4-compressed in `bytes` of the cache's budget.
+    /// Stores pages lz4-compressed in `bytes` of the cache's budget. Needs the crate's feature
+    /// `lz4`.
+    #[cfg(feature = "lz4")]
     pub fn compressed(bytes: u64) -> Swap {
         Swap(Kind::Compressed { bytes })
     }
@@ -50,8 +57,8 @@ impl Swap {
     /// Stores pages in a new file of at most `bytes`. Only the process's user may read the file.
     /// Its name is removed at once, so the file disappears with the cache. Building the cache fails
     /// if `path` exists.
-    pub fn file(path: &Path, bytes: u64) -> Swap {
-        Swap(Kind::File { path: path.to_owned(), bytes })
+    pub fn file(path: impl Into<PathBuf>, bytes: u64) -> Swap {
+        Swap(Kind::File { path: path.into(), bytes })
     }
 
     /// The core's options for this swap.
@@ -185,10 +192,7 @@ impl Compressed {
     fn keep(&self, frames: &Frames, write: SwapOut) -> SwapOutcome {
         let (mut page, mut small) = ([0; FRAME_BYTES], [0; COMPRESSED_BYTES_MAX]);
         frames.copy_out(write.folio.0, 0, &mut page);
-        let bytes = match lz4_flex::block::compress_into(&page, &mut small) {
-            Ok(bytes) if bytes < FRAME_BYTES => &small[..bytes],
-            _ => &page[..],
-        };
+        let bytes = compress(&page, &mut small).map_or(&page[..], |bytes| &small[..bytes]);
         if self.lock().store(write.slot, bytes) { SwapOutcome::Done } else { SwapOutcome::Refused }
     }
 
@@ -215,11 +219,8 @@ impl Compressed {
             return Ok(());
         }
         let mut page = [0; FRAME_BYTES];
-        match lz4_flex::block::decompress_into(&stored[..bytes], &mut page) {
-            Ok(FRAME_BYTES) => frames.copy_in(folio.0, 0, &page),
-            Ok(short) => return Err(damaged(format!("{slot:?} holds {short} bytes of a page"))),
-            Err(error) => return Err(damaged(format!("{slot:?}: {error}"))),
-        }
+        decompress(&stored[..bytes], &mut page).map_err(|what| damaged(format!("{slot:?} {what}")))?;
+        frames.copy_in(folio.0, 0, &page);
         Ok(())
     }
 }

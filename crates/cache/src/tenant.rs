@@ -13,12 +13,12 @@
 
 use crate::error::Error;
 use crate::shared::Shared;
-use crate::stat::TenantStats;
+use crate::stat::{Counters, TenantStats};
 use crate::tenants::{Owner, TENANT_BYTES, TenantState};
 use mglru_core::lru::GenerationRow;
 use mglru_core::reclaim::{Lowering, RequestStep};
 use mglru_core::{
-    Counter, Host, HostCharge, Limits, Memcg, MemcgError, MemcgId, OutOfMemory, PAGE_BYTES, Task, UNLIMITED,
+    Host, HostCharge, Limits, Memcg, MemcgError, MemcgId, OutOfMemory, PAGE_BYTES, Task, UNLIMITED,
 };
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -303,10 +303,7 @@ impl Tenant {
             swap_pages: memcg.swap().usage_pages(),
             hits,
             misses,
-            counters: Counter::ALL
-                .iter()
-                .map(|&counter| (counter.name(), memcg.stat().get(counter)))
-                .collect(),
+            counters: Counters::new(|counter| memcg.stat().get(counter)),
             generations: self.generations(),
         }
     }

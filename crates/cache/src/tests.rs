@@ -46,7 +46,7 @@ fn open_under(mechanisms: Mechanisms, pages: usize) -> (PageCache, CachedFile) {
     files.set_contents("f", &contents);
     let builder = PageCache::builder(8 << 20).mechanisms(mechanisms);
     let cache = builder.backend(BackendKind::Memory(files)).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
     (cache, file)
 }
 
@@ -217,7 +217,7 @@ fn maps_of_two_tenants_come_and_go() {
     files.set_contents("f", &[7; 10 * PAGE]);
     let builder = PageCache::builder(8 << 20).backend(BackendKind::Memory(files));
     let cache = builder.tenant("a", 1 << 20).tenant("b", 1 << 20).build().unwrap();
-    let open = |name| cache.tenant(name).unwrap().open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    let open = |name| cache.tenant(name).unwrap().open("f", OpenMode::ReadOnly).unwrap();
     let (a, b) = (open("a"), open("b"));
     let (first, second) = (a.map().unwrap(), b.map().unwrap());
     first.page(2).unwrap();
@@ -237,7 +237,7 @@ fn maps_of_two_tenants_come_and_go() {
 fn write_back_is_not_taken_for_a_cut() {
     let files = MemoryFiles::new(1);
     let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::Create).unwrap();
+    let file = cache.open("f", OpenMode::Create).unwrap();
     file.write_at(&[7; 2 * PAGE], 0).unwrap();
     // After each check, one more page is on the disk; no page is dirty after the second.
     for end in 1..=2 {
@@ -266,7 +266,7 @@ fn expires(file: &CachedFile) -> bool {
 fn dirty_pages_expire() {
     let files = MemoryFiles::new(1);
     let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::Create).unwrap();
+    let file = cache.open("f", OpenMode::Create).unwrap();
     file.write_at(&[1; PAGE], 0).unwrap();
     file.write_at(&[1; PAGE], 100 * PAGE as u64).unwrap();
     file.advise(Advice::DontNeed, 0..PAGE as u64).unwrap();
@@ -307,7 +307,7 @@ fn ring_for_others<T>(file: &CachedFile, waiter: &ScopedJoinHandle<'_, T>) {
 fn a_writer_waits_for_a_slow_device_beside_a_failing_file() {
     let files = MemoryFiles::new(1);
     let cache = PageCache::builder(2 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
-    let open = |path: &str| cache.open(path.as_ref(), OpenMode::Create).unwrap();
+    let open = |path: &str| cache.open(path, OpenMode::Create).unwrap();
     let (failing, file) = (open("failing"), open("f"));
     files.inject(Fault {
         path: Some("failing".into()),
@@ -341,7 +341,7 @@ fn dirty_pages_are_waited_for_however_busy_others_are() {
     let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files)).tenant("t", 1 << 20);
     let cache = cache.build().unwrap();
     let tenant = cache.tenant("t").unwrap();
-    let file = tenant.open("f".as_ref(), OpenMode::Create).unwrap();
+    let file = tenant.open("f", OpenMode::Create).unwrap();
     let region = tenant.anonymous(1 << 20).unwrap();
     let still = file.shared.at_work.write().unwrap();
     file.write_at(&[1; 24 * PAGE], 0).unwrap();
@@ -363,7 +363,7 @@ fn advice_does_not_drop_a_lent_page() {
     files.set_contents("f", &[7; 10 * PAGE]);
     let builder = PageCache::builder(8 << 20).backend(BackendKind::Memory(files));
     let cache = builder.tenant("a", 1 << 20).tenant("b", 1 << 20).build().unwrap();
-    let open = |name| cache.tenant(name).unwrap().open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let open = |name| cache.tenant(name).unwrap().open("f", OpenMode::ReadWrite).unwrap();
     let (a, b) = (open("a"), open("b"));
     let (first, second) = (a.map().unwrap(), b.map().unwrap());
     let guard = second.page(2).unwrap();
@@ -455,7 +455,7 @@ fn an_observer_that_panics_is_not_asked_again() {
         })
         .build()
         .unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
     assert!(!cache.stats().callback_panicked);
     for page in 0..1000 {
         read(&file, page * PAGE, PAGE);

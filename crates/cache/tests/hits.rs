@@ -72,7 +72,7 @@ fn hits_allocate_nothing() {
     for disk in Disk::each(1) {
         disk.set("f", &pages(0..200));
         let cache = disk.builder(8 << 20).build().unwrap();
-        let file = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
         let map = file.map().unwrap();
         let mut buffer = vec![0; 200 * PAGE];
         let count = allocations(|| assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 200 * PAGE));

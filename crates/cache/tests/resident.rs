@@ -123,10 +123,10 @@ fn resident_memory_stays_within_the_budget() {
     let mut buffer = vec![0; 64 * PAGE];
     let pages = 12_000;
     let region: AnonRegion = cache.tenant("t").unwrap().anonymous(pages * PAGE as u64).unwrap();
-    let open = |name: &str| cache.open(&disk.path(name), OpenMode::Create).unwrap();
+    let open = |name: &str| cache.open(disk.path(name), OpenMode::Create).unwrap();
     let mut sparse = open("sparse");
     sparse.advise(Advice::Random, 0..0).unwrap();
-    let hot = cache.tenant("hot").unwrap().open(&disk.path("hot"), OpenMode::Create).unwrap();
+    let hot = cache.tenant("hot").unwrap().open(disk.path("hot"), OpenMode::Create).unwrap();
     hot.write_at(&vec![1; HOT_PAGES as usize * PAGE], 0).unwrap();
     let (mut handles, mut most): (Vec<CachedFile>, u64) = (Vec::new(), 0);
     let (hits, over, mut line_at, began) = (Hits::default(), AtomicBool::new(false), LINE, Instant::now());
@@ -167,7 +167,7 @@ fn resident_memory_stays_within_the_budget() {
                 14 => {
                     let name = format!("tenant{step}");
                     let tenant = cache.add_tenant(&name, &Limits::max(1 << 20)).unwrap();
-                    let file = tenant.open(&disk.path("sparse"), OpenMode::ReadOnly).unwrap();
+                    let file = tenant.open(disk.path("sparse"), OpenMode::ReadOnly).unwrap();
                     file.read_at(&mut buffer[..8], random.below(len - 8)).unwrap();
                     drop((file, tenant));
                     cache.remove_tenant(&name).unwrap();

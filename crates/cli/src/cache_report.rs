@@ -175,8 +175,11 @@ fn tenant_json(tenant: &TenantStats) -> Value {
     let accesses = tenant.hits + tenant.misses;
     // Sums that memory.stat also has.
     let sums = [("pgscan", scanned(tenant)), ("pgsteal", evictions(tenant))];
-    let counters: Map<String, Value> =
-        sums.iter().chain(&tenant.counters).map(|&(name, value)| (name.to_owned(), value.into())).collect();
+    let counters: Map<String, Value> = sums
+        .into_iter()
+        .chain(tenant.counters.iter())
+        .map(|(name, value)| (name.to_owned(), value.into()))
+        .collect();
     json!({
         "name": tenant.name,
         "max_pages": tenant.max_pages,

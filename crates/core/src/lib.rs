@@ -36,6 +36,7 @@ pub mod pageout;
 mod random;
 pub mod readahead;
 pub mod reclaim;
+mod residency;
 mod segments;
 pub mod swap;
 mod sync;
@@ -60,6 +61,7 @@ pub use memcg::{
 };
 pub use options::{Options, PAGE_BYTES};
 pub use reclaim::{OomDecision, OomPolicy, OutOfMemory};
+pub use residency::PagesInRange;
 pub use swap::{SwapOptions, SwapOut, SwapOutcome, SwapSlot, SwapStore};
 pub use sync::LockCounts;
 

@@ -11,6 +11,8 @@
 //!   hand each of their transfers to a kernel thread anyway.
 //! * `memory` — [`MemoryFiles`], which exist in memory only and fail on request; for tests.
 //!
+//! [`crate::source`] adds sources beside the files of any of them.
+//!
 //! `disk_file` plans the system calls of the first two; `queue` hands requests to the threads of
 //! all three.
 //!
@@ -31,14 +33,16 @@ pub(crate) mod disk_file;
 pub(crate) mod memory;
 mod memory_files;
 mod queue;
-#[cfg(all(test, not(miri)))]
+#[cfg(all(test, not(miri), feature = "io-uring"))]
 mod tests;
 pub(crate) mod threads;
 pub(crate) mod transfer;
+#[cfg(feature = "io-uring")]
 pub(crate) mod uring;
 
 pub use memory_files::{Counts, Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
-pub(crate) use transfer::{Backend, BackendFile, Batch, Completion, Direction, Transfer};
+pub(crate) use queue::{is_worker, join, spawn};
+pub(crate) use transfer::{Backend, BackendFile, Batch, Completion, Direction, Transfer, zero_rest};
 pub use transfer::{FileIdentity, OpenMode};
 
 use crate::frames::Frames;
@@ -46,15 +50,15 @@ use memory::MemoryBackend;
 use std::io;
 use std::sync::Arc;
 use threads::ThreadBackend;
-use uring::UringBackend;
 
 /// The kind of backend that a cache uses.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub enum BackendKind {
     /// io_uring if the system permits it, otherwise threads.
     #[default]
     Auto,
-    /// io_uring; building the cache fails without it.
+    /// io_uring; building the cache fails without it. Needs the crate's feature `io-uring`.
     Uring,
     /// `preadv` and `pwritev` on a pool of threads.
     Threads,
@@ -80,11 +84,11 @@ pub(crate) fn choose(
 ) -> io::Result<Chosen> {
     let mut why_not_uring = None;
     let backend: Arc<dyn Backend> = match kind {
-        BackendKind::Uring => Arc::new(UringBackend::new(frames, completion)?),
+        BackendKind::Uring => uring(frames, completion)?,
         BackendKind::Threads => Arc::new(ThreadBackend::new(frames, completion)?),
         BackendKind::Memory(files) => Arc::new(MemoryBackend::new(files.clone(), frames, completion)?),
-        BackendKind::Auto => match UringBackend::new(frames.clone(), completion.clone()) {
-            Ok(backend) => Arc::new(backend),
+        BackendKind::Auto => match uring(frames.clone(), completion.clone()) {
+            Ok(backend) => backend,
             Err(error) => {
                 why_not_uring = Some(format!("io_uring cannot be used here: {error}"));
                 Arc::new(ThreadBackend::new(frames, completion)?)
@@ -92,4 +96,15 @@ pub(crate) fn choose(
         },
     };
     Ok(Chosen { backend, why_not_uring })
+}
+
+#[cfg(feature = "io-uring")]
+fn uring(frames: Arc<Frames>, completion: Arc<dyn Completion>) -> io::Result<Arc<dyn Backend>> {
+    Ok(Arc::new(uring::UringBackend::new(frames, completion)?))
+}
+
+#[cfg(not(feature = "io-uring"))]
+fn uring(_: Arc<Frames>, _: Arc<dyn Completion>) -> io::Result<Arc<dyn Backend>> {
+    let what = "mglru-cache was built without its feature `io-uring`";
+    Err(io::Error::new(io::ErrorKind::Unsupported, what))
 }

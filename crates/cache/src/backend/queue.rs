@@ -146,13 +146,13 @@ thread_local! {
 }
 
 /// Whether the calling thread belongs to a backend.
-fn is_worker() -> bool {
+pub(crate) fn is_worker() -> bool {
     IS_WORKER.get()
 }
 
 /// Starts a thread of a backend. A panic in it aborts the process: otherwise the pages of its
 /// transfers would stay locked for ever, and a ring might still write into frames without an owner.
-pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     struct AbortOnPanic;
     impl Drop for AbortOnPanic {
         fn drop(&mut self) {
@@ -171,7 +171,7 @@ pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
 
 /// Joins a backend's thread, unless it is the calling thread: a completion may drop the last
 /// reference to a backend. That thread then ends by itself.
-pub(super) fn join(thread: JoinHandle<()>) {
+pub(crate) fn join(thread: JoinHandle<()>) {
     if thread.thread().id() != std::thread::current().id() {
         thread.join().expect("a backend thread aborts rather than panics");
     }

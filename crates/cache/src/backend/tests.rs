@@ -3,7 +3,7 @@
 use super::disk_file::DiskFile;
 use super::memory::tests::{Log, page};
 use super::transfer::*;
-use super::uring::Buffers;
+use super::uring::{Buffers, UringBackend};
 use super::*;
 use crate::frames::{FRAME_BYTES, Frames};
 use std::os::unix::fs::FileExt;

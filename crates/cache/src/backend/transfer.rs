@@ -1,6 +1,7 @@
 //! The interface of a backend, and the types that all backends share.
 
 use crate::frames::{FRAME_BYTES, Frames};
+use crate::source::SourceFile;
 use std::any::Any;
 use std::fmt;
 use std::io;
@@ -53,6 +54,10 @@ pub(crate) trait BackendFile: Any + fmt::Debug + Send + Sync {
     fn path(&self) -> &Path;
     /// Whether transfers bypass the kernel's page cache. If not, each page may be in memory twice.
     fn is_direct(&self) -> bool;
+    /// The file as a source, if it is one.
+    fn source(self: Arc<Self>) -> Option<Arc<SourceFile>> {
+        None
+    }
 }
 
 /// A run of consecutive pages of one file and their frames.
@@ -76,7 +81,7 @@ impl Transfer {
     }
 
     /// Checks the transfer before it touches memory.
-    pub(super) fn assert_valid(&self) {
+    pub(crate) fn assert_valid(&self) {
         assert!(self.offset.is_multiple_of(FRAME_BYTES as u64), "offset {} inside a page", self.offset);
         assert!(self.bytes > 0, "an empty transfer");
         assert_eq!(self.bytes.div_ceil(FRAME_BYTES), self.frames.len(), "one frame per page");
@@ -122,7 +127,7 @@ pub(crate) trait Backend: Send + Sync {
     fn read(&self, transfer: &Transfer) -> io::Result<usize>;
     /// Writes everything while the caller waits, or fails. The file grows to the transfer's end, no
     /// further.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the cache submits its writes; tests wait for theirs"))]
+    #[cfg_attr(not(test), allow(dead_code, reason = "the cache submits its writes; tests wait for theirs"))]
     fn write(&self, transfer: &Transfer) -> io::Result<usize>;
     /// Performs many reads while the caller waits, up to `depth` at once; see [`Self::read`].
     /// Returns `false`, having done nothing, if the backend cannot do so.
@@ -171,7 +176,7 @@ impl Progress {
 
 /// Zeroes the frames behind a short read. Bytes beyond the end of a file read as zero in every
 /// mapping, and a frame must not show another tenant's old content.
-pub(super) fn zero_rest(frames: &Frames, transfer: &Transfer, bytes_read: usize) {
+pub(crate) fn zero_rest(frames: &Frames, transfer: &Transfer, bytes_read: usize) {
     if bytes_read < transfer.frames.len() * FRAME_BYTES {
         for (frame, range) in transfer.parts_from(bytes_read) {
             frames.zero(frame, range);

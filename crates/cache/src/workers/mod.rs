@@ -79,7 +79,7 @@ mod tests {
     fn a_worker_that_panics_is_started_anew() {
         let files = MemoryFiles::new(1);
         let cache = PageCache::builder(2 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
-        let file = cache.open("f".as_ref(), OpenMode::Create).unwrap();
+        let file = cache.open("f", OpenMode::Create).unwrap();
         file.write_at(b"hello", 0).unwrap();
         let shared = file.shared.clone();
         // The flusher of this cache is at rest for seconds: another one, which panics twice.

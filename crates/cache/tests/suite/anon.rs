@@ -143,7 +143,7 @@ fn threads_load_their_own_stores() {
                     }
                 });
             }
-            let file = cache.open(&disk.path("file"), mglru_cache::OpenMode::ReadOnly).unwrap();
+            let file = cache.open(disk.path("file"), mglru_cache::OpenMode::ReadOnly).unwrap();
             let mut random = Random(9);
             for _ in 0..3000 {
                 let number = random.below(600);

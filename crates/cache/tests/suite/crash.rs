@@ -267,7 +267,7 @@ fn power_fails(seed: u64) -> u64 {
         let on_disk = || (0..FILES).map(|number| disk.contents(&name(number))).collect::<Vec<_>>();
         let mut script = Script::new(seed << 8 | life, on_disk(), &disk.contents("whole"));
         let cache = disk.builder(BUDGET_BYTES).build().unwrap();
-        let open = |number| cache.open(name(number).as_ref(), OpenMode::ReadWrite).unwrap();
+        let open = |number| cache.open(name(number), OpenMode::ReadWrite).unwrap();
         let handles: Vec<CachedFile> = (0..FILES).map(open).collect();
         let most = 1 << random.below(11);
         files.cut_power_after(random.below(most));
@@ -311,12 +311,12 @@ fn unsynced_sectors_are_torn() {
     files.tear_sectors();
     disk.set("f", &[1; 64 * PAGE]);
     let cache = disk.builder(BUDGET_BYTES).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
     file.write_at(&[2; 64 * PAGE], 0).unwrap();
     file.sync_data().unwrap();
     drop(file);
     disk.set("g", &[3; PAGE]);
-    let file = cache.open("g".as_ref(), OpenMode::ReadWrite).unwrap();
+    let file = cache.open("g", OpenMode::ReadWrite).unwrap();
     file.write_at(&[4; PAGE], 0).unwrap();
     drop((file, cache));
     files.cut_power();
@@ -342,7 +342,7 @@ fn child_that_is_killed() {
     let mut script = Script::new(life, files, &read(&directory.join("whole")));
     let disk = if (life >> 8).is_multiple_of(2) { Disk::uring() } else { Disk::threads() };
     let cache = disk.builder(BUDGET_BYTES).build().unwrap();
-    let open = |number| cache.open(&path(number), OpenMode::ReadWrite).unwrap();
+    let open = |number| cache.open(path(number), OpenMode::ReadWrite).unwrap();
     let handles: Vec<CachedFile> = (0..FILES).map(open).collect();
     let rename = || std::fs::rename(directory.join("new"), directory.join("whole")).is_ok();
     let tell = |word: &str| {

@@ -91,7 +91,7 @@ fn in_the_cache(trace: &[Operation], limit_pages: u64, mechanisms: Mechanisms, d
     let files: Vec<(CachedFile, Map)> = (0..FILES)
         .map(|file| {
             // The simulator keeps no files and handles: the root pays for ours.
-            let mut file = cache.open(&disk.path(&format!("f{file}")), OpenMode::ReadOnly).unwrap();
+            let mut file = cache.open(disk.path(&format!("f{file}")), OpenMode::ReadOnly).unwrap();
             file.advise(Advice::Random, 0..0).unwrap();
             let mut map = file.map().unwrap();
             file.move_to(&tenant).unwrap();

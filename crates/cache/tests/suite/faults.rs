@@ -214,7 +214,7 @@ impl Sailor<'_> {
     }
 
     fn open(&self, tenant: &Tenant) -> Option<CachedFile> {
-        allowed(tenant.open(self.own_name().as_ref(), OpenMode::ReadWrite))
+        allowed(tenant.open(self.own_name(), OpenMode::ReadWrite))
     }
 
     fn advise(&mut self) {
@@ -252,7 +252,7 @@ impl Sailor<'_> {
     /// After the device is well: everything works, and everything is there.
     fn verify(mut self, disk: &Disk) {
         self.map = None;
-        let own = self.cache.open(self.own_name().as_ref(), OpenMode::ReadWrite).unwrap();
+        let own = self.cache.open(self.own_name(), OpenMode::ReadWrite).unwrap();
         self.own = Some(own);
         self.check_length();
         self.cache.tenant("t").unwrap().set_max(None).unwrap();
@@ -356,7 +356,7 @@ fn run(seed: u64) {
     match random.below(4) {
         0 => {}
         1 => builder = builder.swap(Swap::compressed(512 << 10)),
-        _ => builder = builder.swap(Swap::file("swap".as_ref(), 4 << 20)),
+        _ => builder = builder.swap(Swap::file("swap", 4 << 20)),
     }
     if random.one_in(4) {
         builder = builder.oom_policy(OomPolicy::Victim);
@@ -370,7 +370,7 @@ fn run(seed: u64) {
         // Before the first fault: these opens must succeed.
         let sailor = |number| {
             let seed = mix(seed << 8 | number);
-            let own = cache.open(format!("own{number}").as_ref(), OpenMode::ReadWrite);
+            let own = cache.open(format!("own{number}"), OpenMode::ReadWrite);
             Sailor {
                 shared: Actor::new(world, cache, files, number, seed).failing(allowed::<()>),
                 cache,

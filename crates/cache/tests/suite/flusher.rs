@@ -18,7 +18,7 @@ fn in_the_cache(writes: &[(u64, u64)]) -> Asked {
     (0..2).for_each(|file| disk.set(&format!("f{file}"), &[]));
     let cache = disk.builder(16 << 20).tenant("t", LIMIT_PAGES * PAGE as u64).build().unwrap();
     let tenant = cache.tenant("t").unwrap();
-    let open = |file| tenant.open(format!("f{file}").as_ref(), OpenMode::ReadWrite).unwrap();
+    let open = |file| tenant.open(format!("f{file}"), OpenMode::ReadWrite).unwrap();
     let handles = [0, 1].map(open);
     for &(file, page) in writes {
         handles[file as usize].write_at(&[1; PAGE], page * PAGE as u64).unwrap();

@@ -19,7 +19,7 @@ fn cache(disk: &Disk) -> (PageCache, CachedFile) {
     let cache = disk.builder(48 << 20).tenant("t", LIMIT).build().unwrap();
     let min_bytes = (PROTECTED + 200) as u64 * PAGE as u64;
     let kept = cache.add_tenant("kept", &Limits { min_bytes, ..Limits::default() }).unwrap();
-    let file = kept.open(&disk.path("kept"), OpenMode::ReadOnly).unwrap();
+    let file = kept.open(disk.path("kept"), OpenMode::ReadOnly).unwrap();
     let mut buffer = vec![0; 64 * PAGE];
     for offset in (0..PROTECTED * PAGE).step_by(buffer.len()) {
         file.read_at(&mut buffer, offset as u64).unwrap();
@@ -72,7 +72,7 @@ fn a_sparse_file_is_read_within_the_limit() {
     let len = 1u64 << 40;
     fs::File::create(disk.path("sparse")).unwrap().set_len(len).unwrap();
     let tenant = cache.tenant("t").unwrap();
-    let file = tenant.open(&disk.path("sparse"), OpenMode::ReadOnly).unwrap();
+    let file = tenant.open(disk.path("sparse"), OpenMode::ReadOnly).unwrap();
     file.advise(Advice::Random, 0..0).unwrap();
     let before = cache.stats().metadata_bytes;
     let mut random = Random(1);
@@ -163,7 +163,7 @@ fn cloned_handles_count() {
     let disk = Disk::threads();
     let (cache, kept) = cache(&disk);
     let tenant = cache.tenant("t").unwrap();
-    let file = tenant.open(&disk.path("f"), OpenMode::Create).unwrap();
+    let file = tenant.open(disk.path("f"), OpenMode::Create).unwrap();
     let before = cache.stats().metadata_bytes;
     let (clones, error) = clone_until_refused(&file, 10_000);
     assert!(matches!(&error, Error::OutOfMemory(report) if report.tenant == "t"), "{error}");
@@ -189,7 +189,7 @@ fn the_index_of_removed_tenants_passes_to_their_parent() {
     let cache = disk.builder(48 << 20).tenant("t", 8 << 20).build().unwrap();
     let tenant = cache.tenant("t").unwrap();
     let open = |tenant: &Tenant| {
-        let file = tenant.open(&disk.path("sparse"), OpenMode::ReadOnly).unwrap();
+        let file = tenant.open(disk.path("sparse"), OpenMode::ReadOnly).unwrap();
         file.advise(Advice::Random, 0..0).unwrap();
         file
     };
@@ -222,7 +222,7 @@ fn metadata_has_the_documented_sizes() {
     let slab = || stat(&cache, "t", "slab_reclaimable") + stat(&cache, "t", "slab_unreclaimable");
     let mut before = 0;
     let mut added = || slab() - std::mem::replace(&mut before, slab());
-    let file = tenant.open(&disk.path("f"), OpenMode::Create).unwrap();
+    let file = tenant.open(disk.path("f"), OpenMode::Create).unwrap();
     let both = added();
     let _clone = file.try_clone().unwrap();
     let handle = added();

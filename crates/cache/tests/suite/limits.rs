@@ -29,7 +29,7 @@ fn metadata_is_paid_for_and_small_when_files_are_read_in_order() {
         let file = fs::File::create(disk.path("f")).unwrap();
         file.set_len(3 * budget).unwrap();
         let cache = disk.builder(budget).build().unwrap();
-        let file = cache.open(&disk.path("f"), OpenMode::ReadOnly).unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadOnly).unwrap();
         let mut buffer = vec![1; 1 << 18];
         for offset in (0..3 * budget).step_by(buffer.len()) {
             assert_eq!(file.read_at(&mut buffer, offset).unwrap(), buffer.len());
@@ -45,8 +45,8 @@ fn metadata_is_paid_for_when_a_huge_file_is_read_at_random() {
         let len = 64u64 << 30;
         fs::File::create(disk.path("f")).unwrap().set_len(len).unwrap();
         let cache = disk.builder(budget).tenant("t", budget / 3).build().unwrap();
-        let file = cache.tenant("t").unwrap().open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
-        let wide = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let file = cache.tenant("t").unwrap().open(disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let wide = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
         let map = wide.map().unwrap();
         let mut random = Random(budget);
         for step in 0..6000 {
@@ -77,7 +77,7 @@ fn metadata_is_paid_for_when_there_are_many_small_files() {
     for number in 0..800u64 {
         let name = format!("f{number}");
         disk.set(&name, &page(number));
-        let file = cache.open(&disk.path(&name), OpenMode::ReadOnly).unwrap();
+        let file = cache.open(disk.path(&name), OpenMode::ReadOnly).unwrap();
         assert_same(&read(&file, 0, PAGE), &page(number), "page");
         handles.push(file);
     }
@@ -100,11 +100,11 @@ fn open_files_are_paid_for() {
     let (disk, _files) = memory(6);
     disk.set("f", &page(0));
     let cache = disk.builder(2 << 20).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    let file = cache.open("f", OpenMode::ReadOnly).unwrap();
     let mut handles = Vec::new();
     let error = loop {
         assert_same(&read(&file, 0, PAGE), &page(0), "page");
-        match cache.open(&disk.path(&format!("f{}", handles.len())), OpenMode::Create) {
+        match cache.open(disk.path(&format!("f{}", handles.len())), OpenMode::Create) {
             Ok(file) => handles.push(file),
             Err(error) => break error,
         }
@@ -120,7 +120,7 @@ fn open_files_are_paid_for() {
     handles.clear();
     cache.validate().unwrap();
     assert_same(&read(&file, 0, PAGE), &page(0), "page");
-    cache.open("new".as_ref(), OpenMode::Create).unwrap().write_at(&page(1), 0).unwrap();
+    cache.open("new", OpenMode::Create).unwrap().write_at(&page(1), 0).unwrap();
 }
 
 /// Of frames that the kernel holds as registered buffers, only an eighth can pay for the index. A
@@ -133,11 +133,11 @@ fn the_index_of_a_huge_file_makes_room_for_itself_and_goes() {
     fs::File::create(disk.path("f")).unwrap().set_len(len).unwrap();
     disk.set("other", &pages(0..500));
     let cache = disk.builder(72 << 20).tenant("other", 8 << 20).build().unwrap();
-    let other = cache.tenant("other").unwrap().open(&disk.path("other"), OpenMode::ReadOnly).unwrap();
+    let other = cache.tenant("other").unwrap().open(disk.path("other"), OpenMode::ReadOnly).unwrap();
     assert_same(&read(&other, 0, PAGE), &page(0), "page");
     let paid_bytes = || cache.stats().frames * PAGE as u64 - cache.stats().frame_bytes;
     let first = paid_bytes();
-    let file = cache.open(&disk.path("f"), OpenMode::ReadOnly).unwrap();
+    let file = cache.open(disk.path("f"), OpenMode::ReadOnly).unwrap();
     file.advise(Advice::Random, 0..0).unwrap();
     let mut random = Random(1);
     for step in 0..12_000 {
@@ -177,7 +177,7 @@ fn tenants_stay_within_their_limits_while_all_of_them_work() {
                 let (cache, disk) = (&cache, &disk);
                 scope.spawn(move || {
                     let file =
-                        cache.tenant(name).unwrap().open(&disk.path(name), OpenMode::ReadWrite).unwrap();
+                        cache.tenant(name).unwrap().open(disk.path(name), OpenMode::ReadWrite).unwrap();
                     let map = file.map().unwrap();
                     let mut random = Random(seed);
                     for _ in 0..3000 {
@@ -212,7 +212,7 @@ fn memory_that_is_lent_cannot_be_freed() {
     disk.set("f", &pages(0..100));
     // One page of the limit is for the file, its handles and its index.
     let cache = disk.builder(4 << 20).tenant("t", 21 * PAGE as u64).build().unwrap();
-    let file = cache.tenant("t").unwrap().open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let file = cache.tenant("t").unwrap().open("f", OpenMode::ReadWrite).unwrap();
     let map = file.map().unwrap();
     let mut guards: Vec<PageGuard> = (0..20).map(|index| map.page(index).unwrap()).collect();
     for _ in 0..2 {
@@ -228,7 +228,7 @@ fn memory_that_is_lent_cannot_be_freed() {
     guards.truncate(18);
     assert_same(&read(&file, 50 * PAGE, PAGE), &page(50), "page");
     // Other tenants are not affected.
-    let other = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    let other = cache.open("f", OpenMode::ReadOnly).unwrap();
     assert_same(&read(&other, 60 * PAGE, PAGE), &page(60), "page");
     drop(guards);
     cache.validate().unwrap();
@@ -240,7 +240,7 @@ fn a_page_is_lent_some_thousand_times_at_once() {
     let (disk, _files) = memory(3);
     disk.set("f", &pages(0..1));
     let cache = disk.builder(4 << 20).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
     let map = file.map().unwrap();
     file.write_at(&page(7), 0).unwrap();
     let mut guards = Vec::new();
@@ -266,7 +266,7 @@ fn a_lent_page_does_not_change() {
     for disk in Disk::each(4) {
         disk.set("f", &pages(0..1000));
         let cache = disk.builder(1 << 20).build().unwrap();
-        let file = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
         let map = file.map().unwrap();
         let guards: Vec<PageGuard> = (0..20).map(|index| map.page(index * 50).unwrap()).collect();
         std::thread::scope(|scope| {
@@ -309,14 +309,11 @@ fn invalid_settings_and_calls_are_refused() {
 
     let cache = disk.builder(4 << 20).tenant("tiny", 0).build().unwrap();
     assert!(matches!(cache.tenant("none"), Err(Error::NoSuchTenant(name)) if name == "none"));
-    assert_eq!(
-        crate::common::number(cache.open("missing".as_ref(), OpenMode::ReadWrite).map(|_| ())),
-        libc::ENOENT
-    );
-    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    assert_eq!(crate::common::number(cache.open("missing", OpenMode::ReadWrite).map(|_| ())), libc::ENOENT);
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
     check_ranges(&file, &file.map().unwrap());
     // A tenant has at least one page, and works with it.
-    let tiny = cache.tenant("tiny").unwrap().open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let tiny = cache.tenant("tiny").unwrap().open("f", OpenMode::ReadWrite).unwrap();
     for round in 0..3 {
         for number in 0..2 {
             assert_same(&read(&tiny, number * PAGE, PAGE), &page(number as u64), format!("round {round}"));
@@ -373,8 +370,8 @@ fn a_failed_open_leaves_nothing_behind() {
     let cache = disk.builder(4 << 20).build().unwrap();
     let Disk::Real(directory, _) = &disk else { unreachable!() };
     assert!(matches!(cache.open(directory.path(), OpenMode::ReadOnly), Err(Error::Io { .. })));
-    assert!(cache.open(&disk.path("none"), OpenMode::ReadOnly).is_err());
-    let created = cache.open(&disk.path("none"), OpenMode::Create).unwrap();
+    assert!(cache.open(disk.path("none"), OpenMode::ReadOnly).is_err());
+    let created = cache.open(disk.path("none"), OpenMode::Create).unwrap();
     assert!(created.is_empty());
     drop(created);
     cache.validate().unwrap();

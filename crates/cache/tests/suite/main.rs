@@ -1,6 +1,7 @@
 //! Integration tests of the cache, in one binary to save linking time.
 
 mod anon;
+mod api;
 #[path = "../common/mod.rs"]
 mod common;
 mod crash;

@@ -18,7 +18,7 @@ fn eight_threads_that_want_one_page_read_it_once() {
     let (disk, files) = memory(1);
     disk.set("f", &pages(0..100));
     let cache = disk.builder(4 << 20).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    let file = cache.open("f", OpenMode::ReadOnly).unwrap();
     file.advise(Advice::Random, 0..u64::MAX).unwrap();
     let map = file.map().unwrap();
     for number in 0..20 {
@@ -49,7 +49,7 @@ fn many_pages_are_read_together() {
     let (disk, files) = memory(4);
     disk.set("f", &pages(0..1000));
     let cache = disk.builder(8 << 20).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    let file = cache.open("f", OpenMode::ReadOnly).unwrap();
     read(&file, 7 * PAGE, PAGE);
     // Page 7 is in memory, page 37 is requested twice, and the last request reaches beyond the end
     // of the file.
@@ -92,7 +92,7 @@ fn many_pages_are_read_through_little_memory() {
     for disk in Disk::each(5) {
         disk.set("f", &pages(0..800));
         let cache = disk.builder(1 << 20).build().unwrap();
-        let file = cache.open(&disk.path("f"), OpenMode::ReadOnly).unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadOnly).unwrap();
         let mut buffers = vec![vec![0; PAGE]; 800];
         for round in [1, 7, 333] {
             let number = |at: usize| (at * round + 5) % 800;
@@ -113,7 +113,7 @@ fn a_sequential_reader_reads_few_large_pieces() {
     let (disk, files) = memory(2);
     disk.set("f", &pages(0..1000));
     let cache = disk.builder(16 << 20).tenant("t", 8 << 20).build().unwrap();
-    let file = cache.tenant("t").unwrap().open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    let file = cache.tenant("t").unwrap().open("f", OpenMode::ReadOnly).unwrap();
     for number in 0..1000 {
         assert_same(&read(&file, number * PAGE, PAGE), &page(number as u64), "page");
     }
@@ -140,7 +140,7 @@ fn a_large_buffer_is_filled_by_large_reads() {
         let contents = pages(0..500);
         disk.set("f", &contents[..contents.len() - 100]);
         let cache = disk.builder(1 << 20).build().unwrap();
-        let file = cache.open(&disk.path("f"), OpenMode::ReadOnly).unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadOnly).unwrap();
         let mut buffer = vec![0; contents.len()];
         let expected = &contents[3..contents.len() - 100];
         assert_eq!(file.read_at(&mut buffer, 3).unwrap(), expected.len());
@@ -156,7 +156,7 @@ fn with_advice_random_one_page_is_read() {
     let (disk, files) = memory(4);
     disk.set("f", &pages(0..1000));
     let cache = disk.builder(8 << 20).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    let file = cache.open("f", OpenMode::ReadOnly).unwrap();
     file.advise(Advice::Random, 0..u64::MAX).unwrap();
     for number in [0, 1, 2, 3, 500, 501, 502, 999] {
         read(&file, number * PAGE, PAGE);
@@ -176,7 +176,7 @@ fn will_need_brings_pages_in_and_dont_need_drops_them() {
     let (disk, files) = memory(5);
     disk.set("f", &pages(0..100));
     let cache = disk.builder(8 << 20).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
     file.advise(Advice::WillNeed, 10 * PAGE as u64..90 * PAGE as u64).unwrap();
     for number in 10..90 {
         assert_same(&read(&file, number * PAGE, PAGE), &page(number as u64), "page");
@@ -202,7 +202,7 @@ fn an_unreadable_page_fails_only_its_own_readers() {
     let (disk, files) = memory(6);
     disk.set("f", &pages(0..64));
     let cache = disk.builder(4 << 20).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    let file = cache.open("f", OpenMode::ReadOnly).unwrap();
     files.inject(fault(bytes_of(10..11), FaultEffect::Error(libc::EIO)));
     // Sequential, so that readahead covers the bad page, too.
     for number in 0..64 {
@@ -231,7 +231,7 @@ fn threads_that_wait_for_a_page_that_fails_try_themselves() {
     let (disk, files) = memory(7);
     disk.set("f", &pages(0..8));
     let cache = disk.builder(4 << 20).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    let file = cache.open("f", OpenMode::ReadOnly).unwrap();
     file.advise(Advice::Random, 0..u64::MAX).unwrap();
     files.inject(fault(FaultTrigger::Nth(1), FaultEffect::Error(libc::EIO)));
     files.hold();
@@ -259,7 +259,7 @@ fn short_reads_are_continued() {
     disk.set("f", &pages(0..100));
     files.inject(fault(FaultTrigger::Always, FaultEffect::Short(1000)));
     let cache = disk.builder(4 << 20).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    let file = cache.open("f", OpenMode::ReadOnly).unwrap();
     for number in 0..100 {
         assert_same(&read(&file, number * PAGE, PAGE), &page(number as u64), "page");
     }
@@ -270,7 +270,7 @@ fn bytes_behind_the_end_of_the_last_page_are_zero() {
     for disk in Disk::each(9) {
         disk.set("f", &vec![0xff; PAGE + 10]);
         let cache = disk.builder(4 << 20).build().unwrap();
-        let file = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
         let map = file.map().unwrap();
         assert_eq!(map.page(1).unwrap()[..], [0xff; 10]);
         // Truncated data does not come back, neither by extending the file nor by writing beyond

@@ -49,7 +49,7 @@ impl<'a> World<'a> {
     fn open(&mut self, file: usize) -> CachedFile {
         let tenant = if self.random.one_in(2) { "tight" } else { "" };
         let tenant = self.cache.tenant(tenant).unwrap();
-        tenant.open(&self.disk.path(&name(file)), OpenMode::ReadWrite).unwrap()
+        tenant.open(self.disk.path(&name(file)), OpenMode::ReadWrite).unwrap()
     }
 
     fn handle(&mut self, file: usize) -> CachedFile {

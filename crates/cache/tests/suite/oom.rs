@@ -81,7 +81,7 @@ fn another_tenant_continues_when_the_greedy_one_is_killed() {
         let cache = tenants(disk.builder(BUDGET).oom_policy(OomPolicy::Victim));
         let greedy = cache.tenant("top/greedy").unwrap();
         disk.set("file", &vec![0; 40 * PAGE]);
-        let file = greedy.open(&disk.path("file"), OpenMode::ReadWrite).unwrap();
+        let file = greedy.open(disk.path("file"), OpenMode::ReadWrite).unwrap();
         let lost = region(&cache, "top/greedy");
         (0..350).for_each(|number| lost.store(number * PAGE as u64, &page(number)).unwrap());
         (0..40)
@@ -233,7 +233,7 @@ fn lowering_a_limit_ends_with_the_policy() {
             (0..50).for_each(|number| calm.store(number * PAGE as u64, &page(number)).unwrap());
             disk.set("file", &vec![0; 40 * PAGE]);
             let file =
-                cache.tenant("top/calm").unwrap().open(&disk.path("file"), OpenMode::ReadWrite).unwrap();
+                cache.tenant("top/calm").unwrap().open(disk.path("file"), OpenMode::ReadWrite).unwrap();
             (0..40).for_each(|number| {
                 assert_eq!(file.write_at(&page(number), number * PAGE as u64).unwrap(), PAGE)
             });

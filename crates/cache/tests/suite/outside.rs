@@ -10,7 +10,7 @@ fn appends_by_others_are_read() {
         let mut contents = pages(0..5)[..4 * PAGE + 100].to_vec();
         disk.set("f", &contents);
         let cache = disk.builder(4 << 20).build().unwrap();
-        let file = cache.open(&disk.path("f"), OpenMode::ReadOnly).unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadOnly).unwrap();
         for _ in 0..20 {
             // The file's last page is in memory, with zeros behind the end.
             let mut buffer = vec![0; contents.len() + 10];
@@ -31,7 +31,7 @@ fn an_append_merges_with_a_cached_write_to_the_same_page() {
     for disk in Disk::each(2) {
         disk.set("f", &[1; 100]);
         let cache = disk.builder(4 << 20).build().unwrap();
-        let file = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
         file.write_at(&[2; 10], 0).unwrap();
         disk.append("f", &[3; 50]);
         file.sync_data().unwrap();
@@ -48,7 +48,7 @@ fn a_file_truncated_by_others_ends_there() {
         let contents = pages(0..100);
         disk.set("f", &contents);
         let cache = disk.builder(4 << 20).build().unwrap();
-        let file = cache.open(&disk.path("f"), OpenMode::ReadOnly).unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadOnly).unwrap();
         file.advise(Advice::Random, 0..1).unwrap();
         let map = file.map().unwrap();
         let cached = 60 * PAGE;
@@ -79,7 +79,7 @@ fn a_truncation_by_others_keeps_newer_cached_writes() {
     for disk in Disk::each(4) {
         disk.set("f", &pages(0..10));
         let cache = disk.builder(4 << 20).build().unwrap();
-        let file = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
         read(&file, 0, 10 * PAGE);
         file.write_at(b"mine", 7 * PAGE as u64 + 6).unwrap();
         disk.resize("f", 3 * PAGE);
@@ -97,12 +97,12 @@ fn a_file_that_is_replaced_is_another_file() {
     for disk in Disk::each(5) {
         disk.set("f", &pages(0..3));
         let cache = disk.builder(4 << 20).build().unwrap();
-        let old = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let old = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
         read(&old, 0, PAGE);
         disk.remove("f");
-        assert!(cache.open(&disk.path("f"), OpenMode::ReadWrite).is_err());
+        assert!(cache.open(disk.path("f"), OpenMode::ReadWrite).is_err());
         disk.set("f", &pages(10..12));
-        let new = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let new = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
         assert_same(&read(&new, 0, 2 * PAGE), &pages(10..12), "the new one");
         assert_same(&read(&old, 0, 3 * PAGE), &pages(0..3), "the old one");
         old.write_at(&page(99), 0).unwrap();
@@ -118,7 +118,7 @@ fn a_reopened_file_shows_changes_by_others() {
         let cache = disk.builder(4 << 20).build().unwrap();
         for round in 0..20 {
             disk.set("f", &pages(round..round + 8));
-            let file = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+            let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
             // Readahead is still active when the handle is dropped.
             assert_same(&read(&file, 0, PAGE), &page(round), "page");
             assert_same(&read(&file, PAGE, PAGE), &page(round + 1), "page");
@@ -138,7 +138,7 @@ fn two_paths_to_one_file_share_its_pages() {
     fs::hard_link(disk.path("f"), disk.path("g")).unwrap();
     std::os::unix::fs::symlink(disk.path("f"), disk.path("h")).unwrap();
     let cache = disk.builder(4 << 20).build().unwrap();
-    let files = ["f", "g", "h"].map(|name| cache.open(&disk.path(name), OpenMode::ReadWrite).unwrap());
+    let files = ["f", "g", "h"].map(|name| cache.open(disk.path(name), OpenMode::ReadWrite).unwrap());
     files[0].write_at(b"shared", 10).unwrap();
     for file in &files {
         assert_eq!(read(file, 10, 6), b"shared");
@@ -152,7 +152,7 @@ fn a_guard_holder_may_read_at_the_end_while_others_write() {
     let (disk, files) = memory(7);
     disk.set("f", &pages(0..3));
     let cache = disk.builder(4 << 20).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
     let map = file.map().unwrap();
     let guard = map.page(0).unwrap();
     std::thread::scope(|scope| {

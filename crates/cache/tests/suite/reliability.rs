@@ -70,7 +70,7 @@ impl World {
     /// Syncs all files, on a device that is well: everything written is confirmed.
     pub fn recovers(&self, cache: &PageCache) {
         for (number, pages) in self.files.iter().enumerate() {
-            let handle = cache.open(number.to_string().as_ref(), OpenMode::ReadWrite).unwrap();
+            let handle = cache.open(number.to_string(), OpenMode::ReadWrite).unwrap();
             // Reports earlier errors that no handle has reported; then none is left.
             let _ = handle.sync_all();
             handle.sync_all().unwrap();
@@ -151,7 +151,7 @@ impl<'a> Actor<'a> {
         thread: u64,
         seed: u64,
     ) -> Actor<'a> {
-        let open = |number: usize| cache.open(number.to_string().as_ref(), OpenMode::Create).unwrap();
+        let open = |number: usize| cache.open(number.to_string(), OpenMode::Create).unwrap();
         let handles = (0..FILES).map(open).collect();
         let random = Random(mix(seed ^ thread << 40));
         Actor { world, cache, files, handles, thread, random, allowed: of_the_device }
@@ -340,13 +340,12 @@ fn a_stalled_device_only_makes_callers_wait() {
     let blank = |name: &str| disk.set(name, &[]);
     ["0", "1", "2"].iter().for_each(|name| blank(name));
     disk.set("calm", &(0..CALM).flat_map(|index| content(9, index, 1)).collect::<Vec<_>>());
-    let builder = disk.builder(BUDGET_BYTES).swap(Swap::file("swap".as_ref(), 8 << 20));
+    let builder = disk.builder(BUDGET_BYTES).swap(Swap::file("swap", 8 << 20));
     // More than the pages themselves, because usage above the floor may be reclaimed.
     let min = Limits { min_bytes: 2 * CALM * PAGE as u64, ..Limits::default() };
     let builder = builder.tenant("writers", LIMIT_PAGES * PAGE as u64).tenant_with("calm", min);
     let cache = builder.tenant_with("anon", Limits::default()).build().unwrap();
-    let open =
-        |tenant: &str, name: &str, mode| cache.tenant(tenant).unwrap().open(name.as_ref(), mode).unwrap();
+    let open = |tenant: &str, name: &str, mode| cache.tenant(tenant).unwrap().open(name, mode).unwrap();
     let calm = open("calm", "calm", OpenMode::ReadOnly);
     let read = |file: &CachedFile, number: u64, index: u64| {
         let mut bytes = vec![0; PAGE];
@@ -445,7 +444,7 @@ fn unsynced_pages_may_be_lost_in_a_power_cut() {
     let (disk, files) = memory(7);
     disk.set("f", &[]);
     let cache = disk.builder(BUDGET_BYTES).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
     for index in 0..64 {
         file.write_at(&content(0, index, 1), index * PAGE as u64).unwrap();
     }

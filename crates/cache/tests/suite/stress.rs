@@ -178,7 +178,7 @@ impl<'a> Actor<'a> {
         let handles: Vec<CachedFile> = world
             .files
             .iter()
-            .map(|file| tenants[home].open(&disk.path(&file.name()), OpenMode::Create).unwrap())
+            .map(|file| tenants[home].open(disk.path(&file.name()), OpenMode::Create).unwrap())
             .collect();
         let maps = handles.iter().map(|_| None).collect();
         Actor { world, disk, cache, tenants, random, handles, maps }

@@ -16,7 +16,7 @@ fn cache(budget: u64, file_pages: u64) -> (Disk, PageCache) {
 }
 
 fn open(cache: &PageCache, tenant: &str) -> CachedFile {
-    cache.tenant(tenant).unwrap().open("f".as_ref(), OpenMode::ReadWrite).unwrap()
+    cache.tenant(tenant).unwrap().open("f", OpenMode::ReadWrite).unwrap()
 }
 
 fn read_all(file: &CachedFile, range: std::ops::Range<u64>) {
@@ -51,7 +51,7 @@ fn tenants_are_a_tree() {
     let cache = builder.build().unwrap();
     let c = cache.tenant("a/b").unwrap().add_child("c", &Limits::default()).unwrap();
     assert_eq!((c.name(), cache.tenant("a").unwrap().child("b/c").unwrap().name()), ("a/b/c", "a/b/c"));
-    let file = c.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    let file = c.open("f", OpenMode::ReadOnly).unwrap();
     read_all(&file, 0..50);
     let used = usage(&cache, "a/b/c");
     let [file_bytes, slab_bytes] = ["file", "slab"].map(|key| line(&cache, "a/b/c/memory.stat", key));
@@ -114,7 +114,7 @@ fn files_outlive_their_tenant() {
     assert_same(&read(&file, 3 * PAGE, PAGE), &page(5000), "written before");
     map.load(700 * PAGE as u64, &mut word).unwrap();
     assert_same(&word, &page(700)[..8], "through the map");
-    let other = b.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    let other = b.open("f", OpenMode::ReadOnly).unwrap();
     read_all(&other, 100..200);
     assert!(usage(&cache, "a") <= 1024 && usage(&cache, "a") > 900);
     cache.validate().unwrap();
@@ -150,8 +150,7 @@ fn handles_move_to_other_tenants() {
     region.store(20 * PAGE as u64, &[8; 10 * PAGE]).unwrap();
     assert_eq!((usage(&cache, "a"), counter(&cache, "b", "anon")), (before, 10));
     assert!(
-        usage(&cache, "b") >= 110
-            && file.memcg() != cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap().memcg()
+        usage(&cache, "b") >= 110 && file.memcg() != cache.open("f", OpenMode::ReadOnly).unwrap().memcg()
     );
     assert!(a.stats().hits + a.stats().misses == 100 && b.stats().hits + b.stats().misses == 100);
     let (_other_disk, other) = self::cache(4 * MIB, 1);

@@ -24,10 +24,10 @@ fn a_failed_write_back_reaches_every_open_handle_once_and_keeps_the_pages() {
     let (disk, files) = memory(1);
     disk.set("f", &pages(0..4));
     let cache = disk.builder(4 << 20).build().unwrap();
-    let open = || cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let open = || cache.open("f", OpenMode::ReadWrite).unwrap();
     let (first, second) = (open(), open());
     let clone = first.try_clone().unwrap();
-    let reader = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    let reader = cache.open("f", OpenMode::ReadOnly).unwrap();
     first.write_at(&page(9), PAGE as u64).unwrap();
     files.inject(fail(FaultOperation::Write, libc::ENOSPC));
     assert_eq!(number(first.sync_data()), libc::ENOSPC);
@@ -51,18 +51,18 @@ fn an_unreported_error_goes_to_the_next_handle_opened() {
     let (disk, files) = memory(2);
     disk.set("f", &[]);
     let cache = disk.builder(4 << 20).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
     file.write_at(b"lost?", 0).unwrap();
     files.inject(fail(FaultOperation::Write, libc::EIO));
     assert!(is_write_back(cache.sync()), "the sync of everything gets this one, and it is not counted");
     drop(file);
     files.clear_faults();
-    let file = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    let file = cache.open("f", OpenMode::ReadOnly).unwrap();
     assert_eq!(read(&file, 0, 5), b"lost?");
     assert_eq!(number(file.sync_data()), libc::EIO);
     file.sync_data().unwrap();
     assert_eq!(disk.contents("f"), b"lost?");
-    cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap().sync_data().unwrap();
+    cache.open("f", OpenMode::ReadOnly).unwrap().sync_data().unwrap();
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_failed_sync_is_reported_to_every_handle() {
     let (disk, files) = memory(3);
     disk.set("f", &[]);
     let cache = disk.builder(4 << 20).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
     let other = file.try_clone().unwrap();
     file.write_at(b"x", 0).unwrap();
     files.inject(Fault { trigger: FaultTrigger::Nth(1), ..fail(FaultOperation::Sync, libc::EIO) });
@@ -87,8 +87,8 @@ fn a_full_disk_stops_writers_with_an_error_and_lets_them_go_on_when_there_is_roo
     disk.set("g", &pages(0..8));
     files.set_capacity_pages(16);
     let cache = disk.builder(2 << 20).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
-    let healthy = cache.open("g".as_ref(), OpenMode::ReadWrite).unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
+    let healthy = cache.open("g", OpenMode::ReadWrite).unwrap();
     let mut written = 0;
     let error = loop {
         match file.write_at(&page(written), written * PAGE as u64) {
@@ -122,7 +122,7 @@ fn short_writes_are_continued() {
     disk.set("f", &[]);
     files.inject(Fault { effect: FaultEffect::Short(1000), ..fail(FaultOperation::Write, 0) });
     let cache = disk.builder(4 << 20).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
     let contents = &pages(0..30)[..29 * PAGE + 77];
     file.write_at(contents, 0).unwrap();
     file.sync_all().unwrap();
@@ -134,7 +134,7 @@ fn neighbours_are_written_together() {
     let (disk, files) = memory(6);
     disk.set("f", &[]);
     let cache = disk.builder(16 << 20).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
     // Not in file order.
     for number in 0..300u64 {
         let number = number * 7 % 300;
@@ -155,7 +155,7 @@ fn the_flusher_writes_without_being_asked() {
     let (disk, files) = memory(7);
     disk.set("f", &[]);
     let cache = disk.builder(16 << 20).tenant("t", 400 * PAGE as u64).build().unwrap();
-    let file = cache.tenant("t").unwrap().open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let file = cache.tenant("t").unwrap().open("f", OpenMode::ReadWrite).unwrap();
     files.hold();
     for number in 0..64 {
         file.write_at(&page(number), number * PAGE as u64).unwrap();
@@ -166,13 +166,13 @@ fn the_flusher_writes_without_being_asked() {
     file.sync_all().unwrap();
 
     disk.set("g", &[]);
-    let other = cache.open("g".as_ref(), OpenMode::ReadWrite).unwrap();
+    let other = cache.open("g", OpenMode::ReadWrite).unwrap();
     other.write_at(b"left behind", 0).unwrap();
     files.hold();
     drop(other);
     files.wait_held(1);
     // The file is not forgotten yet: opening it again finds the written data.
-    let again = cache.open("g".as_ref(), OpenMode::ReadOnly).unwrap();
+    let again = cache.open("g", OpenMode::ReadOnly).unwrap();
     assert_eq!(read(&again, 0, 11), b"left behind");
     files.release();
     drop(again);
@@ -185,7 +185,7 @@ fn dropping_the_cache_writes_everything() {
     for disk in Disk::each(8) {
         disk.set("f", &[]);
         let cache = disk.builder(4 << 20).build().unwrap();
-        let file = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
         file.write_at(&pages(0..50), 3).unwrap();
         drop(cache);
         assert_same(&disk.contents("f")[3..], &pages(0..50), "file");
@@ -200,7 +200,7 @@ fn handles_of_a_closed_cache_read_cached_pages_and_fail_otherwise() {
         disk.set("f", &pages(0..100));
         let cache = disk.builder(4 << 20).build().unwrap();
         let tenant = cache.tenant("").unwrap();
-        let file = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
         let map = file.map().unwrap();
         file.advise(mglru_cache::Advice::Random, 0..1).unwrap();
         assert_same(&read(&file, 0, PAGE), &page(0), "page");
@@ -213,7 +213,7 @@ fn handles_of_a_closed_cache_read_cached_pages_and_fail_otherwise() {
         assert!(matches!(map.load(50 * PAGE as u64, &mut buffer), Err(Error::Closed)));
         assert!(matches!(file.write_at(&buffer, 0), Err(Error::Closed)));
         assert!(matches!(map.store(0, &buffer), Err(Error::Closed)));
-        assert!(matches!(tenant.open(&disk.path("f"), OpenMode::ReadOnly), Err(Error::Closed)));
+        assert!(matches!(tenant.open(disk.path("f"), OpenMode::ReadOnly), Err(Error::Closed)));
         file.advise(mglru_cache::Advice::WillNeed, 0..u64::MAX).unwrap();
         file.advise(mglru_cache::Advice::DontNeed, 0..u64::MAX).unwrap();
         file.sync_all().unwrap();
@@ -229,12 +229,12 @@ fn a_reader_and_a_writer_share_a_file() {
     for disk in Disk::each(10) {
         disk.set("f", &pages(0..10));
         let cache = disk.builder(4 << 20).build().unwrap();
-        let reader = cache.open(&disk.path("f"), OpenMode::ReadOnly).unwrap();
+        let reader = cache.open(disk.path("f"), OpenMode::ReadOnly).unwrap();
         assert!(matches!(reader.write_at(b"x", 0), Err(Error::ReadOnly { .. })));
         assert!(matches!(reader.truncate(0), Err(Error::ReadOnly { .. })));
         assert!(matches!(reader.map().unwrap().store(0, b"x"), Err(Error::ReadOnly { .. })));
         assert_same(&read(&reader, 0, PAGE), &page(0), "page");
-        let writer = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let writer = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
         writer.write_at(&page(77), 0).unwrap();
         assert_same(&read(&reader, 0, PAGE), &page(77), "what was written");
         drop(writer);
@@ -249,7 +249,7 @@ fn truncation_waits_for_write_back_under_way() {
     let (disk, files) = memory(11);
     disk.set("f", &[]);
     let cache = disk.builder(4 << 20).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
     file.write_at(&pages(0..20), 0).unwrap();
     files.hold();
     std::thread::scope(|scope| {
@@ -274,7 +274,7 @@ fn a_refused_truncation_loses_nothing() {
     let (disk, files) = memory(21);
     disk.set("f", &pages(0..3));
     let cache = disk.builder(2 << 20).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
     files.inject(Fault {
         path: None,
         operation: FaultOperation::SetLength,
@@ -311,7 +311,7 @@ fn appended_holes_read_zero_and_take_no_space() {
     for disk in Disk::each(12) {
         disk.set("f", b"begin");
         let cache = disk.builder(2 << 20).build().unwrap();
-        let file = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
         file.write_at(b"end", 5 << 30).unwrap();
         assert_eq!(file.len(), (5 << 30) + 3);
         let middle = read(&file, (2 << 30) + 17, 3 * PAGE);

@@ -91,10 +91,14 @@ impl Filling {
         arrival: Arrival,
     ) -> Filling {
         let at = u64::from(index);
-        let most = u64::from(window.pages).min(pages_max(core, memcg)).max(1);
-        // If the window is too large, keep the part nearest to the page.
-        let first = u64::from(window.first).max(at.saturating_sub(most / 2));
-        let end = (first + most).min(u64::from(window.first) + u64::from(window.pages));
+        let pages = u64::from(window.pages);
+        let most = pages.min(pages_max(core, memcg)).max(1);
+        let mut first = u64::from(window.first);
+        if most < pages {
+            // Too large: keep the part nearest to the page.
+            first = first.max(at.saturating_sub(most / 2));
+        }
+        let end = (first + most).min(u64::from(window.first) + pages);
         Filling {
             next: first,
             end: end.min(file_pages).min(INDEX_END).max(at + 1),

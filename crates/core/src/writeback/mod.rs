@@ -296,13 +296,15 @@ impl Core {
     }
 
     /// Follows advice that pages are not needed: removes clean, unmapped, unused ones and moves the
-    /// others to the old side.
+    /// others to the old side. Pages that are locked in memory stay as they are; the kernel's are
+    /// mapped.
     pub fn invalidate(&self, host: &impl Host, mapping: &Mapping, from: u32, end: u64, cpu: usize) {
         let mut at = from;
         loop {
             let next = mapping.lock(&self.leaves).next(at, end);
             let Some((index, slot)) = next else { return };
             if let Some(folio) = slot.folio()
+                && !self.folios.flags(folio).load().mlocked()
                 && self.remove_page(host, mapping, index, folio, Leaves::CleanAndUnmapped) != Removal::Done
             {
                 lru::advise_cold(self, host, cpu, folio);

@@ -248,7 +248,7 @@ fn run_mglru(
 ) -> Result<CacheRun, Error> {
     let cache = builder(request, mechanisms).build()?;
     let open = |advice| -> Result<_, Error> {
-        let opened = cache.open(&file.path(), OpenMode::ReadOnly)?;
+        let opened = cache.open(file.path(), OpenMode::ReadOnly)?;
         opened.advise(advice, 0..request.file_bytes)?;
         Ok(opened)
     };

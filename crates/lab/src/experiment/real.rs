@@ -119,7 +119,7 @@ fn during(time: Duration, clients: u32, tenant: &Tenant, work: Work<'_>) -> Resu
     })?;
     let seconds = began.elapsed().as_secs_f64();
     Ok(Run {
-        counters: tenant.stats().counters.into_iter().collect(),
+        counters: tenant.stats().counters.iter().collect(),
         accesses: accesses.into_inner(),
         transactions: transactions.into_inner(),
         seconds,

@@ -107,7 +107,7 @@ impl Tables {
         lay_out(directory, name, warehouses, watch)?;
         let mut files = BTreeMap::new();
         for of in File::all() {
-            let file = tenant.open(&path_of(directory, name, of), OpenMode::ReadWrite)?;
+            let file = tenant.open(path_of(directory, name, of), OpenMode::ReadWrite)?;
             let map = if mapped { Some(file.map()?) } else { None };
             files.insert(of.number(), Open { of, file, map, growing: Mutex::new(()) });
         }

@@ -186,13 +186,13 @@ impl Prepared {
         let operations = during(TIME / shorter, &documents)?;
         let seconds = began.elapsed().as_secs_f64();
         let after = tenant.stats();
-        let earlier: BTreeMap<_, _> = before.counters.iter().copied().collect();
+        let earlier: BTreeMap<_, _> = before.counters.iter().collect();
         let since = |(name, now): (&'static str, u64)| (name, now.saturating_sub(earlier[name]));
         let verified_records = documents.verify(false)?.pages + documents.verify(true)?.pages;
         drop(documents);
         cache.close()?;
         Ok(RealFacts {
-            counters: after.counters.iter().copied().map(since).collect(),
+            counters: after.counters.iter().map(since).collect(),
             misses: after.misses - before.misses,
             operations,
             seconds,

@@ -104,7 +104,7 @@ impl TraceJob {
         let tenant = membership.tenant();
         let mut open = OpenFiles::default();
         for &number in self.files.keys() {
-            let file = tenant.open(&self.path(number), OpenMode::ReadWrite)?;
+            let file = tenant.open(self.path(number), OpenMode::ReadWrite)?;
             open.maps.insert(number, file.map()?);
             open.files.insert(number, file);
         }

@@ -99,7 +99,7 @@ fn build(plan: &Plan, directory: &Path) -> Result<PageCache, Error> {
         .swappiness(machine.swappiness.and_then(Swappiness::new).unwrap_or(Swappiness::DEFAULT));
     if let Some(swap) = machine.swap {
         builder = builder.swap(match swap.on_disk {
-            true => Swap::file(&directory.join("swap"), swap.bytes),
+            true => Swap::file(directory.join("swap"), swap.bytes),
             false => Swap::compressed(swap.bytes),
         });
     }
@@ -539,6 +539,6 @@ fn row(stats: &TenantStats, number: Option<usize>, parts: &[Part], ended: &[Ende
         hits,
         misses: stats.misses,
         out_of_memory: counter("oom"),
-        counters: sums.chain(stats.counters.iter().copied()).collect(),
+        counters: sums.chain(stats.counters.iter()).collect(),
     }
 }

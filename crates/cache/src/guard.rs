@@ -1,0 +1,154 @@
+//! Guards: pages lent as `&[u8]`, for as long as the guard lives.
+//!
+//! `mapped` explains the protocol between guards and writers. A [`PageGuard`] borrows its map and
+//! stays on its thread, so that a writer can tell when it would wait for its own thread. An
+//! [`OwnedPageGuard`] borrows nothing and may be moved, stored and cloned.
+//!
+//! # Safety
+//!
+//! The one `unsafe` site in this file relies on the protocol.
+
+use crate::error::Error;
+use crate::inode::Inode;
+use crate::shared::Shared;
+use mglru_core::{FolioId, Host};
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::{Arc, MutexGuard};
+
+thread_local! {
+    /// Pages that [`PageGuard`]s of this thread lend: the cache's number and the folio.
+    static LENT_HERE: RefCell<Vec<(u64, FolioId)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A folio that is lent: `Shared::lend` counted it, and the loan has a reference to it.
+struct Loan<S: Deref<Target = Shared>> {
+    shared: S,
+    folio: FolioId,
+    bytes: usize,
+}
+
+impl<S: Deref<Target = Shared>> Loan<S> {
+    /// The page's bytes, up to the end of the file.
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: `lend` counted this loan while there was no writer; a later writer sees the count
+        // and sleeps until the loan is dropped. The reference keeps the frame from being freed,
+        // released or read into.
+        #[expect(unsafe_code, reason = "lends a frame's bytes without a copy")]
+        let frame = unsafe { self.shared.frames.bytes(self.folio.0) };
+        &frame[..self.bytes]
+    }
+}
+
+impl<S: Deref<Target = Shared>> Drop for Loan<S> {
+    fn drop(&mut self) {
+        self.shared.take_back(self.folio);
+        self.shared.core.put(&self.shared.host, self.folio);
+    }
+}
+
+/// A borrowed page. See [`crate::Map::page`].
+///
+/// It stays on its thread. [`crate::Map::page_owned`] returns a guard that does not.
+pub struct PageGuard<'a> {
+    loan: Loan<&'a Shared>,
+    /// Sharing a guard is fine; dropping it on another thread is not.
+    _stays: PhantomData<MutexGuard<'a, ()>>,
+}
+
+impl<'a> PageGuard<'a> {
+    /// A guard of a folio that was lent and referenced for it.
+    pub(crate) fn new(shared: &'a Shared, folio: FolioId, bytes: usize) -> PageGuard<'a> {
+        LENT_HERE.with_borrow_mut(|lent| lent.push((shared.number, folio)));
+        PageGuard { loan: Loan { shared, folio, bytes }, _stays: PhantomData }
+    }
+}
+
+impl Drop for PageGuard<'_> {
+    fn drop(&mut self) {
+        let entry = (self.loan.shared.number, self.loan.folio);
+        // A thread that is ending has dropped the list: it writes no more.
+        let _ = LENT_HERE.try_with(|lent| {
+            let mut lent = lent.borrow_mut();
+            // Guards are mostly dropped in reverse order.
+            if let Some(at) = lent.iter().rposition(|known| *known == entry) {
+                lent.swap_remove(at);
+            }
+        });
+    }
+}
+
+impl Deref for PageGuard<'_> {
+    type Target = [u8];
+
+    /// The page's bytes, up to the end of the file.
+    fn deref(&self) -> &[u8] {
+        self.loan.bytes()
+    }
+}
+
+impl AsRef<[u8]> for PageGuard<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for PageGuard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PageGuard").field("bytes", &self.loan.bytes).finish_non_exhaustive()
+    }
+}
+
+/// A lent page that borrows nothing: it can be stored, sent to another thread or a task, and
+/// cloned. See [`crate::Map::page_owned`].
+///
+/// It lends the page until its last clone is dropped, even after the map, the file and the cache
+/// are closed. A thread that writes to the page waits until then, also if it holds the guard
+/// itself. As it is `AsRef<[u8]>`, `bytes::Bytes::from_owner(guard)` makes it a `Bytes` without a
+/// copy.
+#[derive(Clone)]
+pub struct OwnedPageGuard(Arc<Loan<Arc<Shared>>>);
+
+impl OwnedPageGuard {
+    /// A guard of a folio that was lent and referenced for it.
+    pub(crate) fn new(shared: Arc<Shared>, folio: FolioId, bytes: usize) -> OwnedPageGuard {
+        OwnedPageGuard(Arc::new(Loan { shared, folio, bytes }))
+    }
+}
+
+impl Deref for OwnedPageGuard {
+    type Target = [u8];
+
+    /// The page's bytes, up to the end of the file.
+    fn deref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+impl AsRef<[u8]> for OwnedPageGuard {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for OwnedPageGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedPageGuard").field("bytes", &self.0.bytes).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// Sleeps until no guard lends page `index`, and drops the caller's reference to its folio. The
+    /// caller holds no lock. Fails at once if a [`PageGuard`] of the calling thread lends it.
+    pub(crate) fn put_when_taken_back(&self, inode: &Inode, index: u32, folio: FolioId) -> Result<(), Error> {
+        if LENT_HERE.with_borrow(|lent| lent.contains(&(self.number, folio))) {
+            self.core.put(&self.host, folio);
+            return Err(Error::OwnGuard { path: inode.file.path().to_owned(), page: index });
+        }
+        self.host.latches.wait_until(folio, self.flags(folio), || !self.host.is_lent(folio));
+        self.core.put(&self.host, folio);
+        Ok(())
+    }
+}

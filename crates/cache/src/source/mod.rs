@@ -1,0 +1,304 @@
+//! Blocks from anywhere: files whose bytes come from a [`BlockSource`], such as an object in a
+//! bucket.
+//!
+//! A source is opened like a file ([`crate::Tenant::open_source`]), and everything of a
+//! [`crate::CachedFile`] works on it: maps, guards, readahead, limits of tenants. The cache asks
+//! the source for ranges of whole pages, each page once, whoever wants it, and copies the answer
+//! straight into its frames.
+//!
+//! ```text
+//! miss, readahead ──► ranges wait ──► a thread of the cache ──► BlockSource::read_ranges
+//!                                      (all that wait for one source, in one call)
+//!      page published ◄── checked: version, length ◄── RangeRequest::fulfil, on any thread
+//! ```
+//!
+//! A source may answer inside of `read_ranges` or hand the requests to a runtime and return at
+//! once: then many reads are under way without a thread for each.
+//!
+//! # What the cache checks
+//!
+//! A source may be wrong; its readers then get an error, and no page.
+//!
+//! - An answer with more or fewer bytes than the range has is refused.
+//! - An answer of another version than the file was opened with is refused. Pages that are in
+//!   memory are of the old version and stay valid. Opening the source again finds the new version,
+//!   as a file of its own.
+//! - A range that gets no answer until the deadline ([`crate::Builder::source_deadline`]) fails
+//!   with `TimedOut`; an answer after that is ignored.
+//! - A request that is dropped without an answer fails.
+//!
+//! A miss that brought in pages around it reads its own page again, alone, before it reports an
+//! error. Further retries and hedged requests are left to the source, which knows its service.
+
+mod pool;
+#[cfg(test)]
+mod tests;
+
+use crate::error::Error;
+use crate::file::CachedFile;
+use crate::{OpenMode, PageCache, Tenant};
+use mglru_core::PAGE_BYTES;
+pub(crate) use pool::{SourceFile, Sources, WithSources};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes that a cache can hold pages of: an object in a bucket, a part of an archive, a file.
+///
+/// [`FileSource`] is the simplest implementation.
+pub trait BlockSource: fmt::Debug + Send + Sync + 'static {
+    /// The name, for messages. Sources with the same name and version share cached pages.
+    fn name(&self) -> String;
+
+    /// The length and the version, asked for at each open.
+    ///
+    /// # Errors
+    /// The bytes do not exist or cannot be reached. The open fails with this error.
+    fn state(&self) -> io::Result<SourceState>;
+
+    /// Reads ranges and answers each request ([`RangeRequest::fulfil`], [`RangeRequest::fail`]), in
+    /// any order, on this or any other thread, before or after this call returns.
+    ///
+    /// Ranges start at multiples of 4,096 bytes and end at one or at the end of the source. They
+    /// do not overlap, but may be neighbours or near one another: reading the gap may be cheaper
+    /// than a request each. The cache calls this on threads of its own, several at once; a source
+    /// that answers before it returns keeps its thread busy until then.
+    fn read_ranges(&self, requests: Vec<RangeRequest>);
+
+    /// The preferred size of reads, in bytes. A miss brings in the whole block with its page, as
+    /// far as memory is free and within a quarter of the tenant's limit. Default: 4,096, no more
+    /// than what readahead asks for.
+    fn block_bytes(&self) -> u64 {
+        PAGE_BYTES
+    }
+
+    /// Whether the source can be written. Versions of such a source are not compared, because each
+    /// write makes another one: only one cache should write to it.
+    fn is_writable(&self) -> bool {
+        false
+    }
+
+    /// Writes all of `bytes` at `offset`, beyond the end too. Called on threads of the cache, for
+    /// ranges that do not overlap.
+    ///
+    /// # Errors
+    /// The bytes could not be written. The pages stay dirty and are written again later.
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let _ = (offset, bytes);
+        Err(not_writable(&self.name()))
+    }
+
+    /// Truncates to `len` bytes, or extends with zeros.
+    ///
+    /// # Errors
+    /// The length could not be changed.
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let _ = len;
+        Err(not_writable(&self.name()))
+    }
+
+    /// Puts everything written on stable storage.
+    ///
+    /// # Errors
+    /// It is not known to be there.
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn not_writable(name: &str) -> io::Error {
+    let what = format!("{name} cannot be written: open it with OpenMode::ReadOnly");
+    io::Error::new(io::ErrorKind::Unsupported, what)
+}
+
+/// The state of a [`BlockSource`] when it is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceState {
+    /// The length, in bytes.
+    pub len: u64,
+    /// The version of the bytes, such as an etag. `None`: the source has no versions, and changes
+    /// go unnoticed until the last handle is closed.
+    pub version: Option<String>,
+}
+
+/// A range that the cache wants from a [`BlockSource`]. Dropped without an answer, it fails.
+#[derive(Debug)]
+pub struct RangeRequest {
+    pool: Arc<Sources>,
+    file: Arc<SourceFile>,
+    number: u64,
+    range: Range<u64>,
+    answered: bool,
+}
+
+impl RangeRequest {
+    /// The range, in bytes.
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    /// The version that the bytes must have, if the source has versions: for a conditional request
+    /// such as HTTP's `If-Match`.
+    pub fn version(&self) -> Option<&str> {
+        self.file.version()
+    }
+
+    /// Whether an answer is still of use: `false` after the deadline.
+    pub fn is_wanted(&self) -> bool {
+        self.pool.is_wanted(self.number)
+    }
+
+    /// Answers with the bytes of the range, and with the version that they are of, if known.
+    pub fn fulfil(mut self, version: Option<&str>, bytes: &[u8]) {
+        self.answered = true;
+        let answer = self.check(version, bytes).map(|()| bytes);
+        self.pool.answer(self.number, answer);
+    }
+
+    /// Answers that the range cannot be read.
+    pub fn fail(mut self, error: io::Error) {
+        self.answered = true;
+        self.pool.answer(self.number, Err(error));
+    }
+
+    fn check(&self, version: Option<&str>, bytes: &[u8]) -> io::Result<()> {
+        let invalid = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        if let (Some(expected), Some(found)) = (self.file.version(), version)
+            && expected != found
+        {
+            return invalid(format!(
+                "it was opened with version {expected} and now has version {found}: close it and open it again"
+            ));
+        }
+        let wanted = self.range.end - self.range.start;
+        if bytes.len() as u64 != wanted {
+            return invalid(format!(
+                "the source returned {} bytes for {wanted} bytes at byte {}: its length is not what it said, or it \
+                 ignores ranges",
+                bytes.len(),
+                self.range.start
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RangeRequest {
+    fn drop(&mut self) {
+        if !self.answered {
+            let what = format!("the source gave no answer for the range at byte {}", self.range.start);
+            self.pool.answer(self.number, Err(io::Error::other(what)));
+        }
+    }
+}
+
+/// A local file as a [`BlockSource`], read with ordinary system calls.
+///
+/// [`crate::Tenant::open`] is faster: it bypasses the system's cache and uses io_uring. This is for
+/// files that need a name or a version of their own, and an example of a source.
+#[derive(Debug)]
+pub struct FileSource {
+    file: File,
+    path: PathBuf,
+    writable: bool,
+}
+
+impl FileSource {
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<FileSource> {
+        let path = path.as_ref();
+        Ok(FileSource { file: File::open(path)?, path: path.to_owned(), writable: false })
+    }
+
+    /// Opens a file for reading and writing, and creates it if it is missing.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn create(path: impl AsRef<Path>) -> io::Result<FileSource> {
+        let path = path.as_ref();
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        Ok(FileSource { file, path: path.to_owned(), writable: true })
+    }
+
+    /// Device, inode, length and time of the last change.
+    fn version(&self) -> io::Result<(u64, String)> {
+        let data = self.file.metadata()?;
+        let (device, inode, len) = (data.dev(), data.ino(), data.len());
+        Ok((len, format!("{device:x}-{inode:x}-{len:x}-{:x}.{:09}", data.mtime(), data.mtime_nsec())))
+    }
+}
+
+impl BlockSource for FileSource {
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn state(&self) -> io::Result<SourceState> {
+        let (len, version) = self.version()?;
+        Ok(SourceState { len, version: Some(version) })
+    }
+
+    fn read_ranges(&self, requests: Vec<RangeRequest>) {
+        for request in requests {
+            let range = request.range();
+            let mut bytes = vec![0; (range.end - range.start) as usize];
+            let read = self.file.read_exact_at(&mut bytes, range.start);
+            // The version after the read is that of the bytes, or of a later change.
+            match read.and_then(|()| self.version()) {
+                Ok((_, version)) => request.fulfil(Some(&version), &bytes),
+                Err(error) => request.fail(error),
+            }
+        }
+    }
+
+    fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+}
+
+impl Tenant {
+    /// Opens a source. Its pages are charged to this tenant as those of a file ([`Self::open`]).
+    /// [`OpenMode::Create`] is the same as [`OpenMode::ReadWrite`].
+    ///
+    /// # Errors
+    /// The source has no state now, is beyond 16 TiB, or cannot be written although `mode` says so;
+    /// the cache is closed, or no memory is left for the metadata of an open file.
+    pub fn open_source(&self, source: Arc<dyn BlockSource>, mode: OpenMode) -> Result<CachedFile, Error> {
+        let name = PathBuf::from(source.name());
+        let fail = |source| Error::io("open", &name, source);
+        if mode != OpenMode::ReadOnly && !source.is_writable() {
+            return Err(fail(not_writable(&source.name())));
+        }
+        let file = self.shared().sources.open(source).map_err(fail)?;
+        self.open_file(&name, file, mode)
+    }
+}
+
+impl PageCache {
+    /// Opens a source for the root tenant. See [`Tenant::open_source`].
+    ///
+    /// # Errors
+    /// As [`Tenant::open_source`].
+    pub fn open_source(&self, source: Arc<dyn BlockSource>, mode: OpenMode) -> Result<CachedFile, Error> {
+        self.tenant("")?.open_source(source, mode)
+    }
+}

@@ -1,0 +1,480 @@
+//! Reads and writes of sources under way, and the threads that hand them to the sources.
+//!
+//! A read is registered when it is submitted, under a number, and ends once: by its answer or by
+//! its deadline, whichever removes it from the table first. Only then are frames written, so a late
+//! answer touches nothing.
+//!
+//! # Locking
+//!
+//! `state` is held for a few instructions, never while a source or a completion is called, and no
+//! other lock is taken under it.
+
+use super::{BlockSource, RangeRequest};
+use crate::backend::{Backend, BackendFile, Batch, Completion, Direction, FileIdentity, OpenMode, Transfer};
+use crate::backend::{join, spawn, zero_rest};
+use crate::frames::{FRAME_BYTES, Frames};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Threads that call sources. A source that answers before it returns is read by as many at once.
+const THREADS: usize = 8;
+/// Requests that may wait for a thread before submitters wait.
+const WAITING_MAX: usize = 1024;
+/// Ranges in one call of a source.
+const RANGES_MAX: usize = 64;
+/// The device of sources in [`FileIdentity`]; no real one has this number.
+const DEVICE: u64 = u64::MAX;
+
+/// An open source, as a file of a backend.
+pub(crate) struct SourceFile {
+    source: Arc<dyn BlockSource>,
+    path: PathBuf,
+    version: Option<String>,
+    identity: FileIdentity,
+    len: AtomicU64,
+}
+
+impl SourceFile {
+    /// The version that all bytes must have.
+    pub(super) fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+
+    /// The preferred size of reads, in pages.
+    pub(crate) fn block_pages(&self) -> u64 {
+        self.source.block_bytes().div_ceil(FRAME_BYTES as u64).max(1)
+    }
+}
+
+impl fmt::Debug for SourceFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SourceFile")
+            .field("source", &self.source)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+impl BackendFile for SourceFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.len.load(Ordering::Acquire))
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.source.set_len(bytes)?;
+        self.len.store(bytes, Ordering::Release);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.source.sync()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.source.sync()
+    }
+
+    fn identity(&self) -> FileIdentity {
+        self.identity
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn is_direct(&self) -> bool {
+        true
+    }
+
+    fn source(self: Arc<Self>) -> Option<Arc<SourceFile>> {
+        Some(self)
+    }
+}
+
+/// Who learns of the end of a transfer.
+enum Finish {
+    /// The cache, by the transfer's tag.
+    Tag(u64),
+    /// A thread that waits.
+    Waiter(Arc<Waiter>),
+}
+
+#[derive(Default)]
+struct Waiter {
+    result: Mutex<Option<io::Result<usize>>>,
+    set: Condvar,
+}
+
+impl Waiter {
+    fn wait(&self) -> io::Result<usize> {
+        let result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
+        let set = self.set.wait_while(result, |result| result.is_none());
+        set.unwrap_or_else(PoisonError::into_inner).take().expect("it was waited for")
+    }
+}
+
+/// A read that has no answer yet.
+struct UnderWay {
+    transfer: Transfer,
+    finish: Finish,
+    deadline: Instant,
+}
+
+enum Job {
+    Read { number: u64, file: Arc<SourceFile>, offset: u64, bytes: u64 },
+    Write { file: Arc<SourceFile>, transfer: Transfer, finish: Finish },
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Job>,
+    reads: BTreeMap<u64, UnderWay>,
+    next: u64,
+    /// Transfers whose end was not told yet.
+    unfinished: usize,
+    closed: bool,
+    threads: Vec<JoinHandle<()>>,
+    /// Open files, by name and version.
+    known: BTreeMap<(PathBuf, Option<String>), Weak<SourceFile>>,
+    next_inode: u64,
+}
+
+/// All sources of a cache.
+pub(crate) struct Sources {
+    frames: Arc<Frames>,
+    completion: Arc<dyn Completion>,
+    deadline: Duration,
+    state: Mutex<State>,
+    /// Signalled when a job arrives or the pool is closed.
+    arrived: Condvar,
+    /// Signalled when a job is taken.
+    room: Condvar,
+    /// Signalled when a read is registered in an empty table, or the pool is closed.
+    registered: Condvar,
+    /// Signalled when nothing is unfinished.
+    idle: Condvar,
+    pub(crate) ranges: AtomicU64,
+    pub(crate) calls: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) failures: AtomicU64,
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sources").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}
+
+impl Sources {
+    /// A pool without threads; the first source that is opened starts them.
+    pub(crate) fn new(
+        frames: Arc<Frames>,
+        completion: Arc<dyn Completion>,
+        deadline: Duration,
+    ) -> Arc<Sources> {
+        Arc::new(Sources {
+            frames,
+            completion,
+            deadline,
+            state: Mutex::default(),
+            arrived: Condvar::new(),
+            room: Condvar::new(),
+            registered: Condvar::new(),
+            idle: Condvar::new(),
+            ranges: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a source: the file that is already open for its name and version, or a new one.
+    pub(crate) fn open(self: &Arc<Self>, source: Arc<dyn BlockSource>) -> io::Result<Arc<SourceFile>> {
+        let mut now = source.state()?;
+        if source.is_writable() {
+            now.version = None;
+        }
+        let path = PathBuf::from(source.name());
+        let mut state = self.lock();
+        while state.threads.len() < THREADS + 1 && !state.closed {
+            let pool = self.clone();
+            let thread = match state.threads.len() {
+                0 => spawn("mglru-deadline", move || pool.watch())?,
+                _ => spawn("mglru-source", move || pool.work())?,
+            };
+            state.threads.push(thread);
+        }
+        let key = (path.clone(), now.version.clone());
+        if let Some(known) = state.known.get(&key).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        // As many as there are live files, and as many again.
+        if state.known.len().is_power_of_two() {
+            state.known.retain(|_, file| file.strong_count() > 0);
+        }
+        let identity = FileIdentity { device: DEVICE, inode: state.next_inode };
+        state.next_inode += 1;
+        let len = AtomicU64::new(now.len);
+        let file = Arc::new(SourceFile { source, path, version: now.version, identity, len });
+        state.known.insert(key, Arc::downgrade(&file));
+        Ok(file)
+    }
+
+    /// Queues a transfer. Its end is told once. Waits for room, except on a thread of a backend.
+    fn submit(&self, direction: Direction, transfer: Transfer, file: Arc<SourceFile>, finish: Finish) {
+        transfer.assert_valid();
+        let mut state = self.lock();
+        while state.waiting.len() >= WAITING_MAX && !crate::backend::is_worker() {
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.unfinished += 1;
+        match direction {
+            Direction::Write => state.waiting.push_back(Job::Write { file, transfer, finish }),
+            Direction::Read => {
+                let offset = transfer.offset;
+                let len = file.len.load(Ordering::Acquire);
+                let bytes = len.saturating_sub(offset).min(transfer.bytes as u64);
+                let number = state.next;
+                state.next += 1;
+                let deadline = Instant::now() + self.deadline;
+                if state.reads.is_empty() {
+                    self.registered.notify_one();
+                }
+                state.reads.insert(number, UnderWay { transfer, finish, deadline });
+                if bytes == 0 {
+                    // Beyond the end: zeros, without asking.
+                    drop(state);
+                    return self.answer(number, Ok(&[]));
+                }
+                state.waiting.push_back(Job::Read { number, file, offset, bytes });
+            }
+        }
+        drop(state);
+        self.arrived.notify_one();
+    }
+
+    /// Calls sources until the pool is closed and nothing waits.
+    fn work(self: &Arc<Self>) {
+        loop {
+            let mut state = self.lock();
+            while state.waiting.is_empty() && !state.closed {
+                state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            match state.waiting.pop_front() {
+                None => return,
+                Some(Job::Write { file, transfer, finish }) => {
+                    drop(state);
+                    self.room.notify_all();
+                    let result = self.write(&file, &transfer);
+                    drop(transfer);
+                    drop(file);
+                    self.tell(finish, result);
+                }
+                Some(Job::Read { number, file, offset, bytes }) => {
+                    let request = |number, offset, bytes| RangeRequest {
+                        pool: self.clone(),
+                        file: file.clone(),
+                        number,
+                        range: offset..offset + bytes,
+                        answered: false,
+                    };
+                    let mut requests = vec![request(number, offset, bytes)];
+                    // What else waits for this source goes with it.
+                    state.waiting.retain(|job| match job {
+                        Job::Read { number, file: other, offset, bytes }
+                            if Arc::ptr_eq(other, &file) && requests.len() < RANGES_MAX =>
+                        {
+                            requests.push(request(*number, *offset, *bytes));
+                            false
+                        }
+                        _ => true,
+                    });
+                    drop(state);
+                    self.room.notify_all();
+                    requests.sort_by_key(|request| request.range.start);
+                    self.calls.fetch_add(1, Ordering::Relaxed);
+                    self.ranges.fetch_add(requests.len() as u64, Ordering::Relaxed);
+                    // Unanswered requests that a panic drops fail.
+                    let _ = catch_unwind(AssertUnwindSafe(|| file.source.read_ranges(requests)));
+                }
+            }
+        }
+    }
+
+    /// Writes a run of pages.
+    fn write(&self, file: &SourceFile, transfer: &Transfer) -> io::Result<usize> {
+        let mut bytes = vec![0; transfer.frames.len() * FRAME_BYTES];
+        for (&frame, out) in transfer.frames.iter().zip(bytes.chunks_mut(FRAME_BYTES)) {
+            self.frames.copy_out(frame, 0, out);
+        }
+        bytes.truncate(transfer.bytes);
+        let written = catch_unwind(AssertUnwindSafe(|| file.source.write(transfer.offset, &bytes)));
+        written.unwrap_or_else(|_| Err(io::Error::other("the source panicked")))?;
+        file.len.fetch_max(transfer.offset + transfer.bytes as u64, Ordering::AcqRel);
+        Ok(transfer.bytes)
+    }
+
+    pub(super) fn is_wanted(&self, number: u64) -> bool {
+        self.lock().reads.contains_key(&number)
+    }
+
+    /// Ends a read, unless it has ended.
+    pub(super) fn answer(&self, number: u64, answer: io::Result<&[u8]>) {
+        let Some(UnderWay { transfer, finish, .. }) = self.lock().reads.remove(&number) else { return };
+        let result = answer.map(|bytes| {
+            for (&frame, part) in transfer.frames.iter().zip(bytes.chunks(FRAME_BYTES)) {
+                self.frames.copy_in(frame, 0, part);
+            }
+            zero_rest(&self.frames, &transfer, bytes.len());
+            self.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            bytes.len()
+        });
+        // The file's handle is closed before the completion says that it is not needed any more.
+        drop(transfer);
+        self.tell(finish, result);
+    }
+
+    fn tell(&self, finish: Finish, result: io::Result<usize>) {
+        if result.is_err() {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        match finish {
+            Finish::Tag(tag) => self.completion.complete(tag, result),
+            Finish::Waiter(waiter) => {
+                *waiter.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+                waiter.set.notify_one();
+            }
+        }
+        let mut state = self.lock();
+        state.unfinished -= 1;
+        if state.unfinished == 0 {
+            self.idle.notify_all();
+        }
+    }
+
+    /// Fails reads whose deadline has passed.
+    fn watch(&self) {
+        let mut state = self.lock();
+        loop {
+            // Deadlines are in the order of numbers.
+            let first = state.reads.first_key_value().map(|(&number, read)| (number, read.deadline));
+            let Some((number, deadline)) = first else {
+                if state.closed {
+                    return;
+                }
+                state = self.registered.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                drop(state);
+                let what = format!("the source did not answer within {:?}", self.deadline);
+                self.answer(number, Err(io::Error::new(io::ErrorKind::TimedOut, what)));
+                state = self.lock();
+            } else {
+                let woken = self.registered.wait_timeout(state, left);
+                state = woken.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+    }
+
+    fn drain(&self) {
+        let state = self.lock();
+        let drained = self.idle.wait_while(state, |state| state.unfinished > 0);
+        drop(drained.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Ends the threads, except those that a source does not return from.
+    fn close(&self) {
+        self.drain();
+        let threads = {
+            let mut state = self.lock();
+            state.closed = true;
+            std::mem::take(&mut state.threads)
+        };
+        self.arrived.notify_all();
+        self.registered.notify_all();
+        // A source that does not return keeps its thread and what that refers to. The deadline has
+        // ended its reads.
+        threads.into_iter().filter(|thread| thread.is_finished()).for_each(join);
+    }
+}
+
+/// A backend for files and sources: `files` transfers pages of files.
+pub(crate) struct WithSources {
+    pub(crate) files: Arc<dyn Backend>,
+    pub(crate) sources: Arc<Sources>,
+}
+
+impl WithSources {
+    fn wait(&self, direction: Direction, transfer: &Transfer, file: Arc<SourceFile>) -> io::Result<usize> {
+        let waiter = Arc::new(Waiter::default());
+        self.sources.submit(direction, transfer.clone(), file, Finish::Waiter(waiter.clone()));
+        waiter.wait()
+    }
+}
+
+impl Backend for WithSources {
+    fn name(&self) -> &'static str {
+        self.files.name()
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn BackendFile>> {
+        self.files.open(path, mode)
+    }
+
+    fn create_swap(&self, path: &Path) -> io::Result<Arc<dyn BackendFile>> {
+        self.files.create_swap(path)
+    }
+
+    fn read(&self, transfer: &Transfer) -> io::Result<usize> {
+        match transfer.file.clone().source() {
+            Some(file) => self.wait(Direction::Read, transfer, file),
+            None => self.files.read(transfer),
+        }
+    }
+
+    fn write(&self, transfer: &Transfer) -> io::Result<usize> {
+        match transfer.file.clone().source() {
+            Some(file) => self.wait(Direction::Write, transfer, file),
+            None => self.files.write(transfer),
+        }
+    }
+
+    fn read_many(&self, depth: usize, batch: &mut dyn Batch) -> bool {
+        self.files.read_many(depth, batch)
+    }
+
+    fn submit(&self, direction: Direction, transfer: Transfer, tag: u64) {
+        match transfer.file.clone().source() {
+            Some(file) => self.sources.submit(direction, transfer, file, Finish::Tag(tag)),
+            None => self.files.submit(direction, transfer, tag),
+        }
+    }
+
+    fn drain(&self) {
+        self.files.drain();
+        self.sources.drain();
+    }
+
+    fn registered_buffers(&self) -> bool {
+        self.files.registered_buffers()
+    }
+}
+
+impl Drop for WithSources {
+    fn drop(&mut self) {
+        self.sources.close();
+    }
+}

@@ -1,0 +1,373 @@
+//! Sources that do as they promise, and sources that do not.
+
+use super::{BlockSource, FileSource, RangeRequest, SourceState};
+use crate::{CachedFile, Error, OpenMode, PageCache};
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const PAGE: usize = 4096;
+
+/// Bytes that differ in every word of every version.
+fn content(version: u64, bytes: usize) -> Vec<u8> {
+    let mut word = version << 40;
+    let mut next = || {
+        word += 1;
+        word.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
+    };
+    let mut all: Vec<u8> = (0..bytes.div_ceil(8)).flat_map(|_| next()).collect();
+    all.truncate(bytes);
+    all
+}
+
+/// What a source does with requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    Right,
+    /// On a thread of its own, after `read_ranges` has returned.
+    Later,
+    /// One byte less than asked for.
+    Short,
+    /// The whole source, as a server that ignores ranges.
+    Whole,
+    FailsEveryThird,
+    Drops,
+    Panics,
+    /// Keeps requests until the test takes them.
+    Keeps,
+}
+
+#[derive(Debug)]
+struct Object {
+    /// The version, and the manner of answering.
+    now: Mutex<(u64, Manner)>,
+    /// The content of version 1 and of version 2.
+    contents: Arc<[Vec<u8>; 2]>,
+    claims: u64,
+    block_bytes: u64,
+    asked: Mutex<Vec<Range<u64>>>,
+    kept: Mutex<Vec<RangeRequest>>,
+    count: AtomicU64,
+}
+
+fn object(bytes: usize) -> Object {
+    Object {
+        now: Mutex::new((1, Manner::Right)),
+        contents: Arc::new([content(1, bytes), content(2, bytes)]),
+        claims: bytes as u64,
+        block_bytes: PAGE as u64,
+        asked: Mutex::default(),
+        kept: Mutex::default(),
+        count: AtomicU64::new(0),
+    }
+}
+
+impl Object {
+    fn set(&self, version: u64, manner: Manner) {
+        *self.now.lock().unwrap() = (version, manner);
+    }
+
+    fn answer(contents: &[Vec<u8>; 2], version: u64, manner: Manner, request: RangeRequest) {
+        let all = &contents[version as usize - 1];
+        let bytes = all.len();
+        let range = request.range();
+        let end = (range.end as usize).min(bytes);
+        let part = &all[(range.start as usize).min(end)..end];
+        let etag = version.to_string();
+        match manner {
+            Manner::Short => request.fulfil(Some(&etag), &part[..part.len() - 1]),
+            Manner::Whole => request.fulfil(Some(&etag), all),
+            _ => request.fulfil(Some(&etag), part),
+        }
+    }
+}
+
+impl BlockSource for Object {
+    fn name(&self) -> String {
+        "bucket/object".to_owned()
+    }
+
+    fn state(&self) -> io::Result<SourceState> {
+        Ok(SourceState { len: self.claims, version: Some(self.now.lock().unwrap().0.to_string()) })
+    }
+
+    fn read_ranges(&self, requests: Vec<RangeRequest>) {
+        let (version, manner) = *self.now.lock().unwrap();
+        self.asked.lock().unwrap().extend(requests.iter().map(RangeRequest::range));
+        match manner {
+            Manner::Panics => std::panic::resume_unwind(Box::new("a test")),
+            Manner::Drops => return,
+            Manner::Keeps => return self.kept.lock().unwrap().extend(requests),
+            Manner::Later => {
+                let contents = self.contents.clone();
+                std::thread::spawn(move || {
+                    requests
+                        .into_iter()
+                        .rev()
+                        .for_each(|one| Object::answer(&contents, version, manner, one));
+                });
+                return;
+            }
+            _ => {}
+        }
+        for request in requests {
+            if manner == Manner::FailsEveryThird && self.count.fetch_add(1, Relaxed) % 3 == 2 {
+                request.fail(io::Error::new(io::ErrorKind::ConnectionReset, "the third"));
+            } else {
+                Object::answer(&self.contents, version, manner, request);
+            }
+        }
+    }
+
+    fn block_bytes(&self) -> u64 {
+        self.block_bytes
+    }
+}
+
+fn read(file: &CachedFile, page: usize) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0xaa; PAGE];
+    let read = file.read_at(&mut bytes, (page * PAGE) as u64)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+#[track_caller]
+fn assert_page(file: &CachedFile, page: usize, all: &[u8]) {
+    let expected = &all[page * PAGE..all.len().min((page + 1) * PAGE)];
+    assert!(read(file, page).unwrap() == expected, "page {page}");
+}
+
+fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> io::ErrorKind {
+    result.unwrap_err().kind()
+}
+
+#[test]
+fn each_page_is_asked_for_once_whoever_wants_it() {
+    for manner in [Manner::Right, Manner::Later] {
+        let object = Arc::new(object(200 * PAGE + 777));
+        object.set(1, manner);
+        let all = content(1, 200 * PAGE + 777);
+        let cache = PageCache::builder(2 << 20).build().unwrap();
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let file = cache.open_source(object.clone(), OpenMode::ReadOnly).unwrap();
+                let all = &all;
+                scope.spawn(move || {
+                    (0..201).for_each(|step| assert_page(&file, (step * 7 + number * 20) % 201, all));
+                });
+            }
+        });
+        let mut asked = BTreeMap::new();
+        for range in object.asked.lock().unwrap().iter() {
+            for page in range.start / PAGE as u64..range.end.div_ceil(PAGE as u64) {
+                *asked.entry(page).or_insert(0) += 1;
+            }
+        }
+        assert_eq!(asked.len(), 201);
+        assert!(asked.values().all(|&times| times == 1), "{asked:?}");
+        let stats = cache.stats();
+        assert_eq!((stats.source_bytes, stats.source_failures), (all.len() as u64, 0));
+        assert!(stats.source_calls <= stats.source_ranges && stats.source_ranges > 0, "{stats:?}");
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
+fn a_tenant_reads_a_source_within_its_limit_by_maps_batches_and_guards() {
+    let object = Arc::new(object(900 * PAGE + 5));
+    let all = content(1, 900 * PAGE + 5);
+    let cache = PageCache::builder(4 << 20).tenant("t", 400 << 10).build().unwrap();
+    let tenant = cache.tenant("t").unwrap();
+    let file = tenant.open_source(object, OpenMode::ReadOnly).unwrap();
+    let map = file.map().unwrap();
+    for step in 0..2000 {
+        let page = step * 37 % 901;
+        assert_page(&file, page, &all);
+        let guard = map.page((page * 11 % 901) as u32).unwrap();
+        assert!(guard[..] == all[page * 11 % 901 * PAGE..][..guard.len()]);
+    }
+    let mut buffers = vec![[0; 64]; 300];
+    let mut requests: Vec<_> = buffers
+        .iter_mut()
+        .enumerate()
+        .map(|(at, buffer)| crate::ReadRequest { offset: (at * 3 * PAGE + 9) as u64, buffer, read: 0 })
+        .collect();
+    file.read_many(&mut requests).unwrap();
+    assert!(requests.iter().all(|request| request.buffer == &all[request.offset as usize..][..64]));
+    let stats = tenant.stats();
+    assert!(stats.peak_pages <= 100 && stats.counters.by_name("pgsteal_file") > Some(800), "{stats:?}");
+    let mut end = [0; 10];
+    assert_eq!(file.read_at(&mut end, 900 * PAGE as u64).unwrap(), 5);
+    assert_eq!(file.read_at(&mut end, 1 << 40).unwrap(), 0);
+    drop(map);
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_miss_brings_in_its_block() {
+    let block = 64 * PAGE as u64;
+    let object = Arc::new(Object { block_bytes: block, ..object(1000 * PAGE) });
+    let all = content(1, 1000 * PAGE);
+    let cache = PageCache::builder(8 << 20).build().unwrap();
+    let file = cache.open_source(object.clone(), OpenMode::ReadOnly).unwrap();
+    assert_page(&file, 500, &all);
+    assert_eq!(object.asked.lock().unwrap()[0], 7 * block..8 * block);
+    for page in 448..512 {
+        assert_page(&file, page, &all);
+    }
+    assert_eq!(object.asked.lock().unwrap().len(), 1);
+    // The last block is shorter.
+    assert_page(&file, 990, &all);
+    assert_eq!(object.asked.lock().unwrap()[1], 15 * block..1000 * PAGE as u64);
+    // One read of several blocks asks for all of them at once.
+    let mut bytes = vec![0; 3 * block as usize];
+    file.read_exact_at(&mut bytes, PAGE as u64).unwrap();
+    assert!(bytes == all[PAGE..][..bytes.len()]);
+    assert_eq!(object.asked.lock().unwrap()[2], 0..4 * block);
+}
+
+#[test]
+fn wrong_answers_are_errors_and_never_bytes() {
+    let all = content(1, 300 * PAGE + 9);
+    for (manner, expected) in [
+        (Manner::Short, io::ErrorKind::InvalidData),
+        (Manner::Whole, io::ErrorKind::InvalidData),
+        (Manner::Drops, io::ErrorKind::Other),
+        (Manner::Panics, io::ErrorKind::Other),
+    ] {
+        let object = Arc::new(object(300 * PAGE + 9));
+        let cache = PageCache::builder(1 << 20).build().unwrap();
+        let file = cache.open_source(object.clone(), OpenMode::ReadOnly).unwrap();
+        assert_page(&file, 3, &all);
+        object.set(1, manner);
+        for page in [100, 101, 300] {
+            assert_eq!(kind(read(&file, page)), expected, "{manner:?}");
+        }
+        let error = read(&file, 50).unwrap_err().to_string();
+        assert!(error.starts_with("cannot read bucket/object: "), "{error}");
+        assert_page(&file, 3, &all);
+        object.set(1, Manner::Right);
+        (0..301).for_each(|page| assert_page(&file, page, &all));
+        assert!(cache.stats().source_failures >= 4);
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
+fn a_length_that_is_a_lie_is_found() {
+    let object = Arc::new(Object { claims: 20 * PAGE as u64, ..object(10 * PAGE + 1) });
+    let all = content(1, 10 * PAGE + 1);
+    let cache = PageCache::builder(1 << 20).build().unwrap();
+    let file = cache.open_source(object, OpenMode::ReadOnly).unwrap();
+    file.advise(crate::Advice::Random, 0..0).unwrap();
+    (0..10).for_each(|page| assert_page(&file, page, &all));
+    for page in 10..20 {
+        assert_eq!(kind(read(&file, page)), io::ErrorKind::InvalidData);
+    }
+}
+
+#[test]
+fn failures_now_and_then_are_read_again() {
+    let object = Arc::new(object(600 * PAGE));
+    object.set(1, Manner::FailsEveryThird);
+    let all = content(1, 600 * PAGE);
+    let cache = PageCache::builder(1 << 20).build().unwrap();
+    let file = cache.open_source(object, OpenMode::ReadOnly).unwrap();
+    let mut failures = 0;
+    for step in 0..1500 {
+        let page = step * 7 % 600;
+        match read(&file, page) {
+            Ok(bytes) => assert!(bytes == all[page * PAGE..][..PAGE], "page {page}"),
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
+                failures += 1;
+                assert_page(&file, page, &all);
+            }
+        }
+    }
+    assert!(failures > 100 && failures < 1400, "{failures}");
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_new_version_is_another_file() {
+    let object = Arc::new(object(100 * PAGE));
+    let cache = PageCache::builder(2 << 20).build().unwrap();
+    let old = cache.open_source(object.clone(), OpenMode::ReadOnly).unwrap();
+    let (first, second) = (content(1, 100 * PAGE), content(2, 100 * PAGE));
+    assert_page(&old, 7, &first);
+    object.set(2, Manner::Right);
+    assert_page(&old, 7, &first);
+    let error = read(&old, 60).unwrap_err();
+    assert!(error.to_string().contains("version 1 and now has version 2"), "{error}");
+    let new = cache.open_source(object.clone(), OpenMode::ReadOnly).unwrap();
+    (0..100).for_each(|page| assert_page(&new, page, &second));
+    assert_page(&old, 7, &first);
+    assert_eq!(kind(read(&old, 61)), io::ErrorKind::InvalidData);
+    drop(old);
+    assert_page(&new, 7, &second);
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_source_that_stalls_delays_its_readers_until_the_deadline_only() {
+    let object = Arc::new(object(100 * PAGE));
+    object.set(1, Manner::Keeps);
+    let cache = PageCache::builder(600 << 10).source_deadline(Duration::from_millis(30)).build().unwrap();
+    let stalled = cache.open_source(object.clone(), OpenMode::ReadOnly).unwrap();
+    assert_eq!(kind(read(&stalled, 5)), io::ErrorKind::TimedOut);
+    // Its frames get other pages; the late answers must not touch them.
+    object.set(1, Manner::Right);
+    let all = content(1, 100 * PAGE);
+    (0..100).for_each(|page| assert_page(&stalled, page, &all));
+    let late = std::mem::take(&mut *object.kept.lock().unwrap());
+    assert!(!late.is_empty() && late.iter().all(|request| !request.is_wanted()));
+    late.into_iter().for_each(|request| {
+        let range = request.range();
+        request.fulfil(Some("1"), &vec![0xee; (range.end - range.start) as usize]);
+    });
+    (0..100).for_each(|page| assert_page(&stalled, page, &all));
+    cache.validate().unwrap();
+    // The cache closes although requests are kept.
+    object.set(1, Manner::Keeps);
+    stalled.evict(0..u64::MAX).unwrap();
+    stalled.advise(crate::Advice::WillNeed, 0..u64::MAX).unwrap();
+    cache.close().unwrap();
+}
+
+#[test]
+fn a_file_is_a_source_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("f");
+    let cache = PageCache::builder(600 << 10).build().unwrap();
+    let source = Arc::new(FileSource::create(&path).unwrap());
+    let file = cache.open_source(source.clone(), OpenMode::Create).unwrap();
+    let all = content(3, 300 * PAGE + 100);
+    for (at, part) in all.chunks(10_000).enumerate() {
+        file.write_at(part, at as u64 * 10_000).unwrap();
+    }
+    (0..301).for_each(|page| assert_page(&file, page, &all));
+    file.sync_data().unwrap();
+    assert!(std::fs::read(&path).unwrap() == all);
+    file.truncate(50 * PAGE as u64 + 1).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 50 * PAGE as u64 + 1);
+    (0..51).for_each(|page| assert_page(&file, page, &all[..50 * PAGE + 1]));
+    drop((file, source));
+    cache.close().unwrap();
+
+    let cache = PageCache::builder(600 << 10).build().unwrap();
+    let source = Arc::new(FileSource::open(&path).unwrap());
+    let error = cache.open_source(source.clone(), OpenMode::ReadWrite).unwrap_err();
+    assert!(error.to_string().contains("cannot be written"), "{error}");
+    let file = cache.open_source(source, OpenMode::ReadOnly).unwrap();
+    assert_page(&file, 9, &all);
+    // A change of the file is a new version: what is not in memory is not mixed with it.
+    std::fs::write(&path, content(4, 50 * PAGE)).unwrap();
+    assert_page(&file, 9, &all);
+    assert_eq!(kind(read(&file, 44)), io::ErrorKind::InvalidData);
+    let source = Arc::new(FileSource::open(&path).unwrap());
+    assert_page(&cache.open_source(source, OpenMode::ReadOnly).unwrap(), 44, &content(4, 50 * PAGE));
+}

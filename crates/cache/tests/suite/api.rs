@@ -1,0 +1,260 @@
+//! The interface around reads and writes: errors, guards, cursors, and ranges of pages.
+
+use crate::common::{Disk, PAGE, assert_same, memory, page, pages, read};
+use mglru_cache::{CachedFile, Counter, Error, FileCursor, OpenMode, OwnedPageGuard};
+use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Reads every page of the file, which evicts what the cache has no room for.
+fn scan(file: &CachedFile) {
+    for number in 0..file.len() / PAGE as u64 {
+        assert_same(&read(file, number as usize * PAGE, PAGE), &page(number), "scanned page");
+    }
+}
+
+fn resident(file: &CachedFile, first: usize, count: usize) -> usize {
+    let mut found = vec![false; count];
+    file.resident((first * PAGE) as u64, &mut found);
+    found.into_iter().filter(|&resident| resident).count()
+}
+
+#[test]
+fn errors_become_kinds_of_the_standard_library_and_can_be_recovered() {
+    let (disk, _files) = memory(1);
+    disk.set("f", &page(0));
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::ReadOnly).unwrap();
+    let kind = |error: Error| io::Error::from(error).kind();
+    assert_eq!(kind(file.write_at(&[0], 0).unwrap_err()), io::ErrorKind::PermissionDenied);
+    assert_eq!(kind(file.map().unwrap().load(5000, &mut [0]).unwrap_err()), io::ErrorKind::UnexpectedEof);
+    assert_eq!(kind(cache.open("none", OpenMode::ReadOnly).unwrap_err()), io::ErrorKind::NotFound);
+    assert_eq!(kind(cache.tenant("none").unwrap_err()), io::ErrorKind::NotFound);
+    let error = file.read_exact_at(&mut [0; 10], 4090).unwrap_err();
+    assert!(matches!(error, Error::Short { offset: 4090, wanted: 10, read: 6, .. }), "{error:?}");
+    assert_eq!(kind(error), io::ErrorKind::UnexpectedEof);
+    let writable = cache.open("f", OpenMode::ReadWrite).unwrap();
+    cache.close().unwrap();
+    let error = io::Error::from(writable.write_at(&[1], 0).unwrap_err());
+    assert_eq!(error.kind(), io::ErrorKind::NotConnected);
+    assert!(matches!(error.downcast::<Error>().unwrap(), Error::Closed));
+}
+
+#[test]
+fn a_writer_that_meets_a_guard_of_its_own_thread_gets_an_error() {
+    for disk in Disk::each(2) {
+        disk.set("f", &pages(0..4));
+        let cache = disk.builder(1 << 20).build().unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let map = file.map().unwrap();
+        let guards = [map.page(1).unwrap(), map.page(2).unwrap(), map.page(2).unwrap()];
+        let offset = 2 * PAGE as u64;
+        for _ in 0..2 {
+            for error in [
+                file.write_at(&page(9), offset).unwrap_err(),
+                map.store(offset, &[9]).unwrap_err(),
+                file.truncate(offset + 7).unwrap_err(),
+            ] {
+                assert!(matches!(&error, Error::OwnGuard { page: 2, .. }), "{error:?}");
+                assert_eq!(error.kind(), io::ErrorKind::Deadlock);
+            }
+        }
+        file.write_at(&page(7), 0).unwrap();
+        assert_same(&guards[1], &page(2), "lent page");
+        // A thread without a guard waits until both are dropped.
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| file.write_at(&page(8), offset).unwrap());
+            let [first, second, third] = guards;
+            drop(second);
+            assert!(matches!(file.write_at(&[1], offset), Err(Error::OwnGuard { .. })));
+            drop((first, third));
+            writer.join().unwrap();
+        });
+        file.write_at(&page(5), PAGE as u64).unwrap();
+        let expected = [page(7), page(5), page(8), page(3)].concat();
+        assert_same(&read(&file, 0, 4 * PAGE), &expected, "written pages");
+        file.sync_data().unwrap();
+        assert_same(&disk.contents("f"), &expected, "synced file");
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
+fn owned_guards_outlive_everything_and_move_between_threads() {
+    for disk in Disk::each(3) {
+        disk.set("f", &pages(0..600));
+        let cache = disk.builder(1 << 20).build().unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let map = file.map().unwrap();
+        let guards: Vec<OwnedPageGuard> =
+            (0..10).map(|number| map.page_owned(number * 60).unwrap()).collect();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| file.write_at(&page(7000), 0).unwrap());
+            let (first, rest) = guards.split_at(1);
+            let first = first.to_vec();
+            scope.spawn(|| {
+                (1..600).for_each(|number| {
+                    assert_same(
+                        &read(&file, number * PAGE, PAGE),
+                        &page(number as u64),
+                        "page beside lent ones",
+                    );
+                })
+            });
+            for (guard, number) in rest.iter().zip(1..) {
+                assert_same(guard, &page(number * 60), "lent page");
+            }
+            assert_same(&first[0], &page(0), "lent page before the write");
+            assert!(!writer.is_finished());
+            drop(guards.into_iter().take(1).collect::<Vec<_>>());
+            // The clone lends it, too.
+            assert!(!writer.is_finished());
+            drop(first);
+            writer.join().unwrap();
+        });
+        let last = map.page_owned(599).unwrap();
+        assert_same(&map.page(0).unwrap(), &page(7000), "written page");
+        drop((map, file));
+        cache.close().unwrap();
+        let copy = std::thread::spawn(move || last.to_vec()).join().unwrap();
+        assert_same(&copy, &page(599), "page of a closed cache");
+    }
+}
+
+/// A generic user of the standard library's trait.
+fn exactly(file: &impl FileExt, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
+    let mut buffer = vec![0; bytes];
+    file.read_exact_at(&mut buffer, offset).map(|()| buffer)
+}
+
+#[test]
+fn cursors_vectors_and_generic_code_read_what_was_written() {
+    for disk in Disk::each(4) {
+        let cache = disk.builder(1 << 20).build().unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::Create).unwrap();
+        let (one, two) = (page(1), pages(2..4));
+        let written = file.write_vectored_at(&[IoSlice::new(&one), IoSlice::new(&two)], 10).unwrap();
+        assert_eq!((written, file.len()), (3 * PAGE, 10 + 3 * PAGE as u64));
+        let expected = [&[0; 10][..], &one, &two].concat();
+
+        let mut parts = ([0; 5000], [0; 100], vec![0; 10_000]);
+        let mut buffers = [&mut parts.0[..], &mut parts.1, &mut parts.2].map(IoSliceMut::new);
+        assert_eq!(file.read_vectored_at(&mut buffers, 0).unwrap(), expected.len());
+        let got = [&parts.0[..], &parts.1, &parts.2].concat();
+        assert_same(&got[..expected.len()], &expected, "vectored");
+
+        let mut cursor = file.cursor();
+        assert_eq!(cursor.seek(SeekFrom::End(-100)).unwrap(), expected.len() as u64 - 100);
+        let mut rest = Vec::new();
+        cursor.read_to_end(&mut rest).unwrap();
+        assert_same(&rest, &expected[expected.len() - 100..], "last bytes");
+        let error = cursor.seek(SeekFrom::Current(-1 << 40)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(cursor.position(), expected.len() as u64);
+        cursor.write_all(b"\na line\n").unwrap();
+        cursor.set_position(expected.len() as u64 + 1);
+        let lines: Vec<_> =
+            BufReader::new(FileCursor::new(cursor.into_inner().try_clone().unwrap())).split(b'\n').collect();
+        assert_eq!(lines.last().unwrap().as_ref().unwrap(), b"a line");
+
+        assert_same(&exactly(&file, 3, 9000).unwrap(), &expected[3..9003], "generic");
+        assert_eq!(exactly(&file, file.len() - 1, 2).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        FileExt::write_all_at(&file, b"x", 0).unwrap();
+        assert_eq!(exactly(&file, 0, 1).unwrap(), b"x");
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
+fn ranges_are_counted_and_evicted() {
+    for disk in Disk::each(5) {
+        disk.set("f", &pages(0..100));
+        let cache = disk.builder(4 << 20).build().unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
+        scan(&file);
+        let all = 0..100 * PAGE as u64;
+        assert_eq!(resident(&file, 0, 120), 100);
+        file.write_at(&page(500), 10 * PAGE as u64).unwrap();
+        file.write_at(&page(501), 11 * PAGE as u64).unwrap();
+        let counts = file.pages_in(all.clone());
+        assert_eq!((counts.cached, counts.dirty + counts.writeback), (100, 2), "{counts:?}");
+        assert_eq!(file.pages_in(PAGE as u64 - 1..PAGE as u64 + 1).cached, 2);
+
+        // Only whole pages are evicted, dirty ones are written first, and a lent page stays.
+        let map = file.map().unwrap();
+        let guard = map.page(12).unwrap();
+        assert_eq!(file.evict(PAGE as u64 + 1..20 * PAGE as u64 + 5).unwrap(), 1);
+        assert_eq!((resident(&file, 0, 2), resident(&file, 2, 18), resident(&file, 20, 80)), (2, 1, 80));
+        assert_same(&guard, &page(12), "lent page");
+        let mut expected = pages(0..100);
+        expected[10 * PAGE..12 * PAGE].copy_from_slice(&[page(500), page(501)].concat());
+        assert_same(&disk.contents("f"), &expected, "written by evict");
+        drop(guard);
+        drop(map);
+        assert_eq!(file.evict(0..u64::MAX).unwrap(), 0);
+        assert_eq!(file.pages_in(0..u64::MAX).cached, 0);
+        assert_same(&read(&file, 0, 100 * PAGE), &expected, "read again");
+        assert_eq!(file.evict(u64::MAX - 1..u64::MAX).unwrap(), 0);
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
+fn locked_pages_stay_in_memory_until_the_last_lock_is_dropped() {
+    for disk in Disk::each(6) {
+        disk.set("f", &pages(0..2000));
+        let cache = disk.builder(1 << 20).build().unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let bytes = |pages: std::ops::Range<u64>| pages.start * PAGE as u64..pages.end * PAGE as u64;
+        let locked = file.lock(bytes(100..130)).unwrap();
+        let overlapping = file.lock(bytes(120..140)).unwrap();
+        assert_eq!(overlapping.range(), bytes(120..140));
+        for _ in 0..3 {
+            scan(&file);
+            assert_eq!(resident(&file, 100, 40), 40);
+        }
+        assert_eq!(file.evict(bytes(0..2000)).unwrap(), 40);
+        // Locked pages can be written, and reach the file.
+        file.write_at(&page(9000), bytes(125..126).start).unwrap();
+        file.sync_data().unwrap();
+        assert_same(&disk.contents("f")[125 * PAGE..126 * PAGE], &page(9000), "written while locked");
+        file.write_at(&page(125), bytes(125..126).start).unwrap();
+
+        drop(locked);
+        scan(&file);
+        scan(&file);
+        assert_eq!(resident(&file, 120, 20), 20);
+        assert!(resident(&file, 100, 20) < 20);
+        drop(overlapping);
+        assert_eq!(file.evict(bytes(0..2000)).unwrap(), 0);
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
+fn more_than_fits_cannot_be_locked_and_stays_unlocked() {
+    let (disk, _files) = memory(7);
+    disk.set("f", &pages(0..400));
+    let cache = disk.builder(4 << 20).tenant("t", 100 * PAGE as u64).build().unwrap();
+    let file = cache.tenant("t").unwrap().open("f", OpenMode::ReadWrite).unwrap();
+    let error = file.lock(0..u64::MAX).unwrap_err();
+    assert!(matches!(&error, Error::OutOfMemory(report) if report.tenant == "t"), "{error:?}");
+    scan(&file);
+    scan(&file);
+    assert_eq!(file.evict(0..u64::MAX).unwrap(), 0);
+    // A range that is cut off is dropped, and a page that comes back is not locked.
+    let locked = file.lock(0..50 * PAGE as u64).unwrap();
+    assert_eq!(locked.file().path(), Path::new("f"));
+    file.truncate(10 * PAGE as u64).unwrap();
+    file.truncate(400 * PAGE as u64).unwrap();
+    assert_eq!(file.pages_in(0..u64::MAX).cached, 10);
+    assert_same(&read(&file, 20 * PAGE, PAGE), &[0; PAGE], "page that came back");
+    assert_eq!(file.evict(0..u64::MAX).unwrap(), 10);
+    assert_same(&read(&file, 0, 10 * PAGE), &pages(0..10), "locked pages");
+    drop(locked);
+    assert_eq!(file.evict(0..u64::MAX).unwrap(), 0);
+    let counters = cache.tenant("t").unwrap().stats().counters;
+    assert_eq!(counters[Counter::EventOom], counters.by_name("oom").unwrap());
+    assert!(counters.get(Counter::EventMax) > 0, "{counters:?}");
+    cache.validate().unwrap();
+}

@@ -1,0 +1,47 @@
+//! How many pages of a range are in memory, as Linux's `cachestat` tells.
+
+use crate::Core;
+use crate::mapping::Mapping;
+
+/// Slots looked at before the mapping lock is released for others.
+const SLOTS_PER_LOCK: u32 = 256;
+
+/// Counts of the pages in a range of a mapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PagesInRange {
+    /// Pages in memory, including those that are being read.
+    pub cached: u64,
+    /// Pages that are dirty and not under writeback.
+    pub dirty: u64,
+    /// Pages under writeback.
+    pub writeback: u64,
+    /// Pages that were evicted and are remembered by their shadows.
+    pub evicted: u64,
+}
+
+impl Core {
+    /// Counts the pages of `mapping` from `from` to `end`, in memory or evicted. No access is
+    /// counted. Pages may come and go meanwhile.
+    pub fn pages_in(&self, mapping: &Mapping, from: u64, end: u64) -> PagesInRange {
+        let mut pages = PagesInRange::default();
+        let Ok(mut at) = u32::try_from(from) else { return pages };
+        loop {
+            let locked = mapping.lock(&self.leaves);
+            for _ in 0..SLOTS_PER_LOCK {
+                let Some((index, slot)) = locked.next(at, end) else { return pages };
+                match slot.folio() {
+                    Some(folio) => {
+                        let flags = self.folios.flags(folio).load();
+                        pages.cached += 1;
+                        pages.writeback += u64::from(flags.writeback());
+                        pages.dirty += u64::from(flags.dirty() && !flags.writeback());
+                    }
+                    None => pages.evicted += 1,
+                }
+                let Some(next) = index.checked_add(1) else { return pages };
+                at = next;
+            }
+        }
+    }
+}
