@@ -59,6 +59,7 @@ mod range;
 mod regions;
 mod shared;
 mod source;
+mod space;
 mod stat;
 mod stream;
 mod swap;

@@ -18,6 +18,7 @@ mod fidelity;
 mod fio;
 mod generate;
 mod manual;
+mod mount;
 mod output;
 mod page;
 mod progress;
@@ -50,6 +51,8 @@ enum Mode {
     /// Run jobs in fio's language through the cache, on real files
     #[command(override_help = fio::help(), disable_help_flag = true)]
     Fio(fio::Args),
+    /// Mount a directory with its files' content in the cache, for unmodified programs
+    Mount(mount::Args),
     /// Replay page-access traces in the simulator: misses, counters, miss-ratio curves
     Replay(Box<replay::Args>),
     /// Replay a grid of traces, policies, sizes and seeds into Parquet files
@@ -110,6 +113,7 @@ fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), Failur
     match command.mode {
         Mode::Demo(args) => demo::run(args),
         Mode::Fio(args) => fio::run(args),
+        Mode::Mount(args) => mount::run(args),
         Mode::Replay(args) => replay::run(*args),
         Mode::Sweep(args) => sweep::run(args),
         Mode::Run(args) => run::run(args),

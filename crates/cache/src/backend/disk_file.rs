@@ -19,10 +19,11 @@
 
 use super::transfer::{BackendFile, Direction, FileIdentity, OpenMode, Progress, Transfer};
 use crate::frames::{FRAME_BYTES, Frames};
-use rustix::fs::{Advice, OFlags, fadvise};
+use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate};
 use std::any::Any;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -206,6 +207,16 @@ impl BackendFile for DiskFile {
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.buffered.set_len(bytes)
+    }
+
+    fn punch_hole(&self, range: Range<u64>) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(fallocate(&self.buffered, flags, range.start, range.end.saturating_sub(range.start))?)
+    }
+
+    fn allocate(&self, range: Range<u64>, keep_len: bool) -> io::Result<()> {
+        let flags = if keep_len { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
+        Ok(fallocate(&self.buffered, flags, range.start, range.end.saturating_sub(range.start))?)
     }
 
     fn sync_data(&self) -> io::Result<()> {

@@ -44,6 +44,16 @@ pub(crate) trait BackendFile: Any + fmt::Debug + Send + Sync {
     fn len(&self) -> io::Result<u64>;
     /// Truncates to `bytes`, or extends with a hole.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
+    /// Turns the bytes in `range` into a hole; the length stays. Fails with `EOPNOTSUPP` where the
+    /// file system has no holes.
+    fn punch_hole(&self, _range: Range<u64>) -> io::Result<()> {
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+    }
+    /// Reserves space for the bytes in `range` and extends the file to its end, unless `keep_len`.
+    /// Fails with `EOPNOTSUPP` where the file system cannot reserve space.
+    fn allocate(&self, _range: Range<u64>, _keep_len: bool) -> io::Result<()> {
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+    }
     /// Waits until all written data, and the metadata needed to read it, are on stable storage.
     fn sync_data(&self) -> io::Result<()>;
     /// Waits until all written data and all metadata are on stable storage.

@@ -19,6 +19,7 @@ fn help_shows_options_and_examples() {
         ("fio --help", "--random_distribution"),
         ("fio -h", "--memory"),
         ("help fio", "--tenant"),
+        ("mount --help", "MOUNTPOINT"),
         ("run --help", "[[tenant]]"),
         ("completions bash", "--baseline"),
         ("man", ".TH mglru 1"),
@@ -30,7 +31,7 @@ fn help_shows_options_and_examples() {
         let long = text.lines().find(|line| line.chars().count() > 100);
         assert!(long.is_none() || !arguments.contains("help"), "{arguments}: {long:?}");
     }
-    for mode in ["demo", "fio", "replay", "run", "ablate"] {
+    for mode in ["demo", "fio", "mount", "replay", "run", "ablate"] {
         let text = done(here.path(), &format!("{mode} --help"));
         let names = Preset::ALL.map(Preset::name).into_iter().chain(Switch::ALL.map(Switch::name));
         assert_eq!(names.into_iter().find(|name| !text.contains(name)), None, "{mode}");

@@ -1,0 +1,311 @@
+//! Cached files: which are open, which stay cached after their last close, and their times.
+//!
+//! The cache forgets a file when its last handle is dropped. As in the kernel, a closed file shall
+//! stay in memory, so each node keeps a handle of its own: the *keeper*. Closed files are *idle*.
+//! The longest idle one gives up its keeper when there are too many, or when memory or descriptors
+//! run out.
+//!
+//! # Times
+//!
+//! A write changes `mtime` at once; the file on disk changes when its pages are written, which
+//! would set a later time. So the node remembers the times of the last change, answers with them,
+//! and sets them on disk when it gives up the keeper.
+//!
+//! # Locking
+//!
+//! A node's content comes before the list of idle files.
+
+use crate::attributes::{self, timespec};
+use crate::node::{Node, Nodes};
+use crate::refused::{Answer, Refused};
+use fuser::FileAttr;
+use mglru_cache::{CachedFile, Error, OpenMode, PageCache, Tenant};
+use rustix::fs::{AtFlags, Stat, Timespec, Timestamps, UTIME_OMIT, utimensat};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+/// Idle files that are given up at once when memory or descriptors run out.
+const GIVEN_UP_AT_ONCE: usize = 64;
+
+/// The content of a regular file.
+#[derive(Default)]
+pub(crate) struct Content {
+    keeper: Option<CachedFile>,
+    /// Whether the keeper can write.
+    writable: bool,
+    /// Number of open handles of programs.
+    opens: u32,
+    /// When the content changed last, if the file on disk may say something else.
+    changed: Option<SystemTime>,
+    /// The place in the list of idle files.
+    idle: Option<u64>,
+    /// Length and time of change on disk when the file became idle with everything written.
+    seen: Option<(u64, Timespec)>,
+}
+
+impl std::fmt::Debug for Content {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Content")
+            .field("opens", &self.opens)
+            .field("idle", &self.idle)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Content {
+    /// Whether nothing of the file is cached.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keeper.is_none() && self.opens == 0
+    }
+
+    /// Notes that a program changed the content.
+    pub(crate) fn note_change(&mut self) {
+        self.changed = Some(SystemTime::now());
+    }
+
+    /// Notes that a program set the time of the last change, which `node` has on disk now.
+    pub(crate) fn note_mtime(&mut self, node: &Node, mtime: SystemTime) {
+        if self.changed.is_some() || self.keeper.as_ref().is_some_and(CachedFile::has_unwritten) {
+            // Pages that are written later change the time on disk again.
+            self.changed = Some(mtime);
+        }
+        if self.seen.is_some() {
+            self.seen = node.stat().ok().map(|stat| on_disk(&stat));
+        }
+    }
+}
+
+fn on_disk(stat: &Stat) -> (u64, Timespec) {
+    let changed = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as i64 };
+    (stat.st_size as u64, changed)
+}
+
+/// Whether a smaller number of idle files may help.
+fn is_shortage(error: &Error) -> bool {
+    let few = |errno: Errno| matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM);
+    matches!(error, Error::OutOfMemory(_) | Error::TooManyFiles { .. })
+        || error.io_error().and_then(Errno::from_io_error).is_some_and(few)
+}
+
+#[derive(Default)]
+struct Idle {
+    next: u64,
+    by_age: BTreeMap<u64, Arc<Node>>,
+}
+
+/// The cached files of a mount.
+pub(crate) struct Files {
+    pub(crate) cache: PageCache,
+    root: Tenant,
+    idle: Mutex<Idle>,
+    /// Number of idle files at most. Each holds up to two descriptors.
+    idle_max: usize,
+}
+
+impl Files {
+    pub(crate) fn new(cache: PageCache, idle_max: usize) -> Result<Files, Error> {
+        let root = cache.tenant("")?;
+        Ok(Files { cache, root, idle: Mutex::default(), idle_max: idle_max.max(1) })
+    }
+
+    /// Opens a file for a program. Pages that it brings in are charged to `tenant`.
+    pub(crate) fn open(
+        &self,
+        nodes: &Nodes,
+        node: &Arc<Node>,
+        writable: bool,
+        tenant: Option<&Tenant>,
+    ) -> Answer<CachedFile> {
+        self.with_room(nodes, || {
+            let mut content = node.content();
+            self.keep(&mut content, node, writable)?;
+            let keeper = content.keeper.as_ref().expect("it was opened just now");
+            let mut file = keeper.try_clone()?;
+            if let Some(tenant) = tenant {
+                file.move_to(tenant)?;
+            }
+            content.opens += 1;
+            self.not_idle(&mut content);
+            Ok(file)
+        })
+    }
+
+    /// Runs `work` on a handle that can write, without opening the file for a program.
+    pub(crate) fn with_writable<T>(
+        &self,
+        nodes: &Nodes,
+        node: &Arc<Node>,
+        work: impl Fn(&CachedFile) -> Result<T, Error>,
+    ) -> Answer<T> {
+        let done = self.with_room(nodes, || {
+            let mut content = node.content();
+            self.keep(&mut content, node, true)?;
+            let done = work(content.keeper.as_ref().expect("it was opened just now"))?;
+            content.note_change();
+            if content.opens == 0 {
+                self.not_idle(&mut content);
+                self.make_idle(&mut content, node);
+            }
+            Ok(done)
+        })?;
+        self.limit_idle(nodes);
+        Ok(done)
+    }
+
+    /// Tries again with fewer idle files, as long as there are some, when something runs out.
+    fn with_room<T>(&self, nodes: &Nodes, work: impl Fn() -> Result<T, Error>) -> Answer<T> {
+        loop {
+            match work() {
+                Err(error) if is_shortage(&error) && self.give_up(nodes, GIVEN_UP_AT_ONCE) > 0 => {}
+                result => return result.map_err(Refused::from),
+            }
+        }
+    }
+
+    /// Gives the node a keeper, which can write if that is wanted.
+    fn keep(&self, content: &mut Content, node: &Node, writable: bool) -> Result<(), Error> {
+        if self.changed_outside(content, node) {
+            content.keeper = None;
+            content.changed = None;
+        }
+        if content.keeper.is_none() || (writable && !content.writable) {
+            let mode = if writable { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
+            content.keeper = Some(self.root.open(node.path().as_ref(), mode)?);
+            content.writable = writable;
+        }
+        Ok(())
+    }
+
+    /// Whether an idle file whose pages are all written was changed by a program that does not use
+    /// the mount.
+    fn changed_outside(&self, content: &Content, node: &Node) -> bool {
+        let (Some(keeper), Some(seen), Some(_)) = (&content.keeper, content.seen, content.idle) else {
+            return false;
+        };
+        !keeper.has_unwritten() && node.stat().is_ok_and(|stat| on_disk(&stat) != seen)
+    }
+
+    /// Ends a program's use of a file.
+    pub(crate) fn release(&self, nodes: &Nodes, node: &Arc<Node>) {
+        let mut content = node.content();
+        content.opens -= 1;
+        if content.opens == 0 {
+            if node.stat().is_ok_and(|stat| stat.st_nlink > 0) {
+                self.make_idle(&mut content, node);
+            } else {
+                self.discard(&mut content);
+            }
+        }
+        drop(content);
+        self.limit_idle(nodes);
+    }
+
+    /// Drops the content of a file that has no names left, unless a program has it open.
+    pub(crate) fn unlinked(&self, node: &Node) {
+        let mut content = node.content();
+        if content.opens == 0 && node.stat().is_ok_and(|stat| stat.st_nlink == 0) {
+            self.discard(&mut content);
+        }
+    }
+
+    /// Drops the content of a file without a name. Nothing of it needs to be written.
+    fn discard(&self, content: &mut Content) {
+        self.not_idle(content);
+        if let Some(keeper) = content.keeper.take()
+            && content.writable
+        {
+            // A failure costs only writes that nobody can read.
+            let _ = keeper.truncate(0);
+        }
+    }
+
+    fn make_idle(&self, content: &mut Content, node: &Arc<Node>) {
+        let unwritten = content.keeper.as_ref().is_some_and(CachedFile::has_unwritten);
+        content.seen = if unwritten { None } else { node.stat().ok().map(|stat| on_disk(&stat)) };
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        content.idle = Some(idle.next);
+        let number = idle.next;
+        idle.by_age.insert(number, node.clone());
+        idle.next += 1;
+    }
+
+    fn not_idle(&self, content: &mut Content) {
+        if let Some(number) = content.idle.take() {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).by_age.remove(&number);
+        }
+    }
+
+    fn limit_idle(&self, nodes: &Nodes) {
+        let count = self.idle.lock().unwrap_or_else(PoisonError::into_inner).by_age.len();
+        if count > self.idle_max {
+            self.give_up(nodes, (count - self.idle_max).max(GIVEN_UP_AT_ONCE));
+        }
+    }
+
+    /// Gives up the keepers of up to `count` files, longest idle first. Returns how many.
+    pub(crate) fn give_up(&self, nodes: &Nodes, count: usize) -> usize {
+        let mut given_up = 0;
+        while given_up < count {
+            let oldest = self.idle.lock().unwrap_or_else(PoisonError::into_inner).by_age.pop_first();
+            let Some((number, node)) = oldest else { break };
+            let mut content = node.content();
+            // A program may have opened it meanwhile.
+            if content.idle == Some(number) {
+                content.idle = None;
+                self.settle(&mut content, &node);
+                content.keeper = None;
+                given_up += 1;
+                drop(content);
+                nodes.content_dropped(&node);
+            }
+        }
+        given_up
+    }
+
+    /// Writes a file's pages and sets its times on disk. The cache tries again later what cannot be
+    /// written now.
+    fn settle(&self, content: &mut Content, node: &Node) {
+        if let Some(changed) = content.changed
+            && let Some(keeper) = &content.keeper
+            && keeper.write_back().is_ok()
+        {
+            let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+            let times = Timestamps { last_access: omit, last_modification: timespec(changed) };
+            let _ = utimensat(&node.fd, "", &times, AtFlags::EMPTY_PATH);
+            content.changed = None;
+        }
+    }
+
+    /// Writes everything, sets all times, and closes the files.
+    pub(crate) fn finish(&self, nodes: &Nodes) -> Result<(), Error> {
+        let written = self.cache.sync();
+        for node in nodes.all() {
+            let mut content = node.content();
+            self.settle(&mut content, &node);
+            self.not_idle(&mut content);
+            content.keeper = None;
+        }
+        written.and(self.cache.sync())
+    }
+
+    /// The attributes of a node, with what is in memory only.
+    pub(crate) fn attributes(&self, node: &Node, stat: &Stat) -> FileAttr {
+        let mut attributes = attributes::attributes(stat, node.id);
+        if attributes.kind == fuser::FileType::RegularFile {
+            let content = node.content();
+            if self.changed_outside(&content, node) {
+                return attributes;
+            }
+            if let Some(keeper) = &content.keeper {
+                attributes.size = keeper.len();
+            }
+            if let Some(changed) = content.changed {
+                attributes.mtime = changed;
+                attributes.ctime = changed;
+            }
+        }
+        attributes
+    }
+}

@@ -1,0 +1,138 @@
+//! Attributes, extended attributes, and the space of the file system.
+
+use super::Passthrough;
+use crate::attributes::{PERMISSIONS, timespec};
+use crate::node::Node;
+use crate::refused::Answer;
+use fuser::{FileAttr, FileType, TimeOrNow};
+use rustix::fs::{
+    AtFlags, Gid, Mode, StatVfs, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, XattrFlags, chmod,
+    chownat, fstatvfs, getxattr, listxattr, removexattr, setxattr, utimensat,
+};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Attributes to change.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) mode: Option<u32>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    pub(crate) size: Option<u64>,
+    pub(crate) atime: Option<TimeOrNow>,
+    pub(crate) mtime: Option<TimeOrNow>,
+    /// The open file through which the request came.
+    pub(crate) handle: Option<u64>,
+}
+
+/// Names of extended attributes whose meaning the mount does not enforce.
+const ACCESS_LISTS: &str = "system.posix_acl_";
+
+impl Passthrough {
+    pub(crate) fn getattr(&self, id: u64) -> Answer<FileAttr> {
+        let node = self.nodes.get(id)?;
+        Ok(self.files.attributes(&node, &node.stat()?))
+    }
+
+    pub(crate) fn setattr(&self, id: u64, changes: &Changes) -> Answer<FileAttr> {
+        let node = self.nodes.get(id)?;
+        if let Some(len) = changes.size {
+            self.set_len(&node, len, changes.handle)?;
+        }
+        if changes.uid.is_some() || changes.gid.is_some() {
+            let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
+            chownat(&node.fd, "", uid, gid, AtFlags::EMPTY_PATH)?;
+        }
+        if let Some(mode) = changes.mode {
+            // After the owner, because a new owner clears set-user-id.
+            chmod(node.path(), Mode::from_raw_mode(mode & PERMISSIONS))?;
+        }
+        if changes.atime.is_some() || changes.mtime.is_some() {
+            let times =
+                Timestamps { last_access: to_set(changes.atime), last_modification: to_set(changes.mtime) };
+            utimensat(&node.fd, "", &times, AtFlags::EMPTY_PATH)?;
+            if let (Some(mtime), FileType::RegularFile) = (changes.mtime, node.kind) {
+                let mtime = match mtime {
+                    TimeOrNow::SpecificTime(time) => time,
+                    TimeOrNow::Now => SystemTime::now(),
+                };
+                node.content().note_mtime(&node, mtime);
+            }
+        }
+        Ok(self.files.attributes(&node, &node.stat()?))
+    }
+
+    fn set_len(&self, node: &Arc<Node>, len: u64, handle: Option<u64>) -> Answer<()> {
+        if node.kind != FileType::RegularFile {
+            return Err(Errno::INVAL.into());
+        }
+        match handle.and_then(|handle| self.open_files.get(handle).ok()) {
+            Some(open) => {
+                open.file.truncate(len)?;
+                open.node.content().note_change();
+                Ok(())
+            }
+            None => self.files.with_writable(&self.nodes, node, |file| file.truncate(len)),
+        }
+    }
+
+    pub(crate) fn statfs(&self, id: u64) -> Answer<StatVfs> {
+        Ok(fstatvfs(&self.nodes.get(id)?.fd)?)
+    }
+
+    /// The value of an extended attribute.
+    pub(crate) fn getxattr(&self, id: u64, name: &OsStr) -> Answer<Vec<u8>> {
+        refuse_access_lists(name)?;
+        let path = self.nodes.get(id)?.path();
+        grown(|buffer| getxattr(&path, name, buffer))
+    }
+
+    /// The names of all extended attributes, each with a zero behind it.
+    pub(crate) fn listxattr(&self, id: u64) -> Answer<Vec<u8>> {
+        let path = self.nodes.get(id)?.path();
+        grown(|buffer| listxattr(&path, buffer))
+    }
+
+    pub(crate) fn setxattr(&self, id: u64, name: &OsStr, value: &[u8], flags: i32) -> Answer<()> {
+        refuse_access_lists(name)?;
+        let flags = XattrFlags::from_bits_retain(flags as u32);
+        Ok(setxattr(self.nodes.get(id)?.path(), name, value, flags)?)
+    }
+
+    pub(crate) fn removexattr(&self, id: u64, name: &OsStr) -> Answer<()> {
+        refuse_access_lists(name)?;
+        Ok(removexattr(self.nodes.get(id)?.path(), name)?)
+    }
+}
+
+/// The kernel checks permissions by mode only, so access control lists are refused, not ignored.
+fn refuse_access_lists(name: &OsStr) -> Answer<()> {
+    let refused = name.as_encoded_bytes().starts_with(ACCESS_LISTS.as_bytes());
+    if refused { Err(Errno::OPNOTSUPP.into()) } else { Ok(()) }
+}
+
+/// Calls `get` with a larger buffer until the result fits.
+fn grown(get: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> Answer<Vec<u8>> {
+    let mut buffer = vec![0; 256];
+    loop {
+        match get(&mut buffer) {
+            Ok(bytes) => {
+                buffer.truncate(bytes);
+                return Ok(buffer);
+            }
+            // The kernel's largest value has 64 KiB.
+            Err(Errno::RANGE) if buffer.len() <= 1 << 16 => buffer.resize(2 * buffer.len(), 0),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn to_set(time: Option<TimeOrNow>) -> Timespec {
+    match time {
+        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        Some(TimeOrNow::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        Some(TimeOrNow::SpecificTime(time)) => timespec(time),
+    }
+}

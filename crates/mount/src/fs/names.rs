@@ -1,0 +1,181 @@
+//! Names: looking up, creating, linking, renaming and removing files.
+
+use super::{Caller, Passthrough};
+use crate::attributes::{self, PERMISSIONS, SET_GROUP_ID};
+use crate::node::{Node, identity};
+use crate::refused::Answer;
+use fuser::FileAttr;
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, chmod, chownat, fstat, linkat,
+    mkdirat, mknodat, openat, readlinkat, renameat_with, statat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A node and its attributes.
+pub(crate) type Known = (Arc<Node>, FileAttr);
+
+/// A name that is created.
+#[derive(Clone, Copy)]
+struct New<'a> {
+    caller: Caller,
+    parent: &'a Node,
+    name: &'a OsStr,
+    /// The permissions, after the caller's umask; `None` for a symbolic link.
+    mode: Option<u32>,
+}
+
+impl Passthrough {
+    /// Looks up a name. The kernel has one more reference to the node then.
+    pub(crate) fn lookup(&self, parent: u64, name: &OsStr) -> Answer<Known> {
+        self.lookup_in(&*self.nodes.get(parent)?, name)
+    }
+
+    fn lookup_in(&self, parent: &Node, name: &OsStr) -> Answer<Known> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = loop {
+            match openat(&parent.fd, name, flags, Mode::empty()) {
+                // Idle files hold descriptors, too.
+                Err(Errno::MFILE | Errno::NFILE) if self.files.give_up(&self.nodes, 64) > 0 => {}
+                Err(Errno::MFILE) => return Err(Errno::NFILE.into()),
+                fd => break fd?,
+            }
+        };
+        let stat = fstat(&fd)?;
+        let node = self.nodes.enter(fd, &stat);
+        let attributes = self.files.attributes(&node, &stat);
+        Ok((node, attributes))
+    }
+
+    pub(crate) fn forget(&self, id: u64, count: u64) {
+        self.nodes.forget(id, count);
+    }
+
+    pub(crate) fn readlink(&self, id: u64) -> Answer<Vec<u8>> {
+        let node = self.nodes.get(id)?;
+        Ok(readlinkat(&node.fd, "", Vec::new())?.into_bytes())
+    }
+
+    pub(crate) fn mkdir(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32) -> Answer<Known> {
+        let parent = self.nodes.get(parent)?;
+        mkdirat(&parent.fd, name, Mode::from_raw_mode(mode & PERMISSIONS))?;
+        self.own(New { caller, parent: &parent, name, mode: Some(mode) })
+    }
+
+    pub(crate) fn mknod(
+        &self,
+        caller: Caller,
+        parent: u64,
+        name: &OsStr,
+        mode: u32,
+        device: u32,
+    ) -> Answer<Known> {
+        let parent = self.nodes.get(parent)?;
+        let (kind, permissions) = (FileType::from_raw_mode(mode), Mode::from_raw_mode(mode & PERMISSIONS));
+        mknodat(&parent.fd, name, kind, permissions, device.into())?;
+        self.own(New { caller, parent: &parent, name, mode: Some(mode) })
+    }
+
+    pub(crate) fn symlink(&self, caller: Caller, parent: u64, name: &OsStr, target: &Path) -> Answer<Known> {
+        let parent = self.nodes.get(parent)?;
+        symlinkat(target, &parent.fd, name)?;
+        self.own(New { caller, parent: &parent, name, mode: None })
+    }
+
+    /// Creates a regular file, unless it exists and `exclusive` is `false`.
+    pub(super) fn create_file(
+        &self,
+        caller: Caller,
+        parent: u64,
+        name: &OsStr,
+        mode: u32,
+        exclusive: bool,
+    ) -> Answer<Known> {
+        let parent = self.nodes.get(parent)?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        match openat(&parent.fd, name, flags, Mode::from_raw_mode(mode & PERMISSIONS)) {
+            Ok(_) => self.own(New { caller, parent: &parent, name, mode: Some(mode) }),
+            Err(Errno::EXIST) if !exclusive => self.lookup_in(&parent, name),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives a file that was created just now to the caller.
+    fn own(&self, new: New) -> Answer<Known> {
+        let New { parent, name, mode, .. } = new;
+        let owned = self.give(new);
+        if owned.is_err() {
+            // Nobody can use a half-made file.
+            let flags = if mode.is_some_and(is_directory) { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+            let _ = unlinkat(&parent.fd, name, flags);
+        }
+        owned
+    }
+
+    fn give(&self, new: New) -> Answer<Known> {
+        let New { caller, parent, name, mode } = new;
+        let (node, _) = self.lookup_in(parent, name)?;
+        let above = parent.stat()?;
+        // A new file in a directory with the set-group-id bit has the directory's group already.
+        let inherits = above.st_mode & SET_GROUP_ID != 0;
+        if self.gives_away {
+            let group = (!inherits).then(|| Gid::from_raw(caller.gid));
+            chownat(&node.fd, "", Some(Uid::from_raw(caller.uid)), group, AtFlags::EMPTY_PATH)?;
+        }
+        if let Some(mode) = mode {
+            // After the owner, because a new owner clears set-user-id. It also undoes our umask.
+            let passed_on =
+                if inherits && node.kind == fuser::FileType::Directory { SET_GROUP_ID } else { 0 };
+            chmod(node.path(), Mode::from_raw_mode(mode & PERMISSIONS | passed_on))?;
+        }
+        let attributes = self.files.attributes(&node, &node.stat()?);
+        Ok((node, attributes))
+    }
+
+    /// Gives a file one more name.
+    pub(crate) fn link(&self, id: u64, parent: u64, name: &OsStr) -> Answer<Known> {
+        let (node, parent) = (self.nodes.get(id)?, self.nodes.get(parent)?);
+        linkat(CWD, node.path(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW)?;
+        self.lookup_in(&parent, name)
+    }
+
+    pub(crate) fn unlink(&self, parent: u64, name: &OsStr) -> Answer<()> {
+        let parent = self.nodes.get(parent)?;
+        let stat = statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        unlinkat(&parent.fd, name, AtFlags::empty())?;
+        self.name_removed(&stat);
+        Ok(())
+    }
+
+    pub(crate) fn rmdir(&self, parent: u64, name: &OsStr) -> Answer<()> {
+        let parent = self.nodes.get(parent)?;
+        Ok(unlinkat(&parent.fd, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Renames a file. `flags` are those of `renameat2`.
+    pub(crate) fn rename(&self, from: (u64, &OsStr), to: (u64, &OsStr), flags: u32) -> Answer<()> {
+        let (old, new) = (self.nodes.get(from.0)?, self.nodes.get(to.0)?);
+        let replaced = statat(&new.fd, to.1, AtFlags::SYMLINK_NOFOLLOW).ok();
+        renameat_with(&old.fd, from.1, &new.fd, to.1, RenameFlags::from_bits_retain(flags))?;
+        if let Some(stat) = replaced {
+            self.name_removed(&stat);
+        }
+        Ok(())
+    }
+
+    /// Drops what is cached of a file that may have lost its last name.
+    fn name_removed(&self, stat: &Stat) {
+        if attributes::kind(stat) == fuser::FileType::RegularFile
+            && let Some(node) = self.nodes.find(identity(stat))
+        {
+            self.files.unlinked(&node);
+            self.nodes.content_dropped(&node);
+        }
+    }
+}
+
+fn is_directory(mode: u32) -> bool {
+    FileType::from_raw_mode(mode) == FileType::Directory
+}

@@ -1,0 +1,28 @@
+//! A directory mounted again, with its files' content in the cache of this project.
+//!
+//! Programs use the mount point as any directory. Their reads and writes bypass the kernel's page
+//! cache and are served by [`mglru_cache`], under its budget, its tenants and its reclaim.
+//!
+//! ```text
+//! session     mounts, serves with several threads, unmounts
+//! fs          one method per request of the kernel
+//! node        the files that the kernel knows, by device and inode number
+//! content     their cached content: open, idle, given up
+//! ```
+//!
+//! `docs/mount.md` is the guide.
+
+#![forbid(unsafe_code)]
+
+mod attributes;
+mod content;
+mod directory;
+mod error;
+mod fs;
+mod handles;
+mod node;
+mod refused;
+mod session;
+
+pub use error::Error;
+pub use session::{Mount, Options, Unmounted, Unmounter};

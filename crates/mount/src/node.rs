@@ -1,0 +1,175 @@
+//! Nodes: the files that the kernel knows, each once, however many names it has.
+//!
+//! A node is found by device and inode number, so that hard links, a renamed file and a file opened
+//! twice share one cached file. Its descriptor (`O_PATH`) refers to the file itself, not to a name:
+//! it stays valid when the file is renamed or removed, and while it is open, the system does not
+//! give the inode number to another file.
+//!
+//! # Locking
+//!
+//! The table's lock comes before a node's `content`.
+
+use crate::attributes;
+use crate::content::Content;
+use crate::refused::Answer;
+use fuser::FileType;
+use rustix::fs::{Stat, fstat};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// The node of DIR itself.
+pub(crate) const ROOT: u64 = 1;
+
+/// Numbers of nodes whose inode number cannot be used: those of other file systems below DIR.
+const FIRST_FOREIGN: u64 = 1 << 61;
+
+/// A device number and an inode number.
+pub(crate) type Identity = (u64, u64);
+
+/// The identity of a file.
+pub(crate) fn identity(stat: &Stat) -> Identity {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// A file that the kernel knows.
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// The inode number that programs see.
+    pub(crate) id: u64,
+    pub(crate) fd: OwnedFd,
+    pub(crate) identity: Identity,
+    pub(crate) kind: FileType,
+    /// Number of references that the kernel holds. Changes under the table's lock.
+    lookups: AtomicU64,
+    content: Mutex<Content>,
+}
+
+impl Node {
+    /// A path that leads to the file whatever its names are, for calls that take no descriptor.
+    pub(crate) fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.fd.as_raw_fd())
+    }
+
+    /// The system's attributes, without what is in memory only.
+    pub(crate) fn stat(&self) -> Answer<Stat> {
+        Ok(fstat(&self.fd)?)
+    }
+
+    /// The cached content of a regular file.
+    pub(crate) fn content(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Default)]
+struct Table {
+    by_id: HashMap<u64, Arc<Node>>,
+    by_identity: HashMap<Identity, u64>,
+}
+
+impl Table {
+    /// Removes a node that neither the kernel nor the cache needs.
+    fn remove_if_unused(&mut self, node: &Node) {
+        if node.id != ROOT && node.lookups.load(Ordering::Relaxed) == 0 && node.content().is_empty() {
+            self.by_id.remove(&node.id);
+            self.by_identity.remove(&node.identity);
+        }
+    }
+}
+
+/// All nodes.
+pub(crate) struct Nodes {
+    table: RwLock<Table>,
+    root: Identity,
+    next_foreign: AtomicU64,
+}
+
+impl Nodes {
+    /// The table with the node of DIR, whose descriptor is `fd`.
+    pub(crate) fn new(fd: OwnedFd) -> Answer<Nodes> {
+        let stat = fstat(&fd)?;
+        let nodes = Nodes {
+            table: RwLock::default(),
+            root: identity(&stat),
+            next_foreign: AtomicU64::new(FIRST_FOREIGN),
+        };
+        nodes.enter(fd, &stat);
+        Ok(nodes)
+    }
+
+    /// The number of a file, if it is on DIR's own file system.
+    fn number(&self, (device, inode): Identity) -> Option<u64> {
+        if (device, inode) == self.root {
+            Some(ROOT)
+        } else if device == self.root.0 && (ROOT + 1..FIRST_FOREIGN).contains(&inode) {
+            Some(inode)
+        } else {
+            None
+        }
+    }
+
+    /// The number to show for a directory entry with this inode number.
+    pub(crate) fn number_of_entry(&self, inode: u64) -> u64 {
+        self.number((self.root.0, inode)).unwrap_or(inode)
+    }
+
+    /// Adds a reference of the kernel to the node of a file, which is new if `fd` is the first
+    /// descriptor of the file.
+    pub(crate) fn enter(&self, fd: OwnedFd, stat: &Stat) -> Arc<Node> {
+        let identity = identity(stat);
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let table = &mut *table;
+        if let Some(node) = table.by_identity.get(&identity).and_then(|id| table.by_id.get(id)) {
+            node.lookups.fetch_add(1, Ordering::Relaxed);
+            return node.clone();
+        }
+        let id = self.number(identity).unwrap_or_else(|| self.next_foreign.fetch_add(1, Ordering::Relaxed));
+        let node = Arc::new(Node {
+            id,
+            fd,
+            identity,
+            kind: attributes::kind(stat),
+            lookups: AtomicU64::new(1),
+            content: Mutex::default(),
+        });
+        table.by_id.insert(id, node.clone());
+        table.by_identity.insert(identity, id);
+        node
+    }
+
+    /// The node with this number.
+    pub(crate) fn get(&self, id: u64) -> Answer<Arc<Node>> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(table.by_id.get(&id).cloned().ok_or(Errno::STALE)?)
+    }
+
+    /// The node of a file, if it has one.
+    pub(crate) fn find(&self, identity: Identity) -> Option<Arc<Node>> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.by_identity.get(&identity).and_then(|id| table.by_id.get(id)).cloned()
+    }
+
+    /// Takes back `count` references of the kernel.
+    pub(crate) fn forget(&self, id: u64, count: u64) {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(node) = table.by_id.get(&id).cloned() {
+            let left = node.lookups.load(Ordering::Relaxed).saturating_sub(count);
+            node.lookups.store(left, Ordering::Relaxed);
+            table.remove_if_unused(&node);
+        }
+    }
+
+    /// Removes a node whose content was dropped, unless the kernel knows it.
+    pub(crate) fn content_dropped(&self, node: &Node) {
+        self.table.write().unwrap_or_else(PoisonError::into_inner).remove_if_unused(node);
+    }
+
+    /// All nodes, in no particular order.
+    pub(crate) fn all(&self) -> Vec<Arc<Node>> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.by_id.values().cloned().collect()
+    }
+}

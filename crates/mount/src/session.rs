@@ -1,0 +1,226 @@
+//! The life of a mount: checked, mounted, served, unmounted, written back.
+
+use crate::content::Files;
+use crate::error::Error;
+use crate::fs::{Passthrough, Served};
+use crate::node::Nodes;
+use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
+use mglru_cache::PageCache;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Name of the file system's kind in `/proc/mounts`, behind `fuse.`.
+const SUBTYPE: &str = "mglru";
+
+/// How to serve a mount.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Number of threads that answer requests, and so of requests in progress.
+    pub threads: usize,
+    /// Whether other users than the one who mounts may use the mount. Modes are checked either way.
+    pub other_users: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { threads: 16, other_users: rustix::process::geteuid().is_root() }
+    }
+}
+
+/// A mounted directory.
+pub struct Mount {
+    session: Session<Served>,
+    passthrough: Arc<Passthrough>,
+    mountpoint: PathBuf,
+}
+
+/// Ends a mount from another thread.
+pub struct Unmounter {
+    mountpoint: PathBuf,
+    helper: Mutex<SessionUnmounter>,
+}
+
+/// How a request to unmount ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmounted {
+    /// The mount is gone.
+    Now,
+    /// Programs have files open. The mount point is free, and the mount ends when they close them.
+    WhenClosed,
+}
+
+impl Unmounter {
+    /// Unmounts. [`Mount::serve`] returns once no program uses the mount any more.
+    ///
+    /// # Errors
+    /// The system refuses to unmount.
+    pub fn unmount(&self) -> Result<Unmounted, Error> {
+        match unmount(&self.mountpoint, UnmountFlags::empty()) {
+            Ok(()) => Ok(Unmounted::Now),
+            Err(Errno::BUSY) => match unmount(&self.mountpoint, UnmountFlags::DETACH) {
+                Ok(()) => Ok(Unmounted::WhenClosed),
+                Err(error) => Err(self.failed(error.into())),
+            },
+            // Another user than root needs the helper program `fusermount3`.
+            Err(Errno::PERM) => {
+                let mut helper = self.helper.lock().unwrap_or_else(PoisonError::into_inner);
+                helper.unmount().map(|()| Unmounted::Now).map_err(|error| self.failed(error))
+            }
+            // It is unmounted already.
+            Err(Errno::INVAL | Errno::NOENT) => Ok(Unmounted::Now),
+            Err(error) => Err(self.failed(error.into())),
+        }
+    }
+
+    fn failed(&self, error: io::Error) -> Error {
+        Error::work(format_args!("cannot unmount {}: {error}", self.mountpoint.display()))
+    }
+}
+
+impl Mount {
+    /// Mounts `directory` at `mountpoint`, an empty directory, with `cache` for the content of its
+    /// files. Nothing is served before [`Self::serve`].
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: one of the directories cannot be used, or the system does not permit to
+    /// mount.
+    pub fn new(
+        directory: &Path,
+        mountpoint: &Path,
+        cache: PageCache,
+        options: &Options,
+    ) -> Result<Mount, Error> {
+        let mountpoint = check(directory, mountpoint)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let cannot = |error: &dyn std::fmt::Display| {
+            Error::usage(format_args!("cannot mount {}: {error}", directory.display()))
+        };
+        let fd = open(directory, flags, Mode::empty()).map_err(|error| cannot(&io::Error::from(error)))?;
+        let nodes = Nodes::new(fd).map_err(|refused| cannot(&io::Error::from(refused.0)))?;
+        let files = Files::new(cache, idle_max(raise_descriptors())).map_err(|error| cannot(&error))?;
+        let passthrough = Arc::new(Passthrough::new(nodes, files));
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName(directory.display().to_string().replace(',', " ")),
+            MountOption::Subtype(SUBTYPE.to_owned()),
+            MountOption::DefaultPermissions,
+        ];
+        config.acl = if options.other_users { SessionACL::All } else { SessionACL::Owner };
+        config.n_threads = Some(options.threads.max(1));
+        let session = Session::new(Served(passthrough.clone()), &mountpoint, &config)
+            .map_err(|error| refused_mount(&mountpoint, &error))?;
+        Ok(Mount { session, passthrough, mountpoint })
+    }
+
+    /// A handle that ends the mount.
+    pub fn unmounter(&mut self) -> Unmounter {
+        let helper = Mutex::new(self.session.unmount_callable());
+        Unmounter { mountpoint: self.mountpoint.clone(), helper }
+    }
+
+    /// Serves requests until the directory is unmounted, then writes everything back.
+    ///
+    /// # Errors
+    /// [`Error::Work`]: the connection to the kernel broke, or dirty pages could not be written;
+    /// they are lost.
+    pub fn serve(self) -> Result<(), Error> {
+        let Mount { session, passthrough, mountpoint } = self;
+        let served = session.run();
+        let written = passthrough.finish();
+        if let Err(error) = written {
+            return Err(Error::work(format_args!(
+                "{} was unmounted, and data is lost: {error}",
+                mountpoint.display()
+            )));
+        }
+        served.map_err(|error| {
+            Error::work(format_args!("the mount at {} broke off: {error}", mountpoint.display()))
+        })
+    }
+}
+
+/// Checks both directories. Returns the mount point without symbolic links.
+fn check(directory: &Path, mountpoint: &Path) -> Result<PathBuf, Error> {
+    let resolve = |path: &Path, what: &str| {
+        fs::canonicalize(path).map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::NOTCONN) => Error::usage(format_args!(
+                "{} is a mount whose process is gone: run `umount {0}`, then mount again",
+                path.display()
+            )),
+            _ => Error::usage(format_args!("{what} {}: {error}", path.display())),
+        })
+    };
+    let (from, at) = (resolve(directory, "the directory")?, resolve(mountpoint, "the mount point")?);
+    for (path, what) in [(&from, "the directory"), (&at, "the mount point")] {
+        if !path.is_dir() {
+            return Err(Error::usage(format_args!("{what} {} is no directory", path.display())));
+        }
+    }
+    if at.starts_with(&from) {
+        return Err(Error::usage(format_args!(
+            "the mount point {} is inside of {}: choose one outside, or the mount would contain itself",
+            at.display(),
+            from.display()
+        )));
+    }
+    if is_mounted(&at) {
+        return Err(Error::usage(format_args!(
+            "something is mounted at {} already: unmount it, or choose another mount point",
+            at.display()
+        )));
+    }
+    let mut entries = fs::read_dir(&at)
+        .map_err(|error| Error::usage(format_args!("the mount point {}: {error}", at.display())))?;
+    if entries.next().is_some() {
+        return Err(Error::usage(format_args!(
+            "the mount point {} is not empty, and its files would be hidden: choose an empty directory",
+            at.display()
+        )));
+    }
+    Ok(at)
+}
+
+/// Whether a path without symbolic links is where a file system is mounted.
+fn is_mounted(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
+    path.parent().is_none_or(|parent| device(parent) != device(path))
+}
+
+/// The system's refusal to mount, with what to do.
+fn refused_mount(mountpoint: &Path, error: &io::Error) -> Error {
+    let reason = if !Path::new("/dev/fuse").exists() {
+        "there is no /dev/fuse: load the kernel's module (`modprobe fuse`), or pass the device to the \
+         container (`--device /dev/fuse --cap-add SYS_ADMIN`)"
+            .to_owned()
+    } else if error.kind() == io::ErrorKind::NotFound {
+        "this user may not mount, and the program `fusermount3` is not installed: install the package \
+         `fuse3`, or mount as root"
+            .to_owned()
+    } else if error.kind() == io::ErrorKind::PermissionDenied {
+        format!("{error}: mount as root, or with `--device /dev/fuse --cap-add SYS_ADMIN` in a container")
+    } else {
+        error.to_string()
+    };
+    Error::usage(format_args!("cannot mount at {}: {reason}", mountpoint.display()))
+}
+
+/// Raises the limit of open descriptors as far as the system permits. Returns it.
+fn raise_descriptors() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let now = if setrlimit(Resource::Nofile, raised).is_ok() { raised.current } else { limit.current };
+    now.unwrap_or(u64::MAX)
+}
+
+/// Number of idle files at most. Each holds up to two descriptors, so together they take a quarter.
+/// The others are for open files, and one for each file that the kernel knows.
+fn idle_max(descriptors: u64) -> usize {
+    usize::try_from(descriptors / 8).unwrap_or(usize::MAX).clamp(16, 1 << 16)
+}

@@ -1,0 +1,171 @@
+//! Names, links, attributes and what databases rely on.
+
+use crate::common::mounted;
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::time::{Duration, SystemTime};
+
+#[test]
+fn two_names_of_a_file_share_its_content() {
+    let Some(mounted) = mounted() else { return };
+    let (a, b, c) = (mounted.at("a"), mounted.at("b"), mounted.at("c"));
+    fs::write(&a, "before").unwrap();
+    fs::hard_link(&a, &b).unwrap();
+    let one = OpenOptions::new().read(true).write(true).open(&a).unwrap();
+    let two = File::open(&b).unwrap();
+    one.write_all_at(b"AFTER", 0).unwrap();
+    let mut buffer = [0; 6];
+    two.read_exact_at(&mut buffer, 0).unwrap();
+    assert_eq!(&buffer, b"AFTERe", "without a sync");
+    fs::rename(&a, &c).unwrap();
+    one.write_all_at(b"!", 5).unwrap();
+    assert_eq!(fs::read(&c).unwrap(), b"AFTER!");
+    let (b, c) = (fs::metadata(&b).unwrap(), fs::metadata(&c).unwrap());
+    assert_eq!((b.ino(), b.nlink()), (c.ino(), 2));
+}
+
+#[test]
+fn a_removed_file_lives_until_it_is_closed() {
+    let Some(mounted) = mounted() else { return };
+    let path = mounted.at("f");
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+    file.write_all_at(b"still here", 0).unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, "another").unwrap();
+    let mut buffer = [0; 10];
+    file.read_exact_at(&mut buffer, 0).unwrap();
+    assert_eq!(&buffer, b"still here");
+    assert_eq!(file.metadata().unwrap().nlink(), 0);
+    // A file that is replaced by a rename, too.
+    let replaced = File::open(&path).unwrap();
+    fs::write(mounted.at("g"), "third").unwrap();
+    fs::rename(mounted.at("g"), &path).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"third");
+    let mut buffer = [0; 7];
+    replaced.read_exact_at(&mut buffer, 0).unwrap();
+    assert_eq!(&buffer, b"another");
+}
+
+#[test]
+fn length_holes_and_reserved_space() {
+    let Some(mounted) = mounted() else { return };
+    let path = mounted.at("f");
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+    file.write_all_at(&[7; 20_000], 0).unwrap();
+    file.set_len(10_000).unwrap();
+    file.set_len(30_000).unwrap();
+    let content = fs::read(&path).unwrap();
+    assert!(content.len() == 30_000 && content[..10_000] == [7; 10_000]);
+    assert!(content[10_000..].iter().all(|&byte| byte == 0), "what was cut off came back");
+
+    fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 1000, 8000).unwrap();
+    let content = fs::read(&path).unwrap();
+    assert!(content[..1000] == [7; 1000] && content[9000..10_000] == [7; 1000]);
+    assert_eq!(content[1000..9000], [0; 8000]);
+    // A hole at the end of what was never written to the disk keeps the length.
+    file.write_all_at(&[8; 4096], 40_960).unwrap();
+    fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 40_960, 4096).unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(fs::metadata(mounted.below().join("f")).unwrap().len(), 45_056);
+
+    fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 1 << 20).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 45_056);
+    fallocate(&file, FallocateFlags::empty(), 0, 1 << 20).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 1 << 20);
+    fallocate(&file, FallocateFlags::ZERO_RANGE, 0, 2 << 20).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), vec![0; 2 << 20]);
+    let collapse = fallocate(&file, FallocateFlags::COLLAPSE_RANGE, 0, 4096);
+    assert_eq!(collapse, Err(Errno::OPNOTSUPP));
+}
+
+#[test]
+fn locks_hold_between_opens() {
+    let Some(mounted) = mounted() else { return };
+    fs::write(mounted.at("f"), "x").unwrap();
+    let open = || OpenOptions::new().read(true).write(true).open(mounted.at("f")).unwrap();
+    let (one, two) = (open(), open());
+    rustix::fs::flock(&one, FlockOperation::LockExclusive).unwrap();
+    assert_eq!(rustix::fs::flock(&two, FlockOperation::NonBlockingLockExclusive), Err(Errno::AGAIN));
+    rustix::fs::flock(&one, FlockOperation::Unlock).unwrap();
+    rustix::fs::flock(&two, FlockOperation::NonBlockingLockExclusive).unwrap();
+    fcntl_lock(&two, FlockOperation::NonBlockingLockExclusive).unwrap();
+}
+
+#[test]
+fn extended_attributes() {
+    let Some(mounted) = mounted() else { return };
+    let path = mounted.at("f");
+    fs::write(&path, "x").unwrap();
+    let value = vec![9; 1000];
+    match rustix::fs::setxattr(&path, "user.test", &value, rustix::fs::XattrFlags::CREATE) {
+        Err(Errno::OPNOTSUPP) => {
+            return eprintln!("skipped: the temporary directory has no extended attributes");
+        }
+        done => done.unwrap(),
+    }
+    let mut buffer = [0; 2000];
+    assert_eq!(rustix::fs::getxattr(&path, "user.test", &mut buffer[..]), Ok(1000));
+    assert_eq!(buffer[..1000], value);
+    assert_eq!(rustix::fs::getxattr(&path, "user.test", &mut buffer[..10]), Err(Errno::RANGE));
+    assert_eq!(rustix::fs::listxattr(&path, &mut buffer[..]), Ok(10));
+    rustix::fs::removexattr(&path, "user.test").unwrap();
+    assert_eq!(rustix::fs::getxattr(&path, "user.test", &mut buffer[..]), Err(Errno::NODATA));
+    let refused = rustix::fs::setxattr(
+        &path,
+        "system.posix_acl_access",
+        &[2, 0, 0, 0],
+        rustix::fs::XattrFlags::empty(),
+    );
+    assert!(refused.is_err(), "access control lists would not be enforced");
+}
+
+#[test]
+fn times_modes_and_symbolic_links() {
+    let Some(mounted) = mounted() else { return };
+    let path = mounted.at("f");
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o640).open(&path).unwrap();
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+    file.write_all_at(&[1; 100_000], 0).unwrap();
+    let written = file.metadata().unwrap().modified().unwrap();
+    assert!(written.elapsed().is_ok_and(|ago| ago < Duration::from_secs(60)));
+    file.set_modified(long_ago).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    symlink("f", mounted.at("link")).unwrap();
+    assert_eq!(fs::read_link(mounted.at("link")).unwrap().to_str(), Some("f"));
+    assert_eq!(fs::read(mounted.at("link")).unwrap().len(), 100_000);
+    drop(file);
+    let directory = mounted.finish();
+    let below = fs::metadata(directory.path().join("f")).unwrap();
+    assert_eq!(below.modified().unwrap(), long_ago, "pages written later change the time");
+    assert_eq!(below.permissions().mode() & 0o7777, 0o755);
+}
+
+#[test]
+fn a_large_directory_is_listed_once_and_may_shrink_meanwhile() {
+    let Some(mounted) = mounted() else { return };
+    let names: BTreeSet<String> = (0..3000).map(|number| format!("file-{number}")).collect();
+    fs::create_dir(mounted.at("many")).unwrap();
+    for name in &names {
+        File::create(mounted.at("many").join(name)).unwrap();
+    }
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(mounted.at("many")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        fs::remove_file(mounted.at("many").join(&name)).unwrap();
+        assert!(found.insert(name), "twice");
+    }
+    assert_eq!(found, names);
+    fs::remove_dir(mounted.at("many")).unwrap();
+    assert_eq!(fs::read_dir(mounted.below()).unwrap().count(), 0);
+}
+
+#[test]
+fn space_is_that_of_the_directory_s_file_system() {
+    let Some(mounted) = mounted() else { return };
+    let space = |path| rustix::fs::statvfs(path).map(|found| (found.f_blocks, found.f_bsize)).unwrap();
+    assert_eq!(space(mounted.at("").as_path()), space(mounted.below()));
+}

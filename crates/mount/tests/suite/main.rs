@@ -1,0 +1,7 @@
+//! Tests on real mounts. Where the system does not permit to mount, they print the reason and skip.
+
+mod common;
+mod content;
+mod files;
+mod random;
+mod refused;
