@@ -55,7 +55,7 @@ impl CachedFile {
                     let zeros = &ZEROS[..piece.in_page.len()];
                     if let Written::Lent(folio) = shared.write_page(inode, &task, &piece, zeros, false)? {
                         drop(alone);
-                        shared.put_when_taken_back(folio);
+                        shared.put_when_taken_back(inode, piece.index, folio)?;
                         continue 'locked;
                     }
                 }
