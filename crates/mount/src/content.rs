@@ -172,7 +172,7 @@ impl Files {
         }
         if content.keeper.is_none() || (writable && !content.writable) {
             let mode = if writable { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
-            content.keeper = Some(self.root.open(node.path().as_ref(), mode)?);
+            content.keeper = Some(self.root.open(node.path(), mode)?);
             content.writable = writable;
         }
         Ok(())
