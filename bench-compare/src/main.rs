@@ -35,23 +35,23 @@ const MEMORY_LEFT_BYTES: u64 = 1 << 30;
 /// Minimum number of pages; the hot pages of two tenants must be a part of them.
 const PAGES_MIN: u64 = 1 << 16;
 
-/// Compare mglru's page cache with mmap, pread, fio and library caches, side by side in one run
+/// Compare mglru's page cache with mmap, pread, fio and library caches, side by side in one run.
 #[derive(Parser)]
 #[command(name = "bench-compare", version)]
 struct Arguments {
-    /// Print one JSON document instead of tables
+    /// Print one JSON document instead of tables.
     #[arg(long)]
     json: bool,
-    /// Take fewer and shorter samples: about a minute in total
+    /// Take fewer and shorter samples: about a minute in total.
     #[arg(long)]
     quick: bool,
-    /// Resident pages of 4 KiB: a power of two, at least 65536; reduced if memory is short
+    /// Resident pages of 4 KiB: a power of two, at least 65536; reduced if memory is short.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = pages)]
     pages: u64,
-    /// Samples of each way, at least 5
+    /// Samples of each way, at least 5.
     #[arg(long, value_name = "N", value_parser = rounds)]
     rounds: Option<usize>,
-    /// Write a bar chart of the medians
+    /// Write a bar chart of the medians.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 }

@@ -50,11 +50,11 @@ fn churn(count: u64) {
     let found = per(count, || {
         (0..count).for_each(|number| drop(cache.tenant(&format!("t{number}")).unwrap()));
     });
-    let told = per(1000, || (0..1000).for_each(|_| drop(std::hint::black_box(cache.stats()))));
+    let read_stats = per(1000, || (0..1000).for_each(|_| drop(std::hint::black_box(cache.stats()))));
     let removed =
         per(count, || (0..count).for_each(|number| cache.remove_tenant(&format!("t{number}")).unwrap()));
     println!(
-        "cache, {count:>7} tenants: made {made:>6.0} ns each, found {found:>6.0}, removed {removed:>6.0}; stats of the whole {told:>6.0} ns"
+        "cache, {count:>7} tenants: made {made:>6.0} ns each, found {found:>6.0}, removed {removed:>6.0}; stats of the whole {read_stats:>6.0} ns"
     );
 }
 

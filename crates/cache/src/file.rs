@@ -357,7 +357,7 @@ impl CachedFile {
     ///
     /// # Errors
     /// The handle is read-only, the end is beyond 16 TiB, a partly overwritten page cannot be read,
-    /// no memory can be freed, a guard of this thread lends a page of the range, or the dirty limit
+    /// or no memory can be freed. A guard of this thread lends a page of the range. The dirty limit
     /// is reached because write-back fails. Bytes before the failing page stay written.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<usize, Error> {
         self.check_writable()?;
@@ -682,8 +682,8 @@ impl Shared {
                 Lookup::Pending(folio) => self.wait_while(folio, |flags| flags.locked()),
                 Lookup::Miss => {
                     missed = true;
-                    // The write replaces the page's whole content, or the file has none there: no
-                    // read is needed.
+                    // The write needs no read if it replaces the page's whole content, or if the
+                    // file ends before the page.
                     let is_whole = || {
                         let len = inode.len().max(inode.disk_len());
                         let whole = from == 0 && (end as u64 == PAGE_BYTES || start + end as u64 >= len);

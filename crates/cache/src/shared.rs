@@ -2,8 +2,8 @@
 //!
 //! # Locking
 //!
-//! `inodes` guards the set of known files. It is taken with no other lock held, and no thread waits
-//! for I/O while holding it.
+//! `inodes` guards the set of known files. A thread takes it without holding another lock, and does
+//! not wait for I/O while it holds it.
 
 use crate::backend::Backend;
 use crate::flight::InFlight;

@@ -144,7 +144,7 @@ const NONE: u32 = u32::MAX;
 struct Stored {
     /// The first piece of the page.
     first: u32,
-    /// Bytes of the stored page: 4,096 if it is not compressed, 0 if there is none.
+    /// Bytes of the stored page: 4,096 if it is not compressed, 0 without one.
     bytes: u32,
 }
 

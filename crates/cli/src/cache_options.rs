@@ -16,13 +16,13 @@ const DEFAULT_BUDGET_BYTES_MAX: u64 = 1 << 30;
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Reclaim")]
 pub struct MechanismOptions {
-    /// Behave as linux-6.12, linux-7.1, linux-7.2, or default (this project's own choice)
+    /// Behave as linux-6.12, linux-7.1, linux-7.2, or default (this project's own choice).
     #[arg(long, value_name = "NAME", value_parser = Preset::parse, default_value = "default")]
     preset: Preset,
-    /// Switch a mechanism on; may be repeated
+    /// Switch a mechanism on; may be repeated.
     #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
     with: Vec<Switch>,
-    /// Switch a mechanism off; may be repeated
+    /// Switch a mechanism off; may be repeated.
     #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
     without: Vec<Switch>,
     #[command(flatten)]
@@ -42,10 +42,10 @@ pub fn with_mechanisms(examples: &str) -> String {
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 #[command(next_help_heading = "Reclaim")]
 pub struct PolicyOptions {
-    /// Policy: multigen, classic or ranked [default: the preset's]
+    /// Policy: multigen, classic or ranked [default: the preset's].
     #[arg(long, value_name = "POLICY", value_parser = Lru::parse)]
     lru: Option<Lru>,
-    /// Lock of the page lists: one per tenant (lruvec), or one for all (node)
+    /// Lock of the page lists: one per tenant (lruvec), or one for all (node).
     #[arg(long, value_name = "LOCK", value_parser = LruLock::parse, default_value = "lruvec")]
     lru_lock: LruLock,
 }
@@ -81,10 +81,10 @@ enum Backend {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Cache")]
 pub struct CacheOptions {
-    /// Memory of the cache, its metadata included, such as 256MiB
+    /// Memory of the cache, its metadata included, such as 256MiB.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<u64>,
-    /// How files are read and written: io_uring, threads, or auto for the first that works
+    /// How files are read and written: io_uring, threads, or auto for the first that works.
     #[arg(long, value_name = "KIND", value_enum, default_value = "auto", hide_possible_values = true)]
     backend: Backend,
     #[command(flatten)]

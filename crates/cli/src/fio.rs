@@ -113,7 +113,7 @@ Exit status: 0 done; 1 an access failed or a block did not verify; 2 wrong usage
 /// Everything after `mglru fio`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Options of fio and of the cache, and job files
+    /// Options of fio and of the cache, and job files.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }

@@ -38,28 +38,28 @@ Examples:
 
 #[derive(clap::Subcommand)]
 enum Kind {
-    /// A database load like TPC-C: files by descriptor, and the server's cache in anonymous memory
+    /// A database load like TPC-C: files by descriptor, and the server's cache in anonymous memory.
     #[command(after_help = TPCC)]
     Tpcc {
-        /// Number of warehouses, each of about 80 MiB
+        /// Number of warehouses, each of about 80 MiB.
         #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         warehouses: u32,
-        /// Size of the server's cache; 0 for none
+        /// Size of the server's cache; 0 for none.
         #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = size::parse)]
         cache: u64,
         #[command(flatten)]
         common: Common,
     },
-    /// Threads that sweep over arrays of anonymous memory, like LULESH
+    /// Threads that sweep over arrays of anonymous memory, like LULESH.
     #[command(after_help = SWEEP)]
     Sweep {
-        /// Size of all arrays together
+        /// Size of all arrays together.
         #[arg(long, value_name = "SIZE", default_value = "96MiB", value_parser = size::parse)]
         size: u64,
-        /// Number of arrays
+        /// Number of arrays.
         #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(4..=1000))]
         arrays: u32,
-        /// Number of threads
+        /// Number of threads.
         #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
         threads: u32,
         #[command(flatten)]
@@ -69,16 +69,16 @@ enum Kind {
 
 #[derive(clap::Args)]
 struct Common {
-    /// The new trace, in the kernel lab's format: .bin, .bin.gz, .bin.xz or .bin.zst
+    /// The new trace, in the kernel lab's format: .bin, .bin.gz, .bin.xz or .bin.zst.
     #[arg(value_name = "OUT")]
     to: PathBuf,
-    /// Number of accesses, rounded up to a whole transaction
+    /// Number of accesses, rounded up to a whole transaction.
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     accesses: u64,
-    /// Seed of all random choices
+    /// Seed of all random choices.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Print one JSON document
+    /// Print one JSON document.
     #[arg(long, help_heading = "Output")]
     json: bool,
 }

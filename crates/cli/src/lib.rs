@@ -36,7 +36,7 @@ use error::Failure;
 use mglru_lab::{layout, parallel, size, statistics, temporary, trace_file};
 use output::Output;
 
-/// Linux's page reclaim in user space: a page cache over real files, a simulator, and experiments
+/// Linux's page reclaim in user space: a page cache over real files, a simulator, and experiments.
 #[derive(Parser)]
 #[command(name = "mglru", version, after_help = EXAMPLES, arg_required_else_help = false, max_term_width = 100)]
 struct Command {
@@ -46,30 +46,30 @@ struct Command {
 
 #[derive(clap::Subcommand)]
 enum Mode {
-    /// Show which cache keeps the useful pages while a scan runs beside them
+    /// Show which cache keeps the useful pages while a scan runs beside them.
     Demo(demo::Args),
-    /// Run jobs in fio's language through the cache, on real files
+    /// Run jobs in fio's language through the cache, on real files.
     #[command(override_help = fio::help(), disable_help_flag = true)]
     Fio(fio::Args),
-    /// Mount a directory with its files' content in the cache, for unmodified programs
+    /// Mount a directory with its files' content in the cache, for unmodified programs.
     Mount(mount::Args),
-    /// Replay page-access traces in the simulator: misses, counters, miss-ratio curves
+    /// Replay page-access traces in the simulator: misses, counters, miss-ratio curves.
     Replay(Box<replay::Args>),
-    /// Replay a grid of traces, policies, sizes and seeds into Parquet files
+    /// Replay a grid of traces, policies, sizes and seeds into Parquet files.
     Sweep(sweep::Args),
-    /// Run a scenario of tenants, jobs and timed actions, simulated or on real files
+    /// Run a scenario of tenants, jobs and timed actions, simulated or on real files.
     Run(run::Args),
-    /// Inspect, convert or generate traces
+    /// Inspect, convert or generate traces.
     Trace(trace::Args),
-    /// Compare the simulator's counts with those of real kernels
+    /// Compare the simulator's counts with those of real kernels.
     Fidelity(fidelity::Args),
-    /// Run the published experiments and compare with the published figures
+    /// Run the published experiments and compare with the published figures.
     Reproduce(reproduce::Args),
-    /// Measure each mechanism's effect by switching it off, with confidence intervals
+    /// Measure each mechanism's effect by switching it off, with confidence intervals.
     Ablate(Box<ablate::Args>),
-    /// Print completions for a shell
+    /// Print completions for a shell.
     Completions(manual::CompletionArgs),
-    /// Write the manual pages
+    /// Write the manual pages.
     Man(manual::ManArgs),
 }
 

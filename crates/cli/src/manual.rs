@@ -12,7 +12,7 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = COMPLETIONS)]
 pub struct CompletionArgs {
-    /// bash, elvish, fish, powershell or zsh
+    /// bash, elvish, fish, powershell or zsh.
     #[arg(value_name = "SHELL", hide_possible_values = true)]
     shell: Shell,
 }
@@ -28,7 +28,7 @@ Examples:
 #[command(after_help = PAGES)]
 pub struct ManArgs {
     /// Write one page per command into this directory, which is made if needed [default: print
-    /// mglru(1)]
+    /// mglru(1)].
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
 }

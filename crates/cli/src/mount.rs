@@ -15,17 +15,17 @@ Examples:
 Runs until it is interrupted, or until `umount MOUNTPOINT`, and then writes everything back. Locks,
 mapped files and what a crash leaves: docs/mount.md.";
 
-/// Mount a directory with its files' content in the cache, for unmodified programs
+/// Mount a directory with its files' content in the cache, for unmodified programs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = with_mechanisms(EXAMPLES))]
 pub struct Args {
-    /// The directory with the files
+    /// The directory with the files.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Where programs find the files: an empty directory outside of DIR
+    /// Where programs find the files: an empty directory outside of DIR.
     #[arg(value_name = "MOUNTPOINT")]
     mountpoint: PathBuf,
-    /// Threads that answer requests, and so requests in progress at once
+    /// Threads that answer requests, and so requests in progress at once.
     #[arg(long, value_name = "N", default_value_t = Options::default().threads)]
     threads: usize,
     #[command(flatten)]

@@ -13,16 +13,16 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The grid, a TOML file
+    /// The grid, a TOML file.
     #[arg(value_name = "GRID.toml")]
     grid: PathBuf,
-    /// Folder for the rows. A sweep that was interrupted goes on with what is not there
+    /// Folder for the rows. A sweep that was interrupted goes on with what is not there.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Replays at a time [default: one per processor]
+    /// Replays at a time [default: one per processor].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Option<u32>,
-    /// Print one JSON document
+    /// Print one JSON document.
     #[arg(long, help_heading = "Output")]
     json: bool,
 }

@@ -27,13 +27,13 @@ Examples:
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Count accesses, distinct pages, writes and fsyncs of traces
+    /// Count accesses, distinct pages, writes and fsyncs of traces.
     Info(InfoArgs),
-    /// Write a trace in another format
+    /// Write a trace in another format.
     Convert(ConvertArgs),
-    /// Write a generated load as a trace
+    /// Write a generated load as a trace.
     Generate(generate::Args),
-    /// List the formats, and the units of their sizes and offsets
+    /// List the formats, and the units of their sizes and offsets.
     Formats(FormatsArgs),
 }
 
@@ -58,12 +58,12 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = INFO)]
 struct InfoArgs {
-    /// Traces, also compressed with gzip, xz or zstd
+    /// Traces, also compressed with gzip, xz or zstd.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
     options: TraceOptions,
-    /// Print one JSON document
+    /// Print one JSON document.
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
@@ -71,25 +71,25 @@ struct InfoArgs {
 #[derive(clap::Args)]
 #[command(after_help = CONVERT)]
 struct ConvertArgs {
-    /// The trace
+    /// The trace.
     #[arg(value_name = "IN")]
     from: PathBuf,
-    /// The new trace; an ending of .gz, .xz or .zst compresses it
+    /// The new trace; an ending of .gz, .xz or .zst compresses it.
     #[arg(value_name = "OUT")]
     to: PathBuf,
     /// Format of OUT: kernel-lab (.bin), shared-text (.txt), fio-iolog (.iolog) or plain (.plain)
-    /// [default: by the ending of its name]
+    /// [default: by the ending of its name].
     #[arg(long = "to", value_name = "FORMAT")]
     to_format: Option<Format>,
-    /// Number the distinct pages from 0 in the order of their first use
+    /// Number the distinct pages from 0 in the order of their first use.
     #[arg(long)]
     renumber: bool,
-    /// Leave out records that the format cannot hold, such as writes or fsyncs
+    /// Leave out records that the format cannot hold, such as writes or fsyncs.
     #[arg(long)]
     drop: bool,
     #[command(flatten)]
     options: TraceOptions,
-    /// Print one JSON document
+    /// Print one JSON document.
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
@@ -97,7 +97,7 @@ struct ConvertArgs {
 #[derive(clap::Args)]
 #[command(after_help = FORMATS)]
 struct FormatsArgs {
-    /// Print one JSON document
+    /// Print one JSON document.
     #[arg(long, help_heading = "Output")]
     json: bool,
 }

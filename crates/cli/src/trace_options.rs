@@ -6,13 +6,13 @@ use mglru_workload::trace::{Format, OpenOptions};
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Reading traces")]
 pub struct TraceOptions {
-    /// Format, if it is not recognised; `mglru trace formats` lists them
+    /// Format, if it is not recognised; `mglru trace formats` lists them.
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// Skip and count bad records instead of stopping at the first one
+    /// Skip and count bad records instead of stopping at the first one.
     #[arg(long)]
     lossy: bool,
-    /// Bytes per block number, in formats of block numbers: 512, or 4096 for ARC's OLTP trace
+    /// Bytes per block number, in formats of block numbers: 512, or 4096 for ARC's OLTP trace.
     #[arg(long, value_name = "BYTES")]
     unit: Option<u32>,
 }

@@ -447,7 +447,7 @@ impl Core {
     /// metadata is part of the budget, retires one frame per page of memory that leaves and
     /// directories take.
     ///
-    /// Only a request that makes the index larger needs a frame. If there is none, it returns
+    /// Only a request that makes the index larger needs a frame. Without a free one, it returns
     /// unused memory of the index and, after a reclaim effort or if reclaim cannot help, gives up
     /// shadows. Other requests go on.
     fn pay_for_metadata(
@@ -539,8 +539,8 @@ impl Core {
         }
     }
 
-    /// Returns unused memory of the index to the system and, if there is none and `shadows` may go,
-    /// gives up some of those. Returns `false` if there was nothing to give up.
+    /// Returns unused memory of the index to the system, or else gives up some shadows if `shadows`
+    /// allows that. Returns `false` if neither freed any.
     fn shrink_index(&self, host: &impl Host, shadows: bool) -> bool {
         let before = self.leaves.bytes();
         self.leaves.rest(host);

@@ -12,8 +12,8 @@ use crate::options::PAGE_BYTES;
 
 impl Core {
     /// Checks that every used folio is in exactly one place, that labels and sizes agree, that
-    /// charges add up, and that limits and windows hold. No other thread may run, and no effort may
-    /// be in the middle of a batch.
+    /// charges add up, and that limits and windows hold. Only this thread may run, and efforts
+    /// must be between batches.
     ///
     /// # Errors
     /// The first violation, in words.

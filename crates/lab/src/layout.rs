@@ -1,8 +1,8 @@
 //! Creates the files of workloads, with ordinary writes before the work begins.
 //!
-//! Files are written in full, with bytes that no device or file system can elide (no holes, no
-//! zeroes). They are then dropped from the system's page cache, so that the first access reaches
-//! the device.
+//! Files are written in full, with random bytes, which a device or file system cannot elide as
+//! holes or zeroes. They are then dropped from the system's page cache, so that the first access
+//! reaches the device.
 
 use crate::error::Error;
 use crate::size;

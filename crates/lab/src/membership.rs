@@ -26,9 +26,9 @@ pub struct Membership {
 #[derive(Default)]
 pub struct Member {
     /// Number of moves that the thread has seen.
-    heard: usize,
+    seen: usize,
     /// Accesses that the thread has reported.
-    told: u64,
+    reported: u64,
 }
 
 impl Membership {
@@ -58,21 +58,21 @@ impl Membership {
     /// thread's number of page accesses so far.
     #[inline]
     pub fn moved(&self, member: &mut Member, accesses: u64) -> Option<Tenant> {
-        (self.moves.load(Ordering::Acquire) != member.heard).then(|| self.hear(member, accesses))
+        (self.moves.load(Ordering::Acquire) != member.seen).then(|| self.follow(member, accesses))
     }
 
     #[cold]
-    fn hear(&self, member: &mut Member, accesses: u64) -> Tenant {
-        self.tell(member, accesses);
+    fn follow(&self, member: &mut Member, accesses: u64) -> Tenant {
+        self.report(member, accesses);
         let stays = self.lock();
-        member.heard = stays.len() - 1;
-        stays[member.heard].tenant.clone()
+        member.seen = stays.len() - 1;
+        stays[member.seen].tenant.clone()
     }
 
     /// Reports the thread's number of accesses so far.
-    pub fn tell(&self, member: &mut Member, accesses: u64) {
-        self.lock()[member.heard].accesses += accesses - member.told;
-        member.told = accesses;
+    pub fn report(&self, member: &mut Member, accesses: u64) {
+        self.lock()[member.seen].accesses += accesses - member.reported;
+        member.reported = accesses;
     }
 
     /// Number of pages that the job accessed in a tenant; `None` if it was never there.

@@ -1,6 +1,6 @@
 //! Traces for experiments, decoded ahead of the replay and counted.
 //!
-//! Decoding costs as much as replaying, so it is kept out of the measured time:
+//! Decoding costs as much as replaying, and is kept out of the measured time:
 //!
 //! ```text
 //! short    decoded whole before the clock starts; all runs share the records
@@ -42,7 +42,7 @@ fn reading<'w>(watch: &'w dyn Watch, what: &str) -> Stage<'w> {
 }
 
 /// Reports the share of the file that was read.
-fn tell(stage: &Stage<'_>, reader: &TraceReader) -> Result<(), Error> {
+fn report_progress(stage: &Stage<'_>, reader: &TraceReader) -> Result<(), Error> {
     stage.advance_to(reader.progress().unwrap_or(0.0))
 }
 
@@ -65,7 +65,7 @@ pub struct TraceSummary {
 pub fn summary(path: &Path, options: OpenOptions, watch: &dyn Watch) -> Result<TraceSummary, Error> {
     let stage = reading(watch, "reading");
     let mut reader = trace::open(path, options)?;
-    let info = trace::info_with(&mut reader, |reader| tell(&stage, reader))?;
+    let info = trace::info_with(&mut reader, |reader| report_progress(&stage, reader))?;
     let sidecar = match reader.format() {
         Format::KernelLab => trace::sidecar(path)?,
         _ => None,
@@ -100,7 +100,7 @@ pub fn convert(
     let mut writer = TraceWriter::create(to, format, options)?;
     let mut batch = Vec::new();
     while reader.next_batch(&mut batch)? > 0 {
-        tell(&stage, &reader)?;
+        report_progress(&stage, &reader)?;
         writer.write(&batch)?;
     }
     Ok(Conversion { from_format: reader.format(), skipped: reader.skipped(), written: writer.finish()? })
@@ -173,7 +173,7 @@ impl TraceFile {
             if reader.next_batch(&mut batch)? == 0 {
                 break true;
             }
-            tell(&stage, &reader)?;
+            report_progress(&stage, &reader)?;
             match sample {
                 None => records.extend_from_slice(&batch),
                 Some(sample) => records.extend(batch.iter().filter(|record| match record {
@@ -383,7 +383,7 @@ impl TraceFile {
             None => {
                 let stage = reading(watch, "counting pages");
                 let mut reader = trace::open(&self.path, self.options)?;
-                let info = trace::info_with(&mut reader, |reader| tell(&stage, reader))?;
+                let info = trace::info_with(&mut reader, |reader| report_progress(&stage, reader))?;
                 TraceCounts { accesses: info.accesses, distinct_pages: info.distinct_pages }
             }
         };
@@ -424,8 +424,8 @@ fn count(records: &[Record]) -> TraceCounts {
 ///
 /// The index of a file keeps 64 neighbours together, in 520 bytes. If fewer than 8 of them are
 /// touched, it is cheaper to renumber the pages in order of first use, at 21 bytes each.
-/// Renumbering loses the positions. Without them there is no look-around at neighbours, no file to
-/// sync, and too few leaves without pages for the kernel's shrinking of shadows.
+/// Renumbering loses the positions. That disables look-around at neighbours and syncs of files,
+/// and leaves too few leaves without pages for the kernel's shrinking of shadows.
 fn numbering(records: &[Record]) -> Numbering {
     let mut pages = HashSet::new();
     let mut leaves = HashSet::new();

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// let watch = Three(AtomicU64::new(0));
 /// let stage = Stage::begin(&watch, "counting", 10, Unit::Steps);
 /// let done = (0..10).take_while(|_| stage.advance(1).is_ok()).count();
-/// assert_eq!(done, 2, "the third step is told that it was the last");
+/// assert_eq!(done, 2, "the third step returns that the work is cancelled");
 /// ```
 pub trait Watch: Sync {
     /// A stage begins, with its name and number of steps.

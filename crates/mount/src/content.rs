@@ -154,7 +154,7 @@ impl Files {
         Ok(done)
     }
 
-    /// Tries again with fewer idle files, as long as there are some, when something runs out.
+    /// Tries again with fewer idle files, while some are left, when memory or handles run out.
     fn with_room<T>(&self, nodes: &Nodes, work: impl Fn() -> Result<T, Error>) -> Answer<T> {
         loop {
             match work() {

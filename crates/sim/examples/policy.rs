@@ -13,8 +13,8 @@
 //!
 //! Misses are counted as the traces' recorders did: in the lab's loads, from the warm point on.
 //! Refaults are misses without the first access to each page. Memory is a policy's average: the
-//! engine frees pages in batches, so it gets half a batch more (28 pages for the kernel's presets,
-//! which free about 56; at most 16 for `ranked`, which frees a 32nd of memory, at most 32).
+//! engine frees pages in batches, so it gets half a batch more. The kernel's presets free about 56
+//! pages at once and get 28; `ranked` frees a 32nd of memory, at most 32, and gets at most 16.
 
 #![allow(
     clippy::disallowed_types,

@@ -6,7 +6,7 @@
 //!
 //! * a page that leaves memory although the device does not have its content,
 //! * a sync that reports no error but left something unwritten,
-//! * a process that is not told exactly once of a new error.
+//! * a new error that is not reported exactly once to each process.
 
 use crate::world::WriteId;
 use mglru_core::writeback::WritebackRun;
@@ -44,7 +44,7 @@ pub(crate) struct Content {
     syncs: BTreeMap<usize, Sync>,
     /// Failed writes of each mapping, and how many of them a sync has reported to each process.
     failures: BTreeMap<MappingId, u64>,
-    told: BTreeMap<(usize, MappingId), u64>,
+    reported: BTreeMap<(usize, MappingId), u64>,
     /// The first inconsistency.
     pub(crate) wrong: Option<String>,
 }
@@ -106,7 +106,7 @@ impl Content {
     /// Forgets a file and its reported errors.
     pub(crate) fn closed(&mut self, mapping: MappingId) {
         self.failures.remove(&mapping);
-        self.told.retain(|&(_, of), _| of != mapping);
+        self.reported.retain(|&(_, of), _| of != mapping);
     }
 
     pub(crate) fn sync_begins(&mut self, process: usize, mapping: MappingId) {
@@ -120,10 +120,10 @@ impl Content {
     pub(crate) fn sync_ends(&mut self, process: usize, mapping: MappingId, error: bool) {
         let sync = self.syncs.remove(&process).filter(|sync| sync.mapping == mapping);
         let failures = self.failures.get(&mapping).copied().unwrap_or(0);
-        let told = self.told.insert((process, mapping), failures).unwrap_or(0);
-        if error != (told < failures) {
+        let reported = self.reported.insert((process, mapping), failures).unwrap_or(0);
+        if error != (reported < failures) {
             let what = if error { "a repeated or false error" } else { "no error" };
-            self.complain(format!("process {process} got {what}: {failures} failures, {told} reported"));
+            self.complain(format!("process {process} got {what}: {failures} failures, {reported} reported"));
         }
         if error {
             return;

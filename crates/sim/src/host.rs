@@ -125,7 +125,7 @@ impl SimHost {
 
     /// Reports an access to the observers.
     #[cold]
-    pub(crate) fn tell_touch(&self, touch: &PageTouch) {
+    pub(crate) fn report_touch(&self, touch: &PageTouch) {
         for observer in &self.observers {
             observer.borrow_mut().touch(self.now(), touch);
         }

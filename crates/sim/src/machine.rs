@@ -50,7 +50,7 @@ pub enum Writes {
     /// read-modify-write, as in the kernel lab.
     #[default]
     AfterRead,
-    /// Writes the whole page: reads nothing and counts no access.
+    /// Writes the whole page without a read, and does not count as an access.
     Overwrite,
 }
 
@@ -194,8 +194,8 @@ impl Machine {
     }
 
     /// The idealised harness of the golden traces ([book: golden-traces#harness]): one tenant with
-    /// a limit, on a machine that is never short of memory. Nothing takes time, nothing is written,
-    /// and every access counts.
+    /// a limit, on a machine that is never short of memory. Work takes no time, dirty pages are not
+    /// written, and every access counts.
     pub fn ideal(limit_pages: u64, batch_folios: usize) -> Machine {
         Machine {
             watermarks: Watermarks { min: 0, low: 0, high: 0 },

@@ -1,8 +1,8 @@
 //! Deterministic random numbers from a seed.
 //!
 //! Every run must be repeatable: the same job with the same seed touches the same blocks in the
-//! same order on every machine. This module therefore uses no clock, no system entropy and no
-//! threads.
+//! same order on every machine. This module therefore uses neither clocks nor threads nor the
+//! system's entropy.
 //!
 //! The generator is SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
 //! generators", OOPSLA 2014). It is six lines, passes BigCrush, and accepts any 64-bit state, so

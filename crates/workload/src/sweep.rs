@@ -3,9 +3,9 @@
 //! The shape is that of LULESH (Karlin, Keasler and Neely, "LULESH 2.0 updates and changes", LLNL
 //! 2013). A time step is a sequence of kernels. Each kernel reads some arrays and writes another,
 //! element by element, and every thread owns the same part of each array. The access pattern is
-//! cyclic: two touches of a page are a whole time step apart, at as many positions as there are
-//! threads. The seed decides the position at which each thread begins. Runs of the real program
-//! differ in nothing else.
+//! cyclic: two touches of a page are a whole time step apart, and each thread has its own position.
+//! The seed decides the position at which each thread begins. Runs of the real program differ only
+//! in that.
 
 use crate::random::Random;
 use crate::trace::PageAccess;

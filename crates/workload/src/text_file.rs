@@ -1,6 +1,6 @@
 //! Reads text files of limited size: job files, scenarios and the descriptions beside traces.
 //!
-//! A user may name any path, so the size of a file is no guide: `/dev/zero` has none and never
+//! A user may name any path, so the size of a file is no guide: `/dev/zero` has size 0 and never
 //! ends. At most one byte more than the limit is read.
 
 use std::fs::File;

@@ -76,8 +76,8 @@ impl DiskFile {
             if error.kind() != io::ErrorKind::AlreadyExists {
                 return error;
             }
-            let told = "the file exists, and a swap file is deleted after use: choose another path";
-            io::Error::new(io::ErrorKind::AlreadyExists, told)
+            let message = "the file exists, and a swap file is deleted after use: choose another path";
+            io::Error::new(io::ErrorKind::AlreadyExists, message)
         })?;
         let opened = DiskFile::opened(path, file, &options);
         std::fs::remove_file(path)?;
@@ -402,9 +402,12 @@ mod tests {
             for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
                 // The system itself refuses to open a read-only procfs file for writing.
                 let error = DiskFile::open(path, mode).unwrap_err();
-                let told = error.to_string();
+                let message = error.to_string();
                 let refused = error.kind() == io::ErrorKind::PermissionDenied;
-                assert!(told.contains(reason) || refused && mode == OpenMode::ReadWrite, "{path:?}: {told}");
+                assert!(
+                    message.contains(reason) || refused && mode == OpenMode::ReadWrite,
+                    "{path:?}: {message}"
+                );
             }
         }
         assert!(DiskFile::open(&directory.path().join("socket"), OpenMode::ReadOnly).is_err());

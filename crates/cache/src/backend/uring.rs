@@ -207,7 +207,7 @@ impl UringBackend {
     }
 
     /// Carries out transfers on a ring of the caller's own, up to `depth` at once. Returns `false`,
-    /// having done nothing, if no ring is free.
+    /// without any transfer, if all rings are taken.
     fn together(&self, direction: Direction, depth: usize, batch: &mut dyn Batch) -> bool {
         let Some(mut slot) = self.take_ring() else { return false };
         let ring = slot.as_mut().expect("`take_ring` filled it");

@@ -98,7 +98,7 @@ impl BackendFile for SourceFile {
     }
 }
 
-/// Who learns of the end of a transfer.
+/// Receiver of a transfer's result.
 enum Finish {
     /// The cache, by the transfer's tag.
     Tag(u64),
@@ -137,7 +137,7 @@ struct State {
     waiting: VecDeque<Job>,
     reads: BTreeMap<u64, UnderWay>,
     next: u64,
-    /// Transfers whose end was not told yet.
+    /// Transfers whose end has not been reported.
     unfinished: usize,
     closed: bool,
     threads: Vec<JoinHandle<()>>,
@@ -219,7 +219,7 @@ impl Sources {
         if let Some(known) = state.known.get(&key).and_then(Weak::upgrade) {
             return Ok(known);
         }
-        // As many as there are live files, and as many again.
+        // Dead files are dropped whenever the map has doubled.
         if state.known.len().is_power_of_two() {
             state.known.retain(|_, file| file.strong_count() > 0);
         }
@@ -231,7 +231,7 @@ impl Sources {
         Ok(file)
     }
 
-    /// Queues a transfer. Its end is told once. Waits for room, except on a thread of a backend.
+    /// Queues a transfer, whose end is reported once. Waits for room, except on a backend's thread.
     fn submit(&self, direction: Direction, transfer: Transfer, file: Arc<SourceFile>, finish: Finish) {
         transfer.assert_valid();
         let mut state = self.lock();
@@ -279,7 +279,7 @@ impl Sources {
                     let result = self.write(&file, &transfer);
                     drop(transfer);
                     drop(file);
-                    self.tell(finish, result);
+                    self.end(finish, result);
                 }
                 Some(Job::Read { number, file, offset, bytes }) => {
                     let request = |number, offset, bytes| RangeRequest {
@@ -290,7 +290,7 @@ impl Sources {
                         answered: false,
                     };
                     let mut requests = vec![request(number, offset, bytes)];
-                    // What else waits for this source goes with it.
+                    // Other waiting reads of this source go into the same call.
                     state.waiting.retain(|job| match job {
                         Job::Read { number, file: other, offset, bytes }
                             if Arc::ptr_eq(other, &file) && requests.len() < RANGES_MAX =>
@@ -342,10 +342,11 @@ impl Sources {
         });
         // The file's handle is closed before the completion says that it is not needed any more.
         drop(transfer);
-        self.tell(finish, result);
+        self.end(finish, result);
     }
 
-    fn tell(&self, finish: Finish, result: io::Result<usize>) {
+    /// Reports the result of a transfer and counts it as finished.
+    fn end(&self, finish: Finish, result: io::Result<usize>) {
         if result.is_err() {
             self.failures.fetch_add(1, Ordering::Relaxed);
         }

@@ -23,7 +23,7 @@ fn content(version: u64, bytes: usize) -> Vec<u8> {
     all
 }
 
-/// What a source does with requests.
+/// How a source answers requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     Right,

@@ -345,15 +345,15 @@ fn child_that_is_killed() {
     let open = |number| cache.open(path(number), OpenMode::ReadWrite).unwrap();
     let handles: Vec<CachedFile> = (0..FILES).map(open).collect();
     let rename = || std::fs::rename(directory.join("new"), directory.join("whole")).is_ok();
-    let tell = |word: &str| {
+    let report = |word: &str| {
         println!("\nscript {word}");
         std::io::stdout().flush().unwrap();
     };
     loop {
         let operation = script.next();
-        tell("begun");
+        report("begun");
         if perform(&operation, &cache, &handles, &directory.join("new"), &rename).unwrap() {
-            tell("confirmed");
+            report("confirmed");
             script.confirm(&operation);
         }
     }

@@ -257,7 +257,7 @@ impl Sailor<'_> {
         self.check_length();
         self.cache.tenant("t").unwrap().set_max(None).unwrap();
         let own = self.own.take().unwrap();
-        // Reports earlier errors that no handle has reported; then none is left.
+        // The first sync reports the errors that are still unreported.
         let _ = own.sync_all();
         own.sync_all().unwrap();
         let mut bytes = vec![0; PAGE];

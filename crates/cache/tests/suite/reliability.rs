@@ -71,7 +71,7 @@ impl World {
     pub fn recovers(&self, cache: &PageCache) {
         for (number, pages) in self.files.iter().enumerate() {
             let handle = cache.open(number.to_string(), OpenMode::ReadWrite).unwrap();
-            // Reports earlier errors that no handle has reported; then none is left.
+            // The first sync reports the errors that are still unreported.
             let _ = handle.sync_all();
             handle.sync_all().unwrap();
             for page in pages {

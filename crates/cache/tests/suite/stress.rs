@@ -466,7 +466,7 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// Sets `memory.high` briefly: while nothing can be written, nothing can be reclaimed, and
+    /// Sets `memory.high` briefly: a device without writes makes reclaim fail, and
     /// every charge pauses for two seconds.
     fn set_high_for_a_moment(&mut self, path: &str, bytes: u64) {
         for value in [bytes.to_string(), "max".to_owned()] {

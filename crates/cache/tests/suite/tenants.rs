@@ -392,11 +392,12 @@ fn the_whole_is_the_sum_of_its_tenants() {
     // Reclaim first drains the per-CPU batches.
     cache.control().write("memory.reclaim", "4K").unwrap();
     let stats = cache.stats();
-    let told = |name| cache.tenants().iter().map(|tenant| tenant.stats().counter(name).unwrap()).sum::<u64>();
+    let sum_of =
+        |name| cache.tenants().iter().map(|tenant| tenant.stats().counter(name).unwrap()).sum::<u64>();
     assert_eq!((stats.tenants, cache.tenants().len()), (3, 3), "with the root");
     assert!(stats.file_pages > 250 && stats.anon_pages >= 70, "{stats:?}");
-    assert_eq!((stats.file_pages, stats.anon_pages), (told("file"), told("anon")));
-    assert!(stats.pending_pages <= 20 && told("file_dirty") + told("file_writeback") <= 20);
+    assert_eq!((stats.file_pages, stats.anon_pages), (sum_of("file"), sum_of("anon")));
+    assert!(stats.pending_pages <= 20 && sum_of("file_dirty") + sum_of("file_writeback") <= 20);
     assert_eq!(cache.tenants()[0].name(), "", "the root is the first");
     cache.validate().unwrap();
 }

@@ -26,36 +26,36 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = with_mechanisms(EXAMPLES))]
 pub struct Args {
-    /// A trace, in any format of `mglru trace formats`, or a scenario (.toml)
+    /// A trace, in any format of `mglru trace formats`, or a scenario (.toml).
     #[arg(value_name = "TRACE|SCENARIO")]
     input: PathBuf,
     /// Memory: a size (64MiB), pages (8192p) or a share of the trace's distinct pages (10%)
-    /// [default: 10% of a trace; the scenario's own]
+    /// [default: 10% of a trace; the scenario's own].
     #[arg(long, value_name = "SIZE", help_heading = "Machine")]
     memory: Option<Memory>,
     #[command(flatten)]
     swap: SwapArgs,
-    /// Number of seeds; with fewer than six, no effect reaches 95 % confidence
+    /// Number of seeds; with fewer than six, no effect reaches 95 % confidence.
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000),
           help_heading = "Effort")]
     runs: u32,
-    /// The first seed
+    /// The first seed.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Effort")]
     seed: u64,
-    /// Also switch off two mechanisms at a time, and show their joint effect beyond the sum
+    /// Also switch off two mechanisms at a time, and show their joint effect beyond the sum.
     #[arg(long, help_heading = "Effort")]
     pairs: bool,
     #[command(flatten)]
     behaviours: Behaviours,
     #[command(flatten)]
     options: TraceOptions,
-    /// Count only from this share of a trace's accesses on [default: as the trace says, or 0]
+    /// Count only from this share of a trace's accesses on [default: as the trace says, or 0].
     #[arg(long, value_name = "FRACTION", value_parser = parse_fraction, help_heading = "Reading traces")]
     warm: Option<f64>,
-    /// Write an HTML page with charts and tables, readable without a network
+    /// Write an HTML page with charts and tables, readable without a network.
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     report: Option<ReportFile>,
-    /// Print one JSON document
+    /// Print one JSON document.
     #[arg(long, help_heading = "Output")]
     json: bool,
 }

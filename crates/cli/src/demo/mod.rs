@@ -35,22 +35,22 @@ permission, it leaves the system out and says why.";
 #[derive(clap::Args)]
 #[command(after_help = with_mechanisms(EXAMPLES))]
 pub struct Args {
-    /// Directory for the file [default: the directory for temporary files]
+    /// Directory for the file [default: the directory for temporary files].
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Size of the file
+    /// Size of the file.
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "1GiB")]
     size: u64,
-    /// How long each cache is measured
+    /// How long each cache is measured.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "8")]
     seconds: Duration,
-    /// Seed of the reader's random choices
+    /// Seed of the reader's random choices.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write an HTML page with charts and tables, readable without a network
+    /// Write an HTML page with charts and tables, readable without a network.
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     report: Option<ReportFile>,
-    /// Print one JSON document
+    /// Print one JSON document.
     #[arg(long, help_heading = "Output")]
     json: bool,
     #[command(flatten)]

@@ -17,22 +17,22 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Counts of real kernels, such as results.csv of the kernel lab; their traces lie beside it
+    /// Counts of real kernels, such as results.csv of the kernel lab; their traces lie beside it.
     #[arg(value_name = "RESULTS.csv")]
     results: PathBuf,
-    /// Further runs of the same cases, for a table like oom.csv
+    /// Further runs of the same cases, for a table like oom.csv.
     #[arg(long, value_name = "RUNS.csv")]
     also: Option<PathBuf>,
-    /// Only rows of these kernels
+    /// Only rows of these kernels.
     #[arg(long, value_name = "VERSION,...", value_delimiter = ',', help_heading = "Selection")]
     kernel: Vec<String>,
-    /// Only rows of these workloads
+    /// Only rows of these workloads.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', help_heading = "Selection")]
     workload: Vec<String>,
-    /// Only rows of this policy: multigen or classic
+    /// Only rows of this policy: multigen or classic.
     #[arg(long, value_name = "POLICY", value_parser = Lru::parse, help_heading = "Selection")]
     lru: Option<Lru>,
-    /// Print one JSON document
+    /// Print one JSON document.
     #[arg(long, help_heading = "Output")]
     json: bool,
 }

@@ -42,10 +42,10 @@ use swap::SwapArgs;
 #[derive(clap::Args)]
 #[command(after_help = with_mechanisms(EXAMPLES))]
 pub struct Args {
-    /// Traces, in any format of `mglru trace formats`
+    /// Traces, in any format of `mglru trace formats`.
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Memory: a size (64MiB), pages (8192p) or a share of the trace's distinct pages (10%)
+    /// Memory: a size (64MiB), pages (8192p) or a share of the trace's distinct pages (10%).
     #[arg(
         long,
         value_name = "SIZE",
@@ -54,17 +54,17 @@ pub struct Args {
         help_heading = "Machine"
     )]
     memory: Memory,
-    /// Several memory sizes, for a miss-ratio curve: 1%,5%,10%,20%
+    /// Several memory sizes, for a miss-ratio curve: 1%,5%,10%,20%.
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', num_args = 1, help_heading = "Machine")]
     curve: Vec<Memory>,
-    /// Read ahead of sequential misses, up to this size; 128KiB is the kernel's [default: off]
+    /// Read ahead of sequential misses, up to this size; 128KiB is the kernel's [default: off].
     #[arg(long, value_name = "SIZE", value_parser = parse_pages, help_heading = "Machine")]
     readahead: Option<u32>,
     /// Map the cached pages around a mapped miss, in aligned pieces of this size; 64KiB is the
-    /// kernel's [default: off]
+    /// kernel's [default: off].
     #[arg(long, value_name = "SIZE", value_parser = parse_pages, help_heading = "Machine")]
     fault_around: Option<u32>,
-    /// Write to a page that is not cached: read it first (rmw) or overwrite it whole (blind)
+    /// Write to a page that is not cached: read it first (rmw) or overwrite it whole (blind).
     #[arg(
         long,
         value_name = "HOW",
@@ -74,41 +74,41 @@ pub struct Args {
         help_heading = "Machine"
     )]
     writes: WriteMode,
-    /// Seed of random choices; a single job makes none
+    /// Seed of random choices; a single job makes none.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Machine")]
     seed: u64,
     #[command(flatten)]
     swap: SwapArgs,
     /// Behave as linux-6.12, linux-7.1, linux-7.2, or default (this project's own choice); several
-    /// may be given
+    /// may be given.
     #[arg(long, value_name = "NAME", value_parser = Preset::parse, default_value = "default", value_delimiter = ',',
           help_heading = "Reclaim")]
     preset: Vec<Preset>,
-    /// Switch a mechanism on; may be repeated
+    /// Switch a mechanism on; may be repeated.
     #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse, help_heading = "Reclaim")]
     with: Vec<Switch>,
-    /// Switch a mechanism off; may be repeated
+    /// Switch a mechanism off; may be repeated.
     #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse, help_heading = "Reclaim")]
     without: Vec<Switch>,
     #[command(flatten)]
     policy: PolicyOptions,
     /// Compare with other policies: fifo, lru, clock, 2q, lirs, arc, w-tinylfu, s3-fifo, sieve, opt
-    /// (Belady's optimum), or all
+    /// (Belady's optimum), or all.
     #[arg(long, value_name = "POLICY,...", value_parser = baseline::parse, value_delimiter = ',',
           help_heading = "Reclaim")]
     baseline: Vec<baseline::Choice>,
     #[command(flatten)]
     options: TraceOptions,
     /// Count only from this share of the accesses on: 0.25 or 25% [default: as the trace says, or
-    /// 0]
+    /// 0].
     #[arg(long, value_name = "FRACTION", value_parser = parse_fraction, help_heading = "Reading traces")]
     warm: Option<f64>,
     /// Replay this share of the pages in the same share of the memory: 0.01 or 1%. Miss ratios are
-    /// estimates
+    /// estimates.
     #[arg(long, value_name = "SHARE", conflicts_with_all = ["explain", "events"],
           help_heading = "Reading traces")]
     sample: Option<Sample>,
-    /// Print the history of these pages of the trace: 4711,0x1267,anon:5
+    /// Print the history of these pages of the trace: 4711,0x1267,anon:5.
     #[arg(
         long,
         value_name = "PAGE,...",
@@ -117,19 +117,19 @@ pub struct Args {
         help_heading = "Output"
     )]
     explain: Vec<PageName>,
-    /// Write every event: JSON Lines (.jsonl), or a trace for ui.perfetto.dev (.perfetto)
+    /// Write every event: JSON Lines (.jsonl), or a trace for ui.perfetto.dev (.perfetto).
     #[arg(long, value_name = "FILE", conflicts_with = "curve", help_heading = "Output")]
     events: Option<EventsFile>,
-    /// Draw the miss-ratio curve
+    /// Draw the miss-ratio curve.
     #[arg(long, value_name = "FILE.svg", requires = "curve", help_heading = "Output")]
     plot: Option<PlotFile>,
-    /// Write an HTML page with charts and tables, readable without a network
+    /// Write an HTML page with charts and tables, readable without a network.
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     report: Option<ReportFile>,
-    /// Print one JSON document
+    /// Print one JSON document.
     #[arg(long, help_heading = "Output")]
     json: bool,
-    /// Validate all data structures every N steps (1000); slow, and changes no count
+    /// Validate all data structures every N steps (1000); slow, and changes no count.
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1000",
           value_parser = clap::value_parser!(u64).range(1..), help_heading = "Output")]
     check: Option<u64>,
@@ -149,9 +149,9 @@ Examples:
 /// The effect of a write to a page that is not cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum WriteMode {
-    /// Read it first: read-modify-write
+    /// Read it first: read-modify-write.
     Rmw,
-    /// Overwrite it whole
+    /// Overwrite it whole.
     Blind,
 }
 

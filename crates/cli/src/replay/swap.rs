@@ -9,10 +9,10 @@ use mglru_lab::replay::memory::{Memory, Swap, parse_swap, parse_swappiness};
 #[command(next_help_heading = "Swap")]
 pub struct SwapArgs {
     /// Size of swap: 64MiB, 8192p (pages) or 10% of the trace's distinct pages [default: no swap;
-    /// anonymous pages stay in memory]
+    /// anonymous pages stay in memory].
     #[arg(long, value_name = "SIZE", value_parser = parse_swap)]
     swap: Option<Memory>,
-    /// Swap device: compressed memory that is charged to no tenant (zram), or a disk
+    /// Swap device: compressed memory that is charged to no tenant (zram), or a disk.
     #[arg(
         long,
         value_name = "zram|disk",
@@ -23,7 +23,7 @@ pub struct SwapArgs {
     )]
     swap_device: DeviceKind,
     /// Preference for anonymous pages in reclaim: 0 (never) to 200, or max (201: anonymous pages
-    /// only)
+    /// only).
     #[arg(long, value_name = "N", default_value = "60", value_parser = parse_swappiness)]
     swappiness: Swappiness,
 }
@@ -31,9 +31,9 @@ pub struct SwapArgs {
 /// The swap device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DeviceKind {
-    /// Compressed memory
+    /// Compressed memory.
     Zram,
-    /// A disk of its own
+    /// A disk of its own.
     Disk,
 }
 

@@ -24,34 +24,34 @@ use summary::Done;
 #[command(after_help = TIMES)]
 pub struct Args {
     /// Experiments: prefetch, workingset, lru-lock, memcg-lru, reclaim-loop [default: all, in one
-    /// table]
+    /// table].
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Run in the simulator (sim), or with the cache on smaller real files (real); lru-lock always
-    /// runs on real threads, without files
+    /// runs on real threads, without files.
     #[arg(long, value_name = "sim|real", value_enum, default_value = "sim", hide_possible_values = true)]
     world: WorldName,
-    /// Directory for files, with --world real [default: the directory for temporary files]
+    /// Directory for files, with --world real [default: the directory for temporary files].
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
     /// Runs of each setting, each with its own seed. In the simulator, experiments about spread
-    /// make at least 10, and lru-lock at least 12 [default: 6 in the simulator, 2 on real files]
+    /// make at least 10, and lru-lock at least 12 [default: 6 in the simulator, 2 on real files].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Effort")]
     runs: Option<u32>,
-    /// The first seed
+    /// The first seed.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Effort")]
     seed: u64,
     /// Run for an eighth of the time, and 2 runs unless --runs is given: a test of the commands,
-    /// not of the claims
+    /// not of the claims.
     #[arg(long, help_heading = "Effort")]
     quick: bool,
-    /// Write an HTML page with charts and tables, readable without a network
+    /// Write an HTML page with charts and tables, readable without a network.
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     report: Option<ReportFile>,
-    /// Write the charts of that page as SVG files
+    /// Write the charts of that page as SVG files.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     figures: Option<PathBuf>,
-    /// Print one JSON document
+    /// Print one JSON document.
     #[arg(long, help_heading = "Output")]
     json: bool,
 }

@@ -20,28 +20,28 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = with_mechanisms(TEACHES))]
 pub struct Args {
-    /// The scenario, a TOML file
+    /// The scenario, a TOML file.
     #[arg(value_name = "SCENARIO.toml")]
     scenario: PathBuf,
-    /// Run in the simulator (sim), or in real time with the cache on real files (real)
+    /// Run in the simulator (sim), or in real time with the cache on real files (real).
     #[arg(long, value_name = "sim|real", value_enum, default_value = "sim", hide_possible_values = true)]
     world: World,
-    /// Directory for the files of jobs, with --world real [default: a temporary directory]
+    /// Directory for the files of jobs, with --world real [default: a temporary directory].
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Memory of the machine
+    /// Memory of the machine.
     #[arg(long, value_name = "SIZE", value_parser = size::parse, help_heading = "Instead of the file's values")]
     memory: Option<u64>,
-    /// When no page can be freed: fail the request (fail), or kill a tenant (victim)
+    /// When no page can be freed: fail the request (fail), or kill a tenant (victim).
     #[arg(long, value_name = "fail|victim", value_parser = OomPolicy::parse,
           help_heading = "Instead of the file's values")]
     oom_policy: Option<OomPolicy>,
-    /// Seed of all random choices
+    /// Seed of all random choices.
     #[arg(long, value_name = "N", help_heading = "Instead of the file's values")]
     seed: Option<u64>,
     #[command(flatten)]
     behaviours: Behaviours,
-    /// Print one JSON document
+    /// Print one JSON document.
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
@@ -109,16 +109,16 @@ pub enum World {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Reclaim")]
 pub struct Behaviours {
-    /// Behave as linux-6.12, linux-7.1, linux-7.2, or default (this project's own choice)
+    /// Behave as linux-6.12, linux-7.1, linux-7.2, or default (this project's own choice).
     #[arg(long, value_name = "NAME", value_parser = Preset::parse)]
     preset: Option<Preset>,
-    /// Switch a mechanism on; may be repeated
+    /// Switch a mechanism on; may be repeated.
     #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
     with: Vec<Switch>,
-    /// Switch a mechanism off; may be repeated
+    /// Switch a mechanism off; may be repeated.
     #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
     without: Vec<Switch>,
-    /// Policy: multigen, classic or ranked
+    /// Policy: multigen, classic or ranked.
     #[arg(long, value_name = "POLICY", value_parser = Lru::parse)]
     lru: Option<Lru>,
 }

@@ -227,8 +227,8 @@ fn invalid_arguments_are_refused() {
         ("ablate two.toml --warm 0.5", 2, "about traces"),
         ("ablate two.toml --memory 10%", 2, "for traces; give a size"),
     ] {
-        let told = fails(folder.path(), arguments, status);
-        assert!(told.contains(expected), "{arguments}: {told}");
+        let message = fails(folder.path(), arguments, status);
+        assert!(message.contains(expected), "{arguments}: {message}");
     }
 }
 
@@ -242,8 +242,11 @@ fn a_report_never_replaces_a_trace_of_the_scenario() {
     fs::hard_link(path("skewed.txt"), path("hard.html")).unwrap();
     std::os::unix::fs::symlink("skewed.txt", path("soft.html")).unwrap();
     for report in ["hard.html", "soft.html"] {
-        let told = fails(folder.path(), &format!("ablate traced.toml --runs 1 --report {report}"), 2);
-        assert!(told.contains("the same file as the input ") && told.contains("skewed.txt"), "{told}");
+        let message = fails(folder.path(), &format!("ablate traced.toml --runs 1 --report {report}"), 2);
+        assert!(
+            message.contains("the same file as the input ") && message.contains("skewed.txt"),
+            "{message}"
+        );
     }
     assert_eq!(fs::read(path("skewed.txt")).unwrap(), trace);
 }

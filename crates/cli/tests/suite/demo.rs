@@ -35,8 +35,8 @@ fn a_chart_comes_before_the_tables_and_words_are_explained() {
 #[test]
 fn the_document_has_every_cache() {
     let here = tempfile::tempdir().unwrap();
-    let told = document(here.path(), &format!("{SMALL} --backend threads --preset linux-7.1"));
-    let demo = &told["demo"];
+    let report = document(here.path(), &format!("{SMALL} --backend threads --preset linux-7.1"));
+    let demo = &report["demo"];
     assert!(demo["pages_verified"].as_u64().unwrap() > 0);
     assert_eq!((&demo["pages_wrong"], &demo["file_bytes"]), (&0.into(), &(8 << 20).into()));
     let caches = demo["caches"].as_array().unwrap();

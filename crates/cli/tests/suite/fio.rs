@@ -27,16 +27,16 @@ fn every_kind_verifies_through_both_channels_and_backends() {
             for kind in KINDS {
                 let here = tempfile::tempdir().unwrap();
                 // The cache is an eighth of the file: most verified blocks come from the disk.
-                let told = document(
+                let report = document(
                     here.path(),
                     &format!(
                         "fio --name=a --rw={kind} --size=8m --bs=8k --verify=crc32c --ioengine={engine} --memory=1MiB \
                          --backend={backend}"
                     ),
                 );
-                let job = &told["jobs"][0];
+                let job = &report["jobs"][0];
                 assert_eq!((&job["error"], &job["verify_errors"]), (&0.into(), &0.into()), "{kind}");
-                let (reads, writes) = ios(&told)[0];
+                let (reads, writes) = ios(&report)[0];
                 // A mixed job reads and writes 1024 blocks in all, and then reads the written
                 // blocks again.
                 assert_eq!(reads, 1024, "{engine} {kind}");
@@ -45,7 +45,7 @@ fn every_kind_verifies_through_both_channels_and_backends() {
                     "write" | "randwrite" => assert_eq!(writes, 1024),
                     _ => assert!(writes.abs_diff(512) < 100, "{writes}"),
                 }
-                let tenant = &told["mglru"]["tenants"][0];
+                let tenant = &report["mglru"]["tenants"][0];
                 let count = |name: &str| tenant[name].as_u64().unwrap();
                 assert_eq!(count("hits") + count("misses"), (reads + writes) * 2, "pages of {engine} {kind}");
                 assert!(tenant["counters"]["pgsteal"].as_u64().unwrap() > 1000, "{tenant}");
@@ -57,14 +57,14 @@ fn every_kind_verifies_through_both_channels_and_backends() {
 #[test]
 fn the_document_is_fios_and_ours() {
     let here = tempfile::tempdir().unwrap();
-    let told = document(here.path(), "fio --bs=4k --name=a --rw=randread --size=4m --memory=2MiB --seed=7");
+    let report = document(here.path(), "fio --bs=4k --name=a --rw=randread --size=4m --memory=2MiB --seed=7");
     assert_eq!(
-        keys(&told),
+        keys(&report),
         ["fio version", "timestamp", "timestamp_ms", "time", "global options", "jobs", "mglru"]
     );
-    assert_eq!(told["jobs"][0]["jobname"], "a");
-    assert_eq!(told["jobs"][0]["read"]["io_bytes"], 4 << 20);
-    let ours = &told["mglru"];
+    assert_eq!(report["jobs"][0]["jobname"], "a");
+    assert_eq!(report["jobs"][0]["read"]["io_bytes"], 4 << 20);
+    let ours = &report["mglru"];
     for key in
         ["budget_bytes", "backend", "why_not_uring", "preset", "mechanisms", "metadata_bytes", "tenants"]
     {
@@ -118,15 +118,16 @@ fn the_text_is_fios_and_ours() {
 fn instances_have_files_of_their_own_or_share_one() {
     let here = tempfile::tempdir().unwrap();
     let path = here.path();
-    let told = document(path, "fio --name=a --rw=write --size=1m --numjobs=3 --memory=2MiB --verify=crc32c");
-    assert_eq!(ios(&told), [(256, 256); 3]);
+    let report =
+        document(path, "fio --name=a --rw=write --size=1m --numjobs=3 --memory=2MiB --verify=crc32c");
+    assert_eq!(ios(&report), [(256, 256); 3]);
     assert!((0..3).all(|instance| path.join(format!("a.{instance}.0")).exists()));
-    let told = document(
+    let report = document(
         path,
         "fio --name=b --rw=randwrite --filename=f --size=1m --numjobs=4 --memory=1MiB --verify=crc32c \
          --group_reporting",
     );
-    assert_eq!(ios(&told), [(1024, 1024)]);
+    assert_eq!(ios(&report), [(1024, 1024)]);
     assert_eq!(fs::metadata(path.join("f")).unwrap().len(), 1 << 20);
     // A job with another block size reads the written file itself.
     document(path, "fio --name=c --rw=read --filename=f --verify=crc32c --memory=1MiB");
@@ -140,8 +141,8 @@ fn a_job_file_with_tenants() {
         "[global]\nsize=4m\nrw=randread\n\n[web]\nrandom_distribution=zipf:1.1\n\n[batch]\nioengine=mmap\nrw=read\n",
     )
     .unwrap();
-    let told = document(here.path(), "fio --memory=8MiB --tenant=web=2MiB --tenant=batch=100p jobs.fio");
-    let tenants = told["mglru"]["tenants"].as_array().unwrap();
+    let report = document(here.path(), "fio --memory=8MiB --tenant=web=2MiB --tenant=batch=100p jobs.fio");
+    let tenants = report["mglru"]["tenants"].as_array().unwrap();
     let max: Vec<_> = tenants.iter().map(|tenant| (&tenant["name"], tenant["max_pages"].as_u64())).collect();
     assert_eq!(max, [(&"".into(), None), (&"web".into(), Some(512)), (&"batch".into(), Some(100))]);
     for tenant in tenants {
@@ -155,11 +156,11 @@ fn a_job_file_with_tenants() {
 #[test]
 fn a_runtime_ends_a_job_that_has_no_end() {
     let here = tempfile::tempdir().unwrap();
-    let told = document(
+    let report = document(
         here.path(),
         "fio --name=a --rw=randread --size=64k --runtime=100ms --time_based --memory=1MiB",
     );
-    assert!(ios(&told)[0].0 > 16, "{told}");
+    assert!(ios(&report)[0].0 > 16, "{report}");
 }
 
 #[test]
@@ -178,9 +179,9 @@ fn a_damaged_block_is_found_and_named() {
     }
     let output =
         crate::common::mglru(here.path(), "fio --name=r --filename=f --verify=crc32c --memory=1MiB --json");
-    let told: Value = serde_json::from_slice(&output.stdout).expect("the document is complete");
-    assert_eq!((&told["jobs"][0]["error"], &told["jobs"][0]["verify_errors"]), (&84.into(), &2.into()));
-    assert_eq!(ios(&told), [(256, 0)], "it went on");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("the document is complete");
+    assert_eq!((&report["jobs"][0]["error"], &report["jobs"][0]["verify_errors"]), (&84.into(), &2.into()));
+    assert_eq!(ios(&report), [(256, 0)], "it went on");
 }
 
 #[test]
@@ -293,9 +294,9 @@ fn the_command_lines_of_the_experiments_run() {
     ];
     for line in lines {
         let here = tempfile::tempdir().unwrap();
-        let told = document(here.path(), &format!("fio {line}"));
-        let job = &told["jobs"][0];
-        let (reads, writes) = ios(&told)[0];
+        let report = document(here.path(), &format!("fio {line}"));
+        let job = &report["jobs"][0];
+        let (reads, writes) = ios(&report)[0];
         assert!(reads > 100 && (writes > 100 || !line.contains("randrw --rate")), "{line}: {job}");
         assert!(job["read"]["runtime"].as_u64().unwrap() > 0, "{line}: {job}");
         assert_eq!(job["error"], 0);
@@ -307,12 +308,12 @@ fn every_access_of_every_thread_is_counted() {
     let here = tempfile::tempdir().unwrap();
     let line =
         "fio --name=a --rw=randrw --size=8m --ioengine=io_uring --iodepth=16 --iodepth_batch=4 --memory=2MiB";
-    let told = document(here.path(), line);
-    let (reads, writes) = ios(&told)[0];
-    let tenant = &told["mglru"]["tenants"][0];
+    let report = document(here.path(), line);
+    let (reads, writes) = ios(&report)[0];
+    let tenant = &report["mglru"]["tenants"][0];
     let count = |name: &str| tenant[name].as_u64().unwrap();
     assert_eq!((reads + writes, count("hits") + count("misses")), (2048, 2048));
-    assert_eq!(told["jobs"][0]["iodepth_level"]["16"], 100.0);
+    assert_eq!(report["jobs"][0]["iodepth_level"]["16"], 100.0);
 }
 
 #[test]
@@ -335,13 +336,13 @@ fn files_of_a_job_take_turns_and_verify() {
 #[test]
 fn a_part_of_a_file_verifies() {
     let here = tempfile::tempdir().unwrap();
-    let told = document(
+    let report = document(
         here.path(),
         "fio --filename=f --verify=crc32c --memory=1MiB --name=a --rw=randrw --offset=64k --size=1m --name=b --stonewall \
          --offset=512k --rw=read",
     );
-    let (reads, writes) = ios(&told)[0];
-    assert_eq!((reads, ios(&told)[1]), (256, (144, 0)), "{writes} writes are read again");
+    let (reads, writes) = ios(&report)[0];
+    assert_eq!((reads, ios(&report)[1]), (256, (144, 0)), "{writes} writes are read again");
     assert_eq!(fs::metadata(here.path().join("f")).unwrap().len(), (1 << 20) + (64 << 10));
 }
 
@@ -350,14 +351,14 @@ fn zeroes_are_memory_of_each_instance() {
     let here = tempfile::tempdir().unwrap();
     let line = "fio --name=a --ioengine=mmap --filename=/dev/zero --rw=randwrite --size=4m --numjobs=2 --verify=crc32c \
                 --memory=1MiB";
-    let told: Value = {
+    let report: Value = {
         let output = crate::common::command(here.path(), &format!("{line} --json"))
             .env("TMPDIR", here.path())
             .output()
             .unwrap();
         serde_json::from_slice(&output.stdout).expect("one document")
     };
-    assert_eq!(ios(&told), [(1024, 1024), (1024, 1024)]);
+    assert_eq!(ios(&report), [(1024, 1024), (1024, 1024)]);
     assert_eq!(fs::read_dir(here.path()).unwrap().count(), 0, "nothing is left");
     let stderr = fails(here.path(), "fio --name=a --filename=/dev/zero --size=4m --memory=1MiB", 1);
     assert!(stderr.contains("ioengine=mmap"), "{stderr}");
@@ -367,13 +368,13 @@ fn zeroes_are_memory_of_each_instance() {
 fn a_rate_is_kept() {
     let here = tempfile::tempdir().unwrap();
     let line = "fio --name=a --rw=randrw --size=1m --rate=2m,1m --runtime=2 --time_based --memory=4MiB";
-    let told = document(here.path(), line);
+    let report = document(here.path(), line);
     for (direction, limit) in [("read", 2 << 20), ("write", 1 << 20)] {
-        let rate = told["jobs"][0][direction]["bw_bytes"].as_u64().unwrap();
+        let rate = report["jobs"][0][direction]["bw_bytes"].as_u64().unwrap();
         // A busy machine may be slower, but never faster.
         assert!(rate <= limit + limit / 20 && rate > limit / 2, "{direction}: {rate}");
     }
-    let samples = told["jobs"][0]["read"]["bw_samples"].as_u64().unwrap();
+    let samples = report["jobs"][0]["read"]["bw_samples"].as_u64().unwrap();
     assert!((1..=4).contains(&samples), "{samples}");
 }
 
@@ -384,19 +385,19 @@ fn stages_follow_each_other() {
     // yet.
     let line = "fio --filename=f --size=2m --verify=crc32c --name=w --rw=write --do_verify=0 --name=r --stonewall --rw=read \
                 --memory=1MiB";
-    let told = document(here.path(), line);
-    assert_eq!(ios(&told), [(0, 512), (512, 0)]);
-    assert_eq!((&told["jobs"][0]["groupid"], &told["jobs"][1]["groupid"]), (&0.into(), &1.into()));
+    let report = document(here.path(), line);
+    assert_eq!(ios(&report), [(0, 512), (512, 0)]);
+    assert_eq!((&report["jobs"][0]["groupid"], &report["jobs"][1]["groupid"]), (&0.into(), &1.into()));
 }
 
 #[test]
 fn syncs_are_counted() {
     let here = tempfile::tempdir().unwrap();
-    let told = document(
+    let report = document(
         here.path(),
         "fio --rw=write --size=1m --memory=4MiB --name=a --fdatasync=32 --end_fsync=1 --name=b --fsync=128",
     );
-    let syncs = |job: usize| told["jobs"][job]["sync"]["total_ios"].as_u64().unwrap();
+    let syncs = |job: usize| report["jobs"][job]["sync"]["total_ios"].as_u64().unwrap();
     assert_eq!((syncs(0), syncs(1)), (7, 1), "not after the last write");
 }
 
@@ -417,9 +418,9 @@ fn a_job_file_with_everything() {
     };
     let output = run("--section=reader --section=writer --output-format=json --output=result.json");
     assert_eq!((output.status.code(), crate::common::text(&output.stdout)), (Some(0), String::new()));
-    let told: Value = serde_json::from_slice(&fs::read(here.path().join("result.json")).unwrap()).unwrap();
-    assert_eq!(ios(&told), [(256, 0), (0, 128)]);
-    assert_eq!(told["jobs"][0]["desc"], "reads it");
+    let report: Value = serde_json::from_slice(&fs::read(here.path().join("result.json")).unwrap()).unwrap();
+    assert_eq!(ios(&report), [(256, 0), (0, 128)]);
+    assert_eq!(report["jobs"][0]["desc"], "reads it");
     assert!(here.path().join("data/reader.0.0").exists());
     let terse = crate::common::text(&run("--minimal").stdout);
     let lines: Vec<_> =
@@ -459,12 +460,12 @@ fn loads_run_with_verified_contents() {
         "--name=a --workload=sweep:size=8m --numjobs=2 --runtime=300ms --group_reporting",
         "--name=s --workload=ycsb:workload=a,records=9000,cache=1m --numjobs=2 --runtime=300ms --group_reporting",
     ] {
-        let told = document(here.path(), &format!("fio {line} --memory=8MiB --swap=3MiB"));
-        let job = &told["jobs"][0];
+        let report = document(here.path(), &format!("fio {line} --memory=8MiB --swap=3MiB"));
+        let job = &report["jobs"][0];
         assert_eq!((&job["error"], &job["verify_errors"]), (&0.into(), &0.into()), "{line}");
-        let (reads, writes) = ios(&told)[0];
+        let (reads, writes) = ios(&report)[0];
         assert!(reads > 50 && writes > 50, "{line}: {reads} {writes}");
-        let swapped = told["mglru"]["tenants"][0]["counters"]["pswpout"].as_u64().unwrap();
+        let swapped = report["mglru"]["tenants"][0]["counters"]["pswpout"].as_u64().unwrap();
         assert!(swapped > 0 || !line.contains("sweep"), "{line}");
     }
     assert!(
@@ -479,20 +480,20 @@ fn a_load_begins_when_the_one_before_has_given_up_its_memory() {
     let here = tempfile::tempdir().unwrap();
     let jobs = "[global]\nworkload=sweep:size=5m,arrays=4\nruntime=300ms\n[a]\n[b]\nstonewall\n";
     fs::write(here.path().join("a.fio"), jobs).unwrap();
-    let told = document(here.path(), "fio a.fio --memory=8MiB");
+    let report = document(here.path(), "fio a.fio --memory=8MiB");
     for job in 0..2 {
-        assert_eq!(told["jobs"][job]["error"], 0);
-        let writes = ios(&told)[job].1;
+        assert_eq!(report["jobs"][job]["error"], 0);
+        let writes = ios(&report)[job].1;
         assert!(writes > 1280, "each page of the arrays at least: {writes}");
     }
     // Both at once do not fit: the failure is a lack of memory, not a wrong block.
     fs::write(here.path().join("b.fio"), jobs.replace("stonewall\n", "")).unwrap();
-    let told = fails(here.path(), "fio b.fio --memory=8MiB --output-format=json --output=told.json", 1);
-    assert!(told.contains("no page could be freed"), "{told}");
-    let told: serde_json::Value =
-        serde_json::from_slice(&fs::read(here.path().join("told.json")).unwrap()).unwrap();
+    let message = fails(here.path(), "fio b.fio --memory=8MiB --output-format=json --output=result.json", 1);
+    assert!(message.contains("no page could be freed"), "{message}");
+    let report: serde_json::Value =
+        serde_json::from_slice(&fs::read(here.path().join("result.json")).unwrap()).unwrap();
     for job in 0..2 {
-        assert_eq!(told["jobs"][job]["verify_errors"], 0);
+        assert_eq!(report["jobs"][job]["verify_errors"], 0);
     }
 }
 
@@ -517,7 +518,7 @@ fn options_that_contradict_a_load_are_refused_with_their_place() {
         ("[a]\nruntime=1\nworkload=sweep:size=80k,arrays=10\nnumjobs=3\n", "fewer threads"),
         ("[a]\nworkload=tpcc\nruntime=1\nverify=0\n", "always verifies"),
     ] {
-        let told = refused(text);
-        assert!(told.contains(expected), "{text}: {told}");
+        let message = refused(text);
+        assert!(message.contains(expected), "{text}: {message}");
     }
 }

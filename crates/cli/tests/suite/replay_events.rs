@@ -183,8 +183,9 @@ fn distances_of_the_classic_lru_are_those_it_judges_by() {
     assert_eq!((number(&back["distance"]), number(&back["reach"])), (evictions + activations, 2), "{back}");
     // The text is wrapped.
     let text = done(folder.path(), replay).split_whitespace().collect::<Vec<_>>().join(" ");
-    let told = format!("too long ago, after {} evictions and activations (recent up to 2)", back["distance"]);
-    assert!(text.contains(&told), "{told}: {text}");
+    let expected =
+        format!("too long ago, after {} evictions and activations (recent up to 2)", back["distance"]);
+    assert!(text.contains(&expected), "{expected}: {text}");
 }
 
 #[test]

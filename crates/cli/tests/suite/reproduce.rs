@@ -77,8 +77,8 @@ fn unknown_experiments_and_options_are_refused() {
         ("reproduce workingset --ablate", "--ablate"),
         ("reproduce --runs 0", "--runs"),
     ] {
-        let told = fails(folder.path(), arguments, 2);
-        assert!(told.contains(expected), "{arguments}: {told}");
+        let message = fails(folder.path(), arguments, 2);
+        assert!(message.contains(expected), "{arguments}: {message}");
     }
 }
 
@@ -88,8 +88,8 @@ fn an_unwritable_place_is_reported_before_the_run() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), "").unwrap();
     for arguments in ["reproduce --figures file/figures", "reproduce --report file/report.html"] {
-        let told = fails(folder.path(), arguments, 1);
-        assert!(told.contains("cannot write") && told.contains("file/"), "{told}");
+        let message = fails(folder.path(), arguments, 1);
+        assert!(message.contains("cannot write") && message.contains("file/"), "{message}");
     }
 }
 

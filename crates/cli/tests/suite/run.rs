@@ -168,8 +168,8 @@ runtime = \"1s\"
 
         let command = format!("run oom.toml --oom-policy {policy} --world real --json");
         let output = mglru(here.path(), &command);
-        let told = crate::common::text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{told}");
+        let message = crate::common::text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{message}");
         let real: Value = serde_json::from_slice(&output.stdout).expect("one document");
         let failures: Vec<&str> =
             real["failures"].as_array().unwrap().iter().map(|failure| failure.as_str().unwrap()).collect();
@@ -179,7 +179,7 @@ runtime = \"1s\"
             assert!(failure.starts_with(place) && failure.contains("tenant 'host'"), "{failure}");
             assert_eq!(failure.contains("tenant 'host/leak' was chosen"), killed, "{failure}");
         }
-        assert!(told.starts_with(&format!("mglru: {}", failures[0])), "{told}");
+        assert!(message.starts_with(&format!("mglru: {}", failures[0])), "{message}");
         assert_eq!(counter(&real, leak, "oom_kill"), u64::from(killed));
         // The event belongs to the tenant whose limit was reached.
         let oom = [counter(&real, "host", "oom"), number(&tenant(&real, "host")["out_of_memory"])];
@@ -204,8 +204,8 @@ fn an_unknown_oom_policy_is_refused() {
     for (command, place) in
         [("run pray.toml", "pray.toml:5:14"), ("run pray.toml --oom-policy hope", "--oom-policy")]
     {
-        let told = fails(here.path(), command, 2);
-        assert!(told.contains(place) && told.contains("fail, victim"), "{told}");
+        let message = fails(here.path(), command, 2);
+        assert!(message.contains(place) && message.contains("fail, victim"), "{message}");
     }
 }
 
@@ -289,7 +289,7 @@ fn scenario_errors_name_their_place() {
         assert!(TRACE_AND_LOAD.contains(there));
         fs::write(here.path().join("s.toml"), TRACE_AND_LOAD.replacen(there, instead, 1)).unwrap();
     };
-    for (there, instead, told) in [
+    for (there, instead, expected) in [
         ("seed = 3", "sede = 3", "s.toml:6:1: [machine] has no `sede`; did you mean `seed`?"),
         ("seed = 3", "preset = \"linux-9\"", "s.toml:6:10: there is no preset 'linux-9'"),
         ("seed = 3", "with = [\"turbo\"]", "s.toml:6:9: there is no mechanism 'turbo'"),
@@ -312,7 +312,7 @@ fn scenario_errors_name_their_place() {
     ] {
         write(there, instead);
         let stderr = fails(here.path(), "run s.toml", 2);
-        assert!(stderr.contains(told), "{instead}: {stderr}");
+        assert!(stderr.contains(expected), "{instead}: {stderr}");
     }
     write("skewed.txt", "missing.txt");
     assert!(fails(here.path(), "run s.toml", 1).contains("missing.txt"));

@@ -148,6 +148,6 @@ fn loads_are_generated() {
 
     let sweep = generate("sweep d.bin.zst --size 400p --accesses 9000");
     assert_eq!((sweep["accesses"].as_u64(), sweep["distinct_pages"].as_u64()), (Some(9000), Some(400)));
-    let told = fails(folder.path(), "trace generate sweep e.bin --size 40p", 2);
-    assert!(told.contains("each of 8 threads needs at least a page"), "{told}");
+    let message = fails(folder.path(), "trace generate sweep e.bin --size 40p", 2);
+    assert!(message.contains("each of 8 threads needs at least a page"), "{message}");
 }

@@ -125,8 +125,8 @@ fn inputs_are_never_overwritten() {
         "trace convert t.jsonl t.txt --format shared-text",
         "fio jobs.fio --output=jobs.fio",
     ] {
-        let told = fails(path, arguments, 2);
-        assert!(told.contains("the same file"), "{arguments}: {told}");
+        let message = fails(path, arguments, 2);
+        assert!(message.contains("the same file"), "{arguments}: {message}");
         assert_eq!(fs::read(path.join("t.jsonl")).unwrap(), content, "{arguments}");
         assert_eq!(fs::read(path.join("jobs.fio")).unwrap(), jobs, "{arguments}");
     }

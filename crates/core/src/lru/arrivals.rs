@@ -196,7 +196,7 @@ impl Core {
             } else {
                 locked.place(folio, false);
             }
-            self.tell_listed(host, owner, folio, ListedFrom::Isolation);
+            self.emit_listed(host, owner, folio, ListedFrom::Isolation);
         }
         self.grew(owner);
         drop(locked);
@@ -225,7 +225,7 @@ impl Core {
                 } else {
                     locked.place_new(self, folio);
                 }
-                self.tell_listed(host, memcg, folio, queue.into());
+                self.emit_listed(host, memcg, folio, queue.into());
                 return went;
             }
             return None;
@@ -265,7 +265,7 @@ impl Core {
                 memcg.stat.add(Counter::Pgactivate, 1);
             }
         }
-        self.tell_listed(host, memcg, folio, queue.into());
+        self.emit_listed(host, memcg, folio, queue.into());
         None
     }
 

@@ -7,9 +7,9 @@
 //! |  token: the policy's          |  memcg      | workingset |
 //! ```
 //!
-//! It has 63 bits, as the slot's tag takes one, and no node bits, as there is one node
-//! ([book: refaults#shadow-layout] with NODE_BITS = 0). The token belongs to the policy that wrote
-//! it: see `refault.rs` of each.
+//! It has 63 bits, because the slot's tag takes one, and no node bits, because the engine has one
+//! node ([book: refaults#shadow-layout] with NODE_BITS = 0). The token belongs to the policy that
+//! wrote it: see `refault.rs` of each.
 
 use crate::memcg::MemcgId;
 

@@ -33,6 +33,7 @@
 
 pub(crate) mod arrivals;
 pub(crate) mod classic;
+mod emit;
 mod evidence;
 #[cfg(test)]
 mod fifo;
@@ -43,7 +44,6 @@ mod order;
 pub(crate) mod ranked;
 pub(crate) mod scan_control;
 pub mod switch;
-mod tell;
 mod terms;
 pub(crate) mod turns;
 

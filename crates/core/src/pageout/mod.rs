@@ -94,7 +94,7 @@ pub(crate) fn page_out(
 impl Core {
     /// Reports the verdict on an isolated folio to observers.
     #[inline]
-    fn tell_judged(&self, host: &impl Host, folio: FolioId, verdict: Verdict) {
+    fn emit_judged(&self, host: &impl Host, folio: FolioId, verdict: Verdict) {
         if host.observes() {
             host.event(Event::Judged { folio, verdict });
         }
@@ -126,7 +126,7 @@ impl Core {
             && self.verdict(orders, &mut cx.scan.last_mapping, folio, now, false, Asked::default())
                 == Verdict::Free
         {
-            self.tell_judged(host, folio, Verdict::Free);
+            self.emit_judged(host, folio, Verdict::Free);
             // The common case: freeing takes one step, which fails if anything changes until then.
             return Fate::of_doomed(now, false);
         }
@@ -141,7 +141,7 @@ impl Core {
         loop {
             let now = flags.load();
             let verdict = self.verdict(orders, &mut cx.scan.last_mapping, folio, now, !locked, asked);
-            self.tell_judged(host, folio, verdict);
+            self.emit_judged(host, folio, verdict);
             match verdict {
                 Verdict::LookAtMappings => {
                     asked.references = Some(lru::references(cx, memcg, folio));

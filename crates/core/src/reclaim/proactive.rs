@@ -203,7 +203,7 @@ mod tests {
         let targets = [MemcgId::ROOT, parent, harness.task.memcg].into_iter().cycle();
         let ask = |(&pages, target): (&u64, MemcgId)| {
             let mut request = Proactive::new(&harness.core, target, pages, None, 0);
-            let told = loop {
+            let reported = loop {
                 match request.step(&harness.core, &harness.host) {
                     RequestStep::More | RequestStep::Wait(_) => {}
                     RequestStep::Done(progress) => break progress.reclaimed,
@@ -212,7 +212,7 @@ mod tests {
             };
             let now = harness.core.memcgs.subtree_stat(MemcgId::ROOT, Counter::PgstealProactive);
             let taken = now - std::mem::replace(&mut before, now);
-            assert_eq!(taken, told);
+            assert_eq!(taken, reported);
             taken
         };
         requests.iter().zip(targets).map(ask).collect()

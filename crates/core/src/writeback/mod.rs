@@ -2,8 +2,8 @@
 //!
 //! A page is dirty (indexed by its mapping, in file order), then under writeback, then clean; or
 //! dirty again if the write failed or the page was written to meanwhile. Reclaim never writes file
-//! pages; it wakes the flusher. Dirty anonymous pages are in no index and under no limit: they
-//! leave when they are cold ([`crate::pageout`]).
+//! pages; it wakes the flusher. Dirty anonymous pages are outside of the index and of
+//! the limits: they leave when they are cold ([`crate::pageout`]).
 //!
 //! The [`Flusher`] decides when and what to write. A host that writes takes pages with
 //! [`Core::start_writeback`] and reports with [`Core::end_writeback`]. [`balance`] throttles tasks

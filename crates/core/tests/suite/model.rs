@@ -431,9 +431,10 @@ fn run(seed: u64, least: u32, events: u32, every: u32) -> Counts {
     pair.model.counts
 }
 
-/// [book: overview#checks]: "A folio is in exactly one of: on an LRU list, in a per-CPU batch,
-/// isolated, or free" and "`2 <= max_seq − min_seq[type] + 1 <= 4` at every quiescent point" are
-/// checked by `validate` on the way.
+/// Meanwhile, `validate` checks two rules of [book: overview#checks].
+///
+/// * "A folio is in exactly one of: on an LRU list, in a per-CPU batch, isolated, or free."
+/// * "`2 <= max_seq − min_seq[type] + 1 <= 4` at every quiescent point."
 #[test]
 fn the_core_agrees_with_a_naive_model() {
     let seeds = match std::env::var("TRACE_SEED") {

@@ -3,7 +3,7 @@
 //! An effect is the median of these differences with its 95 % confidence interval
 //! ([`median_interval`]; for six seeds the interval is their whole range). An effect is significant
 //! if its interval lies wholly on one side of zero; any other is within the noise. With fewer than
-//! six runs nothing is significant, and effects are not distinguished from noise.
+//! six runs, no effect is significant.
 
 use super::input::{Input, Run, TenantCounts};
 use super::variant::Variants;

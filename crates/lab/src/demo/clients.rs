@@ -36,7 +36,7 @@ pub trait CachedRead: Sync {
     /// The read failed or was short: in words.
     fn read(&self, buffer: &mut [u8], offset: u64) -> Result<(), String>;
 
-    /// Pages that were found in memory so far; `None`: it cannot be told.
+    /// Pages that were found in memory so far; `None`: unknown.
     fn hits(&self) -> Option<u64>;
 }
 

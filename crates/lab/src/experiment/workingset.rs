@@ -6,7 +6,7 @@
 //! cache half of it ([book: published-experiments]: at least three times, and "anonymous memory
 //! competing under one limit"). The publication does not say how the database reached its files, so
 //! both channels are run. Counts are those of a fixed simulated time. A control reads pages at
-//! uniform random: nothing can be protected there, and nothing should change.
+//! uniform random. It should not change, because all its pages are equal.
 //!
 //! *B*: eight threads sweep ten anonymous arrays of 1.5 times the limit, with swap on fast
 //! persistent memory, with and without the fix. The fix concerns the deviation over seeds.

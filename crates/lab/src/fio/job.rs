@@ -224,7 +224,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Adds the load's error to the outcome.
-    pub fn tell_load(&self, outcome: &mut Outcome) {
+    pub fn add_load_failure(&self, outcome: &mut Outcome) {
         if let Some(error) = &self.load_failure {
             fail_load(outcome, error);
         }
@@ -265,7 +265,7 @@ struct Lane<'a> {
     measured: Instant,
     in_ramp: bool,
     /// Number of answered requests for its outcome.
-    told: u32,
+    answered: u32,
     writes: u64,
     /// The file of the last access, if that was a write.
     written: Option<usize>,
@@ -299,7 +299,7 @@ impl<'a> Lane<'a> {
             began,
             measured: began,
             in_ramp: !job.ramp.is_zero(),
-            told: 0,
+            answered: 0,
             writes: 0,
             written: None,
             page_accesses: 0,
@@ -325,9 +325,9 @@ impl<'a> Lane<'a> {
             // All threads of an instance run for the same time, so only the first one's counts.
             self.outcome.cpu.elapsed_ms = 0;
         }
-        self.mine.tell(&self.outcome);
+        self.mine.publish(&self.outcome);
         if let Some(membership) = self.membership {
-            membership.tell(&mut self.member, self.page_accesses);
+            membership.report(&mut self.member, self.page_accesses);
         }
         self.page_accesses
     }
@@ -395,7 +395,7 @@ impl<'a> Lane<'a> {
                 return fail_load(&mut self.outcome, &error);
             }
             let ended = Instant::now();
-            self.tell_if_asked();
+            self.publish_if_asked();
             if ended >= deadline || self.meter.stop.load(Relaxed) {
                 return;
             }
@@ -460,7 +460,7 @@ impl<'a> Lane<'a> {
             let message = format!("{}: {error}", handle.path().display());
             self.fail(ERRNO_VERIFY, message);
         }
-        self.tell_if_asked();
+        self.publish_if_asked();
         if write {
             self.writes += 1;
             self.written = Some(file);
@@ -469,12 +469,12 @@ impl<'a> Lane<'a> {
     }
 
     #[inline]
-    fn tell_if_asked(&mut self) {
+    fn publish_if_asked(&mut self) {
         let asked = self.meter.asked.load(Relaxed);
-        if asked != self.told {
-            self.told = asked;
+        if asked != self.answered {
+            self.answered = asked;
             self.set_runtime();
-            self.mine.tell(&self.outcome);
+            self.mine.publish(&self.outcome);
         }
     }
 

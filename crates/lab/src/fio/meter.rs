@@ -31,7 +31,7 @@ impl LaneMeter {
     }
 
     /// Publishes the outcome so far.
-    pub fn tell(&self, outcome: &Outcome) {
+    pub fn publish(&self, outcome: &Outcome) {
         outcome.clone_into(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
@@ -95,13 +95,13 @@ impl Meter {
     pub fn outcome(&self) -> Outcome {
         let mut outcome = Outcome::default();
         for lane in &self.lanes {
-            let told = lane.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-            outcome.read.merge(&told.read);
-            outcome.write.merge(&told.write);
-            outcome.sync.merge(&told.sync);
-            outcome.cpu.merge(&told.cpu);
-            outcome.verify_errors += told.verify_errors;
-            outcome.failure = outcome.failure.or_else(|| told.failure.clone());
+            let published = lane.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+            outcome.read.merge(&published.read);
+            outcome.write.merge(&published.write);
+            outcome.sync.merge(&published.sync);
+            outcome.cpu.merge(&published.cpu);
+            outcome.verify_errors += published.verify_errors;
+            outcome.failure = outcome.failure.or_else(|| published.failure.clone());
         }
         outcome
     }

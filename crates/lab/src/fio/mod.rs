@@ -105,7 +105,7 @@ pub fn run_looking(plan: &Plan, cache: &PageCache, look: Look<'_>) -> Result<Don
     let (stats, tenants) = (cache.stats(), count_mapped_hits(tenants, &runners));
     for (runner, outcome) in runners.iter_mut().zip(&mut outcomes) {
         runner.end_load();
-        runner.tell_load(outcome);
+        runner.add_load_failure(outcome);
     }
     Ok(Done { outcomes, stats, tenants, sync })
 }

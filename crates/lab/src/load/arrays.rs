@@ -55,7 +55,7 @@ impl Arrays {
     }
 
     /// Performs one step of a thread.
-    pub fn step(&self, client: usize, tell: &mut dyn FnMut(Performed)) -> Result<(), LoadError> {
+    pub fn step(&self, client: usize, report: &mut dyn FnMut(Performed)) -> Result<(), LoadError> {
         let mut thread = self.threads[client].lock().expect("no panic");
         let Thread { touches, generations, buffer } = &mut *thread;
         for access in touches.take(Sweep::STEP_TOUCHES) {
@@ -68,7 +68,7 @@ impl Arrays {
                 verify::fill(&mut buffer[..BLOCK], Identity { offset: page, generation, seed });
                 time += timed(|| self.store(page, &buffer[..BLOCK]))?;
             }
-            tell(Performed { access, time });
+            report(Performed { access, time });
         }
         Ok(())
     }

@@ -275,7 +275,7 @@ impl Documents {
     }
 
     /// Performs one operation of a client.
-    pub fn step(&self, client: usize, tell: &mut dyn FnMut(Performed)) -> Result<(), LoadError> {
+    pub fn step(&self, client: usize, report: &mut dyn FnMut(Performed)) -> Result<(), LoadError> {
         let records = self.truth.read().expect("no panic").records();
         let request = self.clients[client].lock().expect("no panic").next(records);
         match request {
@@ -289,7 +289,7 @@ impl Documents {
             }
         }
         // This may include accesses of concurrent clients, which then report none.
-        std::mem::take(&mut *self.performed.lock().expect("no panic")).into_iter().for_each(tell);
+        std::mem::take(&mut *self.performed.lock().expect("no panic")).into_iter().for_each(report);
         Ok(())
     }
 
@@ -450,10 +450,10 @@ mod tests {
                 let touched = &touched;
                 scope.spawn(move || {
                     for _ in 0..operations {
-                        let tell = &mut |done: Performed| {
+                        let report = &mut |done: Performed| {
                             touched[usize::from(done.access.write)].fetch_add(1, Relaxed);
                         };
-                        documents.step(client, tell).unwrap();
+                        documents.step(client, report).unwrap();
                     }
                 });
             }
@@ -500,21 +500,21 @@ mod tests {
     fn a_record_that_is_wrong_old_or_gone_is_found() {
         let (directory, cache) = (tempfile::tempdir().unwrap(), cache());
         let documents = laid_out(directory.path(), ycsb(Letter::E, 0), &cache);
-        let told = |result: Result<(), LoadError>| result.unwrap_err().to_string();
+        let error_of = |result: Result<(), LoadError>| result.unwrap_err().to_string();
         let scanned = documents.truth.read().unwrap().following(position(5), 3);
         documents.scan(5, 3).unwrap();
         let behind = (0..u64::from(RECORDS)).find(|&number| position(number) == scanned[1]).unwrap();
 
         documents.truth.write().unwrap().note(5, 2);
-        assert!(told(documents.read(5)).contains("record 5 is of generation 1"));
+        assert!(error_of(documents.read(5)).contains("record 5 is of generation 1"));
         assert!(documents.verify(false).unwrap_err().to_string().contains("stale"));
         documents.truth.write().unwrap().note(5, 1);
 
         let write = documents.database.begin_write().unwrap();
         write.open_table(TABLE).unwrap().remove(&*key(behind)).unwrap();
         write.commit().unwrap();
-        assert!(told(documents.read(behind)).contains("is gone"));
-        assert!(told(documents.scan(5, 3)).contains(&format!("leaves {} out", key(behind))));
+        assert!(error_of(documents.read(behind)).contains("is gone"));
+        assert!(error_of(documents.scan(5, 3)).contains(&format!("leaves {} out", key(behind))));
         assert!(documents.verify(true).unwrap_err().to_string().contains("found 2999 records, but"));
 
         let path = directory.path().join("records");
@@ -523,6 +523,6 @@ mod tests {
         for at in bytes.windows(8).enumerate().filter(|(_, window)| window.starts_with(b"mglr\xE8\x03")) {
             file.write_at(&[1, 2], at.0 as u64 + 500).unwrap();
         }
-        assert!(told(documents.read(5)).contains("differs from byte 500"));
+        assert!(error_of(documents.read(5)).contains("differs from byte 500"));
     }
 }

@@ -167,16 +167,16 @@ impl RealLoad {
         }
     }
 
-    /// Performs the next unit of work of a client, and calls `tell` with each touch. Clients run
+    /// Performs the next unit of work of a client, and calls `report` with each touch. Clients run
     /// concurrently, each in one thread.
     ///
     /// # Errors
     /// If a page cannot be read or written, or has unexpected contents.
-    pub fn step(&self, client: usize, tell: &mut dyn FnMut(Performed)) -> Result<(), LoadError> {
+    pub fn step(&self, client: usize, report: &mut dyn FnMut(Performed)) -> Result<(), LoadError> {
         let done = match &self.contents {
-            Contents::Tables(tables) => tables.step(tell),
-            Contents::Arrays(arrays) => arrays.step(client, tell),
-            Contents::Documents(documents) => documents.step(client, tell),
+            Contents::Tables(tables) => tables.step(report),
+            Contents::Arrays(arrays) => arrays.step(client, report),
+            Contents::Documents(documents) => documents.step(client, report),
         };
         self.failed.fetch_or(done.is_err(), Relaxed);
         done

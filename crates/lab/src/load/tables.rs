@@ -130,18 +130,18 @@ impl Tables {
     }
 
     /// Performs one transaction.
-    pub fn step(&self, tell: &mut dyn FnMut(Performed)) -> Result<(), LoadError> {
+    pub fn step(&self, report: &mut dyn FnMut(Performed)) -> Result<(), LoadError> {
         let mut visits = Vec::new();
         self.tpcc.lock().expect("no panic").next_visits(&mut visits);
         let mut buffer = [0; PAGE];
-        visits.iter().try_for_each(|visit| self.visit(visit, &mut buffer, tell))
+        visits.iter().try_for_each(|visit| self.visit(visit, &mut buffer, report))
     }
 
     fn visit(
         &self,
         visit: &Visit,
         bytes: &mut [u8],
-        tell: &mut dyn FnMut(Performed),
+        report: &mut dyn FnMut(Performed),
     ) -> Result<(), LoadError> {
         let number = visit.page();
         let at = place_of(number, self.places.len() as u64);
@@ -162,7 +162,7 @@ impl Tables {
             Some(cache) if there => timed(|| cache.load(at * PAGE_BYTES, bytes))?,
             _ => {
                 let time = timed(|| open.read(visit.index, bytes))?;
-                tell(Performed { access: access(false), time });
+                report(Performed { access: access(false), time });
                 std::time::Duration::ZERO
             }
         };
@@ -179,11 +179,11 @@ impl Tables {
             }
             let access =
                 PageAccess { page: at, write: write || !there, mapped: true, anon: true, inside: false };
-            tell(Performed { access, time: cache_time });
+            report(Performed { access, time: cache_time });
         }
         if write {
             let time = timed(|| open.write(visit.index, bytes))?;
-            tell(Performed { access: access(true), time });
+            report(Performed { access: access(true), time });
         }
         Ok(())
     }
@@ -326,8 +326,8 @@ mod tests {
             assert!(stats.counter("pswpin").unwrap() > 0, "{stats:?}");
             let stock = &tables.files[&8];
             stock.file.write_at(&[1], 5 * PAGE_BYTES + 700).unwrap();
-            let told = format!("{:?}", tables.verify(false).unwrap_err());
-            assert!(told.contains("page 5 of stock"), "{told}");
+            let error = format!("{:?}", tables.verify(false).unwrap_err());
+            assert!(error.contains("page 5 of stock"), "{error}");
         }
     }
 }

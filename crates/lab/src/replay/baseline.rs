@@ -38,12 +38,12 @@ pub struct BaselineOutcome<'a> {
 }
 
 impl<'a> BaselinePlan<'a> {
-    /// Replays. `told` is called now and then with the thousandths that are done. Its error ends
-    /// the replay.
+    /// Replays. `progress` is called now and then with the thousandths that are done. Its error
+    /// ends the replay.
     ///
     /// # Errors
     /// If the trace is damaged, or too long for a policy that needs the whole trace in advance.
-    pub fn run(&self, told: impl Fn(u64) -> Result<(), Error>) -> Result<BaselineOutcome<'a>, Error> {
+    pub fn run(&self, progress: impl Fn(u64) -> Result<(), Error>) -> Result<BaselineOutcome<'a>, Error> {
         let mut memory_pages = self.memory_pages;
         if memory_pages > PAGES_WITHOUT_COUNTING {
             // More memory than distinct pages is useless, and bookkeeping per page costs space.
@@ -52,18 +52,18 @@ impl<'a> BaselinePlan<'a> {
         let (mut source, decoding) = self.trace.source()?;
         // The optimal policy reads the trace first and replays it afterwards.
         let reading = if self.baseline == Baseline::Opt { STEPS / 2 } else { STEPS };
-        let mut wish = Ok(());
-        let mut tell = |progress| {
-            let told = told(match progress {
+        let mut result = Ok(());
+        let mut report_progress = |stage| {
+            let reported = progress(match stage {
                 Progress::Read => decoding.permille() * reading / STEPS,
                 Progress::Replayed { accesses, of } => reading + accesses * (STEPS - reading) / of,
             });
-            wish = std::mem::replace(&mut wish, Ok(())).and(told);
+            result = std::mem::replace(&mut result, Ok(())).and(reported);
         };
         let began = Instant::now();
-        let report = replay(self.baseline, memory_pages, self.warm_from, &mut source, &mut tell)
+        let report = replay(self.baseline, memory_pages, self.warm_from, &mut source, &mut report_progress)
             .map_err(|error| Error::work(format_args!("{}: {error}", self.baseline.name())))?;
-        wish?;
+        result?;
         Ok(BaselineOutcome { plan: self.clone(), report, took: began.elapsed() })
     }
 }

@@ -213,7 +213,7 @@ impl Grid {
         let cells: Vec<Cell> = (0..count).map(|number| self.cell(number)).collect();
         let task = |cell: &Cell| self.task(cell, &traces[cell.trace], watch);
         let tasks = cells.iter().map(task).collect::<Result<Vec<Task>, Error>>()?;
-        let rows = staged(&tasks, threads, watch, "replay", |task, told| task.run(told))?;
+        let rows = staged(&tasks, threads, watch, "replay", |task, progress| task.run(progress))?;
         Ok(cells.iter().zip(rows).map(|(cell, row)| cell.done(&traces[cell.trace], row)).collect())
     }
 
@@ -297,10 +297,10 @@ impl Grid {
 }
 
 impl Task<'_> {
-    fn run(&self, told: &dyn Fn(u64) -> Result<(), Error>) -> Result<Row, Error> {
+    fn run(&self, progress: &dyn Fn(u64) -> Result<(), Error>) -> Result<Row, Error> {
         match self {
-            Task::Engine(plan) => (**plan).clone().run(None, told).map(Row::of),
-            Task::Baseline(plan) => plan.run(told).map(Row::of_baseline),
+            Task::Engine(plan) => (**plan).clone().run(None, progress).map(Row::of),
+            Task::Baseline(plan) => plan.run(progress).map(Row::of_baseline),
         }
     }
 }
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_policies_are_told_what_is_there() {
+    fn wrong_policies_are_refused_by_name() {
         for (name, why) in [
             ("mru", "unknown policy `mru`"),
             ("mru", "linux-7.1"),

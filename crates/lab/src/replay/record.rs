@@ -264,61 +264,61 @@ impl What {
         found
     }
 
-    /// Calls `tell` with each other field. `write` and `mapped` are passed only if true, because
+    /// Calls `visit` with each other field. `write` and `mapped` are passed only if true, because
     /// most accesses have neither.
     #[inline]
-    pub fn fields(&self, mut tell: impl FnMut(Word, Value)) {
+    pub fn fields(&self, mut visit: impl FnMut(Word, Value)) {
         match *self {
             What::Touch { write, mapped, .. } => {
                 if write {
-                    tell(word!("write"), Value::Bool(true));
+                    visit(word!("write"), Value::Bool(true));
                 }
                 if mapped {
-                    tell(word!("mapped"), Value::Bool(true));
+                    visit(word!("mapped"), Value::Bool(true));
                 }
             }
             What::Insert(refault) => {
                 if let Some(Refault { recent, distance, .. }) = refault {
-                    tell(word!("recent"), Value::Bool(recent));
+                    visit(word!("recent"), Value::Bool(recent));
                     if let Some(Distance { passed, reach }) = distance {
-                        tell(word!("distance"), Value::Number(passed));
-                        tell(word!("reach"), Value::Number(reach));
+                        visit(word!("distance"), Value::Number(passed));
+                        visit(word!("reach"), Value::Number(reach));
                     }
                 }
             }
             What::List(list, from) => {
                 match list {
-                    List::Generation(seq) => tell(word!("generation"), Value::Number(seq)),
-                    other => tell(word!("list"), Value::Word(list_word(other))),
+                    List::Generation(seq) => visit(word!("generation"), Value::Number(seq)),
+                    other => visit(word!("list"), Value::Word(list_word(other))),
                 }
-                tell(word!("from"), Value::Word(from_word(from)));
+                visit(word!("from"), Value::Word(from_word(from)));
             }
             What::Promote(seq, by) => {
-                tell(word!("generation"), Value::Number(seq));
+                visit(word!("generation"), Value::Number(seq));
                 let by = match by {
                     FoundBy::Walk => word!("walk"),
                     FoundBy::LookAround => word!("look_around"),
                 };
-                tell(word!("by"), Value::Word(by));
+                visit(word!("by"), Value::Word(by));
             }
             What::Sort(seq, why) => {
-                tell(word!("generation"), Value::Number(seq));
-                tell(word!("why"), Value::Word(why_word(why)));
+                visit(word!("generation"), Value::Number(seq));
+                visit(word!("why"), Value::Word(why_word(why)));
                 if let Sorted::Protected(tier) = why {
-                    tell(word!("tier"), Value::Number(u64::from(tier)));
+                    visit(word!("tier"), Value::Number(u64::from(tier)));
                 }
             }
             What::Judge(verdict) => {
                 if let Some(reason) = verdict_words(verdict).1 {
-                    tell(word!("reason"), Value::Word(reason));
+                    visit(word!("reason"), Value::Word(reason));
                 }
             }
-            What::Evict(Some(seq)) => tell(word!("oldest_generation"), Value::Number(seq)),
-            What::Age(seq) => tell(word!("generation"), Value::Number(seq)),
+            What::Evict(Some(seq)) => visit(word!("oldest_generation"), Value::Number(seq)),
+            What::Age(seq) => visit(word!("generation"), Value::Number(seq)),
             What::Effort { scanned, reclaimed, priority } => {
-                tell(word!("scanned"), Value::Number(scanned));
-                tell(word!("reclaimed"), Value::Number(reclaimed));
-                tell(word!("priority"), Value::Number(u64::from(priority)));
+                visit(word!("scanned"), Value::Number(scanned));
+                visit(word!("reclaimed"), Value::Number(reclaimed));
+                visit(word!("priority"), Value::Number(u64::from(priority)));
             }
             What::Evict(None) | What::Isolate => {}
         }

@@ -113,8 +113,8 @@ impl<'a> Plan<'a> {
         self.run(sink, |step| stage.advance_to(step as f64 / STEPS as f64))
     }
 
-    /// Replays. `told` is called now and then with the thousandths of the trace that are done. Its
-    /// error ends the replay.
+    /// Replays. `progress` is called now and then with the thousandths of the trace that are done.
+    /// Its error ends the replay.
     ///
     /// # Errors
     /// If the trace is damaged or its anonymous pages do not fit into memory and swap, or of a bug
@@ -122,7 +122,7 @@ impl<'a> Plan<'a> {
     pub fn run(
         self,
         sink: Option<Sink>,
-        told: impl Fn(u64) -> Result<(), Error>,
+        progress: impl Fn(u64) -> Result<(), Error>,
     ) -> Result<Outcome<'a>, Error> {
         let mut simulator = Simulator::new(&self.machine()?).map_err(Error::usage)?;
         simulator.set_warm_from(self.warm_from);
@@ -147,7 +147,7 @@ impl<'a> Plan<'a> {
         }
         let began = Instant::now();
         while simulator.step().map_err(|error| failure(&self, error))? {
-            told(decoding.permille())?;
+            progress(decoding.permille())?;
             stop_if_stuck(&self, &simulator)?;
         }
         let took = began.elapsed();
@@ -209,7 +209,7 @@ pub fn run_all<'a>(
     threads: usize,
     watch: &dyn Watch,
 ) -> Result<Vec<Outcome<'a>>, Error> {
-    staged(&plans, threads, watch, "replay", |plan, told| plan.clone().run(None, told))
+    staged(&plans, threads, watch, "replay", |plan, progress| plan.clone().run(None, progress))
 }
 
 /// Replays with other policies, as [`run_all`] does.
@@ -221,7 +221,7 @@ pub fn run_baselines<'a>(
     threads: usize,
     watch: &dyn Watch,
 ) -> Result<Vec<BaselineOutcome<'a>>, Error> {
-    staged(&plans, threads, watch, "baseline", |plan, told| plan.run(told))
+    staged(&plans, threads, watch, "baseline", |plan, progress| plan.run(progress))
 }
 
 /// Runs tasks as one stage. Each task reports its progress in thousandths.
@@ -240,12 +240,12 @@ pub(super) fn staged<T: Sync, R: Send>(
     let stage = Stage::begin(watch, &what, tasks.len() as u64 * STEPS, Unit::Steps);
     parallel::all(tasks, threads, |_, task| {
         let done = Cell::new(0);
-        let told = |step: u64| {
+        let progress = |step: u64| {
             let before = done.replace(step.max(done.get()));
             stage.advance(step.saturating_sub(before))
         };
-        let result = work(task, &told)?;
-        told(STEPS)?;
+        let result = work(task, &progress)?;
+        progress(STEPS)?;
         Ok(result)
     })
 }

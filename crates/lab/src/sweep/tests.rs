@@ -62,7 +62,7 @@ fn ranges_cover_every_unit_once_and_stay_in_a_trace() {
             next = range.end;
         }
         assert_eq!(next, sweep.units());
-        // Whatever is done, the rest is cut at the same places.
+        // The rest is cut at the same places, whichever ranges are done.
         let (done, left): (Vec<_>, Vec<_>) =
             whole.iter().cloned().partition(|range| range.start % 7 < 3 || range.start > seeds);
         assert_eq!(sweep.pending(&done), left);

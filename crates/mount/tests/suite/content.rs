@@ -51,7 +51,7 @@ fn threads_read_what_was_written_though_memory_is_short() {
                     let wanted = page(thread, index as u64, versions[index]);
                     assert!(*found == wanted, "file {thread}, page {index}");
                 }
-                // What the other side of the mount shall find after it ends.
+                // The checksum to be found beneath the mount after it ends.
                 fs::write(path.with_extension("sum"), mix_all(&all).to_string()).unwrap();
             });
         }

@@ -15,7 +15,7 @@ use std::path::Path;
 const LEN_MAX: u64 = 300_000;
 const NAMES: u64 = 24;
 
-/// What files should be there. Content is by file, so that two names may have one.
+/// The expected files. Contents are by file, because two names may belong to one file.
 #[derive(Default)]
 struct Model {
     contents: Vec<Vec<u8>>,

@@ -276,8 +276,8 @@ mod tests {
             let refused: Vec<bool> =
                 simulator.answers().iter().map(|answer| answer.result.is_err()).collect();
             assert_eq!(refused, [false, false, false, false, false, true, true, true, false]);
-            let told = simulator.answers()[5].result.as_ref().unwrap_err().to_string();
-            assert!(told.contains("'soon' is neither a size"), "{told}");
+            let message = simulator.answers()[5].result.as_ref().unwrap_err().to_string();
+            assert!(message.contains("'soon' is neither a size"), "{message}");
             let names: Vec<&str> = report.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
             assert_eq!(names, ["", "a", "a/b", "a/b"], "tenants that were never created are not reported");
             for tenant in &report.tenants[1..] {
@@ -333,11 +333,11 @@ mod tests {
         let refused: Vec<_> =
             simulator.answers().iter().filter_map(|answer| answer.result.clone().err()).collect();
         assert_eq!(refused, [Refusal::Tenant(MemcgError::Gone), Refusal::Tenant(MemcgError::Gone)]);
-        let told = report
+        let tenants = report
             .tenants
             .iter()
             .map(|tenant| (&*tenant.name, tenant.usage_pages, tenant.total.counts.accesses));
-        assert!(told.eq([("", 5, 5), ("a", 50, 50), ("b", 30, 40), ("c", 0, 0)]), "{:?}", report.tenants);
+        assert!(tenants.eq([("", 5, 5), ("a", 50, 50), ("b", 30, 40), ("c", 0, 0)]), "{:?}", report.tenants);
     }
 
     /// Switches from the default policy to both others and back while jobs of two tenants run. The
@@ -378,9 +378,9 @@ mod tests {
                 "{:?}",
                 simulator.answers()
             );
-            let told: Vec<_> =
+            let values: Vec<_> =
                 simulator.readings().iter().map(|reading| reading.text.clone().unwrap()).collect();
-            let at = |millis: usize| told[millis / 10].as_str();
+            let at = |millis: usize| values[millis / 10].as_str();
             assert_eq!([at(10), at(40), at(80), at(100)], ["0x0006\n", "0x0000\n", "0x0007\n", "0x0000\n"]);
             assert_eq!(simulator.core().lru(), mglru_core::Lru::Ranked, "the default, and the last order");
         }

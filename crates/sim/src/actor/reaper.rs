@@ -130,16 +130,16 @@ mod tests {
     /// Like the exit of a killed process, which frees its address space.
     #[test]
     fn a_kill_takes_all_pages_of_its_jobs_and_none_of_jobs_that_moved_away() {
-        let told = |report: &Report| {
+        let victims_and_usages = |report: &Report| {
             let victims: Vec<_> =
                 report.kills.iter().map(|kill| kill.report.victim.clone().unwrap()).collect();
             let usages: Vec<u64> = report.tenants[2..].iter().map(|tenant| tenant.usage_pages).collect();
             (victims, usages)
         };
         // 40 of the pages of `a` are those of a job in `b`.
-        assert_eq!(told(&moved(40, 10, 45)), (vec!["top/a".to_owned()], vec![40, 10, 45]));
+        assert_eq!(victims_and_usages(&moved(40, 10, 45)), (vec!["top/a".to_owned()], vec![40, 10, 45]));
         // 10 pages of the job killed in `b` are charged to `a`.
-        assert_eq!(told(&moved(10, 50, 60)), (vec!["top/b".to_owned()], vec![30, 0, 60]));
+        assert_eq!(victims_and_usages(&moved(10, 50, 60)), (vec!["top/b".to_owned()], vec![30, 0, 60]));
     }
 
     /// Jobs of three tenants share a region larger than memory plus swap on a slow disk, until the

@@ -167,28 +167,28 @@ fn events_are_consistent_and_change_no_result() {
         assert_eq!(report, run(&machine, seed, None), "seed {seed}");
         let story = story.borrow();
         let total = report.total();
-        let told = |what| story.counts.get(what).copied().unwrap_or(0);
+        let events = |what| story.counts.get(what).copied().unwrap_or(0);
         let counts = total.counts;
         assert_eq!(story.touches.iter().sum::<u64>(), counts.accesses, "seed {seed}");
         assert_eq!(story.touches[0], counts.misses);
-        assert_eq!(told("evicted"), total.counters.pgsteal());
+        assert_eq!(events("evicted"), total.counters.pgsteal());
         let refilled = total.counters.get(Counter::Pgrefill);
         // The classic LRU isolates active pages, too, and counts them as refilled; the other
         // policies sort them.
         let isolated = total.counters.pgscan() + if classic { refilled } else { 0 };
-        assert_eq!(told("isolated"), isolated);
-        assert_eq!(told("sorted"), if classic { 0 } else { refilled });
-        assert_eq!(told("rotated"), total.counters.get(Counter::Pgrotated));
-        assert_eq!(told("aged"), total.counters.get(Counter::Aged));
-        assert!(told("protected") >= total.counters.get(Counter::Pgprotected));
+        assert_eq!(events("isolated"), isolated);
+        assert_eq!(events("sorted"), if classic { 0 } else { refilled });
+        assert_eq!(events("rotated"), total.counters.get(Counter::Pgrotated));
+        assert_eq!(events("aged"), total.counters.get(Counter::Aged));
+        assert!(events("protected") >= total.counters.get(Counter::Pgprotected));
         // If both jobs miss a page, one of them finds it inserted by the other.
-        let brought = told("inserted");
+        let brought = events("inserted");
         assert!(
-            (told("evicted")..=counts.misses + counts.zero_fills).contains(&brought),
+            (events("evicted")..=counts.misses + counts.zero_fills).contains(&brought),
             "{brought}: {counts:?}"
         );
         let used = if classic { "activated" } else { "promoted" };
-        assert!(told(used) > 0 && told("evicted") > 1000, "{used}: {:?}", story.counts);
+        assert!(events(used) > 0 && events("evicted") > 1000, "{used}: {:?}", story.counts);
     }
 }
 

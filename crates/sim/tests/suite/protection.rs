@@ -72,14 +72,14 @@ fn the_kernels_example_of_a_protected_tree() {
         for low in [false, true] {
             let report = the_kernels_example(preset(name, classic), low);
             let usage = |path| usage_mib(&report, path);
-            let told = format!("{name:?}, classic {classic}, low {low}");
+            let case = format!("{name:?}, classic {classic}, low {low}");
             let near = |path, mib: f64| {
-                assert!((usage(path) - mib).abs() <= mib / 10.0, "{told}: {path} has {:.1}", usage(path));
+                assert!((usage(path) - mib).abs() <= mib / 10.0, "{case}: {path} has {:.1}", usage(path));
             };
             near("A/B", 50.0);
             near("A/B/C", 29.0);
             near("A/B/D", 21.0);
-            assert!(usage("A/B/E") < 2.5, "{told}: {}", usage("A/B/E"));
+            assert!(usage("A/B/E") < 2.5, "{case}: {}", usage("A/B/E"));
         }
     }
 }

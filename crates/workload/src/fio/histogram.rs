@@ -192,10 +192,10 @@ mod tests {
         for percent in [0.0, 1.0, 50.0, 90.0, 99.0, 99.99, 100.0] {
             let rank = ((percent / 100.0 * values.len() as f64).ceil() as usize).max(1);
             let exact = values[rank - 1];
-            let told = latencies.percentile_ns(percent);
+            let reported = latencies.percentile_ns(percent);
             assert!(
-                told.abs_diff(exact) as f64 <= exact as f64 / 100.0 + 1.0,
-                "{percent}: {told}, not {exact}"
+                reported.abs_diff(exact) as f64 <= exact as f64 / 100.0 + 1.0,
+                "{percent}: {reported}, not {exact}"
             );
         }
     }

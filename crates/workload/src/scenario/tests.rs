@@ -127,7 +127,7 @@ const MOVE: &str = "at = \"15s\"\nmove = \"again\"\nto = \"a/b\"";
 /// Each case replaces one part of the example and names the expected message.
 #[test]
 fn errors_name_file_line_and_column() {
-    for (there, instead, told) in [
+    for (there, instead, expected) in [
         (
             "memory = \"64MiB\"",
             "memroy = \"64MiB\"",
@@ -218,7 +218,10 @@ fn errors_name_file_line_and_column() {
     ] {
         assert!(WHOLE.contains(there), "{there}");
         let error = parse(&WHOLE.replacen(there, instead, 1)).expect_err(instead).to_string();
-        assert!(error.starts_with("dir/s.toml:") && error.contains(told), "{instead}\n{error}\n{told}");
+        assert!(
+            error.starts_with("dir/s.toml:") && error.contains(expected),
+            "{instead}\n{error}\n{expected}"
+        );
     }
     assert!(parse("").unwrap_err().to_string().contains("begins with its [machine]"));
     assert!(parse("[machine]\nmemory = \"1m\"").unwrap_err().to_string().contains("has no job"));

@@ -228,18 +228,18 @@ mod tests {
         let mut page = vec![0; 4096];
         lay_out(&mut page, STOCK, 5, 1);
         let truth = Truth::first(STOCK, 5, 1);
-        let told = |page: &[u8], index, truth| check(page, STOCK, index, truth).unwrap_err();
+        let defect = |page: &[u8], index, truth| check(page, STOCK, index, truth).unwrap_err();
         let visit = Visit { file: STOCK, index: 5, rows: 65..66, add: Some([1, 1, 0, 0, 0]) };
-        assert!(told(&page, 5, truth.visited(&visit)).contains("version 0, instead of 1"), "a lost write");
-        assert!(told(&page, 6, Truth::first(STOCK, 6, 1)).contains("is page 5"));
-        assert!(told(&[0; 4096], 5, truth).contains("is blank"));
+        assert!(defect(&page, 5, truth.visited(&visit)).contains("version 0, instead of 1"), "a lost write");
+        assert!(defect(&page, 6, Truth::first(STOCK, 6, 1)).contains("is page 5"));
+        assert!(defect(&[0; 4096], 5, truth).contains("is blank"));
         let mut torn = page.clone();
         torn[4000] ^= 1;
-        assert!(told(&torn, 5, truth).contains("checksum"));
+        assert!(defect(&torn, 5, truth).contains("checksum"));
         let mut other = page.clone();
         change(&mut other, &Visit { add: Some([2, 1, 0, 0, 0]), ..visit.clone() });
-        assert!(told(&other, 5, truth.visited(&visit)).contains("add up to"));
-        assert!(told(&page, 1 << 40, Truth::first(STOCK, 1 << 40, 1)).contains("never written"));
+        assert!(defect(&other, 5, truth.visited(&visit)).contains("add up to"));
+        assert!(defect(&page, 1 << 40, Truth::first(STOCK, 1 << 40, 1)).contains("never written"));
         assert!(check(&page, File { table: Table::Item, nodes: false }, 5, truth).is_err());
     }
 }

@@ -90,15 +90,15 @@ impl Counting {
     }
 }
 
-/// As [`info`]. Calls `told` after every batch; its error ends the work.
+/// As [`info`]. Calls `progress` after every batch; its error ends the work.
 pub fn info_with<E: From<TraceError>>(
     reader: &mut TraceReader,
-    mut told: impl FnMut(&TraceReader) -> Result<(), E>,
+    mut progress: impl FnMut(&TraceReader) -> Result<(), E>,
 ) -> Result<TraceInfo, E> {
     let mut counting = Counting::default();
     let mut batch = Vec::new();
     while reader.next_batch(&mut batch)? > 0 {
-        told(reader)?;
+        progress(reader)?;
         batch.iter().for_each(|record| counting.count(record));
     }
     let mut info = counting.finish();

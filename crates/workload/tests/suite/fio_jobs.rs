@@ -264,9 +264,9 @@ fn rates_syncs_and_the_rest() {
 
 #[test]
 fn options_choose_how_results_are_printed() {
-    let told = parse("--name=a --size=1m --minimal --output=f --eta=never --status-interval=5").unwrap();
-    assert_eq!((told.output_format, told.eta), (OutputFormat::Terse, Eta::Never));
-    assert_eq!((told.output, told.status_interval), (Some("f".into()), Some(Duration::from_secs(5))));
+    let options = parse("--name=a --size=1m --minimal --output=f --eta=never --status-interval=5").unwrap();
+    assert_eq!((options.output_format, options.eta), (OutputFormat::Terse, Eta::Never));
+    assert_eq!((options.output, options.status_interval), (Some("f".into()), Some(Duration::from_secs(5))));
 }
 
 #[test]
@@ -372,10 +372,10 @@ fn a_job_file_inherits_the_command_line_and_overrides_it() {
     let first = file("1.fio", "[global]\nbs=8k\n[one]\nrw=randwrite\n[named]\nname=zed\n");
     let second = file("2.fio", "[two]\nsize=1m\n");
     let jobs = jobs(&format!("--bs=16k --size=64k {first} {second} --name=cmd"));
-    let told: Vec<_> = jobs.iter().map(|job| (job.name.as_str(), job.block_bytes.read, job.size)).collect();
+    let found: Vec<_> = jobs.iter().map(|job| (job.name.as_str(), job.block_bytes.read, job.size)).collect();
     // fio 3.33: the second file does not see the command line's options.
     assert_eq!(
-        told,
+        found,
         [
             ("cmd", 16_384, FileSize::Bytes(65_536)),
             ("one", 8192, FileSize::Bytes(65_536)),

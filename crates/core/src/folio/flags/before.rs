@@ -93,9 +93,11 @@ mod tests {
         (now.referenced(), now.refs(), now.workingset())
     }
 
-    /// [book: access#counting-before], table; [book: access#checks]: "A folio accessed N times
-    /// through fds during residence has tier 0,0,1,2,2,3 for N = 0,1,2,3,4,5 and stays at 3 for N >
-    /// 5 (all versions)"; "Before the rework, W is set by the 2nd fd access".
+    /// The table of [book: access#counting-before], and two of [book: access#checks].
+    ///
+    /// * "A folio accessed N times through fds during residence has tier 0,0,1,2,2,3 for N =
+    ///   0,1,2,3,4,5 and stays at 3 for N > 5 (all versions)."
+    /// * "Before the rework, W is set by the 2nd fd access."
     #[test]
     fn tier_by_accesses() {
         let expected = [

@@ -475,7 +475,7 @@ impl FolioFlags {
     // Dirty and writeback.
 
     /// A write to a folio that is dirty already; cancels a pending `reclaim`. `false`: the folio is
-    /// clean and stays so, because its mapping must be told first.
+    /// clean and stays so, because its mapping must mark it first.
     pub(crate) fn redirty(&self) -> bool {
         self.update(|f| if f.dirty() { (Some(f.clear(RECLAIM)), true) } else { (None, false) })
     }

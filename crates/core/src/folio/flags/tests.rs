@@ -169,7 +169,7 @@ fn references_never_run_into_the_version() {
 }
 
 #[test]
-fn versions_tell_content_and_identity_apart() {
+fn versions_differ_by_content_and_by_identity() {
     let flags = fresh();
     assert!(flags.load().writing());
     flags.end_content();

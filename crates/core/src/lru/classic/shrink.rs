@@ -67,7 +67,7 @@ fn isolate(cx: &mut Context<'_, impl Host>, memcg: &Memcg, (kind, active): (Kind
     }
     drop(locked);
     batch.taken = batch.folios.len() as u64;
-    core.tell_isolated(host, memcg, &batch);
+    core.emit_isolated(host, memcg, &batch);
     cx.scan.batch = batch;
 }
 
@@ -159,8 +159,8 @@ pub(in crate::lru) fn references(core: &Core, mapping: &Mapping, folio: FolioId)
 
 /// Puts isolated folios back in order, each at the head of the list that its state names.
 ///
-/// The clock advances by the number of activated folios: with `batch_nonresident_age` in
-/// one step, in the walk that notes the cost after the lock is released; without, folio by folio
+/// The clock counts activated folios. `batch_nonresident_age` adds them at once, in the walk that
+/// notes the cost after the lock is released; without it, they are added folio by folio
 /// ([book: classic-lru#lru-lock], remedies 1, 2 and 4). Noting the cost releases the lock in either
 /// case (remedy 3), as in all measured kernels.
 pub(in crate::lru) fn put_back(
@@ -184,12 +184,12 @@ pub(in crate::lru) fn put_back(
             went = core.adopt(owner, folio).or(went);
             if unevictable {
                 locked.add_unevictable(folio);
-                core.tell_listed(host, owner, folio, ListedFrom::Isolation);
+                core.emit_listed(host, owner, folio, ListedFrom::Isolation);
                 continue;
             }
             let active = core.folios.flags(folio).load().active();
             locked.place(folio, false);
-            core.tell_listed(host, owner, folio, ListedFrom::Isolation);
+            core.emit_listed(host, owner, folio, ListedFrom::Isolation);
             if !active {
             } else if batched {
                 activated += 1;

@@ -80,7 +80,7 @@ impl Core {
             if let Some(batch) = walk.as_deref_mut() {
                 let change = flags.found_young_by_walk(max.index(), mechanisms);
                 if let Neighbour::Relabelled(_, label) = change {
-                    self.tell_promoted(host, memcg, other, label, FoundBy::LookAround);
+                    self.emit_promoted(host, memcg, other, label, FoundBy::LookAround);
                 }
                 batch.note(mapping.kind(), change);
                 if !twice {

@@ -295,8 +295,8 @@ mod tests {
     }
 
     /// [book: memcgs#checks]: "A walk started at `mseq = s` visits only lruvecs with
-    /// `memcg_gen = s mod 3`", and [book: memcgs#memcg-lru-walk]: "a memcg that got YOUNG during
-    /// this walk cannot be visited again in this walk", even if the last one leaves meanwhile.
+    /// `memcg_gen = s mod 3`." [book: memcgs#memcg-lru-walk]: "a memcg that got YOUNG during this
+    /// walk cannot be visited again in this walk", even if the last one leaves meanwhile.
     #[test]
     fn a_walk_stays_in_its_set() {
         let mut lru = lru(50);

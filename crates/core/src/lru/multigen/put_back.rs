@@ -67,7 +67,7 @@ pub(in crate::lru) fn isolate(
         locked.isolate(host, request, cx.orders.most_pages(cx.scan.progress), swappiness, &mut batch);
     }
     drop(locked);
-    core.tell_isolated(host, memcg, &batch);
+    core.emit_isolated(host, memcg, &batch);
     count_scan(memcg, cx.orders.kind, &batch);
     batch.taken = batch.folios.len() as u64;
     cx.scan.progress.scanned += batch.taken;

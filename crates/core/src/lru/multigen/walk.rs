@@ -96,7 +96,7 @@ impl Core {
             young += 1;
             let change = self.folios.flags(folio).found_young_by_walk(youngest, mechanisms);
             if let Neighbour::Relabelled(_, label) = change {
-                self.tell_promoted(host, memcg, folio, label, FoundBy::Walk);
+                self.emit_promoted(host, memcg, folio, label, FoundBy::Walk);
             }
             batch.note(mapping.kind(), change);
         }

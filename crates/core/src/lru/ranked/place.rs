@@ -236,7 +236,7 @@ impl LockedLruvec<'_> {
             self.promote(folio, kind);
             batch.sorted += 1;
             batch.protected += 1;
-            core.tell_listed(host, core.memcg(self.lruvec.memcg), folio, ListedFrom::Activation);
+            core.emit_listed(host, core.memcg(self.lruvec.memcg), folio, ListedFrom::Activation);
             if self.lruvec.ranked.main_is_full() {
                 self.take_from_main(core, host, last, spares_used, batch);
             }

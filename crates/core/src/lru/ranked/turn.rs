@@ -129,7 +129,7 @@ impl RankedTurn {
             all_in_use = looked.all_in_use;
         }
         drop(locked);
-        core.tell_isolated(host, memcg, &batch);
+        core.emit_isolated(host, memcg, &batch);
         batch.taken = batch.folios.len() as u64;
         self.scanned += batch.scanned;
         cx.scan.progress.scanned += batch.taken;

@@ -210,10 +210,10 @@ fn a_tenant_near_its_limit_checks_at_each_page() {
 /// The flusher is woken every 32 dirtied pages, after the first 64 one by one.
 #[test]
 fn the_flusher_is_woken_every_few_dozen_pages() {
-    let told = |pages| {
+    let wakeups = |pages| {
         let harness = dirty(pages);
         assert_eq!(flushes(&harness), pages > 150, "{pages}");
         harness.host.flushes.borrow().len()
     };
-    assert_eq!([100, 127, 128, 129, 159, 160, 192].map(told), [0, 0, 1, 1, 1, 2, 3]);
+    assert_eq!([100, 127, 128, 129, 159, 160, 192].map(wakeups), [0, 0, 1, 1, 1, 2, 3]);
 }

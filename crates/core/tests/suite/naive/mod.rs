@@ -2,7 +2,7 @@
 //! obviously right, not fast. Generations are deques in a map, labels are sequence numbers, sizes
 //! are counted on demand, filters are exact sets, and everything runs one after the other.
 //!
-//! It has only file pages, no protections, no swap, and only whole page tables.
+//! It has only file pages and whole page tables, without protections and swap.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

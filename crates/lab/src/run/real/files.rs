@@ -91,7 +91,7 @@ impl TraceJob {
         self.stem.with_extension(number.to_string())
     }
 
-    /// Runs to the end of the trace, or until told to stop. Returns whether some accesses are
+    /// Runs to the end of the trace, or until it is stopped. Returns whether some accesses are
     /// mapped, the error of the job, and its open files.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl TraceJob {
             }
             Ok(!stop.load(Relaxed) && deadline.is_none_or(|deadline| Instant::now() < deadline))
         });
-        membership.tell(&mut member, accesses);
+        membership.report(&mut member, accesses);
         Ok((mapped, done.err().map(|failure| failure.text().to_owned()), open))
     }
 }

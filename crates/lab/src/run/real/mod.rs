@@ -323,7 +323,7 @@ impl<'p> Part<'p> {
                     }
                 };
             }
-            membership.tell(&mut member, accesses);
+            membership.report(&mut member, accesses);
             failure
         };
         let done: Vec<Option<String>> = std::thread::scope(|scope| {

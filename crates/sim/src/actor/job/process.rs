@@ -43,7 +43,7 @@ pub(crate) struct Process {
     pub(super) replacements: u64,
     /// Write-back errors already reported to it, by file and incarnation. It counts as having had
     /// every file open from the start.
-    pub(super) told: BTreeMap<(FileNumber, u64), u64>,
+    pub(super) reported_errors: BTreeMap<(FileNumber, u64), u64>,
 }
 
 impl Process {
@@ -55,7 +55,7 @@ impl Process {
             descriptors: Vec::new(),
             readahead: Vec::new(),
             replacements: 0,
-            told: BTreeMap::new(),
+            reported_errors: BTreeMap::new(),
         }
     }
 

@@ -52,8 +52,8 @@ impl Job {
     fn end_sync(&mut self, world: &mut World, file: FileNumber) {
         let File { incarnation, ref mapping, .. } = *world.files.get(file);
         let mapping = mapping.id();
-        let told = self.process.told.entry((file, incarnation)).or_default();
-        let error = world.files.report_error(file, told);
+        let reported = self.process.reported_errors.entry((file, incarnation)).or_default();
+        let error = world.files.report_error(file, reported);
         let counts = &mut world.tenants[self.process.tenant].counts;
         counts.syncs += 1;
         counts.sync_errors += u64::from(error);

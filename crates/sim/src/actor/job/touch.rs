@@ -26,7 +26,7 @@ pub(super) struct Touch {
     /// Whether it is counted as a miss.
     pub(super) missed: bool,
     /// Whether observers were called.
-    pub(super) told: bool,
+    pub(super) reported: bool,
     /// Whether to read only this page, because reading it with others failed or it was evicted
     /// again.
     pub(super) alone: bool,
@@ -36,7 +36,7 @@ impl Touch {
     pub(super) fn of(file: FileNumber, index: u32, access: Access) -> Touch {
         let Access { write, mapped, anon, inside, .. } = access;
         let mapped = mapped || anon;
-        Touch { file, index, write, mapped, anon, inside, missed: false, told: false, alone: false }
+        Touch { file, index, write, mapped, anon, inside, missed: false, reported: false, alone: false }
     }
 }
 
@@ -58,7 +58,7 @@ impl Job {
                 let mapping = &world.files.get(touch.file).mapping;
                 let is_new = touch.anon && world.core.is_untouched(mapping, touch.index);
                 let zeros = is_new && !touch.write;
-                tell(world, &mut touch, is_new, !zeros);
+                report(world, &mut touch, is_new, !zeros);
                 let counts = &mut world.tenants[self.process.tenant].counts;
                 if zeros {
                     // Reads zeros, like the shared zero page.
@@ -85,7 +85,7 @@ impl Job {
     /// Touches a cached page.
     #[inline]
     pub(super) fn touch(&mut self, world: &mut World, mut touch: Touch, hit: &Hit) -> Pause {
-        tell(world, &mut touch, true, false);
+        report(world, &mut touch, true, false);
         let counts = &mut world.tenants[self.process.tenant].counts;
         counts.hits += u64::from(!touch.missed);
         if touch.mapped {
@@ -149,12 +149,12 @@ impl Job {
 
 /// Reports an access to the observers, once.
 #[inline]
-fn tell(world: &World, touch: &mut Touch, hit: bool, arrives: bool) {
-    if world.host.observes() && !std::mem::replace(&mut touch.told, true) {
+fn report(world: &World, touch: &mut Touch, hit: bool, arrives: bool) {
+    if world.host.observes() && !std::mem::replace(&mut touch.reported, true) {
         let Touch { file, index, write, mapped, anon, .. } = *touch;
         let place = (world.files.get(file).mapping.id(), index);
         let page = world.files.page_name(file, index);
         let access = world.accesses.saturating_sub(1);
-        world.host.tell_touch(&PageTouch { access, page, anon, write, mapped, hit, arrives, place });
+        world.host.report_touch(&PageTouch { access, page, anon, write, mapped, hit, arrives, place });
     }
 }

@@ -75,8 +75,8 @@ pub fn wanted(folder: &Path) -> BTreeMap<String, Wanted> {
     by_trace
 }
 
-/// Replays the traces with at most `accesses_max` accesses and calls `tell` for each.
-pub fn compare(folder: &Path, accesses_max: usize, mut tell: impl FnMut(&[Row])) -> Vec<Row> {
+/// Replays the traces with at most `accesses_max` accesses and calls `report_rows` for each.
+pub fn compare(folder: &Path, accesses_max: usize, mut report_rows: impl FnMut(&[Row])) -> Vec<Row> {
     let mut all = Vec::new();
     for (trace, wanted) in wanted(folder) {
         let accesses = accesses(folder, &trace);
@@ -100,7 +100,7 @@ pub fn compare(folder: &Path, accesses_max: usize, mut tell: impl FnMut(&[Row]))
             }
         };
         let rows: Vec<Row> = wanted.into_iter().map(row).collect();
-        tell(&rows);
+        report_rows(&rows);
         all.extend(rows);
     }
     all

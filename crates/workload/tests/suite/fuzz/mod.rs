@@ -1,4 +1,4 @@
-//! Mutated inputs for every parser: none panics, and none takes more memory than the limit.
+//! Mutated inputs for every parser: each returns without a panic and within the memory limit.
 //!
 //! ```text
 //! tests/corpus/PARSER/* ──► mutate.rs ──► the parser ──► a value or an error with a text

@@ -34,7 +34,7 @@ impl Core {
     }
 
     #[inline]
-    pub(crate) fn tell_listed(&self, host: &impl Host, memcg: &Memcg, folio: FolioId, from: ListedFrom) {
+    pub(crate) fn emit_listed(&self, host: &impl Host, memcg: &Memcg, folio: FolioId, from: ListedFrom) {
         if host.observes()
             && let Some(list) = Core::list_of(memcg, self.folios.flags(folio).load())
         {
@@ -44,7 +44,7 @@ impl Core {
 
     /// Reports the folios that a scan sorted and isolated.
     #[inline]
-    pub(crate) fn tell_isolated(&self, host: &impl Host, memcg: &Memcg, batch: &Isolated) {
+    pub(crate) fn emit_isolated(&self, host: &impl Host, memcg: &Memcg, batch: &Isolated) {
         if !host.observes() {
             return;
         }
@@ -57,7 +57,7 @@ impl Core {
     }
 
     #[inline]
-    pub(crate) fn tell_promoted(
+    pub(crate) fn emit_promoted(
         &self,
         host: &impl Host,
         memcg: &Memcg,
