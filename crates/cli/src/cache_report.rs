@@ -4,7 +4,7 @@ use crate::cache_options::Budget;
 use crate::size;
 use crate::table::{Table, count, percent};
 use mglru_cache::{CacheStats, TenantStats};
-use mglru_core::Mechanisms;
+use mglru_core::{Lru, Mechanisms};
 use mglru_lab::mechanisms::Settings;
 use mglru_lab::replay::rows::GenerationRow;
 use serde_json::{Map, Value, json};
@@ -64,13 +64,17 @@ fn pages(pages: u64) -> String {
 impl CacheReport {
     /// The whole section as text.
     pub fn text(&self) -> String {
-        format!(
-            "mglru: {}\n\n{}\n  {} misses ran direct reclaim\n\n{}",
+        let mut text = format!(
+            "mglru: {}\n\n{}\n  {} misses ran direct reclaim\n",
             self.settings(),
             self.table(),
             count(self.tenants.iter().map(|tenant| counter(tenant, "allocstall")).sum()),
-            self.generations("generations, oldest first")
-        )
+        );
+        if self.mechanisms.lru() == Lru::MultiGen {
+            text.push('\n');
+            text.push_str(&self.generations("generations, oldest first"));
+        }
+        text
     }
 
     /// Budget, preset and backend, in sentences.

@@ -16,7 +16,7 @@ pub struct Args {
     /// The grid, a TOML file.
     #[arg(value_name = "GRID.toml")]
     grid: PathBuf,
-    /// Folder for the rows. A sweep that was interrupted goes on with what is not there.
+    /// Folder for the rows; an interrupted sweep goes on with the rows that are missing.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Replays at a time [default: one per processor].

@@ -422,7 +422,7 @@ fn count(records: &[Record]) -> TraceCounts {
 /// Decides from the beginning of a trace whether page numbers are positions in files or opaque
 /// keys.
 ///
-/// The index of a file keeps 64 neighbours together, in 520 bytes. If fewer than 8 of them are
+/// The index of a file keeps 64 neighbours together, in 524 bytes. If fewer than 8 of them are
 /// touched, it is cheaper to renumber the pages in order of first use, at 21 bytes each.
 /// Renumbering loses the positions. That disables look-around at neighbours and syncs of files,
 /// and leaves too few leaves without pages for the kernel's shrinking of shadows.

@@ -216,7 +216,7 @@ impl Files {
         if let Some(keeper) = content.keeper.take()
             && content.writable
         {
-            // A failure costs only writes that nobody can read.
+            // A failure costs only writes that no program can read.
             let _ = keeper.truncate(0);
         }
     }

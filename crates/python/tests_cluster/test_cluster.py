@@ -167,7 +167,7 @@ def test_workers_of_another_version_are_refused(cluster, grid, tmp_path, monkeyp
         mglru.sweep(grid, tmp_path / "rows", on=cluster)
 
 
-def test_what_is_wrong_is_said_before_it_starts(cluster, grid, tmp_path):
+def test_a_wrong_grid_is_refused_before_it_starts(cluster, grid, tmp_path):
     for change, words in [
         ({"policies": ["mru"]}, "policies: unknown policy `mru`"),
         ({"seeds": list(range(2_000_000))}, "16000000 units"),

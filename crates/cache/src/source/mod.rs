@@ -3,7 +3,7 @@
 //!
 //! A source is opened like a file ([`crate::Tenant::open_source`]), and everything of a
 //! [`crate::CachedFile`] works on it: maps, guards, readahead, limits of tenants. The cache asks
-//! the source for ranges of whole pages, each page once, whoever wants it, and copies the answer
+//! the source for ranges of whole pages, each page once for all readers, and copies the answer
 //! straight into its frames.
 //!
 //! ```text

@@ -420,7 +420,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn whatever_fails_nothing_is_lost_or_stuck() {
+fn failures_of_any_kind_lose_no_data_and_block_no_call() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let first = number("MGLRU_SWARM_SEED").unwrap_or(0);
     let count = number("MGLRU_SWARM").unwrap_or(if first > 0 { 1 } else { SEEDS });

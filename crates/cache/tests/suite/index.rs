@@ -157,7 +157,7 @@ fn clone_until_refused(file: &CachedFile, most: usize) -> (Vec<CachedFile>, Erro
     }
 }
 
-/// Each handle has counters of its own. 300,000 clones once took 163 MB that nobody paid for.
+/// Each handle has counters of its own. 300,000 clones once took 163 MB outside of the budget.
 #[test]
 fn cloned_handles_count() {
     let disk = Disk::threads();

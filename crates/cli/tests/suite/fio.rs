@@ -97,7 +97,8 @@ fn the_same_seed_gives_the_same_hits() {
 #[test]
 fn the_text_is_fios_and_ours() {
     let here = tempfile::tempdir().unwrap();
-    let text = done(here.path(), "fio --name=a --rw=randrw --size=4m --memory=2MiB");
+    let line = "fio --name=a --rw=randrw --size=4m --memory=2MiB --lru=multigen";
+    let text = done(here.path(), line);
     for part in [
         "a: (g=0): rw=randrw, bs=(R) 4096B-4096B",
         "a: Laying out IO file (1 file / 4MiB)",

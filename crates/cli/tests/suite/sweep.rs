@@ -60,7 +60,7 @@ fn a_killed_sweep_loses_no_row() {
 }
 
 #[test]
-fn what_is_wrong_is_said_before_it_starts() {
+fn a_wrong_grid_is_refused_before_it_starts() {
     let folder = tempfile::tempdir().unwrap();
     skewed_trace(folder.path(), 100);
     let write = |grid: &str| fs::write(folder.path().join("grid.toml"), grid).unwrap();

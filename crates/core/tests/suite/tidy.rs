@@ -402,7 +402,7 @@ fn unsafe_code_is_in_its_rooms() {
 }
 
 #[test]
-fn nothing_is_left_over() {
+fn sources_have_no_leftovers() {
     assert_tidy(check_leftovers(&repository()));
 }
 

@@ -107,7 +107,7 @@ impl Passthrough {
         let New { parent, name, mode, .. } = new;
         let owned = self.give(new);
         if owned.is_err() {
-            // Nobody can use a half-made file.
+            // A half-made file is removed.
             let flags = if mode.is_some_and(is_directory) { AtFlags::REMOVEDIR } else { AtFlags::empty() };
             let _ = unlinkat(&parent.fd, name, flags);
         }
