@@ -1,4 +1,4 @@
-//! How many pages of a range are in memory, as Linux's `cachestat` tells.
+//! How many pages of a range are in memory, as Linux's `cachestat` reports.
 
 use crate::Core;
 use crate::mapping::Mapping;

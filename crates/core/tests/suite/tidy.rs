@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 /// Modules of the core from top to bottom: each may use the modules below it.
 const LAYERS: &[&str] = &[
     "control",
+    "residency",
     "readahead",
     "access",
     "charge",

@@ -294,9 +294,12 @@ mod tests {
         assert_eq!((lru.seq, set_of(&lru, 0)), (1, 1), "not out of it");
     }
 
-    /// [book: memcgs#checks]: "A walk started at `mseq = s` visits only lruvecs with
-    /// `memcg_gen = s mod 3`." [book: memcgs#memcg-lru-walk]: "a memcg that got YOUNG during this
-    /// walk cannot be visited again in this walk", even if the last one leaves meanwhile.
+    /// Even if the last one leaves meanwhile:
+    ///
+    /// * [book: memcgs#checks]: "A walk started at `mseq = s` visits only lruvecs with
+    ///   `memcg_gen = s mod 3`."
+    /// * [book: memcgs#memcg-lru-walk]: "a memcg that got YOUNG during this walk cannot be visited
+    ///   again in this walk."
     #[test]
     fn a_walk_stays_in_its_set() {
         let mut lru = lru(50);
