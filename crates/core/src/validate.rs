@@ -27,7 +27,6 @@ impl Core {
     /// # Errors
     /// The first violation, in words.
     pub fn validate_while_charging(&self, charged: &[MemcgId]) -> Result<(), String> {
-        self.settle_index();
         let mut place: Vec<Option<String>> = vec![None; self.folios.len() as usize];
         let mut put = |folio: FolioId, what: String| match &place[folio.0 as usize] {
             Some(other) => Err(format!("{folio:?} is both {other} and {what}")),
@@ -189,7 +188,8 @@ impl Core {
         self.validate_swap()
     }
 
-    /// Checks that memcgs pay for the leaves and directories that exist, and for no others.
+    /// Checks that memcgs pay for the leaves and directories that exist or whose charge ends soon,
+    /// and for no others.
     fn validate_index(&self) -> Result<(), String> {
         if !self.leaves.is_charged {
             return Ok(());
@@ -200,6 +200,9 @@ impl Core {
                 paid[payer.0 as usize] += bytes;
                 payer
             });
+        }
+        for (payer, bytes) in self.leaves.freed_bytes() {
+            paid[payer.0 as usize] += bytes;
         }
         let mut counted = vec![0i64; paid.len()];
         let mut expected = counted.clone();

@@ -776,10 +776,10 @@ mod tests {
     }
 
     /// Seed 1669: a page that was new at its look-up was swapped out before its charge, and could
-    /// not be read.
+    /// not be read. Seed 100755: a check uncharged what was freed, and so changed the result.
     #[test]
     fn odd_seeds_run_clean() {
-        Reached::by((0..60).map(|seed| 2 * seed + 1).chain([1669])).assert_at_least(4, 1, 20);
+        Reached::by((0..60).map(|seed| 2 * seed + 1).chain([1669, 100_755])).assert_at_least(4, 1, 20);
     }
 
     #[test]

@@ -141,6 +141,15 @@ impl Core {
         }
     }
 
+    /// Sends a folio that was written to be evicted next.
+    pub(crate) fn rotate(&self, host: &impl Host, cpu: usize, folio: FolioId) {
+        if !self.habits().rotates_at_once {
+            self.enqueue(host, cpu, Queue::Rotate, folio);
+        } else if self.folios.flags(folio).try_get() {
+            self.drain_batch(host, Queue::Rotate, &[folio]);
+        }
+    }
+
     /// Drains the batches of one CPU.
     pub fn drain(&self, host: &impl Host, cpu: usize) {
         for queue in Queue::ALL {

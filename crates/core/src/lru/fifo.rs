@@ -17,6 +17,7 @@ pub(super) const MARK: u8 = 7;
 pub(super) const HABITS: Habits = Habits {
     has_generations: false,
     activates_in_arrival_batches: false,
+    rotates_at_once: false,
     starts_by_size: false,
     finishes_passes: false,
     waits_for_writeback: false,

@@ -154,6 +154,23 @@ impl LastMapping {
     }
 }
 
+/// Pages of one memcg that were isolated in a row and could not be freed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stuck {
+    memcg: Option<MemcgId>,
+    pages: u64,
+}
+
+impl Stuck {
+    pub(crate) fn note(&mut self, memcg: MemcgId, pages: u64) {
+        *self = Stuck { memcg: Some(memcg), pages: self.pages_of(memcg) + pages };
+    }
+
+    pub(crate) fn pages_of(&self, memcg: MemcgId) -> u64 {
+        if self.memcg == Some(memcg) { self.pages } else { 0 }
+    }
+}
+
 /// The working state of an effort: its progress, and memory that its steps reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
@@ -177,6 +194,8 @@ pub(crate) struct Scan {
     /// Working memory of put-back: folios, and whether they are unevictable.
     pub(crate) back: Vec<(FolioId, bool)>,
     pub(crate) last_mapping: LastMapping,
+    /// Ranked: newcomers of a memcg that this effort could not free, in a row.
+    pub(crate) stuck: Stuck,
 }
 
 impl Scan {

@@ -10,6 +10,9 @@ pub(crate) struct Habits {
     pub(crate) has_generations: bool,
     /// Batches of activated folios have the configured size of arrival batches.
     pub(crate) activates_in_arrival_batches: bool,
+    /// A folio that was written is moved at once, not in a batch: a batch holds its folios, and the
+    /// CPU that completes writes may never reclaim.
+    pub(crate) rotates_at_once: bool,
     /// Root reclaim with a large goal starts at the priority whose first pass gives about that
     /// much.
     pub(crate) starts_by_size: bool,

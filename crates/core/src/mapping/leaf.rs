@@ -230,6 +230,11 @@ impl LeafPool {
         next
     }
 
+    /// What [`Self::next_freed`] has still to return, for validation.
+    pub(crate) fn freed_bytes(&self) -> Vec<(MemcgId, u64)> {
+        self.freed.lock().clone()
+    }
+
     /// Bytes that growing takes.
     pub(crate) fn growth_bytes(&self) -> u64 {
         self.free.lock().waking_bytes().unwrap_or(size_of::<Segment>() as u64)

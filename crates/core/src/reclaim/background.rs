@@ -108,10 +108,15 @@ impl Background {
 
     /// Starts over after meeting only pages under writeback: they are slow, not hopeless.
     fn restart(&mut self, wait: Throttle) -> BackgroundStep {
+        self.begin_anew();
+        BackgroundStep::Wait(wait)
+    }
+
+    fn begin_anew(&mut self) {
         self.priority = PRIORITY_DEFAULT;
         self.reclaimed_pages = 0;
         self.met_writeback = false;
-        BackgroundStep::Wait(wait)
+        self.scan.stuck = Default::default();
     }
 
     fn sleep(&mut self, core: &Core, host: &impl Host) -> BackgroundStep {
@@ -123,9 +128,7 @@ impl Background {
         if self.reclaimed_pages > 0 {
             core.memcg(MemcgId::ROOT).stat.add(Counter::Pageoutrun, 1);
         }
-        self.priority = PRIORITY_DEFAULT;
-        self.reclaimed_pages = 0;
-        self.met_writeback = false;
+        self.begin_anew();
         BackgroundStep::Sleep
     }
 }

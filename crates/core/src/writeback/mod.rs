@@ -29,7 +29,7 @@ pub use limits::{BACKGROUND_DIRTY_PERCENT, DIRTY_PERCENT, DirtyLimits};
 use crate::Core;
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
-use crate::lru::{self, Queue};
+use crate::lru;
 use crate::mapping::Mapping;
 use crate::memcg::{Counter, Memcg, MemcgId, Pending};
 use crate::sync::Ordering::Relaxed;
@@ -256,7 +256,7 @@ impl Core {
             // clean and frees it.
             let movable = before.lru() && !before.locked() && !before.dirty() && !before.unevictable();
             if before.reclaim() && movable {
-                self.enqueue(host, cpu, Queue::Rotate, folio);
+                self.rotate(host, cpu, folio);
             }
         }
         if before.waiters() {

@@ -39,6 +39,7 @@ pub(super) use {
 pub(super) const HABITS: Habits = Habits {
     has_generations: false,
     activates_in_arrival_batches: true,
+    rotates_at_once: false,
     starts_by_size: false,
     finishes_passes: true,
     waits_for_writeback: true,

@@ -26,6 +26,7 @@ pub(super) use turn::MultiGenTurn;
 pub(super) const HABITS: Habits = Habits {
     has_generations: true,
     activates_in_arrival_batches: false,
+    rotates_at_once: false,
     starts_by_size: true,
     finishes_passes: false,
     waits_for_writeback: false,

@@ -52,6 +52,9 @@ pub(super) const TURN_SHARE: u64 = 16;
 /// The flusher is woken if one in so many pages of a batch is dirty and not queued for writing. The
 /// kernel waits until all are; a short list of newcomers would meet the same pages again and again.
 pub(super) const DIRTY_PART: u64 = 8;
+/// Newcomers in a row that cannot be freed, mostly because they are being written, before an effort
+/// passes to the main list. It would look at all of them again in each pass.
+pub(super) const STUCK_NEWCOMERS_MAX: u64 = 64;
 /// The hand looks at so much of a memcg before all of it is taken to be in use: an eighth, so that
 /// one that went to sleep is found after eight visits by access counted.
 pub(super) const LOOK_SHARE: u64 = 8;

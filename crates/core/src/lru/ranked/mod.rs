@@ -69,6 +69,7 @@ pub(super) fn fewest_pages(limit_pages: u64) -> u64 {
 pub(super) const HABITS: Habits = Habits {
     has_generations: false,
     activates_in_arrival_batches: false,
+    rotates_at_once: true,
     starts_by_size: false,
     finishes_passes: false,
     waits_for_writeback: true,

@@ -326,9 +326,31 @@ fn dirty_newcomers_stay_newcomers() {
     assert!(pages_on(&harness, List::Newcomers).contains(&dirty));
     let folios = harness.start_writeback();
     harness.end_writeback(folios);
-    harness.drain();
-    assert_eq!(pages_on(&harness, List::Newcomers)[0], dirty, "it is next");
+    assert_eq!(pages_on(&harness, List::Newcomers)[0], dirty, "it is next, without a batch");
     assert!(harness.stat(Counter::Pgrotated) > 0);
+    harness.core.validate().unwrap();
+}
+
+/// An effort that meets only newcomers under writeback passes to the main list, and does not look
+/// at them again.
+#[test]
+fn newcomers_under_writeback_are_scanned_once() {
+    let mut harness = harness(1000);
+    (0..3).for_each(|_| harness.read_all(0..700));
+    harness.read_all(1000..1500);
+    let newcomers = pages_on(&harness, List::Newcomers);
+    assert!(newcomers.len() > 64, "{newcomers:?}");
+    newcomers.iter().for_each(|&page| harness.write(page));
+    let written = harness.start_writeback();
+    let before = (harness.stat(Counter::PgscanDirect), harness.stat(Counter::PgstealDirect));
+    harness.effort(EffortKind::Limit, 32);
+    let scanned = harness.stat(Counter::PgscanDirect) - before.0;
+    assert_eq!(harness.stat(Counter::PgstealDirect) - before.1, 32);
+    assert!((96..=128).contains(&scanned), "{scanned} scanned");
+    harness.end_writeback(written);
+    // Nothing holds them once they are written.
+    harness.effort(EffortKind::Limit, 32);
+    assert_eq!(harness.stat(Counter::PgscanDirect) - before.0 - scanned, 32);
     harness.core.validate().unwrap();
 }
 

@@ -1,7 +1,7 @@
 //! The turn of one lruvec: takes batches from the tail of the newcomers or of the main list, by the
 //! newcomers' share.
 
-use super::constants::{DIRTY_PART, HAND_STEPS, LOOK_SHARE, TURN_SHARE};
+use super::constants::{DIRTY_PART, HAND_STEPS, LOOK_SHARE, STUCK_NEWCOMERS_MAX, TURN_SHARE};
 use super::place::{Looked, Manner};
 use super::state::{List, Ranked, RankedOnUse};
 use crate::Core;
@@ -26,6 +26,8 @@ pub(in crate::lru) struct RankedTurn {
     /// Newcomers not yet scanned in this turn. Once all were, the rest cannot be taken: they are
     /// dirty.
     newcomers_left: u64,
+    /// The last batch had newcomers in it.
+    has_newcomers: bool,
     /// Protected pages of the memcg.
     spared: Effective,
     below_min: bool,
@@ -78,6 +80,7 @@ impl RankedTurn {
             budget,
             scanned: 0,
             newcomers_left,
+            has_newcomers: false,
             spared,
             below_min: false,
             spares_used: by_age && priority > 0,
@@ -120,12 +123,15 @@ impl RankedTurn {
         // Once it is removed, its pages are its heir's.
         let mut all_in_use = false;
         if memcg.heir().is_none() {
-            let past_newcomers = self.newcomers_left == 0;
+            // The last pass leaves no page out.
+            let are_stuck = self.priority > 0 && cx.scan.stuck.pages_of(self.memcg) >= STUCK_NEWCOMERS_MAX;
+            let past_newcomers = self.newcomers_left == 0 || are_stuck;
             let manner = Manner { past_newcomers, spares_used: self.spares_used };
             let looked =
                 locked.isolate_ranked((core, host), amounts, manner, &mut cx.scan.last_mapping, &mut batch);
             let Looked { newcomers, .. } = looked;
             self.newcomers_left = self.newcomers_left.saturating_sub(newcomers);
+            self.has_newcomers = newcomers > 0;
             all_in_use = looked.all_in_use;
         }
         drop(locked);
@@ -159,6 +165,11 @@ impl RankedTurn {
             host.wake_flusher(FlushReason::Reclaim);
         }
         cx.scan.tallies.add(&tallies);
+        if self.has_newcomers && outcome.freed * DIRTY_PART < tallies.taken {
+            cx.scan.stuck.note(self.memcg, tallies.taken - outcome.freed);
+        } else if self.has_newcomers {
+            cx.scan.stuck = Default::default();
+        }
         let memcg = core.memcg(self.memcg);
         put_back(cx, memcg);
         // Other efforts may end the turn from here on.
