@@ -1,6 +1,6 @@
 # Needs Rust and a C compiler; everything else is fetched and built by cargo.
 .PHONY: demo reproduce test python-test test-cluster wheel fio lint comments bench layouts loom miri stress fuzz crash swarm soak \
-	sanitize clean book policy
+	sanitize clean book policy integration
 
 demo:
 	cargo run --release --quiet -p mglru-cli -- demo
@@ -40,6 +40,14 @@ fio:
 		>/dev/null 2>&1; } \
 		|| echo "fio is not installed: its tests skip"
 
+# Adapters to databases and object stores, and their tests with Parquet, SQLite and killed processes; not a part of `make test`.
+# The bindings of SQLite are made with libclang. Root has it installed here.
+integration:
+	@ldconfig -p | grep -qE 'libclang(-[0-9]*)?\.so ' || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+		&& { apt-get install -qq -y libclang-dev || { apt-get update && apt-get install -qq -y libclang-dev; }; } >/dev/null 2>&1; } \
+		|| echo "libclang is not installed: mglru-sqlite does not build"
+	cargo test --manifest-path integration/Cargo.toml
+
 loom:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p mglru-core --lib --profile loom
 
@@ -47,6 +55,7 @@ loom:
 lint:
 	cargo fmt --all --check
 	cargo fmt --manifest-path bench-compare/Cargo.toml --check
+	cargo fmt --manifest-path integration/Cargo.toml --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --manifest-path bench-compare/Cargo.toml --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --quiet
@@ -54,7 +63,7 @@ lint:
 
 # rustfmt leaves comments as wide as they are. Tables and diagrams may be wider than prose.
 comments:
-	@LC_ALL=C.UTF-8 grep -rnP '^(?=.{101})\s*//(?!.*(   |[|─►]|-----))' --include='*.rs' --exclude-dir=target crates bench-compare; test $$? -eq 1 \
+	@LC_ALL=C.UTF-8 grep -rnP '^(?=.{101})\s*//(?!.*(   |[|─►]|-----))' --include='*.rs' --exclude-dir=target crates bench-compare integration; test $$? -eq 1 \
 		|| { echo "the comments above have more than 100 columns" >&2; exit 1; }
 
 # The book of docs/book as HTML; its sources read well without that, beginning with docs/book/src/SUMMARY.md.

@@ -24,6 +24,7 @@ use crate::error::Error;
 use crate::file::CachedFile;
 use crate::flight::InFlight;
 use crate::frames::{FRAME_BYTES, Frames};
+use crate::future::{Syncs, Timer, Turns};
 use crate::host::{CacheHost, Observer, OomCallback};
 use crate::regions::Regions;
 use crate::shared::Shared;
@@ -221,6 +222,9 @@ impl Builder {
             frames,
             backend,
             sources,
+            timer: Timer::default(),
+            turns: Turns::default(),
+            syncs: Syncs::default(),
             inodes: Mutex::default(),
             regions: Regions::default(),
             in_flight: InFlight::default(),
@@ -252,6 +256,7 @@ pub struct PageCache {
 
 /// Configuration and sizes of a whole cache. Each tenant has its own [`crate::TenantStats`].
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct CacheStats {
     /// The backend in use: `io_uring`, `threads` or `memory`.
@@ -401,6 +406,9 @@ impl PageCache {
     fn stop(&self) {
         if let Some(workers) = self.workers.lock().unwrap_or_else(PoisonError::into_inner).take() {
             workers.stop(&self.shared);
+            self.shared.timer.close();
+            self.shared.turns.close();
+            self.shared.syncs.close();
             self.shared.backend.drain();
         }
     }

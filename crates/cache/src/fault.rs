@@ -11,7 +11,8 @@
 
 use crate::backend::{Direction, Transfer};
 use crate::error::Error;
-use crate::flight::Flight;
+use crate::flight::{Flight, Waiter};
+use crate::future::Outcome;
 use crate::host::CacheHost;
 use crate::inode::Inode;
 use crate::shared::Shared;
@@ -81,7 +82,7 @@ impl Shared {
         while let Some(run) = self.fill(&mut filling, inode, task) {
             match run.folios.contains(&folio) {
                 true => result = self.read_pages(inode, folio, &run),
-                false => self.submit_read(inode, run),
+                false => self.submit_read(inode, run, None),
             }
         }
         match result {
@@ -91,11 +92,33 @@ impl Shared {
         }
     }
 
+    /// Starts reading an inserted page, with as much of the surrounding window as is possible without
+    /// waiting. If the page cannot be read, it is given up, and `outcome` has the error.
+    pub(crate) fn submit_fault(
+        &self,
+        inode: &Arc<Inode>,
+        task: &Task,
+        (index, folio): (u32, FolioId),
+        window: Window,
+        arrival: Arrival,
+        outcome: Arc<Outcome>,
+    ) {
+        let pages = file_pages(inode);
+        let mut filling = Filling::around(&self.core, task.memcg, window, pages, (index, folio), arrival);
+        while let Some(run) = self.fill(&mut filling, inode, task) {
+            let waiter = run.folios.contains(&folio).then(|| Waiter {
+                outcome: outcome.clone(),
+                stall: self.core.begin_refault(&self.host, folio),
+            });
+            self.submit_read(inode, run, waiter);
+        }
+    }
+
     /// Starts reading a window asynchronously.
     pub(crate) fn read_ahead(&self, inode: &Arc<Inode>, task: &Task, window: Window) {
         let mut filling = Filling::ahead(&self.core, task.memcg, window, file_pages(inode));
         while let Some(run) = self.fill(&mut filling, inode, task) {
-            self.submit_read(inode, run);
+            self.submit_read(inode, run, None);
         }
     }
 
@@ -122,10 +145,10 @@ impl Shared {
     }
 
     /// Starts reading inserted pages asynchronously.
-    fn submit_read(&self, inode: &Arc<Inode>, run: ReadRun) {
+    fn submit_read(&self, inode: &Arc<Inode>, run: ReadRun, waiter: Option<Waiter>) {
         let ReadRun { first, folios } = run;
         let transfer = self.transfer(inode, first, &folios);
-        let flight = Flight::Read { inode: inode.clone(), folios, first };
+        let flight = Flight::Read { inode: inode.clone(), folios, first, waiter };
         self.backend.submit(Direction::Read, transfer, self.in_flight.begin(flight));
     }
 

@@ -24,6 +24,7 @@ use mglru_core::{
     Arrival, FolioId, Hit, HostCharge, Kind, LockAttempt, Lookup, Mapping, MemcgId, PAGE_BYTES, Task,
 };
 use std::fmt;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -57,6 +58,18 @@ pub(crate) enum Written {
     /// Nothing was written, because a guard lends the page. The caller has a reference to the folio
     /// and drops it after it has waited for the guard.
     Lent(FolioId),
+}
+
+/// The result of an attempt to write within one page.
+pub(crate) enum WriteStep {
+    /// [`Shared::write_page`] has its result.
+    Done(Written),
+    /// Try again when the folio is unlocked.
+    Wait(FolioId),
+    /// The page is not in memory. `whole`: it need not be read, only inserted.
+    Missing { whole: bool },
+    /// Try again.
+    Again,
 }
 
 /// The page in which a file will end, during a truncation.
@@ -182,36 +195,53 @@ impl CachedFile {
     /// Reads as [`Self::read_at`]. `begun`: a read of the first page, which was missing, was
     /// started for this request.
     pub(crate) fn read(&self, buffer: &mut [u8], offset: u64, begun: bool) -> Result<usize, Error> {
-        if buffer.is_empty() {
-            return Ok(0);
-        }
-        self.inode.revalidate_if_changed(&self.shared)?;
-        let left = || self.inode.len().saturating_sub(offset);
-        if buffer.len() as u64 > left() {
-            // At the end of the file: another process may have appended.
-            self.inode.revalidate(&self.shared)?;
-        }
-        let bytes = (buffer.len() as u64).min(left()) as usize;
+        let bytes = self.readable(buffer.len(), offset)?;
         if bytes == 0 {
             return Ok(0);
         }
         let last = ((offset + bytes as u64 - 1) / PAGE_BYTES) as u32;
-        let before = self.last_page.load(Ordering::Relaxed);
         for piece in pieces(offset, bytes) {
-            // A read that continues in the page where the last one ended counts as the same access.
-            let again = piece.in_buffer.start == 0
-                && before == u64::from(piece.index) + 1
-                && !self.shared.core.counts_reread(piece.in_page.start > 0);
+            let again = piece.in_buffer.start == 0 && self.is_reread(&piece);
             let request = last - piece.index + 1;
             let missed = begun && piece.in_buffer.start == 0;
             self.read_page(&piece, &mut buffer[piece.in_buffer.clone()], request, again, missed)?;
         }
-        if before != u64::from(last) + 1 {
-            self.last_page.store(u64::from(last) + 1, Ordering::Relaxed);
+        self.end_of_read(offset, bytes)
+    }
+
+    /// How many of `wanted` bytes from `offset` on can be read.
+    pub(crate) fn readable(&self, wanted: usize, offset: u64) -> Result<usize, Error> {
+        if wanted == 0 {
+            return Ok(0);
+        }
+        self.inode.revalidate_if_changed(&self.shared)?;
+        let left = || self.inode.len().saturating_sub(offset);
+        if wanted as u64 > left() {
+            // At the end of the file: another process may have appended.
+            self.inode.revalidate(&self.shared)?;
+        }
+        Ok((wanted as u64).min(left()) as usize)
+    }
+
+    /// Whether a read continues in the page where the last one ended: it counts as the same access.
+    #[inline]
+    pub(crate) fn is_reread(&self, piece: &Piece) -> bool {
+        self.last_page.load(Ordering::Relaxed) == u64::from(piece.index) + 1
+            && !self.shared.core.counts_reread(piece.in_page.start > 0)
+    }
+
+    /// Notes a read of `bytes` bytes and returns their number.
+    pub(crate) fn end_of_read(&self, offset: u64, bytes: usize) -> Result<usize, Error> {
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let last = (offset + bytes as u64 - 1) / PAGE_BYTES + 1;
+        if self.last_page.load(Ordering::Relaxed) != last {
+            self.last_page.store(last, Ordering::Relaxed);
         }
         if self.inode.revalidate_if_changed(&self.shared)? {
             // The file turned out to be shorter than its known length.
-            return Ok((bytes as u64).min(left()) as usize);
+            return Ok((bytes as u64).min(self.inode.len().saturating_sub(offset)) as usize);
         }
         Ok(bytes)
     }
@@ -266,6 +296,26 @@ impl CachedFile {
         self.shared.core.glance(&self.inode.mapping, index)
     }
 
+    /// [`Self::copy_cached`] for a page that may have the readahead mark, which starts the next
+    /// window.
+    #[cold]
+    pub(crate) fn copy_hit(&self, piece: &Piece, out: &mut [u8], again: bool, missed: bool) -> bool {
+        let (shared, mapping) = (&*self.shared, &*self.inode.mapping);
+        let Lookup::Hit(hit) = shared.core.lookup(mapping, piece.index) else { return false };
+        shared.frames.copy_out(hit.folio.0, piece.in_page.start, out);
+        if !shared.core.confirm(mapping, piece.index, &hit) {
+            return false;
+        }
+        if !again {
+            shared.core.accessed(&shared.host, || shared.cpu(), &hit);
+        }
+        if hit.readahead() {
+            self.continue_readahead(piece.index, &hit);
+        }
+        self.stats.count(missed);
+        true
+    }
+
     /// [`Self::read_page`] for a page that is missing, is being changed, or has the readahead mark.
     #[cold]
     fn read_page_slowly(
@@ -277,24 +327,10 @@ impl CachedFile {
         mut missed: bool,
     ) -> Result<(), Error> {
         let shared = &*self.shared;
-        let mapping = &*self.inode.mapping;
         let mut was_read = false;
-        loop {
-            match shared.core.lookup(mapping, piece.index) {
-                Lookup::Hit(hit) => {
-                    shared.frames.copy_out(hit.folio.0, piece.in_page.start, out);
-                    if !shared.core.confirm(mapping, piece.index, &hit) {
-                        continue;
-                    }
-                    if !again {
-                        shared.core.accessed(&shared.host, || shared.cpu(), &hit);
-                    }
-                    if hit.readahead() {
-                        self.continue_readahead(piece.index, &hit);
-                    }
-                    self.stats.count(missed);
-                    return Ok(());
-                }
+        while !self.copy_hit(piece, out, again, missed) {
+            match shared.core.lookup(&self.inode.mapping, piece.index) {
+                Lookup::Hit(_) => {}
                 Lookup::Pending(folio) => shared.wait_for_content(folio),
                 Lookup::Miss => {
                     missed = true;
@@ -305,10 +341,11 @@ impl CachedFile {
                 }
             }
         }
+        Ok(())
     }
 
     /// The readahead window for a miss of a read of `request` pages.
-    fn window_of_miss(&self, index: u32, request: u32) -> Window {
+    pub(crate) fn window_of_miss(&self, index: u32, request: u32) -> Window {
         let mut readahead = self.readahead.lock().unwrap_or_else(PoisonError::into_inner);
         let window = readahead.on_miss(index, request.min(self.inode.request_pages_max()));
         readahead.note_read(index, request);
@@ -360,15 +397,20 @@ impl CachedFile {
     /// or no memory can be freed. A guard of this thread lends a page of the range. The dirty limit
     /// is reached because write-back fails. Bytes before the failing page stay written.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<usize, Error> {
-        self.check_writable()?;
-        let end = offset.saturating_add(bytes.len() as u64);
-        if end > LEN_MAX {
-            return Err(Error::TooLarge { path: self.path().to_owned(), end });
-        }
+        self.check_write(offset, bytes.len())?;
         for piece in pieces(offset, bytes.len()) {
             self.write_piece(&piece, &bytes[piece.in_buffer.clone()], false)?;
         }
         Ok(bytes.len())
+    }
+
+    pub(crate) fn check_write(&self, offset: u64, bytes: usize) -> Result<(), Error> {
+        self.check_writable()?;
+        let end = offset.saturating_add(bytes as u64);
+        match end > LEN_MAX {
+            true => Err(Error::TooLarge { path: self.path().to_owned(), end }),
+            false => Ok(()),
+        }
     }
 
     /// Writes the part of a write that lies in one page.
@@ -422,9 +464,13 @@ impl CachedFile {
         // Must come first: once our pages extend a file that another process truncated, the
         // truncation can no longer be seen.
         self.inode.revalidate(&self.shared)?;
-        self.shared.write_out(&self.inode);
-        let file = self.inode.writable().unwrap_or_else(|| self.inode.file.clone());
-        if let Err(error) = if all { file.sync_all() } else { file.sync_data() } {
+        let synced = self.shared.write_out_and_sync(&self.inode, all);
+        self.end_of_sync(synced)
+    }
+
+    /// Reports the result of a sync, and errors of earlier writes.
+    pub(crate) fn end_of_sync(&self, synced: io::Result<()>) -> Result<(), Error> {
+        if let Err(error) = synced {
             // The system reports it once; all of our handles must report it.
             self.inode.note_error(Failed::Sync, error);
         }
@@ -655,64 +701,78 @@ impl Shared {
         mapped: bool,
     ) -> Result<Written, Error> {
         let mut missed = false;
-        let start = u64::from(piece.index) * PAGE_BYTES;
-        let (from, end) = (piece.in_page.start, piece.in_page.end);
         loop {
-            match self.core.lookup(&inode.mapping, piece.index) {
-                Lookup::Hit(hit) => match self.core.try_lock(&self.host, &inode.mapping, piece.index, &hit) {
-                    LockAttempt::Gone => {}
-                    LockAttempt::Busy => self.wait_while(hit.folio, |flags| flags.locked()),
-                    LockAttempt::Locked => {
-                        if mapped {
-                            // Before the content gets a new version, which would make `hit` stale.
-                            self.core.touch(task, &inode.mapping, piece.index, &hit);
-                        }
-                        if !self.begin_change(inode, hit.folio) {
-                            self.core.unlock(&self.host, hit.folio);
-                            return Ok(Written::Lent(hit.folio));
-                        }
-                        self.frames.copy_in(hit.folio.0, from, bytes);
-                        self.core.end_content(&inode.mapping, hit.folio);
-                        inode.grow_to(start + end as u64);
-                        self.dirty_and_unlock(inode, hit.folio);
-                        self.core.put(&self.host, hit.folio);
-                        return Ok(if missed { Written::Missed } else { Written::Hit });
-                    }
-                },
-                Lookup::Pending(folio) => self.wait_while(folio, |flags| flags.locked()),
-                Lookup::Miss => {
+            match self.try_write_page(inode, task, piece, bytes, mapped) {
+                WriteStep::Done(Written::Hit) if missed => return Ok(Written::Missed),
+                WriteStep::Done(written) => return Ok(written),
+                WriteStep::Again => {}
+                WriteStep::Wait(folio) => self.wait_while(folio, |flags| flags.locked()),
+                WriteStep::Missing { whole } => {
                     missed = true;
-                    // The write needs no read if it replaces the page's whole content, or if the
-                    // file ends before the page.
-                    let is_whole = || {
-                        let len = inode.len().max(inode.disk_len());
-                        let whole = from == 0 && (end as u64 == PAGE_BYTES || start + end as u64 >= len);
-                        (whole, whole || start >= len)
-                    };
-                    let (overwrite, whole) = is_whole();
+                    let overwrite = inode.is_overwritten(piece).0;
                     let arrival = Arrival { in_fault: mapped, overwrite, ..Arrival::default() };
-                    if whole && !mapped {
-                        let Some(folio) = self.insert_new(inode, task, piece.index, arrival)? else {
-                            continue;
-                        };
-                        if !is_whole().1 {
-                            // Another thread extended the file while this one waited for memory,
-                            // and that thread's page may have been evicted again.
-                            self.core.abandon(&self.host, &inode.mapping, folio);
-                            continue;
-                        }
-                        self.frames.zero(folio.0, 0..from);
-                        self.frames.copy_in(folio.0, from, bytes);
-                        self.frames.zero(folio.0, end..PAGE_BYTES as usize);
-                        inode.grow_to(start + end as u64);
-                        self.core.end_filling(&inode.mapping, folio);
-                        self.dirty_and_unlock(inode, folio);
+                    if !whole {
+                        self.fault(inode, task, piece.index, alone(piece.index), arrival)?;
+                    } else if let Some(folio) = self.insert_new(inode, task, piece.index, arrival)?
+                        && self.write_new_page(inode, piece, bytes, folio)
+                    {
                         return Ok(Written::Missed);
                     }
-                    self.fault(inode, task, piece.index, alone(piece.index), arrival)?;
                 }
             }
         }
+    }
+
+    /// Tries [`Self::write_page`] without waiting.
+    pub(crate) fn try_write_page(
+        &self,
+        inode: &Inode,
+        task: &Task,
+        piece: &Piece,
+        bytes: &[u8],
+        mapped: bool,
+    ) -> WriteStep {
+        let hit = match self.core.lookup(&inode.mapping, piece.index) {
+            Lookup::Hit(hit) => hit,
+            Lookup::Pending(folio) => return WriteStep::Wait(folio),
+            Lookup::Miss => return WriteStep::Missing { whole: inode.is_overwritten(piece).1 && !mapped },
+        };
+        match self.core.try_lock(&self.host, &inode.mapping, piece.index, &hit) {
+            LockAttempt::Gone => return WriteStep::Again,
+            LockAttempt::Busy => return WriteStep::Wait(hit.folio),
+            LockAttempt::Locked => {}
+        }
+        if mapped {
+            // Before the content gets a new version, which would make `hit` stale.
+            self.core.touch(task, &inode.mapping, piece.index, &hit);
+        }
+        if !self.begin_change(inode, hit.folio) {
+            self.core.unlock(&self.host, hit.folio);
+            return WriteStep::Done(Written::Lent(hit.folio));
+        }
+        self.frames.copy_in(hit.folio.0, piece.in_page.start, bytes);
+        self.core.end_content(&inode.mapping, hit.folio);
+        inode.grow_to(piece.end());
+        self.dirty_and_unlock(inode, hit.folio);
+        self.core.put(&self.host, hit.folio);
+        WriteStep::Done(Written::Hit)
+    }
+
+    /// Fills a page that was inserted for a write that replaces its whole content. `false`: it does
+    /// not any more, because another thread extended the file while this one waited for memory, and
+    /// that thread's page may have been evicted again.
+    pub(crate) fn write_new_page(&self, inode: &Inode, piece: &Piece, bytes: &[u8], folio: FolioId) -> bool {
+        if !inode.is_overwritten(piece).1 {
+            self.core.abandon(&self.host, &inode.mapping, folio);
+            return false;
+        }
+        self.frames.zero(folio.0, 0..piece.in_page.start);
+        self.frames.copy_in(folio.0, piece.in_page.start, bytes);
+        self.frames.zero(folio.0, piece.in_page.end..PAGE_BYTES as usize);
+        inode.grow_to(piece.end());
+        self.core.end_filling(&inode.mapping, folio);
+        self.dirty_and_unlock(inode, folio);
+        true
     }
 
     /// Marks a folio dirty that the caller wrote to, and releases the caller's lock on it.

@@ -4,18 +4,27 @@
 //!
 //! The table's lock is a leaf.
 
+use crate::future::Outcome;
 use crate::inode::Inode;
+use mglru_core::memcg::Stall;
 use mglru_core::{FolioId, Mapping};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) enum Flight {
-    /// Readahead.
-    Read { inode: Arc<Inode>, folios: Vec<FolioId>, first: u32 },
+    /// Readahead, or a read that a future waits for.
+    Read { inode: Arc<Inode>, folios: Vec<FolioId>, first: u32, waiter: Option<Waiter> },
     /// Write-back. If it succeeds, the file on disk is at least `end` bytes long.
     Write { inode: Arc<Inode>, folios: Vec<FolioId>, number: u64, end: u64 },
     /// A page of anonymous memory on its way to swap.
     SwapOut { mapping: Arc<Mapping>, folio: FolioId },
+}
+
+/// The future that waits for a read.
+pub(crate) struct Waiter {
+    pub(crate) outcome: Arc<Outcome>,
+    /// The stall of its task.
+    pub(crate) stall: Option<Stall>,
 }
 
 /// All asynchronous transfers, by tag.

@@ -140,12 +140,21 @@ impl fmt::Debug for OwnedPageGuard {
 }
 
 impl Shared {
+    /// Fails if a [`PageGuard`] of the calling thread lends page `index`.
+    pub(crate) fn check_own_guard(&self, inode: &Inode, index: u32, folio: FolioId) -> Result<(), Error> {
+        match LENT_HERE.with_borrow(|lent| lent.contains(&(self.number, folio))) {
+            true => Err(Error::OwnGuard { path: inode.file.path().to_owned(), page: index }),
+            false => Ok(()),
+        }
+    }
+
     /// Sleeps until no guard lends page `index`, and drops the caller's reference to its folio. The
     /// caller holds no lock. Fails at once if a [`PageGuard`] of the calling thread lends it.
     pub(crate) fn put_when_taken_back(&self, inode: &Inode, index: u32, folio: FolioId) -> Result<(), Error> {
-        if LENT_HERE.with_borrow(|lent| lent.contains(&(self.number, folio))) {
+        let own = self.check_own_guard(inode, index, folio);
+        if own.is_err() {
             self.core.put(&self.host, folio);
-            return Err(Error::OwnGuard { path: inode.file.path().to_owned(), page: index });
+            return own;
         }
         self.host.latches.wait_until(folio, self.flags(folio), || !self.host.is_lent(folio));
         self.core.put(&self.host, folio);

@@ -13,10 +13,17 @@ use mglru_core::{
     Event, FlushReason, FolioId, Host, MemcgId, OomDecision, OutOfMemory, SwapOut, SwapOutcome, SwapSlot,
     Throttle, Time,
 };
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::task::Waker;
 use std::time::{Duration, Instant};
+
+/// How many waiting tasks are looked at before one is registered again.
+const TASKS_LOOKED_AT: usize = 64;
+/// Tasks that a ring wakes. Of thousands that wait for memory, most would find none.
+const TASKS_WOKEN: usize = 32;
 
 /// A bell that any thread can ring. One worker, or all threads that wait for progress, sleep on it.
 /// Without sleepers, ringing costs one atomic addition.
@@ -26,6 +33,9 @@ pub(crate) struct Bell {
     sleepers: AtomicUsize,
     lock: Mutex<()>,
     rung: Condvar,
+    /// Tasks that wait for a ring, and their number.
+    tasks: Mutex<VecDeque<Waker>>,
+    waiting: AtomicUsize,
     /// Number of times a thread went to sleep.
     #[cfg(test)]
     pub(crate) sleeps: AtomicU64,
@@ -38,6 +48,25 @@ impl Bell {
             drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
             self.rung.notify_all();
         }
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = tasks.len().min(TASKS_WOKEN);
+            let woken: Vec<_> = tasks.drain(..count).collect();
+            self.waiting.store(tasks.len(), Ordering::SeqCst);
+            drop(tasks);
+            woken.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Registers a task to be woken by a ring: the next one, unless many tasks wait. All of them also
+    /// wait for a timer. The caller checks afterwards whether the bell
+    /// was rung before.
+    pub(crate) fn register(&self, waker: &Waker) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        if !tasks.iter().rev().take(TASKS_LOOKED_AT).any(|known| known.will_wake(waker)) {
+            tasks.push_back(waker.clone());
+        }
+        self.waiting.store(tasks.len(), Ordering::SeqCst);
     }
 
     /// Number of rings so far.

@@ -24,6 +24,7 @@
 
 use crate::backend::{BackendFile, FileIdentity};
 use crate::error::Error;
+use crate::piece::Piece;
 use crate::range::Locked;
 use mglru_core::readahead::{DEFAULT_MAX_PAGES, Window};
 use mglru_core::writeback::ErrorSequence;
@@ -165,6 +166,16 @@ impl Inode {
             transfers: Mutex::default(),
             transferred: Condvar::new(),
         }
+    }
+
+    /// Whether a write replaces all that its page has: all bytes, or those up to the end of the file
+    /// from its beginning; and whether the page need not be read, also because the file has nothing
+    /// there.
+    pub(crate) fn is_overwritten(&self, piece: &Piece) -> (bool, bool) {
+        let len = self.len().max(self.disk_len());
+        let whole =
+            piece.in_page.start == 0 && (piece.end().is_multiple_of(PAGE_BYTES) || piece.end() >= len);
+        (whole, whole || piece.start() >= len)
     }
 
     /// The largest readahead window, in pages.

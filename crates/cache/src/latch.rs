@@ -1,4 +1,4 @@
-//! Wait queues on which threads sleep until a folio is unlocked, written, or has no guards.
+//! Wait queues on which threads sleep, and tasks wait, until a folio is unlocked, written, or has no guards.
 //!
 //! A folio has no room for its own queue; all folios share 64 queues, by number. A sleeper sets the
 //! folio's `waiters` bit while it holds the queue's lock. The thread that changes the awaited state
@@ -9,12 +9,16 @@ use mglru_core::FolioId;
 use mglru_core::folio::{Flags, FolioFlags};
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::task::Waker;
 
 const QUEUES: usize = 64;
+/// How many tasks of a queue are looked at before one is registered again.
+const REGISTERED_LOOKED_AT: usize = 64;
 
 #[derive(Default)]
 struct Queue {
-    lock: Mutex<()>,
+    /// Tasks that wait, with their folio.
+    lock: Mutex<Vec<(FolioId, Waker)>>,
     woken: Condvar,
 }
 
@@ -56,10 +60,33 @@ impl Latches {
         }
     }
 
-    /// Wakes all sleepers of this folio. Others in the same queue wake, check and sleep again.
+    /// Registers a task to be woken like a sleeper in [`Self::wait`]. `false`: it need not wait.
+    pub(crate) fn register(
+        &self,
+        folio: FolioId,
+        flags: &FolioFlags,
+        asleep_while: impl Fn(Flags) -> bool,
+        waker: &Waker,
+    ) -> bool {
+        let mut tasks = self.queue(folio).lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if !flags.announce_waiter(&asleep_while) {
+            return false;
+        }
+        // A task that polls again and again is mostly among the last.
+        let mut last = tasks.iter().rev().take(REGISTERED_LOOKED_AT);
+        if !last.any(|(other, known)| *other == folio && known.will_wake(waker)) {
+            tasks.push((folio, waker.clone()));
+        }
+        true
+    }
+
+    /// Wakes all sleepers and tasks of this folio. Others in the same queue wake, check and sleep again.
     pub(crate) fn wake(&self, folio: FolioId) {
         let queue = self.queue(folio);
-        drop(queue.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut tasks = queue.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let woken: Vec<_> = tasks.extract_if(.., |(other, _)| *other == folio).collect();
+        drop(tasks);
         queue.woken.notify_all();
+        woken.into_iter().for_each(|(_, waker)| waker.wake());
     }
 }

@@ -101,7 +101,7 @@ impl Many<'_, '_> {
     fn submit_all(&mut self) {
         while let Some(transfer) = Batch::next(self) {
             let Flying { request, index, folios } = self.flying.pop().expect("of that transfer");
-            let flight = Flight::Read { inode: self.file.inode.clone(), folios, first: index };
+            let flight = Flight::Read { inode: self.file.inode.clone(), folios, first: index, waiter: None };
             let shared = &self.file.shared;
             shared.backend.submit(Direction::Read, transfer, shared.in_flight.begin(flight));
             self.later.push((request, true));

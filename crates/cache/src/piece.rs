@@ -10,6 +10,18 @@ pub(crate) struct Piece {
     pub(crate) in_buffer: Range<usize>,
 }
 
+impl Piece {
+    /// Offset of its page in the file, in bytes.
+    pub(crate) fn start(&self) -> u64 {
+        u64::from(self.index) * PAGE_BYTES
+    }
+
+    /// Offset of its end in the file, in bytes.
+    pub(crate) fn end(&self) -> u64 {
+        self.start() + self.in_page.end as u64
+    }
+}
+
 /// Splits the request of `len` bytes at `offset` into pages.
 pub(crate) fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
     let mut done = 0;

@@ -84,6 +84,32 @@ impl Index<Counter> for Counters {
     }
 }
 
+/// A map of names and values.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Counters {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+/// Serializes generations: the core knows nothing of serde.
+#[cfg(feature = "serde")]
+fn rows<S: serde::Serializer>(rows: &[GenerationRow], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(serde::Serialize)]
+    struct Row {
+        seq: u64,
+        age_ms: u64,
+        anon_pages: u64,
+        file_pages: u64,
+    }
+    serializer.collect_seq(rows.iter().map(|row| Row {
+        seq: row.seq,
+        age_ms: row.age_ms,
+        anon_pages: row.anon_pages,
+        file_pages: row.file_pages,
+    }))
+}
+
 impl fmt::Debug for Counters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
@@ -92,6 +118,7 @@ impl fmt::Debug for Counters {
 
 /// Sizes, limits and counters of a tenant.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct TenantStats {
     /// The tenant's path; empty for the root.
@@ -119,6 +146,7 @@ pub struct TenantStats {
     /// this tenant only. The control files include the tenants below it.
     pub counters: Counters,
     /// The tenant's live generations, oldest first.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "rows"))]
     pub generations: Vec<GenerationRow>,
 }
 

@@ -68,6 +68,11 @@ impl Queue {
         !std::mem::replace(&mut state.signalled, true)
     }
 
+    /// Whether [`Self::push`] would not wait.
+    pub(super) fn has_room(&self) -> bool {
+        self.lock().waiting.len() < self.waiting_max
+    }
+
     /// Waits for the next request and takes it. `None`: the queue is closed and empty.
     pub(super) fn pop(&self) -> Option<Request> {
         let mut state = self.lock();

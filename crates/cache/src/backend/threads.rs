@@ -95,6 +95,10 @@ impl Backend for ThreadBackend {
         self.shared.queue.push(Request { direction, transfer, tag });
     }
 
+    fn has_room(&self, _: &Arc<dyn BackendFile>) -> bool {
+        self.shared.queue.has_room()
+    }
+
     fn drain(&self) {
         self.shared.queue.drain();
     }

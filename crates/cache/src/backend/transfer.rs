@@ -148,6 +148,12 @@ pub(crate) trait Backend: Send + Sync {
     /// Queues a transfer. The completion is called later, even if the transfer cannot be started.
     /// Waits for room in a full queue, except on a thread of the backend.
     fn submit(&self, direction: Direction, transfer: Transfer, tag: u64);
+    /// Whether a transfer of `file` can be submitted without waiting, unless another thread is
+    /// faster.
+    fn has_room(&self, file: &Arc<dyn BackendFile>) -> bool {
+        let _ = file;
+        true
+    }
     /// Waits until everything submitted before has completed. Completions must not call it.
     fn drain(&self);
     /// Whether the frames are registered with the kernel, which saves a lookup per transfer.

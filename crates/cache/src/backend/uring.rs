@@ -344,6 +344,13 @@ impl Backend for UringBackend {
         }
     }
 
+    fn has_room(&self, file: &Arc<dyn BackendFile>) -> bool {
+        match file.is_direct() {
+            true => self.shared.queue.has_room(),
+            false => self.pool.get().is_none_or(|pool| pool.has_room(file)),
+        }
+    }
+
     fn drain(&self) {
         self.shared.queue.drain();
         if let Some(pool) = self.pool.get() {

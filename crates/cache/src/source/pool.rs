@@ -464,6 +464,13 @@ impl Backend for WithSources {
         }
     }
 
+    fn has_room(&self, file: &Arc<dyn BackendFile>) -> bool {
+        match file.clone().source() {
+            Some(_) => self.sources.lock().waiting.len() < WAITING_MAX,
+            None => self.files.has_room(file),
+        }
+    }
+
     fn drain(&self) {
         self.files.drain();
         self.sources.drain();

@@ -14,8 +14,9 @@ use crate::flight::Flight;
 use crate::inode::Inode;
 use crate::shared::Shared;
 use mglru_core::writeback::{Dirtier, Flusher, FlusherOptions, FlusherStep, WriteOrder};
-use mglru_core::{Host, MemcgId, PAGE_BYTES};
+use mglru_core::{Host, MemcgId, PAGE_BYTES, Throttle};
 use std::cell::Cell;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,6 +28,16 @@ const RUN_PAGES: usize = 256;
 /// write-back error. If every file with dirty pages fails, the pauses end with the next write
 /// attempts.
 const FRUITLESS_PAUSES: u32 = 16;
+
+/// The pauses of one task before it dirties a page.
+#[derive(Debug, Default)]
+pub(crate) struct Pacing {
+    has_paused: bool,
+    /// Pauses in a row without any page written.
+    fruitless: u32,
+    /// Pages written when it was last asked.
+    written: u64,
+}
 
 pub(super) fn run(shared: &Shared) {
     let mut flusher = Flusher::new(FlusherOptions::default(), shared.host.now());
@@ -144,6 +155,14 @@ impl Shared {
         }
     }
 
+    /// Writes all dirty pages of a file and waits until the system has synced it. Errors of writes
+    /// are recorded in the inode, that of the sync is returned.
+    pub(crate) fn write_out_and_sync(&self, inode: &Arc<Inode>, all: bool) -> io::Result<()> {
+        self.write_out(inode);
+        let file = inode.writable().unwrap_or_else(|| inode.file.clone());
+        if all { file.sync_all() } else { file.sync_data() }
+    }
+
     /// Writes all dirty pages of a file. Fails if one of them could not be written now.
     pub(crate) fn write_back(&self, inode: &Arc<Inode>) -> Result<(), Error> {
         let errors = inode.error_count();
@@ -158,36 +177,55 @@ impl Shared {
 
     /// Pauses a task that dirties pages faster than they can be written.
     pub(crate) fn pause_dirtying(&self, memcg: MemcgId) -> Result<(), Error> {
-        let mut dirtier = self.dirtier();
-        if !dirtier.must_look() {
-            return if self.stopping.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) };
-        }
-        let mut fruitless = 0;
-        let mut written = self.core.written_pages();
+        let mut pacing = Pacing::default();
         loop {
-            if self.stopping.load(Ordering::Acquire) {
-                return Err(Error::Closed);
-            }
             let heard = self.host.progress.rings();
-            let pause = self.core.balance_dirty(&self.host, memcg, &mut dirtier);
-            self.set_dirtier(dirtier);
-            let Some(pause) = pause else { return Ok(()) };
-            // The pages in the way may belong to another file or tenant. A device that is merely
-            // slow is waited for.
-            let (error, all_fail) = self.failing();
-            match error {
-                Some(error) if fruitless >= FRUITLESS_PAUSES => {
-                    dirtier.look_again();
-                    self.set_dirtier(dirtier);
-                    return Err(error);
-                }
-                // The next failing write is the only event to wait for.
-                Some(_) if all_fail => self.host.park(pause, heard),
-                _ => self.park(pause, heard),
+            match self.pace(memcg, &mut pacing)? {
+                None => return Ok(()),
+                Some((pause, true)) => self.host.park(pause, heard),
+                Some((pause, false)) => self.park(pause, heard),
             }
+        }
+    }
+
+    /// The pause that a task must make now before it dirties a page, if any, and whether the next
+    /// failing write is the only event to wait for. Called again after the pause.
+    pub(crate) fn pace(
+        &self,
+        memcg: MemcgId,
+        pacing: &mut Pacing,
+    ) -> Result<Option<(Throttle, bool)>, Error> {
+        let mut dirtier = self.dirtier();
+        if pacing.has_paused {
             let now = self.core.written_pages();
-            fruitless = if now == written { fruitless + 1 } else { 0 };
-            written = now;
+            pacing.fruitless = if now == pacing.written { pacing.fruitless + 1 } else { 0 };
+            pacing.written = now;
+        } else if dirtier.must_look() {
+            pacing.written = self.core.written_pages();
+        }
+        if self.stopping.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        if !pacing.has_paused && !dirtier.must_look() {
+            return Ok(None);
+        }
+        let pause = self.core.balance_dirty(&self.host, memcg, &mut dirtier);
+        self.set_dirtier(dirtier);
+        let Some(pause) = pause else {
+            *pacing = Pacing::default();
+            return Ok(None);
+        };
+        pacing.has_paused = true;
+        // The pages in the way may belong to another file or tenant. A device that is merely slow
+        // is waited for.
+        match self.failing() {
+            (Some(error), _) if pacing.fruitless >= FRUITLESS_PAUSES => {
+                dirtier.look_again();
+                self.set_dirtier(dirtier);
+                Err(error)
+            }
+            (Some(_), all_fail) => Ok(Some((pause, all_fail))),
+            (None, _) => Ok(Some((pause, false))),
         }
     }
 

@@ -18,5 +18,6 @@ mod outside;
 mod reliability;
 mod smoke;
 mod stress;
+mod tasks;
 mod tenants;
 mod writing;

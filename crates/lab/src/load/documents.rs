@@ -19,8 +19,9 @@
 use super::{LoadError, PAGE, Performed, Verified, timed};
 use crate::layout;
 use crate::{Error, Stage, Unit, Watch};
-use mglru_cache::{CachedFile, OpenMode, Tenant};
+use mglru_cache::{OpenMode, Tenant};
 use mglru_core::PAGE_BYTES;
+use mglru_redb::FileBackend;
 use mglru_workload::random::mix;
 use mglru_workload::trace::PageAccess;
 use mglru_workload::verify::{self, Identity};
@@ -31,7 +32,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, RwLock};
 
 /// Ten fields of 100 bytes.
 const VALUE_BYTES: usize = 1000;
@@ -42,19 +43,15 @@ const COMMITS_PER_SYNC: u64 = 200;
 
 const TABLE: TableDefinition<&str, &[u8]> = TableDefinition::new("usertable");
 
-/// A file of the cache as the store's backend.
+/// A file of the cache as the store's backend, with the accesses to its pages.
+#[derive(Debug)]
 struct Backend {
-    /// Write-locked only while it is moved to another tenant.
-    file: Arc<RwLock<CachedFile>>,
+    file: FileBackend,
     /// Page accesses since the last query.
     performed: Arc<Mutex<Vec<Performed>>>,
 }
 
 impl Backend {
-    fn file(&self) -> RwLockReadGuard<'_, CachedFile> {
-        self.file.read().expect("no panic")
-    }
-
     /// Accesses a part of the file, and records the touched pages.
     fn perform(
         &self,
@@ -75,40 +72,25 @@ impl Backend {
     }
 }
 
-impl std::fmt::Debug for Backend {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Backend").field(&self.file().path()).finish()
-    }
-}
-
 impl StorageBackend for Backend {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.file().len())
+        self.file.len()
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.perform(false, offset, out.len(), || {
-            let mut done = 0;
-            while done < out.len() {
-                match self.file().read_at(&mut out[done..], offset + done as u64)? {
-                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                    read => done += read,
-                }
-            }
-            Ok(())
-        })
+        self.perform(false, offset, out.len(), || self.file.read(offset, out))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        Ok(self.file().truncate(len)?)
+        self.file.set_len(len)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        Ok(self.file().sync_data()?)
+        self.file.sync_data()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.perform(true, offset, data.len(), || Ok(self.file().write_at(data, offset).map(drop)?))
+        self.perform(true, offset, data.len(), || self.file.write(offset, data))
     }
 }
 
@@ -196,7 +178,7 @@ fn record(key: &str, value: &[u8]) -> Result<(u64, u64), LoadError> {
 pub struct Documents {
     path: PathBuf,
     database: Database,
-    file: Arc<RwLock<CachedFile>>,
+    file: FileBackend,
     performed: Arc<Mutex<Vec<Performed>>>,
     /// Each is locked only by its own thread.
     clients: Vec<Mutex<Client>>,
@@ -249,7 +231,7 @@ impl Documents {
         let file = OpenOptions::new().write(true).open(path).map_err(fail)?;
         layout::drop_from_system_cache(&file).map_err(fail)?;
         let performed = Arc::new(Mutex::new(Vec::new()));
-        let file = Arc::new(RwLock::new(tenant.open(path, OpenMode::ReadWrite)?));
+        let file = FileBackend::new(tenant.open(path, OpenMode::ReadWrite)?);
         let database = Builder::new()
             .set_cache_size(ycsb.cache_pages as usize * PAGE)
             .create_with_backend(Backend { file: file.clone(), performed: performed.clone() })
@@ -271,7 +253,7 @@ impl Documents {
 
     /// Moves the file to another tenant.
     pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Error> {
-        Ok(self.file.write().expect("no panic").move_to(tenant)?)
+        Ok(self.file.move_to(tenant)?)
     }
 
     /// Performs one operation of a client.

@@ -1,0 +1,185 @@
+//! Statistics for monitoring: as Prometheus' text, and through the `metrics` facade.
+
+use crate::cache::PageCache;
+use crate::stat::TenantStats;
+use mglru_core::Counter;
+use std::fmt::Write;
+
+/// What kind of value a metric has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// It only grows.
+    Counter,
+    /// A size of now.
+    Gauge,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+        }
+    }
+}
+
+/// The whole cache's metrics: name, kind, description and value.
+fn of_cache(cache: &PageCache) -> Vec<(&'static str, Kind, &'static str, u64)> {
+    let stats = cache.stats();
+    vec![
+        ("mglru_budget_bytes", Kind::Gauge, "The memory budget.", stats.budget_bytes),
+        ("mglru_frame_bytes", Kind::Gauge, "Memory of all frames, used and free.", stats.frame_bytes),
+        ("mglru_metadata_bytes", Kind::Gauge, "Memory of metadata.", stats.metadata_bytes),
+        ("mglru_swap_bytes", Kind::Gauge, "Memory of compressed swap.", stats.swap_bytes),
+        ("mglru_free_pages", Kind::Gauge, "Frames that hold no page.", stats.free_pages),
+        ("mglru_file_pages", Kind::Gauge, "File pages on reclaim's lists.", stats.file_pages),
+        ("mglru_anon_pages", Kind::Gauge, "Anonymous pages on reclaim's lists.", stats.anon_pages),
+        ("mglru_pending_pages", Kind::Gauge, "Dirty pages and pages under writeback.", stats.pending_pages),
+        ("mglru_tenants", Kind::Gauge, "Tenants, including the root.", stats.tenants as u64),
+        ("mglru_source_ranges_total", Kind::Counter, "Ranges asked of sources.", stats.source_ranges),
+        ("mglru_source_calls_total", Kind::Counter, "Calls of sources.", stats.source_calls),
+        ("mglru_source_bytes_total", Kind::Counter, "Bytes that sources returned.", stats.source_bytes),
+        ("mglru_source_failures_total", Kind::Counter, "Failed transfers of sources.", stats.source_failures),
+        ("mglru_worker_panics_total", Kind::Counter, "Panics of the cache's threads.", stats.worker_panics),
+    ]
+}
+
+/// A tenant's metrics besides its counters.
+fn of_tenant(stats: &TenantStats) -> [(&'static str, Kind, &'static str, Option<u64>); 9] {
+    [
+        ("mglru_tenant_hits_total", Kind::Counter, "Page accesses that hit.", Some(stats.hits)),
+        ("mglru_tenant_misses_total", Kind::Counter, "Page accesses that missed.", Some(stats.misses)),
+        ("mglru_tenant_usage_pages", Kind::Gauge, "Pages charged.", Some(stats.usage_pages)),
+        ("mglru_tenant_peak_pages", Kind::Gauge, "Maximum of pages charged.", Some(stats.peak_pages)),
+        ("mglru_tenant_swap_pages", Kind::Gauge, "Pages in swap.", Some(stats.swap_pages)),
+        ("mglru_tenant_min_pages", Kind::Gauge, "memory.min.", Some(stats.min_pages)),
+        ("mglru_tenant_low_pages", Kind::Gauge, "memory.low.", Some(stats.low_pages)),
+        ("mglru_tenant_high_pages", Kind::Gauge, "memory.high, if set.", stats.high_pages),
+        ("mglru_tenant_max_pages", Kind::Gauge, "memory.max, if set.", stats.max_pages),
+    ]
+}
+
+/// The name and kind of a counter's metric.
+fn of_counter(counter: Counter) -> (String, Kind) {
+    match Counter::SIZES.contains(&counter) {
+        true => (format!("mglru_tenant_{}", counter.name()), Kind::Gauge),
+        false => (format!("mglru_tenant_{}_total", counter.name()), Kind::Counter),
+    }
+}
+
+/// A label's value, escaped as Prometheus asks.
+fn escaped(label: &str) -> String {
+    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+impl PageCache {
+    /// All statistics in Prometheus' text format, for your HTTP server's `/metrics`. Names begin
+    /// with `mglru_`. Those of tenants have the label `tenant`, the tenant's path, which is empty
+    /// for the root. Counters have the kernel's names and `_total`.
+    ///
+    /// ```
+    /// # let cache = mglru_cache::PageCache::builder(1 << 20).tenant("a", 1 << 19).build()?;
+    /// let text = cache.prometheus_text();
+    /// assert!(text.contains("mglru_tenant_max_pages{tenant=\"a\"} 128\n"));
+    /// assert!(text.contains("mglru_budget_bytes 1048576\n"));
+    /// # Ok::<(), mglru_cache::Error>(())
+    /// ```
+    pub fn prometheus_text(&self) -> String {
+        let mut text = String::new();
+        let mut line = |line: std::fmt::Arguments<'_>| {
+            text.write_fmt(line).expect("a string takes everything");
+            text.push('\n');
+        };
+        for (name, kind, what, value) in of_cache(self) {
+            line(format_args!("# HELP {name} {what}\n# TYPE {name} {}\n{name} {value}", kind.name()));
+        }
+        let tenants: Vec<_> = self.tenants().iter().map(crate::Tenant::stats).collect();
+        let labels: Vec<_> = tenants.iter().map(|tenant| escaped(&tenant.name)).collect();
+        let values: Vec<_> = tenants.iter().map(of_tenant).collect();
+        // All values of a metric follow one another.
+        for (at, (name, kind, what, _)) in values.first().into_iter().flatten().enumerate() {
+            line(format_args!("# HELP {name} {what}\n# TYPE {name} {}", kind.name()));
+            for (label, values) in labels.iter().zip(&values) {
+                if let Some(value) = values[at].3 {
+                    line(format_args!("{name}{{tenant=\"{label}\"}} {value}"));
+                }
+            }
+        }
+        for &counter in Counter::ALL {
+            let (name, kind) = of_counter(counter);
+            line(format_args!("# TYPE {name} {}", kind.name()));
+            for (label, tenant) in labels.iter().zip(&tenants) {
+                line(format_args!("{name}{{tenant=\"{label}\"}} {}", tenant.counters[counter]));
+            }
+        }
+        text
+    }
+
+    /// Sets all statistics through the `metrics` facade, under the names of
+    /// [`Self::prometheus_text`]. Call it at the interval of your exporter; nothing is counted in
+    /// between. Needs the crate's feature `metrics`.
+    #[cfg(feature = "metrics")]
+    pub fn record_metrics(&self) {
+        let set = |name: String, kind, labels: Vec<metrics::Label>, value: u64| match kind {
+            Kind::Counter => metrics::counter!(name, labels).absolute(value),
+            Kind::Gauge => metrics::gauge!(name, labels).set(value as f64),
+        };
+        for (name, kind, _, value) in of_cache(self) {
+            set(name.to_owned(), kind, Vec::new(), value);
+        }
+        for tenant in self.tenants() {
+            let stats = tenant.stats();
+            let labels = || vec![metrics::Label::new("tenant", stats.name.clone())];
+            for (name, kind, _, value) in of_tenant(&stats) {
+                value.into_iter().for_each(|value| set(name.to_owned(), kind, labels(), value));
+            }
+            for &counter in Counter::ALL {
+                let (name, kind) = of_counter(counter);
+                set(name, kind, labels(), stats.counters[counter]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Counter, OpenMode, PageCache};
+    use std::collections::BTreeSet;
+
+    /// Each line is a comment or a sample; each sample's metric has a type, once, and before it.
+    #[test]
+    fn the_text_is_prometheus_format_and_says_what_the_statistics_say() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache =
+            PageCache::builder(1 << 20).tenant("a", 1 << 19).tenant("a/\"b\\", 1 << 18).build().unwrap();
+        let path = directory.path().join("f");
+        std::fs::write(&path, vec![1; 40_960]).unwrap();
+        let file = cache.tenant("a").unwrap().open(&path, OpenMode::ReadOnly).unwrap();
+        file.read_at(&mut [0; 40_960], 0).unwrap();
+        file.read_at(&mut [0; 40_960], 0).unwrap();
+        let text = cache.prometheus_text();
+        let mut types = BTreeSet::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').unwrap();
+                assert!(types.insert(name) && ["counter", "gauge"].contains(&kind), "{line}");
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            } else if !line.starts_with("# HELP ") {
+                let (metric, value) = line.rsplit_once(' ').unwrap();
+                assert!(types.contains(metric.split('{').next().unwrap()), "{line}");
+                value.parse::<u64>().unwrap();
+            }
+        }
+        assert_eq!(types.len(), 14 + 9 + Counter::ALL.len());
+        assert!(text.contains("{tenant=\"a/\\\"b\\\\\"} "), "{text}");
+        let stats = cache.tenant("a").unwrap().stats();
+        for line in [
+            format!("mglru_tenant_hits_total{{tenant=\"a\"}} {}\n", stats.hits),
+            format!("mglru_tenant_file{{tenant=\"a\"}} {}\n", stats.counters[Counter::File]),
+            "mglru_tenant_max_pages{tenant=\"a\"} 128\n".to_owned(),
+        ] {
+            assert!(text.contains(&line), "{line}");
+        }
+        assert!(stats.hits >= 10 && !text.contains("mglru_tenant_max_pages{tenant=\"\"}"));
+    }
+}

@@ -1,0 +1,250 @@
+//! Reads, writes and syncs as futures, for any runtime.
+//!
+//! ```text
+//! poll ── in memory ──► ready at once
+//!      ── missing: charged, inserted, read submitted ──► pending, with the task's waker
+//!                                     completion of the read ──► page published, waker called
+//! ```
+//!
+//! Neither a request nor a file has a thread: a miss is submitted like readahead, to the ring, the
+//! pool of threads or the source, and the task is woken when it has completed. Memory for a miss is
+//! found by the task itself; where a thread would sleep (reclaim waits for the device, the tenant
+//! is above `memory.high`, too many pages are dirty), the future is pending until there was progress
+//! or a timer ends. Only a sync needs a thread, one per cache, because it waits in the system.
+//!
+//! # Dropping a future
+//!
+//! A future can be dropped at any time. The kernel never has the caller's buffer: bytes go between
+//! it and the cache's frames during a poll only. A read that was submitted completes into the cache.
+//! A write that is dropped has written the pages before some point, as after an error. A sync goes
+//! on without telling anyone; its error goes to the next sync.
+//!
+//! # Locking
+//!
+//! No lock is held while a future is pending. Wakers are called by threads of the cache, which may
+//! hold locks of the core: a waker must not poll its future itself, and those of runtimes do not.
+
+mod read;
+mod sync;
+mod timer;
+mod turns;
+mod write;
+
+pub use read::ReadAt;
+pub use sync::SyncFile;
+pub use write::WriteAt;
+
+use crate::error::Error;
+use crate::host::CacheHost;
+use crate::inode::Inode;
+use crate::shared::Shared;
+use mglru_core::{ChargeStep, Charging, FolioId, NewFolio, Task, Throttle};
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+pub(crate) use sync::Syncs;
+pub(crate) use timer::Timer;
+use turns::Place;
+pub(crate) use turns::Turns;
+
+/// Steps of reclaim in one poll, before other tasks get the thread.
+const STEPS: u32 = 8;
+/// How long a task waits for room in the queue of the device.
+const NO_ROOM: Duration = Duration::from_millis(1);
+
+/// The error of a read that a future submitted.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome(Mutex<Option<io::Error>>);
+
+impl Outcome {
+    pub(crate) fn fail(&self, error: io::Error) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+
+    fn take(&self) -> Option<io::Error> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// A pause between two polls, as the core or a full queue asked for it.
+#[derive(Debug, Default)]
+struct Pause {
+    until: Option<Instant>,
+    /// Rings of `progress` that end the pause early.
+    after: Option<u64>,
+}
+
+impl Pause {
+    /// Begins a pause and registers the task. `heard`: the rings of `progress` before the core
+    /// asked.
+    fn begin(&mut self, shared: &Shared, throttle: Throttle, heard: u64, cx: &mut Context<'_>) {
+        let is_fixed = matches!(throttle, Throttle::OverHigh(_) | Throttle::Dirty(_));
+        self.until = Some(Instant::now() + throttle.timeout());
+        self.after = (!is_fixed).then_some(heard);
+        if !self.goes_on(shared, cx) {
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    /// Begins a pause until the device may have room.
+    fn for_room(&mut self, shared: &Shared, cx: &mut Context<'_>) {
+        self.until = Some(Instant::now() + NO_ROOM);
+        self.after = None;
+        shared.timer.wake_at(Instant::now() + NO_ROOM, cx.waker());
+    }
+
+    /// Whether a pause is under way; then the task is registered again.
+    fn goes_on(&mut self, shared: &Shared, cx: &mut Context<'_>) -> bool {
+        let Some(until) = self.until else { return false };
+        let progress = &shared.host.progress;
+        let is_over = |pause: &Pause| {
+            pause.after.is_some_and(|heard| progress.rings() > heard)
+                || Instant::now() >= until
+                || shared.stopping.load(Ordering::Acquire)
+        };
+        if !is_over(self) {
+            shared.timer.wake_at(until, cx.waker());
+            if self.after.is_some() {
+                progress.register(cx.waker());
+            }
+            // It may have ended before the task was registered.
+            if !is_over(self) {
+                return true;
+            }
+        }
+        *self = Pause::default();
+        false
+    }
+}
+
+/// What a future pays for a missing page, over several polls.
+#[derive(Debug, Default)]
+struct Paying {
+    charging: Option<(u32, Charging)>,
+    pause: Pause,
+    place: Place,
+}
+
+impl Paying {
+    /// Charges page `index` as [`Shared::pay`] does.
+    fn poll<'s>(
+        &mut self,
+        shared: &'s Shared,
+        task: &Task,
+        inode: &Inode,
+        index: u32,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<NewFolio<'s, CacheHost>, Error>> {
+        ready!(self.poll_turn(shared, cx))?;
+        if self.charging.as_ref().is_some_and(|(of, _)| *of != index) {
+            self.cancel(shared);
+        }
+        let (_, mut charging) = self.charging.take().unwrap_or_else(|| {
+            (index, Charging::new(task.memcg, task.cpu).for_page(&shared.core, &inode.mapping, index))
+        });
+        for _ in 0..STEPS {
+            let heard = shared.host.progress.rings();
+            let step = charging.step(&shared.core, &shared.host);
+            shared.submit_swap_outs();
+            shared.reap_victims();
+            match step {
+                ChargeStep::Charged(new) => return Poll::Ready(Ok(new)),
+                ChargeStep::More => {}
+                ChargeStep::Wait(_) if !shared.turns.take(&mut self.place, cx.waker()) => {
+                    charging.cancel(&shared.core, &shared.host);
+                    return Poll::Pending;
+                }
+                ChargeStep::Wait(throttle) => {
+                    self.charging = Some((index, charging));
+                    self.pause.begin(shared, throttle, heard, cx);
+                    return Poll::Pending;
+                }
+                ChargeStep::OutOfMemory(report) => return Poll::Ready(Err(report.into())),
+            }
+        }
+        self.charging = Some((index, charging));
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Waits for this future's turn and for the end of its pause.
+    fn poll_turn(&mut self, shared: &Shared, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if shared.stopping.load(Ordering::Acquire) {
+            return Poll::Ready(Err(Error::Closed));
+        }
+        let has_turn = match self.place {
+            Place::None => shared.turns.is_quiet() || shared.turns.take(&mut self.place, cx.waker()),
+            _ => shared.turns.take(&mut self.place, cx.waker()),
+        };
+        match has_turn && !self.pause.goes_on(shared, cx) {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Pending,
+        }
+    }
+
+    /// Waits for room in the queue of the file's device.
+    fn poll_room(&mut self, shared: &Shared, inode: &Inode, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        ready!(self.poll_turn(shared, cx))?;
+        if shared.backend.has_room(&inode.file) {
+            return Poll::Ready(Ok(()));
+        }
+        if shared.turns.take(&mut self.place, cx.waker()) {
+            self.pause.for_room(shared, cx);
+        }
+        Poll::Pending
+    }
+
+    /// Gives back what was paid for a page that is not needed any more.
+    fn cancel(&mut self, shared: &Shared) {
+        if let Some((_, charging)) = self.charging.take() {
+            charging.cancel(&shared.core, &shared.host);
+        }
+    }
+}
+
+/// A page that a future misses, and the read of it that it submitted.
+#[derive(Debug, Default)]
+struct Missing {
+    paying: Paying,
+    /// The last read that was submitted, and its pages.
+    read: Option<(Arc<Outcome>, u32)>,
+    /// Whether the page was read, or was to be; it is read alone if it is missing again.
+    was_read: bool,
+}
+
+impl Missing {
+    /// Notes a read that was submitted.
+    fn submitted(&mut self, shared: &Shared, outcome: Arc<Outcome>, pages: u32) {
+        self.read = Some((outcome, pages));
+        shared.turns.leave(&mut self.paying.place);
+    }
+
+    /// Forgets what was found out about a page, before the next one.
+    fn next_page(&mut self, shared: &Shared) {
+        self.paying.cancel(shared);
+        shared.turns.leave(&mut self.paying.place);
+        (self.read, self.was_read) = (None, false);
+    }
+
+    /// Takes the error with which the page's own read has failed.
+    fn error(&mut self, inode: &Inode) -> Option<Error> {
+        let (outcome, pages) = self.read.take()?;
+        // Of several pages, perhaps another one cannot be read: the next read is of this alone.
+        outcome.take().filter(|_| pages == 1).map(|source| inode.error("read", source))
+    }
+}
+
+impl Shared {
+    /// Registers a task to be woken when `asleep_while` does not hold any more for the folio's
+    /// flags. `false`: it does not hold now.
+    fn wake_unless(
+        &self,
+        folio: FolioId,
+        cx: &mut Context<'_>,
+        asleep_while: impl Fn(mglru_core::folio::Flags) -> bool,
+    ) -> bool {
+        self.host.latches.register(folio, self.flags(folio), asleep_while, cx.waker())
+    }
+}

@@ -1,0 +1,92 @@
+//! A thread that wakes tasks at given times, started when a task first waits for one.
+//!
+//! # Locking
+//!
+//! One mutex, held for a few instructions and not while a waker is called.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::Waker;
+use std::time::Instant;
+
+#[derive(Default)]
+struct Due {
+    /// By time and number.
+    tasks: BTreeMap<(Instant, u64), Waker>,
+    next: u64,
+    is_running: bool,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct State {
+    due: Mutex<Due>,
+    changed: Condvar,
+}
+
+/// The timer of a cache's futures.
+#[derive(Default)]
+pub(crate) struct Timer(Arc<State>);
+
+impl Timer {
+    /// Wakes a task at `time`, or at once if no thread can be started or the cache is closed: the
+    /// task then looks again.
+    pub(super) fn wake_at(&self, time: Instant, waker: &Waker) {
+        let mut due = self.0.due.lock().unwrap_or_else(PoisonError::into_inner);
+        if !due.is_running && !due.closed {
+            let state = self.0.clone();
+            let thread = std::thread::Builder::new().name("mglru-timer".to_owned());
+            due.is_running = thread.spawn(move || state.run()).is_ok();
+        }
+        if !due.is_running || due.closed {
+            drop(due);
+            return waker.wake_by_ref();
+        }
+        let number = due.next;
+        due.next += 1;
+        let is_first = due.tasks.first_key_value().is_none_or(|(&(first, _), _)| time < first);
+        due.tasks.insert((time, number), waker.clone());
+        drop(due);
+        if is_first {
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// Wakes all tasks and ends the thread.
+    pub(crate) fn close(&self) {
+        let mut due = self.0.due.lock().unwrap_or_else(PoisonError::into_inner);
+        due.closed = true;
+        let tasks = std::mem::take(&mut due.tasks);
+        drop(due);
+        self.0.changed.notify_one();
+        tasks.into_values().for_each(Waker::wake);
+    }
+}
+
+impl State {
+    fn run(&self) {
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        while !due.closed {
+            let now = Instant::now();
+            let Some((&(time, number), _)) = due.tasks.first_key_value() else {
+                due = self.changed.wait(due).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            if time > now {
+                let woken = self.changed.wait_timeout(due, time - now);
+                due = woken.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            let waker = due.tasks.remove(&(time, number)).expect("the first is there");
+            drop(due);
+            waker.wake();
+            due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

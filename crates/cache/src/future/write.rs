@@ -1,0 +1,173 @@
+//! [`CachedFile::write_at`] as a future.
+
+use super::{Missing, Outcome};
+use crate::error::Error;
+use crate::fault::alone;
+use crate::file::{CachedFile, WriteStep, Written};
+use crate::piece::{Piece, pieces};
+use crate::workers::Pacing;
+use mglru_core::{Arrival, Host, InsertError};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, TryLockError};
+use std::task::{Context, Poll, ready};
+
+impl CachedFile {
+    /// Writes as [`Self::write_at`], without blocking the thread: a partly written page that is
+    /// missing is read, and writers are slowed down, while the future is pending.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub fn write_at_async<'a>(&'a self, bytes: &'a [u8], offset: u64) -> WriteAt<'a> {
+        let (pacing, missing) = (Pacing::default(), Missing::default());
+        WriteAt { file: self, bytes, offset, done: 0, is_paced: false, missed: false, pacing, missing }
+    }
+}
+
+/// A write under way. See [`CachedFile::write_at_async`].
+#[must_use = "a future does nothing unless it is polled"]
+pub struct WriteAt<'a> {
+    file: &'a CachedFile,
+    bytes: &'a [u8],
+    offset: u64,
+    /// Bytes written so far.
+    done: usize,
+    /// Whether the page at `done` may be made dirty now.
+    is_paced: bool,
+    /// Whether the page at `done` was missing.
+    missed: bool,
+    pacing: Pacing,
+    missing: Missing,
+}
+
+impl fmt::Debug for WriteAt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteAt")
+            .field("file", &self.file)
+            .field("offset", &self.offset)
+            .field("done", &self.done)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Future for WriteAt<'_> {
+    type Output = Result<usize, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<usize, Error>> {
+        let this = &mut *self;
+        let (file, len) = (this.file, this.bytes.len());
+        file.check_write(this.offset, len)?;
+        while let Some(piece) = pieces(this.offset + this.done as u64, len - this.done).next() {
+            if !this.is_paced {
+                ready!(this.poll_pace(cx))?;
+                this.is_paced = true;
+            }
+            ready!(this.poll_piece(&piece, cx))?;
+            this.done += piece.in_buffer.len();
+            (this.is_paced, this.missed) = (false, false);
+            this.missing.next_page(&file.shared);
+        }
+        Poll::Ready(Ok(len))
+    }
+}
+
+impl WriteAt<'_> {
+    /// Waits as long as too many pages are dirty.
+    fn poll_pace(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let shared = &*self.file.shared;
+        let pause = &mut self.missing.paying.pause;
+        loop {
+            if pause.goes_on(shared, cx) {
+                return Poll::Pending;
+            }
+            let heard = shared.host.progress.rings();
+            match shared.pace(self.file.memcg(), &mut self.pacing)? {
+                None => return Poll::Ready(Ok(())),
+                // The next failing write is the only event to wait for.
+                Some((throttle, true)) => {
+                    pause.begin(shared, throttle, heard, cx);
+                    pause.after = Some(heard);
+                }
+                Some((throttle, false)) => pause.begin(shared, throttle, heard, cx),
+            }
+        }
+    }
+
+    /// Writes the part of one page.
+    fn poll_piece(&mut self, piece: &Piece, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let (file, index) = (self.file, piece.index);
+        let (shared, inode) = (&*file.shared, &file.inode);
+        let bytes = &self.bytes[self.done..self.done + piece.in_buffer.len()];
+        let task = file.task();
+        loop {
+            let resize = match inode.resize.try_read() {
+                Ok(resize) => resize,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    // A truncation is under way.
+                    self.missing.paying.pause.for_room(shared, cx);
+                    return Poll::Pending;
+                }
+            };
+            let whole = match shared.try_write_page(inode, &task, piece, bytes, false) {
+                WriteStep::Done(Written::Lent(folio)) => {
+                    drop(resize);
+                    let lent = shared.check_own_guard(inode, index, folio);
+                    let waits = lent.is_ok()
+                        && shared.wake_unless(folio, cx, |_| true)
+                        // It may have been taken back before the task was registered.
+                        && shared.host.is_lent(folio);
+                    shared.core.put(&shared.host, folio);
+                    lent?;
+                    if waits {
+                        return Poll::Pending;
+                    }
+                    continue;
+                }
+                WriteStep::Done(_) => {
+                    file.stats.count(self.missed);
+                    return Poll::Ready(Ok(()));
+                }
+                WriteStep::Wait(folio) => {
+                    if shared.wake_unless(folio, cx, |flags| flags.locked()) {
+                        return Poll::Pending;
+                    }
+                    continue;
+                }
+                WriteStep::Again => continue,
+                WriteStep::Missing { whole } => whole,
+            };
+            self.missed = true;
+            if let Some(error) = self.missing.error(inode) {
+                return Poll::Ready(Err(error));
+            }
+            if !whole {
+                ready!(self.missing.paying.poll_room(shared, inode, cx))?;
+            }
+            let new = ready!(self.missing.paying.poll(shared, &task, inode, index, cx))?;
+            let arrival = Arrival { overwrite: inode.is_overwritten(piece).0, ..Arrival::default() };
+            let folio = match shared.core.insert(&shared.host, &task, &inode.mapping, index, new, arrival) {
+                Ok(folio) => folio,
+                Err(InsertError::Occupied | InsertError::Unpaid) => continue,
+                Err(InsertError::Closed) => return Poll::Ready(Err(Error::Closed)),
+            };
+            if whole {
+                if shared.write_new_page(inode, piece, bytes, folio) {
+                    file.stats.miss();
+                    return Poll::Ready(Ok(()));
+                }
+            } else {
+                let outcome = Arc::new(Outcome::default());
+                let window = alone(index);
+                shared.submit_fault(inode, &task, (index, folio), window, arrival, outcome.clone());
+                self.missing.submitted(shared, outcome, 1);
+            }
+        }
+    }
+}
+
+impl Drop for WriteAt<'_> {
+    fn drop(&mut self) {
+        self.missing.next_page(&self.file.shared);
+    }
+}

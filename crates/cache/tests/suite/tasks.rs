@@ -1,0 +1,330 @@
+//! Futures on a small executor: contents, many at once, errors, and futures that are dropped.
+
+use crate::common::{Disk, PAGE, Random, assert_same, memory, page, pages, read};
+use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
+use mglru_cache::{CachedFile, Error, OpenMode};
+use std::collections::VecDeque;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+type Work<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// Tasks that can go on, and how many are not done.
+#[derive(Default)]
+struct Ready {
+    queue: Mutex<(VecDeque<usize>, usize)>,
+    changed: Condvar,
+}
+
+struct TaskWaker {
+    ready: Arc<Ready>,
+    number: usize,
+    is_queued: AtomicBool,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        if !self.is_queued.swap(true, SeqCst) {
+            self.ready.queue.lock().unwrap().0.push_back(self.number);
+            self.ready.changed.notify_one();
+        }
+    }
+}
+
+/// Runs all futures on two threads. Returns how often one was pending.
+fn run(works: Vec<Work<'_>>) -> usize {
+    let ready = Arc::new(Ready::default());
+    *ready.queue.lock().unwrap() = ((0..works.len()).collect(), works.len());
+    let wakers: Vec<Arc<TaskWaker>> = (0..works.len())
+        .map(|number| Arc::new(TaskWaker { ready: ready.clone(), number, is_queued: AtomicBool::new(true) }))
+        .collect();
+    let works: Vec<_> = works.into_iter().map(|work| Mutex::new(Some(work))).collect();
+    let pending = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let queue = ready.queue.lock().unwrap();
+            let mut queue =
+                ready.changed.wait_while(queue, |(next, left)| next.is_empty() && *left > 0).unwrap();
+            let Some(number) = queue.0.pop_front() else { return };
+            drop(queue);
+            let mut work = works[number].lock().unwrap();
+            wakers[number].is_queued.store(false, SeqCst);
+            let waker = Waker::from(wakers[number].clone());
+            let Some(future) = &mut *work else { continue };
+            match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(()) => {
+                    *work = None;
+                    ready.queue.lock().unwrap().1 -= 1;
+                    ready.changed.notify_all();
+                }
+                Poll::Pending => _ = pending.fetch_add(1, SeqCst),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(work);
+        scope.spawn(work);
+    });
+    pending.into_inner()
+}
+
+fn block_on<F: Future + Send>(future: F) -> F::Output
+where
+    F::Output: Send,
+{
+    let mut output = None;
+    run(vec![Box::pin(async { output = Some(future.await) })]);
+    output.unwrap()
+}
+
+fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+async fn read_page(file: &CachedFile, number: usize) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0xaa; PAGE];
+    let read = file.read_at_async(&mut bytes, (number * PAGE) as u64).await?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+#[test]
+fn ten_thousand_misses_at_once_on_two_threads() {
+    for disk in Disk::each(1) {
+        disk.set("f", &pages(0..20_000));
+        // A quarter of what is read at once.
+        let cache = disk.builder(12 << 20).tenant("t", 10 << 20).build().unwrap();
+        let file = cache.tenant("t").unwrap().open(disk.path("f"), OpenMode::ReadOnly).unwrap();
+        file.advise(mglru_cache::Advice::Random, 0..0).unwrap();
+        let file = &file;
+        let works = (0..10_000).map(|task| -> Work<'_> {
+            Box::pin(async move {
+                let number = task * 7919 % 20_000;
+                assert_same(&read_page(file, number).await.unwrap(), &page(number as u64), "page");
+            })
+        });
+        let pending = run(works.collect());
+        assert!(pending > 1000, "{pending}");
+        let stats = cache.tenant("t").unwrap().stats();
+        assert!(stats.peak_pages <= (10 << 20) / PAGE as u64 && stats.misses > 5000, "{stats:?}");
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
+fn a_hit_is_ready_at_once_and_a_file_reads_as_it_is() {
+    for disk in Disk::each(2) {
+        let all = [&pages(0..300)[..], b"the end"].concat();
+        disk.set("f", &all);
+        let cache = disk.builder(600 << 10).build().unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let mut buffer = vec![0; all.len() + 100];
+        assert_eq!(block_on(file.read_at_async(&mut buffer, 0)).unwrap(), all.len());
+        assert_same(&buffer[..all.len()], &all, "file");
+        let mut few = [0; 100];
+        file.read_at(&mut few, 5000).unwrap();
+        assert!(matches!(poll_once(&mut file.read_at_async(&mut few, 5010)), Poll::Ready(Ok(100))));
+        assert_same(&few, &all[5010..5110], "hit");
+        assert!(matches!(poll_once(&mut file.write_at_async(b"new", 5010)), Poll::Ready(Ok(3))));
+        assert!(matches!(poll_once(&mut file.read_at_async(&mut few, 1 << 40)), Poll::Ready(Ok(0))));
+        assert!(matches!(poll_once(&mut file.read_at_async(&mut [], 0)), Poll::Ready(Ok(0))));
+        assert!(matches!(
+            poll_once(&mut file.write_at_async(b"x", 1 << 50)),
+            Poll::Ready(Err(Error::TooLarge { .. }))
+        ));
+        let accesses = file.accesses();
+        assert!(accesses.0 > 0 && accesses.1 > 0, "{accesses:?}");
+        cache.validate().unwrap();
+    }
+}
+
+/// Tasks that each own a part of the file write and read it, far more than fits, and sync.
+#[test]
+fn tasks_read_what_they_wrote_and_the_file_has_it_after_a_sync() {
+    for disk in Disk::each(3) {
+        disk.set("f", &vec![0; 3_000_000]);
+        let cache = disk.builder(1 << 20).build().unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let expected = Mutex::new(vec![0; 3_000_000]);
+        let (file, expected_at) = (&file, &expected);
+        let works = (0..30usize).map(|task| -> Work<'_> {
+            Box::pin(async move {
+                // Parts begin and end inside of pages, which neighbours write, too.
+                let (start, len) = (task * 100_000, 100_000);
+                let mut own = vec![0; len];
+                let mut random = Random(task as u64);
+                for step in 0..40 {
+                    let at = random.below(len as u64 - 9000) as usize;
+                    let bytes = &page(task as u64 * 1000 + step)[..1 + random.below(4000) as usize];
+                    file.write_at_async(bytes, (start + at) as u64).await.unwrap();
+                    own[at..at + bytes.len()].copy_from_slice(bytes);
+                    let from = random.below(len as u64 - 9000) as usize;
+                    let mut found = vec![1; 9000];
+                    assert_eq!(file.read_at_async(&mut found, (start + from) as u64).await.unwrap(), 9000);
+                    assert_same(&found, &own[from..from + 9000], format!("task {task}, step {step}"));
+                    if random.one_in(20) {
+                        file.sync_data_async().await.unwrap();
+                    }
+                }
+                expected_at.lock().unwrap()[start..start + len].copy_from_slice(&own);
+                file.sync_all_async().await.unwrap();
+            })
+        });
+        run(works.collect());
+        assert_same(&disk.contents("f"), &expected.into_inner().unwrap(), "file on disk");
+        cache.validate().unwrap();
+    }
+}
+
+/// New pages are written without being read, and too many dirty pages slow the tasks down.
+#[test]
+fn writers_of_more_than_fits_are_held_back() {
+    for disk in Disk::each(4) {
+        let cache = disk.builder(1 << 20).build().unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::Create).unwrap();
+        let file_at = &file;
+        let works = (0..8u64).map(|task| -> Work<'_> {
+            Box::pin(async move {
+                for step in 0..200 {
+                    let number = task * 200 + step;
+                    file_at.write_at_async(&page(number), number * PAGE as u64).await.unwrap();
+                }
+            })
+        });
+        run(works.collect());
+        block_on(file.sync_data_async()).unwrap();
+        assert_same(&disk.contents("f"), &pages(0..1600), "file");
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
+fn futures_can_be_dropped_at_any_point() {
+    for disk in Disk::each(5) {
+        disk.set("f", &pages(0..1000));
+        let cache = disk.builder(600 << 10).tenant("t", 200 << 10).build().unwrap();
+        let file = cache.tenant("t").unwrap().open(disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let mut random = Random(9);
+        let mut dropped = 0;
+        for _ in 0..600 {
+            let number = random.below(990);
+            let polls = random.below(4);
+            let mut bytes = vec![0; 3 * PAGE];
+            let offset = number * PAGE as u64 + 7;
+            if random.one_in(3) {
+                // Writes what is there: dropped or not, the content is the same.
+                let same = &pages(number..number + 4)[7..][..3 * PAGE];
+                let mut write = file.write_at_async(same, offset);
+                dropped += usize::from((0..polls).all(|_| poll_once(&mut write).is_pending()));
+            } else {
+                let mut read = file.read_at_async(&mut bytes, offset);
+                dropped += usize::from((0..polls).all(|_| poll_once(&mut read).is_pending()));
+            }
+        }
+        let mut sync = file.sync_data_async();
+        let _ = poll_once(&mut sync);
+        drop(sync);
+        assert!(dropped > 100, "{dropped}");
+        file.sync_data().unwrap();
+        for number in 0..1000 {
+            assert_same(&read(&file, number * PAGE, PAGE), &page(number as u64), "page");
+        }
+        assert_eq!(file.evict(0..u64::MAX).unwrap(), 0);
+        cache.validate().unwrap();
+        assert_same(&disk.contents("f"), &pages(0..1000), "file");
+    }
+}
+
+#[test]
+fn errors_of_the_device_and_of_memory_reach_the_task() {
+    let (disk, files) = memory(6);
+    disk.set("f", &pages(0..100));
+    let cache = disk.builder(1 << 20).tenant("t", 40 * PAGE as u64).build().unwrap();
+    let file = cache.tenant("t").unwrap().open("f", OpenMode::ReadWrite).unwrap();
+    let bad = 10 * PAGE as u64..11 * PAGE as u64;
+    let fault = |operation| Fault {
+        path: None,
+        operation,
+        trigger: FaultTrigger::Within(bad.clone()),
+        effect: FaultEffect::Error(libc::EIO),
+    };
+    files.inject(fault(FaultOperation::Read));
+    // Pages beside it are read, also in windows with it.
+    for number in 0..20 {
+        match block_on(read_page(&file, number)) {
+            Ok(bytes) => assert_same(&bytes, &page(number as u64), "page"),
+            Err(error) => {
+                assert!(number == 10 && error.io_error().unwrap().raw_os_error() == Some(libc::EIO))
+            }
+        }
+        assert_eq!(
+            block_on(read_page(&file, 10)).unwrap_err().kind(),
+            std::io::Error::from_raw_os_error(5).kind()
+        );
+    }
+    assert!(block_on(file.write_at_async(&[1], bad.start)).is_err());
+    block_on(file.write_at_async(&page(10), bad.start)).unwrap();
+    files.clear_faults();
+    files.inject(fault(FaultOperation::Write));
+    assert!(matches!(block_on(file.sync_data_async()), Err(Error::WriteBack { .. })));
+    files.clear_faults();
+    block_on(file.sync_data_async()).unwrap();
+    assert_same(&disk.contents("f"), &pages(0..100), "file");
+
+    let locked = file.lock(0..38 * PAGE as u64).unwrap();
+    let error = block_on(async {
+        for number in 50..90 {
+            read_page(&file, number).await?;
+        }
+        Ok::<_, Error>(())
+    });
+    assert!(matches!(error, Err(Error::OutOfMemory(_))) || error.is_ok(), "{error:?}");
+    drop(locked);
+    for number in 50..90 {
+        assert_same(&block_on(read_page(&file, number)).unwrap(), &page(number as u64), "page");
+    }
+    let read_only = cache.open("f", OpenMode::ReadOnly).unwrap();
+    assert!(matches!(block_on(read_only.write_at_async(&[1], 0)), Err(Error::ReadOnly { .. })));
+    cache.validate().unwrap();
+    cache.close().unwrap();
+    assert!(matches!(block_on(file.write_at_async(&[1], 0)), Err(Error::Closed)));
+    assert!(matches!(block_on(read_page(&file, 99)), Err(Error::Closed)));
+}
+
+#[test]
+fn a_write_waits_for_guards_and_fails_on_its_own() {
+    for disk in Disk::each(7) {
+        disk.set("f", &pages(0..4));
+        let cache = disk.builder(1 << 20).build().unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let map = file.map().unwrap();
+        let guard = map.page_owned(1).unwrap();
+        let page_9 = page(9);
+        let mut write = pin!(file.write_at_async(&page_9, PAGE as u64));
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(count.clone());
+        assert!(write.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert_same(&guard, &page(1), "lent page");
+        assert_eq!(count.0.load(SeqCst), 0);
+        drop(guard);
+        assert_eq!(count.0.load(SeqCst), 1);
+        assert!(matches!(write.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Ready(Ok(PAGE))));
+        let own = map.page(2).unwrap();
+        let result = poll_once(&mut file.write_at_async(&[1], 2 * PAGE as u64));
+        assert!(matches!(result, Poll::Ready(Err(Error::OwnGuard { page: 2, .. }))));
+        drop(own);
+        assert_same(&read(&file, 0, 4 * PAGE), &[page(0), page(9), page(2), page(3)].concat(), "file");
+        cache.validate().unwrap();
+    }
+}
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}

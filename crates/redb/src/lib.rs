@@ -1,0 +1,110 @@
+//! [redb](https://docs.rs/redb) on mglru's page cache.
+//!
+//! A [`FileBackend`] is a `StorageBackend` over a [`CachedFile`]. The database's pages then compete
+//! for one memory budget with other files, within the limits of a tenant, and scans of it do not
+//! push out what is in use. redb has a cache of its own, too; make it small
+//! (`Builder::set_cache_size`), so that pages are not in memory twice.
+//!
+//! ```
+//! use mglru_cache::PageCache;
+//! use mglru_redb::FileBackend;
+//! use redb::{Builder, ReadableDatabase, TableDefinition};
+//!
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("db");
+//! const TABLE: TableDefinition<u64, &str> = TableDefinition::new("t");
+//! let cache = PageCache::builder(64 << 20).tenant("db", 32 << 20).build()?;
+//! let backend = FileBackend::open(&cache.tenant("db")?, &path)?;
+//! let database = Builder::new().set_cache_size(1 << 20).create_with_backend(backend)?;
+//! let write = database.begin_write()?;
+//! write.open_table(TABLE)?.insert(7, "seven")?;
+//! write.commit()?; // synced
+//! assert_eq!(database.begin_read()?.open_table(TABLE)?.get(7)?.unwrap().value(), "seven");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Durability
+//!
+//! redb syncs when a commit asks for it, and a sync of the cached file writes all dirty pages and
+//! waits until they are on stable storage. Commits without durability stay in memory until the
+//! cache writes them.
+
+use mglru_cache::{CachedFile, Error, OpenMode, Tenant};
+use redb::StorageBackend;
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+/// A file of a page cache as the storage of a redb database. Clones share the file.
+#[derive(Clone, Debug)]
+pub struct FileBackend {
+    /// Locked exclusively only while the file moves to another tenant.
+    file: Arc<RwLock<CachedFile>>,
+    /// Keeps other backends away from the file.
+    _lock: Option<Arc<File>>,
+}
+
+impl FileBackend {
+    /// Opens a database file for a tenant, and creates it if it is missing. An advisory lock
+    /// (`flock`) keeps a second backend from the file, in this process and in others, until the
+    /// last clone is dropped.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or another database has it open (`WouldBlock`).
+    pub fn open(tenant: &Tenant, path: impl AsRef<Path>) -> io::Result<FileBackend> {
+        let path = path.as_ref();
+        let lock = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => {
+                let what = format!("{} is open in another database: close that one first", path.display());
+                io::Error::new(io::ErrorKind::WouldBlock, what)
+            }
+            TryLockError::Error(error) => error,
+        })?;
+        let file = tenant.open(path, OpenMode::ReadWrite)?;
+        Ok(FileBackend { _lock: Some(Arc::new(lock)), ..FileBackend::new(file) })
+    }
+
+    /// Uses an open file, without a lock. The handle must be writable, and nothing else may write
+    /// to the file.
+    pub fn new(file: CachedFile) -> FileBackend {
+        FileBackend { file: Arc::new(RwLock::new(file)), _lock: None }
+    }
+
+    /// The file. While the returned guard lives, [`Self::move_to`] waits.
+    pub fn file(&self) -> RwLockReadGuard<'_, CachedFile> {
+        self.file.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Charges pages that the database brings in from now on to another tenant of the same cache.
+    ///
+    /// # Errors
+    /// The tenant belongs to another cache.
+    pub fn move_to(&self, tenant: &Tenant) -> Result<(), Error> {
+        self.file.write().unwrap_or_else(PoisonError::into_inner).move_to(tenant)
+    }
+}
+
+impl StorageBackend for FileBackend {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file().len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        Ok(self.file().read_exact_at(out, offset)?)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        Ok(self.file().truncate(len)?)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(self.file().sync_data()?)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.file().write_at(data, offset)?;
+        Ok(())
+    }
+}

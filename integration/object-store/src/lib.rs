@@ -1,0 +1,397 @@
+//! An [`ObjectStore`] that keeps what it reads of another one in mglru's page cache.
+//!
+//! A [`CachedStore`] wraps any store: a bucket, a local folder. Whoever reads through an
+//! `ObjectStore` (Parquet, DataFusion, Lance) then reads from memory what was read before, within
+//! the cache's budget and the limits of one tenant, beside files and databases in the same cache.
+//!
+//! ```
+//! use mglru_cache::PageCache;
+//! use mglru_object_store::CachedStore;
+//! use object_store::{ObjectStore, ObjectStoreExt, memory::InMemory, path::Path};
+//! use std::sync::Arc;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let cache = PageCache::builder(64 << 20).tenant("bucket", 32 << 20).build()?;
+//! let bucket: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+//! let store = CachedStore::new(bucket, cache.tenant("bucket")?);
+//! let path = Path::from("a/b");
+//! store.put(&path, "some bytes".into()).await?;
+//! assert_eq!(store.get_range(&path, 5..10).await?, "bytes"); // reads the object's block
+//! assert_eq!(store.get(&path).await?.bytes().await?, "some bytes"); // reads nothing
+//! assert_eq!(cache.stats().source_ranges, 1);
+//! # Ok(()) }
+//! ```
+//!
+//! # What is cached, and for how long it is believed
+//!
+//! Reads without a `version` are cached, also conditional ones. `head`, lists and writes go to the
+//! wrapped store. All bytes of an object that one call returns are of one version, the one in the
+//! call's [`ObjectMeta`]: every read asks for the etag with which the object was opened, and an
+//! object that changed is opened again.
+//!
+//! An object's state (length, etag) is believed for [`Options::fresh_for`]; after that it is asked
+//! for again before the next read. Writes through this store are seen at once; writes by others
+//! after that time, or when a part that is not in memory is read.
+
+mod object;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use mglru_cache::Tenant;
+use object::Object;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result, UploadPart,
+};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Number of [`CachedStore`]s created by this process so far.
+static STORES: AtomicU64 = AtomicU64::new(0);
+
+/// The settings of a [`CachedStore`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Bytes that a miss brings in: a multiple of 4,096. A bucket that takes 50 ms for the first
+    /// byte and delivers 100 MB/s takes 60 ms for 1 MiB, the default.
+    pub block_bytes: u64,
+    /// How long an object's length and etag are believed. Default: 10 s. Zero asks for them before
+    /// every read.
+    pub fresh_for: Duration,
+    /// Objects that stay open. The pages of an object are forgotten when it is closed; above this
+    /// number, that is the one used longest ago. Default: 4,096.
+    pub open_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { block_bytes: 1 << 20, fresh_for: Duration::from_secs(10), open_max: 4096 }
+    }
+}
+
+/// An [`ObjectStore`] that reads through a page cache. Clones share everything.
+#[derive(Clone)]
+pub struct CachedStore(Arc<Shared>);
+
+struct Shared {
+    store: Arc<dyn ObjectStore>,
+    tenant: Tenant,
+    options: Options,
+    /// Distinguishes the objects of this store from those of others with the same name.
+    number: u64,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    objects: BTreeMap<Path, Known>,
+    /// Number of uses so far.
+    uses: u64,
+    /// Number of times that an object was forgotten because it may have changed.
+    changes: u64,
+}
+
+struct Known {
+    object: Arc<Object>,
+    asked: Instant,
+    /// The last use, in uses of the store.
+    used: u64,
+}
+
+impl fmt::Debug for CachedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CachedStore")
+            .field("store", &self.0.store)
+            .field("tenant", &self.0.tenant)
+            .field("options", &self.0.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for CachedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CachedStore({})", self.0.store)
+    }
+}
+
+impl CachedStore {
+    /// Wraps `store`. Pages are charged to `tenant`.
+    pub fn new(store: Arc<dyn ObjectStore>, tenant: Tenant) -> CachedStore {
+        CachedStore::with_options(store, tenant, Options::default())
+    }
+
+    /// Wraps `store` with settings other than the default.
+    pub fn with_options(store: Arc<dyn ObjectStore>, tenant: Tenant, options: Options) -> CachedStore {
+        let number = STORES.fetch_add(1, Ordering::Relaxed);
+        CachedStore(Arc::new(Shared { store, tenant, options, number, open: Mutex::default() }))
+    }
+
+    /// The wrapped store.
+    pub fn inner(&self) -> &Arc<dyn ObjectStore> {
+        &self.0.store
+    }
+
+    /// Objects that are open now.
+    pub fn open_objects(&self) -> usize {
+        self.0.open().objects.len()
+    }
+
+    /// Closes all objects and forgets their pages, once calls under way have ended.
+    pub fn clear(&self) {
+        let mut open = self.0.open();
+        open.changes += 1;
+        let objects = std::mem::take(&mut open.objects);
+        drop(open);
+        drop(objects);
+    }
+}
+
+impl Shared {
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets an object that is being changed through this store.
+    fn forget(&self, location: &Path) {
+        let mut open = self.open();
+        open.changes += 1;
+        let known = open.objects.remove(location);
+        drop(open);
+        drop(known);
+    }
+
+    /// The object at `location`. `fresh`: its state is asked for in any case.
+    async fn object(&self, location: &Path, fresh: bool) -> Result<Arc<Object>> {
+        let (known, changes) = {
+            let mut open = self.open();
+            open.uses += 1;
+            let uses = open.uses;
+            let known = open.objects.get_mut(location).map(|known| {
+                known.used = uses;
+                (known.object.clone(), known.asked.elapsed() < self.options.fresh_for)
+            });
+            (known, open.changes)
+        };
+        if let Some((object, true)) = &known
+            && !fresh
+        {
+            return Ok(object.clone());
+        }
+        let asked = Instant::now();
+        let head = self.store.get_opts(location, GetOptions::new().with_head(true)).await?;
+        let object = match known {
+            Some((object, _)) if object.is(&head.meta) => object,
+            _ => {
+                let name = format!("{}#{}/{location}", self.store, self.number);
+                Object::open(&self.store, name, &self.tenant, head, self.options.block_bytes).await?
+            }
+        };
+        let mut open = self.open();
+        open.uses += 1;
+        let used = open.uses;
+        // What changed while this asked may be newer than the answer.
+        let dropped = if open.changes == changes {
+            let known = Known { object: object.clone(), asked, used };
+            let before = open.objects.insert(location.clone(), known);
+            (before, self.over(&mut open))
+        } else {
+            (None, None)
+        };
+        drop(open);
+        drop(dropped);
+        Ok(object)
+    }
+
+    /// Takes the object used longest ago if too many are open.
+    fn over(&self, open: &mut Open) -> Option<Known> {
+        if open.objects.len() <= self.options.open_max.max(1) {
+            return None;
+        }
+        let oldest = open.objects.iter().min_by_key(|(_, known)| known.used)?.0.clone();
+        open.objects.remove(&oldest)
+    }
+
+    /// Runs a read. If the object turns out to have changed, runs it again on the new one, once.
+    /// `None`: that has changed, too. So the object is being changed all the time, and the wrapped
+    /// store is to be asked.
+    async fn read<T, F: Future<Output = Result<T>>>(
+        &self,
+        location: &Path,
+        fresh: bool,
+        read: impl Fn(Arc<Object>) -> F,
+    ) -> Result<Option<T>> {
+        for fresh in [fresh, true] {
+            match read(self.object(location, fresh).await?).await {
+                Err(error) if object::is_change(&error) => self.forget(location),
+                result => return result.map(Some),
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for CachedStore {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
+        let result = self.0.store.put_opts(location, payload, opts).await;
+        self.0.forget(location);
+        result
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        opts: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        let upload = self.0.store.put_multipart_opts(location, opts).await?;
+        Ok(Box::new(Upload { upload, shared: self.0.clone(), location: location.clone() }))
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        if options.head || options.version.is_some() {
+            return self.0.store.get_opts(location, options).await;
+        }
+        let conditional = options.if_match.is_some()
+            || options.if_none_match.is_some()
+            || options.if_modified_since.is_some()
+            || options.if_unmodified_since.is_some();
+        let options = &options;
+        let get = |object: Arc<Object>| async move {
+            options.check_preconditions(object.meta())?;
+            let len = object.meta().size;
+            let range = match &options.range {
+                Some(range) => range.as_range(len).map_err(object::generic)?,
+                None => 0..len,
+            };
+            // The first part is read here, so that an object that has changed can still be replaced.
+            let first = range.start..range.end.min(range.start + object.part_bytes());
+            let bytes = object.read(first.clone()).await?;
+            let rest = parts(self.0.clone(), object.clone(), first.end..range.end);
+            let payload = stream::once(std::future::ready(Ok(bytes))).chain(rest).boxed();
+            Ok(GetResult {
+                payload: GetResultPayload::Stream(payload),
+                meta: object.meta().clone(),
+                range,
+                attributes: object.attributes().clone(),
+                extensions: Default::default(),
+            })
+        };
+        match self.0.read(location, conditional, get).await? {
+            Some(result) => Ok(result),
+            None => self.0.store.get_opts(location, options.clone()).await,
+        }
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let get = |object: Arc<Object>| async move {
+            let len = object.meta().size;
+            let within = |range: &Range<u64>| {
+                let range = object_store::GetRange::Bounded(range.clone());
+                range.as_range(len).map_err(object::generic)
+            };
+            let ranges = ranges.iter().map(within).collect::<Result<Vec<_>>>()?;
+            // All at once, so that what is missing is read together.
+            try_join_all(ranges.into_iter().map(|range| object.read(range))).await
+        };
+        match self.0.read(location, false, get).await? {
+            Some(parts) => Ok(parts),
+            None => self.0.store.get_ranges(location, ranges).await,
+        }
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        let shared = self.0.clone();
+        let deleted = self.0.store.delete_stream(locations);
+        deleted.inspect_ok(move |location| shared.forget(location)).boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.0.store.list(prefix)
+    }
+
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.0.store.list_with_offset(prefix, offset)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.0.store.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        let result = self.0.store.copy_opts(from, to, options).await;
+        self.0.forget(to);
+        result
+    }
+
+    async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
+        let result = self.0.store.rename_opts(from, to, options).await;
+        self.0.forget(from);
+        self.0.forget(to);
+        result
+    }
+}
+
+/// The parts of a range, each read when it is asked for. If the object has changed meanwhile, the
+/// stream ends with an error, and the next call opens the object again.
+fn parts(
+    shared: Arc<Shared>,
+    object: Arc<Object>,
+    range: Range<u64>,
+) -> impl futures_util::Stream<Item = Result<Bytes>> {
+    stream::try_unfold((shared, object, range), |(shared, object, range)| async move {
+        if range.is_empty() {
+            return Ok(None);
+        }
+        let end = range.end.min(range.start + object.part_bytes());
+        let read = object.read(range.start..end).await;
+        let bytes = read.inspect_err(|error| {
+            if object::is_change(error) {
+                shared.forget(&object.meta().location);
+            }
+        })?;
+        Ok(Some((bytes, (shared, object, end..range.end))))
+    })
+}
+
+/// An upload whose end makes the cached object outdated.
+struct Upload {
+    upload: Box<dyn MultipartUpload>,
+    shared: Arc<Shared>,
+    location: Path,
+}
+
+impl fmt::Debug for Upload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upload").field("location", &self.location).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl MultipartUpload for Upload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        self.upload.put_part(data)
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        let result = self.upload.complete().await;
+        self.shared.forget(&self.location);
+        result
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.upload.abort().await
+    }
+}

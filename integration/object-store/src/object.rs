@@ -1,0 +1,247 @@
+//! An open object: a source of the page cache, and reads of it.
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use mglru_cache::{Advice, BlockSource, CachedFile, OpenMode, RangeRequest, SourceState, Tenant};
+use object_store::path::Path;
+use object_store::{Attributes, Error, GetOptions, GetResult, ObjectMeta, ObjectStore, Result};
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+
+const STORE: &str = "CachedStore";
+/// Ranges with a gap of at most this many bytes are read with one request: what a bucket delivers
+/// in a fifth of the time that it takes for the first byte.
+const GAP_BYTES: u64 = 1 << 20;
+/// The most bytes of one request. More are read with several requests at once.
+const REQUEST_BYTES_MAX: u64 = 8 << 20;
+/// Blocks in a part of a long read.
+const BLOCKS_PER_PART: u64 = 8;
+
+/// An error of this store.
+pub(crate) fn generic(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::Generic { store: STORE, source: Box::new(error) }
+}
+
+/// An error of the cache; an object that is gone is that to the caller, too.
+fn of_cache(error: mglru_cache::Error) -> Error {
+    match (&error, error.kind()) {
+        (mglru_cache::Error::Io { path, .. }, io::ErrorKind::NotFound) => {
+            Error::NotFound { path: path.display().to_string(), source: Box::new(error) }
+        }
+        _ => generic(error),
+    }
+}
+
+/// Whether a read failed because the object has another version by now.
+pub(crate) fn is_change(error: &Error) -> bool {
+    let Error::Generic { source, .. } = error else { return false };
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&**source);
+    while let Some(error) = cause {
+        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::InvalidData) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// What tells two versions of an object apart.
+fn version_of(meta: &ObjectMeta) -> String {
+    match (&meta.version, &meta.e_tag) {
+        (Some(version), _) => format!("version {version}"),
+        (None, Some(etag)) => format!("etag {etag}"),
+        (None, None) => format!("{} bytes of {}", meta.size, meta.last_modified),
+    }
+}
+
+/// An open object.
+pub(crate) struct Object {
+    file: CachedFile,
+    meta: ObjectMeta,
+    attributes: Attributes,
+    block_bytes: u64,
+}
+
+impl Object {
+    /// Opens the object whose state is `head`.
+    pub(crate) async fn open(
+        store: &Arc<dyn ObjectStore>,
+        name: String,
+        tenant: &Tenant,
+        head: GetResult,
+        block_bytes: u64,
+    ) -> Result<Arc<Object>> {
+        let GetResult { meta, attributes, .. } = head;
+        let source = Source {
+            store: store.clone(),
+            name,
+            location: meta.location.clone(),
+            len: meta.size,
+            etag: meta.e_tag.clone(),
+            version: version_of(&meta),
+            block_bytes,
+            runtime: Handle::current(),
+        };
+        let tenant = tenant.clone();
+        // It may wait for memory.
+        let open = move || tenant.open_source(Arc::new(source), OpenMode::ReadOnly);
+        let file = blocking(open).await?;
+        Ok(Arc::new(Object { file, meta, attributes, block_bytes }))
+    }
+
+    pub(crate) fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    pub(crate) fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    /// Whether `meta` is of this version of the object.
+    pub(crate) fn is(&self, meta: &ObjectMeta) -> bool {
+        self.meta.size == meta.size && version_of(&self.meta) == version_of(meta)
+    }
+
+    /// The size of the parts of a long read, in bytes.
+    pub(crate) fn part_bytes(&self) -> u64 {
+        self.block_bytes * BLOCKS_PER_PART
+    }
+
+    /// Reads a range that lies within the object.
+    pub(crate) async fn read(self: &Arc<Self>, range: Range<u64>) -> Result<Bytes> {
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let pages = self.file.pages_in(range.clone());
+        if pages.cached < range.end.div_ceil(4096) - range.start / 4096 {
+            // Whole blocks, all at once: each miss would wait for its own.
+            let start = range.start / self.block_bytes * self.block_bytes;
+            let end = range.end.next_multiple_of(self.block_bytes);
+            self.file.advise(Advice::WillNeed, start..end).map_err(of_cache)?;
+        }
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        let read = self.file.read_at_async(&mut bytes, range.start).await.map_err(of_cache)?;
+        if read < bytes.len() {
+            let what = format!("{read} bytes at {} of {}", range.start, self.meta.location);
+            return Err(generic(io::Error::new(io::ErrorKind::UnexpectedEof, what)));
+        }
+        Ok(bytes.into())
+    }
+}
+
+/// Runs what may wait on a thread of the runtime that may.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, mglru_cache::Error> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result.map_err(of_cache),
+        Err(error) => Err(generic(error)),
+    }
+}
+
+/// An object as a source of the page cache.
+struct Source {
+    store: Arc<dyn ObjectStore>,
+    name: String,
+    location: Path,
+    len: u64,
+    etag: Option<String>,
+    version: String,
+    block_bytes: u64,
+    runtime: Handle,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Source").field(&self.name).finish()
+    }
+}
+
+impl BlockSource for Source {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn state(&self) -> io::Result<SourceState> {
+        Ok(SourceState { len: self.len, version: Some(self.version.clone()) })
+    }
+
+    /// Returns at once; tasks of the runtime answer. If the runtime has ended, the requests are
+    /// dropped, which fails them.
+    fn read_ranges(&self, requests: Vec<RangeRequest>) {
+        let (store, location, etag) = (self.store.clone(), self.location.clone(), self.etag.clone());
+        self.runtime.spawn(async move {
+            let read = |group| read_together(&store, &location, &etag, group);
+            join_all(together(requests).into_iter().map(read)).await;
+        });
+    }
+
+    fn block_bytes(&self) -> u64 {
+        self.block_bytes
+    }
+}
+
+/// Groups requests, which are in order, so that each group is one request to the store.
+fn together(requests: Vec<RangeRequest>) -> Vec<Vec<RangeRequest>> {
+    let mut groups: Vec<Vec<RangeRequest>> = Vec::new();
+    for request in requests {
+        let range = request.range();
+        match groups.last_mut() {
+            Some(group)
+                if range.start <= group[group.len() - 1].range().end + GAP_BYTES
+                    && range.end - group[0].range().start <= REQUEST_BYTES_MAX =>
+            {
+                group.push(request);
+            }
+            _ => groups.push(vec![request]),
+        }
+    }
+    groups
+}
+
+/// Reads the ranges of a group with one request to the store, and answers them.
+async fn read_together(
+    store: &Arc<dyn ObjectStore>,
+    location: &Path,
+    etag: &Option<String>,
+    group: Vec<RangeRequest>,
+) {
+    let range = group[0].range().start..group[group.len() - 1].range().end;
+    let options = GetOptions::new().with_range(Some(range.clone())).with_if_match(etag.clone());
+    let read = async {
+        let result = store.get_opts(location, options).await?;
+        let version = version_of(&result.meta);
+        let start = result.range.start;
+        Ok((version, start, result.bytes().await?))
+    };
+    match read.await {
+        Ok((version, start, bytes)) => {
+            for request in group {
+                let wanted = request.range();
+                // A store that returns another range is found out by its length.
+                let from = wanted.start.saturating_sub(start).min(bytes.len() as u64) as usize;
+                let end = wanted.end.saturating_sub(start).min(bytes.len() as u64) as usize;
+                let part = if wanted.start < start { &[][..] } else { &bytes[from..end] };
+                request.fulfil(Some(&version), part);
+            }
+        }
+        Err(error) => {
+            let (kind, text) = (kind_of(&error), error.to_string());
+            group.into_iter().for_each(|request| request.fail(io::Error::new(kind, text.clone())));
+        }
+    }
+}
+
+/// The kind of an error of the store; `InvalidData` says that the object has changed.
+fn kind_of(error: &Error) -> io::ErrorKind {
+    match error {
+        Error::Precondition { .. } | Error::NotModified { .. } => io::ErrorKind::InvalidData,
+        Error::NotFound { .. } => io::ErrorKind::NotFound,
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
+        Error::NotSupported { .. } | Error::NotImplemented { .. } => io::ErrorKind::Unsupported,
+        _ => io::ErrorKind::Other,
+    }
+}

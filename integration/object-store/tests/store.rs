@@ -1,0 +1,364 @@
+//! The wrapper over stores in memory and on disk: upstream's own tests, verified contents, changes,
+//! failures, and Parquet.
+
+use arrow_array::{Int64Array, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema};
+use async_trait::async_trait;
+use futures_util::stream::{BoxStream, StreamExt, TryStreamExt};
+use mglru_cache::PageCache;
+use mglru_object_store::{CachedStore, Options};
+use object_store::local::LocalFileSystem;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::throttle::{ThrottleConfig, ThrottledStore};
+use object_store::*;
+use parquet::arrow::arrow_reader::{ArrowReaderOptions, RowSelection, RowSelector};
+use parquet::arrow::async_reader::{ParquetObjectReader, ParquetRecordBatchStreamBuilder};
+use parquet::arrow::{ArrowWriter, ProjectionMask};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Bytes that differ in every word.
+fn content(seed: u64, bytes: usize) -> Vec<u8> {
+    let words =
+        (1..=bytes.div_ceil(8) as u64).map(|word| (seed << 32 | word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut all: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    all.truncate(bytes);
+    all
+}
+
+fn options(block_bytes: u64, fresh_for: Duration) -> Options {
+    let mut options = Options::default();
+    (options.block_bytes, options.fresh_for) = (block_bytes, fresh_for);
+    options
+}
+
+fn cached(store: impl ObjectStore, budget: u64, options: Options) -> (PageCache, CachedStore) {
+    let cache = PageCache::builder(budget).tenant("bucket", budget / 2).build().unwrap();
+    let tenant = cache.tenant("bucket").unwrap();
+    (cache, CachedStore::with_options(Arc::new(store), tenant, options))
+}
+
+/// The tests that object_store has for its own stores.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn upstreams_tests_pass() {
+    let directory = tempfile::tempdir().unwrap();
+    let local = LocalFileSystem::new_with_prefix(directory.path()).unwrap();
+    let (_one, local) = cached(local, 4 << 20, Options::default());
+    let (_two, memory) = cached(InMemory::new(), 4 << 20, Options::default());
+    for store in [&local, &memory] {
+        integration::put_get_delete_list(store).await;
+        integration::get_opts(store).await;
+        integration::list_uses_directories_correctly(store).await;
+        integration::list_with_delimiter(store).await;
+        integration::rename_and_copy(store).await;
+        integration::copy_if_not_exists(store).await;
+        integration::copy_rename_nonexistent_object(store).await;
+        integration::stream_get(store).await;
+    }
+    integration::put_opts(&memory, true).await;
+    integration::put_get_attributes(&memory).await;
+}
+
+/// Many tasks read ranges of objects that do not fit into the tenant's memory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_range_is_right_within_the_tenants_limit() {
+    let directory = tempfile::tempdir().unwrap();
+    let local = LocalFileSystem::new_with_prefix(directory.path()).unwrap();
+    let (cache, store) = cached(local, 4 << 20, options(64 << 10, Duration::from_secs(3600)));
+    let bytes = 1_500_000;
+    for object in 0..4u64 {
+        store.put(&Path::from(format!("o{object}")), content(object, bytes).into()).await.unwrap();
+    }
+    let tasks = (0..16u64).map(|task| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let all = content(task % 4, bytes);
+            let path = Path::from(format!("o{}", task % 4));
+            for step in 0..60u64 {
+                let start = (task * 7919 + step * 104_729) % (bytes as u64 - 100_000);
+                let end = start + 1 + (step * 3571) % 100_000;
+                let got = store.get_range(&path, start..end).await.unwrap();
+                assert!(got == all[start as usize..end as usize], "{path} {start}..{end}");
+            }
+            let ranges = [5..10, 700_000..700_001, 1_400_000..1_500_000u64];
+            let got = store.get_ranges(&path, &ranges).await.unwrap();
+            for (got, range) in got.iter().zip(ranges) {
+                assert!(*got == all[range.start as usize..range.end as usize]);
+            }
+            assert!(store.get(&path).await.unwrap().bytes().await.unwrap() == all);
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    let stats = cache.tenant("bucket").unwrap().stats();
+    assert!(stats.peak_pages <= (2 << 20) / 4096, "{stats:?}");
+    assert!(stats.counters.by_name("pgsteal_file") > Some(0), "{stats:?}");
+    assert_eq!(store.open_objects(), 4);
+    store.clear();
+    assert_eq!(store.open_objects(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_are_seen_and_versions_never_mix() {
+    let inner = Arc::new(InMemory::new());
+    let (_cache, store) = cached(inner.clone(), 8 << 20, options(64 << 10, Duration::from_secs(3600)));
+    let path = Path::from("o");
+    let (old, new) = (content(1, 600_000), content(2, 500_000));
+    store.put(&path, old.clone().into()).await.unwrap();
+    assert!(store.get_range(&path, 0..1000).await.unwrap() == old[..1000]);
+    // By another writer: what is in memory is believed for an hour; what is not, is found to be of
+    // another version, and the object is opened again.
+    inner.put(&path, new.clone().into()).await.unwrap();
+    assert!(store.get_range(&path, 0..1000).await.unwrap() == old[..1000]);
+    assert!(store.get_range(&path, 300_000..301_000).await.unwrap() == new[300_000..301_000]);
+    assert!(store.get_range(&path, 0..1000).await.unwrap() == new[..1000]);
+    // A conditional read asks.
+    inner.put(&path, old.clone().into()).await.unwrap();
+    let meta = inner.head(&path).await.unwrap();
+    let result = store.get_opts(&path, GetOptions::new().with_if_match(meta.e_tag.clone())).await.unwrap();
+    assert_eq!(result.meta.e_tag, meta.e_tag);
+    assert!(result.bytes().await.unwrap() == old);
+    // Through this store: at once.
+    store.put(&path, new.clone().into()).await.unwrap();
+    assert!(store.get(&path).await.unwrap().bytes().await.unwrap() == new);
+    let copy = Path::from("copy");
+    store.copy(&path, &copy).await.unwrap();
+    store.delete(&path).await.unwrap();
+    assert!(matches!(store.get(&path).await, Err(Error::NotFound { .. })));
+    assert!(store.get(&copy).await.unwrap().bytes().await.unwrap() == new);
+    let mut upload = store.put_multipart(&copy).await.unwrap();
+    upload.put_part(old.clone().into()).await.unwrap();
+    upload.complete().await.unwrap();
+    assert!(store.get(&copy).await.unwrap().bytes().await.unwrap() == old);
+
+    // A part of a long answer that changes under way is an error, not other bytes.
+    let (_cache, store) = cached(inner.clone(), 8 << 20, options(4096, Duration::from_secs(3600)));
+    let result = store.get(&copy).await.unwrap();
+    inner.put(&copy, new.clone().into()).await.unwrap();
+    assert!(result.bytes().await.is_err());
+    assert!(store.get(&copy).await.unwrap().bytes().await.unwrap() == new);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_used_longest_ago_are_closed() {
+    let mut options = options(4096, Duration::ZERO);
+    options.open_max = 3;
+    let (cache, store) = cached(InMemory::new(), 2 << 20, options);
+    for number in 0..10u64 {
+        store.put(&Path::from(format!("{number}")), content(number, 10_000).into()).await.unwrap();
+    }
+    for number in (0..10u64).chain((0..10).rev()) {
+        let got = store.get(&Path::from(format!("{number}"))).await.unwrap().bytes().await.unwrap();
+        assert!(got == content(number, 10_000));
+        assert!(store.open_objects() <= 3);
+    }
+    drop(store);
+    cache.close().unwrap();
+}
+
+/// A store that counts reads and fails some of them.
+#[derive(Debug)]
+struct Shaky {
+    store: InMemory,
+    reads: AtomicU64,
+    /// One read in so many fails; 0 for none.
+    one_in: AtomicU64,
+}
+
+impl std::fmt::Display for Shaky {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shaky")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Shaky {
+    async fn put_opts(&self, at: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        self.store.put_opts(at, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        at: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.store.put_multipart_opts(at, options).await
+    }
+
+    async fn get_opts(&self, at: &Path, options: GetOptions) -> Result<GetResult> {
+        if !options.head {
+            let read = self.reads.fetch_add(1, Relaxed);
+            let one_in = self.one_in.load(Relaxed);
+            if one_in > 0 && read % one_in == one_in - 1 {
+                return Err(Error::Generic { store: "Shaky", source: "connection reset".into() });
+            }
+        }
+        self.store.get_opts(at, options).await
+    }
+
+    fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        self.store.delete_stream(paths)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.store.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.store.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.store.copy_opts(from, to, options).await
+    }
+}
+
+fn shaky(one_in: u64) -> Arc<Shaky> {
+    Arc::new(Shaky { store: InMemory::new(), reads: AtomicU64::new(0), one_in: AtomicU64::new(one_in) })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_fails_every_third_time_never_gives_wrong_bytes() {
+    let inner = shaky(0);
+    let (_cache, store) = cached(inner.clone(), 2 << 20, options(16 << 10, Duration::from_secs(3600)));
+    let path = Path::from("o");
+    let all = content(9, 3_000_000);
+    store.put(&path, all.clone().into()).await.unwrap();
+    inner.one_in.store(3, Relaxed);
+    let (mut right, mut failed) = (0, 0);
+    for step in 0..400u64 {
+        let start = step * 99_991 % 2_900_000;
+        match store.get_range(&path, start..start + 50_000).await {
+            Ok(got) => {
+                assert!(got == all[start as usize..start as usize + 50_000]);
+                right += 1;
+            }
+            Err(error) => {
+                assert!(error.to_string().contains("connection reset"), "{error}");
+                failed += 1;
+            }
+        }
+    }
+    assert!(right > 100, "{right} right, {failed} failed");
+    inner.one_in.store(0, Relaxed);
+    assert!(store.get(&path).await.unwrap().bytes().await.unwrap() == all);
+}
+
+/// Sixteen readers of one block that is missing: one read of the store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_of_the_same_block_share_one_request() {
+    let inner = shaky(0);
+    let (cache, store) = cached(inner.clone(), 8 << 20, options(256 << 10, Duration::from_secs(3600)));
+    let path = Path::from("o");
+    let all = Arc::new(content(4, 1 << 20));
+    store.put(&path, all.to_vec().into()).await.unwrap();
+    let tasks: Vec<_> = (0..16u64)
+        .map(|task| {
+            let (store, path, all) = (store.clone(), path.clone(), all.clone());
+            tokio::spawn(async move {
+                for block in 0..4u64 {
+                    let at = (block << 18) + task * 1000;
+                    let got = store.get_range(&path, at..at + 3000).await.unwrap();
+                    assert!(got == all[at as usize..at as usize + 3000]);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(cache.stats().source_bytes, 1 << 20, "{:?}", cache.stats());
+    assert!(inner.reads.load(Relaxed) <= 8, "{}", inner.reads.load(Relaxed));
+}
+
+const ROWS: i64 = 200_000;
+
+/// A Parquet file of two columns in eight row groups.
+fn parquet_file() -> Vec<u8> {
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("number", DataType::Int64, false),
+        Field::new("text", DataType::Utf8, false),
+    ]));
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(ROWS as usize / 8))
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), schema.clone(), Some(properties)).unwrap();
+    for first in (0..ROWS).step_by(10_000) {
+        let rows = first..first + 10_000;
+        let text = |row: i64| format!("row {row} {}", row.wrapping_mul(0x9e37_79b9_7f4a_7c15u64 as i64));
+        let columns: Vec<arrow_array::ArrayRef> = vec![
+            Arc::new(Int64Array::from_iter_values(rows.clone())),
+            Arc::new(StringArray::from_iter_values(rows.map(text))),
+        ];
+        writer.write(&RecordBatch::try_new(schema.clone(), columns).unwrap()).unwrap();
+    }
+    writer.into_inner().unwrap()
+}
+
+/// Reads with the reader that `parquet` comes with. Reads the whole file, or one column of every thousandth thousand rows, and returns the rows.
+#[expect(deprecated, reason = "upstream wants users to copy this reader into their programs")]
+async fn scan(store: Arc<dyn ObjectStore>, path: &Path, some: bool) -> Vec<RecordBatch> {
+    let reader = ParquetObjectReader::new(store, path.clone());
+    let options = ArrowReaderOptions::new();
+    let mut builder = ParquetRecordBatchStreamBuilder::new_with_options(reader, options).await.unwrap();
+    if some {
+        let mask = ProjectionMask::leaves(builder.parquet_schema(), [1]);
+        let selectors = (0..ROWS / 2000).flat_map(|_| [RowSelector::skip(1990), RowSelector::select(10)]);
+        builder = builder.with_projection(mask).with_row_selection(RowSelection::from_iter(selectors));
+    }
+    builder.build().unwrap().try_collect().await.unwrap()
+}
+
+/// Parquet files read through the cache have the same rows, and the second time nothing is read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parquet_reads_the_same_rows_and_the_second_time_from_memory() {
+    let inner = shaky(0);
+    let (_cache, store) = cached(inner.clone(), 64 << 20, Options::default());
+    let path = Path::from("table.parquet");
+    let file = parquet_file();
+    store.put(&path, file.clone().into()).await.unwrap();
+    for some in [true, false] {
+        let expected = scan(inner.clone(), &path, some).await;
+        let before = inner.reads.load(Relaxed);
+        let first = scan(Arc::new(store.clone()), &path, some).await;
+        let between = inner.reads.load(Relaxed);
+        let second = scan(Arc::new(store.clone()), &path, some).await;
+        assert!(first == expected && second == expected);
+        assert!(between >= before && inner.reads.load(Relaxed) == between);
+    }
+    assert_eq!(
+        scan(Arc::new(store.clone()), &path, false).await.iter().map(RecordBatch::num_rows).sum::<usize>(),
+        ROWS as usize
+    );
+    assert!(file.len() > 4 << 20);
+}
+
+/// The example's numbers, small: a bucket with 50 ms to the first byte and 100 MB/s. The factor is
+/// printed, not asserted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scan_of_a_slow_bucket_is_fast_the_second_time() {
+    let config = ThrottleConfig {
+        wait_get_per_call: Duration::from_millis(50),
+        wait_get_per_byte: Duration::from_nanos(10),
+        ..ThrottleConfig::default()
+    };
+    let (_cache, store) = cached(ThrottledStore::new(InMemory::new(), config), 64 << 20, Options::default());
+    let path = Path::from("table.parquet");
+    store.put(&path, parquet_file().into()).await.unwrap();
+    let store: Arc<dyn ObjectStore> = Arc::new(store);
+    let mut times = Vec::new();
+    for _ in 0..2 {
+        let began = Instant::now();
+        let rows: usize = scan(store.clone(), &path, false).await.iter().map(RecordBatch::num_rows).sum();
+        times.push(began.elapsed());
+        assert_eq!(rows, ROWS as usize);
+    }
+    println!("first scan {:?}, second {:?}", times[0], times[1]);
+    let all: Vec<_> = store.list(None).collect().await;
+    assert_eq!(all.len(), 1);
+}
