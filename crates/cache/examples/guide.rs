@@ -7,6 +7,7 @@ use mglru_cache::{
 };
 use std::path::Path;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = std::env::temp_dir().join(format!("mglru-guide-{}", std::process::id()));
@@ -20,6 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 pub fn run(directory: &Path) -> Result<(), Error> {
     begin(&directory.join("table.db"))?;
     many(&directory.join("table.db"))?;
+    futures(&directory.join("table.db"))?;
     change_outside(&directory.join("table.db"))?;
     ranges(&directory.join("table.db"))?;
     choose(&directory.join("table.db"))?;
@@ -68,6 +70,41 @@ fn many(path: &Path) -> Result<(), Error> {
         }
         Ok(())
     })?;
+    Ok(())
+}
+
+/// A runtime of one thread, in place of yours.
+struct Runtime;
+
+impl Runtime {
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        struct Unpark(std::thread::Thread);
+        impl Wake for Unpark {
+            fn wake(self: Arc<Self>) {
+                self.0.unpark();
+            }
+        }
+        let waker = Arc::new(Unpark(std::thread::current())).into();
+        let mut future = std::pin::pin!(future);
+        loop {
+            match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(output) => return output,
+                Poll::Pending => std::thread::park(),
+            }
+        }
+    }
+}
+
+fn futures(path: &Path) -> Result<(), Error> {
+    let cache = PageCache::builder(64 << 20).build()?;
+    let file = cache.open(path, OpenMode::ReadWrite)?;
+    let runtime = Runtime;
+    let (mut head, mut tail) = ([0; 100], [0; 100]);
+    let reads = async {
+        file.read_at_async(&mut head, 0).await?;
+        file.read_at_async(&mut tail, 8192).await
+    };
+    assert_eq!(runtime.block_on(reads)?, 100);
     Ok(())
 }
 

@@ -92,8 +92,8 @@ impl Shared {
         }
     }
 
-    /// Starts reading an inserted page, with as much of the surrounding window as is possible without
-    /// waiting. If the page cannot be read, it is given up, and `outcome` has the error.
+    /// Starts reading an inserted page, with as much of the surrounding window as is possible
+    /// without waiting. If the page cannot be read, it is given up, and `outcome` has the error.
     pub(crate) fn submit_fault(
         &self,
         inode: &Arc<Inode>,

@@ -58,8 +58,8 @@ impl Bell {
         }
     }
 
-    /// Registers a task to be woken by a ring: the next one, unless many tasks wait. All of them also
-    /// wait for a timer. The caller checks afterwards whether the bell
+    /// Registers a task to be woken by a ring: the next one, unless many tasks wait. All of them
+    /// also wait for a timer. The caller checks afterwards whether the bell
     /// was rung before.
     pub(crate) fn register(&self, waker: &Waker) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);

@@ -168,9 +168,8 @@ impl Inode {
         }
     }
 
-    /// Whether a write replaces all that its page has: all bytes, or those up to the end of the file
-    /// from its beginning; and whether the page need not be read, also because the file has nothing
-    /// there.
+    /// Whether a write replaces all that its page has, that is, all bytes or those up to the end of
+    /// the file; and whether the page need not be read, also because the file ends before it.
     pub(crate) fn is_overwritten(&self, piece: &Piece) -> (bool, bool) {
         let len = self.len().max(self.disk_len());
         let whole =

@@ -1,4 +1,5 @@
-//! Wait queues on which threads sleep, and tasks wait, until a folio is unlocked, written, or has no guards.
+//! Wait queues on which threads sleep, and tasks wait, until a folio is unlocked, written, or has
+//! no guards.
 //!
 //! A folio has no room for its own queue; all folios share 64 queues, by number. A sleeper sets the
 //! folio's `waiters` bit while it holds the queue's lock. The thread that changes the awaited state
@@ -80,7 +81,8 @@ impl Latches {
         true
     }
 
-    /// Wakes all sleepers and tasks of this folio. Others in the same queue wake, check and sleep again.
+    /// Wakes all sleepers and tasks of this folio. Other sleepers in the same queue wake, check and
+    /// sleep again.
     pub(crate) fn wake(&self, folio: FolioId) {
         let queue = self.queue(folio);
         let mut tasks = queue.lock.lock().unwrap_or_else(PoisonError::into_inner);

@@ -272,7 +272,7 @@ impl ObjectStore for CachedStore {
                 Some(range) => range.as_range(len).map_err(object::generic)?,
                 None => 0..len,
             };
-            // The first part is read here, so that an object that has changed can still be replaced.
+            // The first part is read here: an object that has changed can still be replaced.
             let first = range.start..range.end.min(range.start + object.part_bytes());
             let bytes = object.read(first.clone()).await?;
             let rest = parts(self.0.clone(), object.clone(), first.end..range.end);

@@ -300,7 +300,8 @@ fn parquet_file() -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
-/// Reads with the reader that `parquet` comes with. Reads the whole file, or one column of every thousandth thousand rows, and returns the rows.
+/// Reads the whole file, or one column of ten rows in two thousand, with the reader that `parquet`
+/// comes with. Returns the rows.
 #[expect(deprecated, reason = "upstream wants users to copy this reader into their programs")]
 async fn scan(store: Arc<dyn ObjectStore>, path: &Path, some: bool) -> Vec<RecordBatch> {
     let reader = ParquetObjectReader::new(store, path.clone());

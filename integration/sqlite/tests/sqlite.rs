@@ -1,4 +1,4 @@
-//! SQLite itself over the cache: contents, journal modes, connections at once, and killed processes.
+//! SQLite itself over the cache: contents, journal modes, connections at once, killed processes.
 
 use mglru_cache::PageCache;
 use rusqlite::{Connection, OpenFlags, params};

@@ -7,17 +7,17 @@
 //! ```
 //!
 //! Neither a request nor a file has a thread: a miss is submitted like readahead, to the ring, the
-//! pool of threads or the source, and the task is woken when it has completed. Memory for a miss is
-//! found by the task itself; where a thread would sleep (reclaim waits for the device, the tenant
-//! is above `memory.high`, too many pages are dirty), the future is pending until there was progress
-//! or a timer ends. Only a sync needs a thread, one per cache, because it waits in the system.
+//! pool of threads or the source, and the task is woken when it has completed. The task itself finds
+//! memory for a miss. Where a thread would sleep (reclaim waits for the device, the tenant is above
+//! `memory.high`, too many pages are dirty), the future is pending until there was progress or a
+//! timer ends. Only a sync needs a thread, one per cache, because it waits in the system.
 //!
 //! # Dropping a future
 //!
 //! A future can be dropped at any time. The kernel never has the caller's buffer: bytes go between
-//! it and the cache's frames during a poll only. A read that was submitted completes into the cache.
-//! A write that is dropped has written the pages before some point, as after an error. A sync goes
-//! on without telling anyone; its error goes to the next sync.
+//! it and the cache's frames during a poll only. A submitted read completes into the cache. A write
+//! that is dropped has written the pages before some point, as after an error. A sync goes on; its
+//! error goes to the next sync.
 //!
 //! # Locking
 //!
