@@ -1,8 +1,8 @@
 //! SQLite on mglru's page cache.
 //!
 //! [`register`] adds a virtual file system to the SQLite of this process. Databases that are opened
-//! with it, by rusqlite or any other binding, read and write through a [`PageCache`](mglru_cache::PageCache):
-//! one memory budget for many databases and other files, with a tenant's limits and protection.
+//! with it, by rusqlite or any other binding, read and write through a page cache: one memory
+//! budget for many databases and other files, with a tenant's limits and protection.
 //!
 //! ```
 //! use mglru_cache::PageCache;

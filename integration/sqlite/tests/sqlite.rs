@@ -184,7 +184,8 @@ fn big_sorts_use_temporary_files_that_disappear() {
     let same: i64 =
         database.query_row("SELECT count(*) FROM t JOIN u USING (a, b)", [], |row| row.get(0)).unwrap();
     assert_eq!(same, 60_000);
-    drop((rows, database));
+    drop(rows);
+    drop(database);
     let mine = format!("mglru-sqlite-{}-", std::process::id());
     let left = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
     let left: Vec<_> = left.filter(|entry| entry.file_name().to_string_lossy().starts_with(&mine)).collect();

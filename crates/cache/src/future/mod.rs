@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Neither a request nor a file has a thread: a miss is submitted like readahead, to the ring, the
-//! pool of threads or the source, and the task is woken when it has completed. The task itself finds
-//! memory for a miss. Where a thread would sleep (reclaim waits for the device, the tenant is above
-//! `memory.high`, too many pages are dirty), the future is pending until there was progress or a
-//! timer ends. Only a sync needs a thread, one per cache, because it waits in the system.
+//! pool of threads or the source, and the task is woken when it has completed. The task itself
+//! finds memory for a miss. Where a thread would sleep (reclaim waits for the device, the tenant is
+//! above `memory.high`, too many pages are dirty), the future is pending until there was progress
+//! or a timer ends. Only a sync needs a thread, one per cache, because it waits in the system.
 //!
 //! # Dropping a future
 //!

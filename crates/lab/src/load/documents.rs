@@ -472,7 +472,7 @@ mod tests {
             cache.close().unwrap();
             let cache = self::cache();
             let file = cache.tenant("").unwrap().open(directory.path().join("records"), OpenMode::ReadWrite);
-            let backend = Backend { file: Arc::new(RwLock::new(file.unwrap())), performed: Arc::default() };
+            let backend = Backend { file: FileBackend::new(file.unwrap()), performed: Arc::default() };
             let database = Builder::new().create_with_backend(backend).unwrap();
             assert_eq!(verify_all(&database, &truth).unwrap(), verified);
         }
