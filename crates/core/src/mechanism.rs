@@ -564,14 +564,10 @@ impl fmt::Display for MechanismError {
         let list = |names: &[&str]| names.join(", ");
         match self {
             MechanismError::UnknownPreset(name) => {
-                write!(f, "there is no preset '{name}'; there are {}", list(&Preset::ALL.map(Preset::name)))
+                write!(f, "unknown preset '{name}'; expected {}", list(&Preset::ALL.map(Preset::name)))
             }
             MechanismError::UnknownSwitch(name) => {
-                write!(
-                    f,
-                    "there is no mechanism '{name}'; there are {}",
-                    list(&Switch::ALL.map(Switch::name))
-                )
+                write!(f, "unknown mechanism '{name}'; expected {}", list(&Switch::ALL.map(Switch::name)))
             }
             MechanismError::UnknownChoice { what, name, choices } => {
                 write!(f, "unknown {what} '{name}'; expected {}", list(choices))

@@ -7,8 +7,8 @@ use std::fmt::{self, Display, Formatter};
 /// ```
 /// use mglru_lab::Error;
 ///
-/// let error = Error::usage("`lots` is no size").at("jobs.toml:3");
-/// assert_eq!(error.to_string(), "jobs.toml:3: `lots` is no size");
+/// let error = Error::usage("`lots` is not a size").at("jobs.toml:3");
+/// assert_eq!(error.to_string(), "jobs.toml:3: `lots` is not a size");
 /// assert!(matches!(error, Error::Usage(_)));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]

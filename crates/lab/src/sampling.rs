@@ -85,7 +85,7 @@ impl FromStr for Sample {
         };
         let share = number.trim().parse::<f64>().map(|number| number / divisor);
         Sample::new(
-            share.map_err(|_| Error::usage(format_args!("`{text}` is no share; expected 0.01 or 1%")))?,
+            share.map_err(|_| Error::usage(format_args!("`{text}` is not a share; expected 0.01 or 1%")))?,
         )
     }
 }

@@ -142,7 +142,7 @@ def test_ablations_compare_seed_by_seed(mixed):
     assert {row["is_noise"] for row in mglru.ablate(mixed, runs=2)} == {None}, "two runs prove nothing"
     with pytest.raises(mglru.UsageError, match="runs: expected 1 to 1000"):
         mglru.ablate(mixed, runs=0)
-    with pytest.raises(mglru.UsageError, match="there is no mechanism 'turbo'"):
+    with pytest.raises(mglru.UsageError, match="unknown mechanism 'turbo'"):
         mglru.ablate(mixed, without=["turbo"])
 
 

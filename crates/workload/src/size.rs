@@ -25,7 +25,9 @@ pub fn parse(text: &str) -> Result<u64, String> {
                 "`{unit}` is a power of 1000 to some and of 1024 to others; write {letter}iB"
             ));
         }
-        _ => return Err(format!("`{unit}` is no unit; use KiB, MiB, GiB, TiB, p (pages) or none (bytes)")),
+        _ => {
+            return Err(format!("`{unit}` is not a unit; use KiB, MiB, GiB, TiB, p (pages) or none (bytes)"));
+        }
     };
     let number: Option<u64> = digits.parse().ok();
     number.and_then(|number| number.checked_mul(bytes_per_unit)).ok_or_else(|| "is too large".to_owned())
@@ -63,7 +65,7 @@ mod tests {
             ("512MB", "write MiB"),
             ("512 gb", "write GiB"),
             ("10%", "no unit"),
-            ("5q", "`q` is no unit"),
+            ("5q", "`q` is not a unit"),
             ("99999999999TiB", "too large"),
             ("99999999999999999999", "too large"),
         ] {

@@ -23,7 +23,7 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<String> {
             format!("the text is longer than {bytes_max} bytes"),
         ));
     }
-    String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "this is no UTF-8 text"))
+    String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "this is not UTF-8 text"))
 }
 
 #[cfg(test)]
@@ -37,7 +37,7 @@ mod tests {
         assert_eq!(read(file.path(), 8).unwrap(), "12345678");
         assert_eq!(read(file.path(), 7).unwrap_err().to_string(), "the text is longer than 7 bytes");
         std::fs::write(file.path(), [0xff, 0xfe]).unwrap();
-        assert_eq!(read(file.path(), 8).unwrap_err().to_string(), "this is no UTF-8 text");
+        assert_eq!(read(file.path(), 8).unwrap_err().to_string(), "this is not UTF-8 text");
     }
 
     #[test]

@@ -232,7 +232,7 @@ fn bad_input_is_refused() {
         assert!(error.contains(what), "{arguments}: {error}");
     }
     for (bad, what) in [
-        (with(&row, "warm_misses", "many"), "line 2, column warm_misses: 'many' is no count"),
+        (with(&row, "warm_misses", "many"), "line 2, column warm_misses: 'many' is not a count"),
         (with(&row, "workload", "other"), "other.bin.zst: the trace of a row is missing"),
         (with(&row, "n", 7), "not the trace of the row: it has 30000 accesses"),
     ] {

@@ -291,12 +291,12 @@ fn scenario_errors_name_their_place() {
     };
     for (there, instead, expected) in [
         ("seed = 3", "sede = 3", "s.toml:6:1: [machine] has no `sede`; did you mean `seed`?"),
-        ("seed = 3", "preset = \"linux-9\"", "s.toml:6:10: there is no preset 'linux-9'"),
-        ("seed = 3", "with = [\"turbo\"]", "s.toml:6:9: there is no mechanism 'turbo'"),
+        ("seed = 3", "preset = \"linux-9\"", "s.toml:6:10: unknown preset 'linux-9'"),
+        ("seed = 3", "with = [\"turbo\"]", "s.toml:6:9: unknown mechanism 'turbo'"),
         ("seed = 3", "lru = \"random\"", "s.toml:6:7: "),
         ("t/memory.max", "t/memory.mx", "s.toml:33:10: "),
         ("t/memory.max", "t/memory.reclaim", "can only be written to"),
-        ("[print]", "[print]\ncounters = [\"pgstael\"]", "s.toml:33:13: there is no counter `pgstael`"),
+        ("[print]", "[print]\ncounters = [\"pgstael\"]", "s.toml:33:13: unknown counter `pgstael`"),
         (
             "[print]",
             "[[action]]\nat = \"1s\"\nwrite = { \"t/memory.max\" = \"lots\" }\n[print]",
@@ -308,7 +308,7 @@ fn scenario_errors_name_their_place() {
             "s.toml:34:11: 't/memory.stat': it can only be read",
         ),
         ("size=1m", "size=20%", "does not exist"),
-        ("memory = \"40MiB\"", "memory = \"40MiB", "this is no TOML"),
+        ("memory = \"40MiB\"", "memory = \"40MiB", "this is not TOML"),
     ] {
         write(there, instead);
         let stderr = fails(here.path(), "run s.toml", 2);

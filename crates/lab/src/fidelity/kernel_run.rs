@@ -354,7 +354,7 @@ impl Fields<'_> {
         number.ok_or_else(|| {
             let line = self.record.position().map_or(0, csv::Position::line);
             let path = self.path.display();
-            Error::work(format_args!("{path}: line {line}, column {column}: '{text}' is no count"))
+            Error::work(format_args!("{path}: line {line}, column {column}: '{text}' is not a count"))
         })
     }
 

@@ -88,7 +88,7 @@ impl FromStr for Choice {
                 behaviours.lru = Some(Lru::parse(lru).map_err(failed)?);
             } else {
                 return Err(Error::usage(format_args!(
-                    "policy `{text}`: `{word}` is no change of a preset; expected +MECHANISM, -MECHANISM or lru=POLICY"
+                    "policy `{text}`: `{word}` is not a change of a preset; expected +MECHANISM, -MECHANISM or lru=POLICY"
                 )));
             }
         }
@@ -401,7 +401,7 @@ mod tests {
             ("mru", "w-tinylfu"),
             ("", "unknown policy ``"),
             ("arc +prefetch", "arc has no mechanisms"),
-            ("default prefetch", "`prefetch` is no change"),
+            ("default prefetch", "`prefetch` is not a change"),
             ("default +turbo", "turbo"),
             ("default lru=mru", "mru"),
             ("linux-7.2 -workingset_rework", "policy `linux-7.2 -workingset_rework`: "),

@@ -147,7 +147,7 @@ pub fn parse_fraction(text: &str) -> Result<f64, String> {
 /// Parses a size of swap, at least a page.
 ///
 /// # Errors
-/// If the text is no size.
+/// If the text is not a size.
 pub fn parse_swap(text: &str) -> Result<Memory, String> {
     let swap = text.parse::<Memory>();
     swap.map_err(|error| match error.starts_with("no memory") {
@@ -171,7 +171,7 @@ pub fn parse_swappiness(text: &str) -> Result<Swappiness, String> {
 /// Parses the size of a window, in whole pages of 4 KiB.
 ///
 /// # Errors
-/// If the text is no size from 4 KiB to 256 MiB.
+/// If the text is not a size from 4 KiB to 256 MiB.
 pub fn parse_pages(text: &str) -> Result<u32, String> {
     let pages = size::parse(text)? / PAGE_BYTES;
     let valid = u32::try_from(pages).ok().filter(|pages| (1..=65_536).contains(pages));

@@ -97,8 +97,7 @@ impl Plan {
                 || SUMS.iter().any(|(sum, _)| *sum == name)
         };
         if let Some(unknown) = scenario.print.counters.iter().find(|counter| !known(&counter.value)) {
-            let reason =
-                format!("there is no counter `{}`: docs/book/src/counters.md lists them", unknown.value);
+            let reason = format!("unknown counter `{}`: docs/book/src/counters.md lists them", unknown.value);
             return Err(at(&scenario, unknown.place, reason));
         }
         let mut counters: Vec<String> =

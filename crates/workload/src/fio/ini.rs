@@ -192,7 +192,7 @@ fn setting(line: &str, origin: Origin) -> Result<Setting, Error> {
         ["include"] => Err(Error::Line { reason: "write `include FILE`".to_owned(), origin }),
         [name] => Setting::new(name, value, origin),
         _ => {
-            let reason = format!("`{line}` is no option; write NAME=VALUE, or a NAME alone for a flag");
+            let reason = format!("`{line}` is not an option; write NAME=VALUE, or a NAME alone for a flag");
             Err(Error::Line { reason, origin })
         }
     }
@@ -263,7 +263,7 @@ mod tests {
             ("[ ]", "jobs/a.fio:1: `[ ]`: a section needs a name, such as [job1]"),
             (
                 "[a]\nhello world",
-                "jobs/a.fio:2: `hello world` is no option; write NAME=VALUE, or a NAME alone for a flag",
+                "jobs/a.fio:2: `hello world` is not an option; write NAME=VALUE, or a NAME alone for a flag",
             ),
             (
                 "[a]\nsize",

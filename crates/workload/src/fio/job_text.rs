@@ -210,7 +210,7 @@ impl JobText {
         if self.verify.is_some() && !self.offset_bytes.is_multiple_of(u64::from(block)) {
             let offset = self.offset_bytes;
             return Err(error(format!(
-                "`verify` needs an `offset` that is a multiple of `bs`; {offset} is no multiple of {block}"
+                "`verify` needs an `offset` that is a multiple of `bs`; {offset} is not a multiple of {block}"
             )));
         }
         let filesize = self.file_bytes.map(FileSize::Bytes);

@@ -34,7 +34,7 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
                 &unit[..1]
             ));
         }
-        _ => return Err(format!("`{unit}` is no unit; use k, m, g, t or p (powers of 1024)")),
+        _ => return Err(format!("`{unit}` is not a unit; use k, m, g, t or p (powers of 1024)")),
     };
     number.checked_mul(base.pow(power)).ok_or_else(|| "does not fit into 64 bits".to_owned())
 }
@@ -49,7 +49,11 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         "m" => 60 * 1_000_000,
         "h" => 3600 * 1_000_000,
         "d" => 24 * 3600 * 1_000_000,
-        _ => return Err(format!("`{unit}` is no unit of time; use us, ms, s, m, h or d (no unit: seconds)")),
+        _ => {
+            return Err(format!(
+                "`{unit}` is not a unit of time; use us, ms, s, m, h or d (no unit: seconds)"
+            ));
+        }
     };
     let total =
         number.checked_mul(microseconds).ok_or_else(|| "is longer than mglru can count".to_owned())?;

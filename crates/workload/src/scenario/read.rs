@@ -42,7 +42,7 @@ pub(super) fn scenario(text: &str, path: &Path, seed: Option<u64>) -> Result<Sce
     let source = Text::new(path, text);
     let document = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(text.len(), |span| span.start);
-        source.error(at, format!("this is no TOML: {}", error.message().replace('\n', ", ")))
+        source.error(at, format!("this is not TOML: {}", error.message().replace('\n', ", ")))
     })?;
     let known = ["description", "machine", "tenant", "job", "action", "print"];
     let top = Table::of_document(&source, document.get_ref(), &known)?;
@@ -146,7 +146,7 @@ fn device(value: &Value, text: &Text) -> Result<Device, Error> {
         "slow" => Ok(Device::Slow),
         "ideal" => Ok(Device::Ideal),
         other => {
-            Err(value.wrong(text, format_args!("there is no device `{other}`; there are: nvme, slow, ideal")))
+            Err(value.wrong(text, format_args!("unknown device `{other}`; expected nvme, slow or ideal")))
         }
     }
 }
@@ -278,7 +278,7 @@ fn find_job(name: &Value, source: &Text, jobs: &[Option<String>]) -> Result<usiz
             true => "no job has a name: give it one with `name`".to_owned(),
             false => advice(wanted, known.into_iter(), "there are"),
         };
-        name.wrong(source, format_args!("there is no job `{wanted}`; {advice}"))
+        name.wrong(source, format_args!("unknown job `{wanted}`; {advice}"))
     };
     jobs.iter().position(|job| job.as_deref() == Some(wanted)).ok_or_else(missing)
 }

@@ -141,11 +141,7 @@ fn errors_name_file_line_and_column() {
         ("memory = \"64MiB\"", "memory = \"2TiB\"", "more than 1 TiB"),
         ("cpus = 2", "cpus = 0", "13:8: `cpus`: should be a whole number from 1 to 1024"),
         ("cpus = 2", "cpus = 0xfffffffffffffffffff", "`cpus`"),
-        (
-            "device = \"nvme\"",
-            "device = \"floppy\"",
-            "there is no device `floppy`; there are: nvme, slow, ideal",
-        ),
+        ("device = \"nvme\"", "device = \"floppy\"", "unknown device `floppy`; expected nvme, slow or ideal"),
         ("swap = \"16MiB\"", "", "`swap_device` needs `swap`"),
         ("path = \"a/b\"", "path = \"d/b\"", "tenant `d/b`: its parent `d` does not exist; there are: a"),
         ("path = \"a/b\"", "path = \"a\"", "22:8: tenant `a`: already exists"),
@@ -172,12 +168,8 @@ fn errors_name_file_line_and_column() {
             "70:6: tenant `c` does not exist; there are: a, a/b",
         ),
         (MOVE, "at = \"25s\"\nmove = \"again\"\nto = \"c\"", "tenant `c` is removed at 20s"),
-        (
-            "move = \"again\"",
-            "move = \"agian\"",
-            "69:8: `move`: there is no job `agian`; did you mean `again`?",
-        ),
-        ("name = \"again\"", "", "there is no job `again`; no job has a name: give it one with `name`"),
+        ("move = \"again\"", "move = \"agian\"", "69:8: `move`: unknown job `agian`; did you mean `again`?"),
+        ("name = \"again\"", "", "unknown job `again`; no job has a name: give it one with `name`"),
         ("name = \"again\"", "name = \"\"", "60:8: `name`: is empty"),
         (
             "load = \"tpcc",
@@ -213,7 +205,7 @@ fn errors_name_file_line_and_column() {
         ("\"c/memory.current\"", "\"d/memory.current\"", "tenant `d` does not exist"),
         ("every = \"1s\"", "every = \"0s\"", "less than 1ms"),
         ("[print]", "[prnt]", "a scenario has no `prnt`; did you mean `print`?"),
-        ("[print]", "[print", "this is no TOML"),
+        ("[print]", "[print", "this is not TOML"),
         ("[[tenant]]", "[tenant]", "TOML"),
     ] {
         assert!(WHOLE.contains(there), "{there}");

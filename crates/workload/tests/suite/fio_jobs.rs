@@ -310,7 +310,7 @@ fn errors_name_the_problem_the_place_and_a_remedy() {
         ),
         (
             "--name=a --size=1m --offset=1k --verify=crc32c",
-            "command line: job `a`: `verify` needs an `offset` that is a multiple of `bs`; 1024 is no multiple of 4096",
+            "command line: job `a`: `verify` needs an `offset` that is a multiple of `bs`; 1024 is not a multiple of 4096",
         ),
         ("--section=b --name=a", "command line: `--section=b`: is about job files; name one"),
         ("--eta=soon --name=a", "command line: `--eta=soon`: use auto, always or never"),
@@ -386,6 +386,6 @@ fn a_job_file_inherits_the_command_line_and_overrides_it() {
     let wrong = file("3.fio", "[a]\nsize=1m\n\nbs=4q\n");
     assert_eq!(
         message(&wrong),
-        format!("{wrong}:4: `bs=4q`: `q` is no unit; use k, m, g, t or p (powers of 1024)")
+        format!("{wrong}:4: `bs=4q`: `q` is not a unit; use k, m, g, t or p (powers of 1024)")
     );
 }
