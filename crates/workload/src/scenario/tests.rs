@@ -154,7 +154,7 @@ fn errors_name_file_line_and_column() {
         ("memory.max = \"32MiB\"", "memory.max = \"0\"", "`max`: is less than a page"),
         ("at = \"10s\"", "at = \"soon\"", "33:6: `at`: \"soon\""),
         ("at = \"10s\"", "at = 10", "`at`: is integer, and should be a time in quotes, such as \"10s\""),
-        ("at = \"10s\"", "at = \"10 parsecs\"", "no unit of time"),
+        ("at = \"10s\"", "at = \"10 parsecs\"", "not a unit of time"),
         ("at = \"10s\"", "at = \"99999d\"", "more than 1000 days"),
         ("at = \"10s\"", "", "[[action]] needs `at`"),
         ("at = \"10s\"", "at = \"30s\"", "30:10: tenant `c` does not exist; there are: a, a/b"),
