@@ -64,7 +64,7 @@ mod tests {
             ("1.5GiB", "whole number"),
             ("512MB", "write MiB"),
             ("512 gb", "write GiB"),
-            ("10%", "no unit"),
+            ("10%", "not a unit"),
             ("5q", "`q` is not a unit"),
             ("99999999999TiB", "too large"),
             ("99999999999999999999", "too large"),
