@@ -52,7 +52,9 @@ enum Mode {
     #[command(override_help = fio::help(), disable_help_flag = true)]
     Fio(fio::Args),
     /// Mount a directory with its files' content in the cache, for unmodified programs.
-    Mount(mount::Args),
+    Mount(Box<mount::Args>),
+    /// Run a command in a mounted directory and record what it reads and writes.
+    Record(Box<mount::RecordArgs>),
     /// Replay page-access traces in the simulator: misses, counters, miss-ratio curves.
     Replay(Box<replay::Args>),
     /// Replay a grid of traces, policies, sizes and seeds into Parquet files.
@@ -113,7 +115,8 @@ fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), Failur
     match command.mode {
         Mode::Demo(args) => demo::run(args),
         Mode::Fio(args) => fio::run(args),
-        Mode::Mount(args) => mount::run(args),
+        Mode::Mount(args) => mount::run(*args),
+        Mode::Record(args) => mount::record(*args),
         Mode::Replay(args) => replay::run(*args),
         Mode::Sweep(args) => sweep::run(args),
         Mode::Run(args) => run::run(args),

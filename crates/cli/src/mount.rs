@@ -1,19 +1,24 @@
-//! `mglru mount`: a directory mounted with its files' content in the cache.
+//! `mglru mount` and `mglru record`: a directory mounted with its files' content in the cache.
 
 use crate::cache_options::{CacheOptions, with_mechanisms};
 use crate::error::Failure;
 use crate::size;
-use mglru_mount::{Mount, Options, Unmounted};
-use std::path::PathBuf;
+use mglru_cache::PageCache;
+use mglru_core::Limits;
+use mglru_mount::{Member, Mount, Options, Record, Summary, Unmounted, Who};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const EXAMPLES: &str = "\
 Examples:
   mglru mount /srv/data /mnt/data --memory 1GiB
-  mglru mount /srv/data /mnt/data --memory 256MiB --preset linux-6.12
-  mglru mount ~/src /mnt/src --memory 64MiB --threads 4
+  mglru mount /srv/data /mnt/data --memory 256MiB --preset linux-6.12 --record trace.zst
+  mglru mount /srv /mnt/srv --memory 1GiB --tenant db=512MiB,path=mysql --tenant web=64MiB,uid=33
+  mglru replay trace.zst --memory 256MiB
 
-Runs until it is interrupted, or until `umount MOUNTPOINT`, and then writes everything back. Locks,
-mapped files and what a crash leaves: docs/mount.md.";
+Runs until it is interrupted, or until `umount MOUNTPOINT`, and then writes everything back. Tenants
+can be made and changed in MOUNTPOINT/.mglru meanwhile. Locks, mapped files and what a crash leaves:
+docs/mount.md.";
 
 /// Mount a directory with its files' content in the cache, for unmodified programs.
 #[derive(Debug, clap::Args)]
@@ -25,11 +30,76 @@ pub struct Args {
     /// Where programs find the files: an empty directory outside of DIR.
     #[arg(value_name = "MOUNTPOINT")]
     mountpoint: PathBuf,
+    /// Record what programs ask for in FILE, as a trace; .zst, .gz and .xz compress.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Options of both commands.
+#[derive(Debug, clap::Args)]
+struct Common {
     /// Threads that answer requests, and so requests in progress at once.
-    #[arg(long, value_name = "N", default_value_t = Options::default().threads)]
+    #[arg(long, value_name = "N", default_value_t = 16)]
     threads: usize,
+    /// A tenant with this limit, for files below a path and programs of a user; may be repeated.
+    #[arg(long = "tenant", value_name = "NAME=SIZE[,path=P][,uid=N]", value_parser = parse_tenant)]
+    tenants: Vec<Tenant>,
     #[command(flatten)]
     cache: CacheOptions,
+}
+
+const RECORD_EXAMPLES: &str = "\
+Examples:
+  mglru record -- sqlite3 my.db 'SELECT count(*) FROM t'
+  mglru record --directory /srv/data --output load.zst -- ./load-test
+  mglru record --directory /srv --memory 1GiB -- sh -c 'mysqld --datadir=$MGLRU_MOUNT/mysql'
+  mglru replay trace.zst --curve 1%,5%,10%,20%
+
+The command runs in the mounted directory, which $MGLRU_MOUNT names. Only what it does below that
+path is recorded: a path that leads elsewhere, such as an absolute one, is not.";
+
+/// Run a command in a mounted directory and record what it reads and writes.
+#[derive(Debug, clap::Args)]
+#[command(after_help = RECORD_EXAMPLES, after_long_help = with_mechanisms(RECORD_EXAMPLES))]
+pub struct RecordArgs {
+    /// The directory to mount.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    directory: PathBuf,
+    /// The trace; .zst, .gz and .xz compress.
+    #[arg(short, long, value_name = "FILE", default_value = "trace.zst")]
+    output: PathBuf,
+    #[command(flatten)]
+    common: Common,
+    /// The command with its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<std::ffi::OsString>,
+}
+
+/// A tenant with its limit and its members.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Tenant {
+    name: String,
+    max_bytes: u64,
+    members: Vec<Who>,
+}
+
+fn parse_tenant(text: &str) -> Result<Tenant, String> {
+    let expected = "expected NAME=SIZE, such as db=64MiB,path=mysql,uid=33";
+    let (limit, rest) = text.split_once(',').unwrap_or((text, ""));
+    let (name, size) = limit.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or(expected)?;
+    let mut members = Vec::new();
+    for part in rest.split(',').filter(|part| !part.is_empty()) {
+        members.push(match part.split_once('=') {
+            Some(("path", path)) => Who::Below(path.to_owned()),
+            Some(("uid", uid)) => {
+                Who::User(uid.parse().map_err(|_| format!("`{uid}` is no user's number; {expected}"))?)
+            }
+            _ => return Err(format!("`{part}` is neither path=P nor uid=N; {expected}")),
+        });
+    }
+    Ok(Tenant { name: name.to_owned(), max_bytes: size::parse(size)?, members })
 }
 
 /// An error of the mount, with its exit status.
@@ -40,12 +110,40 @@ fn failure(error: mglru_mount::Error) -> Failure {
     }
 }
 
+impl Common {
+    /// Mounts, and says what with.
+    fn mount(
+        &self,
+        directory: &Path,
+        mountpoint: &Path,
+        record: Option<&Path>,
+    ) -> Result<(Mount, String), Failure> {
+        let budget = self.cache.budget();
+        let (mut builder, mechanisms) = self.cache.builder(budget)?;
+        for tenant in &self.tenants {
+            builder = builder.tenant_with(&tenant.name, Limits::max(tenant.max_bytes));
+        }
+        let cache: PageCache = builder.build()?;
+        let record = record.map(|path| Record {
+            path: path.to_owned(),
+            failed: Box::new(|error| {
+                eprintln!("mglru: {error}; the recording has ended, and the mount goes on");
+            }),
+        });
+        let of = |tenant: &Tenant| {
+            let name = tenant.name.clone();
+            let member = move |who: &Who| Member { tenant: name.clone(), who: who.clone() };
+            tenant.members.iter().map(member).collect::<Vec<_>>()
+        };
+        let members = self.tenants.iter().flat_map(of).collect();
+        let options = Options { threads: self.threads, record, members, ..Options::default() };
+        let mount = Mount::new(directory, mountpoint, cache, options).map_err(failure)?;
+        Ok((mount, format!("{} of cache ({})", size::show(budget.bytes), mechanisms.name())))
+    }
+}
+
 pub fn run(args: Args) -> Result<(), Failure> {
-    let budget = args.cache.budget();
-    let (builder, mechanisms) = args.cache.builder(budget)?;
-    let cache = builder.build()?;
-    let options = Options { threads: args.threads, ..Options::default() };
-    let mut mount = Mount::new(&args.directory, &args.mountpoint, cache, &options).map_err(failure)?;
+    let (mut mount, cache) = args.common.mount(&args.directory, &args.mountpoint, args.record.as_deref())?;
     let unmounter = mount.unmounter();
     let at = args.mountpoint.display().to_string();
     ctrlc::set_handler(move || match unmounter.unmount() {
@@ -56,14 +154,101 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Err(error) => eprintln!("mglru: {error}"),
     })
     .map_err(Failure::work)?;
-    eprintln!(
-        "mglru: {} is mounted at {} with {} of cache ({}); interrupt to unmount",
-        args.directory.display(),
-        args.mountpoint.display(),
-        size::show(budget.bytes),
-        mechanisms.name(),
-    );
-    mount.serve().map_err(failure)?;
-    eprintln!("mglru: {} is unmounted, and everything is written", args.mountpoint.display());
+    let (directory, at) = (args.directory.display(), args.mountpoint.display());
+    eprintln!("mglru: {directory} is mounted at {at} with {cache}; interrupt to unmount");
+    let summary = mount.serve().map_err(failure)?;
+    eprintln!("mglru: {at} is unmounted, and everything is written");
+    say(&summary);
     Ok(())
+}
+
+/// Prints what was served.
+fn say(summary: &Summary) {
+    let Summary { requests, hits, misses, recorded } = summary;
+    eprintln!(
+        "mglru: {} reads of {}, {} writes of {}, {} syncs",
+        size::count(requests.reads),
+        size::show(requests.read_bytes),
+        size::count(requests.writes),
+        size::show(requests.written_bytes),
+        size::count(requests.syncs),
+    );
+    let accesses = hits + misses;
+    if accesses > 0 {
+        let (accesses, share) = (size::count(accesses), *hits as f64 / accesses as f64 * 100.0);
+        eprintln!("mglru: {accesses} accesses to pages, {share:.1} % of them in memory");
+    }
+    match recorded {
+        Some((path, Ok(()))) => {
+            let path = path.display();
+            eprintln!(
+                "mglru: the trace is {path}; `mglru replay {path} --curve 1%,5%,10%,20%` shows miss ratios"
+            );
+        }
+        Some((path, Err(error))) => {
+            eprintln!("mglru: the trace {} ends early: {error}", path.display());
+        }
+        None => {}
+    }
+}
+
+/// An empty directory to mount at, removed when this is dropped. Never with its contents: if the
+/// mount is still there, they are the user's files.
+struct MountPoint(PathBuf);
+
+impl Drop for MountPoint {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+pub fn record(args: RecordArgs) -> Result<(), Failure> {
+    let temporary = |error| Failure::work(format_args!("cannot create a temporary mount point: {error}"));
+    let at =
+        MountPoint(tempfile::Builder::new().prefix("mglru-record-").tempdir().map_err(temporary)?.keep());
+    let (mut mount, cache) = args.common.mount(&args.directory, &at.0, Some(&args.output))?;
+    let unmounter = mount.unmounter();
+    // The command gets the interrupt, too, and the mount has to outlive it.
+    let _ = ctrlc::set_handler(|| {});
+    eprintln!("mglru: {} is mounted with {cache}; the command runs in it", args.directory.display());
+    let serving = std::thread::spawn(move || mount.serve());
+    let (program, arguments) = args.command.split_first().expect("clap requires one");
+    let ended = Command::new(program).args(arguments).current_dir(&at.0).env("MGLRU_MOUNT", &at.0).status();
+    if unmounter.unmount().map_err(failure)? == Unmounted::WhenClosed {
+        eprintln!("mglru: a process still has files open; the mount ends when it closes them");
+    }
+    let summary = match serving.join() {
+        Ok(summary) => summary.map_err(failure)?,
+        Err(panic) => std::panic::resume_unwind(panic),
+    };
+    say(&summary);
+    let program = program.display();
+    match ended {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failure::work(format_args!("the command `{program}` failed: {status}"))),
+        Err(error) => Err(Failure::usage(format_args!("cannot run `{program}`: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenants_have_a_limit_and_members() {
+        let members = vec![Who::Below("mysql/data".to_owned()), Who::User(33)];
+        let db = Tenant { name: "db".to_owned(), max_bytes: 64 << 20, members };
+        assert_eq!(parse_tenant("db=64MiB,path=mysql/data,uid=33"), Ok(db));
+        assert_eq!(parse_tenant("a/b=4096").unwrap().members, []);
+        for (wrong, reason) in [
+            ("db", "expected NAME=SIZE"),
+            ("=5", "expected NAME=SIZE"),
+            ("db=lots", "lots"),
+            ("db=1m,uid=root", "`root` is no user's number"),
+            ("db=1m,gid=3", "neither path=P nor uid=N"),
+        ] {
+            let error = parse_tenant(wrong).unwrap_err();
+            assert!(error.contains(reason), "{wrong}: {error}");
+        }
+    }
 }

@@ -290,6 +290,12 @@ impl Files {
         written.and(self.cache.sync())
     }
 
+    /// Pages that programs found in memory, and pages that they did not find.
+    pub(crate) fn accesses(&self) -> (u64, u64) {
+        let stats = self.cache.tenants().into_iter().map(|tenant| tenant.stats());
+        stats.fold((0, 0), |(hits, misses), of| (hits + of.hits, misses + of.misses))
+    }
+
     /// The attributes of a node, with what is in memory only.
     pub(crate) fn attributes(&self, node: &Node, stat: &Stat) -> FileAttr {
         let mut attributes = attributes::attributes(stat, node.id);

@@ -8,6 +8,8 @@
 //! fs          one method per request of the kernel
 //! node        the files that the kernel knows, by device and inode number
 //! content     their cached content: open, idle, given up
+//! control     tenants as directories; membership: whom each file is charged to
+//! record      what programs ask for, as a trace
 //! ```
 //!
 //! `docs/mount.md` is the guide.
@@ -16,13 +18,17 @@
 
 mod attributes;
 mod content;
+mod control;
 mod directory;
 mod error;
 mod fs;
 mod handles;
+mod membership;
 mod node;
+mod record;
 mod refused;
 mod session;
 
 pub use error::Error;
-pub use session::{Mount, Options, Unmounted, Unmounter};
+pub use record::{Record, Requests};
+pub use session::{Member, Mount, Options, Summary, Unmounted, Unmounter, Who};

@@ -11,6 +11,7 @@
 
 use crate::attributes;
 use crate::content::Content;
+use crate::control::is_control;
 use crate::refused::Answer;
 use fuser::FileType;
 use rustix::fs::{Stat, fstat};
@@ -142,6 +143,10 @@ impl Nodes {
 
     /// The node with this number.
     pub(crate) fn get(&self, id: u64) -> Answer<Arc<Node>> {
+        if is_control(id) {
+            // A request that the control tree does not know, such as to rename a control file.
+            return Err(Errno::PERM.into());
+        }
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         Ok(table.by_id.get(&id).cloned().ok_or(Errno::STALE)?)
     }

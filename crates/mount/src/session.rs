@@ -4,6 +4,7 @@ use crate::content::Files;
 use crate::error::Error;
 use crate::fs::{Passthrough, Served};
 use crate::node::Nodes;
+use crate::record::{Record, Recording, Requests};
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 use mglru_cache::PageCache;
 use rustix::fs::{Mode, OFlags, open};
@@ -15,21 +16,53 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Name of the file system's kind in `/proc/mounts`, behind `fuse.`.
-const SUBTYPE: &str = "mglru";
-
 /// How to serve a mount.
-#[derive(Clone, Debug)]
 pub struct Options {
     /// Number of threads that answer requests, and so of requests in progress.
     pub threads: usize,
     /// Whether other users than the one who mounts may use the mount. Modes are checked either way.
     pub other_users: bool,
+    /// Whether and where to record what programs ask for.
+    pub record: Option<Record>,
+    /// Which programs belong to which tenant of the cache. More can be said in the control tree.
+    pub members: Vec<Member>,
+}
+
+/// Assigns programs to a tenant of the cache, by the tenant's path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The tenant's path, such as `a/b`.
+    pub tenant: String,
+    /// Who belongs to it.
+    pub who: Who,
+}
+
+/// Programs, by what they are or by what they open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// All programs of a user, by number.
+    User(u32),
+    /// What is below a directory, relative to the mounted one.
+    Below(String),
+}
+
+/// What programs asked for during a mount, and what the cache did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// The programs' requests.
+    pub requests: Requests,
+    /// Accesses to pages that were in memory.
+    pub hits: u64,
+    /// Accesses to pages that were not in memory.
+    pub misses: u64,
+    /// Where the recording is, and why it ended early if it did.
+    pub recorded: Option<(PathBuf, Result<(), String>)>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { threads: 16, other_users: rustix::process::geteuid().is_root() }
+        let other_users = rustix::process::geteuid().is_root();
+        Options { threads: 16, other_users, record: None, members: Vec::new() }
     }
 }
 
@@ -94,9 +127,17 @@ impl Mount {
         directory: &Path,
         mountpoint: &Path,
         cache: PageCache,
-        options: &Options,
+        options: Options,
     ) -> Result<Mount, Error> {
-        let mountpoint = check(directory, mountpoint)?;
+        let (from, mountpoint) = check(directory, mountpoint)?;
+        if let Some(record) = &options.record
+            && is_below(&record.path, &mountpoint)
+        {
+            return Err(Error::usage(format_args!(
+                "the recording {} would be inside of the mount: choose a file elsewhere",
+                record.path.display()
+            )));
+        }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let cannot = |error: &dyn std::fmt::Display| {
             Error::usage(format_args!("cannot mount {}: {error}", directory.display()))
@@ -104,11 +145,20 @@ impl Mount {
         let fd = open(directory, flags, Mode::empty()).map_err(|error| cannot(&io::Error::from(error)))?;
         let nodes = Nodes::new(fd).map_err(|refused| cannot(&io::Error::from(refused.0)))?;
         let files = Files::new(cache, idle_max(raise_descriptors())).map_err(|error| cannot(&error))?;
-        let passthrough = Arc::new(Passthrough::new(nodes, files));
+        let recording = options.record.map(Recording::start).transpose()?;
+        let passthrough = Arc::new(Passthrough::new(from, nodes, files, recording));
+        for Member { tenant, who } in &options.members {
+            let assigned = match who {
+                Who::User(uid) => passthrough.membership().assign_user(tenant, &uid.to_string()),
+                Who::Below(prefix) => passthrough.membership().assign_prefix(tenant, prefix),
+            };
+            assigned.map_err(|_| {
+                Error::usage(format_args!("{who:?} is no directory below {}", directory.display()))
+            })?;
+        }
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(directory.display().to_string().replace(',', " ")),
-            MountOption::Subtype(SUBTYPE.to_owned()),
             MountOption::DefaultPermissions,
         ];
         config.acl = if options.other_users { SessionACL::All } else { SessionACL::Owner };
@@ -129,24 +179,33 @@ impl Mount {
     /// # Errors
     /// [`Error::Work`]: the connection to the kernel broke, or dirty pages could not be written;
     /// they are lost.
-    pub fn serve(self) -> Result<(), Error> {
+    pub fn serve(self) -> Result<Summary, Error> {
         let Mount { session, passthrough, mountpoint } = self;
         let served = session.run();
         let written = passthrough.finish();
+        let summary = Arc::into_inner(passthrough).map(Passthrough::end);
         if let Err(error) = written {
-            return Err(Error::work(format_args!(
-                "{} was unmounted, and data is lost: {error}",
-                mountpoint.display()
-            )));
+            let at = mountpoint.display();
+            return Err(Error::work(format_args!("{at} was unmounted, and data is lost: {error}")));
         }
-        served.map_err(|error| {
-            Error::work(format_args!("the mount at {} broke off: {error}", mountpoint.display()))
-        })
+        match (served, summary) {
+            (Ok(()), Some(summary)) => Ok(summary),
+            (Ok(()), None) => unreachable!("all threads of the session have ended"),
+            (Err(error), _) => {
+                Err(Error::work(format_args!("the mount at {} broke off: {error}", mountpoint.display())))
+            }
+        }
     }
 }
 
-/// Checks both directories. Returns the mount point without symbolic links.
-fn check(directory: &Path, mountpoint: &Path) -> Result<PathBuf, Error> {
+/// Whether a file is, or would be, below a directory.
+fn is_below(file: &Path, directory: &Path) -> bool {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::canonicalize(parent).is_ok_and(|parent| parent.starts_with(directory))
+}
+
+/// Checks both directories. Returns them without symbolic links.
+fn check(directory: &Path, mountpoint: &Path) -> Result<(PathBuf, PathBuf), Error> {
     let resolve = |path: &Path, what: &str| {
         fs::canonicalize(path).map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::NOTCONN) => Error::usage(format_args!(
@@ -183,7 +242,7 @@ fn check(directory: &Path, mountpoint: &Path) -> Result<PathBuf, Error> {
             at.display()
         )));
     }
-    Ok(at)
+    Ok((from, at))
 }
 
 /// Whether a path without symbolic links is where a file system is mounted.

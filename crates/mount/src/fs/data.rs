@@ -1,29 +1,53 @@
 //! Data: opening, reading, writing, syncing and allocating.
 
 use super::names::Known;
-use super::{Caller, OpenFile, Passthrough};
+use super::{Caller, Open, OpenDirectory, OpenFile, Passthrough};
 use crate::attributes::{GROUP_MAY_EXECUTE, PERMISSIONS, SET_GROUP_ID, SET_USER_ID};
+use crate::control::is_control;
 use crate::directory::{Directory, Entry};
 use crate::node::Node;
 use crate::refused::Answer;
-use rustix::fs::{FallocateFlags, Mode, OFlags, chmod, fdatasync, fsync, openat};
+use mglru_cache::Tenant;
+use mglru_workload::trace::RequestKind;
+use rustix::fs::{FallocateFlags, Mode, OFlags, chmod, fdatasync, fsync, openat, readlink};
 use rustix::io::Errno;
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 impl Passthrough {
     /// Opens a file. Returns the number of its handle.
     pub(crate) fn open(&self, caller: Caller, id: u64, flags: i32) -> Answer<u64> {
+        if is_control(id) {
+            return Ok(self.open_files.add(Open::Control(self.control.open(id)?)));
+        }
         self.open_node(caller, self.nodes.get(id)?, flags)
     }
 
-    fn open_node(&self, _caller: Caller, node: Arc<Node>, flags: i32) -> Answer<u64> {
+    fn open_node(&self, caller: Caller, node: Arc<Node>, flags: i32) -> Answer<u64> {
         if node.kind == fuser::FileType::Directory {
             return Err(Errno::ISDIR.into());
         }
         let writable = open_flags(flags).intersects(OFlags::WRONLY | OFlags::RDWR);
-        let file = self.files.open(&self.nodes, &node, writable, None)?;
-        Ok(self.open_files.add(OpenFile { node, file }))
+        let tenant = self.tenant_of(caller, &node);
+        let file = self.files.open(&self.nodes, &node, writable, tenant.as_ref())?;
+        let traced = self.recording.as_ref().map(|recording| recording.file(&node, &self.directory));
+        Ok(self.open_files.add(Open::File(OpenFile { node, file, traced })))
+    }
+
+    /// The tenant that pays for what a program brings in of a file; `None` for the root.
+    fn tenant_of(&self, caller: Caller, node: &Node) -> Option<Tenant> {
+        let membership = self.membership();
+        if !membership.matters() {
+            return None;
+        }
+        let path = readlink(node.path(), Vec::new()).ok()?.into_bytes();
+        let path = Path::new(OsStr::from_bytes(&path));
+        let path = path.strip_prefix(&self.directory).unwrap_or(path);
+        let tenant = membership.tenant(caller.thread, caller.uid, path)?;
+        // It may have been removed meanwhile.
+        self.files.cache.tenant(&tenant).ok()
     }
 
     /// Creates a file if it is missing, and opens it.
@@ -46,23 +70,53 @@ impl Passthrough {
         }
     }
 
+    /// Notes a request of a program.
+    fn note(&self, caller: Caller, open: &OpenFile, kind: RequestKind, offset: u64, bytes: u64) {
+        self.counts.add(kind, bytes);
+        if let (Some(recording), Some(file)) = (&self.recording, open.traced) {
+            recording.add(caller.thread, file, kind, offset, bytes);
+        }
+    }
+
     /// Reads into `buffer`; fewer bytes only at the end of the file.
-    pub(crate) fn read(&self, handle: u64, buffer: &mut [u8], offset: u64) -> Answer<usize> {
-        let open = self.open_files.get(handle)?;
-        Ok(open.file.read_at(buffer, offset)?)
+    pub(crate) fn read(&self, caller: Caller, handle: u64, buffer: &mut [u8], offset: u64) -> Answer<usize> {
+        match &*self.open_files.get(handle)? {
+            Open::File(open) => {
+                let read = open.file.read_at(buffer, offset)?;
+                if read > 0 {
+                    self.note(caller, open, RequestKind::Read, offset, read as u64);
+                }
+                Ok(read)
+            }
+            Open::Control(file) => self.control.read(file, buffer, offset),
+        }
     }
 
     /// Writes all of `bytes`. `flags` are those with which the file was opened.
-    pub(crate) fn write(&self, handle: u64, bytes: &[u8], offset: u64, flags: i32) -> Answer<usize> {
+    pub(crate) fn write(
+        &self,
+        caller: Caller,
+        handle: u64,
+        bytes: &[u8],
+        offset: u64,
+        flags: i32,
+    ) -> Answer<usize> {
         let open = self.open_files.get(handle)?;
+        let open = match &*open {
+            Open::File(open) => open,
+            Open::Control(file) => {
+                return self.control.write(file, bytes, caller.thread).map(|()| bytes.len());
+            }
+        };
+        self.note(caller, open, RequestKind::Write, offset, bytes.len() as u64);
         let written = open.file.write_at(bytes, offset);
         open.node.content().note_change();
         let written = written?;
         let flags = open_flags(flags);
         if flags.contains(OFlags::SYNC) {
-            open.file.sync_all()?;
+            self.sync(caller, open, false)?;
         } else if flags.contains(OFlags::DSYNC) {
-            open.file.sync_data()?;
+            self.sync(caller, open, true)?;
         }
         Ok(written)
     }
@@ -70,7 +124,8 @@ impl Passthrough {
     /// Clears set-user-id, and set-group-id of a program, of a file that a user without privileges
     /// is about to write to.
     pub(crate) fn drop_privileges(&self, handle: u64) -> Answer<()> {
-        let node = &self.open_files.get(handle)?.node;
+        let open = self.open_files.get(handle)?;
+        let Open::File(OpenFile { node, .. }) = &*open else { return Ok(()) };
         let mode = node.stat()?.st_mode;
         let group = if mode & GROUP_MAY_EXECUTE != 0 { SET_GROUP_ID } else { 0 };
         let dropped = mode & (SET_USER_ID | group);
@@ -81,23 +136,34 @@ impl Passthrough {
     }
 
     /// Writes dirty pages and syncs the device. An error is reported once per handle.
-    pub(crate) fn fsync(&self, handle: u64, data_only: bool) -> Answer<()> {
-        let open = self.open_files.get(handle)?;
+    pub(crate) fn fsync(&self, caller: Caller, handle: u64, data_only: bool) -> Answer<()> {
+        match &*self.open_files.get(handle)? {
+            Open::File(open) => self.sync(caller, open, data_only),
+            Open::Control(_) => Ok(()),
+        }
+    }
+
+    fn sync(&self, caller: Caller, open: &OpenFile, data_only: bool) -> Answer<()> {
+        let kind = if data_only { RequestKind::DataSync } else { RequestKind::Sync };
+        self.note(caller, open, kind, 0, 0);
         let synced = if data_only { open.file.sync_data() } else { open.file.sync_all() };
         Ok(synced?)
     }
 
     pub(crate) fn release(&self, handle: u64) -> Answer<()> {
         let open = self.open_files.remove(handle)?;
-        let node = open.node.clone();
-        drop(open);
-        self.files.release(&self.nodes, &node);
+        if let Open::File(OpenFile { node, .. }) = &*open {
+            let node = node.clone();
+            drop(open);
+            self.files.release(&self.nodes, &node);
+        }
         Ok(())
     }
 
     /// `fallocate` with the modes that leave the other bytes where they are.
     pub(crate) fn fallocate(&self, handle: u64, offset: u64, bytes: u64, mode: i32) -> Answer<()> {
         let open = self.open_files.get(handle)?;
+        let Open::File(open) = &*open else { return Err(Errno::OPNOTSUPP.into()) };
         let range = offset..offset.checked_add(bytes).ok_or(Errno::FBIG)?;
         let mode = FallocateFlags::from_bits_retain(mode as u32);
         let (keep, hole, zero) =
@@ -118,10 +184,13 @@ impl Passthrough {
     }
 
     pub(crate) fn opendir(&self, id: u64) -> Answer<u64> {
+        if is_control(id) {
+            return Ok(self.open_directories.add(OpenDirectory::Control(self.control.list(id)?)));
+        }
         let node = self.nodes.get(id)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = openat(&node.fd, ".", flags, Mode::empty())?;
-        Ok(self.open_directories.add(Directory::new(fd)))
+        Ok(self.open_directories.add(OpenDirectory::Real(Directory::new(fd))))
     }
 
     /// Passes the entries from a position on to `take`, with the inode numbers that programs see,
@@ -132,8 +201,16 @@ impl Passthrough {
         from: u64,
         mut take: impl FnMut(u64, &Entry) -> bool,
     ) -> Answer<()> {
-        let directory = self.open_directories.get(handle)?;
-        directory.read(from, |entry| take(self.nodes.number_of_entry(entry.inode), entry))
+        match &*self.open_directories.get(handle)? {
+            OpenDirectory::Real(directory) => {
+                directory.read(from, |entry| take(self.nodes.number_of_entry(entry.inode), entry))
+            }
+            OpenDirectory::Control(entries) => {
+                let rest = entries.iter().skip(usize::try_from(from).unwrap_or(usize::MAX));
+                let _ = rest.take_while(|entry| take(entry.inode, entry)).count();
+                Ok(())
+            }
+        }
     }
 
     pub(crate) fn releasedir(&self, handle: u64) -> Answer<()> {
@@ -142,6 +219,7 @@ impl Passthrough {
 
     pub(crate) fn fsyncdir(&self, handle: u64, data_only: bool) -> Answer<()> {
         let directory = self.open_directories.get(handle)?;
+        let OpenDirectory::Real(directory) = &*directory else { return Ok(()) };
         let synced = if data_only { fdatasync(&directory.fd) } else { fsync(&directory.fd) };
         Ok(synced?)
     }

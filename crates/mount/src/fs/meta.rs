@@ -1,8 +1,9 @@
 //! Attributes, extended attributes, and the space of the file system.
 
-use super::Passthrough;
+use super::{Open, Passthrough};
 use crate::attributes::{PERMISSIONS, timespec};
-use crate::node::Node;
+use crate::control::is_control;
+use crate::node::{Node, ROOT};
 use crate::refused::Answer;
 use fuser::{FileAttr, FileType, TimeOrNow};
 use rustix::fs::{
@@ -32,11 +33,19 @@ const ACCESS_LISTS: &str = "system.posix_acl_";
 
 impl Passthrough {
     pub(crate) fn getattr(&self, id: u64) -> Answer<FileAttr> {
+        if is_control(id) {
+            return self.control.getattr(id);
+        }
         let node = self.nodes.get(id)?;
         Ok(self.files.attributes(&node, &node.stat()?))
     }
 
     pub(crate) fn setattr(&self, id: u64, changes: &Changes) -> Answer<FileAttr> {
+        if is_control(id) {
+            // A shell truncates a file before it writes; nothing else can be changed.
+            let refused = changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some();
+            return if refused { Err(Errno::PERM.into()) } else { self.control.getattr(id) };
+        }
         let node = self.nodes.get(id)?;
         if let Some(len) = changes.size {
             self.set_len(&node, len, changes.handle)?;
@@ -68,17 +77,18 @@ impl Passthrough {
         if node.kind != FileType::RegularFile {
             return Err(Errno::INVAL.into());
         }
-        match handle.and_then(|handle| self.open_files.get(handle).ok()) {
-            Some(open) => {
+        match handle.and_then(|handle| self.open_files.get(handle).ok()).as_deref() {
+            Some(Open::File(open)) => {
                 open.file.truncate(len)?;
                 open.node.content().note_change();
                 Ok(())
             }
-            None => self.files.with_writable(&self.nodes, node, |file| file.truncate(len)),
+            _ => self.files.with_writable(&self.nodes, node, |file| file.truncate(len)),
         }
     }
 
     pub(crate) fn statfs(&self, id: u64) -> Answer<StatVfs> {
+        let id = if is_control(id) { ROOT } else { id };
         Ok(fstatvfs(&self.nodes.get(id)?.fd)?)
     }
 

@@ -19,10 +19,15 @@ mod serve;
 pub(crate) use serve::Served;
 
 use crate::content::Files;
-use crate::directory::Directory;
+use crate::control::{ControlFile, Tree};
+use crate::directory::{Directory, Entry};
 use crate::handles::Handles;
+use crate::membership::Membership;
 use crate::node::{Node, Nodes};
+use crate::record::{Counts, Recording};
+use crate::session::Summary;
 use mglru_cache::CachedFile;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The thread that makes a request.
@@ -30,27 +35,57 @@ use std::sync::Arc;
 pub(crate) struct Caller {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
+    /// Number of the thread.
+    pub(crate) thread: u32,
 }
 
 /// A file that a program has opened.
+pub(crate) enum Open {
+    File(OpenFile),
+    Control(ControlFile),
+}
+
+/// A regular file that a program has opened.
 pub(crate) struct OpenFile {
     node: Arc<Node>,
     file: CachedFile,
+    /// Its number in the recording.
+    traced: Option<u32>,
+}
+
+/// A directory that a program has opened.
+enum OpenDirectory {
+    Real(Directory),
+    Control(Vec<Entry>),
 }
 
 /// A directory passed through, with the cache for the content of its files.
 pub(crate) struct Passthrough {
     nodes: Nodes,
     files: Files,
-    open_files: Handles<OpenFile>,
-    open_directories: Handles<Directory>,
+    open_files: Handles<Open>,
+    open_directories: Handles<OpenDirectory>,
+    control: Tree,
+    counts: Counts,
+    recording: Option<Recording>,
+    /// The directory, without symbolic links.
+    directory: PathBuf,
     /// Whether new files are given to the caller. Only root can do so.
     gives_away: bool,
 }
 
 impl Passthrough {
-    pub(crate) fn new(nodes: Nodes, files: Files) -> Passthrough {
+    pub(crate) fn new(
+        directory: PathBuf,
+        nodes: Nodes,
+        files: Files,
+        recording: Option<Recording>,
+    ) -> Passthrough {
         Passthrough {
+            control: Tree::new(&files.cache),
+            counts: Counts::default(),
+            recording,
+            directory,
             nodes,
             files,
             open_files: Handles::default(),
@@ -59,8 +94,23 @@ impl Passthrough {
         }
     }
 
+    /// The rules that assign programs to tenants.
+    pub(crate) fn membership(&self) -> &Membership {
+        &self.control.membership
+    }
+
     /// Writes everything back. No request may come any more.
     pub(crate) fn finish(&self) -> Result<(), mglru_cache::Error> {
         self.files.finish(&self.nodes)
+    }
+
+    /// What programs asked for, and what the cache did, once no request comes any more.
+    pub(crate) fn end(self) -> Summary {
+        let (hits, misses) = self.files.accesses();
+        let recorded = self.recording.map(|recording| {
+            let path = recording.path().to_owned();
+            (path, recording.finish().map_err(|error| error.to_string()))
+        });
+        Summary { requests: self.counts.get(), hits, misses, recorded }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::{Caller, Passthrough};
 use crate::attributes::{self, PERMISSIONS, SET_GROUP_ID};
-use crate::node::{Node, identity};
+use crate::control::{self, is_control};
+use crate::node::{Node, ROOT, identity};
 use crate::refused::Answer;
 use fuser::FileAttr;
 use rustix::fs::{
@@ -29,8 +30,22 @@ struct New<'a> {
 
 impl Passthrough {
     /// Looks up a name. The kernel has one more reference to the node then.
-    pub(crate) fn lookup(&self, parent: u64, name: &OsStr) -> Answer<Known> {
-        self.lookup_in(&*self.nodes.get(parent)?, name)
+    pub(crate) fn lookup(&self, parent: u64, name: &OsStr) -> Answer<FileAttr> {
+        if parent == ROOT && name == control::NAME {
+            return Ok(self.control.top());
+        }
+        if is_control(parent) {
+            return self.control.lookup(parent, name);
+        }
+        Ok(self.lookup_in(&*self.nodes.get(parent)?, name)?.1)
+    }
+
+    /// The directory of a name that is made or removed, which is not that of the control tree.
+    fn parent_of(&self, parent: u64, name: &OsStr) -> Answer<Arc<Node>> {
+        if parent == ROOT && name == control::NAME {
+            return Err(Errno::PERM.into());
+        }
+        self.nodes.get(parent)
     }
 
     fn lookup_in(&self, parent: &Node, name: &OsStr) -> Answer<Known> {
@@ -50,6 +65,9 @@ impl Passthrough {
     }
 
     pub(crate) fn forget(&self, id: u64, count: u64) {
+        if is_control(id) {
+            return self.control.forget(id, count);
+        }
         self.nodes.forget(id, count);
     }
 
@@ -58,10 +76,14 @@ impl Passthrough {
         Ok(readlinkat(&node.fd, "", Vec::new())?.into_bytes())
     }
 
-    pub(crate) fn mkdir(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32) -> Answer<Known> {
-        let parent = self.nodes.get(parent)?;
+    pub(crate) fn mkdir(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32) -> Answer<FileAttr> {
+        if is_control(parent) {
+            return self.control.mkdir(&self.files.cache, parent, name);
+        }
+        let parent = self.parent_of(parent, name)?;
         mkdirat(&parent.fd, name, Mode::from_raw_mode(mode & PERMISSIONS))?;
-        self.own(New { caller, parent: &parent, name, mode: Some(mode) })
+        let mode = Some(mode | FileType::Directory.as_raw_mode());
+        Ok(self.own(New { caller, parent: &parent, name, mode })?.1)
     }
 
     pub(crate) fn mknod(
@@ -72,14 +94,14 @@ impl Passthrough {
         mode: u32,
         device: u32,
     ) -> Answer<Known> {
-        let parent = self.nodes.get(parent)?;
+        let parent = self.parent_of(parent, name)?;
         let (kind, permissions) = (FileType::from_raw_mode(mode), Mode::from_raw_mode(mode & PERMISSIONS));
         mknodat(&parent.fd, name, kind, permissions, device.into())?;
         self.own(New { caller, parent: &parent, name, mode: Some(mode) })
     }
 
     pub(crate) fn symlink(&self, caller: Caller, parent: u64, name: &OsStr, target: &Path) -> Answer<Known> {
-        let parent = self.nodes.get(parent)?;
+        let parent = self.parent_of(parent, name)?;
         symlinkat(target, &parent.fd, name)?;
         self.own(New { caller, parent: &parent, name, mode: None })
     }
@@ -93,7 +115,7 @@ impl Passthrough {
         mode: u32,
         exclusive: bool,
     ) -> Answer<Known> {
-        let parent = self.nodes.get(parent)?;
+        let parent = self.parent_of(parent, name)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
         match openat(&parent.fd, name, flags, Mode::from_raw_mode(mode & PERMISSIONS)) {
             Ok(_) => self.own(New { caller, parent: &parent, name, mode: Some(mode) }),
@@ -136,13 +158,13 @@ impl Passthrough {
 
     /// Gives a file one more name.
     pub(crate) fn link(&self, id: u64, parent: u64, name: &OsStr) -> Answer<Known> {
-        let (node, parent) = (self.nodes.get(id)?, self.nodes.get(parent)?);
+        let (node, parent) = (self.nodes.get(id)?, self.parent_of(parent, name)?);
         linkat(CWD, node.path(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW)?;
         self.lookup_in(&parent, name)
     }
 
     pub(crate) fn unlink(&self, parent: u64, name: &OsStr) -> Answer<()> {
-        let parent = self.nodes.get(parent)?;
+        let parent = self.parent_of(parent, name)?;
         let stat = statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
         unlinkat(&parent.fd, name, AtFlags::empty())?;
         self.name_removed(&stat);
@@ -150,13 +172,16 @@ impl Passthrough {
     }
 
     pub(crate) fn rmdir(&self, parent: u64, name: &OsStr) -> Answer<()> {
-        let parent = self.nodes.get(parent)?;
+        if is_control(parent) {
+            return self.control.rmdir(&self.files.cache, parent, name);
+        }
+        let parent = self.parent_of(parent, name)?;
         Ok(unlinkat(&parent.fd, name, AtFlags::REMOVEDIR)?)
     }
 
     /// Renames a file. `flags` are those of `renameat2`.
     pub(crate) fn rename(&self, from: (u64, &OsStr), to: (u64, &OsStr), flags: u32) -> Answer<()> {
-        let (old, new) = (self.nodes.get(from.0)?, self.nodes.get(to.0)?);
+        let (old, new) = (self.parent_of(from.0, from.1)?, self.parent_of(to.0, to.1)?);
         let replaced = statat(&new.fd, to.1, AtFlags::SYMLINK_NOFOLLOW).ok();
         renameat_with(&old.fd, from.1, &new.fd, to.1, RenameFlags::from_bits_retain(flags))?;
         if let Some(stat) = replaced {
@@ -171,6 +196,11 @@ impl Passthrough {
             && let Some(node) = self.nodes.find(identity(stat))
         {
             self.files.unlinked(&node);
+            if let Some(recording) = &self.recording
+                && stat.st_nlink <= 1
+            {
+                recording.removed(&node);
+            }
             self.nodes.content_dropped(&node);
         }
     }

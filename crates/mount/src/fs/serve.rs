@@ -36,7 +36,7 @@ thread_local! {
 pub(crate) struct Served(pub(crate) Arc<Passthrough>);
 
 fn caller(request: &Request) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid() }
+    Caller { uid: request.uid(), gid: request.gid(), thread: request.pid() }
 }
 
 /// Regular files bypass the kernel's page cache, and several threads may write to one at once.
@@ -68,8 +68,8 @@ impl Filesystem for Served {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        answer!(reply, self.0.lookup(parent.0, name), |reply: ReplyEntry, (_, attributes)| {
-            reply.entry(&VALID, &attributes, GENERATION)
+        answer!(reply, self.0.lookup(parent.0, name), |reply: ReplyEntry, found| {
+            reply.entry(&VALID, &found, GENERATION)
         });
     }
 
@@ -132,7 +132,7 @@ impl Filesystem for Served {
         reply: ReplyEntry,
     ) {
         let made = self.0.mkdir(caller(request), parent.0, name, mode);
-        answer!(reply, made, |reply: ReplyEntry, (_, found)| reply.entry(&VALID, &found, GENERATION));
+        answer!(reply, made, |reply: ReplyEntry, found| reply.entry(&VALID, &found, GENERATION));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -193,7 +193,7 @@ impl Filesystem for Served {
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -207,14 +207,14 @@ impl Filesystem for Served {
             if buffer.len() < size {
                 buffer.resize(size, 0);
             }
-            let read = self.0.read(handle.0, &mut buffer[..size], offset);
+            let read = self.0.read(caller(request), handle.0, &mut buffer[..size], offset);
             answer!(reply, read, |reply: ReplyData, bytes: usize| reply.data(&buffer[..bytes]));
         });
     }
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -229,7 +229,7 @@ impl Filesystem for Served {
         {
             return reply.error(refused.to_fuse());
         }
-        let written = self.0.write(handle.0, data, offset, flags.0);
+        let written = self.0.write(caller(request), handle.0, data, offset, flags.0);
         answer!(reply, written, |reply: ReplyWrite, bytes: usize| reply.written(bytes as u32));
     }
 
@@ -250,8 +250,9 @@ impl Filesystem for Served {
         answer!(reply, self.0.release(handle.0), |reply: ReplyEmpty, ()| reply.ok());
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        answer!(reply, self.0.fsync(handle.0, data_only), |reply: ReplyEmpty, ()| reply.ok());
+    fn fsync(&self, request: &Request, _: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        answer!(reply, self.0.fsync(caller(request), handle.0, data_only), |reply: ReplyEmpty, ()| reply
+            .ok());
     }
 
     fn fallocate(

@@ -1,7 +1,7 @@
 //! A mount of a temporary directory.
 
 use mglru_cache::PageCache;
-use mglru_mount::{Error, Mount, Options, Unmounter};
+use mglru_mount::{Error, Member, Mount, Options, Record, Summary, Unmounter};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use tempfile::TempDir;
@@ -14,19 +14,44 @@ pub struct Mounted {
     directory: TempDir,
     point: TempDir,
     unmounter: Unmounter,
-    served: Option<JoinHandle<Result<(), Error>>>,
+    served: Option<JoinHandle<Result<Summary, Error>>>,
+}
+
+/// What a test wants beyond an empty directory.
+#[derive(Default)]
+pub struct Setup {
+    pub record: Option<Record>,
+    pub tenants: Vec<(&'static str, u64)>,
+    pub members: Vec<Member>,
 }
 
 /// A new empty directory, mounted; `None` where the system does not permit that.
 pub fn mounted() -> Option<Mounted> {
-    mount_again(tempfile::tempdir().unwrap())
+    mounted_with(Setup::default())
+}
+
+/// As [`mounted`], with more.
+pub fn mounted_with(setup: Setup) -> Option<Mounted> {
+    start(tempfile::tempdir().unwrap(), setup)
 }
 
 /// Mounts a directory.
 pub fn mount_again(directory: TempDir) -> Option<Mounted> {
+    start(directory, Setup::default())
+}
+
+/// Mounts without serving.
+pub fn try_mount(directory: &Path, point: &Path, setup: Setup) -> Result<Mount, Error> {
+    let builder = PageCache::builder(MEMORY);
+    let builder = setup.tenants.iter().fold(builder, |builder, (path, max)| builder.tenant(path, *max));
+    let (record, members) = (setup.record, setup.members);
+    let options = Options { record, members, ..Options::default() };
+    Mount::new(directory, point, builder.build().unwrap(), options)
+}
+
+fn start(directory: TempDir, setup: Setup) -> Option<Mounted> {
     let point = tempfile::tempdir().unwrap();
-    let cache = PageCache::builder(MEMORY).build().unwrap();
-    let mut mount = match Mount::new(directory.path(), point.path(), cache, &Options::default()) {
+    let mut mount = match try_mount(directory.path(), point.path(), setup) {
         Ok(mount) => mount,
         Err(reason) => {
             eprintln!("skipped: {reason}");
@@ -50,10 +75,15 @@ impl Mounted {
     }
 
     /// Unmounts, and returns the directory when everything is written.
-    pub fn finish(mut self) -> TempDir {
+    pub fn finish(self) -> TempDir {
+        self.finish_with_summary().0
+    }
+
+    /// As [`Self::finish`], with what was served.
+    pub fn finish_with_summary(mut self) -> (TempDir, Summary) {
         self.unmounter.unmount().unwrap();
-        self.served.take().expect("it is taken once").join().unwrap().unwrap();
-        std::mem::replace(&mut self.directory, tempfile::tempdir().unwrap())
+        let summary = self.served.take().expect("it is taken once").join().unwrap().unwrap();
+        (std::mem::replace(&mut self.directory, tempfile::tempdir().unwrap()), summary)
     }
 }
 

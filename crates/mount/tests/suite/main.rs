@@ -2,6 +2,8 @@
 
 mod common;
 mod content;
+mod control;
 mod files;
 mod random;
+mod record;
 mod refused;

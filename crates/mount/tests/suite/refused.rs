@@ -1,15 +1,18 @@
 //! Mounts that are refused, with what to do.
 
-use crate::common::mounted;
-use mglru_cache::PageCache;
-use mglru_mount::{Error, Mount, Options};
+use crate::common::{Setup, mounted, try_mount};
+use mglru_mount::Error;
 use std::fs;
 use std::path::Path;
 
 /// The reason why a mount is refused as wrong usage.
 fn refused(directory: &Path, point: &Path) -> String {
-    let cache = PageCache::builder(4 << 20).build().unwrap();
-    match Mount::new(directory, point, cache, &Options::default()) {
+    refused_with(directory, point, Setup::default())
+}
+
+/// As [`refused`], with more than a directory.
+pub fn refused_with(directory: &Path, point: &Path, setup: Setup) -> String {
+    match try_mount(directory, point, setup) {
         Err(Error::Usage(reason)) => reason,
         Err(other) => panic!("{other:?}"),
         Ok(_) => panic!("it is mounted"),

@@ -70,6 +70,12 @@ impl LineFormat for FioIolog {
             return Err(format!("{} has no file name and action", quote(line)));
         };
         let range = (field(&mut rest), field(&mut rest));
+        if self.timed
+            && range.1.is_some()
+            && let Some(thread) = field(&mut rest)
+        {
+            number(thread, "the thread")?;
+        }
         if field(&mut rest).is_some() {
             return Err(format!("{} has too many fields", quote(line)));
         }
@@ -166,6 +172,10 @@ mod tests {
         let write = Request { page: 0, pages: 1, write: true, inside: true, ..read };
         let expected = vec![Parsed::Request(read), Parsed::Request(write), Parsed::Sync(0)];
         assert_eq!(parse(two), Ok(expected.clone()));
+        let with_thread = "fio version 3 iolog\n1 b read 8192 8192 77\n2 a write 1 1 78\n3 b sync 0 0 77\n";
+        let [b, a] = [Request { page: 2, ..read }, Request { page: 1 << 32, ..write }];
+        let threads = vec![Parsed::Request(b), Parsed::Request(a), Parsed::Sync(0)];
+        assert_eq!(parse(with_thread), Ok(threads));
         let three: String = two.lines().skip(1).map(|line| format!("17 {line}\n")).collect();
         assert_eq!(parse(&format!("fio version 3 iolog\n{three}")), Ok(expected));
     }
@@ -177,6 +187,9 @@ mod tests {
             ["a", "a read", "a read 0", "a read 0 x", "a erase 0 1", "a read 0 1 2", "a add 0", "17 a add"]
         {
             assert!(parse(&format!("fio version 2 iolog\n{bad}\n")).is_err(), "{bad}");
+        }
+        for bad in ["1 a read 0 1 x", "1 a read 0 1 2 3", "1 a add 2"] {
+            assert!(parse(&format!("fio version 3 iolog\n{bad}\n")).is_err(), "{bad}");
         }
     }
 }

@@ -53,6 +53,7 @@ mod msr;
 mod oracle_general;
 mod plain;
 mod recognise;
+mod request_log;
 mod shared_text;
 mod source;
 mod text;
@@ -66,6 +67,7 @@ pub use error::TraceError;
 pub use format::Format;
 pub use info::{Counting, TraceInfo, info, info_with};
 pub use kernel_lab::{Sidecar, sidecar};
+pub use request_log::{LoggedRequest, RequestKind, RequestLog};
 pub use source::Compression;
 pub use write::{Converted, TraceWriter, WriteOptions, convert};
 

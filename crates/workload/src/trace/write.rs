@@ -321,7 +321,7 @@ pub fn convert(reader: &mut TraceReader, mut writer: TraceWriter) -> Result<Conv
 }
 
 /// A file, optionally with a compressor.
-enum Output {
+pub(super) enum Output {
     Plain(BufWriter<File>),
     Gzip(flate2::write::GzEncoder<File>),
     Xz(liblzma::write::XzEncoder<File>),
@@ -329,7 +329,7 @@ enum Output {
 }
 
 impl Output {
-    fn new(file: File, name: &str) -> io::Result<Self> {
+    pub(super) fn new(file: File, name: &str) -> io::Result<Self> {
         let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
         let compression = Compression::EXTENSIONS.iter().find(|(known, _)| *known == extension);
         Ok(match compression.map(|(_, compression)| compression) {
@@ -342,7 +342,7 @@ impl Output {
         })
     }
 
-    fn writer(&mut self) -> &mut dyn Write {
+    pub(super) fn writer(&mut self) -> &mut dyn Write {
         match self {
             Output::Plain(writer) => writer,
             Output::Gzip(writer) => writer,
@@ -351,7 +351,7 @@ impl Output {
         }
     }
 
-    fn finish(self) -> io::Result<()> {
+    pub(super) fn finish(self) -> io::Result<()> {
         match self {
             Output::Plain(mut writer) => writer.flush(),
             Output::Gzip(writer) => writer.finish().map(drop),

@@ -1,0 +1,109 @@
+//! The control tree: tenants as directories, values as the kernel takes and refuses them.
+
+use crate::common::{Setup, mounted, mounted_with};
+use mglru_mount::{Member, Who};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Writes a value as `echo` does in a shell.
+fn set(path: impl AsRef<Path>, value: &str) -> io::Result<()> {
+    OpenOptions::new().write(true).truncate(true).open(path)?.write_all(format!("{value}\n").as_bytes())
+}
+
+fn number(result: io::Result<()>) -> Option<i32> {
+    result.err().and_then(|error| error.raw_os_error())
+}
+
+#[test]
+fn tenants_are_directories_and_their_limits_are_files() {
+    let Some(mounted) = mounted() else { return };
+    let top = mounted.at(".mglru");
+    let text = |name: &str| fs::read_to_string(top.join(name)).unwrap();
+    fs::create_dir(top.join("a")).unwrap();
+    fs::create_dir(top.join("a/b")).unwrap();
+    set(top.join("a/memory.max"), "1M").unwrap();
+    set(top.join("a/memory.low"), "65536").unwrap();
+    assert_eq!((text("a/memory.max"), text("a/memory.low")), ("1048576\n".into(), "65536\n".into()));
+    assert_eq!(text("a/b/memory.max"), "max\n");
+    assert!(text("a/memory.stat").contains("workingset_refault_file"));
+    assert!(text("vmstat").contains("pgscan") && text("lru_gen").contains("memcg"));
+    set(top.join("lru_gen.min_ttl_ms"), "100").unwrap();
+    assert_eq!(text("lru_gen.min_ttl_ms"), "100\n");
+    let names: Vec<_> =
+        fs::read_dir(top.join("a")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(names.iter().any(|name| name == "b") && names.iter().any(|name| name == "cgroup.procs"));
+    // Copying the mount does not copy the tree.
+    assert_eq!(fs::read_dir(mounted.at("")).unwrap().count(), 0);
+
+    const EEXIST: i32 = 17;
+    const EBUSY: i32 = 16;
+    const EINVAL: i32 = 22;
+    const EPERM: i32 = 1;
+    assert_eq!(number(set(top.join("a/memory.max"), "much")), Some(EINVAL));
+    assert_eq!(text("a/memory.max"), "1048576\n", "nothing changed");
+    assert_eq!(number(fs::create_dir(top.join("a"))), Some(EEXIST));
+    assert_eq!(number(fs::create_dir(top.join("a/memory.max"))), Some(EEXIST));
+    assert_eq!(number(fs::remove_dir(top.join("a"))), Some(EBUSY));
+    assert_eq!(number(fs::write(top.join("new"), "x")), Some(EPERM));
+    assert_eq!(number(fs::remove_file(top.join("a/memory.max"))), Some(EPERM));
+    assert_eq!(number(fs::rename(top.join("a"), mounted.at("a"))), Some(EPERM));
+    assert_eq!(number(fs::remove_dir(&top)), Some(EPERM));
+    fs::remove_dir(top.join("a/b")).unwrap();
+    fs::remove_dir(top.join("a")).unwrap();
+    assert!(!top.join("a").exists());
+}
+
+#[test]
+fn pages_are_charged_by_directory_and_by_process() {
+    let Some(mounted) = mounted() else { return };
+    let top = mounted.at(".mglru");
+    for tenant in ["path", "process"] {
+        fs::create_dir(top.join(tenant)).unwrap();
+    }
+    fs::create_dir_all(mounted.at("db/hot")).unwrap();
+    set(top.join("path/mglru.paths"), "/db").unwrap();
+    let current = |tenant: &str| -> u64 {
+        let text = fs::read_to_string(top.join(tenant).join("memory.current")).unwrap();
+        text.trim().parse().unwrap()
+    };
+    let bytes = vec![1; 1 << 20];
+    fs::write(mounted.at("other"), &bytes).unwrap();
+    assert_eq!((current("path"), current("process")), (0, 0));
+    fs::write(mounted.at("db/hot/f"), &bytes).unwrap();
+    assert!(current("path") >= 1 << 20, "{}", current("path"));
+
+    // This process, and so its children; not by directory any more.
+    set(top.join("process/cgroup.procs"), "0").unwrap();
+    assert_eq!(
+        fs::read_to_string(top.join("process/cgroup.procs")).unwrap(),
+        format!("{}\n", std::process::id())
+    );
+    let before = current("path");
+    let copied =
+        std::process::Command::new("cp").arg(mounted.at("other")).arg(mounted.at("db/copy")).status();
+    assert!(copied.unwrap().success());
+    assert!(current("process") >= 1 << 20, "{}", current("process"));
+    assert!(current("path") <= before);
+    assert_eq!(number(fs::remove_dir(top.join("process"))), Some(16), "it has processes");
+    set(top.join("cgroup.procs"), "0").unwrap();
+    fs::remove_dir(top.join("process")).unwrap();
+    let none = number(set(top.join("cgroup.procs"), "4194999"));
+    assert_eq!(none, Some(3), "ESRCH");
+}
+
+#[test]
+fn members_can_be_named_at_the_start() {
+    let setup = Setup {
+        tenants: vec![("web", 1 << 20)],
+        members: vec![Member { tenant: "web".to_owned(), who: Who::Below("www".to_owned()) }],
+        ..Setup::default()
+    };
+    let Some(mounted) = mounted_with(setup) else { return };
+    fs::create_dir(mounted.at("www")).unwrap();
+    fs::write(mounted.at("www/page"), vec![1; 3 << 20]).unwrap();
+    let of = |name: &str| fs::read_to_string(mounted.at(".mglru/web").join(name)).unwrap();
+    let current: u64 = of("memory.current").trim().parse().unwrap();
+    assert!((1 << 19..=1 << 20).contains(&current), "{current}");
+    assert_eq!(of("mglru.paths"), "/www\n");
+}

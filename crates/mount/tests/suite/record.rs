@@ -1,0 +1,89 @@
+//! Recording: the trace has what programs asked for, and a full disk stops it alone.
+
+use crate::common::{Setup, mounted_with};
+use mglru_mount::Record;
+use mglru_workload::trace::{OpenOptions, PageAccess, Record, open};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[test]
+fn a_trace_has_every_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.zst");
+    let recording = Recording::start(&path, |error| panic!("{error}")).unwrap();
+    let Some(mounted) = mounted_with(Setup { recording: Some(recording), ..Setup::default() }) else {
+        return;
+    };
+    fs::create_dir(mounted.at("a directory")).unwrap();
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(mounted.at("a directory/f"))
+        .unwrap();
+    file.write_all_at(&[1; 8192], 4096).unwrap();
+    file.sync_data().unwrap();
+    // Another name of the same file.
+    fs::hard_link(mounted.at("a directory/f"), mounted.at("g")).unwrap();
+    let mut buffer = [0; 100];
+    File::open(mounted.at("g")).unwrap().read_exact_at(&mut buffer, 5000).unwrap();
+    fs::write(mounted.at("h"), "x").unwrap();
+    // At the end of the file nothing is read, and no page is touched.
+    assert_eq!(file.read_at(&mut buffer, 1 << 20).unwrap(), 0);
+    drop(file);
+    let (_directory, summary) = mounted.finish_with_summary();
+    assert_eq!((summary.requests.reads, summary.requests.read_bytes), (1, 100));
+    assert_eq!((summary.requests.writes, summary.requests.written_bytes), (2, 8193));
+    assert_eq!((summary.requests.syncs, summary.recorded), (1, Some((path.clone(), Ok(())))));
+    let records: Vec<_> = open(&path, OpenOptions::default()).unwrap().collect::<Result<_, _>>().unwrap();
+    let access =
+        |page, write, inside| Record::Access(PageAccess { page, write, inside, mapped: false, anon: false });
+    let expected = [
+        access(1, true, false),
+        access(2, true, false),
+        Record::Sync { file: 0 },
+        access(1, false, true),
+        access(1 << 32, true, false),
+    ];
+    assert_eq!(records, expected);
+}
+
+#[test]
+fn a_full_disk_stops_the_recording_and_not_the_mount() {
+    if !Path::new("/dev/full").exists() {
+        return eprintln!("skipped: there is no /dev/full");
+    }
+    // The header fits into the buffer of a compressor, so that the first requests fail.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("full.gz");
+    std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+    let stopped = Arc::new(AtomicBool::new(false));
+    let heard = stopped.clone();
+    let Ok(recording) = Recording::start(&path, move |_| heard.store(true, Ordering::Release)) else {
+        return; // It is refused at once, which is as good.
+    };
+    let Some(mounted) = mounted_with(Setup { recording: Some(recording), ..Setup::default() }) else {
+        return;
+    };
+    for number in 0..3 {
+        fs::write(mounted.at("f"), vec![number; 100_000]).unwrap();
+    }
+    assert_eq!(fs::read(mounted.at("f")).unwrap(), vec![2; 100_000]);
+    let (_directory, summary) = mounted.finish_with_summary();
+    assert!(stopped.load(Ordering::Acquire));
+    assert!(summary.recorded.is_some_and(|(_, ended)| ended.is_err()));
+}
+
+#[test]
+fn a_recording_inside_of_the_mount_is_refused() {
+    let (directory, point) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let record = Some(Record { path: point.path().join("trace"), failed: Box::new(|_| {}) });
+    let setup = Setup { record, ..Setup::default() };
+    let reason = crate::refused::refused_with(directory.path(), point.path(), setup);
+    assert!(reason.contains("inside of the mount"), "{reason}");
+    assert_eq!(fs::read_dir(point.path()).unwrap().count(), 0, "nothing was created");
+}

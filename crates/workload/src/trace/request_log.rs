@@ -1,0 +1,210 @@
+//! Writing what programs ask for, while they run, as fio's I/O log of version 3.
+//!
+//! ```text
+//! fio version 3 iolog
+//! 12 db/table add
+//! 12 db/table open
+//! 12 db/table read 8192 4096 4711       at 12 µs, thread 4711
+//! ```
+//!
+//! The number behind offset and length is the thread. fio ignores it, as this crate's reader does.
+//! The file is written under its own name, so that a crash leaves what was recorded until then.
+
+use super::TraceError;
+use super::write::Output;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Longest name in bytes. fio cuts longer ones off, and two files could become one.
+const NAME_BYTES_MAX: usize = 255;
+
+/// What a program asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// Bytes are read.
+    Read,
+    /// Bytes are written.
+    Write,
+    /// fsync.
+    Sync,
+    /// fdatasync.
+    DataSync,
+}
+
+impl RequestKind {
+    fn name(self) -> &'static str {
+        match self {
+            RequestKind::Read => "read",
+            RequestKind::Write => "write",
+            RequestKind::Sync => "sync",
+            RequestKind::DataSync => "datasync",
+        }
+    }
+}
+
+/// One request of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedRequest {
+    /// Time since the beginning of the log.
+    pub at: Duration,
+    /// Number of the thread that asks.
+    pub thread: u32,
+    /// The file, as [`RequestLog::name`] numbered it.
+    pub file: u32,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub bytes: u64,
+    /// What is asked for.
+    pub kind: RequestKind,
+}
+
+/// A log that is being written.
+pub struct RequestLog {
+    path: PathBuf,
+    output: Output,
+    names: Vec<String>,
+    taken: BTreeSet<String>,
+    text: String,
+}
+
+impl RequestLog {
+    /// Creates the log. The extensions `.gz`, `.xz` and `.zst` compress.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub fn create(path: &Path) -> Result<RequestLog, TraceError> {
+        let failed = |error| TraceError::io(path, error);
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let output = Output::new(File::create(path).map_err(failed)?, &name).map_err(failed)?;
+        let mut log = RequestLog {
+            path: path.to_owned(),
+            output,
+            names: Vec::new(),
+            taken: BTreeSet::new(),
+            text: String::new(),
+        };
+        log.text.push_str("fio version 3 iolog\n");
+        log.flush()?;
+        Ok(log)
+    }
+
+    /// Names the next file; the first is number 0. Bytes of the name that the format cannot have
+    /// are written as `%` and two digits. A name that was used before, or is too long, gets the
+    /// file's number behind it.
+    pub fn name(&mut self, at: Duration, name: &[u8]) {
+        let mut word = String::new();
+        for &byte in name {
+            match byte {
+                b'!'..=b'~' if byte != b'%' => word.push(byte as char),
+                _ => write!(word, "%{byte:02x}").expect("a String never fails"),
+            }
+        }
+        let number = self.names.len();
+        if word.is_empty() || word.len() > NAME_BYTES_MAX - 12 || self.taken.contains(&word) {
+            let from = word.len().saturating_sub(NAME_BYTES_MAX - 12);
+            word = format!("{}%#{number}", &word[from..]);
+        }
+        let at = at.as_micros();
+        writeln!(self.text, "{at} {word} add\n{at} {word} open").expect("a String never fails");
+        self.taken.insert(word.clone());
+        self.names.push(word);
+    }
+
+    /// Appends requests and passes them on to the system.
+    ///
+    /// # Errors
+    /// The file cannot be written, such as on a full disk. What was written before stays.
+    ///
+    /// # Panics
+    /// If a file was not named.
+    pub fn write(&mut self, requests: &[LoggedRequest]) -> Result<(), TraceError> {
+        for request in requests {
+            let LoggedRequest { at, thread, file, offset, bytes, kind } = *request;
+            let (at, name, kind) = (at.as_micros(), &self.names[file as usize], kind.name());
+            writeln!(self.text, "{at} {name} {kind} {offset} {bytes} {thread}")
+                .expect("a String never fails");
+        }
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<(), TraceError> {
+        let writer = self.output.writer();
+        let written = writer.write_all(self.text.as_bytes()).and_then(|()| writer.flush());
+        self.text.clear();
+        written.map_err(|error| TraceError::io(&self.path, error))
+    }
+
+    /// Completes the file.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn finish(self) -> Result<(), TraceError> {
+        let path = self.path;
+        self.output.finish().map_err(|error| TraceError::io(&path, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{OpenOptions, PageAccess, Record, open};
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn what_is_logged_is_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["log", "log.zst"] {
+            let path = folder.path().join(name);
+            let mut log = RequestLog::create(&path).unwrap();
+            log.name(Duration::ZERO, b"a file%");
+            log.name(Duration::ZERO, b"a file%");
+            log.name(Duration::ZERO, "ü".repeat(200).as_bytes());
+            let request = |file, offset, bytes, kind| LoggedRequest {
+                at: Duration::from_micros(7),
+                thread: 9,
+                file,
+                offset,
+                bytes,
+                kind,
+            };
+            let requests = [
+                request(0, 8192, 4096, RequestKind::Read),
+                request(1, 4000, 200, RequestKind::Write),
+                request(2, 0, 1, RequestKind::Read),
+                request(1, 0, 0, RequestKind::Sync),
+                request(0, 0, 0, RequestKind::DataSync),
+            ];
+            log.write(&requests).unwrap();
+            log.finish().unwrap();
+            let access = |page, write, inside| {
+                Record::Access(PageAccess { page, write, inside, mapped: false, anon: false })
+            };
+            let records: Vec<_> =
+                open(&path, OpenOptions::default()).unwrap().collect::<Result<_, _>>().unwrap();
+            let expected = [
+                access(2, false, false),
+                access(1 << 32, true, true),
+                access(1 << 32 | 1, true, false),
+                access(2 << 32, false, false),
+                Record::Sync { file: 1 },
+                Record::Sync { file: 0 },
+            ];
+            assert_eq!(records, expected, "{name}");
+        }
+        let text = fs::read_to_string(folder.path().join("log")).unwrap();
+        assert!(text.contains("\n7 a%20file%25 read 8192 4096 9\n"), "{text}");
+        assert!(text.lines().all(|line| line.len() < 400), "{text}");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error() {
+        let full = Path::new("/dev/full");
+        if full.exists() {
+            assert!(RequestLog::create(full).is_err());
+        }
+    }
+}
