@@ -5,7 +5,7 @@ use crate::error::Failure;
 use crate::size;
 use mglru_cache::PageCache;
 use mglru_core::Limits;
-use mglru_mount::{Member, Mount, Options, Record, Summary, Unmounted, Who};
+use mglru_mount::{Member, Mount, Options, RecordOptions, Summary, Unmounted, Who};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -124,7 +124,7 @@ impl Common {
             builder = builder.tenant_with(&tenant.name, Limits::max(tenant.max_bytes));
         }
         let cache: PageCache = builder.build()?;
-        let record = record.map(|path| Record {
+        let record = record.map(|path| RecordOptions {
             path: path.to_owned(),
             failed: Box::new(|error| {
                 eprintln!("mglru: {error}; the recording has ended, and the mount goes on");

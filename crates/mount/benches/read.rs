@@ -11,7 +11,7 @@ use fuser::{
     SessionACL,
 };
 use mglru_cache::PageCache;
-use mglru_mount::{Mount, Options, Record};
+use mglru_mount::{Mount, Options, RecordOptions};
 use mglru_workload::random::Random;
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -120,7 +120,7 @@ fn compare(folder: &Path, threads: usize, record: bool) {
     let (ours_at, plain_at) = (point("ours"), point("plain"));
     let cache = PageCache::builder(2 * FILE_BYTES).build().expect("there is memory");
     let trace = folder.join("trace");
-    let record = record.then(|| Record { path: trace, failed: Box::new(|error| panic!("{error}")) });
+    let record = record.then(|| RecordOptions { path: trace, failed: Box::new(|error| panic!("{error}")) });
     let options = Options { threads, record, ..Options::default() };
     let mut mount = match Mount::new(&folder.join("dir"), &ours_at, cache, options) {
         Ok(mount) => mount,

@@ -30,5 +30,5 @@ mod refused;
 mod session;
 
 pub use error::Error;
-pub use record::{Record, Requests};
+pub use record::{RecordOptions, Requests};
 pub use session::{Member, Mount, Options, Summary, Unmounted, Unmounter, Who};

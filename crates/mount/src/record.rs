@@ -142,7 +142,7 @@ impl State {
 }
 
 /// Where to record what programs ask for.
-pub struct Record {
+pub struct RecordOptions {
     /// The trace, which is replaced. The extensions `.gz`, `.xz` and `.zst` compress.
     pub path: PathBuf,
     /// Called with the reason if the recording has to stop early.
@@ -160,8 +160,8 @@ impl Recording {
     ///
     /// # Errors
     /// [`Error::Usage`]: the file cannot be created, or no thread can be started.
-    pub(crate) fn start(record: Record) -> Result<Recording, Error> {
-        let Record { path, failed } = record;
+    pub(crate) fn start(record: RecordOptions) -> Result<Recording, Error> {
+        let RecordOptions { path, failed } = record;
         let log = RequestLog::create(&path).map_err(Error::usage)?;
         let state = Arc::new(State {
             path,

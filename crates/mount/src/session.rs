@@ -4,7 +4,7 @@ use crate::content::Files;
 use crate::error::Error;
 use crate::fs::{Passthrough, Served};
 use crate::node::Nodes;
-use crate::record::{Record, Recording, Requests};
+use crate::record::{RecordOptions, Recording, Requests};
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 use mglru_cache::PageCache;
 use rustix::fs::{Mode, OFlags, open};
@@ -23,7 +23,7 @@ pub struct Options {
     /// Whether other users than the one who mounts may use the mount. Modes are checked either way.
     pub other_users: bool,
     /// Whether and where to record what programs ask for.
-    pub record: Option<Record>,
+    pub record: Option<RecordOptions>,
     /// Which programs belong to which tenant of the cache. More can be said in the control tree.
     pub members: Vec<Member>,
 }

@@ -5,6 +5,7 @@ mod common;
 mod demo;
 mod fidelity;
 mod fio;
+mod mount;
 mod replay;
 mod replay_baseline;
 mod replay_events;

@@ -20,6 +20,7 @@ fn help_shows_options_and_examples() {
         ("fio -h", "--memory"),
         ("help fio", "--tenant"),
         ("mount --help", "MOUNTPOINT"),
+        ("record --help", "MGLRU_MOUNT"),
         ("run --help", "[[tenant]]"),
         ("completions bash", "--baseline"),
         ("man", ".TH mglru 1"),
@@ -31,7 +32,7 @@ fn help_shows_options_and_examples() {
         let long = text.lines().find(|line| line.chars().count() > 100);
         assert!(long.is_none() || !arguments.contains("help"), "{arguments}: {long:?}");
     }
-    for mode in ["demo", "fio", "mount", "replay", "run", "ablate"] {
+    for mode in ["demo", "fio", "mount", "record", "replay", "run", "ablate"] {
         let text = done(here.path(), &format!("{mode} --help"));
         let names = Preset::ALL.map(Preset::name).into_iter().chain(Switch::ALL.map(Switch::name));
         assert_eq!(names.into_iter().find(|name| !text.contains(name)), None, "{mode}");

@@ -1,7 +1,7 @@
 //! A mount of a temporary directory.
 
 use mglru_cache::PageCache;
-use mglru_mount::{Error, Member, Mount, Options, Record, Summary, Unmounter};
+use mglru_mount::{Error, Member, Mount, Options, RecordOptions, Summary, Unmounter};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use tempfile::TempDir;
@@ -20,7 +20,7 @@ pub struct Mounted {
 /// What a test wants beyond an empty directory.
 #[derive(Default)]
 pub struct Setup {
-    pub record: Option<Record>,
+    pub record: Option<RecordOptions>,
     pub tenants: Vec<(&'static str, u64)>,
     pub members: Vec<Member>,
 }

@@ -1,7 +1,7 @@
 //! Recording: the trace has what programs asked for, and a full disk stops it alone.
 
 use crate::common::{Setup, mounted_with};
-use mglru_mount::Record;
+use mglru_mount::RecordOptions;
 use mglru_workload::trace::{OpenOptions, PageAccess, Record, open};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -13,10 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 fn a_trace_has_every_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.zst");
-    let recording = Recording::start(&path, |error| panic!("{error}")).unwrap();
-    let Some(mounted) = mounted_with(Setup { recording: Some(recording), ..Setup::default() }) else {
-        return;
-    };
+    let record = Some(RecordOptions { path: path.clone(), failed: Box::new(|error| panic!("{error}")) });
+    let Some(mounted) = mounted_with(Setup { record, ..Setup::default() }) else { return };
     fs::create_dir(mounted.at("a directory")).unwrap();
     let file = File::options()
         .read(true)
@@ -63,12 +61,9 @@ fn a_full_disk_stops_the_recording_and_not_the_mount() {
     std::os::unix::fs::symlink("/dev/full", &path).unwrap();
     let stopped = Arc::new(AtomicBool::new(false));
     let heard = stopped.clone();
-    let Ok(recording) = Recording::start(&path, move |_| heard.store(true, Ordering::Release)) else {
-        return; // It is refused at once, which is as good.
-    };
-    let Some(mounted) = mounted_with(Setup { recording: Some(recording), ..Setup::default() }) else {
-        return;
-    };
+    let failed = Box::new(move |_: &str| heard.store(true, Ordering::Release));
+    let record = Some(RecordOptions { path, failed });
+    let Some(mounted) = mounted_with(Setup { record, ..Setup::default() }) else { return };
     for number in 0..3 {
         fs::write(mounted.at("f"), vec![number; 100_000]).unwrap();
     }
@@ -81,7 +76,7 @@ fn a_full_disk_stops_the_recording_and_not_the_mount() {
 #[test]
 fn a_recording_inside_of_the_mount_is_refused() {
     let (directory, point) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let record = Some(Record { path: point.path().join("trace"), failed: Box::new(|_| {}) });
+    let record = Some(RecordOptions { path: point.path().join("trace"), failed: Box::new(|_| {}) });
     let setup = Setup { record, ..Setup::default() };
     let reason = crate::refused::refused_with(directory.path(), point.path(), setup);
     assert!(reason.contains("inside of the mount"), "{reason}");

@@ -1,0 +1,125 @@
+//! `mglru mount` and `mglru record` as users run them. They skip where the system does not permit
+//! to mount.
+
+use crate::common::{command, document, fails, text};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+/// `mglru mount dir point` in a folder, once it says that it is mounted.
+fn mounted(here: &Path) -> Option<(Child, BufReader<std::process::ChildStderr>)> {
+    for name in ["dir", "point"] {
+        fs::create_dir(here.join(name)).unwrap();
+    }
+    let mut command = command(here, "mount dir point --memory 4MiB --tenant t=1MiB,path=sub");
+    let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    if line.contains("cannot mount") {
+        eprintln!("skipped: {line}");
+        child.wait().unwrap();
+        return None;
+    }
+    assert!(line.contains("dir is mounted at point with 4 MiB of cache (default)"), "{line}");
+    Some((child, stderr))
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn an_interrupt_unmounts_and_writes_everything() {
+    let here = tempfile::tempdir().unwrap();
+    let Some((mut child, mut stderr)) = mounted(here.path()) else { return };
+    fs::create_dir(here.path().join("point/sub")).unwrap();
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|number| (number / 7) as u8).collect();
+    fs::write(here.path().join("point/sub/f"), &bytes).unwrap();
+    assert_eq!(fs::read_to_string(here.path().join("point/.mglru/t/memory.max")).unwrap(), "1048576\n");
+    // A file that is still open does not keep the mount point.
+    let open = File::open(here.path().join("point/sub/f")).unwrap();
+    signal(&child, Signal::TERM);
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    assert!(line.contains("the mount ends when they close them"), "{line}");
+    let mut buffer = [0; 100];
+    open.read_exact_at(&mut buffer, 2_000_000).unwrap();
+    assert_eq!(buffer, bytes[2_000_000..2_000_100]);
+    drop(open);
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
+    assert!(rest.contains("point is unmounted, and everything is written"), "{rest}");
+    assert!(fs::read(here.path().join("dir/sub/f")).unwrap() == bytes);
+    assert_eq!(fs::read_dir(here.path().join("point")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_crash_leaves_what_was_synced_and_the_next_mount_says_what_to_do() {
+    let here = tempfile::tempdir().unwrap();
+    let Some((mut child, _stderr)) = mounted(here.path()) else { return };
+    let file = File::create(here.path().join("point/f")).unwrap();
+    file.write_all_at(&[5; 100_000], 0).unwrap();
+    file.sync_all().unwrap();
+    file.write_all_at(&[6; 10], 200_000).unwrap();
+    signal(&child, Signal::KILL);
+    child.wait().unwrap();
+    drop(file);
+    let reason = fails(here.path(), "mount dir point", 2);
+    rustix::mount::unmount(here.path().join("point"), rustix::mount::UnmountFlags::DETACH).unwrap();
+    assert!(reason.contains("whose process is gone: run `umount point`"), "{reason}");
+    assert!(fs::read(here.path().join("dir/f")).unwrap()[..100_000] == [5; 100_000]);
+}
+
+#[test]
+fn a_recorded_command_can_be_replayed() {
+    let here = tempfile::tempdir().unwrap();
+    let arguments = "record --directory dir --output trace.zst --memory 4MiB -- sh -c";
+    fs::create_dir(here.path().join("dir")).unwrap();
+    fs::write(here.path().join("dir/in"), vec![1; 40_960]).unwrap();
+    let mut record = command(here.path(), arguments);
+    let output = record.arg("cp in out && cmp in $MGLRU_MOUNT/out").output().unwrap();
+    let stderr = text(&output.stderr);
+    if stderr.contains("cannot mount") {
+        return eprintln!("skipped: {stderr}");
+    }
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stderr.contains("`mglru replay trace.zst --curve"), "{stderr}");
+    assert_eq!(fs::read(here.path().join("dir/out")).unwrap(), vec![1; 40_960]);
+    let document = document(here.path(), "replay trace.zst --memory 1MiB");
+    // `cp` reads ten pages and writes ten; `cmp` reads both files.
+    let accesses = document.to_string();
+    assert!(accesses.contains("\"accesses\":40"), "{accesses}");
+
+    let failed = command(here.path(), arguments).arg("exit 3").output().unwrap();
+    let stderr = text(&failed.stderr);
+    assert_eq!(failed.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("the command `sh` failed: exit status: 3"), "{stderr}");
+}
+
+#[test]
+fn wrong_usage_is_refused_before_anything_is_mounted() {
+    let here = tempfile::tempdir().unwrap();
+    fs::create_dir_all(here.path().join("dir/inside")).unwrap();
+    fs::create_dir(here.path().join("full")).unwrap();
+    fs::write(here.path().join("full/file"), "x").unwrap();
+    for (arguments, reason) in [
+        ("mount none full", "the directory none: No such file"),
+        ("mount dir none", "the mount point none: No such file"),
+        ("mount dir full", "is not empty"),
+        ("mount dir dir/inside", "inside of"),
+        ("mount dir full --tenant db", "expected NAME=SIZE"),
+        ("mount dir", "MOUNTPOINT"),
+        ("mount dir full --memory 1k", "too small"),
+        ("record --directory none -- true", "the directory none"),
+        ("record", "COMMAND"),
+    ] {
+        let error = fails(here.path(), arguments, 2);
+        assert!(error.contains(reason), "{arguments}: {error}");
+    }
+    assert!(!here.path().join("trace.zst").exists(), "no recording was begun");
+}
