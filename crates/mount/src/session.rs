@@ -181,7 +181,11 @@ impl Mount {
     /// they are lost.
     pub fn serve(self) -> Result<Summary, Error> {
         let Mount { session, passthrough, mountpoint } = self;
-        let served = session.run();
+        let served = session.run().or_else(|error| match Errno::from_io_error(&error) {
+            // A thread was receiving a last request, such as to close a file, when the mount ended.
+            Some(Errno::CONNABORTED) => Ok(()),
+            _ => Err(error),
+        });
         let written = passthrough.finish();
         let summary = Arc::into_inner(passthrough).map(Passthrough::end);
         if let Err(error) = written {
@@ -207,20 +211,22 @@ fn is_below(file: &Path, directory: &Path) -> bool {
 /// Checks both directories. Returns them without symbolic links.
 fn check(directory: &Path, mountpoint: &Path) -> Result<(PathBuf, PathBuf), Error> {
     let resolve = |path: &Path, what: &str| {
-        fs::canonicalize(path).map_err(|error| match Errno::from_io_error(&error) {
+        // The path of a mount without a process can be resolved; its attributes cannot be read.
+        let found = fs::canonicalize(path).and_then(|resolved| Ok((fs::metadata(path)?, resolved)));
+        let (metadata, resolved) = found.map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::NOTCONN) => Error::usage(format_args!(
                 "{} is a mount whose process is gone: run `umount {0}`, then mount again",
                 path.display()
             )),
             _ => Error::usage(format_args!("{what} {}: {error}", path.display())),
-        })
+        })?;
+        if metadata.is_dir() {
+            Ok(resolved)
+        } else {
+            Err(Error::usage(format_args!("{what} {} is no directory", path.display())))
+        }
     };
     let (from, at) = (resolve(directory, "the directory")?, resolve(mountpoint, "the mount point")?);
-    for (path, what) in [(&from, "the directory"), (&at, "the mount point")] {
-        if !path.is_dir() {
-            return Err(Error::usage(format_args!("{what} {} is no directory", path.display())));
-        }
-    }
     if at.starts_with(&from) {
         return Err(Error::usage(format_args!(
             "the mount point {} is inside of {}: choose one outside, or the mount would contain itself",
