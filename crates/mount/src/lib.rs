@@ -28,6 +28,7 @@ mod node;
 mod record;
 mod refused;
 mod session;
+mod space;
 
 pub use error::Error;
 pub use record::{RecordOptions, Requests};

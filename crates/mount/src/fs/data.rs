@@ -5,7 +5,7 @@ use super::{Caller, Open, OpenDirectory, OpenFile, Passthrough};
 use crate::attributes::{GROUP_MAY_EXECUTE, PERMISSIONS, SET_GROUP_ID, SET_USER_ID};
 use crate::control::is_control;
 use crate::directory::{Directory, Entry};
-use crate::node::Node;
+use crate::node::{Node, ROOT};
 use crate::refused::Answer;
 use mglru_cache::Tenant;
 use mglru_workload::trace::RequestKind;
@@ -109,6 +109,11 @@ impl Passthrough {
             }
         };
         self.note(caller, open, RequestKind::Write, offset, bytes.len() as u64);
+        let growth = (offset + bytes.len() as u64).saturating_sub(open.file.len());
+        if growth > 0 {
+            let needed = growth.min(bytes.len() as u64);
+            self.space.take(needed, &self.files.cache, &self.nodes.get(ROOT)?.fd)?;
+        }
         let written = open.file.write_at(bytes, offset);
         open.node.content().note_change();
         let written = written?;

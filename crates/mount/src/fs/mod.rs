@@ -26,6 +26,7 @@ use crate::membership::Membership;
 use crate::node::{Node, Nodes};
 use crate::record::{Counts, Recording};
 use crate::session::Summary;
+use crate::space::Space;
 use mglru_cache::CachedFile;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -66,6 +67,7 @@ pub(crate) struct Passthrough {
     open_files: Handles<Open>,
     open_directories: Handles<OpenDirectory>,
     control: Tree,
+    space: Space,
     counts: Counts,
     recording: Option<Recording>,
     /// The directory, without symbolic links.
@@ -83,6 +85,7 @@ impl Passthrough {
     ) -> Passthrough {
         Passthrough {
             control: Tree::new(&files.cache),
+            space: Space::default(),
             counts: Counts::default(),
             recording,
             directory,

@@ -4,6 +4,7 @@ mod common;
 mod content;
 mod control;
 mod files;
+mod full;
 mod random;
 mod record;
 mod refused;
