@@ -22,8 +22,8 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 const FILE_BYTES: u64 = 64 << 20;
 const PAGE: u64 = 4096;
-const READS: u64 = 40_000;
-const ROUNDS: usize = 9;
+const READS: u64 = 3000;
+const ROUNDS: usize = 101;
 const VALID: Duration = Duration::from_secs(1);
 
 /// One file, `f`, read from another with `pread`.

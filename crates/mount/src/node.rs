@@ -7,7 +7,7 @@
 //!
 //! # Locking
 //!
-//! The table's lock comes before a node's `content`.
+//! The table's lock comes before a node's `content`, which is not waited for under it.
 
 use crate::attributes;
 use crate::content::Content;
@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 /// The node of DIR itself.
 pub(crate) const ROOT: u64 = 1;
@@ -74,7 +74,13 @@ struct Table {
 impl Table {
     /// Removes a node that neither the kernel nor the cache needs.
     fn remove_if_unused(&mut self, node: &Node) {
-        if node.id != ROOT && node.lookups.load(Ordering::Relaxed) == 0 && node.content().is_empty() {
+        let is_empty = || match node.content.try_lock() {
+            Ok(content) => content.is_empty(),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().is_empty(),
+            // A thread that gives the content up calls again when it is done.
+            Err(TryLockError::WouldBlock) => false,
+        };
+        if node.id != ROOT && node.lookups.load(Ordering::Relaxed) == 0 && is_empty() {
             self.by_id.remove(&node.id);
             self.by_identity.remove(&node.identity);
         }
