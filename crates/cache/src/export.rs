@@ -5,7 +5,7 @@ use crate::stat::TenantStats;
 use mglru_core::Counter;
 use std::fmt::Write;
 
-/// What kind of value a metric has.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// It only grows.

@@ -1,7 +1,7 @@
 //! An [`ObjectStore`] that keeps what it reads of another one in mglru's page cache.
 //!
-//! A [`CachedStore`] wraps any store: a bucket, a local folder. Whoever reads through an
-//! `ObjectStore` (Parquet, DataFusion, Lance) then reads from memory what was read before, within
+//! A [`CachedStore`] wraps any store: a bucket, a local folder. Readers of an
+//! `ObjectStore` (Parquet, DataFusion, Lance) then find in memory what they read before, within
 //! the cache's budget and the limits of one tenant, beside files and databases in the same cache.
 //!
 //! ```
@@ -198,7 +198,7 @@ impl Shared {
         let mut open = self.open();
         open.uses += 1;
         let used = open.uses;
-        // What changed while this asked may be newer than the answer.
+        // An object that changed meanwhile may be newer than the answer.
         let dropped = if open.changes == changes {
             let known = Known { object: object.clone(), asked, used };
             let before = open.objects.insert(location.clone(), known);

@@ -48,7 +48,7 @@ pub(crate) fn is_change(error: &Error) -> bool {
     false
 }
 
-/// What tells two versions of an object apart.
+/// A text that differs between versions of an object.
 fn version_of(meta: &ObjectMeta) -> String {
     match (&meta.version, &meta.e_tag) {
         (Some(version), _) => format!("version {version}"),

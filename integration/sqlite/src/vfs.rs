@@ -29,7 +29,7 @@ pub(crate) struct CacheVfs {
     next: AtomicU64,
 }
 
-/// What connections to the same database share.
+/// State that connections to the same database share.
 struct Database {
     locks: Mutex<Locks>,
     /// Keeps other processes out.

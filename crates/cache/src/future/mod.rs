@@ -119,7 +119,7 @@ impl Pause {
     }
 }
 
-/// What a future pays for a missing page, over several polls.
+/// The charge of a future for a missing page, over several polls.
 #[derive(Debug, Default)]
 struct Paying {
     charging: Option<(u32, Charging)>,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 impl CachedFile {
-    /// Reads as [`Self::read_at`], without blocking the thread for the device. What is in memory is
+    /// Reads as [`Self::read_at`], without blocking the thread for the device. Bytes in memory are
     /// ready at the first poll.
     ///
     /// ```
