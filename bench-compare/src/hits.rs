@@ -64,8 +64,7 @@ pub fn measure(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
             after - before
         ));
     }
-    drop(array);
-    figures.extend(descriptor_hits(&file, data, &offsets, effort));
+    figures.extend(descriptor_hits(&array, &file, data, &offsets, effort));
     match cache.tenant("").unwrap().stats().misses - missed_before {
         0 => {}
         missed => notes.push(format!("{missed} accesses missed that should have hit our cache")),
@@ -89,6 +88,11 @@ fn bring_in(file: &CachedFile, map: &Map) -> Result<(), Failure> {
 /// Our cache's cheapest access to eight bytes.
 #[inline]
 pub fn load(map: &Map, offset: u64) -> u64 {
+    map.load_value(offset).expect("a resident page can be read")
+}
+
+/// The same through a slice.
+fn load_bytes(map: &Map, offset: u64) -> u64 {
     let mut word = [0; 8];
     map.load(offset, &mut word).expect("a resident page can be read");
     u64::from_ne_bytes(word)
@@ -139,6 +143,7 @@ fn mapped_hits(
     };
     let ways = [
         Way::new("mapped_hit", |offset| load(map, offset)),
+        Way::new("mapped_hit_as_bytes", |offset| load_bytes(map, offset)),
         Way::in_batches("mapped_hits_together", |offsets| load_many(map, offsets)),
         Way::new("mmap", |offset| mapped[word_index(offset)]),
         Way::new("huge_array", |offset| array[word_index(offset)]),
@@ -150,15 +155,39 @@ fn mapped_hits(
     Ok(compare(&ways, &[1, 2], offsets, effort))
 }
 
-fn descriptor_hits(file: &CachedFile, data: &DataFile, offsets: &[u64], effort: Effort) -> Vec<Figures> {
+/// Bytes of a small read.
+const SMALL: usize = 256;
+
+fn descriptor_hits(
+    array: &Region,
+    file: &CachedFile,
+    data: &DataFile,
+    offsets: &[u64],
+    effort: Effort,
+) -> Vec<Figures> {
+    let (array, system) = (array.bytes(), data.as_file());
     let page_start = |offset: u64| offset / PAGE_BYTES * PAGE_BYTES;
+    let small_start = |offset: u64| offset / SMALL as u64 * SMALL as u64;
+    let copy = |offset: u64, bytes: usize| {
+        let from = &array[offset as usize..][..bytes];
+        with_buffer(|page| page[..bytes].copy_from_slice(from))
+    };
+    let pread = |offset: u64, bytes: usize| {
+        with_buffer(|page| {
+            system.read_exact_at(&mut page[..bytes], offset).expect("a cached page can be read");
+        })
+    };
     let ways = [
         Way::new("descriptor_hit", |offset| read(file, page_start(offset))),
-        Way::new("pread", |offset| {
+        Way::new("bare_copy", |offset| copy(page_start(offset), PAGE)),
+        Way::new("pread", |offset| pread(page_start(offset), PAGE)),
+        Way::new("descriptor_hit_256", |offset| {
             with_buffer(|page| {
-                data.as_file().read_exact_at(page, page_start(offset)).expect("a cached page can be read");
+                file.read_at(&mut page[..SMALL], small_start(offset)).expect("a page of the file can be read");
             })
         }),
+        Way::new("bare_copy_256", |offset| copy(small_start(offset), SMALL)),
+        Way::new("pread_256", |offset| pread(small_start(offset), SMALL)),
     ];
     compare(&ways, &[1], offsets, effort)
 }

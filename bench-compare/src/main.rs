@@ -45,6 +45,9 @@ struct Arguments {
     /// Take fewer and shorter samples: about a minute in total.
     #[arg(long)]
     quick: bool,
+    /// Measure hits only: no misses, and no hits beside others.
+    #[arg(long)]
+    hits: bool,
     /// Resident pages of 4 KiB: a power of two, at least 65536; reduced if memory is short.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = pages)]
     pages: u64,
@@ -86,11 +89,13 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     let data = DataFile::lay_out(pages)?;
     eprintln!("hits of {pages} pages, {} rounds", effort.hit_rounds);
     let mut figures = hits::measure(&data, effort, &mut notes)?;
-    eprintln!("misses");
-    figures.extend(misses::measure(&data, effort, &mut notes)?);
-    eprintln!("hits beside others");
-    figures.extend(neighbours::tenants(&data, effort, &mut notes)?);
-    figures.extend(neighbours::reclaim(&data, effort, &mut notes)?);
+    if !arguments.hits {
+        eprintln!("misses");
+        figures.extend(misses::measure(&data, effort, &mut notes)?);
+        eprintln!("hits beside others");
+        figures.extend(neighbours::tenants(&data, effort, &mut notes)?);
+        figures.extend(neighbours::reclaim(&data, effort, &mut notes)?);
+    }
     let report = Report { figures };
     if let Some(path) = &arguments.plot {
         plot::draw(path, &report.figures)?;

@@ -73,6 +73,14 @@ impl Region {
     }
 }
 
+impl Region {
+    /// All bytes of the region.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: as for `words`; a byte has no alignment.
+        unsafe { slice::from_raw_parts(self.first.cast(), self.words * size_of::<u64>()) }
+    }
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: the mapping made above; borrows from `words` have ended.

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::fault::{Metadata, alone};
 use crate::inode::{Failed, Inode, LEN_MAX};
 use crate::piece::{Piece, pieces};
+use crate::prefetch::prefetch_for_read;
 use crate::shared::Shared;
 use crate::stat::HandleStats;
 use crate::tenant::Tenant;
@@ -189,7 +190,32 @@ impl CachedFile {
     /// The system cannot read a page, or no memory can be freed for it. The error does not tell how
     /// many bytes were read before it.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
+        if self.read_cached(buffer, offset) {
+            return Ok(buffer.len());
+        }
         self.read(buffer, offset, false)
+    }
+
+    /// Reads bytes that lie within one page in memory and within the file, as [`Self::read`] would.
+    /// Returns `false`, and does nothing, if they do not.
+    #[inline]
+    fn read_cached(&self, buffer: &mut [u8], offset: u64) -> bool {
+        let in_page = (offset % PAGE_BYTES) as usize;
+        let is_inside = offset.checked_add(buffer.len() as u64).is_some_and(|end| end <= self.inode.len());
+        let is_simple = !buffer.is_empty() && in_page + buffer.len() <= PAGE_BYTES as usize && is_inside;
+        if !is_simple || self.inode.changed_outside.load(Ordering::Relaxed) {
+            return false;
+        }
+        let page = offset / PAGE_BYTES;
+        let before = self.last_page.load(Ordering::Relaxed);
+        let again = before == page + 1 && !self.shared.core.counts_reread(in_page > 0);
+        if !self.copy_cached(page as u32, in_page, buffer, again, false) {
+            return false;
+        }
+        if before != page + 1 {
+            self.last_page.store(page + 1, Ordering::Relaxed);
+        }
+        true
     }
 
     /// Reads as [`Self::read_at`]. `begun`: a read of the first page, which was missing, was
@@ -277,6 +303,10 @@ impl CachedFile {
         let Some(seen) = self.glance(index) else { return false };
         if !seen.is_readable() || seen.readahead() {
             return false;
+        }
+        if !again {
+            // Where the access is counted after the copy.
+            prefetch_for_read(self.shared.flags(seen.folio()));
         }
         self.shared.frames.copy_out(seen.folio().0, in_page, out);
         if !seen.still() {

@@ -60,6 +60,7 @@ mod prefetch;
 mod range;
 mod regions;
 mod shared;
+mod slot_range;
 mod source;
 mod space;
 mod stat;

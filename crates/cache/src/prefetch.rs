@@ -1,4 +1,4 @@
-//! Prefetching a cache line for writing.
+//! Prefetching a cache line for writing, or for reading.
 //!
 //! The core names the words that its list scans write next
 //! ([`Host::prefetch`](mglru_core::Host::prefetch)). The instruction is inline assembly because the
@@ -24,6 +24,24 @@ pub fn prefetch_for_write<T>(at: &T) {
     let _ = at;
 }
 
+/// Prefetches the cache line at `at` for reading, so that other processors keep their copies. Does
+/// nothing under Miri and on processors other than x86-64 and 64-bit Arm.
+#[inline(always)]
+pub(crate) fn prefetch_for_read<T>(at: &T) {
+    let at = std::ptr::from_ref(at);
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch reads and writes nothing and cannot fault.
+    unsafe {
+        std::arch::asm!("prefetcht0 [{}]", in(reg) at, options(readonly, nostack, preserves_flags));
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a prefetch reads and writes nothing and cannot fault.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) at, options(readonly, nostack, preserves_flags));
+    }
+    let _ = at;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,6 +50,7 @@ mod tests {
     fn prefetching_changes_no_word() {
         let words = [1u64, 2, 3];
         words.iter().for_each(prefetch_for_write);
+        words.iter().for_each(prefetch_for_read);
         prefetch_for_write(&());
         assert_eq!(words, [1, 2, 3]);
     }

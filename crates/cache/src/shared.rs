@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) tenants: Tenants,
     /// Number of panics of workers, which were restarted.
     pub(crate) worker_panics: AtomicU64,
+    /// Bytes of all ranges of slots.
+    pub(crate) range_bytes: AtomicU64,
     /// This cache's number within the process.
     pub(crate) number: u64,
     pub(crate) budget_bytes: u64,
@@ -97,6 +99,7 @@ impl Shared {
                 let charge = inodes.remove(inode);
                 drop(inodes);
                 charge.into_iter().for_each(|mut charge| self.uncharge_metadata(&mut charge));
+                self.uncharge_range(inode);
                 return;
             };
             drop(inodes);

@@ -248,6 +248,7 @@ impl Core {
         if !(hit.found.slot.accessed() && hit.found.slot.mapped()) {
             self.touch_slow(mapping, index, hit);
         }
+        mapping.settle(index);
         if mapping.touch_table(&self.leaves, index) {
             task.space.mark_ran();
         }

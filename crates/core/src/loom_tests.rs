@@ -333,28 +333,83 @@ fn loom_a_reader_never_takes_another_page_for_its_own() {
     });
 }
 
+/// Puts the page's slot into a range and accesses it until its slot is settled.
+fn settle(world: &World) {
+    use crate::mapping::AtomicSlot;
+    assert!(truncate(world));
+    world.mapping.set_range(|| (0..64).map(|_| AtomicSlot::new()).collect());
+    world.bring(0, |_| ());
+    (0..2).for_each(|_| load(world));
+    assert!(is_settled(world));
+}
+
+fn is_settled(world: &World) -> bool {
+    world.mapping.range().unwrap().settled(0).is_some()
+}
+
+/// The shortest hit, which only looks at the slot in its range, while the frame is given to another
+/// page.
+#[test]
+fn loom_a_settled_page_is_never_taken_for_another() {
+    let read = |world: &World, bytes: fn(FolioId) -> u64| {
+        let seen = world.mapping.range().unwrap().settled(0)?;
+        let bytes = bytes(seen.folio());
+        seen.still().then_some(bytes)
+    };
+    a_reader_of_a_reused_frame_after(settle, |world| u64::from(truncate(world)), read);
+}
+
+/// A walk clears the accessed bits of a page table while the page is accessed. Afterwards, an
+/// access that the next walk could not see would have to be slow.
+#[test]
+fn loom_no_slot_is_settled_in_an_old_table() {
+    let prepare = |world: &World| {
+        settle(world);
+        assert!(world.mapping.clear_young_table(&world.core.leaves, 0) && !is_settled(world));
+        load(world);
+        assert!(is_settled(world));
+    };
+    let clear = |world: &World| world.mapping.clear_young_table(&world.core.leaves, 0);
+    // The page is accessed: its slot is settled, or the walk made it look again.
+    let check = move |world: &World, (), cleared: bool| {
+        assert!(cleared);
+        let is_settled = is_settled(world);
+        assert!(clear(world) || !is_settled, "settled, and its table is old");
+        if is_settled { "settled" } else { "not settled" }
+    };
+    assert_eq!(explore_with(2, prepare, load, clear, check), ["not settled"]);
+    let unsettled = move |world: &World| {
+        prepare(world);
+        world.mapping.range().unwrap().unsettle(0);
+    };
+    assert_eq!(explore_with(2, unsettled, load, clear, check), ["not settled", "settled"]);
+}
+
 fn a_reader_of_a_reused_frame(read: fn(&World, fn(FolioId) -> u64) -> Option<u64>) {
+    a_reader_of_a_reused_frame_after(|_| (), World::evict, read);
+}
+
+fn a_reader_of_a_reused_frame_after(
+    prepare: fn(&World),
+    free: fn(&World) -> u64,
+    read: fn(&World, fn(FolioId) -> u64) -> Option<u64>,
+) {
     use loom::sync::atomic::AtomicU64;
     // The bytes of the frames: page n consists of n + 1.
     loom::lazy_static! {
         static ref BYTES: [AtomicU64; 2] = [AtomicU64::new(1), AtomicU64::new(1)];
     }
     let read = move |world: &World| read(world, |folio| BYTES[folio.0 as usize].load(Relaxed));
-    let reuse = |world: &World| {
-        let freed = world.evict();
+    let reuse = move |world: &World| {
+        let freed = free(world);
         let folio = world.bring(1, |folio| BYTES[folio.0 as usize].store(2, Relaxed));
         (freed, folio)
     };
-    let outcomes = explore(
-        |_| (),
-        read,
-        reuse,
-        |_, bytes, (freed, folio)| {
-            assert_eq!((freed, folio), (1, FolioId(0)), "the same frame");
-            assert!(bytes.is_none_or(|bytes| bytes == 1));
-            if bytes.is_some() { "read" } else { "missed" }
-        },
-    );
+    let outcomes = explore(prepare, read, reuse, |_, bytes, (freed, folio)| {
+        assert_eq!((freed, folio), (1, FolioId(0)), "the same frame");
+        assert!(bytes.is_none_or(|bytes| bytes == 1));
+        if bytes.is_some() { "read" } else { "missed" }
+    });
     assert_eq!(outcomes, ["missed", "read"]);
 }
 

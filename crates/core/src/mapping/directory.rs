@@ -22,13 +22,16 @@ pub(crate) const DIRECTORY_LEAVES: usize = 512;
 /// Pages under one directory.
 pub(crate) const DIRECTORY_PAGES: u32 = (DIRECTORY_LEAVES * LEAF_SLOTS) as u32;
 
+/// Mark of a leaf entry: the leaf's slots are in the mapping's range.
+pub(super) const IN_RANGE: u32 = 1 << 31;
+
 /// Directories allocated together: 16 KiB, as for leaves.
 const SEGMENT_DIRECTORIES: u32 = if cfg!(loom) { 1 } else { 8 };
 pub(super) const DIRECTORY_BYTES: u64 = size_of::<Directory>() as u64;
 
 #[derive(Debug)]
 pub(crate) struct Directory {
-    /// Leaf number + 1; 0 for no leaf.
+    /// Leaf number + 1, and perhaps [`IN_RANGE`]; 0 for no leaf.
     pub(crate) leaves: [AtomicU32; DIRECTORY_LEAVES],
     /// Upper-level accessed bits, one per page table.
     pub(crate) young_tables: AtomicU64,

@@ -30,13 +30,20 @@ use crate::sync::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, fence};
 /// A page as its slot describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Glance<'a> {
+    slot: &'a AtomicSlot,
+    word: Slot,
+    young: bool,
+    /// The way to a slot that other mappings may reuse.
+    way: Option<Way<'a>>,
+}
+
+/// The index entries that led to a slot, with what they said.
+#[derive(Clone, Copy, Debug)]
+struct Way<'a> {
     place: &'a AtomicU32,
     directory: u32,
     entry: &'a AtomicU32,
     leaf: u32,
-    slot: &'a AtomicSlot,
-    word: Slot,
-    young_table: bool,
 }
 
 impl Glance<'_> {
@@ -56,7 +63,7 @@ impl Glance<'_> {
     /// the entry and of the page table are set.
     #[inline]
     pub fn is_young(&self) -> bool {
-        self.young_table && self.word.is_young()
+        self.young
     }
 
     /// Whether the page carries the readahead mark: an access to it starts the next window.
@@ -75,9 +82,9 @@ impl Glance<'_> {
     #[inline]
     pub fn still(&self) -> bool {
         fence(Acquire);
-        self.place.load(Acquire) == self.directory
-            && self.entry.load(Acquire) == self.leaf
-            && self.slot.load().same_content(self.word)
+        let is_way_there =
+            |way: &Way<'_>| way.place.load(Acquire) == way.directory && way.entry.load(Acquire) == way.leaf;
+        self.way.as_ref().is_none_or(is_way_there) && self.slot.load().same_content(self.word)
     }
 }
 
@@ -85,15 +92,33 @@ impl Mapping {
     /// Looks at a page's slot. `None`: the index has no leaf for it.
     #[inline]
     pub(crate) fn glance<'a>(&'a self, leaves: &'a LeafPool, index: u32) -> Option<Glance<'a>> {
+        if let Some(range) = self.range()
+            && let Some(slots) = range.leaf(index)
+        {
+            let slot = &slots[index as usize % LEAF_SLOTS];
+            let word = slot.load();
+            if word.is_readable() {
+                return Some(Glance { slot, word, young: word.is_settled(), way: None });
+            }
+        }
+        self.glance_pooled(leaves, index)
+    }
+
+    #[inline]
+    fn glance_pooled<'a>(&'a self, leaves: &'a LeafPool, index: u32) -> Option<Glance<'a>> {
         let place = self.directories.get(index / DIRECTORY_PAGES)?;
         let number = place.load(Acquire);
         let directory = leaves.directories.get_entry(number)?;
         let entry = &directory.leaves[index as usize / LEAF_SLOTS % DIRECTORY_LEAVES];
         let leaf = entry.load(Acquire);
-        let slot = &leaves.get_entry(leaf)?.slots[index as usize % LEAF_SLOTS];
+        let slot = &self.leaf_of_entry(leaves, index, leaf)?.slots[index as usize % LEAF_SLOTS];
         let word = slot.load();
         let table = index % DIRECTORY_PAGES / TABLE_PAGES;
-        let young_table = directory.young_tables.load(Relaxed) >> table & 1 != 0;
-        Some(Glance { place, directory: number, entry, leaf, slot, word, young_table })
+        let young_table = match self.range().and_then(|range| range.is_young_table(index)) {
+            Some(is_young) => is_young,
+            None => directory.young_tables.load(Relaxed) >> table & 1 != 0,
+        };
+        let young = young_table && word.is_young();
+        Some(Glance { slot, word, young, way: Some(Way { place, directory: number, entry, leaf }) })
     }
 }

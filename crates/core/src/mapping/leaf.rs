@@ -12,7 +12,7 @@
 //! Reservations are atomic counts: every charged page needs one, and most are given back unused, so
 //! each CPU keeps some and takes them from the pool in batches.
 
-use super::directory::DirectoryPool;
+use super::directory::{DirectoryPool, IN_RANGE};
 use super::numbers::{FreeNumbers, return_zeros};
 use super::slot::AtomicSlot;
 use crate::host::Host;
@@ -40,6 +40,14 @@ const SEGMENT_LEAVES: usize = 2;
 /// Number of a leaf in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeafId(pub(crate) u32);
+
+impl LeafId {
+    /// The leaf that a directory entry names.
+    #[inline]
+    pub(super) fn of_entry(entry: u32) -> Option<LeafId> {
+        (entry & !IN_RANGE).checked_sub(1).map(LeafId)
+    }
+}
 
 /// A leaf: 64 slots and their counts.
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +120,12 @@ impl Segment {
     }
 }
 
-impl Leaf<'_> {
+impl<'a> Leaf<'a> {
+    /// The leaf with its slots elsewhere.
+    pub(super) fn with_slots(self, slots: &'a [AtomicSlot; LEAF_SLOTS]) -> Leaf<'a> {
+        Leaf { slots, ..self }
+    }
+
     pub(crate) fn counts(&self) -> Counts {
         let word = self.counts.load(Relaxed);
         Counts {
@@ -182,6 +195,8 @@ impl LeafPool {
     /// [`Self::charged`] makes memcgs pay.
     pub(crate) fn new(first: u32, leaves: u32, directories: u32, cpus: usize, batch_leaves: u32) -> LeafPool {
         let cpus = if batch_leaves > 1 { cpus } else { 0 };
+        // Directory entries have room for this many: a TiB of leaves.
+        let leaves = leaves.min(IN_RANGE / 2);
         let segments = (leaves.saturating_sub(first) as usize).div_ceil(SEGMENT_LEAVES).max(1);
         LeafPool {
             first_slots: (0..first).map(|_| Slots::new()).collect(),
@@ -372,12 +387,6 @@ impl LeafPool {
         self.free.lock().give_back(id.0);
         self.unreserved.fetch_add(1, Relaxed);
         self.in_use.fetch_sub(1, Relaxed);
-    }
-
-    /// The leaf that a directory entry names: its number + 1, or 0 for none.
-    #[inline]
-    pub(crate) fn get_entry(&self, entry: u32) -> Option<Leaf<'_>> {
-        entry.checked_sub(1).map(|number| self.get(LeafId(number)))
     }
 
     #[inline]

@@ -23,13 +23,15 @@ mod directory;
 mod glance;
 mod leaf;
 mod numbers;
+mod range;
 mod slot;
 
 pub use glance::Glance;
 pub use leaf::LEAF_SLOTS;
 pub(crate) use leaf::{Counts, Leaf, LeafId, LeafPool};
-pub use slot::Slot;
-pub(crate) use slot::{AtomicSlot, SEQUENCE_MASK};
+pub use range::{SettledPage, SlotRange};
+pub(crate) use slot::SEQUENCE_MASK;
+pub use slot::{AtomicSlot, Slot};
 
 use crate::folio::{FolioId, Kind};
 use crate::memcg::MemcgId;
@@ -38,10 +40,10 @@ use crate::sync::{
     AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering::Acquire, Ordering::Relaxed,
     Ordering::Release,
 };
-use directory::{DIRECTORY_BYTES, DIRECTORY_LEAVES, DIRECTORY_PAGES, Directory};
+use directory::{DIRECTORY_BYTES, DIRECTORY_LEAVES, DIRECTORY_PAGES, Directory, IN_RANGE};
 use leaf::LEAF_BYTES;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Number of a mapping; reused after the mapping is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,6 +85,7 @@ pub struct Mapping {
     kind: Kind,
     /// Directory number + 1; 0 for no directory.
     directories: Words<DIRECTORY_SEGMENTS>,
+    range: OnceLock<Arc<SlotRange>>,
     folios: AtomicU32,
     mapped_pages: AtomicU64,
     recency: AtomicBool,
@@ -93,7 +96,8 @@ pub struct Mapping {
 /// A slot found without a lock: its place and its content.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    leaf: LeafId,
+    /// The directory entry of its leaf.
+    leaf: u32,
     /// The content of the slot when it was found.
     pub slot: Slot,
 }
@@ -133,6 +137,7 @@ impl Mapping {
             id,
             kind,
             directories: Words::new(),
+            range: OnceLock::new(),
             folios: AtomicU32::new(0),
             mapped_pages: AtomicU64::new(0),
             recency: AtomicBool::new(true),
@@ -209,40 +214,72 @@ impl Mapping {
         self.directories.get(index / DIRECTORY_PAGES).is_some_and(|place| place.load(Acquire) != 0)
     }
 
+    /// Gives the mapping a range of slots, if it has none. Returns its range.
+    pub fn set_range(&self, slots: impl FnOnce() -> Box<[AtomicSlot]>) -> &Arc<SlotRange> {
+        self.range.get_or_init(|| Arc::new(SlotRange::new(slots())))
+    }
+
+    /// Its range of slots, if it has one.
     #[inline]
-    fn leaf_id(&self, leaves: &LeafPool, index: u32) -> Option<LeafId> {
-        let directory = self.directory(leaves, index)?;
-        let entry = directory.leaves[index as usize / LEAF_SLOTS % DIRECTORY_LEAVES].load(Acquire);
-        (entry != 0).then(|| LeafId(entry - 1))
+    pub fn range(&self) -> Option<&Arc<SlotRange>> {
+        self.range.get()
+    }
+
+    /// The entry of a page's leaf in its directory; 0 for no leaf.
+    #[inline]
+    fn leaf_entry(&self, leaves: &LeafPool, index: u32) -> u32 {
+        let Some(directory) = self.directory(leaves, index) else { return 0 };
+        directory.leaves[index as usize / LEAF_SLOTS % DIRECTORY_LEAVES].load(Acquire)
     }
 
     #[inline]
-    pub(crate) fn slot<'a>(&self, leaves: &'a LeafPool, index: u32) -> Option<&'a AtomicSlot> {
-        self.leaf_id(leaves, index).map(|leaf| &leaves.get(leaf).slots[index as usize % LEAF_SLOTS])
+    fn leaf_id(&self, leaves: &LeafPool, index: u32) -> Option<LeafId> {
+        LeafId::of_entry(self.leaf_entry(leaves, index))
+    }
+
+    /// The leaf of a page by its directory entry.
+    #[inline]
+    fn leaf_of_entry<'a>(&'a self, leaves: &'a LeafPool, index: u32, entry: u32) -> Option<Leaf<'a>> {
+        let leaf = leaves.get(LeafId::of_entry(entry)?);
+        if entry & IN_RANGE == 0 {
+            return Some(leaf);
+        }
+        // `None` only for an entry of another mapping, which took over the directory.
+        Some(leaf.with_slots(self.range.get()?.leaf(index)?))
+    }
+
+    #[inline]
+    pub(crate) fn slot<'a>(&'a self, leaves: &'a LeafPool, index: u32) -> Option<&'a AtomicSlot> {
+        let leaf = self.leaf_of_entry(leaves, index, self.leaf_entry(leaves, index))?;
+        Some(&leaf.slots[index as usize % LEAF_SLOTS])
     }
 
     /// Finds the slot of a page without a lock. The leaf may belong to another mapping by the time
     /// the result is used: check with [`Self::still_there`].
     #[inline]
     pub(crate) fn find(&self, leaves: &LeafPool, index: u32) -> Option<Found> {
-        let leaf = self.leaf_id(leaves, index)?;
-        let slot = leaves.get(leaf).slots[index as usize % LEAF_SLOTS].load();
+        let leaf = self.leaf_entry(leaves, index);
+        let slot = self.leaf_of_entry(leaves, index, leaf)?.slots[index as usize % LEAF_SLOTS].load();
         Some(Found { leaf, slot })
     }
 
     /// Whether the slot still holds the folio that was found.
     #[inline]
     pub(crate) fn still_there(&self, leaves: &LeafPool, index: u32, found: &Found) -> bool {
-        let now = leaves.get(found.leaf).slots[index as usize % LEAF_SLOTS].load();
+        let Some(leaf) = self.leaf_of_entry(leaves, index, found.leaf) else { return false };
+        let now = leaf.slots[index as usize % LEAF_SLOTS].load();
         now.folio() == found.slot.folio()
             && now.folio().is_some()
-            && self.leaf_id(leaves, index) == Some(found.leaf)
+            && self.leaf_entry(leaves, index) == found.leaf
     }
 
     /// Sets the accessed bit of the page table that covers `index`. `true`: it was clear.
     #[inline]
     pub(crate) fn touch_table(&self, leaves: &LeafPool, index: u32) -> bool {
         let Some(directory) = self.directory(leaves, index) else { return false };
+        if let Some(was_clear) = self.range.get().and_then(|range| range.touch_table(index)) {
+            return was_clear;
+        }
         let bit = 1u64 << (index % DIRECTORY_PAGES / TABLE_PAGES);
         if directory.young_tables.load(Relaxed) & bit != 0 {
             return false;
@@ -250,13 +287,23 @@ impl Mapping {
         directory.young_tables.fetch_or(bit, Relaxed) & bit == 0
     }
 
+    /// Lets further accesses to a page skip [`Self::touch_table`], which the caller calls next.
+    #[inline]
+    pub(crate) fn settle(&self, index: u32) {
+        if let Some(range) = self.range.get() {
+            range.settle(index);
+        }
+    }
+
     /// Tests and clears the accessed bit of a page table.
     pub(crate) fn clear_young_table(&self, leaves: &LeafPool, table: u32) -> bool {
         let index = table * TABLE_PAGES;
         let Some(directory) = self.directory(leaves, index) else { return false };
         let bit = 1u64 << (index % DIRECTORY_PAGES / TABLE_PAGES);
-        directory.young_tables.load(Relaxed) & bit != 0
-            && directory.young_tables.fetch_and(!bit, Relaxed) & bit != 0
+        // Set before the mapping got its range.
+        let was_young = directory.young_tables.load(Relaxed) & bit != 0
+            && directory.young_tables.fetch_and(!bit, Relaxed) & bit != 0;
+        self.range.get().is_some_and(|range| range.clear_young_table(index)) || was_young
     }
 
     /// Number of page tables that cover the mapped pages.
@@ -314,9 +361,9 @@ pub(crate) struct LockedMapping<'a> {
 }
 
 impl<'a> LockedMapping<'a> {
-    fn leaf(&self, index: u32) -> Option<(LeafId, Leaf<'_>)> {
-        let id = self.mapping.leaf_id(self.leaves, index)?;
-        Some((id, self.leaves.get(id)))
+    fn leaf(&self, index: u32) -> Option<(LeafId, Leaf<'a>)> {
+        let entry = self.mapping.leaf_entry(self.leaves, index);
+        Some((LeafId::of_entry(entry)?, self.mapping.leaf_of_entry(self.leaves, index, entry)?))
     }
 
     pub(crate) fn set_mapped_pages(&mut self, pages: u64) {
@@ -404,17 +451,20 @@ impl<'a> LockedMapping<'a> {
         let leaves = self.leaves;
         let entry = &directory.leaves[index as usize / LEAF_SLOTS % DIRECTORY_LEAVES];
         let found = entry.load(Acquire);
-        if found != 0 {
+        if let Some(leaf) = self.mapping.leaf_of_entry(leaves, index, found) {
             leaves.unreserve(Some(cpu));
-            return (leaves.get(LeafId(found - 1)), added);
+            return (leaf, added);
         }
         let id = leaves.take();
         if leaves.is_charged {
             leaves.payer(id).store(payer.0, Relaxed);
         }
         leaves.directories.note_leaf(directory);
-        entry.store(id.0 + 1, Release);
-        (leaves.get(id), added + LEAF_BYTES)
+        let in_range = self.mapping.range.get().is_some_and(|range| range.leaf(index).is_some());
+        let new = (id.0 + 1) | if in_range { IN_RANGE } else { 0 };
+        entry.store(new, Release);
+        let leaf = self.mapping.leaf_of_entry(leaves, index, new).expect("just created");
+        (leaf, added + LEAF_BYTES)
     }
 
     /// Bytes to be paid for before [`Self::directory_or_new`] creates a directory.
@@ -470,6 +520,12 @@ impl<'a> LockedMapping<'a> {
             return;
         };
         place.store(0, Release);
+        if let Some(range) = self.mapping.range.get() {
+            let first = index / DIRECTORY_PAGES * DIRECTORY_PAGES;
+            for table in 0..DIRECTORY_PAGES / TABLE_PAGES {
+                range.clear_young_table(first + table * TABLE_PAGES);
+            }
+        }
         if self.leaves.is_charged {
             self.leaves.note_freed(directory.payer.load(Relaxed), DIRECTORY_BYTES);
         }
@@ -490,8 +546,8 @@ impl<'a> LockedMapping<'a> {
             let Some(directory) = self.mapping.directory(leaves, number * DIRECTORY_PAGES) else { continue };
             directory.payer.store(change(directory.payer.load(Relaxed), DIRECTORY_BYTES), Relaxed);
             for entry in &directory.leaves {
-                if let Some(leaf) = entry.load(Acquire).checked_sub(1) {
-                    let payer = leaves.payer(LeafId(leaf));
+                if let Some(leaf) = LeafId::of_entry(entry.load(Acquire)) {
+                    let payer = leaves.payer(leaf);
                     payer.store(change(payer.load(Relaxed), LEAF_BYTES), Relaxed);
                 }
             }

@@ -2,11 +2,17 @@
 //!
 //! ```text
 //! empty    0
-//! folio    63 ........ 32 31 ....... 6   5         4       3        2      1   0
-//!          |  folio      |  sequence  |readahead|accessed|mapped|uptodate| 1 | 0 |
-//! shadow   63 ............................................................. 1  0
-//!          |  shadow word of the working-set code; swap slot of anonymous memory | 1 |
+//! folio    63  62  61       60     59       58      57        56 ....... 32 31 ........ 0
+//!          | 0 | 1 |uptodate|mapped|accessed|settled|readahead|  sequence  |   folio     |
+//! shadow   63  62 ...................................................................... 0
+//!          | 1 |  shadow word of the working-set code; swap slot of anonymous memory      |
 //! ```
+//!
+//! Read as a signed number, a word is at least `FOLIO | UPTODATE | MAPPED | ACCESSED | SETTLED`
+//! exactly if it has a folio and all these bits: a hit needs one comparison.
+//!
+//! A slot is *settled* while a mapped access to its page changes nothing: its own accessed bit is
+//! set and that of its page table, too. Only slots of ranges ever are ([`super::SlotRange`]).
 //!
 //! The kernel has an index slot per file and a page-table entry per process. In user space a file
 //! is mapped at most once per cache, so both are one word: 8 bytes per page, and a mapped access
@@ -20,15 +26,15 @@
 use crate::folio::FolioId;
 use crate::sync::{AtomicU64, Ordering};
 
-const SHADOW: u64 = 1;
-const FOLIO: u64 = 1 << 1;
-const UPTODATE: u64 = 1 << 2;
-const MAPPED: u64 = 1 << 3;
-const ACCESSED: u64 = 1 << 4;
-const READAHEAD: u64 = 1 << 5;
-const SEQUENCE_SHIFT: u32 = 6;
-const SEQUENCE: u64 = (1 << 32) - (1 << SEQUENCE_SHIFT);
-const FOLIO_SHIFT: u32 = 32;
+const SHADOW: u64 = 1 << 63;
+const FOLIO: u64 = 1 << 62;
+const UPTODATE: u64 = 1 << 61;
+const MAPPED: u64 = 1 << 60;
+const ACCESSED: u64 = 1 << 59;
+const SETTLED: u64 = 1 << 58;
+const READAHEAD: u64 = 1 << 57;
+const SEQUENCE_SHIFT: u32 = 32;
+const SEQUENCE: u64 = READAHEAD - (1 << SEQUENCE_SHIFT);
 
 /// The bits of a folio's version that a slot repeats.
 pub(crate) const SEQUENCE_MASK: u32 = (SEQUENCE >> SEQUENCE_SHIFT) as u32;
@@ -41,36 +47,36 @@ impl Slot {
     pub(crate) const EMPTY: Slot = Slot(0);
 
     pub(crate) fn of_folio(folio: FolioId) -> Slot {
-        Slot(u64::from(folio.0) << FOLIO_SHIFT | FOLIO)
+        Slot(FOLIO | u64::from(folio.0))
     }
 
     /// The slot of an evicted page. `word` has 63 bits.
     pub(crate) fn of_shadow(word: u64) -> Slot {
         debug_assert!(word >> 63 == 0);
-        Slot(word << 1 | SHADOW)
+        Slot(SHADOW | word)
     }
 
     /// The cached folio.
     #[inline]
     pub fn folio(self) -> Option<FolioId> {
-        (self.0 & FOLIO != 0 && self.0 & SHADOW == 0).then_some(FolioId((self.0 >> FOLIO_SHIFT) as u32))
+        (self.0 & (FOLIO | SHADOW) == FOLIO).then_some(self.folio_number())
     }
 
     /// The shadow of an evicted page.
     pub fn shadow(self) -> Option<u64> {
-        (self.0 & SHADOW != 0).then_some(self.0 >> 1)
+        (self.0 & SHADOW != 0).then_some(self.0 & !SHADOW)
     }
 
     /// Whether a folio is present and its bytes may be copied out.
     #[inline]
     pub(crate) fn is_readable(self) -> bool {
-        self.0 & (FOLIO | UPTODATE | SHADOW) == FOLIO | UPTODATE
+        self.0.cast_signed() >= (FOLIO | UPTODATE).cast_signed()
     }
 
     /// The folio of an occupied slot.
     #[inline]
     pub(crate) fn folio_number(self) -> FolioId {
-        FolioId((self.0 >> FOLIO_SHIFT) as u32)
+        FolioId(self.0 as u32)
     }
 
     /// Sequence of the content of an occupied slot: low bits of the folio's version.
@@ -82,14 +88,19 @@ impl Slot {
     /// Whether the folio is readable and its page-table entry is present and young.
     #[inline]
     pub(crate) fn is_young(self) -> bool {
-        let all = FOLIO | UPTODATE | MAPPED | ACCESSED;
-        self.0 & (all | SHADOW) == all
+        self.0.cast_signed() >= (FOLIO | UPTODATE | MAPPED | ACCESSED).cast_signed()
+    }
+
+    /// Whether the folio is readable and a mapped access changes nothing.
+    #[inline(always)]
+    pub(crate) fn is_settled(self) -> bool {
+        self.0.cast_signed() >= (FOLIO | UPTODATE | MAPPED | ACCESSED | SETTLED).cast_signed()
     }
 
     /// Whether folio and content are the same; bits that accesses and walks change are ignored.
     #[inline]
     pub(crate) fn same_content(self, other: Slot) -> bool {
-        (self.0 ^ other.0) & !(MAPPED | ACCESSED | READAHEAD) == 0
+        (self.0 ^ other.0) & !(MAPPED | ACCESSED | SETTLED | READAHEAD) == 0
     }
 
     /// The folio's bytes are valid and no thread is changing them.
@@ -121,9 +132,10 @@ impl Slot {
     }
 }
 
-/// A slot that all threads share.
+/// A slot that all threads share: one word, which is 0 while the slot is empty.
 #[derive(Debug)]
-pub(crate) struct AtomicSlot(AtomicU64);
+#[repr(transparent)]
+pub struct AtomicSlot(AtomicU64);
 
 impl AtomicSlot {
     pub(crate) fn new() -> AtomicSlot {
@@ -192,13 +204,37 @@ impl AtomicSlot {
         now & (ENTRY | SHADOW) == ENTRY
     }
 
+    /// Settles the slot of a page whose accessed bit is set. `true`: it was not settled before.
+    pub(super) fn settle(&self) -> bool {
+        const YOUNG: u64 = FOLIO | MAPPED | ACCESSED;
+        let mut now = self.0.load(Ordering::Relaxed);
+        while now & (YOUNG | SHADOW | SETTLED) == YOUNG {
+            match self.0.compare_exchange_weak(now, now | SETTLED, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(other) => now = other,
+            }
+        }
+        false
+    }
+
+    /// Lets the next access to the page look at the bit of its page table.
+    pub(super) fn unsettle(&self) {
+        let mut now = self.0.load(Ordering::Relaxed);
+        while now & (FOLIO | SHADOW | SETTLED) == FOLIO | SETTLED {
+            match self.0.compare_exchange_weak(now, now & !SETTLED, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(other) => now = other,
+            }
+        }
+    }
+
     pub(crate) fn clear_accessed(&self, folio: FolioId) -> bool {
-        self.change(folio, 0, ACCESSED).is_some_and(Slot::accessed)
+        self.change(folio, 0, ACCESSED | SETTLED).is_some_and(Slot::accessed)
     }
 
     /// Removes the page-table entry and returns its accessed bit.
     pub(crate) fn unmap(&self, folio: FolioId) -> bool {
-        self.change(folio, 0, MAPPED | ACCESSED).is_some_and(Slot::accessed)
+        self.change(folio, 0, MAPPED | ACCESSED | SETTLED).is_some_and(Slot::accessed)
     }
 
     pub(crate) fn set_readahead(&self, folio: FolioId) {
@@ -248,7 +284,7 @@ mod tests {
         slot.clear_uptodate(FolioId(1));
         assert!(!slot.load().is_readable() && !slot.load().same_content(whole));
         slot.set_uptodate(FolioId(1), u32::MAX);
-        assert_eq!((slot.load().sequence(), slot.load().folio()), ((1 << 26) - 1, Some(FolioId(1))));
+        assert_eq!((slot.load().sequence(), slot.load().folio()), ((1 << 25) - 1, Some(FolioId(1))));
     }
 }
 

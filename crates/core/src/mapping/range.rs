@@ -1,0 +1,145 @@
+//! Ranges: the slots of a mapping side by side, so that a mapped access finds one by an addition.
+//!
+//! ```text
+//! pooled leaf   directory ──► leaf number ──► 64 slots of the pool, reused by other mappings
+//! range leaf    directory ──► leaf number ──► its counts and its payer
+//!               base + page number ──► slot: of this page for as long as the mapping exists
+//! ```
+//!
+//! A host that maps a file may give its mapping a range, in zeroed memory that the host pays for. A
+//! leaf that is created from then on, for pages of the range, has its slots there; its directory
+//! entry says so ([`super::directory::IN_RANGE`]). Everything else about a leaf is as in the pool:
+//! it is reserved, counted, charged, listed for its shadows and freed at the same moments. So
+//! ranges change no decision. Leaves that exist already stay in the pool until they are freed.
+//!
+//! # Locking
+//!
+//! None. The slots of a range never belong to another mapping: a reader that finds a slot unchanged
+//! after its copy needs no second look at directories. The upper-level accessed bits of its pages
+//! are bytes here, instead of bits of the directory.
+//!
+//! A hit does not look at those bytes either. It takes a page only if its slot is settled, and the
+//! thread that clears the byte of a page table unsettles the slots of its pages:
+//!
+//! - an access sets the slot's accessed bit, settles the slot, and then sets the byte if it is
+//!   clear;
+//! - a walk clears the byte, and then unsettles the slots if the byte was set.
+//!
+//! Sequentially consistent fences lie between the two steps of each. So the access sees the byte
+//! clear, or the walk sees the slot settled: no slot stays settled while its byte is clear.
+
+use super::TABLE_PAGES;
+use super::leaf::LEAF_SLOTS;
+use super::slot::{AtomicSlot, Slot};
+use crate::folio::FolioId;
+use crate::sync::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence};
+
+/// The slots of the first pages of a mapping.
+#[derive(Debug)]
+pub struct SlotRange {
+    slots: Box<[AtomicSlot]>,
+    /// Upper-level accessed bits, one per page table.
+    young_tables: Box<[AtomicBool]>,
+}
+
+/// A page whose slot said that it is readable, and that a mapped access to it changes nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct SettledPage<'a> {
+    slot: &'a AtomicSlot,
+    word: Slot,
+}
+
+impl SlotRange {
+    /// A range of empty slots. Slots after the last multiple of 64 are not used.
+    pub fn new(slots: Box<[AtomicSlot]>) -> SlotRange {
+        let tables = slots.len().div_ceil(TABLE_PAGES as usize);
+        SlotRange { slots, young_tables: (0..tables).map(|_| AtomicBool::new(false)).collect() }
+    }
+
+    /// Bytes of a range of so many pages.
+    pub fn bytes(pages: u64) -> u64 {
+        let slots = pages.next_multiple_of(LEAF_SLOTS as u64);
+        slots * size_of::<AtomicSlot>() as u64 + slots.div_ceil(u64::from(TABLE_PAGES))
+    }
+
+    /// Number of slots for a range of so many pages.
+    pub fn slots(pages: u64) -> u64 {
+        pages.next_multiple_of(LEAF_SLOTS as u64)
+    }
+
+    /// The page, if it is readable and a mapped access to it changes nothing.
+    #[inline(always)]
+    pub fn settled(&self, index: u64) -> Option<SettledPage<'_>> {
+        let slot = self.slots.get(index as usize)?;
+        let word = slot.load();
+        word.is_settled().then_some(SettledPage { slot, word })
+    }
+
+    /// The addresses of the slots: a hint for the host, which may back them with larger pages.
+    pub fn addresses(&self) -> std::ops::Range<*const u8> {
+        let slots = self.slots.as_ptr_range();
+        slots.start.cast()..slots.end.cast()
+    }
+
+    /// The slots of the leaf that contains a page. `None`: it is not, or not entirely, inside.
+    #[inline]
+    pub(super) fn leaf(&self, index: u32) -> Option<&[AtomicSlot; LEAF_SLOTS]> {
+        self.slots.as_chunks().0.get(index as usize / LEAF_SLOTS)
+    }
+
+    /// Settles the slot of a page that was accessed through a mapping. The caller then sets the
+    /// accessed bit of the page table.
+    pub(super) fn settle(&self, index: u32) {
+        if self.slots.get(index as usize).is_some_and(AtomicSlot::settle) {
+            fence(SeqCst);
+        }
+    }
+
+    /// Whether the accessed bit of the page table that covers a page is set. `None`: the range does
+    /// not cover the page.
+    pub(super) fn is_young_table(&self, index: u32) -> Option<bool> {
+        Some(self.young_tables.get((index / TABLE_PAGES) as usize)?.load(Relaxed))
+    }
+
+    /// Sets the accessed bit of the page table that covers a page. `true`: it was clear. `None`:
+    /// the range does not cover the page.
+    pub(super) fn touch_table(&self, index: u32) -> Option<bool> {
+        let young = self.young_tables.get((index / TABLE_PAGES) as usize)?;
+        Some(!young.load(Relaxed) && !young.swap(true, Relaxed))
+    }
+
+    /// Takes [`Self::settle`] back.
+    #[cfg(all(test, loom))]
+    pub(crate) fn unsettle(&self, index: u32) {
+        self.slots[index as usize].unsettle();
+    }
+
+    /// Tests and clears the accessed bit of the page table that covers a page.
+    pub(super) fn clear_young_table(&self, index: u32) -> bool {
+        let table = (index / TABLE_PAGES) as usize;
+        let Some(young) = self.young_tables.get(table) else { return false };
+        if !young.load(Relaxed) || !young.swap(false, Relaxed) {
+            return false;
+        }
+        fence(SeqCst);
+        let slots = self.slots.chunks(TABLE_PAGES as usize).nth(table);
+        slots.into_iter().flatten().for_each(AtomicSlot::unsettle);
+        true
+    }
+}
+
+impl SettledPage<'_> {
+    /// The folio with the bytes.
+    #[inline(always)]
+    pub fn folio(&self) -> FolioId {
+        self.word.folio_number()
+    }
+
+    /// Whether the bytes copied since are that page, unchanged. May be `false` for an unchanged
+    /// page whose accessed bit was cleared meanwhile.
+    #[inline(always)]
+    pub fn still(&self) -> bool {
+        fence(Acquire);
+        self.slot.load() == self.word
+    }
+}
