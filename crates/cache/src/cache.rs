@@ -232,7 +232,7 @@ impl Builder {
             at_work: RwLock::new(()),
             tenants: Tenants::default(),
             worker_panics: AtomicU64::new(0),
-            range_bytes: AtomicU64::new(0),
+            slot_charges: Mutex::default(),
             budget_bytes: self.budget_bytes,
             why_not_uring: chosen.why_not_uring,
         });

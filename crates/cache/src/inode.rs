@@ -94,8 +94,6 @@ pub(crate) struct Inode {
     pub(crate) stale: AtomicBool,
     /// Held while outdated pages of a file that is opened again are dropped.
     pub(crate) opening: Mutex<()>,
-    /// The charge for the mapping's range of slots, if it has one.
-    pub(crate) range_charge: Mutex<Option<HostCharge>>,
     /// Number of live maps per tenant.
     maps: Mutex<BTreeMap<MemcgId, u32>>,
     /// Ranges of pages that are locked in memory.
@@ -160,7 +158,6 @@ impl Inode {
             handles: AtomicU32::new(0),
             stale: AtomicBool::new(false),
             opening: Mutex::new(()),
-            range_charge: Mutex::default(),
             maps: Mutex::default(),
             changed_outside: AtomicBool::new(false),
             failing: AtomicBool::new(false),

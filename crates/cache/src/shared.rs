@@ -12,6 +12,7 @@ use crate::future::{Syncs, Timer, Turns};
 use crate::host::{CacheHost, thread_number};
 use crate::inode::{Inode, Inodes};
 use crate::regions::Regions;
+use crate::slot_range::SlotCharges;
 use crate::source::Sources;
 use crate::tenants::{Owner, Tenants};
 use mglru_core::folio::{Flags, FolioFlags};
@@ -39,8 +40,8 @@ pub(crate) struct Shared {
     pub(crate) tenants: Tenants,
     /// Number of panics of workers, which were restarted.
     pub(crate) worker_panics: AtomicU64,
-    /// Bytes of all ranges of slots.
-    pub(crate) range_bytes: AtomicU64,
+    /// Charges for the slots of mapped files.
+    pub(crate) slot_charges: Mutex<SlotCharges>,
     /// This cache's number within the process.
     pub(crate) number: u64,
     pub(crate) budget_bytes: u64,
@@ -94,12 +95,13 @@ impl Shared {
             // Emptied first, because closing the mapping cannot be undone and another thread may
             // open the file meanwhile.
             let Some(busy) = self.core.truncate(&self.host, &inode.mapping, 0, 1 << 32) else {
+                let slots = self.take_slot_charge(inode);
                 let closed = self.core.close_mapping(&self.host, &inode.mapping);
                 assert!(closed.is_none(), "without a handle, no thread inserts pages");
                 let charge = inodes.remove(inode);
                 drop(inodes);
-                charge.into_iter().for_each(|mut charge| self.uncharge_metadata(&mut charge));
-                self.uncharge_range(inode);
+                let charges = charge.into_iter().chain(slots);
+                charges.for_each(|mut charge| self.uncharge_metadata(&mut charge));
                 return;
             };
             drop(inodes);

@@ -7,21 +7,32 @@
 //!
 //! # Locking
 //!
-//! `Inode::range_charge` is a leaf.
+//! `Shared::slot_charges` is a leaf.
 
 use crate::file::CachedFile;
 use crate::frames::{use_huge_pages, zeroed_slots};
 use crate::inode::Inode;
 use crate::shared::Shared;
-use mglru_core::PAGE_BYTES;
 use mglru_core::mapping::SlotRange;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use mglru_core::{HostCharge, MappingId, PAGE_BYTES};
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 /// The part of the budget that ranges may take.
 const PART_OF_BUDGET: u64 = 64;
 
+/// Charges for ranges, by mapping.
+#[derive(Default)]
+pub(crate) struct SlotCharges {
+    bytes: u64,
+    by_mapping: BTreeMap<MappingId, HostCharge>,
+}
+
 impl Shared {
+    fn slot_charges(&self) -> MutexGuard<'_, SlotCharges> {
+        self.slot_charges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Gives the mapping of a file that is being mapped a range, if it has none and can pay for it.
     /// Returns the range; without pages if it has none.
     pub(crate) fn range_of(&self, file: &CachedFile) -> Arc<SlotRange> {
@@ -35,37 +46,39 @@ impl Shared {
     fn give_range(&self, file: &CachedFile) {
         let pages = file.len().div_ceil(PAGE_BYTES);
         let bytes = SlotRange::bytes(pages);
-        let fits =
-            |taken: u64| (taken + bytes <= self.budget_bytes / PART_OF_BUDGET).then_some(taken + bytes);
-        let taken = &self.range_bytes;
-        if pages == 0 || taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
-            return;
+        {
+            let mut charges = self.slot_charges();
+            if pages == 0 || charges.bytes + bytes > self.budget_bytes / PART_OF_BUDGET {
+                return;
+            }
+            charges.bytes += bytes;
         }
+        let mapping = &file.inode.mapping;
         let charge = self.charge_metadata(&file.task(), bytes);
-        let mut charged = file.inode.range_charge.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut charges = self.slot_charges();
         match charge {
-            Ok(charge) if charged.is_none() => {
-                *charged = Some(charge.keep());
-                drop(charged);
-                let range = file.inode.mapping.set_range(|| zeroed_slots(SlotRange::slots(pages) as usize));
+            Ok(charge) if !charges.by_mapping.contains_key(&mapping.id()) => {
+                charges.by_mapping.insert(mapping.id(), charge.keep());
+                let range = mapping.set_range(|| zeroed_slots(SlotRange::slots(pages) as usize));
                 if self.frames.huge_pages() {
                     use_huge_pages(range.addresses());
                 }
             }
-            // Another thread was faster, or there is no memory for it.
-            _ => {
-                drop(charged);
-                taken.fetch_sub(bytes, Ordering::Relaxed);
+            // There is no memory for it, or another thread was faster.
+            not_needed => {
+                charges.bytes -= bytes;
+                drop(charges);
+                drop(not_needed);
             }
         }
     }
 
-    /// Ends the charge for the range of a file that is forgotten.
-    pub(crate) fn uncharge_range(&self, inode: &Inode) {
-        let charge = inode.range_charge.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut charge) = charge {
-            self.range_bytes.fetch_sub(charge.bytes(), Ordering::Relaxed);
-            self.uncharge_metadata(&mut charge);
-        }
+    /// Takes the charge for the range of a file that is about to be forgotten, before the number of
+    /// its mapping can be reused. The caller ends it.
+    pub(crate) fn take_slot_charge(&self, inode: &Inode) -> Option<HostCharge> {
+        let mut charges = self.slot_charges();
+        let charge = charges.by_mapping.remove(&inode.mapping.id());
+        charges.bytes -= charge.as_ref().map_or(0, HostCharge::bytes);
+        charge
     }
 }

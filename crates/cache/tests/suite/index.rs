@@ -246,3 +246,52 @@ fn metadata_has_the_documented_sizes() {
     assert!(page.contains("| 524 |") && page.contains("| 2,064 |"));
     assert_eq!(child, 2352 + 4096, "as the page has it");
 }
+
+/// A mapped file has its slots side by side. It pays for them until it is forgotten, and its pages
+/// come, change and go as those of any file.
+#[test]
+fn a_mapped_file_pays_for_its_slots() {
+    const PAGES: u64 = 2000;
+    let disk = Disk::threads();
+    let (cache, kept) = cache(&disk);
+    disk.set("mapped", &pages(0..PAGES));
+    let tenant = cache.tenant("t").unwrap();
+    let file = tenant.open(&disk.path("mapped"), OpenMode::ReadWrite).unwrap();
+    let before = stat(&cache, "t", "slab_unreclaimable");
+    let map = file.map().unwrap();
+    let paid = stat(&cache, "t", "slab_unreclaimable") - before;
+    assert!((PAGES * 8..PAGES * 9).contains(&paid), "{paid} bytes");
+    let second = file.map().unwrap();
+    assert!(stat(&cache, "t", "slab_unreclaimable") - before < 2 * PAGES * 8, "paid for twice");
+
+    let metadata = cache.stats().metadata_bytes;
+    let word = |index: u64| u64::from_ne_bytes(*page(index).first_chunk().unwrap());
+    let mut random = Random(3);
+    for step in 0..20_000 {
+        // Some pages often, so that they are hits, and the others evict each other.
+        let index = if step % 4 == 0 { random.below(PAGES) } else { random.below(20) };
+        let map = if step % 2 == 0 { &map } else { &second };
+        assert_eq!(map.load_value::<u64>(index * PAGE as u64).unwrap(), word(index), "page {index}");
+        let half: u32 = map.load_value(index * PAGE as u64 + 4).unwrap();
+        assert_eq!(half, (word(index) >> 32) as u32);
+    }
+    assert_within_limit(&cache, metadata, &kept);
+
+    map.store(7 * PAGE as u64, &[1; 8]).unwrap();
+    assert_eq!(map.load_value::<[u8; 8]>(7 * PAGE as u64).unwrap(), [1; 8]);
+    file.truncate(7 * PAGE as u64 + 3).unwrap();
+    let beyond = map.load_value::<u64>(7 * PAGE as u64);
+    assert!(matches!(beyond, Err(Error::BeyondEnd { .. })), "{beyond:?}");
+    assert!(map.load_value::<u8>(u64::MAX - 1).is_err());
+    // Beyond the slots, too.
+    let end = 2 * PAGES * PAGE as u64;
+    file.truncate(end).unwrap();
+    assert_eq!(map.load_value::<[u8; 4]>(7 * PAGE as u64).unwrap(), [1, 1, 1, 0]);
+    assert_eq!(map.load_value::<u64>(end - 8).unwrap(), 0);
+    let mut words = [[9; 8]; 3];
+    map.load_many(&[0, 8 * PAGE as u64, end - 8], &mut words).unwrap();
+    assert_eq!(words, [word(0).to_ne_bytes(), [0; 8], [0; 8]]);
+    file.sync_data().unwrap();
+    drop((map, second, file));
+    assert_all_given_back(&cache);
+}
