@@ -107,8 +107,8 @@ impl Frames {
         unsafe { racing::load(from, out) }
     }
 
-    /// Loads a value from `offset` of the frame on, in registers if it has the size of one. A writer
-    /// may tear it; the caller must check the version before using it.
+    /// Loads a value from `offset` of the frame on, in a register if it has the size of one. A
+    /// writer may tear it; the caller must check the version before using it.
     #[inline(always)]
     pub(crate) fn load<T: FromBytes + IntoBytes>(&self, frame: u32, offset: usize) -> T {
         let from = self.at(frame, offset..offset + size_of::<T>());

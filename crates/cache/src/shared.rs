@@ -99,9 +99,11 @@ impl Shared {
                 let closed = self.core.close_mapping(&self.host, &inode.mapping);
                 assert!(closed.is_none(), "without a handle, no thread inserts pages");
                 let charge = inodes.remove(inode);
-                drop(inodes);
                 let charges = charge.into_iter().chain(slots);
                 charges.for_each(|mut charge| self.uncharge_metadata(&mut charge));
+                // Not before: a thread that closed the last handle and finds the file forgotten by
+                // a worker finds it paid back, too.
+                drop(inodes);
                 return;
             };
             drop(inodes);
