@@ -201,11 +201,13 @@ impl Frames {
     /// From now on [`Frames::release`] must not unmap them: a ring would keep transferring to the
     /// old physical page while the frame's address shows a new one, and reads would silently be
     /// lost. Called before the first frame is used.
+    #[cfg_attr(not(feature = "io-uring"), allow(dead_code, reason = "for rings"))]
     pub(crate) fn pin(&self) {
         self.pinned.store(true, Ordering::Release);
     }
 
     /// Reverts [`Frames::pin`] after the kernel refused.
+    #[cfg_attr(not(feature = "io-uring"), allow(dead_code, reason = "for rings"))]
     pub(crate) fn unpin(&self) {
         self.pinned.store(false, Ordering::Release);
     }

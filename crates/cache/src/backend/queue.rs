@@ -101,6 +101,7 @@ impl Queue {
 
     /// Takes up to `count` requests without waiting. After this, the next `push` wakes the consumer
     /// again. Returns whether the queue is closed and all requests are finished.
+    #[cfg_attr(not(feature = "io-uring"), allow(dead_code, reason = "for rings"))]
     pub(super) fn take_up_to(&self, count: usize, requests: &mut Vec<Request>) -> bool {
         let mut state = self.lock();
         state.signalled = false;

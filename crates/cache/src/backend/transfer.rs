@@ -121,6 +121,7 @@ pub(crate) trait Batch {
     fn next(&mut self) -> Option<Transfer>;
     /// Called when the transfer that `next` returned as the `number`-th, from 0 on, is over. A
     /// panic in here aborts the process.
+    #[cfg_attr(not(feature = "io-uring"), allow(dead_code, reason = "for rings"))]
     fn done(&mut self, number: usize, result: io::Result<usize>);
 }
 
