@@ -18,9 +18,53 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::{Arc, MutexGuard};
 
+/// A lent page: the cache's number and the folio.
+type Lent = (u64, FolioId);
+
+/// Guards of a thread that are noted without an allocation, because a hit makes none.
+const FEW: usize = 16;
+
+/// Pages that [`PageGuard`]s of a thread lend.
+struct LentHere {
+    few: [Lent; FEW],
+    /// How many of `few` are in use.
+    count: usize,
+    /// Those beyond `few`, which is full then.
+    more: Vec<Lent>,
+}
+
+impl LentHere {
+    const EMPTY: LentHere = LentHere { few: [(0, FolioId(0)); FEW], count: 0, more: Vec::new() };
+
+    fn push(&mut self, lent: Lent) {
+        match self.few.get_mut(self.count) {
+            Some(place) => {
+                *place = lent;
+                self.count += 1;
+            }
+            None => self.more.push(lent),
+        }
+    }
+
+    /// Removes one entry of a page. Guards are mostly dropped in reverse order.
+    fn remove(&mut self, lent: Lent) {
+        if let Some(at) = self.more.iter().rposition(|&known| known == lent) {
+            self.more.swap_remove(at);
+        } else if let Some(at) = self.few[..self.count].iter().rposition(|&known| known == lent) {
+            self.few[at] = self.more.pop().unwrap_or_else(|| {
+                self.count -= 1;
+                self.few[self.count]
+            });
+        }
+    }
+
+    fn contains(&self, lent: Lent) -> bool {
+        self.few[..self.count].contains(&lent) || self.more.contains(&lent)
+    }
+}
+
 thread_local! {
-    /// Pages that [`PageGuard`]s of this thread lend: the cache's number and the folio.
-    static LENT_HERE: RefCell<Vec<(u64, FolioId)>> = const { RefCell::new(Vec::new()) };
+    static LENT_HERE: RefCell<LentHere> = const { RefCell::new(LentHere::EMPTY) };
 }
 
 /// A folio that is lent: `Shared::lend` counted it, and the loan has a reference to it.
@@ -70,13 +114,7 @@ impl Drop for PageGuard<'_> {
     fn drop(&mut self) {
         let entry = (self.loan.shared.number, self.loan.folio);
         // A thread that is ending has dropped the list: it writes no more.
-        let _ = LENT_HERE.try_with(|lent| {
-            let mut lent = lent.borrow_mut();
-            // Guards are mostly dropped in reverse order.
-            if let Some(at) = lent.iter().rposition(|known| *known == entry) {
-                lent.swap_remove(at);
-            }
-        });
+        let _ = LENT_HERE.try_with(|lent| lent.borrow_mut().remove(entry));
     }
 }
 
@@ -142,7 +180,7 @@ impl fmt::Debug for OwnedPageGuard {
 impl Shared {
     /// Fails if a [`PageGuard`] of the calling thread lends page `index`.
     pub(crate) fn check_own_guard(&self, inode: &Inode, index: u32, folio: FolioId) -> Result<(), Error> {
-        match LENT_HERE.with_borrow(|lent| lent.contains(&(self.number, folio))) {
+        match LENT_HERE.with_borrow(|lent| lent.contains((self.number, folio))) {
             true => Err(Error::OwnGuard { path: inode.file.path().to_owned(), page: index }),
             false => Ok(()),
         }
@@ -159,5 +197,25 @@ impl Shared {
         self.host.latches.wait_until(folio, self.flags(folio), || !self.host.is_lent(folio));
         self.core.put(&self.host, folio);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threads_guards_are_noted_in_any_order_of_drops() {
+        let mut lent = LentHere::EMPTY;
+        let page = |number: u32| (7, FolioId(number % 30));
+        (0..60).for_each(|number| lent.push(page(number)));
+        for number in (0..30).rev().chain(0..29) {
+            lent.remove(page(number));
+            lent.remove((8, FolioId(1)));
+            assert!(lent.contains(page(29)));
+        }
+        assert_eq!((lent.count, lent.more.len(), lent.contains(page(3))), (1, 0, false));
+        lent.remove(page(29));
+        assert!(lent.count == 0 && !lent.contains(page(29)));
     }
 }
