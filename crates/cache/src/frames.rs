@@ -22,6 +22,7 @@
 use mglru_core::mapping::AtomicSlot;
 #[cfg(not(miri))]
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -244,8 +245,18 @@ fn value_of<T: FromBytes>(bytes: &[u8]) -> T {
 
 /// Empty slots for the core, which take memory when they are first used.
 pub(crate) fn zeroed_slots(count: usize) -> Box<[AtomicSlot]> {
-    // SAFETY: an `AtomicSlot` is a word in a transparent wrapper, and may be 0.
-    unsafe { Box::new_zeroed_slice(count).assume_init() }
+    let layout = Layout::array::<AtomicSlot>(count).expect("the slots of a file fit the address space");
+    if layout.size() == 0 {
+        return Box::default();
+    }
+    // SAFETY: the layout is not empty.
+    let first = unsafe { alloc_zeroed(layout) }.cast::<AtomicSlot>();
+    if first.is_null() {
+        handle_alloc_error(layout);
+    }
+    // SAFETY: the allocation has the layout of this slice, and nothing else refers to it. An
+    // `AtomicSlot` is a word in a transparent wrapper, and may be 0.
+    unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(first, count)) }
 }
 
 impl Drop for Frames {
