@@ -183,7 +183,8 @@ fn descriptor_hits(
         Way::new("pread", |offset| pread(page_start(offset), PAGE)),
         Way::new("descriptor_hit_256", |offset| {
             with_buffer(|page| {
-                file.read_at(&mut page[..SMALL], small_start(offset)).expect("a page of the file can be read");
+                file.read_at(&mut page[..SMALL], small_start(offset))
+                    .expect("a page of the file can be read");
             })
         }),
         Way::new("bare_copy_256", |offset| copy(small_start(offset), SMALL)),

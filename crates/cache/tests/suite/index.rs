@@ -256,7 +256,7 @@ fn a_mapped_file_pays_for_its_slots() {
     let (cache, kept) = cache(&disk);
     disk.set("mapped", &pages(0..PAGES));
     let tenant = cache.tenant("t").unwrap();
-    let file = tenant.open(&disk.path("mapped"), OpenMode::ReadWrite).unwrap();
+    let file = tenant.open(disk.path("mapped"), OpenMode::ReadWrite).unwrap();
     let before = stat(&cache, "t", "slab_unreclaimable");
     let map = file.map().unwrap();
     let paid = stat(&cache, "t", "slab_unreclaimable") - before;
