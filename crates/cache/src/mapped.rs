@@ -212,7 +212,7 @@ impl Map {
     }
 
     /// Loads `N` bytes from each of `offsets`, as [`Self::load`] does for one. Random accesses are
-    /// several times as fast this way because their cache misses overlap; see `docs/hit-path.md`.
+    /// several times as fast this way because their cache misses overlap ([book: hit-path]).
     ///
     /// # Errors
     /// As for [`Self::load`], of the first load that fails; the content of `out` is then

@@ -33,7 +33,7 @@ pub struct Options {
 pub struct Member {
     /// The tenant's path, such as `a/b`.
     pub tenant: String,
-    /// Who belongs to it.
+    /// The programs that belong to it.
     pub who: Who,
 }
 
@@ -42,11 +42,11 @@ pub struct Member {
 pub enum Who {
     /// All programs of a user, by number.
     User(u32),
-    /// What is below a directory, relative to the mounted one.
+    /// Programs that open files below a directory, relative to the mounted one.
     Below(String),
 }
 
-/// What programs asked for during a mount, and what the cache did.
+/// Counts of a mount: requests of programs, and work of the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// The programs' requests.

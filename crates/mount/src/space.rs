@@ -44,8 +44,8 @@ impl Space {
         };
         let mut found = room()?;
         if found < bytes {
-            // Unwritten pages may replace others on the disk, and then need no room. What cannot be
-            // written is reported to its own file.
+            // Unwritten pages may replace others on the disk, and then need no room. A write that
+            // fails is reported to its own file.
             let _ = cache.sync();
             found = room()?;
         }

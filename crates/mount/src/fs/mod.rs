@@ -107,7 +107,7 @@ impl Passthrough {
         self.files.finish(&self.nodes)
     }
 
-    /// What programs asked for, and what the cache did, once no request comes any more.
+    /// Counts of requests and of the cache, after the last request.
     pub(crate) fn end(self) -> Summary {
         let (hits, misses) = self.files.accesses();
         let recorded = self.recording.map(|recording| {

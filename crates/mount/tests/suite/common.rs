@@ -17,7 +17,7 @@ pub struct Mounted {
     served: Option<JoinHandle<Result<Summary, Error>>>,
 }
 
-/// What a test wants beyond an empty directory.
+/// Settings of a test beyond an empty directory.
 #[derive(Default)]
 pub struct Setup {
     pub record: Option<RecordOptions>,

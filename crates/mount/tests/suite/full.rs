@@ -34,7 +34,7 @@ fn a_full_disk_is_an_error_of_the_write_that_extends_a_file() {
     };
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{error}");
     assert!((4 << 20..=6 << 20).contains(&written), "{written}");
-    // What is there may be replaced, and everything that was taken can be written.
+    // Existing bytes may be replaced, and every accepted write reaches the disk.
     file.write_all_at(&[2; 65_536], 0).unwrap();
     file.sync_all().unwrap();
     file.set_len(1 << 20).unwrap();

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Longest name in bytes. fio cuts longer ones off, and two files could become one.
 const NAME_BYTES_MAX: usize = 255;
 
-/// What a program asks for.
+/// The kinds of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     /// Bytes are read.
@@ -58,7 +58,7 @@ pub struct LoggedRequest {
     pub offset: u64,
     /// Number of bytes.
     pub bytes: u64,
-    /// What is asked for.
+    /// The kind of request.
     pub kind: RequestKind,
 }
 
@@ -117,7 +117,7 @@ impl RequestLog {
     /// Appends requests and passes them on to the system.
     ///
     /// # Errors
-    /// The file cannot be written, such as on a full disk. What was written before stays.
+    /// The file cannot be written, such as on a full disk. Earlier records stay.
     ///
     /// # Panics
     /// If a file was not named.
