@@ -33,7 +33,7 @@ impl HandleStats {
         }
     }
 
-    /// Whether the thread becomes the owner, because there is none.
+    /// Whether the thread becomes the owner, because the counts lack one.
     #[cold]
     fn is_first(&self, thread: usize) -> bool {
         self.owner.compare_exchange(0, thread, Relaxed, Relaxed).is_ok()

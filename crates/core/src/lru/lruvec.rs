@@ -33,7 +33,7 @@ pub(super) const RANKED_LISTS: usize = UNEVICTABLE + 1;
 pub(super) const FIFO_LISTS: usize = RANKED_LISTS + 4;
 
 /// State under the lruvec lock, placed right behind it. Other layouts gain little, and 128 bytes in
-/// between (`lock_apart`) make an empty tenant larger than 2 KiB (docs/experiments/lru-lock.md).
+/// between (`lock_apart`) make an empty memcg larger than 2 KiB ([book: experiments#layouts]).
 #[derive(Debug)]
 #[cfg_attr(lruvec_layout = "lock_apart", repr(align(128)))]
 pub(crate) struct Lists {
