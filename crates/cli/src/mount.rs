@@ -243,7 +243,7 @@ mod tests {
         for (wrong, reason) in [
             ("db", "expected NAME=SIZE"),
             ("=5", "expected NAME=SIZE"),
-            ("db=lots", "db=lots: a size is"),
+            ("db=lots", "a size is a whole number"),
             ("db=1m,uid=root", "`root` is no user's number"),
             ("db=1m,gid=3", "neither path=P nor uid=N"),
         ] {
