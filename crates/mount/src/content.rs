@@ -41,7 +41,8 @@ pub(crate) struct Content {
     changed: Option<SystemTime>,
     /// The place in the list of idle files.
     idle: Option<u64>,
-    /// Length and time of change on disk when the file became idle with everything written.
+    /// Length and time of change on disk that what is cached belongs to: as of when the keeper was
+    /// opened or, after a change by a program, when the file became idle with everything written.
     seen: Option<(u64, Timespec)>,
 }
 
@@ -63,6 +64,7 @@ impl Content {
     /// Notes that a program changed the content.
     pub(crate) fn note_change(&mut self) {
         self.changed = Some(SystemTime::now());
+        self.seen = None;
     }
 
     /// Notes that a program set the time of the last change, which `node` has on disk now.
@@ -170,6 +172,10 @@ impl Files {
             content.keeper = None;
             content.changed = None;
         }
+        if content.keeper.is_none() {
+            // Before the file is opened: what changes afterwards shall differ.
+            content.seen = node.stat().ok().map(|stat| on_disk(&stat));
+        }
         if content.keeper.is_none() || (writable && !content.writable) {
             let mode = if writable { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
             content.keeper = Some(self.root.open(node.path(), mode)?);
@@ -223,7 +229,9 @@ impl Files {
 
     fn make_idle(&self, content: &mut Content, node: &Arc<Node>) {
         let unwritten = content.keeper.as_ref().is_some_and(CachedFile::has_unwritten);
-        content.seen = if unwritten { None } else { node.stat().ok().map(|stat| on_disk(&stat)) };
+        if content.seen.is_none() && !unwritten {
+            content.seen = node.stat().ok().map(|stat| on_disk(&stat));
+        }
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         content.idle = Some(idle.next);
         let number = idle.next;

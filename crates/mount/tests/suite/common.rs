@@ -23,6 +23,7 @@ pub struct Setup {
     pub record: Option<RecordOptions>,
     pub tenants: Vec<(&'static str, u64)>,
     pub members: Vec<Member>,
+    pub threads: Option<usize>,
 }
 
 /// A new empty directory, mounted; `None` where the system does not permit that.
@@ -45,7 +46,8 @@ pub fn try_mount(directory: &Path, point: &Path, setup: Setup) -> Result<Mount, 
     let builder = PageCache::builder(MEMORY);
     let builder = setup.tenants.iter().fold(builder, |builder, (path, max)| builder.tenant(path, *max));
     let (record, members) = (setup.record, setup.members);
-    let options = Options { record, members, ..Options::default() };
+    let threads = setup.threads.unwrap_or(Options::default().threads);
+    let options = Options { record, members, threads, ..Options::default() };
     Mount::new(directory, point, builder.build().unwrap(), options)
 }
 
