@@ -5,41 +5,37 @@
 //! compiler's write-prefetch intrinsic emits a read prefetch unless the target CPU is known to
 //! support more.
 
+/// Executes the prefetch instruction of this processor for the line at `$at`, if it is known.
+macro_rules! prefetch {
+    ($at:ident, $x86_64:literal, $aarch64:literal) => {
+        let at = std::ptr::from_ref($at);
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: a prefetch reads and writes nothing and cannot fault; processors without it treat
+        // it as a no-op.
+        unsafe {
+            std::arch::asm!($x86_64, in(reg) at, options(readonly, nostack, preserves_flags));
+        }
+        #[cfg(all(target_arch = "aarch64", not(miri)))]
+        // SAFETY: a prefetch reads and writes nothing and cannot fault.
+        unsafe {
+            std::arch::asm!($aarch64, in(reg) at, options(readonly, nostack, preserves_flags));
+        }
+        let _ = at;
+    };
+}
+
 /// Prefetches the cache line at `at` for writing. Does nothing under Miri and on processors other
 /// than x86-64 and 64-bit Arm.
 #[inline(always)]
 pub fn prefetch_for_write<T>(at: &T) {
-    let at = std::ptr::from_ref(at);
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch reads and writes nothing and cannot fault; processors without it treat it
-    // as a no-op.
-    unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) at, options(readonly, nostack, preserves_flags));
-    }
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: a prefetch reads and writes nothing and cannot fault.
-    unsafe {
-        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) at, options(readonly, nostack, preserves_flags));
-    }
-    let _ = at;
+    prefetch!(at, "prefetchw [{}]", "prfm pstl1keep, [{}]");
 }
 
 /// Prefetches the cache line at `at` for reading, so that other processors keep their copies. Does
 /// nothing under Miri and on processors other than x86-64 and 64-bit Arm.
 #[inline(always)]
 pub(crate) fn prefetch_for_read<T>(at: &T) {
-    let at = std::ptr::from_ref(at);
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch reads and writes nothing and cannot fault.
-    unsafe {
-        std::arch::asm!("prefetcht0 [{}]", in(reg) at, options(readonly, nostack, preserves_flags));
-    }
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: a prefetch reads and writes nothing and cannot fault.
-    unsafe {
-        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) at, options(readonly, nostack, preserves_flags));
-    }
-    let _ = at;
+    prefetch!(at, "prefetcht0 [{}]", "prfm pldl1keep, [{}]");
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::directory::Entry;
 use crate::membership::Membership;
 use crate::refused::Answer;
 use fuser::{FileAttr, FileType, INodeNo};
-use mglru_cache::{Control, Error, Limits, MemcgError, PageCache};
+use mglru_cache::{Control, Limits, PageCache};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -210,7 +210,7 @@ impl Tree {
             return Err(Errno::EXIST.into());
         }
         let path = join(&directory, name);
-        cache.add_tenant(&path, &Limits::default()).map_err(refused)?;
+        cache.add_tenant(&path, &Limits::default())?;
         Ok(self.enter(path, true))
     }
 
@@ -226,7 +226,7 @@ impl Tree {
         if !self.membership.processes(&path).is_empty() {
             return Err(Errno::BUSY.into());
         }
-        cache.remove_tenant(&path).map_err(refused)?;
+        cache.remove_tenant(&path)?;
         self.membership.removed(&path);
         Ok(())
     }
@@ -278,23 +278,5 @@ fn as_control(path: &str) -> String {
     match path.strip_prefix("lru_gen.") {
         Some(name) => format!("lru_gen/{name}"),
         None => path.to_owned(),
-    }
-}
-
-/// The kernel's number for a tenant that cannot be made or removed.
-fn refused(error: Error) -> Errno {
-    match &error {
-        Error::Tenant(error) => match error {
-            MemcgError::Exists(_) => Errno::EXIST,
-            MemcgError::TooMany => Errno::NOSPC,
-            MemcgError::TooDeep => Errno::AGAIN,
-            MemcgError::BadName { .. } => Errno::INVAL,
-            MemcgError::Gone => Errno::NODEV,
-            MemcgError::Missing(_) => Errno::NOENT,
-            MemcgError::HasChildren | MemcgError::IsRoot => Errno::BUSY,
-            _ => Errno::INVAL,
-        },
-        Error::NoSuchTenant(_) => Errno::NOENT,
-        _ => Errno::NOMEM,
     }
 }

@@ -1,6 +1,6 @@
 //! Refusals: the error numbers that programs get.
 
-use mglru_cache::Error;
+use mglru_cache::{Error, MemcgError};
 use rustix::io::Errno;
 
 /// Why a request of a program fails: the system's error number.
@@ -35,12 +35,23 @@ impl From<Error> for Refused {
             Error::Io { source, .. } | Error::WriteBack { source, .. } => {
                 Errno::from_io_error(source).unwrap_or(Errno::IO)
             }
-            Error::OutOfMemory(_) | Error::Killed(_) | Error::Busy => Errno::NOMEM,
+            Error::OutOfMemory(_) | Error::Killed(_) | Error::Busy | Error::TooManyTenants { .. } => {
+                Errno::NOMEM
+            }
             Error::ReadOnly { .. } => Errno::BADF,
             Error::TooLarge { .. } => Errno::FBIG,
-            Error::TooManyFiles { .. } | Error::TooManyTenants { .. } => Errno::NFILE,
+            Error::TooManyFiles { .. } => Errno::NFILE,
             Error::Control(error) => Errno::from_raw_os_error(error.errno.number()),
             Error::NoSuchTenant(_) => Errno::NOENT,
+            Error::Tenant(error) => match error {
+                MemcgError::Exists(_) => Errno::EXIST,
+                MemcgError::TooMany => Errno::NOSPC,
+                MemcgError::TooDeep => Errno::AGAIN,
+                MemcgError::Gone => Errno::NODEV,
+                MemcgError::Missing(_) => Errno::NOENT,
+                MemcgError::HasChildren | MemcgError::IsRoot => Errno::BUSY,
+                _ => Errno::INVAL,
+            },
             _ => Errno::IO,
         })
     }

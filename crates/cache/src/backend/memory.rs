@@ -24,7 +24,7 @@ struct Shared {
     files: Arc<MemoryFiles>,
     frames: Arc<Frames>,
     completion: Arc<dyn Completion>,
-    queue: Queue,
+    queue: Queue<Request>,
 }
 
 impl MemoryBackend {
@@ -50,7 +50,7 @@ impl Shared {
             if let Some(Request { direction, transfer, tag }) = self.queue.pick(pick) {
                 let result = self.files.transfer(&self.frames, direction, &transfer);
                 drop(transfer);
-                self.queue.finish(&*self.completion, tag, result);
+                self.queue.finish(|| self.completion.complete(tag, result));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The queue of submitted transfers, between the submitting threads and the backend's threads.
+//! The queue of submitted requests, between the submitting threads and a backend's threads.
 //!
 //! It is bounded, so that readahead and write-back wait for a slow device instead of filling
 //! memory. The backend's own threads do not wait: a completion may submit again, and would deadlock
@@ -6,26 +6,27 @@
 //!
 //! # Locking
 //!
-//! One mutex, held for a few instructions and never across a transfer or a completion. `unfinished`
-//! counts a request from `push` until its completion has returned, so at zero no completion is
-//! running.
+//! One mutex, held for a few instructions and never across a transfer or a completion; only what
+//! `push_with` makes may take a lock under it. `unfinished` counts a request from `push` until its
+//! completion has returned, so at zero no completion is running.
 
-use super::transfer::{Completion, Direction, Transfer};
+use super::transfer::{Direction, Transfer};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
+/// A transfer, whose end is reported with its tag.
 pub(super) struct Request {
     pub(super) direction: Direction,
     pub(super) transfer: Transfer,
     pub(super) tag: u64,
 }
 
-pub(super) struct Queue {
+pub(crate) struct Queue<T> {
     waiting_max: usize,
-    state: Mutex<State>,
+    state: Mutex<State<T>>,
     /// Signalled when a request arrives or the queue is closed.
     arrived: Condvar,
     /// Signalled when a request is taken.
@@ -34,47 +35,58 @@ pub(super) struct Queue {
     idle: Condvar,
 }
 
-#[derive(Default)]
-struct State {
-    waiting: VecDeque<Request>,
+struct State<T> {
+    waiting: VecDeque<T>,
     unfinished: usize,
     closed: bool,
     /// The consumer was woken since it last looked and need not be woken again.
     signalled: bool,
 }
 
-impl Queue {
-    pub(super) fn new(waiting_max: usize) -> Queue {
+impl<T> Queue<T> {
+    pub(crate) fn new(waiting_max: usize) -> Queue<T> {
+        let state = State { waiting: VecDeque::new(), unfinished: 0, closed: false, signalled: false };
         let (arrived, room, idle) = (Condvar::new(), Condvar::new(), Condvar::new());
-        Queue { waiting_max, state: Mutex::default(), arrived, room, idle }
+        Queue { waiting_max, state: Mutex::new(state), arrived, room, idle }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().expect("nothing panics under the queue's lock")
     }
 
     /// Adds a request, after waiting for room. Returns whether the caller has to wake a consumer
     /// that sleeps outside of [`Queue::wait`].
-    pub(super) fn push(&self, request: Request) -> bool {
+    pub(super) fn push(&self, request: T) -> bool {
+        self.push_with(|| request)
+    }
+
+    /// As [`Self::push`], with a request that is made once there is room, before a consumer can see
+    /// it.
+    pub(crate) fn push_with(&self, make: impl FnOnce() -> T) -> bool {
         let mut state = self.lock();
         while state.waiting.len() >= self.waiting_max && !is_worker() {
             state = self.room.wait(state).expect("nothing panics under the queue's lock");
         }
         // A completion may still submit: its own thread looks at the queue again before it ends.
         assert!(!state.closed || is_worker(), "a backend that is dropped has no users left");
-        state.waiting.push_back(request);
+        state.waiting.push_back(make());
         state.unfinished += 1;
         self.arrived.notify_one();
         !std::mem::replace(&mut state.signalled, true)
     }
 
+    /// Counts a request as unfinished that is carried out without a consumer.
+    pub(crate) fn begin(&self) {
+        self.lock().unfinished += 1;
+    }
+
     /// Whether [`Self::push`] would not wait.
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.lock().waiting.len() < self.waiting_max
     }
 
     /// Waits for the next request and takes it. `None`: the queue is closed and empty.
-    pub(super) fn pop(&self) -> Option<Request> {
+    pub(crate) fn pop(&self) -> Option<T> {
         let mut state = self.lock();
         while state.waiting.is_empty() && !state.closed {
             state = self.arrived.wait(state).expect("nothing panics under the queue's lock");
@@ -92,8 +104,23 @@ impl Queue {
         !state.waiting.is_empty()
     }
 
+    /// Takes up to `count` requests that `fits` accepts, in their order, without waiting.
+    pub(crate) fn take_where(&self, count: usize, fits: impl Fn(&T) -> bool) -> Vec<T> {
+        let mut taken = Vec::new();
+        let mut state = self.lock();
+        let mut index = 0;
+        while taken.len() < count && index < state.waiting.len() {
+            if fits(&state.waiting[index]) {
+                taken.extend(self.take(&mut state, index));
+            } else {
+                index += 1;
+            }
+        }
+        taken
+    }
+
     /// Takes the request that `pick` selects from the given number, without waiting.
-    pub(super) fn pick(&self, pick: impl FnOnce(usize) -> usize) -> Option<Request> {
+    pub(super) fn pick(&self, pick: impl FnOnce(usize) -> usize) -> Option<T> {
         let mut state = self.lock();
         let count = state.waiting.len();
         if count == 0 { None } else { self.take(&mut state, pick(count)) }
@@ -102,7 +129,7 @@ impl Queue {
     /// Takes up to `count` requests without waiting. After this, the next `push` wakes the consumer
     /// again. Returns whether the queue is closed and all requests are finished.
     #[cfg_attr(not(feature = "io-uring"), allow(dead_code, reason = "for rings"))]
-    pub(super) fn take_up_to(&self, count: usize, requests: &mut Vec<Request>) -> bool {
+    pub(super) fn take_up_to(&self, count: usize, requests: &mut Vec<T>) -> bool {
         let mut state = self.lock();
         state.signalled = false;
         let count = count.min(state.waiting.len());
@@ -113,7 +140,7 @@ impl Queue {
         state.closed && state.unfinished == 0
     }
 
-    fn take(&self, state: &mut State, index: usize) -> Option<Request> {
+    fn take(&self, state: &mut State<T>, index: usize) -> Option<T> {
         let request = state.waiting.remove(index);
         if request.is_some() {
             self.room.notify_one();
@@ -122,8 +149,8 @@ impl Queue {
     }
 
     /// Calls the completion of a taken request, then counts the request as finished.
-    pub(super) fn finish(&self, completion: &dyn Completion, tag: u64, result: io::Result<usize>) {
-        completion.complete(tag, result);
+    pub(crate) fn finish(&self, complete: impl FnOnce()) {
+        complete();
         let mut state = self.lock();
         state.unfinished -= 1;
         if state.unfinished == 0 {
@@ -132,7 +159,7 @@ impl Queue {
     }
 
     /// Waits until all requests are finished.
-    pub(super) fn drain(&self) {
+    pub(crate) fn drain(&self) {
         assert!(!is_worker(), "a completion that waits for completions would wait for itself");
         let mut state = self.lock();
         while state.unfinished > 0 {
@@ -141,7 +168,7 @@ impl Queue {
     }
 
     /// Closes the queue: consumers end once it is empty.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.arrived.notify_all();
     }

@@ -31,7 +31,7 @@ pub(crate) struct ThreadBackend {
 struct Shared {
     frames: Arc<Frames>,
     completion: Arc<dyn Completion>,
-    queue: Queue,
+    queue: Queue<Request>,
 }
 
 impl ThreadBackend {
@@ -64,7 +64,7 @@ impl Shared {
             let result = transfer_now(&self.frames, direction, &transfer);
             // Close the file's handle before the completion reports that it is no longer needed.
             drop(transfer);
-            self.queue.finish(&*self.completion, tag, result);
+            self.queue.finish(|| self.completion.complete(tag, result));
         }
     }
 }

@@ -94,7 +94,7 @@ pub(crate) struct UringBackend {
 struct Shared {
     frames: Arc<Frames>,
     completion: Arc<dyn Completion>,
-    queue: Queue,
+    queue: Queue<Request>,
     wake: OwnedFd,
     /// The system has refused to enter a ring.
     refused: AtomicBool,
@@ -648,7 +648,7 @@ impl<'a> Submitter<'a> {
         let Request { direction, transfer, tag } = operation.request;
         let result = transfer_now(&self.shared.frames, direction, &transfer);
         drop(transfer);
-        self.shared.queue.finish(&*self.shared.completion, tag, result);
+        self.shared.queue.finish(|| self.shared.completion.complete(tag, result));
     }
 
     /// Takes an answer once nothing more can be submitted.
@@ -705,7 +705,7 @@ impl<'a> Submitter<'a> {
                 // Close the file's handle before the completion reports that it is no longer
                 // needed.
                 drop(transfer);
-                self.shared.queue.finish(&*self.shared.completion, tag, result);
+                self.shared.queue.finish(|| self.shared.completion.complete(tag, result));
             }
         }
     }

@@ -38,7 +38,8 @@ use crate::error::Error;
 use crate::host::CacheHost;
 use crate::inode::Inode;
 use crate::shared::Shared;
-use mglru_core::{ChargeStep, Charging, FolioId, NewFolio, Task, Throttle};
+use mglru_core::readahead::Window;
+use mglru_core::{Arrival, ChargeStep, Charging, FolioId, NewFolio, Task, Throttle};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -215,9 +216,19 @@ struct Missing {
 }
 
 impl Missing {
-    /// Notes a read that was submitted.
-    fn submitted(&mut self, shared: &Shared, outcome: Arc<Outcome>, pages: u32) {
-        self.read = Some((outcome, pages));
+    /// Submits the read of a page that was inserted, and of those around it.
+    fn submit(
+        &mut self,
+        shared: &Shared,
+        inode: &Arc<Inode>,
+        task: &Task,
+        page: (u32, FolioId),
+        window: Window,
+        arrival: Arrival,
+    ) {
+        let outcome = Arc::new(Outcome::default());
+        self.read = Some((outcome.clone(), window.pages));
+        shared.submit_fault(inode, task, page, window, arrival, outcome);
         shared.turns.leave(&mut self.paying.place);
     }
 

@@ -1,6 +1,6 @@
 //! [`CachedFile::read_at`] as a future.
 
-use super::{Missing, Outcome};
+use super::Missing;
 use crate::error::Error;
 use crate::fault::alone;
 use crate::file::CachedFile;
@@ -8,7 +8,6 @@ use crate::piece::{Piece, pieces};
 use mglru_core::{Arrival, InsertError, Lookup};
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 impl CachedFile {
@@ -143,10 +142,8 @@ impl ReadAt<'_> {
             let arrival = Arrival { readahead_mark: window.mark == Some(index), ..Arrival::default() };
             match shared.core.insert(&shared.host, &task, &inode.mapping, index, new, arrival) {
                 Ok(folio) => {
-                    let outcome = Arc::new(Outcome::default());
                     let arrival = Arrival::default();
-                    shared.submit_fault(inode, &task, (index, folio), window, arrival, outcome.clone());
-                    self.missing.submitted(shared, outcome, window.pages);
+                    self.missing.submit(shared, inode, &task, (index, folio), window, arrival);
                 }
                 // Another thread was faster.
                 Err(InsertError::Occupied | InsertError::Unpaid) => {}

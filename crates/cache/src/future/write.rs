@@ -1,6 +1,6 @@
 //! [`CachedFile::write_at`] as a future.
 
-use super::{Missing, Outcome};
+use super::Missing;
 use crate::error::Error;
 use crate::fault::alone;
 use crate::file::{CachedFile, WriteStep, Written};
@@ -9,7 +9,7 @@ use crate::workers::Pacing;
 use mglru_core::{Arrival, Host, InsertError};
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, TryLockError};
+use std::sync::TryLockError;
 use std::task::{Context, Poll, ready};
 
 impl CachedFile {
@@ -157,10 +157,7 @@ impl WriteAt<'_> {
                     return Poll::Ready(Ok(()));
                 }
             } else {
-                let outcome = Arc::new(Outcome::default());
-                let window = alone(index);
-                shared.submit_fault(inode, &task, (index, folio), window, arrival, outcome.clone());
-                self.missing.submitted(shared, outcome, 1);
+                self.missing.submit(shared, inode, &task, (index, folio), alone(index), arrival);
             }
         }
     }

@@ -6,14 +6,14 @@
 //!
 //! # Locking
 //!
-//! `state` is held for a few instructions, never while a source or a completion is called, and no
-//! other lock is taken under it.
+//! The queue's lock comes before `state`. Both are held for a few instructions, never while a
+//! source or a completion is called, and no other lock is taken under them.
 
 use super::{BlockSource, RangeRequest};
 use crate::backend::{Backend, BackendFile, Batch, Completion, Direction, FileIdentity, OpenMode, Transfer};
-use crate::backend::{join, spawn, zero_rest};
+use crate::backend::{Queue, is_worker, join, spawn, zero_rest};
 use crate::frames::{FRAME_BYTES, Frames};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -134,11 +134,8 @@ enum Job {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Job>,
     reads: BTreeMap<u64, UnderWay>,
     next: u64,
-    /// Transfers whose end has not been reported.
-    unfinished: usize,
     closed: bool,
     threads: Vec<JoinHandle<()>>,
     /// Open files, by name and version.
@@ -151,15 +148,10 @@ pub(crate) struct Sources {
     frames: Arc<Frames>,
     completion: Arc<dyn Completion>,
     deadline: Duration,
+    queue: Queue<Job>,
     state: Mutex<State>,
-    /// Signalled when a job arrives or the pool is closed.
-    arrived: Condvar,
-    /// Signalled when a job is taken.
-    room: Condvar,
     /// Signalled when a read is registered in an empty table, or the pool is closed.
     registered: Condvar,
-    /// Signalled when nothing is unfinished.
-    idle: Condvar,
     pub(crate) ranges: AtomicU64,
     pub(crate) calls: AtomicU64,
     pub(crate) bytes: AtomicU64,
@@ -183,11 +175,9 @@ impl Sources {
             frames,
             completion,
             deadline,
+            queue: Queue::new(WAITING_MAX),
             state: Mutex::default(),
-            arrived: Condvar::new(),
-            room: Condvar::new(),
             registered: Condvar::new(),
-            idle: Condvar::new(),
             ranges: AtomicU64::new(0),
             calls: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -234,81 +224,70 @@ impl Sources {
     /// Queues a transfer, whose end is reported once. Waits for room, except on a backend's thread.
     fn submit(&self, direction: Direction, transfer: Transfer, file: Arc<SourceFile>, finish: Finish) {
         transfer.assert_valid();
+        if direction == Direction::Write {
+            self.queue.push_with(|| Job::Write { file, transfer, finish });
+            return;
+        }
+        let (offset, len) = (transfer.offset, file.len.load(Ordering::Acquire));
+        let bytes = len.saturating_sub(offset).min(transfer.bytes as u64);
+        if bytes == 0 {
+            // Beyond the end: zeros, without asking.
+            self.queue.begin();
+            let number = self.register(transfer, finish);
+            return self.answer(number, Ok(&[]));
+        }
+        // The deadline counts from here on, not from before there was room.
+        self.queue.push_with(|| {
+            let number = self.register(transfer, finish);
+            Job::Read { number, file, offset, bytes }
+        });
+    }
+
+    /// Enters a read into the table. Returns its number.
+    fn register(&self, transfer: Transfer, finish: Finish) -> u64 {
         let mut state = self.lock();
-        while state.waiting.len() >= WAITING_MAX && !crate::backend::is_worker() {
-            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        let number = state.next;
+        state.next += 1;
+        let deadline = Instant::now() + self.deadline;
+        if state.reads.is_empty() {
+            self.registered.notify_one();
         }
-        state.unfinished += 1;
-        match direction {
-            Direction::Write => state.waiting.push_back(Job::Write { file, transfer, finish }),
-            Direction::Read => {
-                let offset = transfer.offset;
-                let len = file.len.load(Ordering::Acquire);
-                let bytes = len.saturating_sub(offset).min(transfer.bytes as u64);
-                let number = state.next;
-                state.next += 1;
-                let deadline = Instant::now() + self.deadline;
-                if state.reads.is_empty() {
-                    self.registered.notify_one();
-                }
-                state.reads.insert(number, UnderWay { transfer, finish, deadline });
-                if bytes == 0 {
-                    // Beyond the end: zeros, without asking.
-                    drop(state);
-                    return self.answer(number, Ok(&[]));
-                }
-                state.waiting.push_back(Job::Read { number, file, offset, bytes });
-            }
-        }
-        drop(state);
-        self.arrived.notify_one();
+        state.reads.insert(number, UnderWay { transfer, finish, deadline });
+        number
     }
 
     /// Calls sources until the pool is closed and nothing waits.
     fn work(self: &Arc<Self>) {
-        loop {
-            let mut state = self.lock();
-            while state.waiting.is_empty() && !state.closed {
-                state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-            match state.waiting.pop_front() {
-                None => return,
-                Some(Job::Write { file, transfer, finish }) => {
-                    drop(state);
-                    self.room.notify_all();
+        while let Some(job) = self.queue.pop() {
+            let source = match job {
+                Job::Write { file, transfer, finish } => {
                     let result = self.write(&file, &transfer);
                     drop(transfer);
                     drop(file);
                     self.end(finish, result);
+                    continue;
                 }
-                Some(Job::Read { number, file, offset, bytes }) => {
-                    let request = |number, offset, bytes| RangeRequest {
-                        pool: self.clone(),
-                        file: file.clone(),
-                        number,
-                        range: offset..offset + bytes,
-                        answered: false,
-                    };
-                    let mut requests = vec![request(number, offset, bytes)];
-                    // Other waiting reads of this source go into the same call.
-                    state.waiting.retain(|job| match job {
-                        Job::Read { number, file: other, offset, bytes }
-                            if Arc::ptr_eq(other, &file) && requests.len() < RANGES_MAX =>
-                        {
-                            requests.push(request(*number, *offset, *bytes));
-                            false
-                        }
-                        _ => true,
-                    });
-                    drop(state);
-                    self.room.notify_all();
-                    requests.sort_by_key(|request| request.range.start);
-                    self.calls.fetch_add(1, Ordering::Relaxed);
-                    self.ranges.fetch_add(requests.len() as u64, Ordering::Relaxed);
-                    // Unanswered requests that a panic drops fail.
-                    let _ = catch_unwind(AssertUnwindSafe(|| file.source.read_ranges(requests)));
-                }
-            }
+                Job::Read { ref file, .. } => file.clone(),
+            };
+            // Other waiting reads of this source go into the same call.
+            let same = |job: &Job| matches!(job, Job::Read { file, .. } if Arc::ptr_eq(file, &source));
+            let others = self.queue.take_where(RANGES_MAX - 1, same);
+            let requests = std::iter::once(job).chain(others).map(|job| match job {
+                Job::Read { number, file, offset, bytes } => RangeRequest {
+                    pool: self.clone(),
+                    file,
+                    number,
+                    range: offset..offset + bytes,
+                    answered: false,
+                },
+                Job::Write { .. } => unreachable!("only reads are taken"),
+            });
+            let mut requests: Vec<RangeRequest> = requests.collect();
+            requests.sort_by_key(|request| request.range.start);
+            self.calls.fetch_add(1, Ordering::Relaxed);
+            self.ranges.fetch_add(requests.len() as u64, Ordering::Relaxed);
+            // Unanswered requests that a panic drops fail.
+            let _ = catch_unwind(AssertUnwindSafe(|| source.source.read_ranges(requests)));
         }
     }
 
@@ -350,18 +329,13 @@ impl Sources {
         if result.is_err() {
             self.failures.fetch_add(1, Ordering::Relaxed);
         }
-        match finish {
+        self.queue.finish(|| match finish {
             Finish::Tag(tag) => self.completion.complete(tag, result),
             Finish::Waiter(waiter) => {
                 *waiter.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
                 waiter.set.notify_one();
             }
-        }
-        let mut state = self.lock();
-        state.unfinished -= 1;
-        if state.unfinished == 0 {
-            self.idle.notify_all();
-        }
+        });
     }
 
     /// Fails reads whose deadline has passed.
@@ -390,21 +364,18 @@ impl Sources {
         }
     }
 
-    fn drain(&self) {
-        let state = self.lock();
-        let drained = self.idle.wait_while(state, |state| state.unfinished > 0);
-        drop(drained.unwrap_or_else(PoisonError::into_inner));
-    }
-
     /// Ends the threads, except those that a source does not return from.
     fn close(&self) {
-        self.drain();
+        // A backend's thread, which a completion made drop the pool, must not wait for completions.
+        if !is_worker() {
+            self.queue.drain();
+        }
         let threads = {
             let mut state = self.lock();
             state.closed = true;
             std::mem::take(&mut state.threads)
         };
-        self.arrived.notify_all();
+        self.queue.close();
         self.registered.notify_all();
         // A source that does not return keeps its thread and what that refers to. The deadline has
         // ended its reads.
@@ -466,14 +437,14 @@ impl Backend for WithSources {
 
     fn has_room(&self, file: &Arc<dyn BackendFile>) -> bool {
         match file.clone().source() {
-            Some(_) => self.sources.lock().waiting.len() < WAITING_MAX,
+            Some(_) => self.sources.queue.has_room(),
             None => self.files.has_room(file),
         }
     }
 
     fn drain(&self) {
         self.files.drain();
-        self.sources.drain();
+        self.sources.queue.drain();
     }
 
     fn registered_buffers(&self) -> bool {

@@ -1,9 +1,10 @@
 //! FUSE's requests: each calls one method of [`Passthrough`] and sends its answer.
 
 use super::meta::Changes;
+use super::names::Known;
 use super::{Caller, Passthrough};
 use fuser::{
-    BsdFileFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
+    BsdFileFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
     LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
     ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
@@ -44,6 +45,18 @@ fn opened() -> FopenFlags {
     FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES | FopenFlags::FOPEN_NOFLUSH
 }
 
+fn send_done(reply: ReplyEmpty, (): ()) {
+    reply.ok();
+}
+
+fn send_entry(reply: ReplyEntry, found: FileAttr) {
+    reply.entry(&VALID, &found, GENERATION);
+}
+
+fn send_known(reply: ReplyEntry, (_, found): Known) {
+    send_entry(reply, found);
+}
+
 /// Sends `$answer` through `$reply`, with `$send` for a success.
 macro_rules! answer {
     ($reply:ident, $answer:expr, $send:expr) => {
@@ -68,9 +81,7 @@ impl Filesystem for Served {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        answer!(reply, self.0.lookup(parent.0, name), |reply: ReplyEntry, found| {
-            reply.entry(&VALID, &found, GENERATION)
-        });
+        answer!(reply, self.0.lookup(parent.0, name), send_entry);
     }
 
     fn forget(&self, _: &Request, id: INodeNo, count: u64) {
@@ -119,7 +130,7 @@ impl Filesystem for Served {
         reply: ReplyEntry,
     ) {
         let made = self.0.mknod(caller(request), parent.0, name, mode, device);
-        answer!(reply, made, |reply: ReplyEntry, (_, found)| reply.entry(&VALID, &found, GENERATION));
+        answer!(reply, made, send_known);
     }
 
     fn mkdir(
@@ -132,20 +143,20 @@ impl Filesystem for Served {
         reply: ReplyEntry,
     ) {
         let made = self.0.mkdir(caller(request), parent.0, name, mode);
-        answer!(reply, made, |reply: ReplyEntry, found| reply.entry(&VALID, &found, GENERATION));
+        answer!(reply, made, send_entry);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer!(reply, self.0.unlink(parent.0, name), |reply: ReplyEmpty, ()| reply.ok());
+        answer!(reply, self.0.unlink(parent.0, name), send_done);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer!(reply, self.0.rmdir(parent.0, name), |reply: ReplyEmpty, ()| reply.ok());
+        answer!(reply, self.0.rmdir(parent.0, name), send_done);
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let made = self.0.symlink(caller(request), parent.0, name, target);
-        answer!(reply, made, |reply: ReplyEntry, (_, found)| reply.entry(&VALID, &found, GENERATION));
+        answer!(reply, made, send_known);
     }
 
     fn rename(
@@ -159,12 +170,12 @@ impl Filesystem for Served {
         reply: ReplyEmpty,
     ) {
         let renamed = self.0.rename((parent.0, name), (new_parent.0, new_name), flags.bits());
-        answer!(reply, renamed, |reply: ReplyEmpty, ()| reply.ok());
+        answer!(reply, renamed, send_done);
     }
 
     fn link(&self, _: &Request, id: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let linked = self.0.link(id.0, parent.0, name);
-        answer!(reply, linked, |reply: ReplyEntry, (_, found)| reply.entry(&VALID, &found, GENERATION));
+        answer!(reply, linked, send_known);
     }
 
     fn open(&self, request: &Request, id: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -247,12 +258,11 @@ impl Filesystem for Served {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        answer!(reply, self.0.release(handle.0), |reply: ReplyEmpty, ()| reply.ok());
+        answer!(reply, self.0.release(handle.0), send_done);
     }
 
     fn fsync(&self, request: &Request, _: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        answer!(reply, self.0.fsync(caller(request), handle.0, data_only), |reply: ReplyEmpty, ()| reply
-            .ok());
+        answer!(reply, self.0.fsync(caller(request), handle.0, data_only), send_done);
     }
 
     fn fallocate(
@@ -266,7 +276,7 @@ impl Filesystem for Served {
         reply: ReplyEmpty,
     ) {
         let done = self.0.fallocate(handle.0, offset, length, mode);
-        answer!(reply, done, |reply: ReplyEmpty, ()| reply.ok());
+        answer!(reply, done, send_done);
     }
 
     fn opendir(&self, _: &Request, id: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -283,11 +293,11 @@ impl Filesystem for Served {
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
-        answer!(reply, self.0.releasedir(handle.0), |reply: ReplyEmpty, ()| reply.ok());
+        answer!(reply, self.0.releasedir(handle.0), send_done);
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        answer!(reply, self.0.fsyncdir(handle.0, data_only), |reply: ReplyEmpty, ()| reply.ok());
+        answer!(reply, self.0.fsyncdir(handle.0, data_only), send_done);
     }
 
     fn statfs(&self, _: &Request, id: INodeNo, reply: ReplyStatfs) {
@@ -315,7 +325,7 @@ impl Filesystem for Served {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        answer!(reply, self.0.setxattr(id.0, name, value, flags), |reply: ReplyEmpty, ()| reply.ok());
+        answer!(reply, self.0.setxattr(id.0, name, value, flags), send_done);
     }
 
     fn getxattr(&self, _: &Request, id: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -327,7 +337,7 @@ impl Filesystem for Served {
     }
 
     fn removexattr(&self, _: &Request, id: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer!(reply, self.0.removexattr(id.0, name), |reply: ReplyEmpty, ()| reply.ok());
+        answer!(reply, self.0.removexattr(id.0, name), send_done);
     }
 }
 
