@@ -1,4 +1,5 @@
-//! YCSB on a real store: redb, an ordered tree of keys in one file, over a [`CachedFile`].
+//! YCSB on a real store: redb, an ordered tree of keys in one file, over a
+//! [`mglru_cache::CachedFile`].
 //!
 //! A record is a value of 1,000 bytes that contains its number and its number of writes
 //! ([`verify`]). Its key is in random order, as YCSB's hashed keys are. The committed state of each
