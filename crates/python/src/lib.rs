@@ -6,13 +6,21 @@
 //! src/table.rs         Table: columns of results, handed to others through Arrow's C stream
 //! src/requests.rs      replay, ablate, scenario, fidelity: requests of `mglru_lab`
 //! src/sweep.rs         Sweep: ranges of units for workers, rows as Parquet
+//! src/cache.rs         Cache, Tenant: a page cache over files and sources
+//! src/file.rs          File, Page: its open files and lent pages
+//! src/source.rs        a Python function as a source of blocks
+//! src/held.rs          what these share: drops and calls without the interpreter's lock, exceptions
 //! src/work.rs          runs work without the interpreter's lock, until it ends or Ctrl-C
 //! ```
 //!
-//! Everything is decided in `mglru_lab` and below. Errors are Python exceptions with the words of
-//! the command line.
+//! Everything is decided in `mglru_lab`, `mglru_cache` and below. Errors are Python exceptions with
+//! the words of the command line.
 
+mod cache;
+mod file;
+mod held;
 mod requests;
+mod source;
 mod sweep;
 mod table;
 mod trace;
@@ -26,9 +34,13 @@ use std::io::Write;
 #[pymodule]
 mod _mglru {
     #[pymodule_export]
+    use super::cache::{Cache, Tenant};
+    #[pymodule_export]
     use super::command;
     #[pymodule_export]
-    use super::requests::{ablate, events, fidelity, names, replay, scenario, timeline};
+    use super::file::{File, Page};
+    #[pymodule_export]
+    use super::requests::{ablate, events, fidelity, names, replay, scenario, size_bytes, timeline};
     #[pymodule_export]
     use super::sweep::{Sweep, sweep_part_name};
     #[pymodule_export]

@@ -240,6 +240,12 @@ pub fn fidelity(
     })
 }
 
+/// A size such as `64MiB` or `8192p` in bytes.
+#[pyfunction]
+pub fn size_bytes(py: Python<'_>, name: &str, text: &str) -> PyResult<u64> {
+    named(name, size::parse(text)).map_err(|error| crate::work::exception(py, &error))
+}
+
 /// Names of presets, mechanisms and other policies.
 #[pyfunction]
 pub fn names() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'static str>) {

@@ -3,17 +3,17 @@
 import os
 import pathlib
 import signal
+import sys
 import threading
 
 import pyarrow.parquet
 import pytest
 
 import mglru
-from mglru import _sweep
+from mglru import _process, _sweep
 
 SEEDS = 24
-# Killing ten takes minutes on a busy machine: each worker has to start again.
-KILLS = int(os.environ.get("MGLRU_KILLS", "3"))
+KILLS = int(os.environ.get("MGLRU_KILLS", "10"))
 
 
 @pytest.fixture(scope="module")
@@ -119,14 +119,33 @@ def test_killed_workers_lose_no_row(dask, grid, expected, tmp_path):
     print(f"{len(killed)} workers were killed")
 
 
-def _deadly(description, out, version, start, end):
-    """A worker that unit 17 kills, as a bug in native code would."""
-    if start <= 17 < end:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return _sweep._work(description, out, version, start, end)
+CHILD = """
+import os, signal
+from mglru import _process, _sweep
+
+of = _sweep._of
+
+class Deadly:
+    def __init__(self, description):
+        self.sweep = of(description)
+
+    def run(self, start, end):
+        if start <= 17 < end:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.sweep.run(start, end)
+
+_sweep._of = Deadly
+_process.serve()
+"""
 
 
-def test_a_unit_that_kills_its_worker_fails_alone(cluster, traces, tmp_path, monkeypatch):
+def _deadly(child, *arguments):
+    """The work of a worker whose processes unit 17 kills, as a bug in native code would."""
+    _process._shared, _process.command = None, lambda: [sys.executable, "-c", child]
+    return _sweep._work(*arguments)
+
+
+def test_a_unit_that_kills_its_process_fails_alone(cluster, traces, tmp_path, monkeypatch):
     grid = {
         "traces": [str(traces / "a.plain")],
         "policies": ["arc"],
@@ -135,17 +154,19 @@ def test_a_unit_that_kills_its_worker_fails_alone(cluster, traces, tmp_path, mon
     }
     if cluster == "ray":
         on = _sweep._Ray()
-        on.remote = on.ray.remote(max_retries=0)(_deadly)
+        remote = on.ray.remote(max_retries=0)(_deadly)
+        monkeypatch.setattr(on, "submit", lambda *arguments: remote.remote(CHILD, *arguments))
     else:
         on = _sweep._Dask(cluster)
-        submit = lambda *arguments: cluster.submit(_deadly, *arguments, pure=False)  # noqa: E731
+        submit = lambda *arguments: cluster.submit(_deadly, CHILD, *arguments, pure=False)  # noqa: E731
         monkeypatch.setattr(on, "submit", submit)
     description = _sweep._describe(grid)
     report = _sweep._run(_sweep._of(description), description, str(tmp_path / "rows"), on)
     assert (report.done_units, report.failed_units) == (512, 1)
-    assert report.first_failure == "unit 17: its worker died 3 times"
+    reason = "its process died 2 times: SIGKILL, SIGKILL"
+    assert report.first_failure == f"unit 17: {reason}"
     failed = [row for row in rows(tmp_path / "rows") if row["error"] is not None]
-    assert [(row["unit"], row["misses"]) for row in failed] == [(17, None)]
+    assert [(row["unit"], row["misses"], row["error"]) for row in failed] == [(17, None, reason)]
 
 
 def test_a_damaged_trace_is_rows_with_errors(cluster, traces, tmp_path):

@@ -10,6 +10,7 @@ Units: memory is a size (``"64MiB"``, or an integer in bytes), pages (``"8192p"`
 trace's distinct pages (``"10%"``). A page is 4096 bytes. Columns end with their unit.
 """
 
+from ._cache import Cache, CachedFile, Page, Tenant
 from ._errors import Error, UsageError, WorkError
 from ._mglru import __version__, names as _names
 from ._requests import Scenario, ablate, events, fidelity, mrc, replay, scenario, timeline
@@ -22,12 +23,16 @@ PRESETS, MECHANISMS, BASELINES = (tuple(names) for names in _names())
 
 __all__ = [
     "BASELINES",
+    "Cache",
+    "CachedFile",
     "Error",
     "MECHANISMS",
     "PRESETS",
+    "Page",
     "Scenario",
     "SweepReport",
     "Table",
+    "Tenant",
     "Trace",
     "UsageError",
     "WorkError",

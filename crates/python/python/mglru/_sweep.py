@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Optional, Protocol, Union
 
-from . import _mglru
+from . import _mglru, _process
 from ._errors import UsageError, WorkError
 
 if TYPE_CHECKING:
@@ -80,8 +80,6 @@ def sweep(
     (4, 0, 4)
     """
     description = _describe(grid)
-    # A file of the same name may have changed since the last sweep of this process.
-    _of.cache_clear()
     native = _of(description)
     out = os.fspath(out)
     if isinstance(on, str) and on == "local":
@@ -97,11 +95,12 @@ def sweep(
 
 
 def _describe(grid: Any) -> str:
-    """The grid as text that is equal on every machine: absolute paths, as JSON."""
+    """The grid as text that every machine understands: absolute paths, as JSON. Each sweep has another
+    one, because the files may have changed since a worker read them for the last."""
+    sweep = f"{os.getpid()}-{time.time_ns()}"
     if isinstance(grid, Mapping):
-        return json.dumps({"folder": os.getcwd(), "grid": dict(grid)})
-    path = os.path.abspath(os.fspath(grid))
-    return json.dumps({"path": path})
+        return json.dumps({"sweep": sweep, "folder": os.getcwd(), "grid": dict(grid)})
+    return json.dumps({"sweep": sweep, "path": os.path.abspath(os.fspath(grid))})
 
 
 @lru_cache(maxsize=1)
@@ -162,15 +161,19 @@ def _protocols(system: Any) -> tuple[str, ...]:
 
 
 def _work(description: str, out: str, version: str, start: int, end: int) -> tuple[int, Optional[str]]:
-    """The work of a worker: runs the units of a range, and writes their rows. Returns the number of
-    failed units, and the first error."""
+    """The work of a worker: runs the units of a range in its child, and writes their rows. Returns the
+    number of failed units, and the first error."""
     from . import __version__
 
     if version != __version__:
         raise UsageError(f"this worker has mglru {__version__}, the sweep is of {version}; install the same")
-    rows, failed, first = _of(description).run(start, end)
-    _Store(out).write(_mglru.sweep_part_name(start, end), rows)
-    return failed, first
+    store = _Store(out)
+    failures = 0
+    first: Optional[str] = None
+    for begin, until, (rows, failed, error) in _process.run(description, start, end):
+        store.write(_mglru.sweep_part_name(begin, until), rows)
+        failures, first = failures + failed, first or error
+    return failures, first
 
 
 class _Lost(Exception):
@@ -250,7 +253,8 @@ class _Ray:
 
 def _run(native: "_mglru.Sweep", description: str, out: str, cluster: _Cluster) -> SweepReport:
     """Runs the ranges whose rows are not there on a cluster. A range whose worker died is tried again;
-    then its units are tried one by one, so that only the unit that kills workers fails."""
+    then its units are tried one by one. A unit that kills its process does not get here: the worker
+    survives it and writes a row with the error."""
     from . import __version__
 
     began = time.monotonic()

@@ -1,0 +1,507 @@
+"""A page cache: open files, tenants, lent pages."""
+
+from __future__ import annotations
+
+import io
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Optional, Union
+
+from . import _mglru
+from ._errors import UsageError
+from ._requests import Size, _number
+
+PAGE_BYTES = 4096
+"""Bytes of a page."""
+
+Path = Union[str, "os.PathLike[str]"]
+Source = Callable[[list[tuple[int, int]]], Sequence[Union[bytes, BaseException]]]
+"""A function of ranges of bytes, as pairs of start and end. It returns for each its bytes or an exception."""
+
+
+def _bytes(name: str, size: Optional[Size]) -> Optional[int]:
+    """A size in bytes: an integer, or text such as ``"64MiB"`` or ``"8192p"`` (pages)."""
+    if size is None:
+        return None
+    return _mglru.size_bytes(name, size) if isinstance(size, str) else _number(name, size)
+
+
+class Cache:
+    """A page cache over files with a hard memory budget. All threads of the process can share it.
+
+    Reads and writes release Python's lock. A child of the process cannot use the cache: open one there.
+
+    Args:
+        memory: the budget for pages and all metadata: ``"64MiB"``, ``"8192p"`` (pages) or bytes.
+        policy: a preset, with changes as in :func:`mglru.replay`: ``"linux-7.2 -reclaim_loop"``.
+        backend: ``"auto"``, ``"io_uring"`` or ``"threads"``.
+        source_deadline_s: how long a source may take to answer, in seconds.
+
+    Raises:
+        UsageError: the budget is too small, or a name is unknown.
+
+    >>> import mglru, pathlib, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with mglru.Cache("4MiB") as cache:
+    ...     web = cache.add_tenant("web", max="1MiB")
+    ...     with web.open(pathlib.Path(folder.name, "file"), "w+b") as file:
+    ...         _ = file.write(b"hello" * 1000)
+    ...         _ = file.seek(4995)
+    ...         file.read(), file.size, web.stats()["hits"] > 0
+    (b'hello', 5000, True)
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        memory: Size,
+        *,
+        policy: str = "default",
+        backend: str = "auto",
+        source_deadline_s: float = 60.0,
+    ) -> None:
+        if not isinstance(source_deadline_s, (int, float)) or not 0.001 <= source_deadline_s <= 86400:
+            raise UsageError(f"source_deadline_s: {source_deadline_s!r} is not in 0.001 to 86400 seconds")
+        budget = _bytes("memory", memory)
+        if budget is None:
+            raise UsageError('memory: a cache needs a budget, such as "64MiB"')
+        self._native = _mglru.Cache(budget, policy, backend, round(source_deadline_s * 1000))
+        # Also at the end of the program: the threads of the cache must not outlive Python.
+        self._end = weakref.finalize(self, _end, self._native, os.getpid())
+
+    @property
+    def closed(self) -> bool:
+        """Whether the cache was closed."""
+        return self._native.is_closed()
+
+    def open(self, path: Path, mode: str = "rb", *, tenant: str = "") -> "CachedFile":
+        """Opens a file for a tenant. See :meth:`Tenant.open`."""
+        return self.tenant(tenant).open(path, mode)
+
+    def tenant(self, path: str = "") -> "Tenant":
+        """The tenant at a path such as ``"a/b"``; the empty path is the root.
+
+        Raises:
+            UsageError: there is none.
+        """
+        return Tenant(self._native.tenant(path))
+
+    @property
+    def tenants(self) -> list["Tenant"]:
+        """All tenants, the root first."""
+        return [Tenant(tenant) for tenant in self._native.tenants()]
+
+    def add_tenant(
+        self,
+        path: str,
+        *,
+        max: Optional[Size] = None,
+        high: Optional[Size] = None,
+        low: Size = 0,
+        min: Size = 0,
+    ) -> "Tenant":
+        """Adds a tenant, below an existing one if the path has a slash.
+
+        Args:
+            max: the hard limit (``memory.max``).
+            high: above this use the tenant is slowed down (``memory.high``).
+            low: reclaim for others takes this much only if nothing else is left (``memory.low``).
+            min: reclaim for others never takes this much (``memory.min``).
+
+        Raises:
+            UsageError: the name is taken or invalid, or the parent does not exist.
+        """
+        limits = [_bytes("min", min) or 0, _bytes("low", low) or 0, _bytes("high", high), _bytes("max", max)]
+        return Tenant(self._native.add_tenant(path, *limits))
+
+    def remove_tenant(self, path: str) -> None:
+        """Removes a tenant. Its pages stay, and its open files keep working.
+
+        Raises:
+            UsageError: there is none, it has tenants below it, or it is the root.
+        """
+        self._native.remove_tenant(path)
+
+    def stats(self) -> dict[str, Any]:
+        """Sizes and counts of the whole cache: the backend, the budget and its use in bytes, pages of
+        files, free pages, and what sources were asked for."""
+        return self._native.stats()
+
+    def prometheus_text(self) -> str:
+        """All statistics in the text format of Prometheus."""
+        return self._native.prometheus_text()
+
+    def sync(self) -> None:
+        """Writes all dirty pages of all files, and waits for that.
+
+        Raises:
+            OSError: the error of the first file. The others are still written.
+        """
+        self._native.sync()
+
+    def close(self) -> None:
+        """Writes all dirty pages and stops the threads of the cache. Its files then raise
+        :class:`mglru.UsageError`, a ``ValueError``.
+
+        Raises:
+            OSError: pages could not be written. They are lost.
+        """
+        self._native.close()
+
+    def __enter__(self) -> "Cache":
+        if self.closed:
+            raise UsageError("the cache is closed")
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<mglru.Cache, closed>"
+        stats = self.stats()
+        return f"<mglru.Cache of {stats['budget_bytes']} bytes, {stats['file_pages']} pages in use>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a Cache cannot be pickled; open one in each process")
+
+
+def _end(native: "_mglru.Cache", process: int) -> None:
+    if process == os.getpid():
+        native.close()
+
+
+class Tenant:
+    """A part of a cache with limits and floors of its own. :meth:`Cache.tenant` returns it."""
+
+    __slots__ = ("_native",)
+
+    def __init__(self, native: "_mglru.Tenant") -> None:
+        self._native = native
+
+    @property
+    def name(self) -> str:
+        """The path; empty for the root."""
+        return self._native.name()
+
+    @property
+    def is_online(self) -> bool:
+        """Whether it still exists, that is, was not removed."""
+        return self._native.is_online()
+
+    def set(self, **limits: Optional[Size]) -> None:
+        """Changes limits and floors: ``max``, ``high``, ``low``, ``min``, as :meth:`Cache.add_tenant` has
+        them; ``None`` removes one. Reclaims what is above a lower limit before it returns.
+
+        Raises:
+            UsageError: the tenant was removed, or is the root.
+        """
+        unknown = set(limits) - {"max", "high", "low", "min"}
+        if unknown:
+            raise UsageError(f"unknown limit `{unknown.pop()}`; expected max, high, low or min")
+        sizes = {name: _bytes(name, size) for name, size in limits.items()}
+        for name, size in sizes.items():
+            self._native.set_limit(name, size)
+
+    def stats(self) -> dict[str, Any]:
+        """Limits, use and peak in pages; hits and misses; ``counters`` under the kernel's names; the live
+        ``generations``, oldest first."""
+        return self._native.stats()
+
+    def open(self, path: Path, mode: str = "rb") -> "CachedFile":
+        """Opens a file. Pages that are first read or written through it are charged to this tenant. All
+        open files of the same path share its pages; after the last one is closed they are forgotten.
+
+        Args:
+            mode: ``"rb"``, ``"r+b"``, ``"w+b"`` (created or emptied), ``"x+b"`` (created; an error if it
+                is there). ``"wb"`` and ``"xb"`` are the same as ``"w+b"`` and ``"x+b"``.
+
+        Raises:
+            OSError: the system refuses.
+        """
+        if mode not in ("rb", "r+b", "rb+", "wb", "w+b", "wb+", "xb", "x+b", "xb+"):
+            raise UsageError(f"mode: unknown {mode!r}; expected rb, r+b, w+b or x+b")
+        path = os.fspath(path)
+        if "x" in mode:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        file = CachedFile(self._native.open(path, mode != "rb", "w" in mode), mode != "rb")
+        if "w" in mode:
+            file.truncate(0)
+        return file
+
+    def open_source(
+        self,
+        read: Source,
+        *,
+        name: str,
+        size: int,
+        version: Optional[str] = None,
+        block_bytes: int = 1 << 20,
+    ) -> "CachedFile":
+        """Opens bytes that a function reads, such as those of an object in a bucket.
+
+        Args:
+            read: called with a list of ranges, pairs of start and end in bytes, on a thread of the
+                cache. Returns for each range its bytes, or an exception. Each page is asked for once.
+            name: for messages. Files with the same name and version share their pages.
+            size: length in bytes.
+            version: what distinguishes the bytes from earlier ones of the same name.
+            block_bytes: a miss brings in a block of this size, as far as memory is free.
+
+        >>> import mglru
+        >>> with mglru.Cache("4MiB") as cache:
+        ...     source = lambda ranges: [bytes(end - start) for start, end in ranges]
+        ...     len(cache.tenant().open_source(source, name="zeros", size=10_000).read())
+        10000
+        """
+        if not callable(read):
+            raise UsageError(f"read: expected a function of ranges, not {read!r}")
+        size = _number("size", size)
+        block_bytes = _number("block_bytes", block_bytes)
+        return CachedFile(self._native.open_source(read, name, size, version, block_bytes), False)
+
+    def __repr__(self) -> str:
+        return f"<mglru.Tenant {self.name or '(root)'!r}>"
+
+
+class CachedFile(io.RawIOBase):
+    """An open file of a cache, as a binary file object. :meth:`Tenant.open` returns it.
+
+    ``read`` returns all that it is asked for up to the end of the file, so that no ``BufferedReader`` is
+    needed; one makes many small reads faster. Threads may share a file with :meth:`read_at` and
+    :meth:`write_at`; ``read`` and ``write`` move its one position.
+    """
+
+    def __init__(self, native: "_mglru.File", writable: bool) -> None:
+        self._native = native
+        self._writable = writable
+        self._position = 0
+
+    @property
+    def name(self) -> str:
+        """The path, or the name of a source."""
+        return self._native.path()
+
+    @property
+    def mode(self) -> str:
+        """``"rb"`` or ``"rb+"``."""
+        return "rb+" if self._writable else "rb"
+
+    @property
+    def size(self) -> int:
+        """Length in bytes, with what is not yet on disk."""
+        return self._native.len()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return self._writable
+
+    def read_at(self, size: int, offset: int) -> bytes:
+        """Bytes from ``offset`` on: ``size``, or fewer only at the end of the file."""
+        return self._native.read_at(_number("size", size), _number("offset", offset))
+
+    def read(self, size: Optional[int] = -1, /) -> bytes:
+        if size is None or size < 0:
+            return self.readall()
+        data = self._native.read_at(size, self._position)
+        self._position += len(data)
+        return data
+
+    def readall(self) -> bytes:
+        data = self._native.read_at(max(self.size - self._position, 0), self._position)
+        self._position += len(data)
+        return data
+
+    def readinto(self, buffer: Any, /) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self._native.read_at(len(view), self._position)
+        view[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+    def peek(self, size: int = 1, /) -> bytes:
+        """Bytes after the position, up to the end of its page, without moving it."""
+        return self._native.read_at(PAGE_BYTES - self._position % PAGE_BYTES, self._position)
+
+    def write_at(self, data: Any, offset: int) -> int:
+        """Writes all of ``data`` at ``offset``, beyond the end too. The bytes are in memory then, and on
+        disk after :meth:`sync`.
+
+        Raises:
+            BufferError: a page of the range is lent.
+            OSError: the file was opened for reading only, or earlier writes fail.
+        """
+        data = data if isinstance(data, bytes) else bytes(memoryview(data).cast("B"))
+        return self._native.write_at(data, _number("offset", offset))
+
+    def write(self, data: Any, /) -> int:
+        written = self.write_at(data, self._position)
+        self._position += written
+        return written
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        if whence not in (os.SEEK_SET, os.SEEK_CUR, os.SEEK_END):
+            raise ValueError(f"seek: unknown whence {whence!r}; expected 0, 1 or 2")
+        # Raises if the file is closed.
+        size = self.size
+        position = offset + (0, self._position, size)[whence]
+        if position < 0:
+            raise OSError(22, f"seek: position {position} is before the beginning of {self.name}")
+        self._position = position
+        return position
+
+    def tell(self) -> int:
+        # Raises if the file is closed.
+        self._native.len()
+        return self._position
+
+    def truncate(self, size: Optional[int] = None, /) -> int:
+        size = self._position if size is None else _number("size", size)
+        self._native.truncate(size)
+        return size
+
+    def sync(self, *, metadata: bool = False) -> None:
+        """Writes the dirty pages, and waits until they are on stable storage; ``metadata``: with all
+        metadata of the file.
+
+        Raises:
+            OSError: a page could not be written now or earlier. It stays in memory.
+        """
+        self._native.sync(metadata)
+
+    def page(self, index: int) -> "Page":
+        """Lends a page, without a copy.
+
+        Raises:
+            UsageError: the page is beyond the end of the file.
+            WorkError: no memory can be freed for it.
+        """
+        return Page(self._native.page(_number("index", index, 32)), index)
+
+    def views(self, offset: int, size: int) -> list[memoryview]:
+        """The bytes of a range as read-only views, one per page, without a copy. The pages are lent as
+        long as their views live.
+
+        >>> import mglru, tempfile
+        >>> with mglru.Cache("4MiB") as cache, tempfile.NamedTemporaryFile() as data:
+        ...     with cache.open(data.name, "w+b") as file:
+        ...         _ = file.write(bytes(4096) + b"second page")
+        ...         views = file.views(4094, 8)
+        ...         [bytes(view) for view in views]
+        [b'\\x00\\x00', b'second']
+        """
+        offset, end = _number("offset", offset), _number("offset", offset) + _number("size", size)
+        views = []
+        while offset < end:
+            index, start = divmod(offset, PAGE_BYTES)
+            view = self.page(index).view[start : start + end - offset]
+            if not len(view):
+                raise UsageError(f"byte {end} of {self.name} is beyond its end ({self.size} bytes)")
+            views.append(view)
+            offset += len(view)
+        return views
+
+    def evict(self, start: int = 0, end: Optional[int] = None) -> int:
+        """Writes and drops the pages that lie wholly in a range of bytes. Returns how many of them are in
+        memory afterwards, because they are in use."""
+        return self._native.evict(_number("start", start), self.size if end is None else _number("end", end))
+
+    def advise(self, advice: str, start: int = 0, end: Optional[int] = None) -> None:
+        """Tells how a range of bytes will be used: ``"normal"``, ``"sequential"``, ``"random"``,
+        ``"will_need"`` (starts reading), ``"dont_need"`` or ``"no_reuse"``."""
+        end = self.size if end is None else _number("end", end)
+        self._native.advise(advice, _number("start", start), end)
+
+    def stats(self, start: int = 0, end: Optional[int] = None) -> dict[str, int]:
+        """Hits and misses of this open file, and the pages of a range of bytes that are in memory, dirty,
+        being written, and evicted but remembered."""
+        return self._native.stats(_number("start", start), self.size if end is None else _number("end", end))
+
+    def fileno(self) -> int:
+        raise io.UnsupportedOperation("a cached file has no descriptor; its content may not be on disk yet")
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._native.close()
+
+    def __repr__(self) -> str:
+        return f"<mglru.CachedFile {self.name!r}, mode {self.mode!r}{', closed' if self.closed else ''}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a CachedFile cannot be pickled; open it in each process")
+
+
+class Page:
+    """A page lent by :meth:`CachedFile.page`: it stays in memory, unchanged, as long as the object or a
+    view of it lives. Writing to a lent page raises ``BufferError``.
+
+    From Python 3.12 on the object itself is a buffer; before, ``view`` is.
+
+    >>> import mglru, tempfile
+    >>> with mglru.Cache("4MiB") as cache, tempfile.NamedTemporaryFile() as data:
+    ...     with cache.open(data.name, "w+b") as file:
+    ...         _ = file.write(b"lent without a copy")
+    ...         with file.page(0) as view:
+    ...             bytes(view[:4]), view.readonly
+    (b'lent', True)
+    """
+
+    __slots__ = ("_view", "index")
+
+    def __init__(self, native: "_mglru.Page", index: int) -> None:
+        import ctypes
+
+        # The views keep the array, and the array keeps the page lent.
+        array = (ctypes.c_ubyte * len(native)).from_address(native.address())
+        array._page = native  # type: ignore[attr-defined]
+        self._view: Optional[memoryview] = memoryview(array).toreadonly().cast("B")
+        self.index = index
+        """Number of the page in its file, from 0."""
+
+    @property
+    def view(self) -> memoryview:
+        """The page's bytes, up to the end of the file.
+
+        Raises:
+            ValueError: the page was released.
+        """
+        if self._view is None:
+            raise ValueError(f"page {self.index} was released")
+        return self._view
+
+    def release(self) -> None:
+        """Gives the page back, unless slices of its view live on: then with the last of them."""
+        self._view = None
+
+    def __len__(self) -> int:
+        return len(self.view)
+
+    def __bytes__(self) -> bytes:
+        return bytes(self.view)
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        return memoryview(self.view)
+
+    def __enter__(self) -> memoryview:
+        return self.view
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.release()

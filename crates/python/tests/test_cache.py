@@ -1,0 +1,317 @@
+"""The page cache: files, tenants, lent pages, sources, and bad input."""
+
+import errno
+import gc
+import io
+import os
+import pickle
+import subprocess
+import sys
+import threading
+
+import numpy
+import pytest
+
+import mglru
+
+PAGE = 4096
+
+
+@pytest.fixture
+def cache():
+    with mglru.Cache("4MiB") as cache:
+        yield cache
+
+
+@pytest.fixture
+def data(tmp_path) -> bytes:
+    content = numpy.random.default_rng(1).bytes(100 * PAGE + 123)
+    (tmp_path / "data").write_bytes(content)
+    return content
+
+
+def test_files_are_binary_files(cache, tmp_path, data):
+    with cache.open(tmp_path / "data") as file:
+        assert (file.readable(), file.writable(), file.seekable(), file.size) == (True, False, True, len(data))
+        assert file.read(10) == data[:10] and file.tell() == 10
+        assert file.seek(-5, os.SEEK_END) == len(data) - 5 and file.read() == data[-5:]
+        assert file.read(10) == b"" and file.read_at(7, PAGE - 3) == data[PAGE - 3 : PAGE + 4]
+        file.seek(3 * PAGE - 2)
+        buffer = bytearray(2 * PAGE)
+        assert file.readinto(buffer) == 2 * PAGE and buffer == data[3 * PAGE - 2 : 5 * PAGE - 2]
+        numbers = numpy.zeros(4, dtype="u4")
+        file.seek(0)
+        assert file.readinto(numbers) == 16 and numbers.tobytes() == data[:16]
+        file.seek(0)
+        assert b"".join(file) == data, "lines"
+        with io.BufferedReader(cache.open(tmp_path / "data")) as buffered:
+            assert buffered.read() == data
+    with cache.open(tmp_path / "data") as file:
+        assert file.evict() == 0 and file.stats()["cached_pages"] == 0
+        file.read(5 * PAGE)
+        assert file.stats()["misses"] > 0 and file.stats(0, 5 * PAGE)["cached_pages"] == 5
+
+
+def test_writes_are_in_the_file_after_a_sync(cache, tmp_path):
+    path = tmp_path / "new"
+    with cache.open(path, "x+b") as file:
+        assert file.write(b"abc" * 3000) == 9000 and file.tell() == 9000
+        assert file.write_at(memoryview(b"XY"), 1) == 2
+        file.write_at(numpy.array([1], dtype="<u4"), 8998)
+        file.sync()
+        expected = bytearray(b"abc" * 3000 + b"\0\0")
+        expected[1:3], expected[8998:] = b"XY", b"\1\0\0\0"
+        assert path.read_bytes() == expected
+        assert file.truncate(100) == 100 and (file.size, file.read_at(200, 0)) == (100, bytes(expected[:100]))
+        assert file.stats()["dirty_pages"] >= 0
+    with pytest.raises(FileExistsError):
+        cache.open(path, "xb")
+    with cache.open(path, "w+b") as file:
+        assert file.size == 0
+    with cache.open(path, "r+b") as file, cache.open(path) as other:
+        file.write(b"shared")
+        assert other.read() == b"shared"
+
+
+def test_a_lent_page_is_a_view_that_outlives_everything(tmp_path, data):
+    with mglru.Cache("4MiB") as cache:
+        file = cache.open(tmp_path / "data")
+        page = file.page(3)
+        view = page.view
+        assert view.readonly and (view.format, len(page), bytes(page)) == ("B", PAGE, data[3 * PAGE : 4 * PAGE])
+        array = numpy.frombuffer(view, dtype="u1")
+        part = view[10:20]
+        assert file.page(100).view == data[100 * PAGE :]
+        pieces = file.views(PAGE - 10, 2 * PAGE)
+        assert [len(piece) for piece in pieces] == [10, PAGE, PAGE - 10]
+        assert b"".join(pieces) == data[PAGE - 10 : 3 * PAGE - 10]
+        page.release()
+        with pytest.raises(ValueError, match="page 3 was released"):
+            page.view
+        file.close()
+        del page, view, file
+    gc.collect()
+    assert array.tobytes() == data[3 * PAGE : 4 * PAGE] and part == data[3 * PAGE + 10 : 3 * PAGE + 20]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="classes of Python are buffers from 3.12 on")
+def test_a_page_itself_is_a_buffer(cache, tmp_path, data):
+    with cache.open(tmp_path / "data") as file:
+        assert numpy.frombuffer(file.page(1), dtype="u1").tobytes() == data[PAGE : 2 * PAGE]
+
+
+def test_a_lent_page_cannot_be_written_until_it_is_released(cache, tmp_path, data):
+    with cache.open(tmp_path / "data", "r+b") as file:
+        page = file.page(2)
+        for change in (
+            lambda: file.write_at(b"x", 2 * PAGE + 5),
+            lambda: file.write_at(b"x" * 3 * PAGE, PAGE),
+            lambda: file.truncate(2 * PAGE + 1),
+        ):
+            with pytest.raises(BufferError, match="page 2 of .*data is lent: release its Page"):
+                change()
+        file.write_at(b"x", 3 * PAGE)
+        assert bytes(page) == data[2 * PAGE : 3 * PAGE]
+        part = page.view[:5]
+        page.release()
+        with pytest.raises(BufferError):
+            file.write_at(b"x", 2 * PAGE)
+        del part
+        assert file.write_at(b"x", 2 * PAGE) == 1 and file.read_at(1, 2 * PAGE) == b"x"
+
+
+def test_tenants_have_limits_and_floors(cache, tmp_path, data):
+    web = cache.add_tenant("web", max="64p", low="16KiB", min=PAGE)
+    below = cache.add_tenant("web/images", high="32p")
+    assert [tenant.name for tenant in cache.tenants][0] == "" and below.name == "web/images"
+    with web.open(tmp_path / "data") as file:
+        assert file.read() == data
+    stats = web.stats()
+    assert (stats["max_pages"], stats["low_pages"], stats["min_pages"], stats["high_pages"]) == (64, 4, 1, None)
+    assert stats["usage_pages"] <= 64 and stats["misses"] > 0 and stats["counters"]["pgscan_direct"] > 0
+    web.set(max=None, low="8p")
+    assert (web.stats()["max_pages"], web.stats()["low_pages"]) == (None, 8)
+    with pytest.raises(mglru.UsageError, match="unknown limit `lower`"):
+        web.set(lower=1)
+    with pytest.raises(mglru.UsageError, match="no tenant 'mail'"):
+        cache.tenant("mail")
+    with pytest.raises(mglru.UsageError):
+        cache.remove_tenant("web")
+    cache.remove_tenant("web/images")
+    assert not below.is_online
+    with pytest.raises(mglru.UsageError):
+        cache.tenant().set(max="1MiB")
+    assert 'mglru_tenant_usage_pages{tenant="web"}' in cache.prometheus_text()
+
+
+def test_generations_of_a_tenant(tmp_path, data):
+    with mglru.Cache("4MiB", policy="linux-7.2") as cache, cache.open(tmp_path / "data") as file:
+        file.read()
+        assert cache.stats()["preset"] == "linux-7.2"
+        rows = cache.tenant().stats()["generations"]
+        assert len(rows) >= 2 and {"seq", "age_ms", "file_pages", "anon_pages"} == set(rows[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"memory": "4KiB"}, "too small"),
+        ({"memory": None}, "needs a budget"),
+        ({"memory": "much"}, "memory: "),
+        ({"memory": -1}, "memory: -1"),
+        ({"policy": "mru"}, "unknown policy `mru`"),
+        ({"policy": "arc"}, "a cache runs a preset"),
+        ({"backend": "tape"}, "backend: unknown `tape`; expected auto"),
+        ({"source_deadline_s": 0}, "source_deadline_s: 0"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, words):
+    with pytest.raises(mglru.UsageError, match=words):
+        mglru.Cache(**{"memory": "4MiB", **arguments})
+
+
+def test_errors_of_files_are_those_of_python(cache, tmp_path, data):
+    with pytest.raises(FileNotFoundError, match="cannot open .*missing"):
+        cache.open(tmp_path / "missing")
+    with pytest.raises(mglru.UsageError, match="mode: unknown 'r'"):
+        cache.open(tmp_path / "data", "r")
+    with cache.open(tmp_path / "data") as file:
+        with pytest.raises(io.UnsupportedOperation, match="opened for reading only"):
+            file.write(b"x")
+        with pytest.raises(io.UnsupportedOperation, match="no descriptor"):
+            file.fileno()
+        with pytest.raises(mglru.UsageError, match="is beyond its end"):
+            file.page(101)
+        with pytest.raises(mglru.UsageError, match="is beyond its end"):
+            file.views(len(data) - 2, 5)
+        with pytest.raises(mglru.UsageError, match="offset: -1"):
+            file.read_at(1, -1)
+        with pytest.raises(OSError, match="before the beginning"):
+            file.seek(-1)
+        with pytest.raises(mglru.UsageError, match="unknown advice `soon`"):
+            file.advise("soon")
+        for broken in (pickle.dumps, lambda file: pickle.dumps(cache)):
+            with pytest.raises(TypeError, match="cannot be pickled"):
+                broken(file)
+    for operation in (lambda: file.read(1), lambda: file.tell(), lambda: file.size, lambda: file.page(0)):
+        with pytest.raises(ValueError, match="closed file"):
+            operation()
+    with cache.open(tmp_path / "data", "r+b") as file, pytest.raises(OSError) as error:
+        file.write_at(b"x", 1 << 44)
+    assert error.value.errno == errno.EFBIG
+
+
+def test_a_closed_cache_raises_value_errors(tmp_path, data):
+    cache = mglru.Cache("4MiB")
+    tenant, file = cache.tenant(), cache.open(tmp_path / "data")
+    file.read(1)
+    cache.close()
+    cache.close()
+    assert cache.closed and "closed" in repr(cache)
+    for operation in (
+        lambda: cache.open(tmp_path / "data"),
+        lambda: tenant.stats(),
+        lambda: file.read(1),
+        lambda: file.page(0),
+        lambda: cache.stats(),
+        lambda: cache.sync(),
+    ):
+        with pytest.raises(ValueError, match="the cache is closed: open the file through"):
+            operation()
+    file.close()
+
+
+def test_a_function_is_a_source_of_blocks(cache):
+    content = numpy.random.default_rng(2).bytes(300_000)
+    asked = []
+
+    def read(ranges):
+        asked.extend(ranges)
+        return [bytearray(content[start:end]) if start else content[start:end] for start, end in ranges]
+
+    with cache.tenant().open_source(read, name="object", size=len(content), block_bytes=64 << 10) as file:
+        assert file.read_at(10, 100_000) == content[100_000:100_010]
+        assert file.read() == content and file.read_at(5, 7) == content[7:12]
+        assert not file.writable()
+        pages = [page for start, end in asked for page in range(start // PAGE, -(-end // PAGE))]
+        assert sorted(pages) == list(range(-(-len(content) // PAGE))), "each page is asked for once"
+    assert cache.stats()["source_bytes"] == len(content)
+
+
+def test_errors_of_sources_reach_the_reader(cache):
+    class Odd(Exception):
+        pass
+
+    answers = {
+        "missing": (FileNotFoundError(2, "gone"), FileNotFoundError),
+        "odd": (Odd("very"), OSError),
+        "short": (b"x", OSError),
+        "text": ("text", OSError),
+    }
+    for name, (answer, expected) in answers.items():
+        with cache.tenant().open_source(lambda ranges: [answer] * len(ranges), name=name, size=10) as file:
+            with pytest.raises(expected) as error:
+                file.read()
+            if isinstance(answer, Exception):
+                assert error.value.__cause__ is answer and type(answer).__name__ in str(error.value)
+
+    def fail(ranges):
+        raise Odd("all of them")
+
+    with cache.tenant().open_source(fail, name="fail", size=10) as file, pytest.raises(OSError, match="Odd: all"):
+        file.read()
+    with cache.tenant().open_source(lambda ranges: [], name="none", size=10) as file:
+        with pytest.raises(OSError, match="gave no answer"):
+            file.read()
+
+
+def test_a_source_that_does_not_answer_times_out():
+    ended = threading.Event()
+    with mglru.Cache("4MiB", source_deadline_s=0.05) as cache:
+        with cache.tenant().open_source(lambda ranges: ended.wait() and [], name="slow", size=10) as file:
+            with pytest.raises(TimeoutError, match="did not answer within"):
+                file.read()
+        ended.set()
+
+
+def test_threads_read_while_a_source_runs_python(cache):
+    """Readers wait without Python's lock, which their source needs."""
+    content = bytes(range(256)) * 4096
+    read = lambda ranges: [content[start:end] for start, end in ranges]  # noqa: E731
+    tenant = cache.add_tenant("small", max="256KiB")
+    file = tenant.open_source(read, name="content", size=len(content), block_bytes=16 << 10)
+    wrong = []
+
+    def work(seed: int) -> None:
+        for offset in numpy.random.default_rng(seed).integers(0, len(content) - 100, 500).tolist():
+            if file.read_at(100, offset) != content[offset : offset + 100]:
+                wrong.append(offset)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and tenant.stats()["usage_pages"] <= 64
+
+
+def test_a_child_of_the_process_is_refused_and_ends(cache, tmp_path, data):
+    file = cache.open(tmp_path / "data")
+    child = os.fork()
+    if child == 0:
+        try:
+            file.read(1)
+        except mglru.UsageError as error:
+            os._exit(7 if "this is its child" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert file.read(1) == data[:1]
+
+
+def test_a_program_that_closes_nothing_writes_and_ends(tmp_path):
+    code = (
+        "import mglru, sys; cache = mglru.Cache('4MiB'); file = cache.open(sys.argv[1], 'w+b');"
+        "file.write(b'kept'); page = file.page(0)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "kept")], check=True, timeout=60)
+    assert (tmp_path / "kept").read_bytes() == b"kept"
