@@ -146,6 +146,7 @@ impl Inodes {
 impl Inode {
     pub(crate) fn new(file: Arc<dyn BackendFile>, writable: bool, mapping: Arc<Mapping>, len: u64) -> Inode {
         let block_pages = file.clone().source().map_or(1, |source| source.block_pages());
+        mapping.set_whole_pages(len / PAGE_BYTES);
         Inode {
             block_pages: block_pages.min(u64::from(BLOCK_PAGES_MAX)) as u32,
             identity: file.identity(),
@@ -205,11 +206,13 @@ impl Inode {
 
     pub(crate) fn set_len(&self, bytes: u64) {
         self.len.store(bytes, Ordering::Release);
+        self.mapping.set_whole_pages(bytes / PAGE_BYTES);
     }
 
     /// Extends the length to `end` after a write.
     pub(crate) fn grow_to(&self, end: u64) {
         self.len.fetch_max(end, Ordering::AcqRel);
+        self.mapping.grow_whole_pages(end / PAGE_BYTES);
     }
 
     pub(crate) fn set_disk_len(&self, bytes: u64) {

@@ -142,14 +142,12 @@ impl Map {
         Ok(len)
     }
 
-    /// The page of a load that lies within one page of the range and within the file, if the load
-    /// would change nothing: no accessed bit is to be set.
+    /// The page of a load that lies within one page of the range, if the load would change nothing:
+    /// no accessed bit is to be set. Such a page lies wholly inside the file.
     #[inline(always)]
     fn settled(&self, offset: u64, bytes: usize) -> Option<SettledPage<'_>> {
         let in_page = (offset % PAGE_BYTES) as usize;
-        // If this sum overflows, the page is outside of every range.
-        let is_inside = offset.wrapping_add(bytes as u64) <= self.file.len();
-        if in_page + bytes <= PAGE_BYTES as usize && is_inside {
+        if bytes <= PAGE_BYTES as usize && in_page <= PAGE_BYTES as usize - bytes {
             return self.range.settled(offset / PAGE_BYTES);
         }
         None

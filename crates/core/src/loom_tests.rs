@@ -338,6 +338,7 @@ fn settle(world: &World) {
     use crate::mapping::AtomicSlot;
     assert!(truncate(world));
     world.mapping.set_range(|| (0..64).map(|_| AtomicSlot::new()).collect());
+    world.mapping.set_whole_pages(2);
     world.bring(0, |_| ());
     (0..2).for_each(|_| load(world));
     assert!(is_settled(world));
@@ -380,9 +381,27 @@ fn loom_no_slot_is_settled_in_an_old_table() {
     assert_eq!(explore_with(2, prepare, load, clear, check), ["not settled"]);
     let unsettled = move |world: &World| {
         prepare(world);
-        world.mapping.range().unwrap().unsettle(0);
+        world.mapping.range().unwrap().unsettle_all(0, 1);
     };
     assert_eq!(explore_with(2, unsettled, load, clear, check), ["not settled", "settled"]);
+}
+
+/// A truncation into a page while it is accessed: no slot of a page that is not whole stays
+/// settled, because hits there do not look at the length of the file.
+#[test]
+fn loom_a_page_that_is_cut_is_not_settled() {
+    let unsettled = |world: &World| {
+        settle(world);
+        world.mapping.range().unwrap().unsettle_all(0, 1);
+    };
+    let cut = |world: &World| world.mapping.set_whole_pages(0);
+    let check = |world: &World, (), ()| {
+        assert!(!is_settled(world), "settled, and the file ends in the page");
+        load(world);
+        assert!(!is_settled(world));
+        "not settled"
+    };
+    assert_eq!(explore_with(2, unsettled, load, cut, check), ["not settled"]);
 }
 
 fn a_reader_of_a_reused_frame(read: fn(&World, fn(FolioId) -> u64) -> Option<u64>) {

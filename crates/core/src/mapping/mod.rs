@@ -38,7 +38,7 @@ use crate::memcg::MemcgId;
 use crate::segments::Words;
 use crate::sync::{
     AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering::Acquire, Ordering::Relaxed,
-    Ordering::Release,
+    Ordering::Release, Ordering::SeqCst, fence,
 };
 use directory::{DIRECTORY_BYTES, DIRECTORY_LEAVES, DIRECTORY_PAGES, Directory, IN_RANGE};
 use leaf::LEAF_BYTES;
@@ -88,6 +88,7 @@ pub struct Mapping {
     range: OnceLock<Arc<SlotRange>>,
     folios: AtomicU32,
     mapped_pages: AtomicU64,
+    whole_pages: AtomicU64,
     recency: AtomicBool,
     unevictable: AtomicBool,
     tree: Mutex<Tree>,
@@ -140,6 +141,7 @@ impl Mapping {
             range: OnceLock::new(),
             folios: AtomicU32::new(0),
             mapped_pages: AtomicU64::new(0),
+            whole_pages: AtomicU64::new(0),
             recency: AtomicBool::new(true),
             unevictable: AtomicBool::new(false),
             tree: Mutex::new(Tree::default()),
@@ -225,6 +227,25 @@ impl Mapping {
         self.range.get()
     }
 
+    /// Notes that the file was truncated or extended and has so many whole pages now. From the
+    /// return on, no slot after them is settled.
+    pub fn set_whole_pages(&self, pages: u64) {
+        let before = self.whole_pages.swap(pages, SeqCst);
+        if pages < before
+            && let Some(range) = self.range.get()
+        {
+            fence(SeqCst);
+            range.unsettle_all(pages, before);
+        }
+    }
+
+    /// Notes that the file has at least so many whole pages, after a write at its end.
+    pub fn grow_whole_pages(&self, pages: u64) {
+        if self.whole_pages.load(Relaxed) < pages {
+            self.whole_pages.fetch_max(pages, SeqCst);
+        }
+    }
+
     /// The entry of a page's leaf in its directory; 0 for no leaf.
     #[inline]
     fn leaf_entry(&self, leaves: &LeafPool, index: u32) -> u32 {
@@ -287,11 +308,18 @@ impl Mapping {
         directory.young_tables.fetch_or(bit, Relaxed) & bit == 0
     }
 
-    /// Lets further accesses to a page skip [`Self::touch_table`], which the caller calls next.
+    /// Lets further accesses to a page skip [`Self::touch_table`], which the caller calls next, and
+    /// skip the length of the file: only whole pages are settled.
     #[inline]
     pub(crate) fn settle(&self, index: u32) {
-        if let Some(range) = self.range.get() {
-            range.settle(index);
+        let is_whole = || u64::from(index) < self.whole_pages.load(Relaxed);
+        if let Some(range) = self.range.get()
+            && is_whole()
+            && range.settle(index)
+            && !is_whole()
+        {
+            // A truncation may have looked at the slot before it was settled.
+            range.unsettle_all(index.into(), u64::from(index) + 1);
         }
     }
 

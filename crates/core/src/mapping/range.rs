@@ -27,6 +27,11 @@
 //!
 //! Sequentially consistent fences lie between the two steps of each. So the access sees the byte
 //! clear, or the walk sees the slot settled: no slot stays settled while its byte is clear.
+//!
+//! Nor does a hit look at the length of the file: only slots of whole pages are settled. A
+//! truncation sets the number of whole pages ([`super::Mapping::set_whole_pages`]) and then
+//! unsettles the slots after them; an access settles its slot and then looks at that number again,
+//! with fences in the same way.
 
 use super::TABLE_PAGES;
 use super::leaf::LEAF_SLOTS;
@@ -67,7 +72,8 @@ impl SlotRange {
         pages.next_multiple_of(LEAF_SLOTS as u64)
     }
 
-    /// The page, if it is readable and a mapped access to it changes nothing.
+    /// The page, if it is readable, lies wholly inside the file, and a mapped access to it changes
+    /// nothing.
     #[inline(always)]
     pub fn settled(&self, index: u64) -> Option<SettledPage<'_>> {
         let slot = self.slots.get(index as usize)?;
@@ -88,11 +94,20 @@ impl SlotRange {
     }
 
     /// Settles the slot of a page that was accessed through a mapping. The caller then sets the
-    /// accessed bit of the page table.
-    pub(super) fn settle(&self, index: u32) {
-        if self.slots.get(index as usize).is_some_and(AtomicSlot::settle) {
+    /// accessed bit of the page table. `true`: it was not settled before.
+    pub(super) fn settle(&self, index: u32) -> bool {
+        let is_new = self.slots.get(index as usize).is_some_and(AtomicSlot::settle);
+        if is_new {
             fence(SeqCst);
         }
+        is_new
+    }
+
+    /// Takes [`Self::settle`] back for the pages from `first` up to `end`, as far as the range
+    /// reaches.
+    pub(crate) fn unsettle_all(&self, first: u64, end: u64) {
+        let within = |page: u64| page.min(self.slots.len() as u64) as usize;
+        self.slots[within(first)..within(end)].iter().for_each(AtomicSlot::unsettle);
     }
 
     /// Whether the accessed bit of the page table that covers a page is set. `None`: the range does
@@ -108,12 +123,6 @@ impl SlotRange {
         Some(!young.load(Relaxed) && !young.swap(true, Relaxed))
     }
 
-    /// Takes [`Self::settle`] back.
-    #[cfg(all(test, loom))]
-    pub(crate) fn unsettle(&self, index: u32) {
-        self.slots[index as usize].unsettle();
-    }
-
     /// Tests and clears the accessed bit of the page table that covers a page.
     pub(super) fn clear_young_table(&self, index: u32) -> bool {
         let table = (index / TABLE_PAGES) as usize;
@@ -122,8 +131,8 @@ impl SlotRange {
             return false;
         }
         fence(SeqCst);
-        let slots = self.slots.chunks(TABLE_PAGES as usize).nth(table);
-        slots.into_iter().flatten().for_each(AtomicSlot::unsettle);
+        let pages = u64::from(TABLE_PAGES);
+        self.unsettle_all(table as u64 * pages, (table as u64 + 1) * pages);
         true
     }
 }

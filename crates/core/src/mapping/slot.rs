@@ -12,7 +12,8 @@
 //! exactly if it has a folio and all these bits: a hit needs one comparison.
 //!
 //! A slot is *settled* while a mapped access to its page changes nothing: its own accessed bit is
-//! set and that of its page table, too. Only slots of ranges ever are ([`super::SlotRange`]).
+//! set and that of its page table, too, and the page lies wholly inside the file. Only slots of
+//! ranges ever are ([`super::SlotRange`]).
 //!
 //! The kernel has an index slot per file and a page-table entry per process. In user space a file
 //! is mapped at most once per cache, so both are one word: 8 bytes per page, and a mapped access
