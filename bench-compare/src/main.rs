@@ -83,7 +83,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
     let effort = effort(arguments);
-    let mut notes = Vec::new();
+    let (mut notes, mut failures) = (Vec::new(), Vec::new());
     let pages = affordable(arguments.pages, &mut notes)?;
     eprintln!("laying out {} MiB in {}", pages >> 8, std::env::temp_dir().display());
     let data = DataFile::lay_out(pages)?;
@@ -94,7 +94,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         figures.extend(misses::measure(&data, effort, &mut notes)?);
         eprintln!("hits beside others");
         figures.extend(neighbours::tenants(&data, effort, &mut notes)?);
-        figures.extend(neighbours::reclaim(&data, effort, &mut notes)?);
+        figures.extend(neighbours::reclaim(&data, effort, &mut notes, &mut failures)?);
     }
     let report = Report { figures };
     if let Some(path) = &arguments.plot {
@@ -105,6 +105,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         println!("{:#}", report.json());
     } else {
         print!("\n{}", report.text());
+    }
+    if !failures.is_empty() {
+        return Err(failures.join("; ").into());
     }
     Ok(())
 }

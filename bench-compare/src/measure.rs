@@ -76,35 +76,50 @@ impl Figures {
         Figures { name, threads, samples }
     }
 
-    /// The median sample.
-    pub fn median_ns(&self) -> f64 {
-        median(self.samples.clone())
+    /// Quartiles of the samples.
+    pub fn quartiles_ns(&self) -> Quartiles {
+        Quartiles::of(self.samples.clone())
     }
 
-    /// The smallest sample.
-    pub fn min_ns(&self) -> f64 {
-        self.samples.iter().copied().fold(f64::INFINITY, f64::min)
-    }
-
-    /// The largest sample.
-    pub fn max_ns(&self) -> f64 {
-        self.samples.iter().copied().fold(0.0, f64::max)
-    }
-
-    /// The median over all rounds of this time divided by the other. A disturbance longer than a
+    /// Quartiles over all rounds of this time divided by the other. A disturbance longer than a
     /// round changes both times, but not their ratio.
-    pub fn over(&self, other: &Figures) -> f64 {
-        median(self.samples.iter().zip(&other.samples).map(|(ours, theirs)| ours / theirs).collect())
+    pub fn over(&self, other: &Figures) -> Quartiles {
+        Quartiles::of(self.samples.iter().zip(&other.samples).map(|(ours, theirs)| ours / theirs).collect())
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len().is_multiple_of(2) {
-        f64::midpoint(values[middle - 1], values[middle])
-    } else {
-        values[middle]
+/// The middle of some values and of their halves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quartiles {
+    /// A quarter of the values is smaller.
+    pub lower: f64,
+    /// Half of the values is smaller.
+    pub median: f64,
+    /// A quarter of the values is larger.
+    pub upper: f64,
+}
+
+impl Quartiles {
+    /// Quartiles of at least one value, interpolated between neighbours.
+    fn of(mut values: Vec<f64>) -> Quartiles {
+        values.sort_by(f64::total_cmp);
+        let at = |part: f64| {
+            let place = (values.len() - 1) as f64 * part;
+            let (below, above) = (values[place.floor() as usize], values[place.ceil() as usize]);
+            below + (above - below) * place.fract()
+        };
+        Quartiles { lower: at(0.25), median: at(0.5), upper: at(0.75) }
+    }
+
+    /// The quartiles of values `factor` times as large.
+    pub fn times(self, factor: f64) -> Quartiles {
+        let Quartiles { lower, median, upper } = self;
+        Quartiles { lower: lower * factor, median: median * factor, upper: upper * factor }
+    }
+
+    /// Lower quartile, median and upper quartile.
+    pub fn values(self) -> [f64; 3] {
+        [self.lower, self.median, self.upper]
     }
 }
 
@@ -203,13 +218,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn quartiles_are_in_the_middle_of_halves() {
         let figures = |samples: &[f64]| Figures::new("way", 1, samples.to_vec());
-        assert_eq!(figures(&[9.0, 1.0, 2.0]).median_ns(), 2.0);
-        assert_eq!(figures(&[9.0, 1.0, 2.0, 4.0]).median_ns(), 3.0);
+        assert_eq!(figures(&[9.0, 1.0, 2.0]).quartiles_ns().median, 2.0);
+        assert_eq!(figures(&[9.0, 1.0, 2.0, 4.0]).quartiles_ns().median, 3.0);
+        let Quartiles { lower, median, upper } = figures(&[5.0, 1.0, 4.0, 2.0, 3.0]).quartiles_ns();
+        assert_eq!([lower, median, upper], [2.0, 3.0, 4.0]);
+        assert_eq!(figures(&[7.0]).quartiles_ns().values(), [7.0; 3]);
         // The second round was disturbed.
-        assert_eq!(figures(&[9.0, 90.0, 8.0]).over(&figures(&[3.0, 30.0, 2.0])), 3.0);
-        assert_eq!((figures(&[9.0, 1.0]).min_ns(), figures(&[9.0, 1.0]).max_ns()), (1.0, 9.0));
+        assert_eq!(figures(&[9.0, 90.0, 8.0]).over(&figures(&[3.0, 30.0, 2.0])).median, 3.0);
     }
 
     #[test]
@@ -221,6 +238,6 @@ mod tests {
         let figures = compare(&ways, &[1, 2], &offsets, effort);
         let seen: Vec<_> = figures.iter().map(|f| (f.name, f.threads, f.samples.len())).collect();
         assert_eq!(seen, [("one", 1, 3), ("one", 2, 3), ("two", 1, 3), ("two", 2, 3)]);
-        assert!(figures.iter().all(|figures| figures.min_ns() > 0.0));
+        assert!(figures.iter().all(|figures| figures.quartiles_ns().lower > 0.0));
     }
 }

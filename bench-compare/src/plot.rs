@@ -26,7 +26,7 @@ fn bars(path: &Path, figures: &[Figures]) -> Result<(), Box<dyn Error>> {
     let height = BAR_HEIGHT * figures.len() as u32 + 90;
     let area = SVGBackend::new(path, (WIDTH, height)).into_drawing_area();
     area.fill(&WHITE)?;
-    let most = figures.iter().map(Figures::max_ns).fold(10.0, f64::max);
+    let most = figures.iter().map(|figures| figures.quartiles_ns().upper).fold(10.0, f64::max);
     let count = figures.len() as f64;
     let mut chart = ChartBuilder::on(&area)
         .margin(16)
@@ -47,13 +47,14 @@ fn bars(path: &Path, figures: &[Figures]) -> Result<(), Box<dyn Error>> {
         let (top, middle, bottom) = (row as f64 + 0.2, row as f64 + 0.5, row as f64 + 0.8);
         let ours = figures.name.contains("hit") || figures.name == "miss";
         let colour = if ours { OURS } else { OTHERS };
-        let spread = [(figures.min_ns().max(1.0), middle), (figures.max_ns(), middle)];
-        let bar = [(1.0, top), (figures.median_ns().max(1.0), bottom)];
+        let quartiles = figures.quartiles_ns();
+        let spread = [(quartiles.lower.max(1.0), middle), (quartiles.upper, middle)];
+        let bar = [(1.0, top), (quartiles.median.max(1.0), bottom)];
         chart.draw_series([Rectangle::new(bar, colour.filled())])?;
         chart.draw_series([PathElement::new(spread, BLACK)])?;
         let threads =
             if figures.threads == 1 { String::new() } else { format!(", {} threads", figures.threads) };
-        let label = format!("{}{threads}: {:.0}", figures.name, figures.median_ns());
+        let label = format!("{}{threads}: {:.0}", figures.name, quartiles.median);
         let (_, y) = chart.backend_coord(&(1.0, middle));
         area.draw(&Text::new(label, (16, y - FONT.1 / 2), FONT))?;
     }

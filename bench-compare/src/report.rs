@@ -1,6 +1,6 @@
 //! Presents the results, as a table and as JSON.
 
-use crate::measure::Figures;
+use crate::measure::{Figures, Quartiles};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
@@ -106,12 +106,13 @@ impl Report {
     }
 
     /// The ratio; `None` if a part was not measured.
-    fn value(&self, ratio: &Ratio) -> Option<f64> {
-        let value = self.find(ratio.numerator)?.over(self.find(ratio.denominator)?) * ratio.factor;
-        value.is_finite().then_some(value)
+    fn value(&self, ratio: &Ratio) -> Option<Quartiles> {
+        let value = self.find(ratio.numerator)?.over(self.find(ratio.denominator)?).times(ratio.factor);
+        value.median.is_finite().then_some(value)
     }
 
-    /// One JSON document; a ratio that was not measured is null.
+    /// One JSON document. Times and ratios are three numbers each: lower quartile, median, upper
+    /// quartile. A ratio that was not measured is null.
     pub fn json(&self) -> Value {
         let rounded = |value: f64| (value * 1000.0).round() / 1000.0;
         let results: Vec<Value> = self
@@ -121,15 +122,16 @@ impl Report {
                 json!({
                     "name": figures.name,
                     "threads": figures.threads,
-                    "median_ns": rounded(figures.median_ns()),
-                    "min_ns": rounded(figures.min_ns()),
-                    "max_ns": rounded(figures.max_ns()),
+                    "quartiles_ns": figures.quartiles_ns().values().map(rounded),
                 })
             })
             .collect();
         let ratios: Map<String, Value> = RATIOS
             .iter()
-            .map(|ratio| (ratio.name.to_owned(), self.value(ratio).map(rounded).into()))
+            .map(|ratio| {
+                let quartiles = self.value(ratio).map(|quartiles| quartiles.values().map(rounded).to_vec());
+                (ratio.name.to_owned(), quartiles.into())
+            })
             .collect();
         json!({ "results": results, "ratios": ratios })
     }
@@ -137,24 +139,30 @@ impl Report {
     /// Two tables, at most 100 columns wide.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "{:<32} {:>7} {:>12} {:>12} {:>12}\n",
-            "nanoseconds per operation", "threads", "median", "min", "max"
+            "{:<44} {:>7} {:>12} {:>12} {:>12}\n",
+            "nanoseconds per operation", "threads", "quartile", "median", "quartile"
         );
         for figures in &self.figures {
-            let times =
-                [figures.median_ns(), figures.min_ns(), figures.max_ns()].map(|ns| format!("{ns:.1}"));
-            let [median, min, max] = times;
+            let [lower, median, upper] = figures.quartiles_ns().values().map(|ns| format!("{ns:.1}"));
             let (name, threads) = (figures.name, figures.threads);
-            let _ = writeln!(text, "{name:<32} {threads:>7} {median:>12} {min:>12} {max:>12}");
+            let _ = writeln!(text, "{name:<44} {threads:>7} {lower:>12} {median:>12} {upper:>12}");
         }
-        let _ = writeln!(text, "\n{:<46} {:>9}  {:<14}", "ratio, median of all rounds", "measured", "wanted");
+        let _ = writeln!(
+            text,
+            "\n{:<44} {:>8} {:>8} {:>8}  {:<14}",
+            "ratio, of each round", "quartile", "median", "quartile", "wanted"
+        );
         for ratio in &RATIOS {
             let value = self.value(ratio);
-            let (measured, verdict) = match value {
-                Some(value) => (format!("{value:.2}"), ratio.wanted.verdict(value)),
-                None => ("-".to_owned(), "not measured"),
+            let ([lower, median, upper], verdict) = match value {
+                Some(value) => {
+                    (value.values().map(|value| format!("{value:.2}")), ratio.wanted.verdict(value.median))
+                }
+                None => (["-"; 3].map(str::to_owned), "not measured"),
             };
-            let line = format!("{:<46} {measured:>9}  {:<14} {verdict}", ratio.name, ratio.wanted.text());
+            let wanted = ratio.wanted.text();
+            let line =
+                format!("{:<44} {lower:>8} {median:>8} {upper:>8}  {wanted:<14} {verdict}", ratio.name);
             let _ = writeln!(text, "{}", line.trim_end());
         }
         text
@@ -182,14 +190,13 @@ mod tests {
     #[test]
     fn json_has_the_documented_fields() {
         let json = report().json();
-        let first =
-            json!({"name": "mapped_hit", "threads": 1, "median_ns": 20.0, "min_ns": 18.0, "max_ns": 30.0});
+        let first = json!({"name": "mapped_hit", "threads": 1, "quartiles_ns": [19.0, 20.0, 25.0]});
         assert_eq!(json["results"][0], first);
         let ratios = &json["ratios"];
-        assert_eq!(ratios["mapped_hit_over_mmap"], 0.5);
-        assert_eq!(ratios["quick_cache_over_mapped_hit"], 4.0);
-        assert_eq!(ratios["two_threads_over_one"], 1.6);
-        assert_eq!(ratios["miss_iops_over_fio"], 0.95);
+        assert_eq!(ratios["mapped_hit_over_mmap"], json!([0.5, 0.5, 0.5]));
+        assert_eq!(ratios["quick_cache_over_mapped_hit"], json!([4.0, 4.0, 4.0]));
+        assert_eq!(ratios["two_threads_over_one"], json!([1.6, 1.6, 1.6]));
+        assert_eq!(ratios["miss_iops_over_fio"], json!([0.95, 0.95, 0.95]));
         for absent in ["mapped_hit_over_huge_array", "moka_over_mapped_hit", "pread_over_descriptor_hit"] {
             assert!(ratios.get(absent).is_some_and(Value::is_null), "{absent}");
         }
@@ -200,7 +207,7 @@ mod tests {
         let text = report().text();
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
-        assert!(line("mapped_hit_over_mmap").ends_with("0.50  at most 0.85   met"));
+        assert!(line("mapped_hit_over_mmap").ends_with("0.50     0.50     0.50  at most 0.85   met"));
         assert!(line("quick_cache_over").ends_with("NOT MET"));
         assert!(line("moka_over").ends_with("not measured"));
     }

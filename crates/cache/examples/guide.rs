@@ -51,6 +51,12 @@ fn many(path: &Path) -> Result<(), Error> {
     let cache = PageCache::builder(64 << 20).build()?;
     let file = cache.open(path, OpenMode::ReadWrite)?;
     file.truncate(4 << 20)?;
+    let map = file.map()?;
+    let largest = map.read_page(0, |page| {
+        (0..512).filter_map(|n| page.load_value::<u64>(8 * n)).max() // None: beyond the end of the file
+    })?;
+    println!("the largest word of page 0 is {largest:?}");
+
     let mut buffers = vec![[0; 4096]; 100];
     let page = |(index, buffer)| ReadRequest { offset: index as u64 * 40_960, buffer, read: 0 };
     let mut requests: Vec<_> =

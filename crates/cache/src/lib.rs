@@ -71,6 +71,7 @@ mod tenant;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod view;
 mod workers;
 
 pub use anon::AnonRegion;
@@ -91,6 +92,7 @@ pub use stat::{Counters, TenantStats};
 pub use stream::FileCursor;
 pub use swap::Swap;
 pub use tenant::Tenant;
+pub use view::{PageCursor, PageView};
 
 pub use mglru_core::lru::{GenerationRow, Swappiness};
 pub use mglru_core::reclaim::GenerationPages;

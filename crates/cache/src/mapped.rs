@@ -56,12 +56,12 @@ pub enum MapAdvice {
 
 /// A file mapped from its beginning. The map's length follows the length of the file.
 pub struct Map {
-    file: CachedFile,
+    pub(crate) file: CachedFile,
     /// The slots of the file's first pages: of all that it had when it was first mapped, or of
     /// none.
-    range: Arc<SlotRange>,
+    pub(crate) range: Arc<SlotRange>,
     /// The cache's frames, kept here to save a pointer dereference per load.
-    frames: Arc<Frames>,
+    pub(crate) frames: Arc<Frames>,
 }
 
 impl CachedFile {
@@ -130,7 +130,7 @@ impl Map {
 
     /// Checks that the range lies within the file and returns the file's length.
     #[inline]
-    fn check(&self, offset: u64, bytes: usize) -> Result<u64, Error> {
+    pub(crate) fn check(&self, offset: u64, bytes: usize) -> Result<u64, Error> {
         let end = offset.saturating_add(bytes as u64);
         let len = self.file.len();
         if end > len {
@@ -325,7 +325,7 @@ impl Map {
 
     /// Counts a guard on a page and takes a reference to its folio. Also returns how many of the
     /// page's bytes are in the file.
-    fn lend(&self, index: u32) -> Result<(FolioId, usize), Error> {
+    pub(crate) fn lend(&self, index: u32) -> Result<(FolioId, usize), Error> {
         let start = u64::from(index) * PAGE_BYTES;
         let bytes = (self.check(start, 1)? - start).min(PAGE_BYTES) as usize;
         let shared = &*self.file.shared;
@@ -352,7 +352,7 @@ impl Map {
 
     /// Finds a page, reads it if it is missing, and sets its accessed bit.
     #[inline]
-    fn find(&self, index: u32) -> Result<Hit, Error> {
+    pub(crate) fn find(&self, index: u32) -> Result<Hit, Error> {
         let (shared, inode) = (&*self.file.shared, &*self.file.inode);
         let mut missed = false;
         loop {

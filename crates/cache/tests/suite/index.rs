@@ -302,3 +302,76 @@ fn a_mapped_file_pays_for_its_slots() {
     drop((map, second, file));
     assert_all_given_back(&cache);
 }
+
+/// A closure over a page runs again until the page did not change, and in the end writers wait for
+/// it.
+#[test]
+fn a_page_that_changes_is_read_again() {
+    let disk = Disk::threads();
+    let cache = disk.builder(8 << 20).build().unwrap();
+    disk.set("nodes", &[&page(0)[..], &page(1)[..], &[7; 100]].concat());
+    let file = cache.open(disk.path("nodes"), OpenMode::ReadWrite).unwrap();
+    let map = file.map().unwrap();
+    let word = |index: u64| u64::from_ne_bytes(*page(index).first_chunk().unwrap());
+
+    // Missing, then in memory, then settled.
+    for _ in 0..3 {
+        let first =
+            map.read_page(1, |page| (page.len(), page.load_value::<u64>(0), page.load_value::<u64>(4089)));
+        assert_eq!(first.unwrap(), (PAGE, Some(word(1)), None));
+        let mut end = [0; 40];
+        let last =
+            map.read_page(2, |page| (page.len(), page.load(60, &mut end), page.load(61, &mut [0; 40])));
+        assert_eq!((last.unwrap(), end), ((100, Some(()), None), [7; 40]));
+        assert!(matches!(map.read_page(3, |_| ()), Err(Error::BeyondEnd { .. })));
+    }
+
+    let mut runs = 0;
+    let seen = map.read_page(0, |page| {
+        runs += 1;
+        let seen = page.load_value::<u64>(0);
+        let stored = map.store(0, &u64::to_ne_bytes(runs));
+        (seen, stored.is_err_and(|error| matches!(error, Error::OwnGuard { .. })))
+    });
+    assert_eq!(seen.unwrap(), (Some(runs - 1), true), "the last run has a guard");
+    assert!(runs > 2, "{runs}");
+
+    let mut cursor = map.cursor();
+    for round in 0..3 {
+        map.store(8, &u64::to_ne_bytes(round)).unwrap();
+        assert_eq!(cursor.load_value::<u64>(8).unwrap(), round);
+        assert_eq!(cursor.load_value::<u64>(8).unwrap(), round);
+        assert_eq!(cursor.load_value::<u64>(PAGE as u64).unwrap(), word(1));
+        let second = u64::from_ne_bytes(page(1)[8..16].try_into().unwrap());
+        assert_eq!(cursor.load_value::<u64>(PAGE as u64 + 8).unwrap(), second);
+    }
+    file.truncate(PAGE as u64 + 4).unwrap();
+    assert!(matches!(cursor.load_value::<u64>(PAGE as u64), Err(Error::BeyondEnd { .. })));
+    assert_eq!(cursor.load_value::<u32>(PAGE as u64).unwrap(), word(1) as u32);
+}
+
+/// Two words of a page are always written together: a reader never gets one without the other.
+#[test]
+fn a_view_is_of_one_moment() {
+    const WRITES: u64 = 3000;
+    let disk = Disk::threads();
+    let cache = disk.builder(8 << 20).build().unwrap();
+    disk.set("node", &[0; PAGE]);
+    let file = cache.open(disk.path("node"), OpenMode::ReadWrite).unwrap();
+    let map = file.map().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for write in 1..=WRITES {
+                map.store(16, &[write.to_ne_bytes(), write.to_ne_bytes()].concat()).unwrap();
+            }
+        });
+        let mut last = 0;
+        while last < WRITES {
+            let words = map.read_page(0, |page| [page.load_value(16), page.load_value(24)]).unwrap();
+            let [Some(one), Some(other)]: [Option<u64>; 2] = words else { panic!("{words:?}") };
+            assert_eq!(one, other);
+            assert!(one >= last, "{one} after {last}");
+            last = one;
+        }
+    });
+}

@@ -88,7 +88,8 @@ pub struct Mapping {
     range: OnceLock<Arc<SlotRange>>,
     folios: AtomicU32,
     mapped_pages: AtomicU64,
-    whole_pages: AtomicU64,
+    /// Pages that lie wholly inside the file, at most `u32::MAX`.
+    whole_pages: AtomicU32,
     recency: AtomicBool,
     unevictable: AtomicBool,
     tree: Mutex<Tree>,
@@ -141,7 +142,7 @@ impl Mapping {
             range: OnceLock::new(),
             folios: AtomicU32::new(0),
             mapped_pages: AtomicU64::new(0),
-            whole_pages: AtomicU64::new(0),
+            whole_pages: AtomicU32::new(0),
             recency: AtomicBool::new(true),
             unevictable: AtomicBool::new(false),
             tree: Mutex::new(Tree::default()),
@@ -230,17 +231,19 @@ impl Mapping {
     /// Notes that the file was truncated or extended and has so many whole pages now. From the
     /// return on, no slot after them is settled.
     pub fn set_whole_pages(&self, pages: u64) {
+        let pages = u32::try_from(pages).unwrap_or(u32::MAX);
         let before = self.whole_pages.swap(pages, SeqCst);
         if pages < before
             && let Some(range) = self.range.get()
         {
             fence(SeqCst);
-            range.unsettle_all(pages, before);
+            range.unsettle_all(pages.into(), before.into());
         }
     }
 
     /// Notes that the file has at least so many whole pages, after a write at its end.
     pub fn grow_whole_pages(&self, pages: u64) {
+        let pages = u32::try_from(pages).unwrap_or(u32::MAX);
         if self.whole_pages.load(Relaxed) < pages {
             self.whole_pages.fetch_max(pages, SeqCst);
         }
@@ -312,7 +315,7 @@ impl Mapping {
     /// skip the length of the file: only whole pages are settled.
     #[inline]
     pub(crate) fn settle(&self, index: u32) {
-        let is_whole = || u64::from(index) < self.whole_pages.load(Relaxed);
+        let is_whole = || index < self.whole_pages.load(Relaxed);
         if let Some(range) = self.range.get()
             && is_whole()
             && range.settle(index)
