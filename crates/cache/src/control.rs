@@ -89,14 +89,14 @@ impl Shared {
             if self.stopping.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
-            let heard = self.host.progress.rings();
+            let rings_before = self.host.progress.rings();
             let next = step();
             self.submit_swap_outs();
             self.reap_victims();
             match next? {
                 None => return Ok(()),
                 Some(None) => {}
-                Some(Some(throttle)) => self.park(throttle, heard),
+                Some(Some(throttle)) => self.park(throttle, rings_before),
             }
         }
     }

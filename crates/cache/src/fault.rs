@@ -171,14 +171,14 @@ impl Shared {
 
     fn run_charge(&self, mut charging: Charging) -> Result<NewFolio<'_, CacheHost>, Error> {
         loop {
-            let heard = self.host.progress.rings();
+            let rings_before = self.host.progress.rings();
             let step = charging.step(&self.core, &self.host);
             self.submit_swap_outs();
             self.reap_victims();
             match step {
                 ChargeStep::Charged(new) => return Ok(new),
                 ChargeStep::More => {}
-                ChargeStep::Wait(throttle) => self.park(throttle, heard),
+                ChargeStep::Wait(throttle) => self.park(throttle, rings_before),
                 ChargeStep::OutOfMemory(report) => return Err(report.into()),
             }
         }

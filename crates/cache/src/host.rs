@@ -74,15 +74,15 @@ impl Bell {
         self.rings.load(Ordering::SeqCst)
     }
 
-    /// Sleeps until there are more rings than `heard`, at most `timeout`. Returns the number of
+    /// Sleeps until there are more rings than `rings_before`, at most `timeout`. Returns the number of
     /// rings.
-    pub(crate) fn wait(&self, heard: u64, timeout: Duration) -> u64 {
+    pub(crate) fn wait(&self, rings_before: u64, timeout: Duration) -> u64 {
         let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         // Announce before checking: a ringing thread sees the sleeper, or rang before this check.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         #[cfg(test)]
         self.sleeps.fetch_add(1, Ordering::SeqCst);
-        let woken = self.rung.wait_timeout_while(guard, timeout, |()| self.rings() <= heard);
+        let woken = self.rung.wait_timeout_while(guard, timeout, |()| self.rings() <= rings_before);
         drop(woken.unwrap_or_else(PoisonError::into_inner));
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
         self.rings()
@@ -153,13 +153,13 @@ impl CacheHost {
         result.ok()
     }
 
-    /// Parks the calling thread as the core asked, unless pages were written or read since `heard`.
-    pub(crate) fn park(&self, throttle: Throttle, heard: u64) {
+    /// Parks the calling thread as the core asked, unless pages were written or read since `rings_before`.
+    pub(crate) fn park(&self, throttle: Throttle, rings_before: u64) {
         match throttle {
             // Completed transfers return no isolated page. A ring just before this wait is missed,
             // which costs up to 20 ms.
             Throttle::Isolated => self.isolated.wait(self.isolated.rings(), throttle.timeout()),
-            _ => self.progress.wait(heard, throttle.timeout()),
+            _ => self.progress.wait(rings_before, throttle.timeout()),
         };
     }
 }

@@ -62,13 +62,13 @@ impl Shared {
     /// not killed.
     pub(crate) fn revive(&self, memcg: MemcgId) -> bool {
         while self.core.oom_killed(memcg).is_some() {
-            let heard = self.host.progress.rings();
+            let rings_before = self.host.progress.rings();
             self.reap_victims();
             if self.core.oom_revive(memcg) {
                 return true;
             }
             // Another thread is reaping it.
-            self.host.park(Throttle::NoProgress, heard);
+            self.host.park(Throttle::NoProgress, rings_before);
         }
         false
     }

@@ -55,18 +55,18 @@ impl Shared {
 
     /// Parks the calling thread as the core asked. Pauses for charging above `memory.high` and for
     /// dirtying too fast last their full time unless the cache stops; the others also end when
-    /// pages were written or read since `heard`.
-    pub(crate) fn park(&self, throttle: Throttle, heard: u64) {
+    /// pages were written or read since `rings_before`.
+    pub(crate) fn park(&self, throttle: Throttle, rings_before: u64) {
         let (Throttle::OverHigh(pause) | Throttle::Dirty(pause)) = throttle else {
-            return self.host.park(throttle, heard);
+            return self.host.park(throttle, rings_before);
         };
         let end = Instant::now() + pause;
-        let mut heard = heard;
+        let mut rings_before = rings_before;
         while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
             if self.stopping.load(Ordering::Acquire) {
                 return;
             }
-            heard = self.host.progress.wait(heard, left);
+            rings_before = self.host.progress.wait(rings_before, left);
         }
     }
 

@@ -153,7 +153,7 @@ impl Mount {
                 Who::Below(prefix) => passthrough.membership().assign_prefix(tenant, prefix),
             };
             assigned.map_err(|_| {
-                Error::usage(format_args!("{who:?} is no directory below {}", directory.display()))
+                Error::usage(format_args!("{who:?} is not a directory below {}", directory.display()))
             })?;
         }
         let mut config = Config::default();
@@ -223,7 +223,7 @@ fn check(directory: &Path, mountpoint: &Path) -> Result<(PathBuf, PathBuf), Erro
         if metadata.is_dir() {
             Ok(resolved)
         } else {
-            Err(Error::usage(format_args!("{what} {} is no directory", path.display())))
+            Err(Error::usage(format_args!("{what} {} is not a directory", path.display())))
         }
     };
     let (from, at) = (resolve(directory, "the directory")?, resolve(mountpoint, "the mount point")?);

@@ -78,12 +78,12 @@ struct Pause {
 }
 
 impl Pause {
-    /// Begins a pause and registers the task. `heard`: the rings of `progress` before the core
+    /// Begins a pause and registers the task. `rings_before`: the rings of `progress` before the core
     /// asked.
-    fn begin(&mut self, shared: &Shared, throttle: Throttle, heard: u64, cx: &mut Context<'_>) {
+    fn begin(&mut self, shared: &Shared, throttle: Throttle, rings_before: u64, cx: &mut Context<'_>) {
         let is_fixed = matches!(throttle, Throttle::OverHigh(_) | Throttle::Dirty(_));
         self.until = Some(Instant::now() + throttle.timeout());
-        self.after = (!is_fixed).then_some(heard);
+        self.after = (!is_fixed).then_some(rings_before);
         if !self.goes_on(shared, cx) {
             cx.waker().wake_by_ref();
         }
@@ -101,7 +101,7 @@ impl Pause {
         let Some(until) = self.until else { return false };
         let progress = &shared.host.progress;
         let is_over = |pause: &Pause| {
-            pause.after.is_some_and(|heard| progress.rings() > heard)
+            pause.after.is_some_and(|rings_before| progress.rings() > rings_before)
                 || Instant::now() >= until
                 || shared.stopping.load(Ordering::Acquire)
         };
@@ -146,7 +146,7 @@ impl Paying {
             (index, Charging::new(task.memcg, task.cpu).for_page(&shared.core, &inode.mapping, index))
         });
         for _ in 0..STEPS {
-            let heard = shared.host.progress.rings();
+            let rings_before = shared.host.progress.rings();
             let step = charging.step(&shared.core, &shared.host);
             shared.submit_swap_outs();
             shared.reap_victims();
@@ -159,7 +159,7 @@ impl Paying {
                 }
                 ChargeStep::Wait(throttle) => {
                     self.charging = Some((index, charging));
-                    self.pause.begin(shared, throttle, heard, cx);
+                    self.pause.begin(shared, throttle, rings_before, cx);
                     return Poll::Pending;
                 }
                 ChargeStep::OutOfMemory(report) => return Poll::Ready(Err(report.into())),

@@ -80,15 +80,15 @@ impl WriteAt<'_> {
             if pause.goes_on(shared, cx) {
                 return Poll::Pending;
             }
-            let heard = shared.host.progress.rings();
+            let rings_before = shared.host.progress.rings();
             match shared.pace(self.file.memcg(), &mut self.pacing)? {
                 None => return Poll::Ready(Ok(())),
                 // The next failing write is the only event to wait for.
                 Some((throttle, true)) => {
-                    pause.begin(shared, throttle, heard, cx);
-                    pause.after = Some(heard);
+                    pause.begin(shared, throttle, rings_before, cx);
+                    pause.after = Some(rings_before);
                 }
-                Some((throttle, false)) => pause.begin(shared, throttle, heard, cx),
+                Some((throttle, false)) => pause.begin(shared, throttle, rings_before, cx),
             }
         }
     }

@@ -10,7 +10,7 @@ const IDLE: Duration = Duration::from_secs(1);
 
 pub(super) fn run(shared: &Shared) {
     let mut background = Background::new(&shared.core, shared.cpu());
-    let mut heard = 0;
+    let mut rings_before = 0;
     while !shared.stopping.load(Ordering::Acquire) {
         let progress = shared.host.progress.rings();
         let at_work = shared.at_work.read();
@@ -21,7 +21,7 @@ pub(super) fn run(shared: &Shared) {
         match step {
             BackgroundStep::More => {}
             BackgroundStep::Wait(throttle) => shared.host.park(throttle, progress),
-            BackgroundStep::Sleep => heard = shared.host.background.wait(heard, IDLE),
+            BackgroundStep::Sleep => rings_before = shared.host.background.wait(rings_before, IDLE),
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Pacing {
 
 pub(super) fn run(shared: &Shared) {
     let mut flusher = Flusher::new(FlusherOptions::default(), shared.host.now());
-    let mut heard = 0;
+    let mut rings_before = 0;
     let mut has_slept = true;
     while !shared.stopping.load(Ordering::Acquire) {
         let written = shared.host.progress.rings();
@@ -70,7 +70,7 @@ pub(super) fn run(shared: &Shared) {
             }
             FlusherStep::Sleep(until) => {
                 drop(at_work);
-                heard = shared.host.flusher.wait(heard, until.since(now));
+                rings_before = shared.host.flusher.wait(rings_before, until.since(now));
                 has_slept = true;
             }
         }
@@ -179,11 +179,11 @@ impl Shared {
     pub(crate) fn pause_dirtying(&self, memcg: MemcgId) -> Result<(), Error> {
         let mut pacing = Pacing::default();
         loop {
-            let heard = self.host.progress.rings();
+            let rings_before = self.host.progress.rings();
             match self.pace(memcg, &mut pacing)? {
                 None => return Ok(()),
-                Some((pause, true)) => self.host.park(pause, heard),
-                Some((pause, false)) => self.park(pause, heard),
+                Some((pause, true)) => self.host.park(pause, rings_before),
+                Some((pause, false)) => self.park(pause, rings_before),
             }
         }
     }

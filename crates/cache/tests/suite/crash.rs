@@ -379,19 +379,22 @@ fn kill() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let (kill_at, mut heard, mut operation) = (1 + Random(seed).below(400), 0, None);
+        let (kill_at, mut rings_before, mut operation) = (1 + Random(seed).below(400), 0, None);
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {
             match line.unwrap().as_str() {
                 "script begun" => operation = Some(script.next()),
                 "script confirmed" => script.confirm(operation.as_ref().unwrap()),
                 _ => continue,
             }
-            heard += 1;
-            if heard == kill_at {
+            rings_before += 1;
+            if rings_before == kill_at {
                 child.kill().unwrap();
             }
         }
-        assert!(!child.wait().unwrap().success() && heard >= kill_at, "seed {seed}: it ended by itself");
+        assert!(
+            !child.wait().unwrap().success() && rings_before >= kill_at,
+            "seed {seed}: it ended by itself"
+        );
         let (files, whole) = on_disk();
         if let Err(what) = script.check(&files, &whole) {
             fails("kill", seed, &format!("after {} operations: {what}", script.steps));

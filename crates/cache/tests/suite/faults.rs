@@ -30,7 +30,7 @@ const SEEDS: u64 = 60;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A thread with files and memory.
-struct Sailor<'a> {
+struct Worker<'a> {
     shared: Actor<'a>,
     cache: &'a PageCache,
     random: Random,
@@ -60,7 +60,7 @@ fn allowed<T>(result: Result<T, Error>) -> Option<T> {
     result.inspect_err(|error| assert!(is_known(error), "{error:?}")).ok()
 }
 
-impl Sailor<'_> {
+impl Worker<'_> {
     fn own_name(&self) -> String {
         format!("own{}", self.number)
     }
@@ -365,13 +365,13 @@ fn run(seed: u64) {
     let world = World::new();
     let working = AtomicUsize::new(threads as usize);
     let finished = AtomicU64::new(0);
-    let sailors: Vec<Sailor<'_>> = std::thread::scope(|scope| {
+    let workers: Vec<Worker<'_>> = std::thread::scope(|scope| {
         let (world, cache, files, working) = (&world, &cache, &*files, &working);
         // Before the first fault: these opens must succeed.
-        let sailor = |number| {
+        let worker = |number| {
             let seed = mix(seed << 8 | number);
             let own = cache.open(format!("own{number}"), OpenMode::ReadWrite);
-            Sailor {
+            Worker {
                 shared: Actor::new(world, cache, files, number, seed).failing(allowed::<()>),
                 cache,
                 random: Random(seed),
@@ -384,17 +384,17 @@ fn run(seed: u64) {
                 next_version: 0,
             }
         };
-        let ready: Vec<Sailor> = (0..threads).map(sailor).collect();
+        let ready: Vec<Worker> = (0..threads).map(worker).collect();
         let finished = &finished;
-        let mut sailors = Vec::new();
-        for mut sailor in ready {
-            sailors.push(scope.spawn(move || {
+        let mut workers = Vec::new();
+        for mut worker in ready {
+            workers.push(scope.spawn(move || {
                 let _working = Working(working);
                 for _ in 0..STEPS {
-                    sailor.step();
+                    worker.step();
                     finished.fetch_add(1, SeqCst);
                 }
-                sailor
+                worker
             }));
         }
         let mut weather = Weather { files, random: Random(mix(seed ^ 0x5eed)) };
@@ -408,11 +408,11 @@ fn run(seed: u64) {
                 weather.stall(cache, working);
             }
         }
-        sailors.into_iter().map(|sailor| sailor.join().unwrap()).collect()
+        workers.into_iter().map(|worker| worker.join().unwrap()).collect()
     });
     files.clear_faults();
     files.set_capacity_pages(u64::MAX);
-    sailors.into_iter().for_each(|sailor| sailor.verify(&disk));
+    workers.into_iter().for_each(|worker| worker.verify(&disk));
     world.recovers(&cache);
     cache.validate().unwrap();
     cache.close().unwrap();

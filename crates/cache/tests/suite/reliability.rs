@@ -513,7 +513,7 @@ fn a_killed_process_takes_nothing_that_was_confirmed() {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let (kill_at, mut heard) = (1 + random.below(60), 0);
+        let (kill_at, mut rings_before) = (1 + random.below(60), 0);
         let mut steps = [0; FILES];
         for line in lines {
             // The last line may be incomplete.
@@ -522,12 +522,15 @@ fn a_killed_process_takes_nothing_that_was_confirmed() {
             let Some((number, step)) = rest.split_once(' ') else { continue };
             let number: usize = number.parse().unwrap();
             steps[number] = step.parse::<u64>().unwrap().max(steps[number]);
-            heard += 1;
-            if heard == kill_at {
+            rings_before += 1;
+            if rings_before == kill_at {
                 child.kill().unwrap();
             }
         }
-        assert!(!child.wait().unwrap().success() && heard >= kill_at, "life {life}: it ended by itself");
+        assert!(
+            !child.wait().unwrap().success() && rings_before >= kill_at,
+            "life {life}: it ended by itself"
+        );
         for (number, pages) in confirmed.iter_mut().enumerate() {
             for (index, version) in (1..=steps[number]).map(|step| write_of(life, step)) {
                 pages[index as usize] = version;

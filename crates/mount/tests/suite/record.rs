@@ -60,8 +60,8 @@ fn a_full_disk_stops_the_recording_and_not_the_mount() {
     let path = folder.path().join("full.gz");
     std::os::unix::fs::symlink("/dev/full", &path).unwrap();
     let stopped = Arc::new(AtomicBool::new(false));
-    let heard = stopped.clone();
-    let failed = Box::new(move |_: &str| heard.store(true, Ordering::Release));
+    let rings_before = stopped.clone();
+    let failed = Box::new(move |_: &str| rings_before.store(true, Ordering::Release));
     let record = Some(RecordOptions { path, failed });
     let Some(mounted) = mounted_with(Setup { record, ..Setup::default() }) else { return };
     for number in 0..3 {

@@ -20,7 +20,7 @@ pub fn refused_with(directory: &Path, point: &Path, setup: Setup) -> String {
 }
 
 #[test]
-fn what_cannot_be_mounted_is_refused_with_a_reason() {
+fn a_bad_directory_or_mount_point_is_refused_with_a_reason() {
     let here = tempfile::tempdir().unwrap();
     let (directory, point) = (here.path().join("dir"), here.path().join("point"));
     fs::create_dir_all(directory.join("inside")).unwrap();
@@ -28,8 +28,8 @@ fn what_cannot_be_mounted_is_refused_with_a_reason() {
     fs::write(here.path().join("file"), "x").unwrap();
     assert!(refused(&here.path().join("none"), &point).contains("No such file"));
     assert!(refused(&directory, &here.path().join("none")).contains("the mount point"));
-    assert!(refused(&here.path().join("file"), &point).contains("is no directory"));
-    assert!(refused(&directory, &here.path().join("file")).contains("is no directory"));
+    assert!(refused(&here.path().join("file"), &point).contains("is not a directory"));
+    assert!(refused(&directory, &here.path().join("file")).contains("is not a directory"));
     assert!(refused(&directory, &directory.join("inside")).contains("inside of"));
     assert!(refused(&directory, &directory).contains("inside of"));
     fs::write(point.join("file"), "x").unwrap();
