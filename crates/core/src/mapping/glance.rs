@@ -98,7 +98,11 @@ impl Mapping {
             let slot = &slots[index as usize % LEAF_SLOTS];
             let word = slot.load();
             if word.is_readable() {
-                return Some(Glance { slot, word, young: word.is_settled(), way: None });
+                // The last page is never settled if the file ends inside.
+                let cut_page_is_young =
+                    || !self.is_whole(index) && word.is_young() && range.is_young_table(index) == Some(true);
+                let young = word.is_settled() || cut_page_is_young();
+                return Some(Glance { slot, word, young, way: None });
             }
         }
         self.glance_pooled(leaves, index)

@@ -311,15 +311,20 @@ impl Mapping {
         directory.young_tables.fetch_or(bit, Relaxed) & bit == 0
     }
 
+    /// Whether the page lies wholly inside the file.
+    #[inline]
+    fn is_whole(&self, index: u32) -> bool {
+        index < self.whole_pages.load(Relaxed)
+    }
+
     /// Lets further accesses to a page skip [`Self::touch_table`], which the caller calls next, and
     /// skip the length of the file: only whole pages are settled.
     #[inline]
     pub(crate) fn settle(&self, index: u32) {
-        let is_whole = || index < self.whole_pages.load(Relaxed);
         if let Some(range) = self.range.get()
-            && is_whole()
+            && self.is_whole(index)
             && range.settle(index)
-            && !is_whole()
+            && !self.is_whole(index)
         {
             // A truncation may have looked at the slot before it was settled.
             range.unsettle_all(index.into(), u64::from(index) + 1);
