@@ -1,5 +1,5 @@
 # Needs Rust and a C compiler; everything else is fetched and built by cargo.
-.PHONY: demo reproduce test python-test test-cluster wheel fio lint comments bench layouts loom miri stress fuzz crash swarm soak \
+.PHONY: apps demo reproduce test python-test test-cluster wheel fio lint comments bench layouts loom miri stress fuzz crash swarm soak \
 	sanitize clean book policy integration
 
 demo:
@@ -10,6 +10,12 @@ demo:
 reproduce:
 	@mkdir -p target
 	cargo run --release --quiet -p mglru-cli -- reproduce --report target/report.html $(OPTIONS)
+
+# Real programs on a mount: MariaDB with sysbench under two presets, in some minutes. It installs Debian's packages if it may.
+# APPS="all" for all programs under four presets; experiments/apps/README.md has the rest.
+APPS = mariadb --quick
+apps:
+	experiments/apps/run $(APPS)
 
 # Unit, integration and documentation tests, then the atomic words under loom.
 # Nothing is compiled twice here, so data for incremental builds is not needed.

@@ -28,6 +28,7 @@ mod run;
 mod sweep;
 mod table;
 mod timeline_figures;
+mod top;
 mod trace;
 mod trace_options;
 
@@ -55,6 +56,8 @@ enum Mode {
     Mount(Box<mount::Args>),
     /// Run a command in a mounted directory and record what it reads and writes.
     Record(Box<mount::RecordArgs>),
+    /// Watch tenants of a mount or of another running cache.
+    Top(top::Args),
     /// Replay page-access traces in the simulator: misses, counters, miss-ratio curves.
     Replay(Box<replay::Args>),
     /// Replay a grid of traces, policies, sizes and seeds into Parquet files.
@@ -117,6 +120,7 @@ fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), Failur
         Mode::Fio(args) => fio::run(args),
         Mode::Mount(args) => mount::run(*args),
         Mode::Record(args) => mount::record(*args),
+        Mode::Top(args) => top::run(args),
         Mode::Replay(args) => replay::run(*args),
         Mode::Sweep(args) => sweep::run(args),
         Mode::Run(args) => run::run(args),

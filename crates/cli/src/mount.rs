@@ -5,20 +5,27 @@ use crate::error::Failure;
 use crate::size;
 use mglru_cache::PageCache;
 use mglru_core::Limits;
-use mglru_mount::{Member, Mount, Options, RecordOptions, Summary, Unmounted, Who};
+use mglru_mount::{
+    Address, Member, Mount, Options, Programs, RecordOptions, Requests, Summary, Unmounted, Who,
+    record_system,
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
   mglru mount /srv/data /mnt/data --memory 1GiB
   mglru mount /srv/data /mnt/data --memory 256MiB --preset linux-6.12 --record trace.zst
   mglru mount /srv /mnt/srv --memory 1GiB --tenant db=512MiB,path=mysql --tenant web=64MiB,uid=33
+  mglru mount /srv/data /mnt/data --memory 1GiB --listen 127.0.0.1:9100
   mglru replay trace.zst --memory 256MiB
 
 Runs until it is interrupted, or until `umount MOUNTPOINT`, and then writes everything back. Tenants
-can be made and changed in MOUNTPOINT/.mglru meanwhile. Locks, mapped files and what a crash leaves:
-docs/mount.md.";
+can be made and changed in MOUNTPOINT/.mglru meanwhile, and `mglru top MOUNTPOINT` shows them.
+Locks, mapped files and what a crash leaves: docs/mount.md.";
 
 /// Mount a directory with its files' content in the cache, for unmodified programs.
 #[derive(Debug, clap::Args)]
@@ -46,6 +53,9 @@ struct Common {
     /// A tenant with this limit, for files below a path and programs of a user; may be repeated.
     #[arg(long = "tenant", value_name = "NAME=SIZE[,path=P][,uid=N]", value_parser = parse_tenant)]
     tenants: Vec<Tenant>,
+    /// Serve the state at unix:PATH or HOST:PORT, for top, Prometheus and browsers; may be repeated.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<Address>,
     #[command(flatten)]
     cache: CacheOptions,
 }
@@ -55,10 +65,16 @@ Examples:
   mglru record -- sqlite3 my.db 'SELECT count(*) FROM t'
   mglru record --directory /srv/data --output load.zst -- ./load-test
   mglru record --directory /srv --memory 1GiB -- sh -c 'mysqld --datadir=$MGLRU_MOUNT/mysql'
+  mglru record --system 4711 --seconds 60 --output live.zst
+  mglru record --system /sys/fs/cgroup/system.slice/mariadb.service
   mglru replay trace.zst --curve 1%,5%,10%,20%
 
 The command runs in the mounted directory, which $MGLRU_MOUNT names. Only what it does below that
-path is recorded: a path that leads elsewhere, such as an absolute one, is not.";
+path is recorded: a path that leads elsewhere, such as an absolute one, is not.
+
+With --system, nothing is mounted: the kernel's tracepoints report what a running process and its
+later children read, and on ext4 and XFS also what they write and sync. It needs root and tracefs.
+docs/mount.md says what such a trace lacks.";
 
 /// Run a command in a mounted directory and record what it reads and writes.
 #[derive(Debug, clap::Args)]
@@ -70,10 +86,20 @@ pub struct RecordArgs {
     /// The trace; .zst, .gz and .xz compress.
     #[arg(short, long, value_name = "FILE", default_value = "trace.zst")]
     output: PathBuf,
+    /// Record a process by its number, or the processes of a control group by its directory.
+    #[arg(
+        long,
+        value_name = "PID|CGROUP",
+        conflicts_with_all = ["directory", "command", "threads", "tenants", "listen", "memory"]
+    )]
+    system: Option<Programs>,
+    /// With --system: end after so many seconds [default: when the programs end].
+    #[arg(long, value_name = "N", requires = "system", conflicts_with = "command")]
+    seconds: Option<u32>,
     #[command(flatten)]
     common: Common,
     /// The command with its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present = "system", value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
 }
 
@@ -103,7 +129,7 @@ fn parse_tenant(text: &str) -> Result<Tenant, String> {
 }
 
 /// An error of the mount, with its exit status.
-fn failure(error: mglru_mount::Error) -> Failure {
+pub(crate) fn failure(error: mglru_mount::Error) -> Failure {
     match error {
         mglru_mount::Error::Usage(text) => Failure::Usage(text),
         mglru_mount::Error::Work(text) => Failure::Work(text),
@@ -136,8 +162,17 @@ impl Common {
             tenant.members.iter().map(member).collect::<Vec<_>>()
         };
         let members = self.tenants.iter().flat_map(of).collect();
-        let options = Options { threads: self.threads, record, members, ..Options::default() };
+        let listen = self.listen.clone();
+        let options = Options { threads: self.threads, record, members, listen, ..Options::default() };
         let mount = Mount::new(directory, mountpoint, cache, options).map_err(failure)?;
+        for address in mount.listening() {
+            match address {
+                Address::Tcp(at) => {
+                    eprintln!("mglru: http://{at}/ has charts, http://{at}/metrics is for Prometheus")
+                }
+                Address::Unix(at) => eprintln!("mglru: `mglru top {}` shows tenants", at.display()),
+            }
+        }
         Ok((mount, format!("{} of cache ({})", size::show(budget.bytes), mechanisms.name())))
     }
 }
@@ -162,9 +197,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints what was served.
-fn say(summary: &Summary) {
-    let Summary { requests, hits, misses, recorded } = summary;
+fn say_requests(requests: &Requests) {
     eprintln!(
         "mglru: {} reads of {}, {} writes of {}, {} syncs",
         size::count(requests.reads),
@@ -173,18 +206,24 @@ fn say(summary: &Summary) {
         size::show(requests.written_bytes),
         size::count(requests.syncs),
     );
+}
+
+fn say_trace(path: &Path) {
+    let path = path.display();
+    eprintln!("mglru: the trace is {path}; `mglru replay {path} --curve 1%,5%,10%,20%` shows miss ratios");
+}
+
+/// Prints what was served.
+fn say(summary: &Summary) {
+    let Summary { requests, hits, misses, recorded } = summary;
+    say_requests(requests);
     let accesses = hits + misses;
     if accesses > 0 {
         let (accesses, share) = (size::count(accesses), *hits as f64 / accesses as f64 * 100.0);
         eprintln!("mglru: {accesses} accesses to pages, {share:.1} % of them in memory");
     }
     match recorded {
-        Some((path, Ok(()))) => {
-            let path = path.display();
-            eprintln!(
-                "mglru: the trace is {path}; `mglru replay {path} --curve 1%,5%,10%,20%` shows miss ratios"
-            );
-        }
+        Some((path, Ok(()))) => say_trace(path),
         Some((path, Err(error))) => {
             eprintln!("mglru: the trace {} ends early: {error}", path.display());
         }
@@ -202,7 +241,30 @@ impl Drop for MountPoint {
     }
 }
 
+/// Records programs that run already.
+fn record_running(programs: &Programs, args: &RecordArgs) -> Result<(), Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let heard = stop.clone();
+    let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Release));
+    let begun = || eprintln!("mglru: recording; interrupt to end");
+    let time = args.seconds.map(|seconds| Duration::from_secs(seconds.into()));
+    let recorded = record_system(programs, &args.output, time, &stop, begun).map_err(failure)?;
+    if recorded.ended {
+        eprintln!("mglru: the programs have ended");
+    }
+    say_requests(&recorded.requests);
+    if recorded.lost > 0 {
+        let lost = size::count(recorded.lost);
+        eprintln!("mglru: the kernel dropped {lost} events, because they came faster than they were read");
+    }
+    say_trace(&args.output);
+    Ok(())
+}
+
 pub fn record(args: RecordArgs) -> Result<(), Failure> {
+    if let Some(programs) = &args.system {
+        return record_running(programs, &args);
+    }
     let temporary = |error| Failure::work(format_args!("cannot create a temporary mount point: {error}"));
     let at =
         MountPoint(tempfile::Builder::new().prefix("mglru-record-").tempdir().map_err(temporary)?.keep());

@@ -24,7 +24,10 @@ use rustix::fs::{AtFlags, Stat, Timespec, Timestamps, UTIME_OMIT, utimensat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+
+/// How long an open waits for a close of the same file that another thread has received.
+const CLOSE_TIME: Duration = Duration::from_millis(100);
 
 /// Idle files that are given up at once when memory or descriptors run out.
 const GIVEN_UP_AT_ONCE: usize = 64;
@@ -122,6 +125,11 @@ impl Files {
     ) -> Answer<CachedFile> {
         self.with_room(nodes, || {
             let mut content = node.content();
+            if content.opens > 0 && self.differs(&content, node) {
+                // Perhaps the program closed the file before it was changed, and the thread that
+                // received the close has not come to it.
+                content = node.wait_until(content, CLOSE_TIME, |content| content.opens == 0);
+            }
             self.keep(&mut content, node, writable)?;
             let keeper = content.keeper.as_ref().expect("it was opened just now");
             let mut file = keeper.try_clone()?;
@@ -187,9 +195,12 @@ impl Files {
     /// Whether an idle file whose pages are all written was changed by a program that does not use
     /// the mount.
     fn changed_outside(&self, content: &Content, node: &Node) -> bool {
-        let (Some(keeper), Some(seen), Some(_)) = (&content.keeper, content.seen, content.idle) else {
-            return false;
-        };
+        content.idle.is_some() && self.differs(content, node)
+    }
+
+    /// Whether a file whose pages are all written is another on disk than the cached one.
+    fn differs(&self, content: &Content, node: &Node) -> bool {
+        let (Some(keeper), Some(seen)) = (&content.keeper, content.seen) else { return false };
         !keeper.has_unwritten() && node.stat().is_ok_and(|stat| on_disk(&stat) != seen)
     }
 
@@ -203,6 +214,7 @@ impl Files {
             } else {
                 self.discard(&mut content);
             }
+            node.closed.notify_all();
         }
         drop(content);
         self.limit_idle(nodes);

@@ -21,6 +21,9 @@ use std::time::SystemTime;
 /// Name of the tree in the mounted directory.
 pub(crate) const NAME: &str = ".mglru";
 
+/// The file at the top of the tree that has the state of the whole cache, as JSON.
+pub(crate) const STATE: &str = "mglru.state";
+
 /// Numbers of the tree's nodes begin here.
 const FIRST: u64 = 1 << 62;
 
@@ -106,6 +109,9 @@ impl Tree {
             });
         }
         children.extend([PROCESSES, USERS, PREFIXES].map(|name| (name.to_owned(), false)));
+        if directory.is_empty() {
+            children.push((STATE.to_owned(), false));
+        }
         Ok(children)
     }
 
@@ -160,13 +166,11 @@ impl Tree {
     }
 
     fn attributes(&self, id: u64, path: &str, is_directory: bool) -> FileAttr {
-        let write_only = path.rsplit('/').next() == Some("memory.reclaim");
-        let perm = if is_directory {
-            0o755
-        } else if write_only {
-            0o200
-        } else {
-            0o644
+        let perm = match path.rsplit('/').next() {
+            _ if is_directory => 0o755,
+            Some("memory.reclaim") => 0o200,
+            _ if path == STATE => 0o444,
+            _ => 0o644,
         };
         FileAttr {
             ino: INodeNo(id),
@@ -238,11 +242,18 @@ impl Tree {
         }
     }
 
-    /// Reads an open file. Its text is that of the last read from the beginning.
-    pub(crate) fn read(&self, file: &ControlFile, buffer: &mut [u8], offset: u64) -> Answer<usize> {
+    /// Reads an open file. Its text is that of the last read from the beginning. `state` is the
+    /// text of [`STATE`].
+    pub(crate) fn read(
+        &self,
+        file: &ControlFile,
+        buffer: &mut [u8],
+        offset: u64,
+        state: impl FnOnce() -> String,
+    ) -> Answer<usize> {
         let mut text = file.text.lock().unwrap_or_else(PoisonError::into_inner);
         if offset == 0 {
-            *text = self.text(&file.path)?.into_bytes();
+            *text = if file.path == STATE { state() } else { self.text(&file.path)? }.into_bytes();
         }
         let rest = text.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
         let bytes = rest.len().min(buffer.len());
@@ -268,6 +279,7 @@ impl Tree {
             PROCESSES => self.membership.assign_process(tenant, value, thread),
             USERS => self.membership.assign_user(tenant, value),
             PREFIXES => self.membership.assign_prefix(tenant, value),
+            _ if file.path == STATE => Err(Errno::ACCESS.into()),
             _ => Ok(self.control.write(&as_control(&file.path), value)?),
         }
     }

@@ -1,6 +1,7 @@
 //! Errors of mounting.
 
 use std::fmt;
+use std::path::Path;
 
 /// An error of a mount. The text says what happened, where, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,14 @@ pub enum Error {
 impl Error {
     pub(crate) fn usage(text: impl fmt::Display) -> Error {
         Error::Usage(text.to_string())
+    }
+
+    /// A mount point whose process was killed.
+    pub(crate) fn gone(mountpoint: &Path) -> Error {
+        Error::usage(format_args!(
+            "{} is a mount whose process is gone: run `umount {0}`, then mount again",
+            mountpoint.display()
+        ))
     }
 
     pub(crate) fn work(text: impl fmt::Display) -> Error {

@@ -10,6 +10,8 @@
 //! content     their cached content: open, idle, given up
 //! control     tenants as directories; membership: whom each file is charged to
 //! record      what programs ask for, as a trace
+//! seen        the state of the mount, for other programs
+//! system      a trace of programs outside of a mount, by tracepoints
 //! ```
 //!
 //! `docs/mount.md` is the guide.
@@ -27,9 +29,14 @@ mod membership;
 mod node;
 mod record;
 mod refused;
+mod seen;
 mod session;
 mod space;
+mod system;
 
 pub use error::Error;
-pub use record::{RecordOptions, Requests};
+pub use mglru_watch::{Address, Requests};
+pub use record::RecordOptions;
+pub use seen::state_of_mount;
 pub use session::{Member, Mount, Options, Summary, Unmounted, Unmounter, Who};
+pub use system::{Programs, Recorded, record_system};

@@ -19,7 +19,8 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::time::Duration;
 
 /// The node of DIR itself.
 pub(crate) const ROOT: u64 = 1;
@@ -46,6 +47,8 @@ pub(crate) struct Node {
     /// Number of references that the kernel holds. Changes under the table's lock.
     lookups: AtomicU64,
     content: Mutex<Content>,
+    /// The last program that had the file open closed it.
+    pub(crate) closed: Condvar,
 }
 
 impl Node {
@@ -62,6 +65,17 @@ impl Node {
     /// The cached content of a regular file.
     pub(crate) fn content(&self) -> MutexGuard<'_, Content> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the content is as `wanted` after a close, or until the time is up.
+    pub(crate) fn wait_until<'a>(
+        &'a self,
+        content: MutexGuard<'a, Content>,
+        time: Duration,
+        wanted: impl Fn(&Content) -> bool,
+    ) -> MutexGuard<'a, Content> {
+        let waited = self.closed.wait_timeout_while(content, time, |content| !wanted(content));
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
@@ -141,6 +155,7 @@ impl Nodes {
             kind: attributes::kind(stat),
             lookups: AtomicU64::new(1),
             content: Mutex::default(),
+            closed: Condvar::new(),
         });
         table.by_id.insert(id, node.clone());
         table.by_identity.insert(identity, id);

@@ -10,6 +10,7 @@
 
 use crate::error::Error;
 use crate::node::{Identity, Node};
+use mglru_watch::Requests;
 use mglru_workload::trace::{LoggedRequest, RequestKind, RequestLog, TraceError};
 use rustix::fs::readlink;
 use std::collections::HashMap;
@@ -27,21 +28,7 @@ const EVENTS_MAX: usize = 1 << 20;
 /// How long events may stay in memory.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Counts of a recording, or of what was served without one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Requests {
-    /// Number of reads.
-    pub reads: u64,
-    /// Number of writes.
-    pub writes: u64,
-    /// Number of syncs.
-    pub syncs: u64,
-    /// Bytes that programs read.
-    pub read_bytes: u64,
-    /// Bytes that programs wrote.
-    pub written_bytes: u64,
-}
-
+/// Counts of requests.
 #[derive(Default)]
 pub(crate) struct Counts {
     reads: AtomicU64,

@@ -4,9 +4,10 @@ use crate::content::Files;
 use crate::error::Error;
 use crate::fs::{Passthrough, Served};
 use crate::node::Nodes;
-use crate::record::{RecordOptions, Recording, Requests};
+use crate::record::{RecordOptions, Recording};
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 use mglru_cache::PageCache;
+use mglru_watch::{Address, Requests, Watch};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -26,6 +27,8 @@ pub struct Options {
     pub record: Option<RecordOptions>,
     /// Which programs belong to which tenant of the cache. More can be said in the control tree.
     pub members: Vec<Member>,
+    /// Where to serve the state of the mount, for `mglru top`, Prometheus and browsers.
+    pub listen: Vec<Address>,
 }
 
 /// Assigns programs to a tenant of the cache, by the tenant's path.
@@ -62,7 +65,7 @@ pub struct Summary {
 impl Default for Options {
     fn default() -> Options {
         let other_users = rustix::process::geteuid().is_root();
-        Options { threads: 16, other_users, record: None, members: Vec::new() }
+        Options { threads: 16, other_users, record: None, members: Vec::new(), listen: Vec::new() }
     }
 }
 
@@ -71,6 +74,7 @@ pub struct Mount {
     session: Session<Served>,
     passthrough: Arc<Passthrough>,
     mountpoint: PathBuf,
+    watches: Vec<Watch>,
 }
 
 /// Ends a mount from another thread.
@@ -130,12 +134,17 @@ impl Mount {
         options: Options,
     ) -> Result<Mount, Error> {
         let (from, mountpoint) = check(directory, mountpoint)?;
-        if let Some(record) = &options.record
-            && is_below(&record.path, &mountpoint)
+        let recording = options.record.as_ref().map(|record| ("recording", &record.path));
+        let sockets = options.listen.iter().filter_map(|address| match address {
+            Address::Unix(path) => Some(("socket", path)),
+            Address::Tcp(_) => None,
+        });
+        if let Some((what, path)) =
+            recording.into_iter().chain(sockets).find(|(_, path)| is_below(path, &mountpoint))
         {
             return Err(Error::usage(format_args!(
-                "the recording {} would be inside of the mount: choose a file elsewhere",
-                record.path.display()
+                "the {what} {} would be inside of the mount: choose a file elsewhere",
+                path.display()
             )));
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -156,16 +165,20 @@ impl Mount {
                 Error::usage(format_args!("{who:?} is not a directory below {}", directory.display()))
             })?;
         }
+        let watch = |address| Watch::start(address, &passthrough).map_err(Error::usage);
+        let watches = options.listen.iter().map(watch).collect::<Result<_, _>>()?;
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(directory.display().to_string().replace(',', " ")),
+            // The kind of the mount in lists of mounts: `fuse.mglru`.
+            MountOption::CUSTOM("subtype=mglru".to_owned()),
             MountOption::DefaultPermissions,
         ];
         config.acl = if options.other_users { SessionACL::All } else { SessionACL::Owner };
         config.n_threads = Some(options.threads.max(1));
         let session = Session::new(Served(passthrough.clone()), &mountpoint, &config)
             .map_err(|error| refused_mount(&mountpoint, &error))?;
-        Ok(Mount { session, passthrough, mountpoint })
+        Ok(Mount { session, passthrough, mountpoint, watches })
     }
 
     /// A handle that ends the mount.
@@ -174,18 +187,26 @@ impl Mount {
         Unmounter { mountpoint: self.mountpoint.clone(), helper }
     }
 
+    /// Where the state of the mount is served, in the order of [`Options::listen`]; ports that the
+    /// system chose are filled in.
+    pub fn listening(&self) -> impl Iterator<Item = &Address> {
+        self.watches.iter().map(Watch::address)
+    }
+
     /// Serves requests until the directory is unmounted, then writes everything back.
     ///
     /// # Errors
     /// [`Error::Work`]: the connection to the kernel broke, or dirty pages could not be written;
     /// they are lost.
     pub fn serve(self) -> Result<Summary, Error> {
-        let Mount { session, passthrough, mountpoint } = self;
+        let Mount { session, passthrough, mountpoint, watches } = self;
         let served = session.run().or_else(|error| match Errno::from_io_error(&error) {
             // A thread was receiving a last request, such as to close a file, when the mount ended.
             Some(Errno::CONNABORTED) => Ok(()),
             _ => Err(error),
         });
+        // They may hold a reference until they end.
+        drop(watches);
         let written = passthrough.finish();
         let summary = Arc::into_inner(passthrough).map(Passthrough::end);
         if let Err(error) = written {
@@ -214,10 +235,7 @@ fn check(directory: &Path, mountpoint: &Path) -> Result<(PathBuf, PathBuf), Erro
         // The path of a mount without a process can be resolved; its attributes cannot be read.
         let found = fs::canonicalize(path).and_then(|resolved| Ok((fs::metadata(path)?, resolved)));
         let (metadata, resolved) = found.map_err(|error| match Errno::from_io_error(&error) {
-            Some(Errno::NOTCONN) => Error::usage(format_args!(
-                "{} is a mount whose process is gone: run `umount {0}`, then mount again",
-                path.display()
-            )),
+            Some(Errno::NOTCONN) => Error::gone(path),
             _ => Error::usage(format_args!("{what} {}: {error}", path.display())),
         })?;
         if metadata.is_dir() {

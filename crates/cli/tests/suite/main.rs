@@ -18,5 +18,6 @@ mod reproduce_prefetch;
 mod reproduce_reclaim_loop;
 mod run;
 mod sweep;
+mod top;
 mod trace;
 mod usage;

@@ -5,20 +5,26 @@ use crate::common::{command, document, fails, text};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// `mglru mount dir point` in a folder, once it says that it is mounted.
-fn mounted(here: &Path) -> Option<(Child, BufReader<std::process::ChildStderr>)> {
+pub fn mounted(here: &Path) -> Option<(Child, BufReader<std::process::ChildStderr>)> {
+    mounted_with(here, "")
+}
+
+/// As [`mounted`], with more options.
+pub fn mounted_with(here: &Path, more: &str) -> Option<(Child, BufReader<std::process::ChildStderr>)> {
     for name in ["dir", "point"] {
         fs::create_dir(here.join(name)).unwrap();
     }
-    let mut command = command(here, "mount dir point --memory 4MiB --tenant t=1MiB,path=sub");
+    let mut command =
+        command(here, &format!("mount dir point --memory 4MiB --tenant t=1MiB,path=sub {more}"));
     let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
-    stderr.read_line(&mut line).unwrap();
+    while !line.contains("is mounted at") && stderr.read_line(&mut line).unwrap() > 0 {}
     if line.contains("cannot mount") {
         eprintln!("skipped: {line}");
         child.wait().unwrap();
@@ -28,7 +34,7 @@ fn mounted(here: &Path) -> Option<(Child, BufReader<std::process::ChildStderr>)>
     Some((child, stderr))
 }
 
-fn signal(child: &Child, signal: Signal) {
+pub fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
@@ -101,11 +107,94 @@ fn a_recorded_command_can_be_replayed() {
     assert!(stderr.contains("the command `sh` failed: exit status: 3"), "{stderr}");
 }
 
+/// `mglru` as another user or in another place, if the system permits that.
+fn elsewhere(mut command: Command, here: &Path) -> Option<String> {
+    let output = match command.current_dir(here).output() {
+        Ok(output) => output,
+        Err(reason) => {
+            eprintln!("skipped: {reason}");
+            return None;
+        }
+    };
+    let stderr = text(&output.stderr);
+    if !stderr.starts_with("mglru: ") {
+        eprintln!("skipped: {stderr}");
+        return None;
+    }
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    Some(stderr)
+}
+
+#[test]
+fn without_the_device_or_the_permission_the_message_says_what_to_do() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let here = tempfile::tempdir().unwrap();
+    fs::set_permissions(here.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for name in ["dir", "point"] {
+        fs::create_dir(here.path().join(name)).unwrap();
+    }
+    let mglru = env!("CARGO_BIN_EXE_mglru");
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "sh", "-c", "mount -t tmpfs none /dev && exec \"$0\" mount dir point", mglru]);
+    if let Some(reason) = elsewhere(unshare, here.path()) {
+        assert!(reason.contains("there is no /dev/fuse: load the kernel's module"), "{reason}");
+    }
+    let mut nobody = Command::new(mglru);
+    nobody.args(["mount", "dir", "point", "--memory", "4MiB"]).uid(65534).gid(65534);
+    if let Some(reason) = elsewhere(nobody, here.path()) {
+        assert!(reason.contains("cannot mount at "), "{reason}");
+    }
+}
+
+/// The kernel's tracepoints report what a program reads and writes without a mount.
+#[test]
+fn a_running_program_can_be_recorded() {
+    let here = tempfile::tempdir().unwrap();
+    fs::write(here.path().join("in"), vec![1; 10 * 4096 - 96]).unwrap();
+    let mut script = Command::new("sh");
+    script.args(["-c", "read line; for n in 1 2 3; do dd if=in of=out bs=8192 conv=fsync 2>/dev/null; done"]);
+    let mut program = script.current_dir(here.path()).stdin(Stdio::piped()).spawn().unwrap();
+    let mut record = command(here.path(), &format!("record --system {} --output trace.log", program.id()));
+    let mut child = record.stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    // It says so when it collects events; or it cannot.
+    while !said.contains("recording;") && stderr.read_line(&mut said).unwrap() > 0 {}
+    // The line that the program waits for.
+    drop(program.stdin.take());
+    program.wait().unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    if child.wait().unwrap().code() == Some(2) {
+        assert!(said.contains("tracepoint"), "{said}");
+        return eprintln!("skipped: {said}");
+    }
+    assert!(said.contains("the programs have ended"), "{said}");
+    let trace = fs::read_to_string(here.path().join("trace.log")).unwrap();
+    // A file has no name if it was closed before its first event was read.
+    let of = |name: &str, action: &str| {
+        let inode = fs::metadata(here.path().join(name)).unwrap().ino();
+        let (named, numbered) = (format!("/{name} {action} "), format!(":{inode} {action} "));
+        let lines = trace.lines().filter(|line| line.contains(&named) || line.contains(&numbered));
+        lines.map(|line| line.split(' ').nth(4).unwrap().parse::<u64>().unwrap()).sum::<u64>()
+    };
+    // Without its name, its length is not known either.
+    assert!([3 * (10 * 4096 - 96), 3 * 10 * 4096].contains(&of("in", "read")), "{trace}");
+    const EXT4: i64 = 0xef53;
+    if rustix::fs::statfs(here.path()).unwrap().f_type == EXT4 {
+        assert_eq!(of("out", "write"), 3 * (10 * 4096 - 96), "{trace}");
+        assert!(trace.contains(" sync 0 0 "), "{trace}");
+    }
+    let accesses = &document(here.path(), "replay trace.log --memory 1MiB")["runs"][0]["accesses"];
+    assert!(accesses.as_u64().unwrap() >= 30, "{accesses}");
+}
+
 #[test]
 fn wrong_usage_is_refused_before_anything_is_mounted() {
     let here = tempfile::tempdir().unwrap();
     fs::create_dir_all(here.path().join("dir/inside")).unwrap();
     fs::create_dir(here.path().join("full")).unwrap();
+    fs::create_dir(here.path().join("point")).unwrap();
     fs::write(here.path().join("full/file"), "x").unwrap();
     for (arguments, reason) in [
         ("mount none full", "the directory none: No such file"),
@@ -115,8 +204,17 @@ fn wrong_usage_is_refused_before_anything_is_mounted() {
         ("mount dir full --tenant db", "expected NAME=SIZE"),
         ("mount dir", "MOUNTPOINT"),
         ("mount dir full --memory 1k", "too small"),
+        ("mount dir point --listen 9100", "expected unix:PATH or HOST:PORT"),
+        ("mount dir point --listen unix:full/file", "is no socket"),
         ("record --directory none -- true", "the directory none"),
         ("record", "COMMAND"),
+        ("record --system x", "neither a process's number"),
+        ("record --system 1 -- true", "cannot be used with"),
+        ("record --system 1 --memory 1MiB", "cannot be used with"),
+        ("record --seconds 1 -- true", "cannot be used with"),
+        ("record --seconds 1", "--system"),
+        ("record --system 4194304", "there is no process 4194304"),
+        ("record --system /none", "/none is no control group"),
     ] {
         let error = fails(here.path(), arguments, 2);
         assert!(error.contains(reason), "{arguments}: {error}");

@@ -21,6 +21,7 @@ fn help_shows_options_and_examples() {
         ("help fio", "--tenant"),
         ("mount --help", "MOUNTPOINT"),
         ("record --help", "MGLRU_MOUNT"),
+        ("top --help", "--once"),
         ("run --help", "[[tenant]]"),
         ("completions bash", "--baseline"),
         ("man", ".TH mglru 1"),

@@ -8,6 +8,7 @@ use crate::directory::{Directory, Entry};
 use crate::node::{Node, ROOT};
 use crate::refused::Answer;
 use mglru_cache::Tenant;
+use mglru_watch::Watched;
 use mglru_workload::trace::RequestKind;
 use rustix::fs::{FallocateFlags, Mode, OFlags, chmod, fdatasync, fsync, openat, readlink};
 use rustix::io::Errno;
@@ -88,7 +89,7 @@ impl Passthrough {
                 }
                 Ok(read)
             }
-            Open::Control(file) => self.control.read(file, buffer, offset),
+            Open::Control(file) => self.control.read(file, buffer, offset, || self.state().to_json() + "\n"),
         }
     }
 

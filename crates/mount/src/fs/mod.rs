@@ -27,8 +27,9 @@ use crate::node::{Node, Nodes};
 use crate::record::{Counts, Recording};
 use crate::session::Summary;
 use crate::space::Space;
-use mglru_cache::CachedFile;
-use std::path::PathBuf;
+use mglru_cache::{CachedFile, PageCache};
+use mglru_watch::Requests;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The thread that makes a request.
@@ -100,6 +101,21 @@ impl Passthrough {
     /// The rules that assign programs to tenants.
     pub(crate) fn membership(&self) -> &Membership {
         &self.control.membership
+    }
+
+    /// The cache.
+    pub(crate) fn cache(&self) -> &PageCache {
+        &self.files.cache
+    }
+
+    /// The mounted directory, without symbolic links.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Counts of requests so far.
+    pub(crate) fn requests(&self) -> Requests {
+        self.counts.get()
     }
 
     /// Writes everything back. No request may come any more.

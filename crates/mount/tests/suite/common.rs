@@ -1,7 +1,7 @@
 //! A mount of a temporary directory.
 
 use mglru_cache::PageCache;
-use mglru_mount::{Error, Member, Mount, Options, RecordOptions, Summary, Unmounter};
+use mglru_mount::{Address, Error, Member, Mount, Options, RecordOptions, Summary, Unmounter};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use tempfile::TempDir;
@@ -13,6 +13,7 @@ pub const MEMORY: u64 = 4 << 20;
 pub struct Mounted {
     directory: TempDir,
     point: TempDir,
+    listening: Vec<Address>,
     unmounter: Unmounter,
     served: Option<JoinHandle<Result<Summary, Error>>>,
 }
@@ -24,6 +25,7 @@ pub struct Setup {
     pub tenants: Vec<(&'static str, u64)>,
     pub members: Vec<Member>,
     pub threads: Option<usize>,
+    pub listen: Vec<Address>,
 }
 
 /// A new empty directory, mounted; `None` where the system does not permit that.
@@ -45,9 +47,9 @@ pub fn mount_again(directory: TempDir) -> Option<Mounted> {
 pub fn try_mount(directory: &Path, point: &Path, setup: Setup) -> Result<Mount, Error> {
     let builder = PageCache::builder(MEMORY);
     let builder = setup.tenants.iter().fold(builder, |builder, (path, max)| builder.tenant(path, *max));
-    let (record, members) = (setup.record, setup.members);
+    let Setup { record, members, listen, .. } = setup;
     let threads = setup.threads.unwrap_or(Options::default().threads);
-    let options = Options { record, members, threads, ..Options::default() };
+    let options = Options { record, members, threads, listen, ..Options::default() };
     Mount::new(directory, point, builder.build().unwrap(), options)
 }
 
@@ -61,8 +63,9 @@ fn start(directory: TempDir, setup: Setup) -> Option<Mounted> {
         }
     };
     let unmounter = mount.unmounter();
+    let listening = mount.listening().cloned().collect();
     let served = Some(std::thread::spawn(|| mount.serve()));
-    Some(Mounted { directory, point, unmounter, served })
+    Some(Mounted { directory, point, listening, unmounter, served })
 }
 
 impl Mounted {
@@ -74,6 +77,11 @@ impl Mounted {
     /// The mounted directory itself.
     pub fn below(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// Where the state is served.
+    pub fn listening(&self) -> &[Address] {
+        &self.listening
     }
 
     /// Unmounts, and returns the directory when everything is written.

@@ -1,6 +1,6 @@
 //! Content: every page read is the one written, with less memory than data.
 
-use crate::common::{MEMORY, Setup, mount_again, mounted, mounted_with};
+use crate::common::{MEMORY, Mounted, Setup, mount_again, mounted, mounted_with};
 use mglru_workload::random::{Random, mix};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -95,9 +95,15 @@ fn threads_append_to_one_file_and_no_line_is_lost() {
 
 #[test]
 fn what_was_closed_stays_cached_and_what_changed_outside_is_read_again() {
-    // One thread takes requests in their order: it has seen a close before the next open.
-    let setup = Setup { threads: Some(1), ..Setup::default() };
-    let Some(mounted) = mounted_with(setup) else { return };
+    for threads in [1, 16] {
+        let setup = Setup { threads: Some(threads), ..Setup::default() };
+        let Some(mounted) = mounted_with(setup) else { return };
+        // The thread that opens a file again may come before the one that closes it.
+        (0..20).for_each(|_| changes_outside_are_seen(&mounted));
+    }
+}
+
+fn changes_outside_are_seen(mounted: &Mounted) {
     fs::write(mounted.below().join("f"), "one").unwrap();
     assert_eq!(fs::read(mounted.at("f")).unwrap(), b"one");
     // Another length, then another time with the same length.

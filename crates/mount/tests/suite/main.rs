@@ -8,3 +8,4 @@ mod full;
 mod random;
 mod record;
 mod refused;
+mod seen;

@@ -1,6 +1,7 @@
 //! Recording: the trace has what programs asked for, and a full disk stops it alone.
 
 use crate::common::{Setup, mounted_with};
+use crate::full::small;
 use mglru_mount::RecordOptions;
 use mglru_workload::trace::{OpenOptions, PageAccess, Record, open};
 use std::fs::{self, File};
@@ -71,6 +72,31 @@ fn a_full_disk_stops_the_recording_and_not_the_mount() {
     let (_directory, summary) = mounted.finish_with_summary();
     assert!(stopped.load(Ordering::Acquire));
     assert!(summary.recorded.is_some_and(|(_, ended)| ended.is_err()));
+}
+
+/// Unlike /dev/full, the disk takes the beginning of the trace.
+#[test]
+fn a_disk_that_fills_stops_the_recording_with_a_message() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_small) = small(folder.path(), c"size=64k") else { return };
+    let path = folder.path().join("trace.log");
+    let (say, said) = std::sync::mpsc::channel();
+    let failed = Box::new(move |error: &str| say.send(error.to_owned()).unwrap());
+    let record = Some(RecordOptions { path: path.clone(), failed });
+    let Some(mounted) = mounted_with(Setup { record, ..Setup::default() }) else { return };
+    fs::write(mounted.at("f"), [7; 4096]).unwrap();
+    let file = File::open(mounted.at("f")).unwrap();
+    let mut byte = [0];
+    for at in 0..10_000 {
+        file.read_exact_at(&mut byte, at % 4096).unwrap();
+    }
+    let message = said.recv().unwrap();
+    assert!(message.contains("No space left") && message.contains("trace.log"), "{message}");
+    file.read_exact_at(&mut byte, 0).unwrap();
+    assert_eq!(byte, [7], "the mount goes on");
+    drop(file);
+    let (_directory, summary) = mounted.finish_with_summary();
+    assert!(summary.recorded.is_some_and(|(_, ended)| ended.is_err()) && summary.requests.reads >= 10_001);
 }
 
 #[test]

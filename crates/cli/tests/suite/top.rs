@@ -1,0 +1,106 @@
+//! `mglru top` at a real mount, by its mount point, its socket and its port.
+
+use crate::common::{command, document, done, fails};
+use crate::mount::{mounted_with, signal};
+use rustix::process::Signal;
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+
+/// The port in a line such as `mglru: http://127.0.0.1:9100/ has charts`.
+fn address(line: &str) -> &str {
+    line.split_once("http://").unwrap().1.split_once('/').unwrap().0
+}
+
+#[test]
+fn top_shows_the_tenants_of_a_mount() {
+    let here = tempfile::tempdir().unwrap();
+    let Some((mut child, mut stderr)) = mounted_with(here.path(), "--listen unix:socket") else { return };
+    fs::create_dir(here.path().join("point/sub")).unwrap();
+    fs::write(here.path().join("point/sub/f"), vec![1; 2 << 20]).unwrap();
+    assert_eq!(fs::read(here.path().join("point/sub/f")).unwrap().len(), 2 << 20);
+    for place in ["point", "socket", "unix:socket"] {
+        let text = done(here.path(), &format!("top {place} --once --sort tenant"));
+        assert!(text.contains("preset default") && text.contains("budget 4 MiB"), "{text}");
+        assert!(text.contains("since the start: ") && text.lines().all(|line| line.len() <= 200), "{text}");
+        let line = text.lines().find(|line| line.trim_start().starts_with("t ")).expect("tenant t");
+        assert!(line.contains("1 MiB"), "its limit: {line}");
+        let state = document(here.path(), &format!("top {place}"));
+        let tenants = state["tenants"].as_array().unwrap();
+        assert_eq!((tenants.len(), tenants[1]["path"].as_str()), (2, Some("t")));
+        assert!(tenants[1]["refaults"].as_u64().unwrap() > 0, "{tenants:?}");
+        assert_eq!(state["requests"]["read_bytes"], 2 << 20);
+        assert_eq!(state["pid"], child.id());
+    }
+    on_a_terminal(here.path());
+    signal(&child, Signal::TERM);
+    child.wait().unwrap();
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    assert!(fails(here.path(), "top point --once", 2).contains("point is no mount of mglru"), "{rest}");
+    assert!(fails(here.path(), "top socket --once", 2).contains("expected a mount point"));
+}
+
+/// Draws until `q` is pressed.
+fn on_a_terminal(here: &std::path::Path) {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let side = ioctl_tiocgptpeer(&terminal, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    let size = rustix::termios::Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&side, size).unwrap();
+    let mut top = command(here, "top point --interval 0.1");
+    top.stdin(side.try_clone().unwrap()).stdout(side);
+    let mut child = top.spawn().unwrap();
+    drop(top);
+    let mut terminal = File::from(terminal);
+    let (mut drawn, mut part) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&drawn).contains("PRESSURE") {
+        let bytes = terminal.read(&mut part).expect("top draws before it ends");
+        drawn.extend_from_slice(&part[..bytes]);
+    }
+    terminal.write_all(b"q").unwrap();
+    // Else it may wait for room in the terminal.
+    let rest = std::thread::spawn(move || while terminal.read(&mut part).is_ok_and(|bytes| bytes > 0) {});
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    rest.join().unwrap();
+}
+
+#[test]
+fn a_port_serves_the_page_and_the_state() {
+    let here = tempfile::tempdir().unwrap();
+    for name in ["dir", "point"] {
+        fs::create_dir(here.path().join(name)).unwrap();
+    }
+    let mut mount = command(here.path(), "mount dir point --memory 4MiB --listen 127.0.0.1:0");
+    let mut child = mount.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut lines = String::new();
+    while !lines.contains("mount") && std::io::BufRead::read_line(&mut stderr, &mut lines).unwrap() > 0 {}
+    if lines.contains("cannot mount") {
+        child.wait().unwrap();
+        return eprintln!("skipped: {lines}");
+    }
+    let at = address(&lines);
+    assert!(done(here.path(), &format!("top {at} --once")).contains("budget 4 MiB"));
+    signal(&child, Signal::TERM);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(fails(here.path(), &format!("top {at} --once"), 1).contains("check the address"));
+}
+
+#[test]
+fn wrong_places_and_intervals_are_refused() {
+    let here = tempfile::tempdir().unwrap();
+    fs::write(here.path().join("file"), "x").unwrap();
+    for (arguments, reason) in [
+        ("top file --once", "neither a mount point nor a socket"),
+        ("top none --once", "expected a mount point, a socket or HOST:PORT"),
+        (". --once", "unrecognized subcommand"),
+        ("top . --once", "is no mount of mglru"),
+        ("top . --interval 0", "0.1 to 3600 seconds"),
+        ("top . --sort size", "--sort"),
+    ] {
+        let error = fails(here.path(), arguments, 2);
+        assert!(error.contains(reason), "{arguments}: {error}");
+    }
+}

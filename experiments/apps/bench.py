@@ -1,0 +1,269 @@
+"""Runs real programs on a mount of mglru: presets in turn, several runs, one table.
+
+An application is a class with `packages`, `prepare`, `start`, `stop`, `work` and, for databases, `check`. This file
+mounts, measures the cache through the mount's state, and compares runs.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+PRESETS = ["linux-6.12", "linux-7.1", "linux-7.2", "default"]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Failure(Exception):
+    """Something that the user has to know: what happened, where, what to do."""
+
+
+def call(*command, **options):
+    """Runs a program to its end, and returns its output."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
+    if done.returncode != 0:
+        raise Failure(f"`{' '.join(map(str, command))}` failed with status {done.returncode}:\n"
+                      f"{(done.stdout + done.stderr)[-3000:]}")
+    return done.stdout
+
+
+def need(programs):
+    """Installs the packages of programs that are missing. `programs` maps a program's path or name to its package."""
+    missing = sorted({package for name, package in programs.items() if shutil.which(name) is None})
+    if not missing:
+        return
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise Failure(f"these packages are missing, and only root with apt-get can install them: {' '.join(missing)}")
+    print(f"installing {' '.join(missing)}", file=sys.stderr)
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing]
+    if subprocess.run(install, env=environment, capture_output=True).returncode != 0:
+        call("apt-get", "update", "-qq", env=environment)
+        call(*install, env=environment)
+
+
+def wait_until(what, done, seconds=120, process=None):
+    """Waits until `done` returns true."""
+    end = time.monotonic() + seconds
+    while not done():
+        if process is not None and process.poll() is not None:
+            raise Failure(f"waiting until {what}: the program ended with status {process.returncode}")
+        if time.monotonic() > end:
+            raise Failure(f"waiting until {what}: not within {seconds} seconds")
+        time.sleep(0.05)
+
+
+def bytes_of(directory):
+    """What the files below a directory occupy."""
+    files = (path for path in pathlib.Path(directory).rglob("*") if path.is_file() and not path.is_symlink())
+    return sum(min(path.stat().st_size, path.stat().st_blocks * 512) for path in files)
+
+
+class Mount:
+    """`mglru mount DIR POINT`, until `close`."""
+
+    def __init__(self, mglru, directory, point, budget, preset):
+        self.point = pathlib.Path(point)
+        self.log = open(f"{point}.log", "w+")
+        command = [mglru, "mount", directory, point, "--memory", str(budget), "--preset", preset]
+        self.process = subprocess.Popen([str(word) for word in command], stderr=self.log, start_new_session=True)
+        try:
+            wait_until("the mount is there", lambda: (self.point / ".mglru/mglru.state").exists(), 30, self.process)
+        except Failure as failure:
+            self.process.kill()
+            self.process.wait()
+            raise Failure(f"{failure}\n{self.said()}") from None
+
+    def said(self):
+        """What the mount printed."""
+        self.log.seek(0)
+        return self.log.read()
+
+    def state(self):
+        """The state of the cache."""
+        return json.loads((self.point / ".mglru/mglru.state").read_text())
+
+    def close(self):
+        """Unmounts, with everything written."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            if self.process.wait(300) != 0:
+                raise Failure(f"the mount ended with status {self.process.returncode}:\n{self.said()}")
+
+    def kill(self):
+        """Kills the process of the mount, and frees the mount point."""
+        self.process.kill()
+        self.process.wait()
+        call("umount", "--lazy", self.point)
+
+
+class Difference:
+    """What the cache did between two states."""
+
+    def __init__(self, before, after):
+        first, second = before["tenants"][0], after["tenants"][0]
+        seconds = max(after["at_ms"] - before["at_ms"], 1) / 1000
+        hits, misses = (second[key] - first[key] for key in ("hits", "misses"))
+        self.values = {
+            "hits": 100 * hits / max(hits + misses, 1),
+            "misses/s": misses / seconds,
+            "refaults/s": (second["refaults"] - first["refaults"]) / seconds,
+        }
+
+
+def interval(values):
+    """The median, with the smallest and the largest value."""
+    def short(value):
+        return f"{value:.1f}" if value < 1000 else f"{value:.0f}"
+    median = short(statistics.median(values))
+    return median if len(values) == 1 else f"{median} ({short(min(values))}..{short(max(values))})"
+
+
+def table(rows, headings):
+    """Rows of text below headings, in columns."""
+    widths = [max(len(row[at]) for row in [headings, *rows]) for at in range(len(headings))]
+    for row in [headings, *rows]:
+        print("  ".join(cell.ljust(width) if at < 2 else cell.rjust(width)
+                        for at, (cell, width) in enumerate(zip(row, widths))).rstrip(), flush=True)
+
+
+class Results:
+    """Values by workload, preset and measure, of several runs."""
+
+    def __init__(self):
+        self.of = {}
+
+    def add(self, workload, preset, values):
+        """Adds a run."""
+        for name, value in values.items():
+            self.of.setdefault(workload, {}).setdefault(preset, {}).setdefault(name, []).append(value)
+
+    def show(self):
+        """Prints a table for each workload."""
+        for workload, presets in self.of.items():
+            names = list(next(iter(presets.values())))
+            rows = [[workload, preset, *(interval(values[name]) for name in names)] for preset, values in presets.items()]
+            table(rows, ["workload", "preset", *("hits %" if name == "hits" else name for name in names)])
+            print()
+
+
+def measure(application, options, data, budget, results, run):
+    """One run of each preset, which take turns so that a slow minute meets all."""
+    for preset in options.presets:
+        with tempfile.TemporaryDirectory(prefix="mglru-apps-", dir=options.directory) as folder:
+            folder = pathlib.Path(folder)
+            folder.chmod(0o755)
+            copy, point = folder / "data", folder / "point"
+            call("cp", "-a", "--reflink=auto", data, copy)
+            point.mkdir()
+            mount = Mount(options.mglru, copy, point, budget, preset)
+            try:
+                application.start(point)
+                try:
+                    for workload in application.workloads:
+                        application.work(workload, point, options.warm)
+                        before = mount.state()
+                        values = application.work(workload, point, options.seconds)
+                        difference = Difference(before, mount.state())
+                        results.add(workload, preset, {**difference.values, **values})
+                        print(f"run {run + 1}: {preset}, {workload}: done", file=sys.stderr)
+                finally:
+                    application.stop()
+            finally:
+                mount.close()
+                point.rmdir()
+
+
+def crash(application, options, data, budget):
+    """Kills the server, then the mount, each under load; the program's own checks must find nothing."""
+    with tempfile.TemporaryDirectory(prefix="mglru-apps-", dir=options.directory) as folder:
+        folder = pathlib.Path(folder)
+        folder.chmod(0o755)
+        copy, point = folder / "data", folder / "point"
+        call("cp", "-a", "--reflink=auto", data, copy)
+        point.mkdir()
+        for victim in ["server", "mount"]:
+            mount = Mount(options.mglru, copy, point, budget, "default")
+            try:
+                application.start(point)
+                load = application.load(point)
+                time.sleep(options.warm)
+                if victim == "server":
+                    application.kill()
+                else:
+                    mount.kill()
+                    application.kill()
+                load.kill()
+                load.wait()
+                if victim == "mount":
+                    mount = Mount(options.mglru, copy, point, budget, "default")
+                application.start(point)
+                found = application.check(point)
+                print(f"{application.name}: after kill -9 of the {victim} under load: {found}", flush=True)
+            finally:
+                application.stop()
+                mount.close()
+        point.rmdir()
+
+
+def main(applications):
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n\n")[0],
+        epilog="Examples: run mariadb --quick | run postgresql --presets linux-6.12,default --runs 5 | run all")
+    parser.add_argument("application", choices=[*applications, "all"])
+    parser.add_argument("--quick", action="store_true", help="little data, two presets, one short run")
+    parser.add_argument("--runs", type=int, help="runs of each preset [3]")
+    parser.add_argument("--seconds", type=int, help="measured seconds of each workload [30]")
+    parser.add_argument("--presets", help=f"presets, by commas [{','.join(PRESETS)}]")
+    parser.add_argument("--share", type=float, default=0.25, help="the budget as a share of the data [0.25]")
+    parser.add_argument("--directory", default="/var/tmp", help="where to put the data [/var/tmp]")
+    parser.add_argument("--mglru", help="the program [target/release/mglru, built if it is missing]")
+    parser.add_argument("--json", help="write all values into this file")
+    options = parser.parse_args()
+    options.runs = options.runs or (1 if options.quick else 3)
+    options.seconds = options.seconds or (5 if options.quick else 30)
+    options.warm = max(options.seconds // 3, 2)
+    options.presets = (options.presets or ("linux-7.1,default" if options.quick else ",".join(PRESETS))).split(",")
+    try:
+        if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+            raise Failure("skipped: there is no /dev/fuse that this user may use")
+        if options.mglru is None:
+            options.mglru = ROOT / "target/release/mglru"
+            call("cargo", "build", "--release", "--quiet", "-p", "mglru-cli", cwd=ROOT)
+        options.mglru = pathlib.Path(options.mglru).absolute()
+        everything = {}
+        for name in applications if options.application == "all" else [options.application]:
+            everything[name] = one(applications[name](options.quick), options)
+        if options.json:
+            pathlib.Path(options.json).write_text(json.dumps(everything, indent=1) + "\n")
+    except Failure as failure:
+        print(f"apps: {failure}", file=sys.stderr)
+        sys.exit(0 if str(failure).startswith("skipped") else 1)
+
+
+def one(application, options):
+    """All runs of an application."""
+    need(application.packages)
+    with tempfile.TemporaryDirectory(prefix="mglru-apps-data-", dir=options.directory) as folder:
+        folder = pathlib.Path(folder)
+        folder.chmod(0o755)
+        data = folder / "data"
+        data.mkdir()
+        application.prepare(data)
+        size = bytes_of(data)
+        budget = max(int(size * options.share) >> 20, 4) << 20
+        print(f"{application.name}: {size >> 20} MiB of data, {budget >> 20} MiB of cache", flush=True)
+        results = Results()
+        for run in range(options.runs):
+            measure(application, options, data, budget, results, run)
+        results.show()
+        if hasattr(application, "check"):
+            crash(application, options, data, budget)
+        return results.of
