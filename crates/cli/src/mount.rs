@@ -53,7 +53,7 @@ struct Common {
     /// A tenant with this limit, for files below a path and programs of a user; may be repeated.
     #[arg(long = "tenant", value_name = "NAME=SIZE[,path=P][,uid=N]", value_parser = parse_tenant)]
     tenants: Vec<Tenant>,
-    /// Serve the state at unix:PATH or HOST:PORT, for top, Prometheus and browsers; may be repeated.
+    /// Serve the state at unix:PATH or HOST:PORT, for top, Prometheus and browsers; repeatable.
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<Address>,
     #[command(flatten)]

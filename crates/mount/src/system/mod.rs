@@ -66,8 +66,8 @@ pub struct Recorded {
 }
 
 /// Records what programs and their later children read and write, until they end, `stop` is set, or
-/// the time is up. `output` is a trace as [`crate::RecordOptions::path`] names it. `begun` is called
-/// when events are collected.
+/// the time is up. `output` is a trace as [`crate::RecordOptions::path`] names it. `begun` is
+/// called when events are collected.
 ///
 /// # Errors
 /// [`Error::Usage`]: there are no such programs, the kernel lacks the tracepoints, or this user may
