@@ -45,7 +45,7 @@ pub fn state_of_mount(mountpoint: &Path) -> Result<State, Error> {
     let json = fs::read(&path).map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::NOTCONN) => Error::gone(mountpoint),
         Some(Errno::NOENT) => Error::usage(format_args!(
-            "{} is no mount of mglru: name the mount point of a running `mglru mount`",
+            "{} is not a mount of mglru: name the mount point of a running `mglru mount`",
             mountpoint.display()
         )),
         _ => Error::usage(format_args!("cannot read {}: {error}", path.display())),

@@ -31,7 +31,7 @@ impl FromStr for Address {
             .rsplit_once(':')
             .ok_or_else(|| Error::new(format_args!("`{text}` has no port: {expected}")))?;
         let port: u16 =
-            port.parse().map_err(|_| Error::new(format_args!("`{port}` is no port: {expected}")))?;
+            port.parse().map_err(|_| Error::new(format_args!("`{port}` is not a port: {expected}")))?;
         if host.is_empty() {
             return Ok(Address::Tcp((Ipv4Addr::LOCALHOST, port).into()));
         }
@@ -66,7 +66,7 @@ mod tests {
             ("", "no port"),
             ("9100", "no port"),
             ("unix:", "no path"),
-            ("localhost:http", "`http` is no port"),
+            ("localhost:http", "`http` is not a port"),
             ("localhost:65536", "no port"),
             ("no.such.host.invalid:1", "no host"),
         ] {

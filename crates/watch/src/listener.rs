@@ -82,7 +82,7 @@ fn remove_stale(path: &Path) -> Result<(), Error> {
     let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
     let at = path.display();
     if !found.file_type().is_socket() {
-        return Err(Error::new(format_args!("{at} exists and is no socket: choose another path")));
+        return Err(Error::new(format_args!("{at} exists and is not a socket: choose another path")));
     }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path)

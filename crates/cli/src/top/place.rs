@@ -119,7 +119,7 @@ mod tests {
             (name("file"), "neither a mount point nor a socket"),
             (name("none"), "No such file"),
             ("none".to_owned(), "expected a mount point"),
-            ("localhost:x".to_owned(), "`x` is no port"),
+            ("localhost:x".to_owned(), "`x` is not a port"),
         ] {
             let error = Place::named(&wrong).unwrap_err();
             assert!(error.text().contains(reason), "{wrong}: {}", error.text());

@@ -205,7 +205,7 @@ fn wrong_usage_is_refused_before_anything_is_mounted() {
         ("mount dir", "MOUNTPOINT"),
         ("mount dir full --memory 1k", "too small"),
         ("mount dir point --listen 9100", "expected unix:PATH or HOST:PORT"),
-        ("mount dir point --listen unix:full/file", "is no socket"),
+        ("mount dir point --listen unix:full/file", "is not a socket"),
         ("record --directory none -- true", "the directory none"),
         ("record", "COMMAND"),
         ("record --system x", "neither a process's number"),
@@ -214,7 +214,7 @@ fn wrong_usage_is_refused_before_anything_is_mounted() {
         ("record --seconds 1 -- true", "cannot be used with"),
         ("record --seconds 1", "--system"),
         ("record --system 4194304", "there is no process 4194304"),
-        ("record --system /none", "/none is no control group"),
+        ("record --system /none", "/none is not a control group"),
     ] {
         let error = fails(here.path(), arguments, 2);
         assert!(error.contains(reason), "{arguments}: {error}");

@@ -37,7 +37,7 @@ fn top_shows_the_tenants_of_a_mount() {
     child.wait().unwrap();
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).unwrap();
-    assert!(fails(here.path(), "top point --once", 2).contains("point is no mount of mglru"), "{rest}");
+    assert!(fails(here.path(), "top point --once", 2).contains("point is not a mount of mglru"), "{rest}");
     assert!(fails(here.path(), "top socket --once", 2).contains("expected a mount point"));
 }
 
@@ -96,7 +96,7 @@ fn wrong_places_and_intervals_are_refused() {
         ("top file --once", "neither a mount point nor a socket"),
         ("top none --once", "expected a mount point, a socket or HOST:PORT"),
         (". --once", "unrecognized subcommand"),
-        ("top . --once", "is no mount of mglru"),
+        ("top . --once", "is not a mount of mglru"),
         ("top . --interval 0", "0.1 to 3600 seconds"),
         ("top . --sort size", "--sort"),
     ] {

@@ -168,7 +168,7 @@ pub(super) fn threads_of(programs: &Programs) -> Result<Vec<u32>, Error> {
             let file = path.join("cgroup.procs");
             let text = fs::read_to_string(&file).map_err(|error| {
                 Error::usage(format_args!(
-                    "{} is no control group: {}: {error}",
+                    "{} is not a control group: {}: {error}",
                     path.display(),
                     file.display()
                 ))

@@ -40,7 +40,7 @@ fn the_state_is_in_the_control_tree_and_on_both_kinds_of_sockets() {
     let _directory = mounted.finish();
     assert!(!socket.exists());
     let reason = state_of_mount(&below).unwrap_err().to_string();
-    assert!(reason.contains("is no mount of mglru"), "{reason}");
+    assert!(reason.contains("is not a mount of mglru"), "{reason}");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn an_address_that_cannot_be_used_is_refused_before_anything_is_mounted() {
     for (address, reason) in [
         (taken.address().clone(), "another program listens there"),
         (Address::Unix(point.path().join("socket")), "would be inside of the mount"),
-        (Address::Unix(directory.path().join("file")), "is no socket"),
+        (Address::Unix(directory.path().join("file")), "is not a socket"),
     ] {
         let setup = Setup { listen: vec![address], ..Setup::default() };
         let refused = refused_with(directory.path(), point.path(), setup);

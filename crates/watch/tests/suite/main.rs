@@ -195,7 +195,7 @@ fn what_is_in_the_way_is_replaced_only_if_it_is_a_dead_socket() {
     drop(UnixListener::bind(folder.path().join("dead")).unwrap());
     assert!(start("dead").is_ok());
     fs::write(folder.path().join("file"), "precious").unwrap();
-    assert!(refused("file").contains("is no socket"));
+    assert!(refused("file").contains("is not a socket"));
     assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"precious");
     assert!(refused("none/socket").contains("No such file"));
     assert!(refused(&"long".repeat(50)).contains("too long"));
