@@ -294,12 +294,17 @@ fn refused_mount(mountpoint: &Path, error: &io::Error) -> Error {
     Error::usage(format_args!("cannot mount at {}: {reason}", mountpoint.display()))
 }
 
-/// Raises the limit of open descriptors as far as the system permits. Returns it.
+/// Raises the limit of open descriptors as far as the system permits: root up to the kernel's own
+/// limit, since each name that the kernel knows holds one. Returns it.
 fn raise_descriptors() -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let now = if setrlimit(Resource::Nofile, raised).is_ok() { raised.current } else { limit.current };
-    now.unwrap_or(u64::MAX)
+    let most = fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok());
+    for wanted in [most.max(limit.maximum), limit.maximum] {
+        if setrlimit(Resource::Nofile, Rlimit { current: wanted, maximum: wanted }).is_ok() {
+            return wanted.unwrap_or(u64::MAX);
+        }
+    }
+    limit.current.unwrap_or(u64::MAX)
 }
 
 /// Number of idle files at most. Each holds up to two descriptors, so together they take a quarter.
