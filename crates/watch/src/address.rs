@@ -67,7 +67,7 @@ mod tests {
             ("9100", "no port"),
             ("unix:", "no path"),
             ("localhost:http", "`http` is not a port"),
-            ("localhost:65536", "no port"),
+            ("localhost:65536", "not a port"),
             ("no.such.host.invalid:1", "no host"),
         ] {
             let error = of(wrong).unwrap_err().to_string();
