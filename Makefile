@@ -1,6 +1,6 @@
 # Needs Rust and a C compiler; everything else is fetched and built by cargo.
 .PHONY: apps demo reproduce test python-test test-cluster wheel fio lint comments bench layouts loom miri stress fuzz crash swarm soak \
-	sanitize clean book policy integration
+	sanitize clean book policy integration package
 
 demo:
 	cargo run --release --quiet -p mglru-cli -- demo
@@ -66,6 +66,12 @@ lint:
 	cargo clippy --manifest-path bench-compare/Cargo.toml --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --quiet
 	$(MAKE) comments
+	$(MAKE) package
+
+# What would be published is put together, and its manifests are checked as for a publication; nothing is compiled. The Python
+# package goes elsewhere. `cargo package --workspace --exclude mglru-python` also builds each crate from what is in its package.
+package:
+	cargo package --workspace --exclude mglru-python --no-verify --allow-dirty --offline --quiet
 
 # rustfmt leaves comments as wide as they are. Tables and diagrams may be wider than prose.
 comments:

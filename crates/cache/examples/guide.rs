@@ -2,8 +2,8 @@
 //! `tests/suite/guide.rs` runs it and compares it with the guides line by line.
 
 use mglru_cache::{
-    Advice, Error, Event, FileSource, GenerationRow, Limits, Mechanisms, OomPolicy, OpenMode, PageCache,
-    Preset, ReadRequest, Swap, Swappiness,
+    Advice, DiskTier, Error, Event, FileSource, GenerationRow, Limits, Mechanisms, OomPolicy, OpenMode,
+    PageCache, Preset, ReadRequest, Swap, Swappiness,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -24,6 +24,7 @@ pub fn run(directory: &Path) -> Result<(), Error> {
     futures(&directory.join("table.db"))?;
     change_outside(&directory.join("table.db"))?;
     ranges(&directory.join("table.db"))?;
+    disk(directory)?;
     choose(&directory.join("table.db"))?;
     fail(&directory.join("table.db"))?;
     tenants(&directory.join("cart.db"))?;
@@ -136,6 +137,14 @@ fn ranges(path: &Path) -> Result<(), Error> {
     let object = cache.open_source(source, OpenMode::ReadOnly)?;
     object.read_exact_at(&mut [0; 100], 8192)?;
     Ok(())
+}
+
+fn disk(directory: &Path) -> Result<(), Error> {
+    let tier = DiskTier::new(directory.join("tier"), 64 << 20); // the file, and its size in bytes
+    let cache = PageCache::builder(12 << 20).disk_tier(tier).build()?;
+    let tier = cache.stats().disk_tier.expect("it was just added");
+    println!("{} of {} slots were filled by an earlier run", tier.found_slots, tier.slots);
+    cache.close()
 }
 
 fn choose(path: &Path) -> Result<(), Error> {

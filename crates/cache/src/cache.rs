@@ -1,11 +1,13 @@
 //! The page cache: its builder, its statistics and its tenants.
 //!
-//! ```no_run
+//! ```
 //! use mglru_cache::{OpenMode, PageCache};
 //!
 //! # fn main() -> Result<(), mglru_cache::Error> {
-//! let cache = PageCache::builder(256 << 20).tenant("index", 64 << 20).build()?;
-//! let file = cache.tenant("index")?.open("data.idx", OpenMode::Create)?;
+//! # let directory = tempfile::tempdir().expect("a temporary folder");
+//! # let path = directory.path().join("data.idx");
+//! let cache = PageCache::builder(64 << 20).tenant("index", 32 << 20).build()?;
+//! let file = cache.tenant("index")?.open(&path, OpenMode::Create)?;
 //! let mut page = [0; 4096];
 //! let read = file.read_at(&mut page, 8192)?;
 //! file.write_at(b"hello", 8192)?;
@@ -32,6 +34,7 @@ use crate::source::{Sources, WithSources};
 use crate::swap::{Store, Swap};
 use crate::tenant::Tenant;
 use crate::tenants::Tenants;
+use crate::tier::{DiskTier, DiskTierStats, Plan, Tier};
 use crate::workers::Workers;
 use mglru_core::lru::Swappiness;
 use mglru_core::memcg::CHARGE_BATCH_PAGES;
@@ -59,6 +62,8 @@ const FRAMES_MIN: u32 = 64;
 /// How long a source may take to answer, unless the builder says otherwise: some services retry for
 /// half a minute.
 const SOURCE_DEADLINE: Duration = Duration::from_secs(60);
+/// More frames than the disk tier ever has for itself.
+const SPARE_FRAMES_MAX: u32 = 1 << 16;
 /// Number of per-CPU batches at most. Additional threads share them.
 const CPUS_MAX: usize = 64;
 
@@ -90,6 +95,7 @@ pub struct Builder {
     oom_policy: OomPolicy,
     oom_callback: Option<OomCallback>,
     source_deadline: Duration,
+    disk_tier: Option<DiskTier>,
 }
 
 impl Builder {
@@ -171,27 +177,52 @@ impl Builder {
         self
     }
 
+    /// Adds a file on a local disk that keeps what [`crate::BlockSource`]s returned, over restarts
+    /// too: what was evicted from memory, or read before a restart, is read from there. Pages that
+    /// were damaged there are read from their source again. Default: none.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().expect("a temporary folder");
+    /// # let path = directory.path().join("tier");
+    /// use mglru_cache::{DiskTier, PageCache};
+    ///
+    /// let cache = PageCache::builder(16 << 20).disk_tier(DiskTier::new(&path, 256 << 20)).build()?;
+    /// let tier = cache.stats().disk_tier.expect("it was asked for");
+    /// assert!(tier.file_bytes <= 256 << 20 && tier.used_slots == 0);
+    /// # Ok::<(), mglru_cache::Error>(())
+    /// ```
+    pub fn disk_tier(mut self, tier: DiskTier) -> Builder {
+        self.disk_tier = Some(tier);
+        self
+    }
+
     /// Starts the cache and its workers.
     ///
     /// # Errors
     /// The budget is too small, a tenant's name is taken, its parent is missing, or memory or the
-    /// backend is unavailable.
+    /// backend is unavailable. With a disk tier also: its file is too small, has other content or
+    /// no room on its disk, another cache uses it, or the system refuses to open it.
     pub fn build(self) -> Result<PageCache, Error> {
         let swap_bytes = self.swap.as_ref().map_or(0, Swap::budget_bytes);
-        let fixed = FIXED_BYTES + (self.tenants.len() as u64 + 1) * TENANT_BYTES + swap_bytes;
+        let tier = self.disk_tier.as_ref().map(|tier| tier.plan(self.budget_bytes)).transpose()?;
+        let tier_bytes = tier.as_ref().map_or(0, Plan::budget_bytes);
+        let fixed = FIXED_BYTES + (self.tenants.len() as u64 + 1) * TENANT_BYTES + swap_bytes + tier_bytes;
         let per_frame = FRAME_BYTES as u64 + FRAME_METADATA_BYTES;
         let count = self.budget_bytes.saturating_sub(fixed) / per_frame;
         if count < u64::from(FRAMES_MIN) {
             let least_bytes = fixed + u64::from(FRAMES_MIN) * per_frame;
             return Err(Error::BudgetTooSmall { bytes: self.budget_bytes, least_bytes });
         }
-        let count = count.min(u64::from(mglru_core::folio::MAX_FOLIOS - 1)) as u32;
+        let count = count.min(u64::from(mglru_core::folio::MAX_FOLIOS - 1 - SPARE_FRAMES_MAX)) as u32;
+        let spare = tier.as_ref().map_or(0, |tier| tier.spare_frames);
         let map_error = |source| Error::io("map the memory of", "the cache".as_ref(), source);
-        let frames = Arc::new(Frames::new(count).map_err(map_error)?);
+        let frames = Arc::new(Frames::new(count + spare).map_err(map_error)?);
         let sink = Arc::new(Sink(OnceLock::new()));
         let chosen = choose(&self.backend, frames.clone(), sink.clone())
             .map_err(|source| Error::io("start the backend of", "the cache".as_ref(), source))?;
-        let sources = Sources::new(frames.clone(), sink.clone(), self.source_deadline);
+        let start = |plan| Tier::start(&plan, chosen.backend.clone(), frames.clone(), count, self.mechanisms);
+        let tier = tier.map(start).transpose()?;
+        let sources = Sources::new(frames.clone(), sink.clone(), self.source_deadline, tier);
         let backend = Arc::new(WithSources { files: chosen.backend, sources: sources.clone() });
         let mut options = Options::new(count);
         options.watermarks = Watermarks::for_pages(count);
@@ -204,7 +235,7 @@ impl Builder {
         options.pcp_batch_frames = (count as usize / (256 * options.cpus)).clamp(1, PCP_BATCH_FRAMES);
         options.oom_policy = self.oom_policy;
         options.charge_metadata = true;
-        options.pinned_frames = frames.pinned_count();
+        options.pinned_frames = frames.pinned_count().min(count);
         let core = Core::new(options, Time::ZERO);
         let create = |path: &Path| backend.create_swap(path);
         let store = self.swap.as_ref().map(|swap| swap.start(create)).transpose()?;
@@ -299,6 +330,8 @@ pub struct CacheStats {
     pub source_bytes: u64,
     /// Reads and writes of sources that failed.
     pub source_failures: u64,
+    /// The disk tier, if there is one.
+    pub disk_tier: Option<DiskTierStats>,
     /// Number of panics of the cache's threads. Each is a bug of the cache; the thread was
     /// restarted.
     pub worker_panics: u64,
@@ -321,6 +354,7 @@ impl PageCache {
             oom_policy: OomPolicy::default(),
             oom_callback: None,
             source_deadline: SOURCE_DEADLINE,
+            disk_tier: None,
         }
     }
 
@@ -362,6 +396,7 @@ impl PageCache {
             source_calls: shared.sources.calls.load(Ordering::Relaxed),
             source_bytes: shared.sources.bytes.load(Ordering::Relaxed),
             source_failures: shared.sources.failures.load(Ordering::Relaxed),
+            disk_tier: shared.sources.tier.as_ref().map(|tier| tier.stats()),
             worker_panics: shared.worker_panics.load(Ordering::Relaxed),
             callback_panicked: shared.host.callback_panicked.load(Ordering::Relaxed),
         }
@@ -398,7 +433,8 @@ impl PageCache {
         let _still = self.shared.at_work.write().unwrap_or_else(PoisonError::into_inner);
         self.shared.backend.drain();
         let stats = self.stats();
-        if stats.frame_bytes + stats.metadata_bytes + stats.swap_bytes > stats.budget_bytes {
+        let tier_bytes = stats.disk_tier.as_ref().map_or(0, |tier| tier.memory_bytes);
+        if stats.frame_bytes + stats.metadata_bytes + stats.swap_bytes + tier_bytes > stats.budget_bytes {
             return Err(format!("over budget: {stats:?}"));
         }
         self.shared.core.validate()

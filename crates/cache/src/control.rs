@@ -17,12 +17,15 @@ use std::sync::atomic::Ordering;
 /// Values are the kernel's: sizes in bytes, optionally with the suffix K, M, G or T; `max` for no
 /// limit.
 ///
-/// ```no_run
+/// ```
 /// # fn main() -> Result<(), mglru_cache::Error> {
-/// # let cache = mglru_cache::PageCache::builder(256 << 20).tenant("a", 64 << 20).build()?;
-/// cache.control().write("a/memory.high", "48M")?;
-/// print!("{}", cache.control().read("a/memory.stat")?);
-/// cache.control().write("memory.reclaim", "16M swappiness=0")?;
+/// # let cache = mglru_cache::PageCache::builder(8 << 20).tenant("a", 4 << 20).build()?;
+/// let control = cache.control();
+/// control.write("a/memory.high", "3M")?;
+/// assert_eq!(control.read("a/memory.high")?.trim_end(), "3145728");
+/// assert!(control.read("a/memory.stat")?.contains("workingset_refault_file 0\n"));
+/// // Nothing is in memory yet that could be reclaimed.
+/// assert!(control.write("memory.reclaim", "1M swappiness=0").is_err());
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]

@@ -26,7 +26,7 @@ impl Kind {
 /// The whole cache's metrics: name, kind, description and value.
 fn of_cache(cache: &PageCache) -> Vec<(&'static str, Kind, &'static str, u64)> {
     let stats = cache.stats();
-    vec![
+    let mut metrics = vec![
         ("mglru_budget_bytes", Kind::Gauge, "The memory budget.", stats.budget_bytes),
         ("mglru_frame_bytes", Kind::Gauge, "Memory of all frames, used and free.", stats.frame_bytes),
         ("mglru_metadata_bytes", Kind::Gauge, "Memory of metadata.", stats.metadata_bytes),
@@ -41,7 +41,22 @@ fn of_cache(cache: &PageCache) -> Vec<(&'static str, Kind, &'static str, u64)> {
         ("mglru_source_bytes_total", Kind::Counter, "Bytes that sources returned.", stats.source_bytes),
         ("mglru_source_failures_total", Kind::Counter, "Failed transfers of sources.", stats.source_failures),
         ("mglru_worker_panics_total", Kind::Counter, "Panics of the cache's threads.", stats.worker_panics),
-    ]
+    ];
+    if let Some(tier) = stats.disk_tier {
+        metrics.extend([
+            ("mglru_disk_tier_file_bytes", Kind::Gauge, "The disk tier's file.", tier.file_bytes),
+            ("mglru_disk_tier_slots", Kind::Gauge, "Slots of the disk tier.", tier.slots),
+            ("mglru_disk_tier_used_slots", Kind::Gauge, "Slots that hold something.", tier.used_slots),
+            ("mglru_disk_tier_memory_bytes", Kind::Gauge, "Memory of the disk tier.", tier.memory_bytes),
+            ("mglru_disk_tier_hits_total", Kind::Counter, "Missing pages found there.", tier.hits),
+            ("mglru_disk_tier_misses_total", Kind::Counter, "Missing pages not found there.", tier.misses),
+            ("mglru_disk_tier_stored_total", Kind::Counter, "Pages written to slots.", tier.stored),
+            ("mglru_disk_tier_skipped_total", Kind::Counter, "Pages not stored.", tier.skipped),
+            ("mglru_disk_tier_damaged_total", Kind::Counter, "Pages with a wrong checksum.", tier.damaged),
+            ("mglru_disk_tier_failures_total", Kind::Counter, "Failed transfers.", tier.failures),
+        ]);
+    }
+    metrics
 }
 
 /// A tenant's metrics besides its counters.

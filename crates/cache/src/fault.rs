@@ -16,6 +16,7 @@ use crate::future::Outcome;
 use crate::host::CacheHost;
 use crate::inode::Inode;
 use crate::shared::Shared;
+use crate::trace::slow_path;
 use mglru_core::readahead::{FillStep, Filling, ReadRun, Window};
 use mglru_core::{
     Arrival, ChargeStep, Charging, FolioId, HostCharge, InsertError, Mapping, NewFolio, PAGE_BYTES, Task,
@@ -244,6 +245,12 @@ impl Shared {
     /// Reads inserted pages on the calling thread, which waits for `wanted`, and publishes or
     /// abandons them.
     fn read_pages(&self, inode: &Arc<Inode>, wanted: FolioId, run: &ReadRun) -> Result<(), Error> {
+        slow_path!(
+            "read",
+            file = tracing::field::display(inode.file.path().display()),
+            page = run.first,
+            pages = run.folios.len(),
+        );
         let stall = self.core.begin_refault(&self.host, wanted);
         let result = self.backend.read(&self.transfer(inode, run.first, &run.folios));
         if let Some(stall) = stall {

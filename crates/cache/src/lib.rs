@@ -9,12 +9,14 @@
 //!
 //! Start with [`PageCache`]; `docs/cache.md` is a guide.
 //!
-//! ```no_run
+//! ```
 //! use mglru_cache::{OpenMode, PageCache};
 //!
 //! # fn main() -> Result<(), mglru_cache::Error> {
-//! let cache = PageCache::builder(256 << 20).build()?;
-//! let file = cache.open("table.db", OpenMode::Create)?;
+//! # let directory = tempfile::tempdir().expect("a temporary folder");
+//! # let path = directory.path().join("table.db");
+//! let cache = PageCache::builder(64 << 20).build()?; // bytes, for everything
+//! let file = cache.open(&path, OpenMode::Create)?;
 //! file.write_at(&[7; 8 * 4096], 0)?; // in memory; in the file after a sync
 //! let mut page = [0; 4096];
 //! file.read_at(&mut page, 0)?; // counted: a page read often is protected from scans
@@ -71,6 +73,8 @@ mod tenant;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod tier;
+mod trace;
 mod view;
 mod workers;
 
@@ -92,6 +96,7 @@ pub use stat::{Counters, TenantStats};
 pub use stream::FileCursor;
 pub use swap::Swap;
 pub use tenant::Tenant;
+pub use tier::{DiskTier, DiskTierStats};
 pub use view::{PageCursor, PageView};
 
 pub use mglru_core::lru::{GenerationRow, Swappiness};

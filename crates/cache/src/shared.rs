@@ -15,6 +15,7 @@ use crate::regions::Regions;
 use crate::slot_range::SlotCharges;
 use crate::source::Sources;
 use crate::tenants::{Owner, Tenants};
+use crate::trace::slow_path;
 use mglru_core::folio::{Flags, FolioFlags};
 use mglru_core::{Core, FolioId, Throttle};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -57,6 +58,7 @@ impl Shared {
     /// dirtying too fast last their full time unless the cache stops; the others also end when
     /// pages were written or read since `rings_before`.
     pub(crate) fn park(&self, throttle: Throttle, rings_before: u64) {
+        slow_path!("wait", reason = tracing::field::debug(throttle));
         let (Throttle::OverHigh(pause) | Throttle::Dirty(pause)) = throttle else {
             return self.host.park(throttle, rings_before);
         };

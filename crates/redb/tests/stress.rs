@@ -129,3 +129,16 @@ fn a_file_has_one_database_and_moves_between_tenants() {
     let refused = write();
     assert!(refused.unwrap_err().to_string().contains("opened for reading only"));
 }
+
+#[allow(dead_code, reason = "only the example program calls its main")]
+#[path = "../examples/ycsb_b.rs"]
+mod ycsb_b;
+
+/// The example works, with sizes that take little time. It checks the key of each record.
+#[test]
+fn the_example_reads_what_it_wrote() {
+    let directory = tempfile::tempdir_in(".").unwrap();
+    let sizes = ycsb_b::Sizes { memory: 2 << 20, records: 4000, operations: 4000 };
+    let text = ycsb_b::run(directory.path(), sizes).unwrap();
+    assert_eq!(text.matches("operations/s").count(), 2, "{text}");
+}

@@ -29,10 +29,14 @@
 //!
 //! A miss that brought in pages around it reads its own page again, alone, before it reports an
 //! error. Further retries and hedged requests are left to the source, which knows its service.
+//!
+//! With a disk tier ([`crate::Builder::disk_tier`]), misses look there first, and answers of a
+//! known version are kept there ([`crate::tier`]).
 
 mod pool;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
+mod tiered;
 
 use crate::error::Error;
 use crate::file::CachedFile;
@@ -74,6 +78,15 @@ pub trait BlockSource: fmt::Debug + Send + Sync + 'static {
     /// than what readahead asks for.
     fn block_bytes(&self) -> u64 {
         PAGE_BYTES
+    }
+
+    /// Whether the disk tier keeps what the source returns, if the cache has one
+    /// ([`crate::Builder::disk_tier`]). It keeps pages over restarts, by name, version and length.
+    /// So together they must never stand for other bytes, in any run of the program: a counter that
+    /// begins anew is no version. Default: yes. Sources without a version, and those that can be
+    /// written, are not kept in any case.
+    fn is_kept_on_disk(&self) -> bool {
+        true
     }
 
     /// Whether the source can be written. Versions of such a source are not compared, because each
@@ -156,13 +169,13 @@ impl RangeRequest {
     pub fn fulfil(mut self, version: Option<&str>, bytes: &[u8]) {
         self.answered = true;
         let answer = self.check(version, bytes).map(|()| bytes);
-        self.pool.answer(self.number, answer);
+        self.pool.answer(self.number, answer, version.is_some());
     }
 
     /// Answers that the range cannot be read.
     pub fn fail(mut self, error: io::Error) {
         self.answered = true;
-        self.pool.answer(self.number, Err(error));
+        self.pool.answer(self.number, Err(error), false);
     }
 
     fn check(&self, version: Option<&str>, bytes: &[u8]) -> io::Result<()> {
@@ -191,7 +204,7 @@ impl Drop for RangeRequest {
     fn drop(&mut self) {
         if !self.answered {
             let what = format!("the source gave no answer for the range at byte {}", self.range.start);
-            self.pool.answer(self.number, Err(io::Error::other(what)));
+            self.pool.answer(self.number, Err(io::Error::other(what)), false);
         }
     }
 }
@@ -256,6 +269,11 @@ impl BlockSource for FileSource {
                 Err(error) => request.fail(error),
             }
         }
+    }
+
+    /// It is on a disk of its own.
+    fn is_kept_on_disk(&self) -> bool {
+        false
     }
 
     fn is_writable(&self) -> bool {

@@ -9,10 +9,13 @@
 //! The queue's lock comes before `state`. Both are held for a few instructions, never while a
 //! source or a completion is called, and no other lock is taken under them.
 
+use super::tiered::{Join, Look};
 use super::{BlockSource, RangeRequest};
 use crate::backend::{Backend, BackendFile, Batch, Completion, Direction, FileIdentity, OpenMode, Transfer};
 use crate::backend::{Queue, is_worker, join, spawn, zero_rest};
 use crate::frames::{FRAME_BYTES, Frames};
+use crate::tier::{SourceKey, Tier};
+use crate::trace::slow_path;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -26,7 +29,7 @@ use std::time::{Duration, Instant};
 /// Threads that call sources. A source that answers before it returns is read by as many at once.
 const THREADS: usize = 8;
 /// Requests that may wait for a thread before submitters wait.
-const WAITING_MAX: usize = 1024;
+pub(super) const WAITING_MAX: usize = 1024;
 /// Ranges in one call of a source.
 const RANGES_MAX: usize = 64;
 /// The device of sources in [`FileIdentity`]; no real one has this number.
@@ -39,9 +42,15 @@ pub(crate) struct SourceFile {
     version: Option<String>,
     identity: FileIdentity,
     len: AtomicU64,
+    /// The file's name in the disk tier, if that keeps it.
+    pub(super) tier_key: Option<SourceKey>,
 }
 
 impl SourceFile {
+    pub(super) fn bytes_at(&self, transfer: &Transfer) -> u64 {
+        self.len.load(Ordering::Acquire).saturating_sub(transfer.offset).min(transfer.bytes as u64)
+    }
+
     /// The version that all bytes must have.
     pub(super) fn version(&self) -> Option<&str> {
         self.version.as_deref()
@@ -99,15 +108,17 @@ impl BackendFile for SourceFile {
 }
 
 /// Receiver of a transfer's result.
-enum Finish {
+pub(super) enum Finish {
     /// The cache, by the transfer's tag.
     Tag(u64),
     /// A thread that waits.
     Waiter(Arc<Waiter>),
+    /// A transfer of which this is a part.
+    Part(Arc<Join>),
 }
 
 #[derive(Default)]
-struct Waiter {
+pub(super) struct Waiter {
     result: Mutex<Option<io::Result<usize>>>,
     set: Condvar,
 }
@@ -145,7 +156,10 @@ struct State {
 
 /// All sources of a cache.
 pub(crate) struct Sources {
-    frames: Arc<Frames>,
+    pub(super) frames: Arc<Frames>,
+    /// The disk tier, if there is one, and reads that look there.
+    pub(crate) tier: Option<Arc<Tier>>,
+    pub(super) looks: Queue<Look>,
     completion: Arc<dyn Completion>,
     deadline: Duration,
     queue: Queue<Job>,
@@ -170,9 +184,12 @@ impl Sources {
         frames: Arc<Frames>,
         completion: Arc<dyn Completion>,
         deadline: Duration,
+        tier: Option<Arc<Tier>>,
     ) -> Arc<Sources> {
         Arc::new(Sources {
             frames,
+            tier,
+            looks: Queue::new(WAITING_MAX),
             completion,
             deadline,
             queue: Queue::new(WAITING_MAX),
@@ -196,12 +213,15 @@ impl Sources {
             now.version = None;
         }
         let path = PathBuf::from(source.name());
+        let tier_key = self.tier_key(&*source, &now);
         let mut state = self.lock();
-        while state.threads.len() < THREADS + 1 && !state.closed {
+        let threads = 1 + THREADS + self.look_threads();
+        while state.threads.len() < threads && !state.closed {
             let pool = self.clone();
             let thread = match state.threads.len() {
                 0 => spawn("mglru-deadline", move || pool.watch())?,
-                _ => spawn("mglru-source", move || pool.work())?,
+                1..=THREADS => spawn("mglru-source", move || pool.work())?,
+                _ => spawn("mglru-tier-read", move || pool.look())?,
             };
             state.threads.push(thread);
         }
@@ -216,7 +236,8 @@ impl Sources {
         let identity = FileIdentity { device: DEVICE, inode: state.next_inode };
         state.next_inode += 1;
         let len = AtomicU64::new(now.len);
-        let file = Arc::new(SourceFile { source, path, version: now.version, identity, len });
+        let version = now.version;
+        let file = Arc::new(SourceFile { source, path, version, identity, len, tier_key });
         state.known.insert(key, Arc::downgrade(&file));
         Ok(file)
     }
@@ -228,14 +249,22 @@ impl Sources {
             self.queue.push_with(|| Job::Write { file, transfer, finish });
             return;
         }
-        let (offset, len) = (transfer.offset, file.len.load(Ordering::Acquire));
-        let bytes = len.saturating_sub(offset).min(transfer.bytes as u64);
+        let bytes = file.bytes_at(&transfer);
         if bytes == 0 {
             // Beyond the end: zeros, without asking.
             self.queue.begin();
             let number = self.register(transfer, finish);
-            return self.answer(number, Ok(&[]));
+            return self.answer(number, Ok(&[]), false);
         }
+        match self.look_first(transfer, &file, finish) {
+            Ok(()) => {}
+            Err((transfer, finish)) => self.ask(transfer, file, bytes, finish),
+        }
+    }
+
+    /// Queues a read of the source.
+    pub(super) fn ask(&self, transfer: Transfer, file: Arc<SourceFile>, bytes: u64, finish: Finish) {
+        let offset = transfer.offset;
         // The deadline counts from here on, not from before there was room.
         self.queue.push_with(|| {
             let number = self.register(transfer, finish);
@@ -286,6 +315,11 @@ impl Sources {
             requests.sort_by_key(|request| request.range.start);
             self.calls.fetch_add(1, Ordering::Relaxed);
             self.ranges.fetch_add(requests.len() as u64, Ordering::Relaxed);
+            slow_path!(
+                "source",
+                file = tracing::field::display(source.path.display()),
+                ranges = requests.len(),
+            );
             // Unanswered requests that a panic drops fail.
             let _ = catch_unwind(AssertUnwindSafe(|| source.source.read_ranges(requests)));
         }
@@ -308,9 +342,12 @@ impl Sources {
         self.lock().reads.contains_key(&number)
     }
 
-    /// Ends a read, unless it has ended.
-    pub(super) fn answer(&self, number: u64, answer: io::Result<&[u8]>) {
+    /// Ends a read, unless it has ended. `is_known`: the source said of which version the bytes
+    /// are.
+    pub(super) fn answer(&self, number: u64, answer: io::Result<&[u8]>, is_known: bool) {
         let Some(UnderWay { transfer, finish, .. }) = self.lock().reads.remove(&number) else { return };
+        let stored = answer.as_ref().ok().copied().filter(|_| is_known);
+        let stored = stored.and_then(|bytes| Some((self.tier_key_of(&transfer)?, transfer.offset, bytes)));
         let result = answer.map(|bytes| {
             for (&frame, part) in transfer.frames.iter().zip(bytes.chunks(FRAME_BYTES)) {
                 self.frames.copy_in(frame, 0, part);
@@ -321,21 +358,42 @@ impl Sources {
         });
         // The file's handle is closed before the completion says that it is not needed any more.
         drop(transfer);
-        self.end(finish, result);
+        self.count_failure(&result);
+        self.queue.finish(|| {
+            self.deliver(finish, result);
+            // Readers go on meanwhile.
+            if let (Some((key, offset, bytes)), Some(tier)) = (stored, &self.tier) {
+                tier.offer(key, offset, bytes);
+            }
+        });
     }
 
     /// Reports the result of a transfer and counts it as finished.
     fn end(&self, finish: Finish, result: io::Result<usize>) {
+        self.count_failure(&result);
+        self.queue.finish(|| self.deliver(finish, result));
+    }
+
+    fn count_failure(&self, result: &io::Result<usize>) {
         if result.is_err() {
             self.failures.fetch_add(1, Ordering::Relaxed);
         }
-        self.queue.finish(|| match finish {
+    }
+
+    /// Reports the result of a transfer.
+    pub(super) fn deliver(&self, finish: Finish, result: io::Result<usize>) {
+        match finish {
             Finish::Tag(tag) => self.completion.complete(tag, result),
             Finish::Waiter(waiter) => {
                 *waiter.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
                 waiter.set.notify_one();
             }
-        });
+            Finish::Part(join) => {
+                if let Some((finish, result)) = join.end_part(result) {
+                    self.deliver(finish, result);
+                }
+            }
+        }
     }
 
     /// Fails reads whose deadline has passed.
@@ -355,7 +413,7 @@ impl Sources {
             if left.is_zero() {
                 drop(state);
                 let what = format!("the source did not answer within {:?}", self.deadline);
-                self.answer(number, Err(io::Error::new(io::ErrorKind::TimedOut, what)));
+                self.answer(number, Err(io::Error::new(io::ErrorKind::TimedOut, what)), false);
                 state = self.lock();
             } else {
                 let woken = self.registered.wait_timeout(state, left);
@@ -364,19 +422,33 @@ impl Sources {
         }
     }
 
+    /// Waits until all reads and writes have ended, and what they gave to the disk tier is there.
+    fn drain(&self) {
+        // Looks that find too little ask the sources.
+        self.looks.drain();
+        self.queue.drain();
+        if let Some(tier) = &self.tier {
+            tier.drain();
+        }
+    }
+
     /// Ends the threads, except those that a source does not return from.
     fn close(&self) {
         // A backend's thread, which a completion made drop the pool, must not wait for completions.
         if !is_worker() {
-            self.queue.drain();
+            self.drain();
         }
         let threads = {
             let mut state = self.lock();
             state.closed = true;
             std::mem::take(&mut state.threads)
         };
+        self.looks.close();
         self.queue.close();
         self.registered.notify_all();
+        if let Some(tier) = &self.tier {
+            tier.close();
+        }
         // A source that does not return keeps its thread and what that refers to. The deadline has
         // ended its reads.
         threads.into_iter().filter(|thread| thread.is_finished()).for_each(join);
@@ -437,14 +509,14 @@ impl Backend for WithSources {
 
     fn has_room(&self, file: &Arc<dyn BackendFile>) -> bool {
         match file.clone().source() {
-            Some(_) => self.sources.queue.has_room(),
+            Some(_) => self.sources.queue.has_room() && self.sources.looks.has_room(),
             None => self.files.has_room(file),
         }
     }
 
     fn drain(&self) {
         self.files.drain();
-        self.sources.queue.drain();
+        self.sources.drain();
     }
 
     fn registered_buffers(&self) -> bool {

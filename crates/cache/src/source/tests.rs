@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 
 /// Bytes that differ in every word of every version.
-fn content(version: u64, bytes: usize) -> Vec<u8> {
+pub(crate) fn content(version: u64, bytes: usize) -> Vec<u8> {
     let mut word = version << 40;
     let mut next = || {
         word += 1;
@@ -25,7 +25,7 @@ fn content(version: u64, bytes: usize) -> Vec<u8> {
 
 /// How a source answers requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Manner {
+pub(crate) enum Manner {
     Right,
     /// On a thread of its own, after `read_ranges` has returned.
     Later,
@@ -41,19 +41,19 @@ enum Manner {
 }
 
 #[derive(Debug)]
-struct Object {
+pub(crate) struct Object {
     /// The version, and the manner of answering.
-    now: Mutex<(u64, Manner)>,
+    pub(crate) now: Mutex<(u64, Manner)>,
     /// The content of version 1 and of version 2.
-    contents: Arc<[Vec<u8>; 2]>,
-    claims: u64,
-    block_bytes: u64,
-    asked: Mutex<Vec<Range<u64>>>,
-    kept: Mutex<Vec<RangeRequest>>,
-    count: AtomicU64,
+    pub(crate) contents: Arc<[Vec<u8>; 2]>,
+    pub(crate) claims: u64,
+    pub(crate) block_bytes: u64,
+    pub(crate) asked: Mutex<Vec<Range<u64>>>,
+    pub(crate) kept: Mutex<Vec<RangeRequest>>,
+    pub(crate) count: AtomicU64,
 }
 
-fn object(bytes: usize) -> Object {
+pub(crate) fn object(bytes: usize) -> Object {
     Object {
         now: Mutex::new((1, Manner::Right)),
         contents: Arc::new([content(1, bytes), content(2, bytes)]),
@@ -66,7 +66,7 @@ fn object(bytes: usize) -> Object {
 }
 
 impl Object {
-    fn set(&self, version: u64, manner: Manner) {
+    pub(crate) fn set(&self, version: u64, manner: Manner) {
         *self.now.lock().unwrap() = (version, manner);
     }
 
@@ -127,7 +127,7 @@ impl BlockSource for Object {
     }
 }
 
-fn read(file: &CachedFile, page: usize) -> Result<Vec<u8>, Error> {
+pub(crate) fn read(file: &CachedFile, page: usize) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0xaa; PAGE];
     let read = file.read_at(&mut bytes, (page * PAGE) as u64)?;
     bytes.truncate(read);
@@ -135,12 +135,12 @@ fn read(file: &CachedFile, page: usize) -> Result<Vec<u8>, Error> {
 }
 
 #[track_caller]
-fn assert_page(file: &CachedFile, page: usize, all: &[u8]) {
+pub(crate) fn assert_page(file: &CachedFile, page: usize, all: &[u8]) {
     let expected = &all[page * PAGE..all.len().min((page + 1) * PAGE)];
     assert!(read(file, page).unwrap() == expected, "page {page}");
 }
 
-fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> io::ErrorKind {
+pub(crate) fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> io::ErrorKind {
     result.unwrap_err().kind()
 }
 

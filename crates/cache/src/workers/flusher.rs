@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::flight::Flight;
 use crate::inode::Inode;
 use crate::shared::Shared;
+use crate::trace::slow_path;
 use mglru_core::writeback::{Dirtier, Flusher, FlusherOptions, FlusherStep, WriteOrder};
 use mglru_core::{Host, MemcgId, PAGE_BYTES, Throttle};
 use std::cell::Cell;
@@ -158,6 +159,7 @@ impl Shared {
     /// Writes all dirty pages of a file and waits until the system has synced it. Errors of writes
     /// are recorded in the inode, that of the sync is returned.
     pub(crate) fn write_out_and_sync(&self, inode: &Arc<Inode>, all: bool) -> io::Result<()> {
+        slow_path!("sync", file = tracing::field::display(inode.file.path().display()));
         self.write_out(inode);
         let file = inode.writable().unwrap_or_else(|| inode.file.clone());
         if all { file.sync_all() } else { file.sync_data() }

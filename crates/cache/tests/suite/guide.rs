@@ -9,6 +9,36 @@ mod example;
 #[path = "../../examples/readme.rs"]
 mod readme;
 
+#[allow(dead_code, reason = "only the example program calls its main")]
+#[path = "../../examples/key_value.rs"]
+mod key_value;
+
+#[allow(dead_code, reason = "only the example program calls its main")]
+#[path = "../../examples/object_cache.rs"]
+mod object_cache;
+
+#[allow(dead_code, reason = "only the example program calls its main")]
+#[path = "../../examples/service.rs"]
+mod service;
+
+/// The programs of `examples` run, and check every byte that they read.
+#[test]
+fn the_examples_work() {
+    let directory = || tempfile::tempdir().unwrap();
+    let text = key_value::run(directory().path()).unwrap();
+    assert!(text.contains("40000 keys in a file of 4096 KiB, through 1024 KiB of memory"), "{text}");
+    let text = object_cache::run(directory().path(), std::time::Duration::ZERO).unwrap();
+    let requests: Vec<u64> = text.lines().skip(1).map(|line| line[16..21].trim().parse().unwrap()).collect();
+    assert_eq!(requests.len(), 3, "{text}");
+    assert!(requests[0] >= 192 && requests[1..].iter().all(|&count| count < requests[0] / 2), "{text}");
+    let text = service::run(directory().path()).unwrap();
+    let ratio = |line: usize| {
+        let line = text.lines().nth(line).unwrap();
+        line.split_whitespace().rev().nth(1).unwrap().parse::<f64>().unwrap()
+    };
+    assert!(ratio(1) > 90.0 && ratio(1) > ratio(2), "{text}");
+}
+
 #[test]
 fn the_guide_works() {
     let directory = tempfile::tempdir().unwrap();

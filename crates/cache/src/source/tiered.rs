@@ -1,0 +1,124 @@
+//! Reads of sources that look into the disk tier first.
+//!
+//! A read whose pages are all there does not reach the source. Of one with a part there, each range
+//! that is missing becomes a read of its own; the whole ends with the last of them, so that no
+//! frame is written after its end.
+
+use super::pool::{Finish, SourceFile, Sources};
+use super::{BlockSource, SourceState};
+use crate::backend::Transfer;
+use crate::frames::FRAME_BYTES;
+use crate::tier::SourceKey;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Threads that read the tier: as many reads as a disk is good at, and apart from those that a
+/// source may keep busy.
+const THREADS: usize = 4;
+
+/// A read of which the tier has something.
+pub(super) struct Look {
+    transfer: Transfer,
+    file: Arc<SourceFile>,
+    key: SourceKey,
+    finish: Finish,
+}
+
+/// A read whose missing parts were asked for.
+pub(super) struct Join(Mutex<Joined>);
+
+struct Joined {
+    parts_left: usize,
+    bytes: usize,
+    error: Option<io::Error>,
+    finish: Option<Finish>,
+}
+
+impl Join {
+    /// Counts a part as ended. With the last one, the end of the whole.
+    pub(super) fn end_part(&self, result: io::Result<usize>) -> Option<(Finish, io::Result<usize>)> {
+        let mut joined = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        joined.parts_left -= 1;
+        if let Err(error) = result {
+            joined.error.get_or_insert(error);
+        }
+        if joined.parts_left > 0 {
+            return None;
+        }
+        let result = joined.error.take().map_or(Ok(joined.bytes), Err);
+        joined.finish.take().map(|finish| (finish, result))
+    }
+}
+
+impl Sources {
+    /// The number of threads that read the tier.
+    pub(super) fn look_threads(&self) -> usize {
+        if self.tier.is_some() { THREADS } else { 0 }
+    }
+
+    /// The name of a source in the tier, if that keeps it.
+    pub(super) fn tier_key(&self, source: &dyn BlockSource, state: &SourceState) -> Option<SourceKey> {
+        let tier = self.tier.as_ref().filter(|_| !source.is_writable() && source.is_kept_on_disk())?;
+        Some(tier.key_of(&source.name(), state.version.as_deref()?, state.len))
+    }
+
+    pub(super) fn tier_key_of(&self, transfer: &Transfer) -> Option<SourceKey> {
+        transfer.file.clone().source()?.tier_key
+    }
+
+    /// Has a read done by the tier if that has any of its pages. `Err`: it has none.
+    pub(super) fn look_first(
+        &self,
+        transfer: Transfer,
+        file: &Arc<SourceFile>,
+        finish: Finish,
+    ) -> Result<(), (Transfer, Finish)> {
+        let Some((tier, key)) = self.tier.as_ref().zip(file.tier_key) else { return Err((transfer, finish)) };
+        let first = transfer.offset / FRAME_BYTES as u64;
+        let pages = file.bytes_at(&transfer).div_ceil(FRAME_BYTES as u64);
+        if !tier.has_some(key, first..first + pages) {
+            return Err((transfer, finish));
+        }
+        self.looks.push_with(|| Look { transfer, file: file.clone(), key, finish });
+        Ok(())
+    }
+
+    /// Reads from the tier until the pool is closed and nothing waits.
+    pub(super) fn look(&self) {
+        while let Some(Look { transfer, file, key, finish }) = self.looks.pop() {
+            let tier = self.tier.as_ref().expect("without a tier nothing looks there");
+            let bytes = file.bytes_at(&transfer) as usize;
+            let pages = bytes.div_ceil(FRAME_BYTES);
+            let missing = tier.read(key, &transfer, pages);
+            // Beyond the end of the source. The rest of its last page was stored as zeros.
+            transfer.frames[pages..].iter().for_each(|&frame| self.frames.zero(frame, 0..FRAME_BYTES));
+            if missing.is_empty() {
+                // Closed before the completion says that it is not needed any more.
+                drop((transfer, file));
+                self.looks.finish(|| self.deliver(finish, Ok(bytes)));
+                continue;
+            }
+            let joined = Joined { parts_left: missing.len(), bytes, error: None, finish: Some(finish) };
+            let join = Arc::new(Join(Mutex::new(joined)));
+            for part in missing {
+                let part = part_of(&transfer, bytes, part);
+                let wanted = part.bytes as u64;
+                self.ask(part, file.clone(), wanted, Finish::Part(join.clone()));
+            }
+            drop((transfer, file));
+            self.looks.finish(|| {});
+        }
+    }
+}
+
+/// Some pages of a transfer of `bytes`, as a transfer.
+fn part_of(transfer: &Transfer, bytes: usize, pages: Range<usize>) -> Transfer {
+    let start = pages.start * FRAME_BYTES;
+    Transfer {
+        file: transfer.file.clone(),
+        offset: transfer.offset + start as u64,
+        bytes: bytes.min(pages.end * FRAME_BYTES) - start,
+        frames: transfer.frames[pages].to_vec(),
+    }
+}

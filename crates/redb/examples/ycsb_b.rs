@@ -1,0 +1,246 @@
+//! YCSB's load B on redb: 95 % reads and 5 % updates of records of 1,000 bytes, of which some are
+//! used far more than others. Once with redb's own cache, once with the page cache, in the same
+//! amount of memory, and both without the system's page cache.
+//!
+//! `cargo run --release -p mglru-redb --example ycsb_b -- [memory in MiB] [records] [operations]`
+//!
+//! Without arguments: 16 MiB, 60,000 records (about 80 MiB), 100,000 operations. It writes to the
+//! current directory, which must be on a disk; reads are those that the system counts for this
+//! process (`/proc/self/io`).
+
+use mglru_cache::PageCache;
+use mglru_redb::FileBackend;
+use redb::{Builder, Database, Durability, ReadableDatabase, StorageBackend, TableDefinition};
+use std::error::Error;
+use std::fmt::Write;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Instant;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+const TABLE: TableDefinition<u64, &[u8]> = TableDefinition::new("usertable");
+const PAGE: u64 = 4096;
+/// Bytes of a value: ten fields of 100.
+const VALUE: usize = 1000;
+/// YCSB's skew.
+const THETA: f64 = 0.99;
+/// Updates until one is put on stable storage.
+const UPDATES_PER_SYNC: u64 = 100;
+
+/// The sizes of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Memory for caches, in bytes.
+    pub memory: u64,
+    /// Records of the database.
+    pub records: u64,
+    /// Operations.
+    pub operations: u64,
+}
+
+/// Memory as `O_DIRECT` wants it.
+#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(4096))]
+struct Aligned([u8; PAGE as usize]);
+
+/// A file without the system's cache, as redb's storage.
+#[derive(Debug)]
+struct DirectFile(File);
+
+impl DirectFile {
+    fn open(path: &Path) -> io::Result<DirectFile> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_DIRECT);
+        Ok(DirectFile(options.open(path)?))
+    }
+
+    /// The whole pages around a range, and the range's first byte in them.
+    fn around(&self, offset: u64, len: usize) -> io::Result<(u64, usize, Vec<Aligned>)> {
+        let start = offset / PAGE * PAGE;
+        let pages = (offset + len as u64).div_ceil(PAGE) - offset / PAGE;
+        let mut buffer = vec![Aligned::new_zeroed(); pages as usize];
+        let bytes = buffer.as_mut_bytes();
+        let mut done = 0;
+        // Less than the whole at the end of the file.
+        while done < bytes.len() {
+            match self.0.read_at(&mut bytes[done..], start + done as u64)? {
+                0 => break,
+                read => done += read,
+            }
+        }
+        Ok((start, (offset - start) as usize, buffer))
+    }
+}
+
+impl StorageBackend for DirectFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let (_, within, buffer) = self.around(offset, out.len())?;
+        out.copy_from_slice(&buffer.as_bytes()[within..within + out.len()]);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let is_whole = offset.is_multiple_of(PAGE) && data.len().is_multiple_of(PAGE as usize);
+        let (start, within, mut buffer) = match is_whole {
+            true => (offset, 0, vec![Aligned::new_zeroed(); data.len() / PAGE as usize]),
+            false => self.around(offset, data.len())?,
+        };
+        buffer.as_mut_bytes()[within..within + data.len()].copy_from_slice(data);
+        self.0.write_all_at(buffer.as_bytes(), start)
+    }
+}
+
+/// Numbers below a limit, small ones more often, as YCSB draws them (Gray and others, 1994).
+struct Zipf {
+    records: f64,
+    zeta: f64,
+    eta: f64,
+    state: u64,
+}
+
+impl Zipf {
+    fn new(records: u64) -> Zipf {
+        let zeta = |n: u64| (1..=n).map(|rank| (rank as f64).powf(-THETA)).sum::<f64>();
+        let of_all = zeta(records);
+        let eta = (1.0 - (2.0 / records as f64).powf(1.0 - THETA)) / (1.0 - zeta(2) / of_all);
+        Zipf { records: records as f64, zeta: of_all, eta, state: 1 }
+    }
+
+    fn random(&mut self) -> u64 {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.state >> 11
+    }
+
+    /// A record, in YCSB's scrambled order: what is used often is everywhere in the table.
+    fn next(&mut self) -> u64 {
+        let uniform = self.random() as f64 / (1u64 << 53) as f64;
+        let scaled = uniform * self.zeta;
+        let rank = if scaled < 1.0 {
+            0
+        } else if scaled < 1.0 + 0.5f64.powf(THETA) {
+            1
+        } else {
+            (self.records * (self.eta * uniform - self.eta + 1.0).powf(1.0 / (1.0 - THETA))) as u64
+        };
+        scramble(rank) % self.records as u64
+    }
+}
+
+fn scramble(rank: u64) -> u64 {
+    (rank + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8
+}
+
+fn value(key: u64, version: u64) -> Vec<u8> {
+    let mut value = vec![(key ^ version) as u8; VALUE];
+    value[..8].copy_from_slice(&key.to_le_bytes());
+    value
+}
+
+/// Bytes that this process had read from disks.
+fn bytes_read() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));
+    line.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+}
+
+/// The result of a run.
+struct Outcome {
+    seconds: f64,
+    read_bytes: u64,
+}
+
+fn load(database: &Database, sizes: Sizes) -> Result<(), Box<dyn Error>> {
+    for first in (0..sizes.records).step_by(10_000) {
+        let write = database.begin_write()?;
+        let mut table = write.open_table(TABLE)?;
+        for key in first..sizes.records.min(first + 10_000) {
+            table.insert(key, &value(key, 0)[..])?;
+        }
+        drop(table);
+        write.commit()?;
+    }
+    Ok(())
+}
+
+/// Half of the operations warm the cache and are not measured.
+fn operate(database: &Database, sizes: Sizes) -> Result<Outcome, Box<dyn Error>> {
+    let mut zipf = Zipf::new(sizes.records);
+    let (mut began, mut read_before, mut updates) = (Instant::now(), bytes_read(), 0);
+    for number in 0..sizes.operations {
+        if number == sizes.operations / 2 {
+            (began, read_before) = (Instant::now(), bytes_read());
+        }
+        let key = zipf.next();
+        if zipf.random() % 100 < 95 {
+            let table = database.begin_read()?.open_table(TABLE)?;
+            let found = table.get(key)?.ok_or("a record is missing")?;
+            assert_eq!(found.value()[..8], key.to_le_bytes(), "the record of another key");
+        } else {
+            updates += 1;
+            let mut write = database.begin_write()?;
+            let is_synced = updates % UPDATES_PER_SYNC == 0;
+            write.set_durability(if is_synced { Durability::Immediate } else { Durability::None })?;
+            write.open_table(TABLE)?.insert(key, &value(key, number)[..])?;
+            write.commit()?;
+        }
+    }
+    Ok(Outcome { seconds: began.elapsed().as_secs_f64(), read_bytes: bytes_read() - read_before })
+}
+
+/// Runs the load both ways. Returns what `main` prints.
+pub fn run(directory: &Path, sizes: Sizes) -> Result<String, Box<dyn Error>> {
+    let path = directory.join("ycsb.redb");
+    let backend = DirectFile::open(&path)?;
+    load(&Builder::new().set_cache_size(64 << 20).create_with_backend(backend)?, sizes)?;
+    let mut text = format!(
+        "YCSB-B, {} records in {} MiB, {} MiB of memory, {} operations measured\n",
+        sizes.records,
+        std::fs::metadata(&path)?.len() >> 20,
+        sizes.memory >> 20,
+        sizes.operations / 2
+    );
+    let backend = DirectFile::open(&path)?;
+    let own = Builder::new().set_cache_size(sizes.memory as usize).create_with_backend(backend)?;
+    let own = operate(&own, sizes)?;
+
+    // redb keeps pages that it is about to write in its own cache.
+    let of_redb = sizes.memory / 16;
+    let cache = PageCache::builder(sizes.memory - of_redb).build()?;
+    let backend = FileBackend::open(&cache.tenant("")?, &path)?;
+    let database = Builder::new().set_cache_size(of_redb as usize).create_with_backend(backend)?;
+    let ours = operate(&database, sizes)?;
+    drop(database);
+    cache.close()?;
+    for (name, outcome) in [("redb's own cache", own), ("the page cache", ours)] {
+        writeln!(
+            text,
+            "{name:17} {:8.0} operations/s {:8.1} MiB read from disk",
+            (sizes.operations / 2) as f64 / outcome.seconds,
+            outcome.read_bytes as f64 / f64::from(1 << 20)
+        )?;
+    }
+    Ok(text)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut numbers = std::env::args().skip(1).map(|argument| argument.parse::<u64>());
+    let mut next = |or: u64| numbers.next().unwrap_or(Ok(or));
+    let sizes = Sizes { memory: next(16)? << 20, records: next(60_000)?, operations: next(100_000)? };
+    let directory = tempfile::tempdir_in(".")?;
+    print!("{}", run(directory.path(), sizes)?);
+    Ok(())
+}
