@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p mglru-cache --example key_value`
 
-use mglru_cache::{CachedFile, Error, Map, MapAdvice, OpenMode, PageCache};
+use mglru_cache::{Advice, CachedFile, Error, Map, OpenMode, PageCache};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -27,9 +27,9 @@ impl Store {
         if file.len() < records * RECORD {
             file.truncate(records * RECORD)?; // a hole: it reads as zeros
         }
-        let map = file.map()?;
         // Keys are spread by a hash: pages around a missing one are of no use.
-        map.advise(MapAdvice::Random);
+        file.advise(Advice::Random, 0..0)?;
+        let map = file.map()?;
         Ok(Store { file, map, records })
     }
 
