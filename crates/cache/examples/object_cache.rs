@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Bytes of the object, of a block that the bucket is asked for, and of a read.
-const OBJECT: u64 = 48 << 20;
+const OBJECT: u64 = 24 << 20;
 const BLOCK: u64 = 256 << 10;
 const READ: usize = 32 << 10;
 
@@ -66,14 +66,14 @@ fn scan(cache: &PageCache, object: &Arc<Object>) -> Result<(), Error> {
 /// Reads the object twice, restarts and reads it again. Returns what `main` prints.
 pub fn run(directory: &Path, latency: Duration) -> Result<String, Error> {
     let object = Arc::new(Object { latency, requests: AtomicU64::new(0) });
-    let mut text = format!("an object of {} MiB, 12 MiB of memory, 64 MiB on disk\n", OBJECT >> 20);
+    let mut text = format!("an object of {} MiB, 8 MiB of memory, 32 MiB on disk\n", OBJECT >> 20);
     let mut cache = None;
     for what in ["first read", "second read", "after a restart"] {
         if what != "second read" {
             // Everything that was read is on the disk once the cache is closed.
             cache.take().map_or(Ok(()), PageCache::close)?;
-            let tier = DiskTier::new(directory.join("tier"), 64 << 20);
-            cache = Some(PageCache::builder(12 << 20).disk_tier(tier).build()?);
+            let tier = DiskTier::new(directory.join("tier"), 32 << 20);
+            cache = Some(PageCache::builder(8 << 20).disk_tier(tier).build()?);
         }
         let cache = cache.as_ref().expect("it was just built");
         let before = cache.stats().disk_tier.map_or(0, |tier| tier.hits);

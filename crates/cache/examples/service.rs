@@ -63,8 +63,8 @@ pub fn run(directory: &Path) -> Result<String, Error> {
     let (of_shop, of_search) = (copy("shop"), copy("search"));
     std::thread::scope(|scope| {
         let threads = [
-            scope.spawn(|| look_up(&shop, &of_shop, 1200, 150_000)),
-            scope.spawn(|| look_up(&search, &of_search, pages, 60_000)),
+            scope.spawn(|| look_up(&shop, &of_shop, 1200, 60_000)),
+            scope.spawn(|| look_up(&search, &of_search, pages, 30_000)),
             scope.spawn(|| report(&reports, &path)),
         ];
         threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
