@@ -186,9 +186,10 @@ impl Builder {
     /// # let path = directory.path().join("tier");
     /// use mglru_cache::{DiskTier, PageCache};
     ///
-    /// let cache = PageCache::builder(16 << 20).disk_tier(DiskTier::new(&path, 256 << 20)).build()?;
+    /// let tier = DiskTier::new(&path, 64 << 20);
+    /// let cache = PageCache::builder(16 << 20).disk_tier(tier).build()?;
     /// let tier = cache.stats().disk_tier.expect("it was asked for");
-    /// assert!(tier.file_bytes <= 256 << 20 && tier.used_slots == 0);
+    /// assert!(tier.file_bytes <= 64 << 20 && tier.used_slots == 0);
     /// # Ok::<(), mglru_cache::Error>(())
     /// ```
     pub fn disk_tier(mut self, tier: DiskTier) -> Builder {

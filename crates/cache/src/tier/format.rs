@@ -13,8 +13,9 @@
 //!
 //! # Crashes
 //!
-//! Slots are synced only when the cache is closed, and no order is kept. A slot's data and its entry may each be old, new or
-//! torn: then the checksums disagree, and the pages are read from the source again.
+//! Slots are synced only when the cache is closed, and no order is kept. A slot's data and its
+//! entry may each be old, new or torn: then the checksums disagree, and the pages are read from the
+//! source again.
 
 use crate::frames::FRAME_BYTES;
 use std::io;
