@@ -23,11 +23,16 @@ use std::str::FromStr;
 /// those that place pages in tables.
 const SALTS: [u64; 2] = [0x5A3D_1E5A_5A3D_1E5A, 0xA40A_A40A_1234_5678];
 
-/// A share of the pages.
+/// An odd number that spreads the salts of a user over all bits.
+const SALT_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// A share of the pages. Samples with other salts have other pages: the spread of their miss ratios
+/// shows how far off one of them may be.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
     share: f64,
     threshold: u64,
+    salt: u32,
 }
 
 /// A trace of which only the sample was kept.
@@ -50,7 +55,12 @@ impl Sample {
                 "a sample of {share} of the pages: expected a share above 0 and below 1, such as 0.01 or 1%"
             )));
         }
-        Ok(Sample { share, threshold: (share * u64::MAX as f64) as u64 })
+        Ok(Sample { share, threshold: (share * u64::MAX as f64) as u64, salt: 0 })
+    }
+
+    /// The same share of other pages. Salt 0 is that of [`Sample::new`].
+    pub fn with_salt(self, salt: u32) -> Sample {
+        Sample { salt, ..self }
     }
 
     /// The share.
@@ -58,10 +68,16 @@ impl Sample {
         self.share
     }
 
+    /// The salt.
+    pub fn salt(self) -> u32 {
+        self.salt
+    }
+
     /// Whether a page is in the sample.
     #[inline]
     pub fn keeps(self, page: u64, anon: bool) -> bool {
-        mix(page ^ SALTS[usize::from(anon)]) < self.threshold
+        let salt = u64::from(self.salt).wrapping_mul(SALT_STEP);
+        mix(page ^ SALTS[usize::from(anon)] ^ salt) < self.threshold
     }
 
     /// The part of a number of pages that belongs to the sample, at least one.
@@ -78,15 +94,16 @@ impl Sample {
 impl FromStr for Sample {
     type Err = Error;
 
+    /// A share, and a salt behind `#`: `0.01`, `1%`, `1%#7`.
     fn from_str(text: &str) -> Result<Sample, Error> {
-        let (number, divisor) = match text.trim().strip_suffix('%') {
+        let wrong = || Error::usage(format_args!("`{text}` is not a share; expected 0.01 or 1%"));
+        let (share, salt) = text.split_once('#').unwrap_or((text, "0"));
+        let (number, divisor) = match share.trim().strip_suffix('%') {
             Some(number) => (number, 100.0),
-            None => (text, 1.0),
+            None => (share, 1.0),
         };
-        let share = number.trim().parse::<f64>().map(|number| number / divisor);
-        Sample::new(
-            share.map_err(|_| Error::usage(format_args!("`{text}` is not a share; expected 0.01 or 1%")))?,
-        )
+        let share = number.trim().parse::<f64>().map_err(|_| wrong())?;
+        Ok(Sample::new(share / divisor)?.with_salt(salt.trim().parse().map_err(|_| wrong())?))
     }
 }
 
@@ -104,7 +121,8 @@ mod tests {
     #[test]
     fn shares_are_parsed_and_bounded() {
         assert_eq!("0.01".parse::<Sample>().unwrap(), "1%".parse::<Sample>().unwrap());
-        for wrong in ["0", "1", "100%", "-0.1", "nan", "inf", "half", ""] {
+        assert_eq!("1%#7".parse::<Sample>().unwrap(), Sample::new(0.01).unwrap().with_salt(7));
+        for wrong in ["0", "1", "100%", "-0.1", "nan", "inf", "half", "", "1%#", "1%#-1", "#1"] {
             let error = wrong.parse::<Sample>().unwrap_err();
             assert!(error.text().contains("0.01 or 1%"), "{wrong}: {error}");
         }
@@ -115,6 +133,17 @@ mod tests {
         let sample = Sample::new(0.5).unwrap();
         let same = (0..10_000).filter(|&page| sample.keeps(page, false) == sample.keeps(page, true)).count();
         assert!((4500..5500).contains(&same), "{same}");
+    }
+
+    #[test]
+    fn samples_with_other_salts_have_other_pages() {
+        let keeps = |salt: u32| {
+            let sample = Sample::new(0.1).unwrap().with_salt(salt);
+            (0..100_000u64).filter(|&page| sample.keeps(page, false)).collect::<Vec<_>>()
+        };
+        let (first, second) = (keeps(0), keeps(1));
+        let both = first.iter().filter(|page| second.binary_search(page).is_ok()).count();
+        assert!((9_500..10_500).contains(&second.len()) && (800..1200).contains(&both), "{both}");
     }
 
     #[test]

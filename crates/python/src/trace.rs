@@ -13,6 +13,10 @@ use std::path::PathBuf;
 #[pyclass(frozen, module = "mglru._mglru")]
 pub struct Trace(pub TraceFile);
 
+fn sample_of((share, salt): (f64, u32)) -> Result<Sample, Error> {
+    Ok(Sample::new(share)?.with_salt(salt))
+}
+
 /// Bytes of a page number in an array.
 const NUMBER_BYTES: usize = size_of::<u64>();
 
@@ -26,13 +30,13 @@ impl Trace {
         format: Option<String>,
         lossy: bool,
         unit_bytes: Option<u32>,
-        sample: Option<f64>,
+        sample: Option<(f64, u32)>,
         decoded_accesses_max: usize,
     ) -> PyResult<Trace> {
         run(py, |watch| {
             let format = format.map(|name| name.parse::<Format>()).transpose().map_err(Error::usage)?;
             let open = OpenOptions { format, lossy, unit_bytes };
-            let sample = sample.map(Sample::new).transpose()?;
+            let sample = sample.map(sample_of).transpose()?;
             let loading = Loading { open, decoded_records_max: decoded_accesses_max, sample };
             TraceFile::load_with(&path, loading, watch).map(Trace)
         })
@@ -115,8 +119,8 @@ impl Trace {
     }
 
     /// A sample of the pages.
-    fn sample(&self, py: Python<'_>, share: f64) -> PyResult<Trace> {
-        run(py, |_| self.0.sample(Sample::new(share)?).map(Trace))
+    fn sample(&self, py: Python<'_>, share: f64, salt: u32) -> PyResult<Trace> {
+        run(py, |_| self.0.sample(sample_of((share, salt))?).map(Trace))
     }
 
     /// Number of records, with fsyncs.

@@ -179,3 +179,20 @@ def test_samples_estimate_the_whole():
         mglru.Trace([5]).sample(1e-9)
     with pytest.raises(mglru.UsageError, match="cannot be ablated"):
         mglru.ablate(sample)
+
+
+def test_samples_with_other_salts_have_other_pages(tmp_path):
+    numbers = [number * number % 9973 for number in range(40_000)]
+    trace = mglru.Trace(numbers, name="squares")
+    samples = [trace.sample(0.1, salt) for salt in range(3)]
+    pages = [set(sample.pages().tolist()) for sample in samples]
+    assert pages[0] == set(mglru.Trace(numbers, sample=0.1).pages().tolist()) != pages[1]
+    assert all(0.05 * trace.distinct_pages < len(one) < 0.2 * trace.distinct_pages for one in pages)
+    (tmp_path / "squares.plain").write_text("".join(f"{number}\n" for number in numbers))
+    of_file = mglru.Trace(tmp_path / "squares.plain", sample=0.1, salt=2)
+    assert of_file.pages().tolist() == samples[2].pages().tolist()
+    assert pickle.loads(pickle.dumps(of_file)).pages().tolist() == samples[2].pages().tolist()
+    note = mglru.replay(samples[1], "10%")["notes"][0]
+    assert "in only" in note and "or compare samples with other salts" in note
+    with pytest.raises(mglru.UsageError, match="salt: -1"):
+        trace.sample(0.1, -1)

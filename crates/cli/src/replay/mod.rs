@@ -104,7 +104,7 @@ pub struct Args {
     #[arg(long, value_name = "FRACTION", value_parser = parse_fraction, help_heading = "Reading traces")]
     warm: Option<f64>,
     /// Replay this share of the pages in the same share of the memory: 0.01 or 1%. Miss ratios are
-    /// estimates.
+    /// estimates; 1%#2 chooses other pages, which shows how far off.
     #[arg(long, value_name = "SHARE", conflicts_with_all = ["explain", "events"],
           help_heading = "Reading traces")]
     sample: Option<Sample>,

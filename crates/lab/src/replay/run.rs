@@ -99,8 +99,22 @@ impl Plan<'_> {
         machine.seed = self.seed;
         machine.readahead_pages = self.readahead_pages;
         machine.fault_around_pages = self.fault_around_pages;
+        if let Some(sampled) = self.trace.sampled() {
+            scale_time(&mut machine, sampled.sample.share());
+        }
         Ok(machine)
     }
+}
+
+/// Gives a sample the time of the whole trace: each of its accesses stands for several. The classic
+/// LRU refreshes its sizes every two seconds, and the flusher wakes every five. The device writes
+/// the same number of pages per access. Batches keep their sizes: smaller ones were measured to
+/// make the multi-gen LRU worse ([book: python#samples-of-long-traces]).
+fn scale_time(machine: &mut Machine, share: f64) {
+    let write = &mut machine.device.write;
+    machine.access_time = machine.access_time.div_f64(share);
+    write.bytes_per_second = ((write.bytes_per_second as f64 * share) as u64).max(1);
+    write.depth = ((f64::from(write.depth) * share) as u32).max(1);
 }
 
 impl<'a> Plan<'a> {
@@ -248,4 +262,22 @@ pub(super) fn staged<T: Sync, R: Send>(
         progress(STEPS)?;
         Ok(result)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_takes_the_time_of_the_whole_trace_and_writes_as_many_pages_per_access() {
+        let whole = Machine::kernel_lab(1000);
+        let mut sample = whole.clone();
+        scale_time(&mut sample, 0.01);
+        assert_eq!(sample.access_time, whole.access_time * 100);
+        let bytes_per_access = |machine: &Machine| {
+            machine.device.write.bytes_per_second as f64 * machine.access_time.as_secs_f64()
+        };
+        assert!((bytes_per_access(&sample) - bytes_per_access(&whole)).abs() < 1.0);
+        assert_eq!((whole.device.write.depth, sample.device.write.depth), (60, 1));
+    }
 }

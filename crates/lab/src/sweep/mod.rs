@@ -250,7 +250,7 @@ impl Sweep {
             let SweepTrace { name, open, sample, .. } = trace;
             text += &format!(
                 "trace {name}, {bytes} bytes, {open:?}, {:?}\n",
-                sample.map(|sample| sample.share())
+                sample.map(|sample| (sample.share(), sample.salt()))
             );
         }
         for policy in &self.grid.policies {

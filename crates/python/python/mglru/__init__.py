@@ -10,6 +10,8 @@ Units: memory is a size (``"64MiB"``, or an integer in bytes), pages (``"8192p"`
 trace's distinct pages (``"10%"``). A page is 4096 bytes. Columns end with their unit.
 """
 
+from typing import Any as _Any
+
 from ._cache import Cache, CachedFile, Page, Tenant
 from ._errors import Error, UsageError, WorkError
 from ._mglru import __version__, names as _names
@@ -49,7 +51,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> _Any:
     # Plots need matplotlib, which takes longer to import than everything else here.
     if name == "plot":
         import importlib

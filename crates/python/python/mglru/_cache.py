@@ -11,7 +11,8 @@ from typing import Any, Optional, Union
 
 from . import _mglru
 from ._errors import UsageError
-from ._requests import Size, _number
+from ._requests import Size
+from ._trace import _number
 
 PAGE_BYTES = 4096
 """Bytes of a page."""
@@ -113,8 +114,8 @@ class Cache:
         Raises:
             UsageError: the name is taken or invalid, or the parent does not exist.
         """
-        limits = [_bytes("min", min) or 0, _bytes("low", low) or 0, _bytes("high", high), _bytes("max", max)]
-        return Tenant(self._native.add_tenant(path, *limits))
+        floors = _bytes("min", min) or 0, _bytes("low", low) or 0
+        return Tenant(self._native.add_tenant(path, *floors, _bytes("high", high), _bytes("max", max)))
 
     def remove_tenant(self, path: str) -> None:
         """Removes a tenant. Its pages stay, and its open files keep working.

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import Future
-from typing import Any, BinaryIO, Optional
+from typing import IO, Any, Optional
 
 from ._errors import Error
 
@@ -44,13 +44,13 @@ def command() -> list[str]:
     return [sys.executable, "-c", "from mglru._process import serve; serve()"]
 
 
-def _send(pipe: BinaryIO, message: Any) -> None:
+def _send(pipe: IO[bytes], message: Any) -> None:
     data = pickle.dumps(message)
     pipe.write(_LENGTH.pack(len(data)) + data)
     pipe.flush()
 
 
-def _read(pipe: BinaryIO, count: int) -> Optional[bytes]:
+def _read(pipe: IO[bytes], count: int) -> Optional[bytes]:
     data = b""
     while len(data) < count:
         part = pipe.read(count - len(data))
@@ -60,7 +60,7 @@ def _read(pipe: BinaryIO, count: int) -> Optional[bytes]:
     return data
 
 
-def _receive(pipe: BinaryIO) -> Any:
+def _receive(pipe: IO[bytes]) -> Any:
     """The next message; ``None`` at the end."""
     head = _read(pipe, _LENGTH.size)
     data = None if head is None else _read(pipe, *_LENGTH.unpack(head))
@@ -202,7 +202,8 @@ def serve() -> None:
     working: set[threading.Thread] = set()
 
     def work(number: int, description: str, start: int, end: int) -> None:
-        result, failure = None, None
+        result: Optional[Rows] = None
+        failure: Optional[Exception] = None
         try:
             result = _of(description).run(start, end)
         except Error as error:

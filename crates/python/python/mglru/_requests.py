@@ -10,7 +10,7 @@ from typing import Any, Optional, Union
 from . import _mglru
 from ._errors import UsageError
 from ._table import Table
-from ._trace import Trace
+from ._trace import Trace, _number
 
 TraceLike = Union[Trace, str, "os.PathLike[str]"]
 """A trace, or the path of one."""
@@ -35,15 +35,6 @@ def _text(name: str, value: Any) -> Optional[str]:
     if isinstance(value, bool) or not isinstance(value, (str, float)):
         raise UsageError(f"{name}: expected text or a number, not {value!r}")
     return str(value)
-
-
-def _number(name: str, value: Any, bits: int = 64) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise UsageError(f"{name}: expected a whole number, not {value!r}")
-    number = value.__index__()
-    if not 0 <= number < 1 << bits:
-        raise UsageError(f"{name}: {number} is not in 0 to {(1 << bits) - 1}")
-    return number
 
 
 def _trace(source: TraceLike) -> Trace:
@@ -330,7 +321,8 @@ def scenario(
         "oom_policy": oom_policy,
     }
     seconds, tables, failures = _mglru.scenario(path, text, options)
-    return Scenario(seconds, *(Table(table) for table in tables), failures)
+    tenants, actions, kills, readings = (Table(table) for table in tables)
+    return Scenario(seconds, tenants, actions, kills, readings, failures)
 
 
 def fidelity(

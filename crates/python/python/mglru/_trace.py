@@ -16,6 +16,15 @@ if TYPE_CHECKING:
 _DECODED_ACCESSES_MAX = 64 << 20
 
 
+def _number(name: str, value: Any, bits: int = 64) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise UsageError(f"{name}: expected a whole number, not {value!r}")
+    number = value.__index__()
+    if not 0 <= number < 1 << bits:
+        raise UsageError(f"{name}: {number} is not in 0 to {(1 << bits) - 1}")
+    return number
+
+
 class Trace:
     """The pages that a program touched, in order. Decoded once; copies and threads share it.
 
@@ -27,6 +36,7 @@ class Trace:
         unit_bytes: bytes per block number, in formats of block numbers.
         sample: keep only this share of the pages, such as 0.01; see :meth:`sample`. A file of any
             length is read as a stream then.
+        salt: chooses other pages for the sample.
         writes: for page numbers, which accesses write: one boolean per access.
         mapped: for page numbers, which accesses are through a mapping.
         anon: for page numbers, which accesses are to anonymous pages, which are numbered apart. One
@@ -57,6 +67,7 @@ class Trace:
         lossy: bool = False,
         unit_bytes: Optional[int] = None,
         sample: Optional[float] = None,
+        salt: int = 0,
         writes: Any = None,
         mapped: Any = None,
         anon: Any = None,
@@ -69,7 +80,8 @@ class Trace:
             if given:
                 raise UsageError(f"{given[0]}: only for page numbers; a file has its own")
             path = os.fspath(source)
-            arguments = (path, format, bool(lossy), unit_bytes, sample, decoded_accesses_max)
+            sampled = None if sample is None else (sample, _number("salt", salt, 32))
+            arguments = (path, format, bool(lossy), unit_bytes, sampled, decoded_accesses_max)
             self._native = _mglru.Trace.open(*arguments)
             self._arguments: Optional[tuple[Any, ...]] = arguments
             return
@@ -82,7 +94,7 @@ class Trace:
         self._native = _mglru.Trace.from_bytes(name or "pages", pages, *columns)
         self._arguments = None
         if sample is not None:
-            self._native = self._native.sample(sample)
+            self._native = self._native.sample(sample, _number("salt", salt, 32))
 
     @classmethod
     def _of(cls, native: "_mglru.Trace") -> "Trace":
@@ -128,15 +140,16 @@ class Trace:
             raise UsageError("a part of a trace has a step of 1; its order is what it is about")
         return Trace._of(self._native.part(start, max(start, end)))
 
-    def sample(self, share: float) -> "Trace":
+    def sample(self, share: float, salt: int = 0) -> "Trace":
         """The accesses to a share of the pages, above 0 and below 1, chosen by a hash of the page
         number. A replay of it uses the same share of the memory, and its miss ratios estimate those
-        of the whole trace; ``docs/book/src/python.md`` has the measured errors.
+        of the whole trace; ``docs/book/src/python.md`` has the measured errors. Samples with other
+        salts have other pages: the mean of several is a better estimate, and their spread bounds it.
 
         Raises:
             UsageError: the share is out of range, or no page is in the sample.
         """
-        return Trace._of(self._native.sample(share))
+        return Trace._of(self._native.sample(share, _number("salt", salt, 32)))
 
     def pages(self) -> "numpy.ndarray":
         """The page of each access, unsigned 64-bit numbers. Needs numpy."""
@@ -201,15 +214,15 @@ def _page_bytes(source: Any) -> bytes:
             raise _refuse(f"access {at} is to page {int(numbers[at])}")
         return numpy.ascontiguousarray(numbers, dtype="<u8").tobytes()
     try:
-        numbers = list(source)
+        listed: list[Any] = list(source)
     except TypeError:
         raise _refuse(f"a value of type {type(source).__name__}") from None
-    for at, page in enumerate(numbers):
+    for at, page in enumerate(listed):
         if isinstance(page, bool) or not isinstance(page, int):
             raise _refuse(f"access {at} is to {page!r}")
         if not 0 <= page < 1 << 64:
             raise _refuse(f"access {at} is to page {page}")
-    packed = array("Q", numbers)
+    packed = array("Q", listed)
     if sys.byteorder != "little":
         packed.byteswap()
     return packed.tobytes()
@@ -239,7 +252,7 @@ def _flag_bytes(what: str, values: Any, accesses: int) -> Optional[bytes]:
         if flags.ndim != 1 or flags.dtype.kind != "b":
             raise UsageError(f"{what}: expected one dimension of booleans, not {flags.ndim} of {flags.dtype}")
         return flags.astype("u1").tobytes()
-    flags = list(values)
-    if not all(isinstance(flag, bool) for flag in flags):
+    listed: list[Any] = list(values)
+    if not all(isinstance(flag, bool) for flag in listed):
         raise UsageError(f"{what}: expected booleans")
-    return bytes(flags)
+    return bytes(listed)

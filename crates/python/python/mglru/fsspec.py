@@ -25,8 +25,9 @@ try:
 except ImportError:
     raise ImportError("mglru.fsspec needs fsspec 2025.9 or later: pip install -U fsspec") from None
 
-from ._cache import Cache, CachedFile, Size, Tenant, _bytes
+from ._cache import Cache, CachedFile, Tenant, _bytes
 from ._errors import UsageError
+from ._requests import Size
 
 _BUDGET = "MGLRU_CACHE_MEMORY"
 _DEFAULT_BUDGET = "256MiB"
@@ -159,12 +160,12 @@ class CachedFileSystem(ChainedFileSystem):
         cache(memory)
         self._tenant()
         # Depends on the target, so that it is of this instance and not of the class.
-        self._strip_protocol = self._strip_both  # type: ignore[method-assign]
+        setattr(self, "_strip_protocol", self._strip_both)
 
     def _strip_both(self, path: Any) -> Any:
         if isinstance(path, list):
             return [self._strip_both(one) for one in path]
-        return self.fs._strip_protocol(type(self)._strip_protocol(path))
+        return self.fs._strip_protocol(_without_own_protocol(path))
 
     def _tenant(self) -> Tenant:
         with _lock:
@@ -172,7 +173,7 @@ class CachedFileSystem(ChainedFileSystem):
             try:
                 tenant = cache().tenant(self._tenant_name)
             except UsageError:
-                return cache().add_tenant(self._tenant_name, **limits)  # type: ignore[arg-type]
+                return cache().add_tenant(self._tenant_name, **limits)
             if limits:
                 tenant.set(**limits)
                 self._limits = {}
@@ -327,7 +328,7 @@ class CachedFileSystem(ChainedFileSystem):
         return self.fs.walk(self._strip_protocol(path), *arguments, **options)
 
     def glob(self, path: str, *arguments: Any, **options: Any) -> Any:
-        return self.fs.glob(type(self)._strip_protocol(path), *arguments, **options)
+        return self.fs.glob(_without_own_protocol(path), *arguments, **options)
 
     def created(self, path: str) -> Any:
         return self.fs.created(self._strip_protocol(path))
@@ -347,7 +348,7 @@ class CachedFileSystem(ChainedFileSystem):
     def unstrip_protocol(self, name: str) -> str:
         return self.fs.unstrip_protocol(name)
 
-    def _parent(self, path: str) -> str:  # type: ignore[override]
+    def _parent(self, path: str) -> str:
         return self.fs._parent(path)
 
     # Changes: passed on, and what they change is forgotten.
@@ -434,6 +435,10 @@ class ObjectFile(CachedFile):
     def close(self) -> None:
         # Not the object: others may have it open.
         super(CachedFile, self).close()
+
+
+def _without_own_protocol(path: Any) -> str:
+    return CachedFileSystem._strip_protocol(path)
 
 
 def _before_magic(path: str) -> str:
