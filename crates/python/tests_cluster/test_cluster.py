@@ -68,7 +68,15 @@ def ray():
 
     # Its telemetry needs a network.
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    for attempt in range(3):
+        try:
+            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+            break
+        except Exception as error:
+            # Ray waits 30 seconds for its processes, which may take longer on a busy machine.
+            if "timed out during startup" not in str(error) or attempt == 2:
+                raise
+            ray.shutdown()
     yield "ray"
     ray.shutdown()
 

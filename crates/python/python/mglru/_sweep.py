@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Optional, Protocol, Union
 
-from . import _mglru, _process
+from . import _mglru
 from ._errors import UsageError, WorkError
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _protocols(system: Any) -> tuple[str, ...]:
 def _work(description: str, out: str, version: str, start: int, end: int) -> tuple[int, Optional[str]]:
     """The work of a worker: runs the units of a range in its child, and writes their rows. Returns the
     number of failed units, and the first error."""
-    from . import __version__
+    from . import __version__, _process
 
     if version != __version__:
         raise UsageError(f"this worker has mglru {__version__}, the sweep is of {version}; install the same")

@@ -23,7 +23,7 @@ try:
     from fsspec.implementations.chained import ChainedFileSystem
     from fsspec.utils import tokenize
 except ImportError:
-    raise ImportError("mglru.fsspec needs fsspec 2025.9 or later: pip install -U fsspec") from None
+    raise ImportError("mglru.fsspec needs fsspec 2025.10 or later: pip install -U fsspec") from None
 
 from ._cache import Cache, CachedFile, Tenant, _bytes
 from ._errors import UsageError
