@@ -9,8 +9,9 @@ use mglru_mount::{
     Address, Member, Mount, Options, Programs, RecordOptions, Requests, Summary, Unmounted, Who,
     record_system,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -261,11 +262,23 @@ fn record_running(programs: &Programs, args: &RecordArgs) -> Result<(), Failure>
     Ok(())
 }
 
+/// Starts a program with the limit of descriptors that there was before the mount raised it:
+/// programs make tables of that size.
+fn start(command: &mut Command, limit: Rlimit) -> std::io::Result<Child> {
+    let raised = getrlimit(Resource::Nofile);
+    // The mount needs few descriptors before the program runs.
+    let _ = setrlimit(Resource::Nofile, limit);
+    let child = command.spawn();
+    let _ = setrlimit(Resource::Nofile, raised);
+    child
+}
+
 pub fn record(args: RecordArgs) -> Result<(), Failure> {
     if let Some(programs) = &args.system {
         return record_running(programs, &args);
     }
     let temporary = |error| Failure::work(format_args!("cannot create a temporary mount point: {error}"));
+    let limit = getrlimit(Resource::Nofile);
     let at =
         MountPoint(tempfile::Builder::new().prefix("mglru-record-").tempdir().map_err(temporary)?.keep());
     let (mut mount, cache) = args.common.mount(&args.directory, &at.0, Some(&args.output))?;
@@ -275,7 +288,9 @@ pub fn record(args: RecordArgs) -> Result<(), Failure> {
     eprintln!("mglru: {} is mounted with {cache}; the command runs in it", args.directory.display());
     let serving = std::thread::spawn(move || mount.serve());
     let (program, arguments) = args.command.split_first().expect("clap requires one");
-    let ended = Command::new(program).args(arguments).current_dir(&at.0).env("MGLRU_MOUNT", &at.0).status();
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(&at.0).env("MGLRU_MOUNT", &at.0);
+    let ended = start(&mut command, limit).and_then(|mut child| child.wait());
     if unmounter.unmount().map_err(failure)? == Unmounted::WhenClosed {
         eprintln!("mglru: a process still has files open; the mount ends when it closes them");
     }

@@ -294,8 +294,8 @@ fn refused_mount(mountpoint: &Path, error: &io::Error) -> Error {
     Error::usage(format_args!("cannot mount at {}: {reason}", mountpoint.display()))
 }
 
-/// Raises the limit of open descriptors as far as the system permits: root up to the kernel's own
-/// limit, since each name that the kernel knows holds one. Returns it.
+/// Raises the limit of open descriptors as far as the system permits: each name that the kernel
+/// knows holds one. With `CAP_SYS_RESOURCE` that is `fs.nr_open`. Returns the limit.
 fn raise_descriptors() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let most = fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok());

@@ -88,13 +88,15 @@ fn a_recorded_command_can_be_replayed() {
     fs::create_dir(here.path().join("dir")).unwrap();
     fs::write(here.path().join("dir/in"), vec![1; 40_960]).unwrap();
     let mut record = command(here.path(), arguments);
-    let output = record.arg("cp in out && cmp in $MGLRU_MOUNT/out").output().unwrap();
+    let output = record.arg("cp in out && cmp in $MGLRU_MOUNT/out && ulimit -n").output().unwrap();
     let stderr = text(&output.stderr);
     if stderr.contains("cannot mount") {
         return eprintln!("skipped: {stderr}");
     }
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     assert!(stderr.contains("`mglru replay trace.zst --curve"), "{stderr}");
+    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap();
+    assert_eq!(text(&output.stdout).trim(), descriptors.to_string(), "not those of the mount");
     assert_eq!(fs::read(here.path().join("dir/out")).unwrap(), vec![1; 40_960]);
     let document = document(here.path(), "replay trace.zst --memory 1MiB");
     // `cp` reads ten pages and writes ten; `cmp` reads both files.
