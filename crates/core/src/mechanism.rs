@@ -2,7 +2,11 @@
 //!
 //! Contradictory combinations are refused with a sentence that says why.
 
+mod switch;
+
 use std::fmt;
+use switch::FIRST_RULE;
+pub use switch::Switch;
 
 /// A named set of switches: a kernel version, or this project's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -126,177 +130,24 @@ pub(crate) fn choose<T: Copy>(
     })
 }
 
-/// One behaviour that is on or off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Switch {
-    /// Protection of the working set as reworked in Linux 6.14.
-    WorkingsetRework,
-    /// The rework's correction: a page found young for the first time is kept but not activated.
-    LuleshFix,
-    /// Root reclaim by generations of memcgs. Off: a walk over the tree.
-    MemcgLru,
-    /// The reclaim loop of Linux 7.2: budget fixed at entry, steps of 64 pages, dirty pages
-    /// counted.
-    ReclaimLoop,
-    /// A file page brought in by a fault starts old and must earn its place (Linux 7.2).
-    FaultPlacement,
-    /// Advance nonresident ages once per batch (classic LRU).
-    BatchNonresidentAge,
-    /// Scans prefetch the words that they will write for the folios ahead
-    /// ([book: eviction#prefetch]). Decisions do not change.
-    Prefetch,
-    /// Decide by current list sizes. Off: by sizes up to 2 s old.
-    ExactStatistics,
-    /// Of every subtree, the memcg with the coldest page gives next. Needs ages that compare across
-    /// memcgs, so it works under the policy `ranked` only. The other policies walk the tree.
-    SubtreeLru,
-    /// Hand the pages of a removed memcg to its parent (Linux 7.2). Off: they stay without an owner
-    /// until reclaimed.
-    ReparentOffline,
-    /// Root reclaim, too, waits for dirty pages.
-    GlobalDirtyThrottle,
-    /// Before a request fails for lack of memory, wait for pages being written or read. Off: fail
-    /// after 16 fruitless efforts.
-    WaitBeforeOom,
-    /// CPUs charge pages in advance even where the limit leaves less than a batch.
-    ChargeNearLimit,
-    /// Policy `ranked`: a page that returns goes to the main list only if it is younger than that
-    /// list's candidate. Off: always.
-    RankByGeneration,
-    /// Policy `ranked`: newcomers go straight to the main list while it has room.
-    FillMain,
-    /// Policy `ranked`: keep shadows of pages evicted from the main list.
-    MainShadows,
-    /// Policy `ranked`: the newcomers' share of memory follows their refaults. Off: a tenth.
-    AdaptiveNewcomers,
-    /// Policy `ranked`: the weight of a newcomer's refault is discounted by the main list's period.
-    PeriodDiscount,
-    /// Policy `ranked`: pages that the main list refuses shrink the newcomers' share.
-    RefusalPressure,
-    /// Policy `ranked`: repeated steps of the newcomers' share in one direction grow.
-    ShareMomentum,
-    /// Policy `ranked`: the access of the fault that brings a page in does not count. Off: its
-    /// accessed bit counts.
-    FirstLook,
-    /// Policy `ranked`: a read that begins at a page's first byte counts, even if the open file's
-    /// previous read was of the same page. Off: reads of one page in a row count once, as in the
-    /// kernel.
-    Rereads,
-    /// Policy `ranked`: walks over page tables count accessed bits, twice per turnover of memory.
-    /// Off: bits are only read at the ends of the lists.
-    PageWalk,
-}
-
-impl Switch {
-    /// All switches.
-    pub const ALL: [Switch; 23] = [
-        Switch::WorkingsetRework,
-        Switch::LuleshFix,
-        Switch::MemcgLru,
-        Switch::ReclaimLoop,
-        Switch::FaultPlacement,
-        Switch::BatchNonresidentAge,
-        Switch::Prefetch,
-        Switch::ExactStatistics,
-        Switch::SubtreeLru,
-        Switch::ReparentOffline,
-        Switch::GlobalDirtyThrottle,
-        Switch::WaitBeforeOom,
-        Switch::ChargeNearLimit,
-        Switch::RankByGeneration,
-        Switch::FillMain,
-        Switch::MainShadows,
-        Switch::AdaptiveNewcomers,
-        Switch::PeriodDiscount,
-        Switch::RefusalPressure,
-        Switch::ShareMomentum,
-        Switch::FirstLook,
-        Switch::Rereads,
-        Switch::PageWalk,
-    ];
-
-    /// The name on the command line and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Switch::WorkingsetRework => "workingset_rework",
-            Switch::LuleshFix => "lulesh_fix",
-            Switch::MemcgLru => "memcg_lru",
-            Switch::ReclaimLoop => "reclaim_loop",
-            Switch::FaultPlacement => "fault_placement",
-            Switch::BatchNonresidentAge => "batch_nonresident_age",
-            Switch::Prefetch => "prefetch",
-            Switch::ExactStatistics => "exact_statistics",
-            Switch::SubtreeLru => "subtree_lru",
-            Switch::ReparentOffline => "reparent_offline",
-            Switch::GlobalDirtyThrottle => "global_dirty_throttle",
-            Switch::WaitBeforeOom => "wait_before_oom",
-            Switch::ChargeNearLimit => "charge_near_limit",
-            Switch::RankByGeneration => "rank_by_generation",
-            Switch::FillMain => "fill_main",
-            Switch::MainShadows => "main_shadows",
-            Switch::AdaptiveNewcomers => "adaptive_newcomers",
-            Switch::PeriodDiscount => "period_discount",
-            Switch::RefusalPressure => "refusal_pressure",
-            Switch::ShareMomentum => "share_momentum",
-            Switch::FirstLook => "first_look",
-            Switch::Rereads => "rereads",
-            Switch::PageWalk => "page_walk",
-        }
-    }
-
-    /// Finds a switch by name.
-    ///
-    /// # Errors
-    /// [`MechanismError::UnknownSwitch`] if no switch has this name.
-    pub fn parse(name: &str) -> Result<Switch, MechanismError> {
-        let found = Switch::ALL.into_iter().find(|switch| switch.name() == name);
-        found.ok_or_else(|| MechanismError::UnknownSwitch(name.to_owned()))
-    }
-
-    /// The policy that this switch is an optional rule of, if it concerns a single policy.
-    pub const fn policy(self) -> Option<Lru> {
-        match self {
-            Switch::WorkingsetRework | Switch::LuleshFix | Switch::FaultPlacement => Some(Lru::MultiGen),
-            Switch::BatchNonresidentAge => Some(Lru::Classic),
-            _ if self.ranked_bit().is_some() => Some(Lru::Ranked),
-            _ => None,
-        }
-    }
-
-    /// The switch's bit in the word that can change at run time.
-    const fn bit(self) -> u16 {
-        assert!((self as u32) < FIRST_RANKED);
-        1 << self as u32
-    }
-
-    /// The switch's bit among the rules of the policy `ranked`; `None` for all other switches.
-    const fn ranked_bit(self) -> Option<u16> {
-        let number = self as u32;
-        if number < FIRST_RANKED { None } else { Some(1 << (number - FIRST_RANKED)) }
-    }
-}
-
 /// Bits of the run-time word with the number of the [`Lru`], above the switches.
 const POLICY: u16 = 0b11 << POLICY_SHIFT;
 const POLICY_SHIFT: u32 = 13;
 /// Set while the policy is being switched: folios of several policies may be on lists.
 const SWITCHING: u16 = 1 << 15;
 
-/// The first switch that is a rule of the policy `ranked`. The switches before it fit below the
-/// policy's number.
-const FIRST_RANKED: u32 = Switch::RankByGeneration as u32;
+const _: () = assert!(FIRST_RULE == POLICY_SHIFT);
 
-const _: () = assert!(FIRST_RANKED == POLICY_SHIFT && Switch::ALL.len() as u32 <= FIRST_RANKED + u16::BITS);
-
-/// The switches that are on, the policy and the lock. A copy takes six bytes, a query tests one
+/// The switches that are on, the policy and the lock. A copy takes eight bytes, a query tests one
 /// bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanisms {
     preset: Preset,
     lru_lock: LruLock,
-    /// Rules of the policy `ranked`; all are on in every preset.
-    ranked: u16,
     on: u16,
+    /// Switches that cannot change at run time: the optional rules of `ranked`, the parts of
+    /// others, and small changes between kernels.
+    rules: u32,
 }
 
 impl Default for Mechanisms {
@@ -310,10 +161,7 @@ impl Mechanisms {
     pub const fn preset(preset: Preset) -> Mechanisms {
         const LINUX_612: u16 = Switch::MemcgLru.bit();
         const LINUX_71: u16 = LINUX_612 | Switch::WorkingsetRework.bit() | Switch::LuleshFix.bit();
-        const LINUX_72: u16 = LINUX_71
-            | Switch::ReclaimLoop.bit()
-            | Switch::FaultPlacement.bit()
-            | Switch::ReparentOffline.bit();
+        const LINUX_72: u16 = LINUX_71 | Switch::FaultPlacement.bit() | Switch::ReparentOffline.bit();
         const OURS: u16 = LINUX_72
             | Switch::BatchNonresidentAge.bit()
             | Switch::Prefetch.bit()
@@ -322,13 +170,19 @@ impl Mechanisms {
             | Switch::GlobalDirtyThrottle.bit()
             | Switch::WaitBeforeOom.bit()
             | Switch::ChargeNearLimit.bit();
-        let on = match preset {
-            Preset::Linux612 => LINUX_612,
-            Preset::Linux71 => LINUX_71,
-            Preset::Linux72 => LINUX_72,
-            Preset::Default => OURS | (Lru::Ranked as u16) << POLICY_SHIFT,
+        // The policy `ranked` is whole in every preset.
+        const RANKED: u32 = (Switch::PageWalk.rules() << 1) - 1;
+        const RULES_71: u32 = RANKED | Switch::ProportionalProtection.rules() | Switch::BoundedSteps.rules();
+        const RULES_72: u32 = RULES_71 | Switch::ReclaimLoop.rules();
+        let (on, rules) = match preset {
+            // Late updates of 6.12, which were measured, have this part of the reclaim loop
+            // ([book: versions#version-names]).
+            Preset::Linux612 => (LINUX_612, RANKED | Switch::IsolateDirty.rules()),
+            Preset::Linux71 => (LINUX_71, RULES_71),
+            Preset::Linux72 => (LINUX_72, RULES_72),
+            Preset::Default => (OURS | (Lru::Ranked as u16) << POLICY_SHIFT, RULES_72),
         };
-        Mechanisms { preset, lru_lock: LruLock::Lruvec, ranked: u16::MAX, on }
+        Mechanisms { preset, lru_lock: LruLock::Lruvec, on, rules }
     }
 
     /// The switches of a preset, after turning some on and then some off.
@@ -357,12 +211,18 @@ impl Mechanisms {
         switches.iter().fold(self, |mechanisms, &switch| mechanisms.turned(switch, false)).check()
     }
 
+    /// The same set with a switch turned on or off.
+    ///
+    /// # Errors
+    /// As [`Self::compose`].
+    pub fn with_switch(self, switch: Switch, on: bool) -> Result<Mechanisms, MechanismError> {
+        self.turned(switch, on).check()
+    }
+
     fn turned(self, switch: Switch, on: bool) -> Mechanisms {
-        match switch.ranked_bit() {
-            None => self.with_bit(switch.bit(), on),
-            Some(bit) => {
-                Mechanisms { ranked: if on { self.ranked | bit } else { self.ranked & !bit }, ..self }
-            }
+        match switch.rules() {
+            0 => self.with_bit(switch.bit(), on),
+            bits => Mechanisms { rules: if on { self.rules | bits } else { self.rules & !bits }, ..self },
         }
     }
 
@@ -389,12 +249,12 @@ impl Mechanisms {
         self.preset.name()
     }
 
-    /// Whether the switch is on.
+    /// Whether the switch is on; of one with parts, whether all of them are.
     #[inline]
     pub const fn is_on(self, switch: Switch) -> bool {
-        match switch.ranked_bit() {
-            None => self.on & switch.bit() != 0,
-            Some(bit) => self.ranked & bit != 0,
+        match switch.rules() {
+            0 => self.on & switch.bit() != 0,
+            bits => self.rules & bits == bits,
         }
     }
 
@@ -516,18 +376,9 @@ impl Mechanisms {
         self.is_on(Switch::ChargeNearLimit)
     }
 
-    #[inline]
-    pub(crate) const fn reclaim_loop(self) -> bool {
-        self.is_on(Switch::ReclaimLoop)
-    }
-
-    /// Whether the scan moves dirty folios aside instead of handing them to page-out
-    /// ([book: eviction#sorting] row 6). The reclaim loop ended this. Late updates of 6.12, which
-    /// the preset models, have that part of the loop ([book: versions#version-names]), so that of
-    /// the presets only 7.1 does it.
-    #[inline]
-    pub(crate) const fn sorts_dirty_away(self) -> bool {
-        self.workingset_rework() && !self.reclaim_loop()
+    /// Whether `lru_gen` pads the ids of memcgs, as kernels before 7.2 do.
+    pub(crate) fn pads_ids(self) -> bool {
+        matches!(self.preset, Preset::Linux612 | Preset::Linux71)
     }
 }
 
@@ -623,12 +474,32 @@ mod tests {
                 "first_look",
                 "rereads",
                 "page_walk",
+                "fixed_budget",
+                "aging_apart",
+                "exact_scan",
+                "same_type",
+                "small_batches",
+                "scan_after_aging",
+                "isolate_dirty",
+                "keep_reclaim_mark",
+                "flush_per_batch",
+                "dirty_tallies",
+                "minimum_scan",
+                "proportional_protection",
+                "bounded_steps",
             ]
         );
+        let later = |preset| on(preset)[23..].to_vec();
+        let [t, f] = [true, false];
+        assert_eq!(later(Preset::Linux612), [f, f, f, f, f, f, t, f, f, f, f, f, f], "isolate_dirty");
+        assert_eq!(later(Preset::Linux71), [f, f, f, f, f, f, f, f, f, f, f, t, t]);
+        for preset in [Preset::Linux72, Preset::Default] {
+            assert_eq!(later(preset), [t, t, t, t, t, t, t, t, t, t, f, t, t]);
+        }
         let on = |preset| -> [bool; 13] {
             let all = on(preset);
-            let (of_kernels, of_ranked) = all.split_at(13);
-            assert_eq!(of_ranked, [true; 10], "the policy `ranked` is whole in all presets");
+            let (of_kernels, others) = all.split_at(13);
+            assert_eq!(others[..10], [true; 10], "the policy `ranked` is whole in all presets");
             of_kernels.try_into().expect("thirteen")
         };
         assert_eq!(
@@ -665,13 +536,19 @@ mod tests {
 
     #[test]
     fn switches_compose() {
-        use Switch::{FaultPlacement, LuleshFix, ReclaimLoop, ReparentOffline, WorkingsetRework};
+        use Switch::{BoundedSteps, FaultPlacement, IsolateDirty, LuleshFix, ProportionalProtection};
+        use Switch::{ReclaimLoop, ReparentOffline, WorkingsetRework};
         let older =
             Mechanisms::compose(Preset::Linux72, &[], &[FaultPlacement, ReclaimLoop, ReparentOffline])
                 .unwrap();
-        assert_eq!((older.on, older.name()), (Mechanisms::preset(Preset::Linux71).on, "linux-7.2"));
-        let newer = Mechanisms::compose(Preset::Linux612, &[WorkingsetRework, LuleshFix], &[]).unwrap();
-        assert_eq!(newer.on, Mechanisms::preset(Preset::Linux71).on);
+        let word = |mechanisms: Mechanisms| (mechanisms.on, mechanisms.rules);
+        assert_eq!((word(older), older.name()), (word(Mechanisms::preset(Preset::Linux71)), "linux-7.2"));
+        let newer = Mechanisms::compose(
+            Preset::Linux612,
+            &[WorkingsetRework, LuleshFix, ProportionalProtection, BoundedSteps],
+            &[IsolateDirty],
+        );
+        assert_eq!(word(newer.unwrap()), word(Mechanisms::preset(Preset::Linux71)));
         assert!(Mechanisms::compose(Preset::Linux612, &[ReclaimLoop], &[]).is_ok());
         assert!(Mechanisms::compose(Preset::Linux71, &[], &[LuleshFix]).is_ok());
         let classic = Mechanisms::preset(Preset::Linux72).with_lru(Lru::Classic);
@@ -681,6 +558,22 @@ mod tests {
         for preset in Preset::ALL {
             assert_eq!(Mechanisms::compose(preset, &[], &[]), Ok(Mechanisms::preset(preset)));
         }
+    }
+
+    /// A switch with parts is on if all of them are, and turns all of them.
+    #[test]
+    fn the_reclaim_loop_is_its_patches() {
+        let parts = Switch::ReclaimLoop.parts();
+        let seven_one = Mechanisms::preset(Preset::Linux71);
+        let with = |switches: &[Switch]| Mechanisms::compose(Preset::Linux71, switches, &[]).unwrap();
+        for applied in 0..parts.len() {
+            assert!(!with(&parts[..applied]).is_on(Switch::ReclaimLoop), "{applied}");
+        }
+        assert_eq!(with(parts), with(&[Switch::ReclaimLoop]));
+        assert!(with(parts).is_on(Switch::ReclaimLoop));
+        assert_eq!(with(parts).without(&[Switch::ReclaimLoop]), Ok(seven_one));
+        assert!(parts.iter().all(|part| part.is_part() && part.parts().is_empty()));
+        assert_eq!(Switch::ALL.into_iter().filter(|switch| switch.is_part()).count(), parts.len());
     }
 
     #[test]

@@ -51,9 +51,21 @@ impl Behaviours {
 pub fn describe(mechanisms: Mechanisms) -> String {
     let preset = Preset::ALL.into_iter().find(|preset| preset.name() == mechanisms.name());
     let usual = Mechanisms::preset(preset.unwrap_or_default());
-    let turned = Switch::ALL.into_iter().filter(|&switch| mechanisms.is_on(switch) != usual.is_on(switch));
-    let turned =
-        turned.map(|switch| format!(" {}{}", if usual.is_on(switch) { "-" } else { "+" }, switch.name()));
+    let differs = |switch: &Switch| mechanisms.is_on(*switch) != usual.is_on(*switch);
+    // A switch with parts is named instead of them if several turned and all now agree.
+    let as_whole = |whole: Switch| {
+        let agree = whole.parts().iter().all(|part| mechanisms.is_on(*part) == mechanisms.is_on(whole));
+        agree && whole.parts().iter().filter(|part| differs(part)).count() > 1
+    };
+    let turned = Switch::ALL.into_iter().filter(|switch| match switch.parts() {
+        [] => {
+            let whole = Switch::ALL.into_iter().find(|whole| whole.parts().contains(switch));
+            differs(switch) && !whole.is_some_and(as_whole)
+        }
+        _ => as_whole(*switch),
+    });
+    let turned = turned
+        .map(|switch| format!(" {}{}", if mechanisms.is_on(switch) { "+" } else { "-" }, switch.name()));
     mechanisms.name().to_owned() + &turned.collect::<String>()
 }
 
@@ -92,5 +104,12 @@ mod tests {
             "linux-7.2 -fault_placement +prefetch"
         );
         assert_eq!(of(&[Switch::MemcgLru], &[]), "linux-7.2", "it is on there anyway");
+        assert_eq!(of(&[], &[Switch::SmallBatches]), "linux-7.2 -small_batches");
+        let older = |with: &[Switch]| describe(Mechanisms::compose(Preset::Linux612, with, &[]).unwrap());
+        assert_eq!(older(&[Switch::ReclaimLoop]), "linux-6.12 +reclaim_loop");
+        assert_eq!(
+            older(&[Switch::FixedBudget, Switch::AgingApart]),
+            "linux-6.12 +fixed_budget +aging_apart"
+        );
     }
 }

@@ -471,6 +471,13 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
     }
 }
 
+/// Whether a switch is drawn after all others, so that seeds keep the meaning they had before it
+/// existed.
+fn is_drawn_last(switch: Switch) -> bool {
+    switch.is_part()
+        || matches!(switch, Switch::MinimumScan | Switch::ProportionalProtection | Switch::BoundedSteps)
+}
+
 /// A preset, or a random choice of every switch.
 fn random_mechanisms(choices: &mut Choices) -> Mechanisms {
     let preset = choices.one_of(&Preset::ALL);
@@ -480,11 +487,18 @@ fn random_mechanisms(choices: &mut Choices) -> Mechanisms {
     if choices.one_in(2) {
         // About half of the combinations are invalid and drawn again.
         mechanisms = loop {
-            let (with, without): (Vec<_>, Vec<_>) = Switch::ALL.into_iter().partition(|_| choices.one_in(2));
+            let whole = Switch::ALL.into_iter().filter(|switch| !is_drawn_last(*switch));
+            let (with, without): (Vec<_>, Vec<_>) = whole.partition(|_| choices.one_in(2));
             if let Ok(composed) = Mechanisms::compose(preset, &with, &without) {
                 break composed;
             }
         };
+        // In half of these, parts of what was drawn as a whole.
+        for switch in Switch::ALL.into_iter().filter(|switch| is_drawn_last(*switch)) {
+            if choices.one_in(2) {
+                mechanisms = mechanisms.with_switch(switch, choices.one_in(2)).unwrap_or(mechanisms);
+            }
+        }
     }
     mechanisms.with_lru(lru).with_lru_lock(lock)
 }

@@ -24,10 +24,10 @@ impl Core {
         for memcg in self.memcgs.subtree(MemcgId::ROOT) {
             let (id, path) = (memcg.id().0, self.memcgs.path(memcg.id()));
             // Before 7.2, ids are padded.
-            _ = if self.mechanisms().reclaim_loop() {
-                writeln!(text, "memcg {id} /{path}")
-            } else {
+            _ = if self.mechanisms().pads_ids() {
                 writeln!(text, "memcg {id:>5} /{path}")
+            } else {
+                writeln!(text, "memcg {id} /{path}")
             };
             _ = writeln!(text, " node {:>5}", 0);
             if self.lru() == Lru::Ranked {

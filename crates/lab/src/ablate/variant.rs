@@ -80,9 +80,16 @@ impl Variants {
         for &part in &parts {
             variants.add(full, &[part], None);
         }
+        // A part belongs to the mechanism that pairs are made of.
+        let is_part = |variants: &Variants, at: usize| {
+            variants.parts(at).iter().any(|part| matches!(part, Part::Switch(switch) if switch.is_part()))
+        };
         let singles = variants.run.len();
         for first in (1..singles).take_while(|_| pairs) {
             for second in first + 1..singles {
+                if is_part(&variants, first) || is_part(&variants, second) {
+                    continue;
+                }
                 let both: Vec<Part> = [first, second].iter().flat_map(|&at| variants.parts(at)).collect();
                 variants.add(full, &both, Some([first, second]));
             }

@@ -34,7 +34,7 @@ mod two_lists;
 
 pub(crate) use ranked::{HandStep, MAIN, NEWCOMER};
 
-use crate::mechanism::Mechanisms;
+use crate::mechanism::{Mechanisms, Switch};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Position in the ring of generation lists, 0 to 3. Only meaningful with the window of its lruvec.
@@ -711,9 +711,9 @@ impl FolioFlags {
             } else {
                 off.with_refs(0)
             };
-            // Since the reclaim loop of 7.2 the flag stays: such a folio is isolated while it is
-            // still dirty.
-            let off = if mechanisms.reclaim_loop() { off } else { off.clear(RECLAIM) };
+            // Where dirty folios are examined as all others, page-out still needs the mark.
+            let keeps = mechanisms.is_on(Switch::KeepReclaimMark);
+            let off = if keeps { off } else { off.clear(RECLAIM) };
             (Some(off.held_once_more()), Some(f))
         })
     }

@@ -13,6 +13,7 @@ use crate::event::Sorted;
 use crate::folio::{Climb, Kind, Tier};
 use crate::host::Host;
 use crate::lru::{Isolated, LockedLruvec, MIN_GENERATIONS, Swappiness};
+use crate::mechanism::Switch;
 
 /// Isolated or skipped pages at which a scan stops.
 const STOP_PAGES: usize = 64;
@@ -20,6 +21,9 @@ const STOP_PAGES: usize = 64;
 impl LockedLruvec<'_> {
     /// Scans up to `request` pages of the kind that suffers less, and isolates at most 64 of them,
     /// and at most `most`, into an empty `batch`.
+    ///
+    /// Without `exact_scan`, empty generations are dropped only afterwards, and a scan that isolates
+    /// nothing counts only if it used up the request.
     pub(crate) fn isolate(
         &mut self,
         host: &impl Host,
@@ -28,55 +32,40 @@ impl LockedLruvec<'_> {
         swappiness: Swappiness,
         batch: &mut Isolated,
     ) {
-        if !self.folios.mechanisms().reclaim_loop() {
-            return self.isolate_before(host, request, swappiness, batch);
+        let mechanisms = self.folios.mechanisms();
+        let exact = mechanisms.is_on(Switch::ExactScan);
+        let most = if exact { most.min(STOP_PAGES as u64) as usize } else { STOP_PAGES };
+        if exact {
+            self.drop_empty_generations(swappiness);
         }
-        let most = most.min(STOP_PAGES as u64) as usize;
-        self.drop_empty_generations(swappiness);
         let (mut kind, mut limit) = self.first_kind(swappiness);
         for _ in swappiness.evictable() {
             let before = batch.scanned;
             let limit = limit.take().unwrap_or_else(|| self.tier_limit(kind));
             self.scan(host, kind, limit, (request, most), batch);
-            if !batch.folios.is_empty() {
+            let scanned = batch.scanned - before;
+            if !batch.folios.is_empty() || !exact && scanned == request {
                 break;
             }
-            // Pages were scanned but not isolated: the same kind again.
-            if batch.scanned == before && swappiness.evicts(kind.other()) {
+            if !exact {
+                batch.scanned = 0;
+            }
+            // Where pages were scanned but not isolated: the same kind again.
+            let stays = scanned > 0 && mechanisms.is_on(Switch::SameType);
+            if !stays && swappiness.evicts(kind.other()) {
                 kind = kind.other();
             }
         }
-        if batch.scanned > 0 {
-            self.drop_empty_generations(swappiness);
-        }
-    }
-
-    /// As [`Self::isolate`], before the reclaim loop of 7.2. Empty generations are dropped only
-    /// afterwards; a drop counts as a page scanned, so that the caller goes on. A scan that
-    /// isolates nothing counts only if it used up the request; otherwise the other kind is scanned.
-    /// With two generations left, the caller must stop.
-    fn isolate_before(
-        &mut self,
-        host: &impl Host,
-        request: u64,
-        swappiness: Swappiness,
-        batch: &mut Isolated,
-    ) {
-        let (mut kind, mut limit) = self.first_kind(swappiness);
-        for _ in swappiness.evictable() {
-            batch.scanned = 0;
-            let limit = limit.take().unwrap_or_else(|| self.tier_limit(kind));
-            self.scan(host, kind, limit, (request, STOP_PAGES), batch);
-            if !batch.folios.is_empty() || batch.scanned == request {
-                break;
+        if exact {
+            if batch.scanned > 0 {
+                self.drop_empty_generations(swappiness);
             }
-            batch.scanned = 0;
-            if swappiness.evicts(kind.other()) {
-                kind = kind.other();
-            }
+            return;
         }
+        // A drop counts as a page scanned, so that the caller goes on. With two generations left, it
+        // must stop.
         batch.scanned += u64::from(self.drop_empty_generations(swappiness));
-        let left = self.lruvec.evictable_generations(swappiness, self.folios.mechanisms());
+        let left = self.lruvec.evictable_generations(swappiness, mechanisms);
         if left.is_some_and(|left| left <= MIN_GENERATIONS) {
             batch.scanned = 0;
         }
@@ -163,7 +152,7 @@ impl LockedLruvec<'_> {
         let (tier, saturated) = (now.tier(mechanisms), now.saturated(mechanisms));
         let protected = tier > limit || saturated;
         let dirty = now.dirty() && kind == Kind::File;
-        let waits = mechanisms.sorts_dirty_away() && (dirty || now.writeback());
+        let waits = !mechanisms.is_on(Switch::IsolateDirty) && (dirty || now.writeback());
         if !protected && !waits {
             return false;
         }

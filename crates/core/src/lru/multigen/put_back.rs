@@ -12,7 +12,7 @@ use crate::folio::{Flags, FolioId, Kind};
 use crate::host::{FlushReason, Host};
 use crate::lru::scan_control::{Context, EffortKind, Isolated, PagedOut, Scan, Tallies};
 use crate::lru::{References, Swappiness};
-use crate::mechanism::Mechanisms;
+use crate::mechanism::{Mechanisms, Switch};
 use crate::memcg::{Counter, Memcg};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,17 +108,22 @@ fn end_batch(cx: &mut Context<'_, impl Host>, memcg: &Memcg) {
 fn feed_back(cx: &mut Context<'_, impl Host>, tallies: &Tallies) {
     let Context { core, host, scan, .. } = cx;
     let batch = &scan.batch;
-    if !core.mechanisms().reclaim_loop() {
-        // Only for the check at the end of the lruvec's turn, which is about file pages.
+    let mechanisms = core.mechanisms();
+    let mut counted = *tallies;
+    if mechanisms.is_on(Switch::FlushPerBatch) {
+        if tallies.taken > 0 && tallies.unqueued_dirty == tallies.taken {
+            host.wake_flusher(FlushReason::Reclaim);
+        }
+    } else {
+        // For the check at the end of the lruvec's turn, which is about file pages.
         let taken = if batch.kind == Some(Kind::File) { tallies.taken } else { 0 };
         scan.tallies.taken += taken + batch.dirty;
         scan.tallies.unqueued_dirty += tallies.unqueued_dirty + batch.unqueued_dirty;
-        return;
+        (counted.taken, counted.unqueued_dirty) = (0, 0);
     }
-    if tallies.taken > 0 && tallies.unqueued_dirty == tallies.taken {
-        host.wake_flusher(FlushReason::Reclaim);
+    if mechanisms.is_on(Switch::DirtyTallies) {
+        scan.tallies.add(&counted);
     }
-    scan.tallies.add(tallies);
 }
 
 fn count_scan(memcg: &Memcg, kind: EffortKind, batch: &Isolated) {

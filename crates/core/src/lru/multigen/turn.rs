@@ -1,20 +1,30 @@
 //! The turn of one lruvec's generations.
 //!
 //! Source: [book: reclaim-loop#loop-after] (Linux 7.2): the budget of an lruvec is fixed when its
-//! turn begins, and aging is part of the turn. [`before`] has the turn of older kernels.
+//! turn begins, and aging is part of the turn. Before ([book: reclaim-loop#loop-before], 6.12 and
+//! 7.1), each step computed the budget anew and compared it with all pages scanned so far. A thread
+//! that aged, or found another thread aging, evicted nothing in this turn. Steps were large, limit
+//! reclaim went on past its goal, and the flusher was woken at the end. Each of these differences is
+//! a switch ([`Switch::parts`] of the reclaim loop).
 
-mod before;
+#[cfg(all(test, not(loom)))]
+mod series;
 
 use super::aging::{AgeStep, Due};
 use super::put_back;
 use crate::Core;
-use crate::host::Host;
+use crate::host::{FlushReason, Host};
 use crate::lru::scan_control::{Context, EffortKind, PRIORITY_DEFAULT, PagedOut, Scan};
 use crate::lru::{Grant, Seq, Swappiness, TurnStep, Visit};
+use crate::mechanism::Switch;
 use crate::memcg::{Effective, Memcg, MemcgId};
 
 /// Folios per step: one lock hold.
 const STEP_FOLIOS: u64 = 64;
+/// The same before the loop series. A step stops at 64 isolated folios, so this bounds sorting.
+const STEP_FOLIOS_BEFORE: u64 = 4096;
+/// The smallest budget in the series' second version.
+const MINIMUM_SCAN_PAGES: u64 = 32;
 
 #[derive(Debug)]
 pub(in crate::lru) struct MultiGenTurn {
@@ -62,14 +72,15 @@ impl MultiGenTurn {
         if !memcg.is_online() {
             return pages;
         }
-        // Proportional protection came to the multi-gen LRU between 6.12 and 7.1 and has no switch
-        // of its own.
-        if !core.mechanisms().workingset_rework() {
-            return pages >> self.priority;
+        let mechanisms = core.mechanisms();
+        let mut left = pages;
+        if mechanisms.is_on(Switch::ProportionalProtection) {
+            let (unprotected, by_low) = self.spared.leaves(pages, memcg.usage_pages(), scan.low_override);
+            scan.low_skipped |= by_low;
+            left = unprotected;
         }
-        let (pages, by_low) = self.spared.leaves(pages, memcg.usage_pages(), scan.low_override);
-        scan.low_skipped |= by_low;
-        pages >> self.priority
+        let least = if mechanisms.is_on(Switch::MinimumScan) { left.min(MINIMUM_SCAN_PAGES) } else { 0 };
+        (left >> self.priority).max(least)
     }
 
     fn is_below_min(&self, memcg: &Memcg) -> bool {
@@ -108,28 +119,72 @@ impl MultiGenTurn {
     /// Takes at most one batch, or walks one address space.
     pub(in crate::lru) fn step(&mut self, cx: &mut Context<'_, impl Host>) -> TurnStep {
         let core = cx.core;
-        if !core.mechanisms().reclaim_loop() {
-            return self.step_before(cx);
-        }
         let memcg = core.memcg(self.memcg);
-        let opened = self.open_if_walked(core, cx.host);
-        if self.scanned >= self.budget {
-            return TurnStep::Finished;
+        let mechanisms = core.mechanisms();
+        let goes_on = mechanisms.is_on(Switch::ScanAfterAging);
+        let mut aged = self.open_if_walked(core, cx.host);
+        if aged && !goes_on || mechanisms.is_on(Switch::FixedBudget) && self.scanned >= self.budget {
+            return finish(cx);
         }
         if self.is_below_min(memcg) {
             self.visit.below_min = true;
-            return TurnStep::Finished;
+            return finish(cx);
         }
-        let due = memcg.lruvec.aging_due(self.swappiness, core.mechanisms());
-        let ages = due == Due::Must || (due == Due::Should && self.priority != PRIORITY_DEFAULT);
-        if !opened && (self.aging.is_some() || ages) {
+        let due = memcg.lruvec.aging_due(self.swappiness, mechanisms);
+        if !aged && (self.aging.is_some() || self.ages(core, memcg, due)) {
             self.aging_was_due = true;
             if self.age(cx, memcg) == TurnStep::More {
                 return TurnStep::More;
             }
+            if !goes_on {
+                return finish(cx);
+            }
+            aged = true;
         }
-        let request = (self.budget - self.scanned).min(STEP_FOLIOS);
-        self.isolate(cx, memcg, request)
+        // With two generations nothing may be taken.
+        let barred = due == Due::Must && !aged && !mechanisms.is_on(Switch::AgingApart);
+        match self.request(cx, memcg, barred) {
+            0 => finish(cx),
+            request => self.isolate(cx, memcg, request),
+        }
+    }
+
+    /// Whether the turn ages now.
+    fn ages(&self, core: &Core, memcg: &Memcg, due: Due) -> bool {
+        let first = self.priority == PRIORITY_DEFAULT;
+        if core.mechanisms().is_on(Switch::AgingApart) {
+            return due == Due::Must || due == Due::Should && !first;
+        }
+        // Of a removed memcg everything is taken while something may be.
+        let whole = || due != Due::Must && self.pages(memcg) > 0 && !memcg.is_online();
+        due != Due::No && !first && !whole()
+    }
+
+    fn pages(&self, memcg: &Memcg) -> u64 {
+        memcg.lruvec.pages_in_generations(self.swappiness)
+    }
+
+    /// The folios of the next step; 0: none. `barred`: none of the pages may be taken.
+    fn request(&mut self, cx: &mut Context<'_, impl Host>, memcg: &Memcg, barred: bool) -> u64 {
+        let mechanisms = cx.core.mechanisms();
+        let left = if !mechanisms.is_on(Switch::FixedBudget) {
+            let pages = if barred { 0 } else { self.pages(memcg) };
+            self.budget = self.share(cx.core, memcg, pages, cx.scan);
+            self.budget
+        } else if barred {
+            0
+        } else {
+            self.budget - self.scanned
+        };
+        if left == 0 {
+            0
+        } else if mechanisms.is_on(Switch::SmallBatches) {
+            left.min(STEP_FOLIOS)
+        } else if mechanisms.is_on(Switch::BoundedSteps) {
+            left.min(STEP_FOLIOS_BEFORE)
+        } else {
+            STEP_FOLIOS_BEFORE
+        }
     }
 
     fn isolate(&mut self, cx: &mut Context<'_, impl Host>, memcg: &Memcg, request: u64) -> TurnStep {
@@ -152,15 +207,33 @@ impl MultiGenTurn {
 
     /// Ends a batch, and the turn if its budget or the effort's goal is used up.
     fn end_batch(&mut self, cx: &mut Context<'_, impl Host>) -> TurnStep {
+        let mechanisms = cx.core.mechanisms();
         let scanned = cx.scan.batch.scanned;
         self.scanned += scanned;
-        if !cx.core.mechanisms().reclaim_loop() {
-            return self.end_batch_before(cx, scanned);
+        let is_root = cx.orders.is_root();
+        // Before the loop series, limit reclaim went on to the end of its budget, for fairness.
+        let by_goal = !cx.orders.whole && (is_root || mechanisms.is_on(Switch::SmallBatches));
+        let root_aged = is_root && self.aging_was_due;
+        let spent = !mechanisms.is_on(Switch::FixedBudget) && self.scanned >= self.budget;
+        if scanned == 0 || spent || root_aged || by_goal && cx.should_stop() {
+            finish(cx)
+        } else {
+            TurnStep::More
         }
-        let root_aged = cx.orders.is_root() && self.aging_was_due;
-        let enough = !cx.orders.whole && cx.should_stop();
-        if scanned == 0 || enough || root_aged { TurnStep::Finished } else { TurnStep::More }
     }
+}
+
+/// Ends the turn. Without the check after each batch, wakes the flusher if the turn met only dirty
+/// pages.
+fn finish(cx: &Context<'_, impl Host>) -> TurnStep {
+    let tallies = &cx.scan.tallies;
+    if !cx.core.mechanisms().is_on(Switch::FlushPerBatch)
+        && tallies.unqueued_dirty > 0
+        && tallies.unqueued_dirty == tallies.taken
+    {
+        cx.host.wake_flusher(FlushReason::Reclaim);
+    }
+    TurnStep::Finished
 }
 
 #[cfg(all(test, not(loom)))]

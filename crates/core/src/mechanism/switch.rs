@@ -1,0 +1,201 @@
+//! The switches by name, and those that are parts of another.
+
+use super::{Lru, MechanismError};
+
+macro_rules! switches {
+    ($($(#[doc = $doc:literal])+ $name:ident = $text:literal,)+) => {
+        /// One behaviour that is on or off.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Switch {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Switch {
+            /// All switches.
+            pub const ALL: [Switch; [$($text),+].len()] = [$(Switch::$name),+];
+
+            /// The name on the command line and in JSON.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Switch::$name => $text,)+
+                }
+            }
+        }
+    };
+}
+
+switches! {
+    /// Protection of the working set as reworked in Linux 6.14.
+    WorkingsetRework = "workingset_rework",
+    /// The rework's correction: a page found young for the first time is kept but not activated.
+    LuleshFix = "lulesh_fix",
+    /// Root reclaim by generations of memcgs. Off: a walk over the tree.
+    MemcgLru = "memcg_lru",
+    /// The reclaim loop of Linux 7.2: all switches of [`Switch::parts`], which are its patches. It
+    /// is on if all are on; to turn it on or off is to turn all of them.
+    ReclaimLoop = "reclaim_loop",
+    /// A file page brought in by a fault starts old and must earn its place (Linux 7.2).
+    FaultPlacement = "fault_placement",
+    /// Advance nonresident ages once per batch (classic LRU).
+    BatchNonresidentAge = "batch_nonresident_age",
+    /// Scans prefetch the words that they will write for the folios ahead
+    /// ([book: eviction#prefetch]). Decisions do not change.
+    Prefetch = "prefetch",
+    /// Decide by current list sizes. Off: by sizes up to 2 s old.
+    ExactStatistics = "exact_statistics",
+    /// Of every subtree, the memcg with the coldest page gives next. Needs ages that compare across
+    /// memcgs, so it works under the policy `ranked` only. The other policies walk the tree.
+    SubtreeLru = "subtree_lru",
+    /// Hand the pages of a removed memcg to its parent (Linux 7.2). Off: they stay without an owner
+    /// until reclaimed.
+    ReparentOffline = "reparent_offline",
+    /// Root reclaim, too, waits for dirty pages.
+    GlobalDirtyThrottle = "global_dirty_throttle",
+    /// Before a request fails for lack of memory, wait for pages being written or read. Off: fail
+    /// after 16 fruitless efforts.
+    WaitBeforeOom = "wait_before_oom",
+    /// CPUs charge pages in advance even where the limit leaves less than a batch.
+    ChargeNearLimit = "charge_near_limit",
+    /// Policy `ranked`: a page that returns goes to the main list only if it is younger than that
+    /// list's candidate. Off: always.
+    RankByGeneration = "rank_by_generation",
+    /// Policy `ranked`: newcomers go straight to the main list while it has room.
+    FillMain = "fill_main",
+    /// Policy `ranked`: keep shadows of pages evicted from the main list.
+    MainShadows = "main_shadows",
+    /// Policy `ranked`: the newcomers' share of memory follows their refaults. Off: a tenth.
+    AdaptiveNewcomers = "adaptive_newcomers",
+    /// Policy `ranked`: the weight of a newcomer's refault is discounted by the main list's period.
+    PeriodDiscount = "period_discount",
+    /// Policy `ranked`: pages that the main list refuses shrink the newcomers' share.
+    RefusalPressure = "refusal_pressure",
+    /// Policy `ranked`: repeated steps of the newcomers' share in one direction grow.
+    ShareMomentum = "share_momentum",
+    /// Policy `ranked`: the access of the fault that brings a page in does not count. Off: its
+    /// accessed bit counts.
+    FirstLook = "first_look",
+    /// Policy `ranked`: a read that begins at a page's first byte counts, even if the open file's
+    /// previous read was of the same page. Off: reads of one page in a row count once, as in the
+    /// kernel.
+    Rereads = "rereads",
+    /// Policy `ranked`: walks over page tables count accessed bits, twice per turnover of memory.
+    /// Off: bits are only read at the ends of the lists.
+    PageWalk = "page_walk",
+    /// Reclaim loop, patch "restructure the reclaim loop": the scan budget of a turn is fixed when it
+    /// begins. Off: each step computes it anew from the pages left.
+    FixedBudget = "fixed_budget",
+    /// Reclaim loop, the same patch: aging is not part of the budget. The budget is always shifted
+    /// by the priority, and aging that must come first comes at every priority. Off: a turn that
+    /// ages has no budget, and the first priority does not age.
+    AgingApart = "aging_apart",
+    /// Reclaim loop, patch "scan and count the exact number of folios": a scan counts what it looked
+    /// at, and empty generations are dropped before it. Off: a scan that isolates nothing counts as
+    /// 0 unless it used up its request, and a dropped generation counts as a page.
+    ExactScan = "exact_scan",
+    /// Reclaim loop, patch "avoid reclaim type fall back when isolation makes no progress": the scan
+    /// goes over to the other type only if it found nothing to look at. Off: if it isolated nothing.
+    SameType = "same_type",
+    /// Reclaim loop, patch "use a smaller batch for reclaim": steps of 64 folios, and each kind of
+    /// reclaim stops after the step that reaches its goal. Off: steps of up to 4096, and limit
+    /// reclaim goes on to the end of its budget.
+    SmallBatches = "small_batches",
+    /// Reclaim loop, patch "don't abort scan immediately right after aging": a turn that aged, or
+    /// found another thread aging, goes on to evict; root reclaim for one step. Off: it ends.
+    ScanAfterAging = "scan_after_aging",
+    /// Reclaim loop, patch "use the common routine for dirty/writeback reactivation": dirty folios
+    /// are isolated and examined as all others. Off: the scan moves them to the second oldest
+    /// generation. Late updates of 6.12 have it, too.
+    IsolateDirty = "isolate_dirty",
+    /// Reclaim loop, the same patch: isolation keeps a folio's mark "free it when it is clean".
+    KeepReclaimMark = "keep_reclaim_mark",
+    /// Reclaim loop, patch "simplify and improve dirty writeback handling": the flusher is woken
+    /// after each batch of only dirty folios. Off: at the end of a turn that met no others.
+    FlushPerBatch = "flush_per_batch",
+    /// Reclaim loop, patch "unify writeback reclaim statistic and throttling": dirty and congested
+    /// folios are counted, so that limit reclaim waits for writeback.
+    DirtyTallies = "dirty_tallies",
+    /// The second version of the reclaim loop's series: a turn scans at least 32 pages, however
+    /// small the memcg and its share are. The merged version has no such minimum.
+    MinimumScan = "minimum_scan",
+    /// Multi-gen: `memory.min` and `memory.low` shrink the scan budget in proportion. Between 6.12
+    /// and 7.1.
+    ProportionalProtection = "proportional_protection",
+    /// Multi-gen: a step scans no more than the budget. Off: up to 4096 folios, however small the
+    /// budget. Between 6.12 and 7.1.
+    BoundedSteps = "bounded_steps",
+}
+
+/// The patches of the reclaim loop's series that change what reclaim decides, in the order of the
+/// series. A patch with two effects is two switches.
+const RECLAIM_LOOP: [Switch; 10] = [
+    Switch::FixedBudget,
+    Switch::AgingApart,
+    Switch::ExactScan,
+    Switch::SameType,
+    Switch::SmallBatches,
+    Switch::ScanAfterAging,
+    Switch::IsolateDirty,
+    Switch::KeepReclaimMark,
+    Switch::FlushPerBatch,
+    Switch::DirtyTallies,
+];
+
+/// The first switch that cannot change at run time. The switches before it fit below the policy's
+/// number in the word that can.
+pub(super) const FIRST_RULE: u32 = Switch::RankByGeneration as u32;
+
+impl Switch {
+    /// Finds a switch by name.
+    ///
+    /// # Errors
+    /// [`MechanismError::UnknownSwitch`] if no switch has this name.
+    pub fn parse(name: &str) -> Result<Switch, MechanismError> {
+        let found = Switch::ALL.into_iter().find(|switch| switch.name() == name);
+        found.ok_or_else(|| MechanismError::UnknownSwitch(name.to_owned()))
+    }
+
+    /// The switches that this one stands for, in the order of the published patches; empty for most.
+    pub const fn parts(self) -> &'static [Switch] {
+        if matches!(self, Switch::ReclaimLoop) { &RECLAIM_LOOP } else { &[] }
+    }
+
+    /// Whether another switch stands for this one, with others.
+    pub fn is_part(self) -> bool {
+        RECLAIM_LOOP.contains(&self)
+    }
+
+    /// The policy that this switch is an optional rule of, if it concerns a single policy.
+    pub fn policy(self) -> Option<Lru> {
+        match self {
+            Switch::WorkingsetRework | Switch::LuleshFix | Switch::FaultPlacement => Some(Lru::MultiGen),
+            Switch::MinimumScan | Switch::ProportionalProtection | Switch::BoundedSteps => {
+                Some(Lru::MultiGen)
+            }
+            Switch::BatchNonresidentAge => Some(Lru::Classic),
+            _ if self.is_part() => Some(Lru::MultiGen),
+            _ if (FIRST_RULE..=Switch::PageWalk as u32).contains(&(self as u32)) => Some(Lru::Ranked),
+            _ => None,
+        }
+    }
+
+    /// The switch's bit in the word that can change at run time. No switch with parts has one.
+    pub(super) const fn bit(self) -> u16 {
+        assert!((self as u32) < FIRST_RULE && self.parts().is_empty());
+        1 << self as u32
+    }
+
+    /// The switch's bits among the rules that never change: its own, or those of its parts; 0 for
+    /// switches that can change at run time.
+    pub(super) const fn rules(self) -> u32 {
+        let number = self as u32;
+        let parts = self.parts();
+        let (mut bits, mut at) = (if number < FIRST_RULE { 0 } else { 1 << (number - FIRST_RULE) }, 0);
+        while at < parts.len() {
+            bits |= parts[at].rules();
+            at += 1;
+        }
+        bits
+    }
+}
+
+const _: () = assert!(Switch::ALL.len() as u32 <= FIRST_RULE + u32::BITS);
