@@ -20,6 +20,9 @@ fn parts(shown: &Shown, experiment: &str) -> Vec<Part> {
         Shown::Fairness { about, who, settings } => {
             vec![Part::Figure(fairness(experiment, about, who, settings))]
         }
+        Shown::Steps { about, steps, columns } => {
+            vec![Part::Text(format!("{about}:")), Part::Table(text::steps_table(steps, columns))]
+        }
         Shown::Pairs { metrics } => vec![Part::Figure(pairs(experiment, metrics))],
     }
 }
@@ -155,8 +158,9 @@ pub fn page<'a>(done: &[Done], document: &'a Value) -> Page<'a> {
              figures are medians over runs with different seeds."
                 .to_owned(),
             "Reproduced: the change has the published direction and at least 70 % of the published size. Weaker: only the direction agrees. \
-             A control holds if it changes by less than 2 %, and by less than 5 % with 95 % confidence; the same rule applies where \
-             almost no change was published. Verdicts use the interval of the changes of pairs of runs. If the interval is too wide, \
+             A control holds if it changes by less than 2 %, and by less than 5 % with 95 % confidence; the same rule and word apply \
+             where almost no change was published. One run has no verdict, and values that the setup decides are by construction. \
+             Verdicts use the interval of the changes of pairs of runs. If the interval is too wide, \
              the verdict is: too noisy to tell."
                 .to_owned(),
         ],

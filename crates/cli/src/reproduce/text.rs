@@ -1,11 +1,11 @@
 //! Experiments as text.
 
 use crate::table::{Table, wrapped};
-use mglru_lab::experiment::{Crosschecks, Experiment};
+use mglru_lab::experiment::{Column, Crosschecks, Experiment, Shown};
 use mglru_lab::statistics::median;
 
 /// Explains the columns.
-const HOW: &str = "\n  Changes are in percent. between: the interval of the median change of pairs of runs (95 % from six pairs on); verdicts use it.";
+const HOW: &str = "\n  Changes are in percent. between: the interval of the median change of pairs of runs (95 % from six pairs on); verdicts use it. runs: per setting. direction: of the whole interval; open if it contains both.";
 
 /// A figure with three or four digits and a unit prefix.
 pub fn figure(value: f64) -> String {
@@ -48,9 +48,19 @@ fn signed(change: f64) -> String {
 
 /// The metrics of an experiment.
 pub fn table(experiment: &Experiment) -> Table {
-    let mut table =
-        Table::new(["metric", "published", "before", "after", "default", "change", "between", "verdict"])
-            .with_words_last();
+    let mut table = Table::new([
+        "metric",
+        "published",
+        "before",
+        "after",
+        "default",
+        "change",
+        "between",
+        "runs",
+        "direction",
+        "verdict",
+    ])
+    .with_words_last();
     for row in &experiment.rows {
         let published = row.published_change();
         let interval = row.interval();
@@ -62,8 +72,28 @@ pub fn table(experiment: &Experiment) -> Table {
             figure(median(&row.default)),
             signed(row.change()),
             format!("{}…{}", signed(interval.low), signed(interval.high)),
+            experiment.runs_of(row).to_string(),
+            row.direction().to_owned(),
             experiment.verdict_text(row),
         ]);
+    }
+    table
+}
+
+/// Steps as rows, with a column per metric. After the first step, the change from it.
+pub fn steps_table(steps: &[&str], columns: &[Column]) -> Table {
+    let headings = columns.iter().map(|column| format!("{}, {}", column.metric, column.unit));
+    let headings: Vec<String> = headings.chain(["with all patches up to".to_owned()]).collect();
+    let mut table = Table::with_headings(headings.iter().map(String::as_str)).with_words_last();
+    for (at, step) in steps.iter().enumerate() {
+        let cells = columns.iter().map(|column| {
+            let (first, value) = (column.values[0], column.values[at]);
+            match first != 0.0 && at > 0 {
+                true => format!("{} ({})", figure(value), percent(value / first - 1.0)),
+                false => figure(value),
+            }
+        });
+        table.row(cells.chain([(*step).to_owned()]));
     }
     table
 }
@@ -79,8 +109,13 @@ pub fn text(experiment: &Experiment) -> String {
         checks.push_str(&format!("\n  times are meaningless here: {reason}"));
     }
     checks.push_str(HOW);
-    let mut text =
-        format!("{}\n\n{}{}", wrapped(&experiment.workload), table(experiment).text(), wrapped(&checks));
+    let mut text = format!("{}\n\n{}", wrapped(&experiment.workload), table(experiment).text());
+    for shown in &experiment.shown {
+        if let Shown::Steps { about, steps, columns } = shown {
+            text.push_str(&format!("\n  {about}:\n\n{}", steps_table(steps, columns).text()));
+        }
+    }
+    text.push_str(&wrapped(&checks));
     text.push_str(&format!(
         "\n\n  {} runs of each setting, {:.0} s in all\n",
         experiment.runs, experiment.seconds

@@ -42,7 +42,7 @@ fn scans_are_counted_alike_and_every_load_reclaims() {
         (&rows[0]["verdict"], Some("randread_zipf05_mib_per_second"))
     );
     for row in rows.iter().filter(|row| row["verdict"] != "-") {
-        assert_eq!((&row["timed"], &row["caveat"]), (&true.into(), &"quick".into()), "{row}");
+        assert_eq!((&row["timed"], &row["caveat"]), (&true.into(), &"quick, 1 run".into()), "{row}");
     }
     let shown = &experiment["shown"][0];
     assert_eq!((&shown["kind"], shown["metrics"].as_array().unwrap().len()), (&"pairs".into(), 5));

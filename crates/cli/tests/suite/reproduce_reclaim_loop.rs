@@ -34,7 +34,13 @@ fn the_document_has_all_metrics() {
         assert!((0.9..=1.0).contains(&measured("fairness_jain", setting)));
     }
     assert_eq!(measured("dd_small_memcg_survives", "default"), 1.0);
-    assert_eq!(row(experiment, "read_only_refault_file")["verdict"], "holds");
+    let control = row(experiment, "read_only_refault_file");
+    assert_eq!(
+        (control["verdict"].as_str(), control["caveat"].as_str()),
+        (Some("no verdict"), Some("quick, 1 run"))
+    );
+    let change = control["change"]["median"].as_f64().unwrap();
+    assert!(change.abs() < 0.02, "{control}");
     let checks = experiment["checks"].as_array().unwrap();
     let fails: Vec<_> = checks.iter().filter(|check| check["holds"] == false).collect();
     assert!(fails.is_empty(), "{fails:?}");
@@ -43,8 +49,19 @@ fn the_document_has_all_metrics() {
     let shown = experiment["shown"].as_array().unwrap();
     assert_eq!(
         shown.iter().map(|shown| &shown["kind"]).collect::<Vec<_>>(),
-        ["timelines", "timelines", "fairness"]
+        ["timelines", "timelines", "fairness", "steps"]
     );
+    assert_eq!(
+        shown[3]["steps"].as_array().unwrap().len(),
+        10,
+        "before, eight patches, and the minimum scan"
+    );
+    for column in shown[3]["columns"].as_array().unwrap() {
+        assert_eq!(column["values"].as_array().unwrap().len(), 10, "{column}");
+    }
+    let survives = &shown[3]["columns"][5];
+    assert_eq!((survives["metric"].as_str(), &survives["values"][0]), (Some("dd_survives"), &0.0.into()));
+    assert_eq!(survives["values"][8], 1.0, "{survives}");
     for settings in [&shown[0]["timelines"], &shown[1]["timelines"], &shown[2]["settings"]] {
         assert_eq!(settings.as_array().unwrap().len(), 3);
     }

@@ -46,6 +46,9 @@ pub enum Values {
     /// A statistic of resampled runs, with the same resamples before and after. The values are not
     /// runs.
     Resampled,
+    /// Follow from the setup, and not from what reclaim does: a fixed duration, or the count of a
+    /// unit test. They cannot turn out otherwise, so they reproduce nothing.
+    Given,
 }
 
 /// Verdict on a metric or an experiment.
@@ -57,14 +60,18 @@ pub enum Verdict {
     Weaker,
     /// The change is not as published.
     NotReproduced,
-    /// A control does not change.
+    /// A control does not change, or a metric whose published change is next to nothing.
     Holds,
-    /// A control changes.
+    /// Such a metric changes.
     Changes,
     /// The spread admits both the published change and none.
     TooNoisy,
     /// The metric is a time, and the machine was not fit for timing.
     NotMeasurable,
+    /// A single run before or after: nothing says how far apart equal runs are.
+    OneRun,
+    /// The values follow from the setup ([`Values::Given`]).
+    ByConstruction,
     /// No value was published.
     Unpublished,
 }
@@ -80,6 +87,8 @@ impl Verdict {
             Verdict::Changes => "changes",
             Verdict::TooNoisy => "too noisy to tell",
             Verdict::NotMeasurable => "not measurable here",
+            Verdict::OneRun => "no verdict",
+            Verdict::ByConstruction => "by construction",
             Verdict::Unpublished => "-",
         }
     }
@@ -199,8 +208,30 @@ impl Row {
             Values::Resampled => {
                 Interval { low: quantile(&changes, 0.025), high: quantile(&changes, 0.975), confidence: 0.95 }
             }
-            Values::Counted | Values::Timed => median_interval(&changes),
+            Values::Counted | Values::Timed | Values::Given => median_interval(&changes),
         }
+    }
+
+    /// The direction of the change: `up`, `down` or `same`; `open` if the interval contains
+    /// increases and decreases, or there is a single pair of runs.
+    pub fn direction(&self) -> &'static str {
+        let Interval { low, high, .. } = self.interval();
+        if self.values != Values::Given && self.pairs() < 2 {
+            "open"
+        } else if low > 0.0 {
+            "up"
+        } else if high < 0.0 {
+            "down"
+        } else if low == 0.0 && high == 0.0 {
+            "same"
+        } else {
+            "open"
+        }
+    }
+
+    /// Pairs of values.
+    fn pairs(&self) -> usize {
+        self.before.len().min(self.after.len())
     }
 
     /// The verdict, provided that times are meaningful.
@@ -208,9 +239,15 @@ impl Row {
     /// With a published change, the interval decides if it lies wholly above the required share,
     /// wholly below it, or on the wrong side of zero or close to zero. Otherwise the interval must
     /// not be wider than a few percent, or than the published change; then the median decides.
-    /// Without a published change, or with a negligible one, the whole interval must be near zero
-    /// and the median closer. An interval wholly away from zero is a change.
+    /// Without a published change, or with a negligible one, the metric holds or changes; it is not
+    /// "reproduced". To hold, the whole interval must be near zero and the median closer. An interval wholly away from zero is a change.
     fn judge(&self) -> Verdict {
+        match self.published {
+            Published::Nothing => return Verdict::Unpublished,
+            _ if self.values == Values::Given => return Verdict::ByConstruction,
+            _ if self.pairs() < 2 => return Verdict::OneRun,
+            _ => {}
+        }
         let Interval { low, high, .. } = self.interval();
         let unchanged = |yes, no| match (low, high) {
             (low, high) if low > NO_CHANGE || high < -NO_CHANGE => no,
@@ -218,12 +255,11 @@ impl Row {
             _ => Verdict::TooNoisy,
         };
         let published = match self.published {
-            Published::Nothing => return Verdict::Unpublished,
-            Published::Same => return unchanged(Verdict::Holds, Verdict::Changes),
             Published::Change { before, after } => change(before, after),
+            Published::Same | Published::Nothing => 0.0,
         };
         if published.abs() <= NO_CHANGE {
-            return unchanged(Verdict::Reproduced, Verdict::NotReproduced);
+            return unchanged(Verdict::Holds, Verdict::Changes);
         }
         // Relative to the published change.
         let (one, other) = (low / published, high / published);
@@ -271,22 +307,29 @@ impl Experiment {
         self.verdict_of(&self.rows[0])
     }
 
-    /// Reason why the verdict on a metric is provisional, if so.
-    fn caveat(&self, row: &Row) -> Option<String> {
-        let runs = match row.values {
+    /// Runs per setting behind a metric's values.
+    pub fn runs_of(&self, row: &Row) -> usize {
+        match row.values {
             Values::Resampled => self.runs as usize,
-            Values::Counted | Values::Timed => row.before.len(),
-        };
-        let exact = row.interval().low == row.interval().high && row.values != Values::Timed;
-        match self.verdict_of(row) {
-            Verdict::Unpublished | Verdict::NotMeasurable => None,
-            _ if row.values == Values::Timed && self.quick => Some("quick".to_owned()),
-            _ if runs < PAIRS_MIN && !exact => Some(match runs {
+            Values::Counted | Values::Timed | Values::Given => row.pairs(),
+        }
+    }
+
+    /// Reasons why the verdict on a metric is provisional. In a quick test, that holds for every
+    /// metric.
+    fn caveat(&self, row: &Row) -> Option<String> {
+        let runs = self.runs_of(row);
+        let few = match self.verdict_of(row) {
+            Verdict::Unpublished | Verdict::NotMeasurable | Verdict::ByConstruction => None,
+            _ if runs < PAIRS_MIN => Some(match runs {
                 1 => "1 run".to_owned(),
                 runs => format!("{runs} runs"),
             }),
             _ => None,
-        }
+        };
+        let quick = self.quick.then(|| "quick".to_owned());
+        let all: Vec<String> = quick.into_iter().chain(few).collect();
+        (!all.is_empty()).then(|| all.join(", "))
     }
 
     /// The verdict on a metric as text, with its caveat.
@@ -304,7 +347,13 @@ impl Experiment {
             published: row.published_pair().map(|(before, after)| PublishedDocument { before, after }),
             measured: row.of_settings(median),
             spread: row.of_settings(spread),
-            change: ChangeDocument { median: row.change(), low, high, confidence },
+            change: ChangeDocument {
+                median: row.change(),
+                low,
+                high,
+                confidence,
+                direction: row.direction(),
+            },
             runs: row.of_settings(|runs| runs),
             verdict: self.verdict_of(row).word(),
             caveat: self.caveat(row),
@@ -340,6 +389,15 @@ pub enum Shown {
         /// The settings.
         settings: Vec<Shares>,
     },
+    /// Values step by step, where each step adds to the one before.
+    Steps {
+        /// Description.
+        about: &'static str,
+        /// Names of the steps.
+        steps: Vec<&'static str>,
+        /// Metrics, each with a value per step.
+        columns: Vec<Column>,
+    },
     /// Change of each pair of runs, before and after.
     Pairs {
         /// Changes by metric.
@@ -365,6 +423,17 @@ impl Shares {
     }
 }
 
+/// A metric's values step by step.
+#[derive(Debug, Clone, Serialize)]
+pub struct Column {
+    /// Name of the metric.
+    pub metric: &'static str,
+    /// Unit of the values.
+    pub unit: &'static str,
+    /// A value per step.
+    pub values: Vec<f64>,
+}
+
 /// Changes of a metric per pair of runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct PairChanges {
@@ -380,6 +449,7 @@ impl Shown {
         match self {
             Shown::Timelines { timelines, .. } => timelines.is_empty(),
             Shown::Fairness { settings, .. } => settings.is_empty(),
+            Shown::Steps { columns, .. } => columns.is_empty(),
             Shown::Pairs { metrics } => metrics.is_empty(),
         }
     }
@@ -428,6 +498,7 @@ struct ChangeDocument {
     low: f64,
     high: f64,
     confidence: f64,
+    direction: &'static str,
 }
 
 /// An experiment serialises to its part of the document of `mglru reproduce --json`.
@@ -505,8 +576,8 @@ mod tests {
         assert_eq!(of(Published::Same, &[101.0; 6]), Verdict::Holds);
         assert_eq!(of(Published::Same, &[110.0; 6]), Verdict::Changes);
         let none = Published::Change { before: 7.0, after: 7.0 };
-        assert_eq!(of(none, &[100.5; 6]), Verdict::Reproduced);
-        assert_eq!(of(none, &[110.0; 6]), Verdict::NotReproduced);
+        assert_eq!(of(none, &[100.5; 6]), Verdict::Holds, "an absent effect is not reproduced");
+        assert_eq!(of(none, &[110.0; 6]), Verdict::Changes);
         // If a narrow interval does not decide, the median does.
         let some = Published::Change { before: 100.0, after: 110.0 };
         assert_eq!(of(some, &[105.0, 106.0, 108.0, 108.0, 109.0, 109.0]), Verdict::Reproduced);
@@ -541,10 +612,28 @@ mod tests {
     fn times_of_an_unfit_machine_or_of_a_few_quick_runs_are_not_final() {
         let same = |runs: usize| row(Published::Same, &vec![100.0; runs], &vec![100.0; runs]);
         assert_eq!(times(false, None, same(6)), "holds");
-        assert_eq!(times(true, None, same(2)), "holds (quick)");
+        assert_eq!(times(true, None, same(6)), "holds (quick)");
+        assert_eq!(times(true, None, same(2)), "holds (quick, 2 runs)");
         assert_eq!(times(false, None, same(2)), "holds (2 runs)");
         assert_eq!(times(false, Some("busy"), same(6)), "not measurable here");
-        assert_eq!(times(true, Some("busy"), Row { published: Published::Nothing, ..same(2) }), "-");
+        let unpublished =
+            |quick| times(quick, Some("busy"), Row { published: Published::Nothing, ..same(2) });
+        assert_eq!((unpublished(true), unpublished(false)), ("- (quick)".to_owned(), "-".to_owned()));
+    }
+
+    /// A change of exactly the published size, once, says nothing; nor does a value that the setup
+    /// decides.
+    #[test]
+    fn one_run_and_given_values_have_no_verdict() {
+        let half = Published::Change { before: 100.0, after: 50.0 };
+        let of = |runs: usize, values| Row { values, ..row(half, &vec![100.0; runs], &vec![50.0; runs]) };
+        assert_eq!(of(1, Values::Counted).judge(), Verdict::OneRun);
+        assert_eq!(times(false, None, of(1, Values::Timed)), "no verdict (1 run)");
+        assert_eq!(of(6, Values::Given).judge(), Verdict::ByConstruction);
+        assert_eq!(of(6, Values::Counted).judge(), Verdict::Reproduced);
+        let directions = [&[50.0, 60.0][..], &[100.0, 100.0], &[150.0, 110.0], &[90.0, 110.0], &[50.0]]
+            .map(|after| row(half, &vec![100.0; after.len()], after).direction());
+        assert_eq!(directions, ["down", "same", "up", "open", "open"]);
     }
 
     /// 500 values of a bootstrap are not 500 runs: an interval of their median would be far too

@@ -45,7 +45,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 pub use evidence::{
-    Check, Crosschecks, Experiment, PAIRS_MIN, PairChanges, Published, Row, Shares, Shown, Values, Verdict,
+    Check, Column, Crosschecks, Experiment, PAIRS_MIN, PairChanges, Published, Row, Shares, Shown, Values,
+    Verdict,
 };
 
 pub(crate) use crate::run::simulated::SCAN_TIME;

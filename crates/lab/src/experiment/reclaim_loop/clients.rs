@@ -13,9 +13,6 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Number of latency buckets. Longer latencies are in none.
-pub const BUCKETS: usize = 4;
-
 /// Start and end of counting, which require all of these conditions.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Window {
@@ -42,8 +39,6 @@ pub struct Script {
     pub mapped: bool,
     /// Counted part of the run.
     pub window: Window,
-    /// Upper bounds of the latency buckets.
-    pub bucket_ends: [Duration; BUCKETS],
     /// Whether to observe events and record a timeline.
     pub watched: bool,
 }
@@ -51,8 +46,7 @@ pub struct Script {
 impl Script {
     /// A script with accesses by descriptor unless the load decides.
     pub fn new(machine: Machine, load: Load, clients: u32) -> Script {
-        let (window, bucket_ends) = (Window::default(), [Duration::ZERO; BUCKETS]);
-        Script { machine, load, clients, mapped: false, window, bucket_ends, watched: false }
+        Script { machine, load, clients, mapped: false, window: Window::default(), watched: false }
     }
 }
 
@@ -99,8 +93,6 @@ pub struct Facts {
     pub operations: u64,
     /// Draws of each client.
     pub of_client: Vec<u64>,
-    /// Share of latencies per bucket, in percent.
-    pub buckets_percent: [f64; BUCKETS],
     /// Average number of rounds per allocator.
     pub rounds: f64,
     /// Whether an allocation failed for lack of memory.
@@ -141,7 +133,6 @@ struct Counts {
     /// Draws of all clients since the start of the run.
     begun: u64,
     done_of_client: Vec<u64>,
-    buckets: [u64; BUCKETS],
     releases: u64,
     file_reads: u64,
     /// Whether clients must not begin new draws.
@@ -153,21 +144,15 @@ struct Client {
     counts: Rc<RefCell<Counts>>,
     number: usize,
     mapped: bool,
-    bucket_ends: [Duration; BUCKETS],
-    /// Start time of the current draw.
-    began: Option<Time>,
+    /// Whether a draw is under way.
+    began: bool,
     steps: Vec<Step>,
 }
 
 impl Source for Client {
-    fn at(&mut self, now: Time) {
-        if let Some(began) = self.began.replace(now) {
-            let counts = &mut *self.counts.borrow_mut();
-            counts.done_of_client[self.number] += 1;
-            let took = now.since(began);
-            if let Some(bucket) = self.bucket_ends.iter().position(|&end| took < end) {
-                counts.buckets[bucket] += 1;
-            }
+    fn at(&mut self, _: Time) {
+        if std::mem::replace(&mut self.began, true) {
+            self.counts.borrow_mut().done_of_client[self.number] += 1;
         }
     }
 
@@ -207,8 +192,7 @@ pub fn run(script: &Script) -> Result<Facts, Error> {
             counts: counts.clone(),
             number,
             mapped: script.mapped,
-            bucket_ends: script.bucket_ends,
-            began: None,
+            began: false,
             steps: Vec::new(),
         };
         simulator.add_job(number % script.machine.tenants.len(), client);
@@ -230,7 +214,6 @@ pub fn run(script: &Script) -> Result<Facts, Error> {
     {
         let counts = &mut *counts.borrow_mut();
         counts.done_of_client.fill(0);
-        counts.buckets = [0; BUCKETS];
         counts.file_reads = 0;
     }
     let allocators = match script.load {
@@ -270,14 +253,12 @@ pub fn run(script: &Script) -> Result<Facts, Error> {
     };
     let names: Vec<String> = script.machine.tenants.iter().map(|tenant| tenant.path.clone()).collect();
     let counts = &ended;
-    let of_all: u64 = counts.done_of_client.iter().sum();
     Ok(Facts {
         tally: to.total().since(&from.total()),
         pages_read: to.device.pages_read - from.device.pages_read,
         file_reads: counts.file_reads,
         operations: counts.begun - begun_before,
         of_client: counts.done_of_client.clone(),
-        buckets_percent: counts.buckets.map(|bucket| 100.0 * bucket as f64 / of_all.max(1) as f64),
         rounds: counts.releases as f64 / allocators as f64,
         died,
         seconds: to.now.since(from.now).as_secs_f64(),

@@ -4,7 +4,7 @@
 //! Sizes are the published ones divided by the factor stated for each row. Ratios are kept.
 
 use super::super::SCAN_TIME;
-use super::clients::{self, BUCKETS, Facts, Script, Window};
+use super::clients::{self, Facts, Script, Window};
 use super::store::WALK_TIME;
 use crate::Error;
 use crate::fidelity::load::DirtyWriter;
@@ -24,6 +24,8 @@ const GIB_PAGES: u64 = 1 << 18;
 const TOUCH_TIME: Duration = Duration::from_nanos(500);
 /// Time to read 128 KiB from an NVMe disk: 80 µs, and 44 µs for the transfer.
 const READ_TIME: Duration = Duration::from_micros(124);
+/// Workers of the fairness row, as published.
+pub const WORKERS: u32 = 64;
 /// Rounds of the mix that count as survival.
 pub const ROUNDS: u64 = 128;
 
@@ -43,7 +45,6 @@ fn with_swap(machine: Machine, mechanisms: Mechanisms, swap_pages: u64, seed: u6
 
 /// Row 2: 64 workers in 32 memcgs. Their heaps are 1.5 times the memory; swap is compressed memory.
 pub fn workers(mechanisms: Mechanisms, seed: u64, shorter: u32, watched: bool) -> Result<Facts, Error> {
-    const WORKERS: u32 = 64;
     const HEAP_PAGES: u64 = 4096;
     let heaps = u64::from(WORKERS) * HEAP_PAGES;
     let memory = (heaps * 2 / 3) as u32;
@@ -56,7 +57,6 @@ pub fn workers(mechanisms: Mechanisms, seed: u64, shorter: u32, watched: bool) -
             ..Window::default()
         },
         watched,
-        bucket_ends: [10, 20, 40, 80].map(Duration::from_millis) as [Duration; BUCKETS],
         ..Script::new(
             with_swap(machine, mechanisms, 4 * heaps, seed),
             Load::Requests(Requests { heap_pages: HEAP_PAGES as u32 }),

@@ -30,7 +30,7 @@ const CLIENTS: u32 = 4;
 const TIME: Duration = Duration::from_secs(3);
 
 const WORKLOAD: &str = "\
-The reclaim loop: linux-7.1 (before) against linux-7.2 (after), and the default.
+The reclaim loop: linux-7.1 (before) against linux-7.1 with reclaim_loop (after), and the default.
   YCSB-B on redb, 4 clients, 93,750 records of 1,000 bytes; of 48 MiB the page cache has 26.4 and the \
 store's own cache 21.6; every 200th commit is durable. Each run starts with a new copy of the database, \
 fills the caches for 1.5 s and counts for 3 s. read_only: without updates. Every value is verified.

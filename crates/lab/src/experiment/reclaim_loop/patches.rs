@@ -1,0 +1,99 @@
+//! The series patch by patch: each step has all patches up to it.
+
+use super::{BASE, Part};
+use crate::experiment::Effort;
+use crate::experiment::evidence::{Column, Shown};
+use crate::{Error, Stage, Unit, Watch, parallel};
+use mglru_core::{Counter, Mechanisms, Switch};
+
+/// A patch and the switches that it turns on.
+struct Patch {
+    /// Its title without "mm/mglru:" or "mm/vmscan:".
+    title: &'static str,
+    switches: &'static [Switch],
+}
+
+/// The patches that change what reclaim decides, in the order of the merged series. The others
+/// rename, move or remove code. One removes a check for reclaim that must not start I/O, of which
+/// there is none here.
+const PATCHES: [Patch; 8] = [
+    Patch { title: "restructure the reclaim loop", switches: &[Switch::FixedBudget, Switch::AgingApart] },
+    Patch { title: "scan and count the exact number of folios", switches: &[Switch::ExactScan] },
+    Patch {
+        title: "avoid reclaim type fall back when isolation makes no progress",
+        switches: &[Switch::SameType],
+    },
+    Patch { title: "use a smaller batch for reclaim", switches: &[Switch::SmallBatches] },
+    Patch { title: "don't abort scan immediately right after aging", switches: &[Switch::ScanAfterAging] },
+    Patch {
+        title: "use the common routine for dirty/writeback reactivation",
+        switches: &[Switch::IsolateDirty, Switch::KeepReclaimMark],
+    },
+    Patch { title: "simplify and improve dirty writeback handling", switches: &[Switch::FlushPerBatch] },
+    Patch { title: "unify writeback reclaim statistic and throttling", switches: &[Switch::DirtyTallies] },
+];
+/// A row of the second version, which the merged one lacks.
+const MINIMUM: &str = "(version 2) the same, with its minimum scan of 32 pages";
+
+/// The steps of the series: before it, each patch, and the second version's minimum.
+fn steps() -> Result<Vec<(&'static str, Mechanisms)>, Error> {
+    let mut with: Vec<Switch> = Vec::new();
+    let mut steps = vec![("before the series", Mechanisms::preset(BASE))];
+    let last = Patch { title: MINIMUM, switches: &[Switch::MinimumScan] };
+    for patch in PATCHES.iter().chain([&last]) {
+        with.extend(patch.switches);
+        steps.push((patch.title, Mechanisms::compose(BASE, &with, &[]).map_err(Error::work)?));
+    }
+    Ok(steps)
+}
+
+/// Runs the store, the selects and the small writer once with each step.
+pub fn run(effort: Effort, watch: &dyn Watch) -> Result<Shown, Error> {
+    const PARTS: [Part; 4] = [Part::SmallStore, Part::Selects, Part::MappedReads, Part::SmallWriter];
+    let steps = steps()?;
+    let tasks: Vec<(Part, Mechanisms)> =
+        PARTS.iter().flat_map(|&part| steps.iter().map(move |&(_, with)| (part, with))).collect();
+    let stage = Stage::begin(watch, "the series patch by patch", tasks.len() as u64, Unit::Steps);
+    let facts = parallel::all(&tasks, parallel::threads(), |_, &(part, mechanisms)| {
+        let facts = part.run(mechanisms, effort.seed, effort.shorter, false)?;
+        stage.advance(1)?;
+        Ok(facts)
+    })?;
+    drop(stage);
+    let column = |metric, unit, part: usize, figure: &dyn Fn(&super::Facts) -> f64| {
+        let values = facts[part * steps.len()..][..steps.len()].iter().map(figure).collect();
+        Column { metric, unit, values }
+    };
+    Ok(Shown::Steps {
+        about: "the series patch by patch, one run each",
+        steps: steps.iter().map(|&(title, _)| title).collect(),
+        columns: vec![
+            column("ycsb_b_refault_file", "pages", 0, &|facts| facts.count(Counter::WorkingsetRefaultFile)),
+            column("ycsb_b_pages_read", "pages", 0, &|facts| facts.pages_read as f64),
+            column("ycsb_b_pages_per_effort", "pages", 0, &|facts| {
+                facts.efforts.reclaimed as f64 / facts.efforts.count().max(1) as f64
+            }),
+            column("select_transactions_per_second", "1/s", 1, &super::Facts::rate),
+            column("mapped_zipf12_mib_per_second", "MiB/s", 2, &|facts| facts.rate() / 256.0),
+            column("dd_survives", "1", 3, &|facts| f64::from(!facts.died)),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_patches_are_the_whole_loop_in_its_order() {
+        let of_patches: Vec<Switch> = PATCHES.iter().flat_map(|patch| patch.switches).copied().collect();
+        assert_eq!(of_patches, Switch::ReclaimLoop.parts());
+        let steps = steps().unwrap();
+        assert_eq!(steps.len(), PATCHES.len() + 2);
+        assert_eq!(steps[0].1, Mechanisms::preset(BASE));
+        let merged = steps[PATCHES.len()].1;
+        assert_eq!(merged, Mechanisms::compose(BASE, &[Switch::ReclaimLoop], &[]).unwrap());
+        assert!(!merged.is_on(Switch::MinimumScan));
+        assert!(steps.windows(2).all(|pair| pair[0].1 != pair[1].1));
+    }
+}
