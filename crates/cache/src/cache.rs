@@ -373,6 +373,12 @@ impl PageCache {
         self.shared.core.set_prefetch(on);
     }
 
+    /// The same for the published patch alone, [`crate::Switch::PrefetchNext`], with
+    /// [`crate::Switch::Prefetch`] off.
+    pub fn set_prefetch_next(&self, on: bool) {
+        self.shared.core.set_prefetch_next(on);
+    }
+
     /// Current sizes. The cost does not depend on the number of tenants.
     pub fn stats(&self) -> CacheStats {
         let shared = &self.shared;

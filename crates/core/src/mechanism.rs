@@ -161,9 +161,8 @@ impl Mechanisms {
     pub const fn preset(preset: Preset) -> Mechanisms {
         const LINUX_612: u16 = Switch::MemcgLru.bit();
         const LINUX_71: u16 = LINUX_612 | Switch::WorkingsetRework.bit() | Switch::LuleshFix.bit();
-        const LINUX_72: u16 = LINUX_71 | Switch::FaultPlacement.bit() | Switch::ReparentOffline.bit();
+        const LINUX_72: u16 = LINUX_71 | Switch::ReparentOffline.bit();
         const OURS: u16 = LINUX_72
-            | Switch::BatchNonresidentAge.bit()
             | Switch::Prefetch.bit()
             | Switch::ExactStatistics.bit()
             | Switch::SubtreeLru.bit()
@@ -171,16 +170,19 @@ impl Mechanisms {
             | Switch::WaitBeforeOom.bit()
             | Switch::ChargeNearLimit.bit();
         // The policy `ranked` is whole in every preset.
-        const RANKED: u32 = (Switch::PageWalk.rules() << 1) - 1;
-        const RULES_71: u32 = RANKED | Switch::ProportionalProtection.rules() | Switch::BoundedSteps.rules();
-        const RULES_72: u32 = RULES_71 | Switch::ReclaimLoop.rules();
+        const ALL: u32 = ((Switch::PageWalk.rules() << 1) - 1) | Switch::CostReleasesLock.rules();
+        const RULES_71: u32 = ALL | Switch::ProportionalProtection.rules() | Switch::BoundedSteps.rules();
+        const RULES_72: u32 = RULES_71 | Switch::ReclaimLoop.rules() | Switch::FaultPlacement.rules();
         let (on, rules) = match preset {
             // Late updates of 6.12, which were measured, have this part of the reclaim loop
             // ([book: versions#version-names]).
-            Preset::Linux612 => (LINUX_612, RANKED | Switch::IsolateDirty.rules()),
+            Preset::Linux612 => (LINUX_612, ALL | Switch::IsolateDirty.rules()),
             Preset::Linux71 => (LINUX_71, RULES_71),
             Preset::Linux72 => (LINUX_72, RULES_72),
-            Preset::Default => (OURS | (Lru::Ranked as u16) << POLICY_SHIFT, RULES_72),
+            Preset::Default => {
+                let rules = RULES_72 | Switch::BatchNonresidentAge.rules();
+                (OURS | (Lru::Ranked as u16) << POLICY_SHIFT, rules)
+            }
         };
         Mechanisms { preset, lru_lock: LruLock::Lruvec, on, rules }
     }
@@ -231,6 +233,16 @@ impl Mechanisms {
             (Switch::LuleshFix, Switch::WorkingsetRework, "corrects two steps of the rework"),
             (
                 Switch::FaultPlacement,
+                Switch::WorkingsetRework,
+                "places by the distances that the rework counts in",
+            ),
+            (
+                Switch::FaultCounts,
+                Switch::WorkingsetRework,
+                "is part of fault_placement, which places by the distances of the rework",
+            ),
+            (
+                Switch::ReferencedPlacement,
                 Switch::WorkingsetRework,
                 "places by the distances that the rework counts in",
             ),
@@ -313,17 +325,12 @@ impl Mechanisms {
     }
 
     #[inline]
-    pub(crate) const fn batch_nonresident_age(self) -> bool {
-        self.is_on(Switch::BatchNonresidentAge)
-    }
-
-    #[inline]
     pub(crate) const fn prefetch(self) -> bool {
         self.is_on(Switch::Prefetch)
     }
 
-    pub(crate) fn with_prefetch(self, on: bool) -> Mechanisms {
-        self.with_bit(Switch::Prefetch.bit(), on)
+    pub(crate) fn with_prefetch(self, ours: bool, next: bool) -> Mechanisms {
+        self.with_bit(Switch::Prefetch.bit(), ours).with_bit(Switch::PrefetchNext.bit(), next)
     }
 
     #[inline]
@@ -342,8 +349,8 @@ impl Mechanisms {
     }
 
     #[inline]
-    pub(crate) const fn fault_placement(self) -> bool {
-        self.is_on(Switch::FaultPlacement)
+    pub(crate) const fn fault_counts(self) -> bool {
+        self.is_on(Switch::FaultCounts)
     }
 
     #[inline]
@@ -484,6 +491,14 @@ mod tests {
                 "keep_reclaim_mark",
                 "flush_per_batch",
                 "dirty_tallies",
+                "fault_counts",
+                "referenced_placement",
+                "age_per_batch",
+                "age_with_cost",
+                "age_once_per_refault",
+                "age_evictions_per_batch",
+                "cost_releases_lock",
+                "prefetch_next",
                 "minimum_scan",
                 "proportional_protection",
                 "bounded_steps",
@@ -491,11 +506,14 @@ mod tests {
         );
         let later = |preset| on(preset)[23..].to_vec();
         let [t, f] = [true, false];
-        assert_eq!(later(Preset::Linux612), [f, f, f, f, f, f, t, f, f, f, f, f, f], "isolate_dirty");
-        assert_eq!(later(Preset::Linux71), [f, f, f, f, f, f, f, f, f, f, f, t, t]);
-        for preset in [Preset::Linux72, Preset::Default] {
-            assert_eq!(later(preset), [t, t, t, t, t, t, t, t, t, t, f, t, t]);
-        }
+        assert_eq!(
+            later(Preset::Linux612),
+            [&[f, f, f, f, f, f, t, f, f, f][..], &[f; 6], &[t, f, f, f, f]].concat(),
+            "isolate_dirty"
+        );
+        assert_eq!(later(Preset::Linux71), [&[f; 16][..], &[t, f, f, t, t]].concat());
+        assert_eq!(later(Preset::Linux72), [&[t; 12][..], &[f; 4], &[t, f, f, t, t]].concat());
+        assert_eq!(later(Preset::Default), [&[t; 16][..], &[t, f, f, t, t]].concat());
         let on = |preset| -> [bool; 13] {
             let all = on(preset);
             let (of_kernels, others) = all.split_at(13);
@@ -573,7 +591,8 @@ mod tests {
         assert!(with(parts).is_on(Switch::ReclaimLoop));
         assert_eq!(with(parts).without(&[Switch::ReclaimLoop]), Ok(seven_one));
         assert!(parts.iter().all(|part| part.is_part() && part.parts().is_empty()));
-        assert_eq!(Switch::ALL.into_iter().filter(|switch| switch.is_part()).count(), parts.len());
+        let all: usize = Switch::ALL.into_iter().map(|switch| switch.parts().len()).sum();
+        assert_eq!(Switch::ALL.into_iter().filter(|switch| switch.is_part()).count(), all);
     }
 
     #[test]

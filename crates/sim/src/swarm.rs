@@ -475,7 +475,14 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
 /// existed.
 fn is_drawn_last(switch: Switch) -> bool {
     switch.is_part()
-        || matches!(switch, Switch::MinimumScan | Switch::ProportionalProtection | Switch::BoundedSteps)
+        || matches!(
+            switch,
+            Switch::PrefetchNext
+                | Switch::CostReleasesLock
+                | Switch::MinimumScan
+                | Switch::ProportionalProtection
+                | Switch::BoundedSteps
+        )
 }
 
 /// A preset, or a random choice of every switch.

@@ -52,13 +52,24 @@ impl Core {
         self.mechanisms().lru()
     }
 
-    /// Turns [`Switch::Prefetch`](crate::Switch) on or off at any time; it affects no decision.
-    /// Experiments need both in one table of folios, as the memory that a table happens to get can
-    /// make a factor of two.
+    /// Turns [`Switch::Prefetch`](crate::Switch) on or off at any time, and
+    /// [`Switch::PrefetchNext`](crate::Switch) off; neither affects a decision. Experiments need
+    /// both in one table of folios, as the memory that a table happens to get can make a factor of
+    /// two.
     pub fn set_prefetch(&self, on: bool) {
+        self.set_prefetching(on, false);
+    }
+
+    /// The same for [`Switch::PrefetchNext`](crate::Switch) on or off, and
+    /// [`Switch::Prefetch`](crate::Switch) off.
+    pub fn set_prefetch_next(&self, on: bool) {
+        self.set_prefetching(false, on);
+    }
+
+    fn set_prefetching(&self, ours: bool, next: bool) {
         loop {
             let known = self.folios.settings();
-            if self.folios.set_settings(known, (known.0.with_prefetch(on), known.1)) {
+            if self.folios.set_settings(known, (known.0.with_prefetch(ours, next), known.1)) {
                 return;
             }
         }

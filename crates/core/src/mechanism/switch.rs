@@ -34,12 +34,16 @@ switches! {
     /// The reclaim loop of Linux 7.2: all switches of [`Switch::parts`], which are its patches. It
     /// is on if all are on; to turn it on or off is to turn all of them.
     ReclaimLoop = "reclaim_loop",
-    /// A file page brought in by a fault starts old and must earn its place (Linux 7.2).
+    /// A page brought in by a fault or a read starts old and must earn its place (Linux 7.2): all
+    /// switches of [`Switch::parts`].
     FaultPlacement = "fault_placement",
-    /// Advance nonresident ages once per batch (classic LRU).
+    /// The refault clock of the classic LRU advances once per batch: all switches of
+    /// [`Switch::parts`], which are published remedies and one of this project's.
     BatchNonresidentAge = "batch_nonresident_age",
     /// Scans prefetch the words that they will write for the folios ahead
-    /// ([book: eviction#prefetch]). Decisions do not change.
+    /// ([book: eviction#prefetch]), as this project extended the published patch: state and links
+    /// of the folio after the next, by links, and the page of an isolated folio. Decisions do not
+    /// change.
     Prefetch = "prefetch",
     /// Decide by current list sizes. Off: by sizes up to 2 s old.
     ExactStatistics = "exact_statistics",
@@ -114,6 +118,31 @@ switches! {
     /// Reclaim loop, patch "unify writeback reclaim statistic and throttling": dirty and congested
     /// folios are counted, so that limit reclaim waits for writeback.
     DirtyTallies = "dirty_tallies",
+    /// Fault placement: a page that a fault brings in counts one access, and is not activated unless
+    /// it was hot.
+    FaultCounts = "fault_counts",
+    /// Fault placement: a page that was accessed before it is put on a list goes to the second oldest
+    /// generation. Off: to the oldest.
+    ReferencedPlacement = "referenced_placement",
+    /// Batches of nonresident age, published remedies 1 and 2: put-back sums the activated pages of
+    /// a batch, and the clocks advance once, after the lock is released.
+    AgePerBatch = "age_per_batch",
+    /// Published remedy 4: the walk that notes the cost advances the clocks, too. Off: a walk of its
+    /// own does.
+    AgeWithCost = "age_with_cost",
+    /// Published remedy 5: a refault advances the clocks in the walk that notes its cost. Off: a
+    /// second walk does.
+    AgeOncePerRefault = "age_once_per_refault",
+    /// This project's addition: the evictions of a batch advance the clocks once, too.
+    AgeEvictionsPerBatch = "age_evictions_per_batch",
+    /// Published remedy 3 for the classic LRU: noting the cost takes over the held lock and releases
+    /// it. Off: put-back releases the lock, and noting the cost takes it again. All measured kernels
+    /// have it.
+    CostReleasesLock = "cost_releases_lock",
+    /// The published patch of [`Switch::Prefetch`] alone: scans of generations prefetch the flag word
+    /// of the next folio. Scans of the classic lists do so in every kernel. `prefetch` replaces
+    /// both.
+    PrefetchNext = "prefetch_next",
     /// The second version of the reclaim loop's series: a turn scans at least 32 pages, however
     /// small the memcg and its share are. The merged version has no such minimum.
     MinimumScan = "minimum_scan",
@@ -140,6 +169,10 @@ const RECLAIM_LOOP: [Switch; 10] = [
     Switch::DirtyTallies,
 ];
 
+const FAULT_PLACEMENT: [Switch; 2] = [Switch::FaultCounts, Switch::ReferencedPlacement];
+const BATCH_NONRESIDENT_AGE: [Switch; 4] =
+    [Switch::AgePerBatch, Switch::AgeWithCost, Switch::AgeOncePerRefault, Switch::AgeEvictionsPerBatch];
+
 /// The first switch that cannot change at run time. The switches before it fit below the policy's
 /// number in the word that can.
 pub(super) const FIRST_RULE: u32 = Switch::RankByGeneration as u32;
@@ -156,30 +189,50 @@ impl Switch {
 
     /// The switches that this one stands for, in the order of the published patches; empty for most.
     pub const fn parts(self) -> &'static [Switch] {
-        if matches!(self, Switch::ReclaimLoop) { &RECLAIM_LOOP } else { &[] }
+        match self {
+            Switch::ReclaimLoop => &RECLAIM_LOOP,
+            Switch::FaultPlacement => &FAULT_PLACEMENT,
+            Switch::BatchNonresidentAge => &BATCH_NONRESIDENT_AGE,
+            _ => &[],
+        }
     }
 
     /// Whether another switch stands for this one, with others.
     pub fn is_part(self) -> bool {
-        RECLAIM_LOOP.contains(&self)
+        self.whole().is_some()
+    }
+
+    /// The switch that this one is a part of.
+    pub fn whole(self) -> Option<Switch> {
+        let all = [Switch::ReclaimLoop, Switch::FaultPlacement, Switch::BatchNonresidentAge];
+        all.into_iter().find(|whole| whole.parts().contains(&self))
     }
 
     /// The policy that this switch is an optional rule of, if it concerns a single policy.
     pub fn policy(self) -> Option<Lru> {
         match self {
             Switch::WorkingsetRework | Switch::LuleshFix | Switch::FaultPlacement => Some(Lru::MultiGen),
-            Switch::MinimumScan | Switch::ProportionalProtection | Switch::BoundedSteps => {
-                Some(Lru::MultiGen)
+            Switch::PrefetchNext
+            | Switch::MinimumScan
+            | Switch::ProportionalProtection
+            | Switch::BoundedSteps => Some(Lru::MultiGen),
+            Switch::BatchNonresidentAge | Switch::CostReleasesLock => Some(Lru::Classic),
+            Switch::ReclaimLoop => None,
+            _ if self.is_part() => {
+                let of_classic = self.whole() == Some(Switch::BatchNonresidentAge);
+                Some(if of_classic { Lru::Classic } else { Lru::MultiGen })
             }
-            Switch::BatchNonresidentAge => Some(Lru::Classic),
-            _ if self.is_part() => Some(Lru::MultiGen),
             _ if (FIRST_RULE..=Switch::PageWalk as u32).contains(&(self as u32)) => Some(Lru::Ranked),
             _ => None,
         }
     }
 
-    /// The switch's bit in the word that can change at run time. No switch with parts has one.
+    /// The switch's bit in the word that can change at run time. A switch with parts has none, so
+    /// that one of those bits is free.
     pub(super) const fn bit(self) -> u16 {
+        if matches!(self, Switch::PrefetchNext) {
+            return 1 << Switch::ReclaimLoop as u32;
+        }
         assert!((self as u32) < FIRST_RULE && self.parts().is_empty());
         1 << self as u32
     }
@@ -187,6 +240,9 @@ impl Switch {
     /// The switch's bits among the rules that never change: its own, or those of its parts; 0 for
     /// switches that can change at run time.
     pub(super) const fn rules(self) -> u32 {
+        if matches!(self, Switch::PrefetchNext) {
+            return 0;
+        }
         let number = self as u32;
         let parts = self.parts();
         let (mut bits, mut at) = (if number < FIRST_RULE { 0 } else { 1 << (number - FIRST_RULE) }, 0);

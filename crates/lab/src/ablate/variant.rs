@@ -37,8 +37,10 @@ pub struct Variants {
 }
 
 /// Mechanisms that change the speed on a real machine but no decision.
-const SPEED_ONLY: [(Switch, &str); 1] =
-    [(Switch::Prefetch, "it prefetches the next folio's state and changes no decision")];
+const SPEED_ONLY: [(Switch, &str); 2] = [
+    (Switch::Prefetch, "it prefetches the states of folios ahead and changes no decision"),
+    (Switch::PrefetchNext, "it prefetches the next folio's state and changes no decision"),
+];
 const OTHER_POLICY: &str = "it is a rule of a policy that is off";
 const LOCK: (&str, &str) =
     ("lru_lock", "it changes which threads wait for a lock, and simulated threads never wait for locks");

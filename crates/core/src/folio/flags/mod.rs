@@ -569,7 +569,7 @@ impl FolioFlags {
         self.update(|f| {
             let next = if f.unevictable() {
                 f
-            } else if f.workingset() || !mechanisms.fault_placement() {
+            } else if f.workingset() || !mechanisms.fault_counts() {
                 f.set(ACTIVE)
             } else if !f.referenced() {
                 f.accessed(mechanisms)
@@ -651,7 +651,7 @@ impl FolioFlags {
             }
             if !f.referenced() && !f.workingset() {
                 (Some(f.set(REFERENCED).with_refs(0)), false)
-            } else if f.nrefs(mechanisms) > 1 || !mechanisms.fault_placement() {
+            } else if f.nrefs(mechanisms) > 1 || !mechanisms.fault_counts() {
                 (Some(f.proved_hot()), true)
             } else {
                 (Some(f.accessed(mechanisms)), true)

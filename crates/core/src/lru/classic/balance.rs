@@ -8,6 +8,7 @@ use crate::Core;
 use crate::folio::Kind;
 use crate::host::Host;
 use crate::lru::{LockedLruvec, Swappiness};
+use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg};
 
 /// One page of I/O costs as much as this many pages scanned in vain.
@@ -150,7 +151,7 @@ impl Core {
 
     /// Adds a reclaim cost for a kind to this lruvec and its ancestors. `aged`: advances the clocks
     /// by this many pages in the same walk. `locked`: this lruvec's lock, which is released before
-    /// an ancestor is touched.
+    /// an ancestor is touched ([book: classic-lru#lru-lock], remedy 3).
     pub(crate) fn note_cost(
         &self,
         host: &impl Host,
@@ -167,7 +168,8 @@ impl Core {
             }
             return;
         }
-        let mut locked = locked;
+        // Without remedy 3 the lock is released here, and taken again for the cost.
+        let mut locked = locked.filter(|_| self.mechanisms().is_on(Switch::CostReleasesLock));
         for ancestor in self.memcgs.lineage(memcg) {
             let pages = self.known_sizes(host, ancestor).pages();
             let mut locked = locked.take().unwrap_or_else(|| ancestor.lruvec.lock(&self.folios));

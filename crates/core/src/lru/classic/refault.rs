@@ -18,6 +18,7 @@ use crate::folio::{Flags, FolioId, Kind};
 use crate::host::Host;
 use crate::lru::evidence::TOKEN_MASK;
 use crate::lru::{Distance, Queue, Refault, Shadow};
+use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg, MemcgId};
 
 /// A batch of evictions. With `batch_nonresident_age` the classic clock advances for all of them in
@@ -110,7 +111,7 @@ impl Evictions {
     /// Begins a batch of at most `pages` evictions on behalf of `target`. [`Self::end`] must
     /// follow.
     pub(in crate::lru) fn begin(core: &Core, target: MemcgId, pages: u64) -> Evictions {
-        if pages == 0 || !core.mechanisms().batch_nonresident_age() {
+        if pages == 0 || !core.mechanisms().is_on(Switch::AgeEvictionsPerBatch) {
             return Evictions::none(target);
         }
         let next = core.advance_nonresident_age(core.memcg(target), pages);
@@ -166,7 +167,7 @@ pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<
     }
     memcg.stat.add(restore, 1);
     // The clock advances in the walk that notes the cost, or in a walk of its own before.
-    let batched = core.mechanisms().batch_nonresident_age();
+    let batched = core.mechanisms().is_on(Switch::AgeOncePerRefault);
     if !batched {
         core.advance_nonresident_age(memcg, 1);
     }

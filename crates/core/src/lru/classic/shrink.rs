@@ -10,9 +10,11 @@ use crate::Core;
 use crate::event::ListedFrom;
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
+use crate::lru::lists::{AHEAD, NEXT, TAIL};
 use crate::lru::scan_control::{Context, Isolated, PagedOut, Scan, Tallies};
 use crate::lru::{LockedLruvec, References};
 use crate::mapping::Mapping;
+use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg};
 
 pub(in crate::lru) struct Cost {
@@ -33,18 +35,18 @@ impl LockedLruvec<'_> {
     ) {
         batch.kind = Some(kind);
         let list = list_of(kind, active);
-        if self.looks_ahead(list) {
-            self.take::<true>(host, list, request, batch);
-        } else {
-            self.take::<false>(host, list, request, batch);
+        match self.looks_ahead(list, true) {
+            AHEAD => self.take::<AHEAD>(host, list, request, batch),
+            NEXT => self.take::<NEXT>(host, list, request, batch),
+            _ => self.take::<TAIL>(host, list, request, batch),
         }
     }
 
-    fn take<const AHEAD: bool>(&mut self, host: &impl Host, list: usize, request: u64, batch: &mut Isolated) {
+    fn take<const LOOK: u8>(&mut self, host: &impl Host, list: usize, request: u64, batch: &mut Isolated) {
         let mut next = None;
         while batch.scanned < request {
             let Some(folio) = next.or_else(|| self.lists.lists.tail(list)) else { break };
-            next = self.look_ahead::<AHEAD>(host, folio);
+            next = self.look_ahead::<LOOK>(host, folio);
             batch.scanned += 1;
             if self.isolate_folio(host, folio) {
                 batch.folios.push(folio);
@@ -159,10 +161,9 @@ pub(in crate::lru) fn references(core: &Core, mapping: &Mapping, folio: FolioId)
 
 /// Puts isolated folios back in order, each at the head of the list that its state names.
 ///
-/// The clock counts activated folios. `batch_nonresident_age` adds them at once, in the walk that
-/// notes the cost after the lock is released; without it, they are added folio by folio
-/// ([book: classic-lru#lru-lock], remedies 1, 2 and 4). Noting the cost releases the lock in either
-/// case (remedy 3), as in all measured kernels.
+/// The clock counts activated folios. `age_per_batch` adds them at once after the lock is released;
+/// without it, they are added folio by folio ([book: classic-lru#lru-lock], remedies 1 and 2). With
+/// `age_with_cost` (remedy 4) the walk that notes the cost adds them.
 pub(in crate::lru) fn put_back(
     core: &Core,
     host: &impl Host,
@@ -170,7 +171,8 @@ pub(in crate::lru) fn put_back(
     memcg: &Memcg,
     cost: Option<Cost>,
 ) {
-    let batched = core.mechanisms().batch_nonresident_age();
+    let mechanisms = core.mechanisms();
+    let batched = mechanisms.is_on(Switch::AgePerBatch);
     let mut back = std::mem::take(&mut scan.back);
     back.extend(scan.rejected.drain(..).map(|folio| {
         let now = core.folios.flags(folio).load();
@@ -199,7 +201,11 @@ pub(in crate::lru) fn put_back(
         }
         core.grew(owner);
         let Cost { kind, cost } = cost.unwrap_or(Cost { kind: Kind::File, cost: 0 });
-        core.note_cost(host, owner, Some(locked), kind, cost, activated);
+        let carried = if mechanisms.is_on(Switch::AgeWithCost) { activated } else { 0 };
+        core.note_cost(host, owner, Some(locked), kind, cost, carried);
+        if activated > carried {
+            core.advance_nonresident_age(owner, activated);
+        }
         if let Some(went) = went {
             core.release_if_unused(core.memcg(went));
         }

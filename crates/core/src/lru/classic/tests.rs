@@ -375,6 +375,9 @@ fn a_batch_writes_to_the_ancestors_clocks_once() {
         harness.stat(Counter::NonresidentAgeWrites) - before
     };
     assert_eq!((writes(&[Switch::BatchNonresidentAge]), writes(&[])), (31, 1));
+    // The remedies one by one: what the first saves does not depend on the others.
+    assert_eq!((writes(&[Switch::AgePerBatch]), writes(&[Switch::AgeWithCost])), (31, 1));
+    assert_eq!(writes(&[Switch::AgeEvictionsPerBatch]), 1);
 }
 
 /// Beyond [book: classic-lru#lru-lock], evictions are batched, too. Every page gets the time that
@@ -451,6 +454,9 @@ fn remedies_change_no_count() {
     let all = counts(&[]);
     assert!(all.3.len() > 50 && all.1 > 1000);
     assert_eq!(all, counts(&[Switch::BatchNonresidentAge]));
+    for &part in Switch::BatchNonresidentAge.parts().iter().chain(&[Switch::CostReleasesLock]) {
+        assert_eq!(all, counts(&[part]), "{}", part.name());
+    }
 }
 
 /// Advice that a page is not needed: a page in use goes to the tail; a dirty one to the head, and

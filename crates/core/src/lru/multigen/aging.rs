@@ -17,6 +17,7 @@ use crate::Core;
 use crate::event::Event;
 use crate::folio::{Climb, GenIndex, Kind};
 use crate::host::Host;
+use crate::lru::lists::{AHEAD, NEXT, TAIL};
 use crate::lru::{LockedLruvec, Lruvec, MAX_GENERATIONS, MIN_GENERATIONS, Seq, Swappiness};
 use crate::mechanism::Mechanisms;
 use crate::memcg::{Counter, Memcg, MemcgId};
@@ -89,9 +90,10 @@ impl LockedLruvec<'_> {
         // youngest generation, which uses the same list: a cold/hot inversion that the kernel
         // accepts.
         if swappiness.evicts(kind) {
-            let is_empty = match self.looks_ahead(list_of(label, kind)) {
-                true => self.move_on::<true>(host, kind, label),
-                false => self.move_on::<false>(host, kind, label),
+            let is_empty = match self.looks_ahead(list_of(label, kind), false) {
+                AHEAD => self.move_on::<AHEAD>(host, kind, label),
+                NEXT => self.move_on::<NEXT>(host, kind, label),
+                _ => self.move_on::<TAIL>(host, kind, label),
             };
             if !is_empty {
                 return false;
@@ -103,11 +105,11 @@ impl LockedLruvec<'_> {
     }
 
     /// Moves the folios of a generation to the next one. `false`: some are left.
-    fn move_on<const AHEAD: bool>(&mut self, host: &impl Host, kind: Kind, label: GenIndex) -> bool {
+    fn move_on<const LOOK: u8>(&mut self, host: &impl Host, kind: Kind, label: GenIndex) -> bool {
         let mechanisms = self.folios.mechanisms();
         let (mut next, mut moves) = (None, 0);
         while let Some(folio) = next.or_else(|| self.tail(label, kind)) {
-            next = self.look_ahead::<AHEAD>(host, folio);
+            next = self.look_ahead::<LOOK>(host, folio);
             let flags = &self.folios.flags(folio);
             let before = flags.load();
             match flags.climb(label, false, mechanisms) {

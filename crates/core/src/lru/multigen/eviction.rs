@@ -12,6 +12,7 @@ use super::lists::list_of;
 use crate::event::Sorted;
 use crate::folio::{Climb, Kind, Tier};
 use crate::host::Host;
+use crate::lru::lists::{AHEAD, NEXT, TAIL};
 use crate::lru::{Isolated, LockedLruvec, MIN_GENERATIONS, Swappiness};
 use crate::mechanism::Switch;
 
@@ -85,14 +86,15 @@ impl LockedLruvec<'_> {
             return;
         }
         batch.kind = Some(kind);
-        if self.looks_ahead(list_of(window.min(kind).index(), kind)) {
-            self.scan_list::<true>(host, kind, limit, (request, most), batch);
-        } else {
-            self.scan_list::<false>(host, kind, limit, (request, most), batch);
+        let (list, bounds) = (list_of(window.min(kind).index(), kind), (request, most));
+        match self.looks_ahead(list, false) {
+            AHEAD => self.scan_list::<AHEAD>(host, kind, limit, bounds, batch),
+            NEXT => self.scan_list::<NEXT>(host, kind, limit, bounds, batch),
+            _ => self.scan_list::<TAIL>(host, kind, limit, bounds, batch),
         }
     }
 
-    fn scan_list<const AHEAD: bool>(
+    fn scan_list<const LOOK: u8>(
         &mut self,
         host: &impl Host,
         kind: Kind,
@@ -104,7 +106,7 @@ impl LockedLruvec<'_> {
         let (mut next, mut left) = (None, request);
         while left > 0 && batch.folios.len() < most && batch.skipped.len() < STOP_PAGES {
             let Some(folio) = next.or_else(|| self.tail(oldest, kind)) else { break };
-            next = self.look_ahead::<AHEAD>(host, folio);
+            next = self.look_ahead::<LOOK>(host, folio);
             left -= 1;
             batch.scanned += 1;
             if self.sort(folio, kind, oldest, limit, batch) {

@@ -52,7 +52,7 @@ impl Shadow {
         let refs = self.token_refs();
         Regained {
             tier: if self.workingset { 3 } else { tier_of(refs + 1) },
-            activated: in_fault && (self.workingset || !mechanisms.fault_placement()),
+            activated: in_fault && (self.workingset || !mechanisms.fault_counts()),
             workingset: self.workingset,
             refs: if self.workingset { 0 } else { refs },
         }

@@ -5,7 +5,7 @@
 //! Written under the lruvec lock, read without it.
 
 use crate::folio::{Flags, GenIndex, Kind, Neighbour};
-use crate::mechanism::Mechanisms;
+use crate::mechanism::{Mechanisms, Switch};
 use crate::memcg::MemcgId;
 use crate::sync::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use crate::{Core, Time};
@@ -112,7 +112,7 @@ impl Window {
             return self.place_before(kind, flags, rotation);
         }
         // Only since 7.2 does an access by a fault or a read count here.
-        let accessed = flags.referenced() && mechanisms.fault_placement();
+        let accessed = flags.referenced() && mechanisms.is_on(Switch::ReferencedPlacement);
         let distance = if flags.active() {
             if flags.workingset() { 1 } else { 2 }
         } else if rotation {

@@ -9,7 +9,7 @@
 use crate::Error;
 use crate::cpu::process_seconds;
 use mglru_cache::{AnonRegion, CachedFile, OpenMode, PageCache, ReadRequest, Swap, Tenant};
-use mglru_core::PAGE_BYTES;
+use mglru_core::{Lru, Mechanisms, PAGE_BYTES};
 use mglru_workload::{Accesses, BlockBytes, Distribution, Length, Mix, Order, Pattern, Random};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -150,7 +150,9 @@ impl Side {
         if swap_bytes > 0 {
             builder = builder.swap(Swap::compressed(swap_bytes));
         }
-        let cache = builder.build()?;
+        // The policy of the publication. The default policy's lists are scanned by other code.
+        let multigen = Mechanisms::default().with_lru(Lru::MultiGen);
+        let cache = builder.mechanisms(multigen).build()?;
         let tenant = cache.tenant("load")?;
         let each = load.job_pages() / u64::from(shorter) * PAGE_BYTES;
         let open = |name: String, bytes| {
@@ -208,7 +210,7 @@ impl Side {
             if self.reclaimed() > enough {
                 break;
             }
-            self.turn(Duration::from_millis(20), true)?;
+            self.turn(Duration::from_millis(20), Prefetch::Ours)?;
         }
         Ok(())
     }
@@ -218,12 +220,16 @@ impl Side {
         ["pgsteal_anon", "pgsteal_file"].into_iter().filter_map(|name| stats.counter(name)).sum()
     }
 
-    /// Runs all jobs for `time`, with or without prefetching.
+    /// Runs all jobs for `time` with this kind of prefetching.
     ///
     /// # Errors
     /// The cache's error.
-    pub fn turn(&mut self, time: Duration, prefetch: bool) -> Result<Turn, Error> {
-        self.cache.set_prefetch(prefetch);
+    pub fn turn(&mut self, time: Duration, prefetch: Prefetch) -> Result<Turn, Error> {
+        match prefetch {
+            Prefetch::None => self.cache.set_prefetch(false),
+            Prefetch::Next => self.cache.set_prefetch_next(true),
+            Prefetch::Ours => self.cache.set_prefetch(true),
+        }
         let (began, cpu, reclaimed) = (Instant::now(), process_seconds(), self.reclaimed());
         let done = std::thread::scope(|scope| {
             let work = |job: &mut Job| {
@@ -251,6 +257,17 @@ impl Side {
         drop((self.jobs, self.tenant));
         Ok(self.cache.close()?)
     }
+}
+
+/// What a load's scans prefetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prefetch {
+    /// Nothing.
+    None,
+    /// The next folio's state: the published patch.
+    Next,
+    /// What the default preset does.
+    Ours,
 }
 
 /// A page that compresses to half its size.

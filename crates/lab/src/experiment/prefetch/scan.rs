@@ -41,11 +41,17 @@ impl<const FETCHES: bool> Host for Clock<FETCHES> {
     }
 }
 
+/// The number of ways.
+pub const WAYS: usize = 4;
+
 /// How a scan finds the next folio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// Read the list's tail each time.
+    /// Read the list's tail each time. A classic scan prefetches the next folio's state all the
+    /// same, as kernels do.
     Tail,
+    /// The published patch: the same, and prefetch the next folio's state.
+    Next,
     /// Follow links, and prefetch what will be written soon.
     Ahead,
     /// Follow links without prefetching.
@@ -54,7 +60,7 @@ pub enum Way {
 
 impl Way {
     /// All ways.
-    pub const ALL: [Way; 3] = [Way::Tail, Way::Ahead, Way::Silent];
+    pub const ALL: [Way; WAYS] = [Way::Tail, Way::Next, Way::Ahead, Way::Silent];
 }
 
 /// Processed folios and their time.
@@ -117,9 +123,17 @@ impl World {
         World { core, began, tenants }
     }
 
+    fn set(&self, way: Way) {
+        match way {
+            Way::Tail => self.core.set_prefetch(false),
+            Way::Next => self.core.set_prefetch_next(true),
+            Way::Ahead | Way::Silent => self.core.set_prefetch(true),
+        }
+    }
+
     /// Creates a generation of a tenant, for which the oldest is merged into the next one.
     pub fn make_room(&self, way: Way, tenant: usize) -> Scanned {
-        self.core.set_prefetch(way != Way::Tail);
+        self.set(way);
         match way {
             Way::Silent => self.make_room_with(&Clock::<false>(self.began), tenant),
             _ => self.make_room_with(&Clock::<true>(self.began), tenant),
@@ -139,7 +153,7 @@ impl World {
 
     /// Reclaims pages from a tenant.
     pub fn reclaim(&self, way: Way, tenant: usize, pages: u64) -> Scanned {
-        self.core.set_prefetch(way != Way::Tail);
+        self.set(way);
         match way {
             Way::Silent => self.reclaim_with(&Clock::<false>(self.began), tenant, pages),
             _ => self.reclaim_with(&Clock::<true>(self.began), tenant, pages),
