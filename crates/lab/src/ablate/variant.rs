@@ -37,8 +37,9 @@ pub struct Variants {
 }
 
 /// Mechanisms that change the speed on a real machine but no decision.
-const SPEED_ONLY: [(Switch, &str); 2] = [
+const SPEED_ONLY: [(Switch, &str); 3] = [
     (Switch::Prefetch, "it prefetches the states of folios ahead and changes no decision"),
+    (Switch::CostReleasesLock, "it saves a lock and an unlock and changes no decision"),
     (Switch::PrefetchNext, "it prefetches the next folio's state and changes no decision"),
 ];
 const OTHER_POLICY: &str = "it is a rule of a policy that is off";
