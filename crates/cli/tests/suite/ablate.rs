@@ -66,12 +66,32 @@ fn a_trace_has_counts_and_no_time() {
     assert_eq!(
         names.collect::<Vec<_>>(),
         [
-            // Mechanisms of multi-gen, which is off.
+            // Mechanisms of multi-gen and of classic, which are off.
             "workingset_rework",
             "lulesh_fix",
             "fault_placement",
             "batch_nonresident_age",
             "prefetch",
+            "fixed_budget",
+            "aging_apart",
+            "exact_scan",
+            "same_type",
+            "small_batches",
+            "scan_after_aging",
+            "isolate_dirty",
+            "keep_reclaim_mark",
+            "flush_per_batch",
+            "dirty_tallies",
+            "fault_counts",
+            "referenced_placement",
+            "age_per_batch",
+            "age_with_cost",
+            "age_once_per_refault",
+            "age_evictions_per_batch",
+            "cost_releases_lock",
+            "prefetch_next",
+            "proportional_protection",
+            "bounded_steps",
             "lru_lock"
         ]
     );
