@@ -67,6 +67,11 @@ pub struct Options {
     /// How long an object's length and etag are believed. Default: 10 s. Zero asks for them before
     /// every read.
     pub fresh_for: Duration,
+    /// A name of the store for the disk tier of the cache (`Builder::disk_tier`): the same in each
+    /// run of the program, and no other store's. With it the tier keeps objects that have an etag,
+    /// over restarts too. The store's etags must not begin anew, as those of the store in memory
+    /// do. Default: none, and objects are not kept on disk.
+    pub name: Option<String>,
     /// Objects that stay open. The pages of an object are forgotten when it is closed; above this
     /// number, that is the one used longest ago. Default: 4,096.
     pub open_max: usize,
@@ -74,7 +79,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { block_bytes: 1 << 20, fresh_for: Duration::from_secs(10), open_max: 4096 }
+        Options { block_bytes: 1 << 20, fresh_for: Duration::from_secs(10), name: None, open_max: 4096 }
     }
 }
 
@@ -191,8 +196,13 @@ impl Shared {
         let object = match known {
             Some((object, _)) if object.is(&head.meta) => object,
             _ => {
-                let name = format!("{}#{}/{location}", self.store, self.number);
-                Object::open(&self.store, name, &self.tenant, head, self.options.block_bytes).await?
+                let Options { block_bytes, name, .. } = &self.options;
+                let is_named = name.is_some();
+                let name = match name {
+                    Some(name) => format!("{name}/{location}"),
+                    None => format!("{}#{}/{location}", self.store, self.number),
+                };
+                Object::open(&self.store, name, &self.tenant, head, *block_bytes, is_named).await?
             }
         };
         let mut open = self.open();

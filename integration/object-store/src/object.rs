@@ -73,6 +73,7 @@ impl Object {
         tenant: &Tenant,
         head: GetResult,
         block_bytes: u64,
+        is_named: bool,
     ) -> Result<Arc<Object>> {
         let GetResult { meta, attributes, .. } = head;
         let source = Source {
@@ -83,6 +84,8 @@ impl Object {
             etag: meta.e_tag.clone(),
             version: version_of(&meta),
             block_bytes,
+            // Without an etag the version is a time, which may be too coarse to last.
+            is_kept_on_disk: is_named && meta.e_tag.is_some(),
             runtime: Handle::current(),
         };
         let tenant = tenant.clone();
@@ -151,6 +154,7 @@ struct Source {
     etag: Option<String>,
     version: String,
     block_bytes: u64,
+    is_kept_on_disk: bool,
     runtime: Handle,
 }
 
@@ -181,6 +185,10 @@ impl BlockSource for Source {
 
     fn block_bytes(&self) -> u64 {
         self.block_bytes
+    }
+
+    fn is_kept_on_disk(&self) -> bool {
+        self.is_kept_on_disk
     }
 }
 
