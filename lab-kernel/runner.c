@@ -1,0 +1,251 @@
+/* Runs a trace of page accesses inside the guest of the kernel lab, as root. Statically linked.
+ * SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Trace: little-endian u32 records.
+ *   bit31 write, bit30 mapped (mmap touch) else fd, bit29 anon, bits 0..28 page index
+ *   (bits 29..31 are flags, so the index proper is 29 bits: 0..2^29-1)
+ *
+ * fd read     = pread(rbytes) at page offset            (one folio_mark_accessed per access)
+ * fd write    = rmw (default): pread(rbytes)+pwrite(wbytes); "blind": pwrite(wbytes) only
+ * mapped      = load (or load+store for writes) of one byte
+ * anon        = load (write: store) of one byte in a private anonymous mapping
+ *
+ * --tasks N: access i belongs to task i mod N; the tasks are threads with descriptors of their own and run freely.
+ * --readahead 1: no random advice on the descriptors, so that the kernel reads ahead as the queue's read_ahead_kb allows.
+ *
+ * The trace is in this process' memory before the process joins the limited cgroup, so it is
+ * charged to the root cgroup.  Only faults/insertions after the join are charged.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PG 4096UL
+#define MAXK 160
+struct snap { int n; char k[MAXK][40]; long long v[MAXK]; };
+
+static void die(const char *m) { printf("KLAB-ERROR %s: %s\n", m, strerror(errno)); fflush(stdout); exit(2); }
+static int rd(const char *p, char *b, int n) {
+	int f = open(p, O_RDONLY); if (f < 0) { b[0] = 0; return -1; }
+	int t = 0, r; while (t < n - 1 && (r = read(f, b + t, n - 1 - t)) > 0) t += r;
+	b[t] = 0; close(f); return t;
+}
+static void wr(const char *p, const char *s) {
+	int f = open(p, O_WRONLY); if (f < 0) die(p);
+	if (write(f, s, strlen(s)) < 0) die(p);
+	close(f);
+}
+static void put(struct snap *s, const char *k, long long v) {
+	if (s->n >= MAXK) return;
+	snprintf(s->k[s->n], 40, "%s", k); s->v[s->n++] = v;
+}
+static long long get(struct snap *s, const char *k) {
+	for (int i = 0; i < s->n; i++) if (!strcmp(s->k[i], k)) return s->v[i];
+	return 0;
+}
+static char *cg, *diskstat, *swapstat, buf[1 << 16];
+static long long now_ns(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000LL + t.tv_nsec; }
+
+static void kvfile(struct snap *s, const char *path, const char *prefix, const char *const *want) {
+	if (rd(path, buf, sizeof buf) < 0) return;
+	for (char *l = strtok(buf, "\n"); l; l = strtok(NULL, "\n")) {
+		char k[64], kk[80]; long long v;
+		if (sscanf(l, "%63s %lld", k, &v) != 2) continue;
+		if (want) { int ok = 0; for (int i = 0; want[i]; i++) if (!strncmp(k, want[i], strlen(want[i]))) ok = 1; if (!ok) continue; }
+		snprintf(kk, sizeof kk, "%s%s", prefix, k); put(s, kk, v);
+	}
+}
+static void blk(struct snap *s, const char *path, const char *prefix) {
+	long long f[11] = {0}; char k[40];
+	if (!path || !*path || rd(path, buf, sizeof buf) < 0) return;
+	sscanf(buf, "%lld %lld %lld %lld %lld %lld %lld", f, f+1, f+2, f+3, f+4, f+5, f+6);
+	snprintf(k, 40, "%srd_ios", prefix); put(s, k, f[0]);
+	snprintf(k, 40, "%srd_sectors", prefix); put(s, k, f[2]);
+	snprintf(k, 40, "%swr_ios", prefix); put(s, k, f[4]);
+	snprintf(k, 40, "%swr_sectors", prefix); put(s, k, f[6]);
+}
+static const char *const mwant[] = { "anon", "file", "file_mapped", "file_dirty", "file_writeback", "kernel", "slab", "pagetables",
+	"inactive_", "active_", "workingset_", "pg", "swapcached", 0 };
+static const char *const vwant[] = { "workingset_", "pgscan_", "pgsteal_", "pgrefill", "pgactivate", "pgdeactivate", "pgmajfault", "pswp",
+	"pgrotated", "nr_vmscan_write", "nr_vmscan_immediate", "allocstall", "slabs_scanned", 0 };
+static void take(struct snap *s) {
+	char p[300]; struct rusage ru; s->n = 0;
+	put(s, "t_ns", now_ns());
+	blk(s, diskstat, "disk_"); blk(s, swapstat, "swap_");
+	snprintf(p, 300, "%s/memory.stat", cg); kvfile(s, p, "", mwant);
+	snprintf(p, 300, "%s/memory.events", cg); kvfile(s, p, "ev_", NULL);
+	kvfile(s, "/proc/vmstat", "vm_", vwant);
+	snprintf(p, 300, "%s/memory.current", cg); rd(p, buf, sizeof buf); put(s, "memory_current", atoll(buf));
+	snprintf(p, 300, "%s/memory.swap.current", cg); rd(p, buf, sizeof buf); put(s, "swap_current", atoll(buf));
+	getrusage(RUSAGE_SELF, &ru);
+	put(s, "ru_majflt", ru.ru_majflt); put(s, "ru_minflt", ru.ru_minflt);
+	put(s, "ru_inblock", ru.ru_inblock); put(s, "ru_oublock", ru.ru_oublock);
+}
+static int gauge(const char *k) {
+	static const char *g[] = { "anon", "file", "file_mapped", "file_dirty", "file_writeback", "kernel", "slab", "slab_reclaimable", "slab_unreclaimable",
+		"kernel_stack", "pagetables", "file_thp", "anon_thp", "swapcached", "inactive_anon", "active_anon", "inactive_file", "active_file",
+		"memory_current", "swap_current", "t_ns", 0 };
+	for (int i = 0; g[i]; i++) if (!strcmp(k, g[i])) return 1;
+	return 0;
+}
+static void out_delta(const char *name, struct snap *a, struct snap *b) {
+	int first = 1; printf("\"%s\":{", name);
+	for (int i = 0; i < b->n; i++) {
+		if (gauge(b->k[i]) && strcmp(b->k[i], "t_ns")) continue;
+		long long d = b->v[i] - get(a, b->k[i]);
+		printf("%s\"%s\":%lld", first ? "" : ",", strcmp(b->k[i], "t_ns") ? b->k[i] : "elapsed_ns", d); first = 0;
+	}
+	printf("}");
+}
+static void out_abs(const char *name, struct snap *a) {
+	printf("\"%s\":{", name);
+	for (int i = 0, f = 1; i < a->n; i++) if (gauge(a->k[i]) && strcmp(a->k[i], "t_ns")) { printf("%s\"%s\":%lld", f ? "" : ",", a->k[i], a->v[i]); f = 0; }
+	printf("}");
+}
+/* generations of our memcg from debugfs lru_gen: returns text lines; also max_seq/min_seq */
+static int lrugen(char *o, int n, const char *cgname) {
+	static char b[1 << 18]; o[0] = 0;
+	if (rd("/sys/kernel/debug/lru_gen", b, sizeof b) < 0) return -1;
+	int on = 0, t = 0;
+	for (char *l = strtok(b, "\n"); l; l = strtok(NULL, "\n")) {
+		if (!strncmp(l, "memcg", 5)) { char *s = strrchr(l, '/'); on = s && !strcmp(s + 1, cgname); continue; }
+		if (on) { while (*l == ' ') l++; char c[160]; int j = 0; int sp = 0;
+			for (char *q = l; *q && j < 150; q++) { if (*q == ' ') { if (!sp) c[j++] = ' '; sp = 1; } else { c[j++] = *q; sp = 0; } }
+			while (j && c[j-1] == ' ') j--;
+			c[j] = 0; t += snprintf(o + t, n - t, "%s\"%s\"", t ? "," : "", c); if (t > n - 200) break; }
+	}
+	return 0;
+}
+/* What the threads of a replay share. Task 0 takes the samples and the state at the warm point. */
+static struct { long i; long long file, anon, dirty, act, rd, swrd, cur, refault, t; } smp[2048];
+static struct snap s0, sw, s1, ss;
+static char g0[8192], gw[8192], g1[8192];
+static const uint32_t *tr;
+static volatile uint8_t *m, *a;
+static const char *data, *cgname;
+static size_t n, wi, every;
+static int tasks = 1, rb = 4096, wb = 4096, blind, ahead, samples = 100, debuggen = 1, ns, warmed;
+static unsigned long sum;
+
+static int opened(void) {
+	int fd = open(data, O_RDWR); if (fd < 0) die(data);
+	if (!ahead && posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM)) die("fadvise");
+	return fd;
+}
+static void sample(size_t i) {
+	char p[300];
+	ss.n = 0; blk(&ss, diskstat, "disk_"); blk(&ss, swapstat, "swap_");
+	snprintf(p, 300, "%s/memory.stat", cg); kvfile(&ss, p, "", mwant);
+	snprintf(p, 300, "%s/memory.current", cg); rd(p, buf, sizeof buf);
+	smp[ns].i = i + 1; smp[ns].file = get(&ss, "file") / PG; smp[ns].anon = get(&ss, "anon") / PG; smp[ns].dirty = get(&ss, "file_dirty") / PG;
+	smp[ns].act = get(&ss, "active_file") / PG; smp[ns].rd = (get(&ss, "disk_rd_sectors") - get(&s0, "disk_rd_sectors")) / 8;
+	smp[ns].swrd = (get(&ss, "swap_rd_sectors") - get(&s0, "swap_rd_sectors")) / 8;
+	smp[ns].refault = get(&ss, "workingset_refault_file") - get(&s0, "workingset_refault_file"); smp[ns].t = now_ns() - get(&s0, "t_ns");
+	smp[ns++].cur = atoll(buf) / PG;
+}
+static void *replay(void *number) {
+	size_t task = (size_t)number; unsigned long part = 0; int fd = opened();
+	char *io = aligned_alloc(PG, PG), *wbuf = aligned_alloc(PG, PG); memset(io, 1, PG); memset(wbuf, 0x5a, PG);
+	size_t next = every;
+	for (size_t i = task; i < n; i += tasks) {
+		if (task == 0 && !warmed && i >= wi) { take(&sw); warmed = 1; if (debuggen) lrugen(gw, sizeof gw, cgname); }
+		uint32_t r = tr[i]; unsigned long pg = r & 0x1fffffff;
+		if (r & (1u << 29)) { if (r >> 31) a[pg * PG] = (uint8_t)i | 1; else part += a[pg * PG]; }
+		else if (r & (1u << 30)) { part += m[pg * PG]; if (r >> 31) m[pg * PG] = (uint8_t)i | 1; }
+		else {
+			if (!(r >> 31) || !blind) if (pread(fd, io, rb, pg * PG) != rb) die("pread");
+			if (r >> 31) if (pwrite(fd, wbuf, wb, pg * PG) != wb) die("pwrite");
+		}
+		if (task == 0 && i + 1 >= next && ns < 2000) { sample(i); next += every; }
+	}
+	__atomic_fetch_add(&sum, part, __ATOMIC_RELAXED);
+	return NULL;
+}
+int main(int ac, char **av) {
+	const char *trace = 0; long limit = 0; double warm = 0.2; int sync_end = 0, madvr = 0;
+	unsigned long anon_pages = 0, file_pages = 0;
+	for (int i = 1; i + 1 < ac; i += 2) {
+		char *k = av[i], *v = av[i + 1];
+		if (!strcmp(k, "--trace")) trace = v; else if (!strcmp(k, "--data")) data = v; else if (!strcmp(k, "--cg")) cg = v;
+		else if (!strcmp(k, "--limit")) limit = atol(v); else if (!strcmp(k, "--warm")) warm = atof(v);
+		else if (!strcmp(k, "--rbytes")) rb = atoi(v); else if (!strcmp(k, "--wbytes")) wb = atoi(v);
+		else if (!strcmp(k, "--wmode")) blind = !strcmp(v, "blind"); else if (!strcmp(k, "--anon")) anon_pages = atol(v);
+		else if (!strcmp(k, "--disk")) diskstat = v; else if (!strcmp(k, "--swap")) swapstat = v; else if (!strcmp(k, "--samples")) samples = atoi(v);
+		else if (!strcmp(k, "--debuggen")) debuggen = atoi(v); else if (!strcmp(k, "--madv-random")) madvr = atoi(v); else if (!strcmp(k, "--sync-end")) sync_end = atoi(v);
+		else if (!strcmp(k, "--tasks")) tasks = atoi(v); else if (!strcmp(k, "--readahead")) ahead = atoi(v);
+		else { errno = EINVAL; die(k); }
+	}
+	int tf = open(trace, O_RDONLY); if (tf < 0) die(trace);
+	struct stat st; fstat(tf, &st); n = st.st_size / 4;
+	uint32_t *words = mmap(0, n * 4 + PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (words == MAP_FAILED) die("mmap trace");
+	tr = words;
+	for (size_t o = 0; o < n * 4;) { ssize_t r = read(tf, (char *)words + o, n * 4 - o); if (r <= 0) die("read trace"); o += r; }
+	close(tf); unlink(trace);
+	if (stat(data, &st)) die(data);
+	file_pages = st.st_size / PG;
+	int fdm = open(data, O_RDWR); if (fdm < 0) die(data);   /* separate struct file for the mapping */
+	m = mmap(0, file_pages * PG, PROT_READ | PROT_WRITE, MAP_SHARED, fdm, 0); if (m == MAP_FAILED) die("mmap");
+	/* NOT MADV_RANDOM by default: vma_has_recency() is false for VM_RAND_READ mappings, so reclaim (classic and MGLRU) then
+	 * ignores their PTE accessed bits altogether.  Readahead is off through queue/read_ahead_kb=0 instead. */
+	if (madvr && madvise((void *)m, file_pages * PG, MADV_RANDOM)) die("madvise");
+	madvise((void *)m, file_pages * PG, MADV_NOHUGEPAGE);
+	if (anon_pages) { a = mmap(0, anon_pages * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); if (a == MAP_FAILED) die("anon"); madvise((void *)a, anon_pages * PG, MADV_NOHUGEPAGE); if (madvr) madvise((void *)a, anon_pages * PG, MADV_RANDOM); }
+	/* validate, count, and find distinct pages of each kind (compulsory misses) */
+	long c_fd = 0, c_map = 0, c_anon = 0, c_w = 0, d_file = 0, d_anon = 0;
+	uint8_t *seen = calloc(file_pages + anon_pages + 1, 1);
+	for (size_t i = 0; i < n; i++) {
+		uint32_t r = tr[i]; unsigned long p = r & 0x1fffffff; int an = !!(r & (1u << 29)), mp = !!(r & (1u << 30));
+		if (an ? p >= anon_pages : p >= file_pages) { errno = ERANGE; die("trace index"); }
+		if (an) c_anon++; else if (mp) c_map++; else c_fd++;
+		if (r >> 31) c_w++;
+		if (!seen[an ? file_pages + p : p]) { seen[an ? file_pages + p : p] = 1; if (an) d_anon++; else d_file++; }
+	}
+	free(seen);
+	take(&s0);                /* also pre-faults our statics */
+	memset(g0, 0, sizeof g0); memset(gw, 0, sizeof gw); memset(g1, 0, sizeof g1);
+	memset(smp, 0, sizeof smp);
+	if (samples > 2000) samples = 2000;
+	cgname = strrchr(cg, '/') + 1;
+	if (tasks < 1 || tasks > 64) { errno = ERANGE; die("--tasks"); }
+	if (tasks == 1) { cpu_set_t cs; CPU_ZERO(&cs); CPU_SET(sysconf(_SC_NPROCESSORS_ONLN) - 1, &cs); sched_setaffinity(0, sizeof cs, &cs); }
+	char p[300], q[64];
+	snprintf(p, 300, "%s/memory.max", cg); snprintf(q, 64, "%ld", limit); wr(p, q);
+	sync(); wr("/proc/sys/vm/drop_caches", "3"); sync(); wr("/proc/sys/vm/drop_caches", "3");
+	snprintf(p, 300, "%s/cgroup.procs", cg); snprintf(q, 64, "%d", getpid()); wr(p, q);
+	printf("KLAB-START n=%zu file_pages=%lu\n", n, file_pages); fflush(stdout);
+	if (debuggen) lrugen(g0, sizeof g0, cgname);
+	take(&s0);
+	wi = (size_t)(n * warm); every = n / samples ? n / samples : 1;
+	pthread_t threads[64];
+	for (int task = 1; task < tasks; task++) if (pthread_create(&threads[task], NULL, replay, (void *)(size_t)task)) die("thread");
+	replay((void *)0);
+	for (int task = 1; task < tasks; task++) pthread_join(threads[task], NULL);
+	take(&s1); if (!warmed) { sw = s0; memcpy(gw, g0, sizeof gw); }
+	if (debuggen) lrugen(g1, sizeof g1, cgname);
+	if (sync_end) sync();
+	/* leave the limited cgroup for printing */
+	double mf = 0, ma = 0, md = 0, mx = 0, mc = 0; int k = 0; long long fmin = 1LL << 60, fmax = 0;
+	for (int i = 0; i < ns; i++) if ((size_t)smp[i].i > wi) { mf += smp[i].file; ma += smp[i].anon; md += smp[i].dirty; mx += smp[i].act; mc += smp[i].cur; if (smp[i].file < fmin) fmin = smp[i].file; if (smp[i].file > fmax) fmax = smp[i].file; k++; }
+	if (!k) k = 1, fmin = 0;
+	printf("\nKLAB-JSON-BEGIN\n{\"n\":%zu,\"warm_index\":%zu,\"limit_pages\":%ld,\"file_pages\":%lu,\"anon_pages\":%lu,\"rbytes\":%d,\"wbytes\":%d,\"wmode\":\"%s\",\"tasks\":%d,\"readahead\":%d,", n, wi, limit / (long)PG, file_pages, anon_pages, rb, wb, blind ? "blind" : "rmw", tasks, ahead);
+	printf("\"acc_fd\":%ld,\"acc_mapped\":%ld,\"acc_anon\":%ld,\"acc_write\":%ld,\"distinct_file\":%ld,\"distinct_anon\":%ld,\n", c_fd, c_map, c_anon, c_w, d_file, d_anon);
+	printf("\"cap_file_mean\":%.1f,\"cap_file_min\":%lld,\"cap_file_max\":%lld,\"cap_anon_mean\":%.1f,\"dirty_mean\":%.1f,\"active_file_mean\":%.1f,\"current_mean\":%.1f,\"sum\":%lu,\n", mf / k, fmin, fmax, ma / k, md / k, mx / k, mc / k, sum & 1);
+	out_delta("total", &s0, &s1); printf(",\n"); out_delta("warm", &sw, &s1); printf(",\n"); out_abs("start", &s0); printf(",\n"); out_abs("end", &s1);
+	printf(",\n\"lru_gen_start\":[%s],\n\"lru_gen_warm\":[%s],\n\"lru_gen_end\":[%s],\n\"samples\":[", g0, gw, g1);
+	for (int i = 0; i < ns; i++) printf("%s[%ld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld]%s", i ? "," : "", smp[i].i, smp[i].file, smp[i].anon, smp[i].dirty, smp[i].act, smp[i].rd, smp[i].swrd, smp[i].refault, smp[i].cur, smp[i].t / 1000000, i % 10 == 9 ? "\n" : "");
+	printf("],\n\"sample_columns\":[\"i\",\"file\",\"anon\",\"dirty\",\"active_file\",\"disk_pages_read\",\"swap_pages_read\",\"refault_file\",\"memory_current\",\"t_ms\"]}\nKLAB-JSON-END\n");
+	fflush(stdout);
+	return 0;
+}
