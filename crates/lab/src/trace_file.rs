@@ -399,11 +399,31 @@ impl TraceFile {
         let stream = match &self.decoded {
             Some(records) => {
                 decoding.skipped.store(self.skipped, Relaxed);
-                Stream::Decoded { records: records.clone(), next: 0 }
+                Stream::Decoded { records: records.clone(), next: 0, step: 1 }
             }
             None => Stream::Ahead(Ahead::start(trace::open(&self.path, self.options)?, decoding.clone())),
         };
         Ok((TraceSource { stream, decoding: decoding.clone() }, decoding))
+    }
+
+    /// The records as the operations of several tasks: record *i* belongs to task *i* modulo
+    /// `tasks`.
+    ///
+    /// # Errors
+    /// If the trace is too long to be kept decoded.
+    pub fn tasks(&self, tasks: u32) -> Result<(Vec<TraceSource>, Arc<Decoding>), Error> {
+        self.records()?;
+        let decoding = Arc::new(Decoding::default());
+        decoding.skipped.store(self.skipped, Relaxed);
+        let source = |task| TraceSource {
+            stream: Stream::Decoded {
+                records: self.decoded.clone().unwrap_or_default(),
+                next: task as usize,
+                step: tasks.max(1) as usize,
+            },
+            decoding: decoding.clone(),
+        };
+        Ok(((0..tasks.max(1)).map(source).collect(), decoding))
     }
 }
 
@@ -468,17 +488,19 @@ pub struct TraceSource {
 }
 
 enum Stream {
-    Decoded { records: Arc<Vec<Record>>, next: usize },
+    Decoded { records: Arc<Vec<Record>>, next: usize, step: usize },
     Ahead(Ahead),
 }
 
 impl Source for TraceSource {
     fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError> {
         match &mut self.stream {
-            Stream::Decoded { records, next } => {
-                let end = records.len().min(*next + BATCH_RECORDS);
-                batch.extend(records[*next..end].iter().map(|&record| Operation::from(record)));
-                *next = end;
+            Stream::Decoded { records, next, step } => {
+                let rest = records.get(*next..).unwrap_or_default();
+                let taken = rest.iter().step_by(*step).take(BATCH_RECORDS);
+                batch.extend(taken.map(|&record| Operation::from(record)));
+                *next += *step * BATCH_RECORDS;
+                let end = records.len().min(*next);
                 self.decoding.permille.store((end * 1000 / records.len()) as u32, Relaxed);
             }
             Stream::Ahead(ahead) => {
@@ -582,5 +604,27 @@ mod tests {
         let anon =
             Record::Access(PageAccess { page: 5, write: false, mapped: false, anon: true, inside: false });
         assert_eq!(count(&[touch(5), anon, anon]), TraceCounts { accesses: 3, distinct_pages: 2 });
+    }
+
+    /// Each access belongs to one task, and the tasks together have them all.
+    #[test]
+    fn tasks_share_the_accesses_in_turn() {
+        let trace = TraceFile::of_pages("pages", 0..10_000).unwrap();
+        let (sources, _) = trace.tasks(3).unwrap();
+        let counts: Vec<usize> = sources
+            .into_iter()
+            .map(|mut source| {
+                let mut all = Vec::new();
+                loop {
+                    let mut batch = Vec::new();
+                    source.fill(&mut batch).unwrap();
+                    if batch.is_empty() {
+                        return all.len();
+                    }
+                    all.extend(batch);
+                }
+            })
+            .collect();
+        assert_eq!(counts, [3334, 3333, 3333]);
     }
 }

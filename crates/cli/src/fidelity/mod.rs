@@ -2,13 +2,16 @@
 //!
 //! `docs/fidelity.md` describes the model and the causes of the remaining differences.
 
+mod page;
 mod report;
 
 use crate::error::Failure;
 use crate::output::Output;
+use crate::page::ReportFile;
 use crate::progress::Bars;
+use clap::ValueEnum;
 use mglru_core::Lru;
-use mglru_lab::fidelity::counts::{self, Compared};
+use mglru_lab::fidelity::counts::{self, MemoryFrom};
 use mglru_lab::fidelity::{Filter, TableKind, memcg_reclaim, oom};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -32,18 +35,37 @@ pub struct Args {
     /// Only rows of this policy: multigen or classic.
     #[arg(long, value_name = "POLICY", value_parser = Lru::parse, help_heading = "Selection")]
     lru: Option<Lru>,
+    /// Memory of a replay: as measured in the kernel's run, or as predicted from limit and trace.
+    #[arg(long, value_name = "HOW", value_enum, default_value = "measured", help_heading = "Machine")]
+    capacity: CapacityFrom,
+    /// Write an HTML page with charts and tables, readable without a network.
+    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
+    report: Option<ReportFile>,
     /// Print one JSON document.
     #[arg(long, help_heading = "Output")]
     json: bool,
+}
+
+/// Source of the memory of a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum CapacityFrom {
+    /// The row's own.
+    Measured,
+    /// Predicted.
+    Predicted,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   mglru fidelity ../shared/kernel/results.csv
   mglru fidelity ../shared/kernel/results.csv --kernel 7.2.12 --lru multigen
+  mglru fidelity ../shared/kernel/results.csv --capacity predicted --report fidelity.html
   mglru fidelity ../shared/kernel/oom.csv --json
 
-Status 1: a count is outside of its tolerance.";
+Three tables: each count beside the kernel's, the capacity that the limit leaves, and the changes
+from kernel to kernel and from multi-gen to classic.
+
+Status 1: a count is outside of its tolerance. Capacities and changes do not affect the status.";
 
 /// Runs the command.
 ///
@@ -57,6 +79,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::usage(
             "--also needs a table like oom.csv; add repetitions of other rows to their table",
         ));
+    }
+    if kind != TableKind::Counts && args.report.is_some() {
+        return Err(Failure::usage("--report needs a table like results.csv"));
+    }
+    if kind != TableKind::Counts && args.capacity == CapacityFrom::Predicted {
+        return Err(Failure::usage("--capacity needs a table like results.csv"));
+    }
+    if let Some(file) = &args.report {
+        file.try_out([&args.results])?;
     }
     match kind {
         TableKind::Oom => {
@@ -76,10 +107,20 @@ pub fn run(args: Args) -> Result<(), Failure> {
             memcg_reclaim::check(&compared)
         }
         TableKind::Counts => {
-            let Compared { comparisons, skipped } = counts::compare(&args.results, &filter, &bars)?;
-            output.text(&report::text(&comparisons, &skipped))?;
-            output.document(&report::document(&comparisons, &skipped))?;
-            counts::check(&comparisons)
+            let memory = match args.capacity {
+                CapacityFrom::Measured => MemoryFrom::Measured,
+                CapacityFrom::Predicted => MemoryFrom::Predicted,
+            };
+            let compared = counts::compare(&args.results, &filter, memory, &bars)?;
+            let shown = report::Counts::of(&compared);
+            let document = shown.document();
+            output.text(&shown.text())?;
+            output.document(&document)?;
+            if let Some(file) = &args.report {
+                file.write(&shown.page(&args.results, &document))?;
+                output.text(&format!("\nThe report is in {}\n", file.path().display()))?;
+            }
+            counts::check(&compared.comparisons)
         }
     }
 }

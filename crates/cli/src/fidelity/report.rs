@@ -1,59 +1,212 @@
-//! The comparison as a table and as JSON.
+//! The comparison as tables and as JSON.
 
 use crate::table::{Table, count};
 use mglru_lab::equal_memcgs::Rounds;
+use mglru_lab::fidelity::capacity::PredictedCapacity;
+use mglru_lab::fidelity::counts::Compared;
+use mglru_lab::fidelity::deltas::{Agreement, Delta, SIGN_MATTERS_PERCENT, SIZE_POINTS, SIZE_SHARE, deltas};
 use mglru_lab::fidelity::load::Outcome;
 use mglru_lab::fidelity::oom::{kernel_kills, kills};
-use mglru_lab::fidelity::{Comparison, Skipped, memcg_reclaim, oom};
+use mglru_lab::fidelity::{Comparison, Setting, Skipped, memcg_reclaim, oom};
 use mglru_lab::statistics::median;
 use serde_json::{Value, json};
 
-/// A row per count. The first row of a run has its setting, and the second its kernel.
-pub fn text(comparisons: &[Comparison], skipped: &[Skipped]) -> String {
-    let mut table = Table::new([
-        "workload",
-        "limit",
-        "memory",
-        "counter",
-        "kernel",
-        "mglru",
-        "difference",
-        "allowed",
-        "",
-    ]);
-    let mut previous = None;
-    let mut kernel = "";
-    for comparison in comparisons {
-        let setting = &comparison.setting;
-        let run = (setting, comparison.limit_pages, comparison.kernel_runs);
-        let is_new = previous.replace(run) != Some(run);
-        let in_first = |text: String| if is_new { text } else { String::new() };
-        let workload = match comparison.kernel_runs {
-            1 => setting.workload.clone(),
-            runs => format!("{}, mean of {runs}", setting.workload),
-        };
-        let name = if is_new { workload } else { std::mem::take(&mut kernel).to_owned() };
-        if is_new {
-            kernel = &setting.kernel;
-        }
-        table.row([
-            name,
-            in_first(count(comparison.limit_pages)),
-            in_first(count(comparison.memory_pages)),
-            comparison.measure.name().to_owned(),
-            count(comparison.kernel.round() as u64),
-            count(comparison.ours.round() as u64),
-            comparison.difference_percent().map_or("-".to_owned(), |percent| format!("{percent:+.2} %")),
-            allowed(comparison),
-            if comparison.within() { "" } else { "OUT" }.to_owned(),
-        ]);
+/// Wanted distance of a predicted capacity.
+const CAPACITY_PERCENT: f64 = 1.0;
+
+/// The comparison of a table of counts.
+pub struct Counts<'a> {
+    pub compared: &'a Compared,
+    pub deltas: Vec<Delta>,
+}
+
+impl<'a> Counts<'a> {
+    pub fn of(compared: &'a Compared) -> Counts<'a> {
+        Counts { compared, deltas: deltas(&compared.comparisons) }
     }
-    let out = comparisons.iter().filter(|comparison| !comparison.within()).count();
-    let verdict = match out {
-        0 => format!("all {} counts are within their tolerance", comparisons.len()),
-        _ => format!("{out} of {} counts are outside of their tolerance", comparisons.len()),
-    };
-    format!("{}\n{verdict}\n{}", table.text(), skipped_text(skipped))
+
+    /// All tables, each with its verdict below.
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n{}\n", self.table().text(), self.verdict());
+        text += &skipped_text(&self.compared.skipped);
+        text += &format!("\nPages that the limit leaves\n{}\n", self.capacity_table().text());
+        text += &format!("{}\n", self.capacity_verdict());
+        if !self.deltas.is_empty() {
+            text +=
+                &format!("\nChange of all misses\n{}\n{}\n", self.delta_table().text(), self.delta_verdict());
+        }
+        text
+    }
+
+    /// How many counts are within their tolerance.
+    pub fn verdict(&self) -> String {
+        let comparisons = &self.compared.comparisons;
+        let out = comparisons.iter().filter(|comparison| !comparison.within()).count();
+        match out {
+            0 => format!("all {} counts are within their tolerance", comparisons.len()),
+            _ => format!("{out} of {} counts are outside of their tolerance", comparisons.len()),
+        }
+    }
+
+    /// A row per count. The first row of a run has its setting, and the second its kernel.
+    pub fn table(&self) -> Table {
+        let mut table = Table::new([
+            "workload",
+            "limit",
+            "memory",
+            "counter",
+            "kernel",
+            "mglru",
+            "difference",
+            "allowed",
+            "",
+        ]);
+        let mut previous = None;
+        let mut kernel = "";
+        for comparison in &self.compared.comparisons {
+            let setting = &comparison.setting;
+            let run = (setting, comparison.limit_pages, comparison.kernel_runs);
+            let is_new = previous.replace(run) != Some(run);
+            let in_first = |text: String| if is_new { text } else { String::new() };
+            let workload = match comparison.kernel_runs {
+                1 => workload_name(setting),
+                runs => format!("{}, mean of {runs}", workload_name(setting)),
+            };
+            let name = if is_new { workload } else { std::mem::take(&mut kernel).to_owned() };
+            if is_new {
+                kernel = &setting.kernel;
+            }
+            table.row([
+                name,
+                in_first(count(comparison.limit_pages)),
+                in_first(count(comparison.memory_pages)),
+                comparison.measure.name().to_owned(),
+                count(comparison.kernel.round() as u64),
+                count(comparison.ours.round() as u64),
+                comparison.difference_percent().map_or("-".to_owned(), |percent| format!("{percent:+.2} %")),
+                allowed(comparison),
+                if comparison.within() { "" } else { "OUT" }.to_owned(),
+            ]);
+        }
+        table
+    }
+
+    /// The capacity of each row, predicted and measured.
+    pub fn capacity_table(&self) -> Table {
+        let mut table = Table::new([
+            "workload, kernel, policy",
+            "limit",
+            "index",
+            "buffers",
+            "tables",
+            "predicted",
+            "measured",
+            "difference",
+        ]);
+        for one in &self.compared.capacities {
+            let (setting, predicted) = (&one.run.setting, one.predicted);
+            let tag = if one.run.tag.is_empty() { String::new() } else { format!(" {}", one.run.tag) };
+            table.row([
+                format!(
+                    "{} {} {}{tag}",
+                    load_name(&setting.workload, &setting.swap),
+                    setting.kernel,
+                    setting.lru
+                ),
+                count(one.run.limit_pages),
+                format!("{:.0}", predicted.index_pages),
+                format!("{:.0}", predicted.buffer_head_pages),
+                format!("{:.0}", predicted.page_tables),
+                count(predicted.pages.round() as u64),
+                count(one.run.capacity_pages.round() as u64),
+                format!("{:+.2} %", one.difference_percent()),
+            ]);
+        }
+        table
+    }
+
+    /// The largest distance of a predicted capacity.
+    pub fn capacity_verdict(&self) -> String {
+        let capacities = &self.compared.capacities;
+        let most = capacities.iter().map(|one| one.difference_percent().abs()).fold(0.0, f64::max);
+        let within =
+            capacities.iter().filter(|one| one.difference_percent().abs() <= CAPACITY_PERCENT).count();
+        format!(
+            "{within} of {} capacities are predicted within {CAPACITY_PERCENT} %; the largest difference is {most:.2} %",
+            capacities.len()
+        )
+    }
+
+    /// A row per change.
+    pub fn delta_table(&self) -> Table {
+        let headings = ["load", "from", "to", "kernel", "mglru", "apart", "verdict"];
+        let mut table = Table::new(headings).with_words_last();
+        for delta in &self.deltas {
+            let (from, to) = sides(delta);
+            table.row([
+                delta_load(delta),
+                from,
+                to,
+                format!("{:+.2} %", delta.kernel_percent),
+                format!("{:+.2} %", delta.our_percent),
+                format!("{:.2}", delta.apart()),
+                delta_verdict(delta).to_owned(),
+            ]);
+        }
+        table
+    }
+
+    /// How many changes agree in sign and size.
+    pub fn delta_verdict(&self) -> String {
+        let Agreement { deltas, signs, signs_agree, sizes_agree } = Agreement::of(&self.deltas);
+        format!(
+            "{signs_agree} of {signs} signs agree where the kernel's change exceeds {SIGN_MATTERS_PERCENT} %; \
+             {sizes_agree} of {deltas} sizes are within {:.0} % or {SIZE_POINTS} points",
+            100.0 * SIZE_SHARE
+        )
+    }
+}
+
+/// The workload, with what differs from one task without readahead.
+fn workload_name(setting: &Setting) -> String {
+    match setting.conditions().as_str() {
+        "" => setting.workload.clone(),
+        conditions => format!("{}, {conditions}", setting.workload),
+    }
+}
+
+/// The load, with its swap and its limit where a table has several.
+pub fn delta_load(delta: &Delta) -> String {
+    let name = load_name(&delta.workload, &delta.swap);
+    match delta.runs {
+        1 => name,
+        runs => format!("{name}, mean of {runs}"),
+    }
+}
+
+fn load_name(workload: &str, swap: &str) -> String {
+    if swap == "none" { workload.to_owned() } else { format!("{workload}, {swap}") }
+}
+
+/// Both sides of a change, in as few words as tell them apart.
+pub fn sides(delta: &Delta) -> (String, String) {
+    let policy = |lru: &str| if lru == "mglru" { "multi-gen" } else { "classic" };
+    let version = |kernel: &str| kernel.split('.').take(2).collect::<Vec<_>>().join(".");
+    let (from, to) = (&delta.from, &delta.to);
+    match from.kernel == to.kernel {
+        true => (format!("{} {}", version(&from.kernel), policy(&from.lru)), policy(&to.lru).to_owned()),
+        false => (format!("{} {}", version(&from.kernel), policy(&from.lru)), version(&to.kernel)),
+    }
+}
+
+/// A word about a change.
+pub fn delta_verdict(delta: &Delta) -> &'static str {
+    match (delta.sign_agrees(), delta.size_agrees()) {
+        (Some(false), _) => "OTHER SIGN",
+        (_, false) => "OTHER SIZE",
+        (Some(true), true) => "agrees",
+        (None, true) => "small in both",
+    }
 }
 
 fn allowed(comparison: &Comparison) -> String {
@@ -91,13 +244,56 @@ fn rounded(percent: f64) -> f64 {
     (percent * 1000.0).round() / 1000.0
 }
 
-/// The comparison as a document.
-pub fn document(comparisons: &[Comparison], skipped: &[Skipped]) -> Value {
+impl Counts<'_> {
+    /// The comparison as a document.
+    pub fn document(&self) -> Value {
+        let Compared { comparisons, skipped, capacities } = self.compared;
+        let mut document = document(comparisons, skipped);
+        document["capacities"] = capacities.iter().map(capacity_document).collect();
+        document["deltas"] = self.deltas.iter().map(delta_document).collect();
+        document["agreement"] = json!(Agreement::of(&self.deltas));
+        document
+    }
+}
+
+fn capacity_document(one: &PredictedCapacity) -> Value {
+    let (run, predicted) = (&one.run, one.predicted);
+    let tenth = |value: f64| (value * 10.0).round() / 10.0;
+    json!({
+        "workload": run.setting.workload,
+        "kernel": run.setting.kernel,
+        "lru": run.setting.lru,
+        "swap": run.setting.swap,
+        "tag": run.tag,
+        "limit_pages": run.limit_pages,
+        "measured_pages": run.capacity_pages,
+        "predicted_pages": tenth(predicted.pages),
+        "difference_percent": rounded(one.difference_percent()),
+        "index_pages": tenth(predicted.index_pages),
+        "buffer_head_pages": tenth(predicted.buffer_head_pages),
+        "page_tables": tenth(predicted.page_tables),
+    })
+}
+
+fn delta_document(delta: &Delta) -> Value {
+    let mut document = json!(delta);
+    document["kernel_percent"] = json!(rounded(delta.kernel_percent));
+    document["our_percent"] = json!(rounded(delta.our_percent));
+    document["sign_agrees"] = json!(delta.sign_agrees());
+    document["size_agrees"] = json!(delta.size_agrees());
+    document
+}
+
+fn document(comparisons: &[Comparison], skipped: &[Skipped]) -> Value {
     let row = |comparison: &Comparison| {
         json!({
             "workload": comparison.setting.workload,
             "kernel": comparison.setting.kernel,
             "lru": comparison.setting.lru,
+            "swap": comparison.setting.swap,
+            "readahead_pages": comparison.setting.readahead_pages,
+            "fault_around_pages": comparison.setting.fault_around_pages,
+            "tasks": comparison.setting.tasks,
             "limit_pages": comparison.limit_pages,
             "memory_pages": comparison.memory_pages,
             "counter": comparison.measure.name(),

@@ -344,3 +344,60 @@ fn real_kernels_agree_on_mapped_reads_in_the_mean() {
     let percent = 100.0 * (ours / kernel - 1.0);
     assert!(percent.abs() <= 0.5, "{ours} misses, {percent:+.2} %");
 }
+
+/// A kernel that changed nothing from 7.1 to 7.2, beside an engine whose presets differ.
+#[test]
+fn changes_between_kernels_are_compared() {
+    let (folder, row) = folder(0);
+    write(folder.path(), &[with(&row, "kernel", "7.1.13"), row]);
+    let output = mglru(folder.path(), "fidelity results.csv --json --report page.html");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let deltas = document["deltas"].as_array().unwrap();
+    assert_eq!(deltas.len(), 1);
+    let delta = &deltas[0];
+    assert_eq!((&delta["from"]["kernel"], &delta["to"]["kernel"]), (&"7.1.13".into(), &"7.2.12".into()));
+    assert_eq!((&delta["kernel_percent"], &delta["sign_agrees"]), (&0.0.into(), &Value::Null));
+    // The engine's own change, from its own counts.
+    let misses = |kernel: &str| {
+        let rows = document["rows"].as_array().unwrap();
+        let found = rows.iter().find(|row| row["kernel"] == kernel && row["counter"] == "total_misses");
+        found.unwrap()["our_count"].as_f64().unwrap()
+    };
+    let expected = 100.0 * (misses("7.2.12") / misses("7.1.13") - 1.0);
+    assert!((delta["our_percent"].as_f64().unwrap() - expected).abs() < 0.001, "{delta}");
+    assert_eq!(document["agreement"]["deltas"], 1);
+    let page = fs::read_to_string(folder.path().join("page.html")).unwrap();
+    assert!(page.contains("Changes between kernels and policies") && page.contains("class=\"band\""));
+    let text = text(&mglru(folder.path(), "fidelity results.csv").stdout);
+    assert!(text.contains("0 of 0 signs agree"), "{text}");
+}
+
+#[test]
+fn a_capacity_is_predicted_from_limit_and_trace() {
+    let (folder, row) = folder(0);
+    // 2,000 pages need 32 index nodes above 64 pages each, and one above those.
+    let room = 628 - 28 - 6 - (33 * 584_u64).div_ceil(4096);
+    write(folder.path(), &[with(&row, "cap_file_mean", room)]);
+    let output = mglru(folder.path(), "fidelity results.csv --json --capacity predicted");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let capacity = &document["capacities"][0];
+    assert_eq!((&capacity["measured_pages"], &capacity["limit_pages"]), (&(room as f64).into(), &628.into()));
+    assert!(capacity["difference_percent"].as_f64().unwrap().abs() < 0.2, "{capacity}");
+    assert_eq!(of(&document, "misses")["memory_pages"], room + 28, "the replay gets the prediction");
+}
+
+#[test]
+fn pages_and_capacities_are_for_tables_of_counts() {
+    let (folder, _) = folder(0);
+    let header = "kernel,lru,memcgs,pages_each,rounds,request_bytes,touch_fraction,ratio_percent,\
+                  stddev_over_mean_percent,scan_per_steal,first_quarter_percent,first_round,seconds";
+    fs::write(
+        folder.path().join("memcg.csv"),
+        format!("{header}\n7.2.12,mglru,4,256,2,65536,0.5,100,50,1,25,0,1\n"),
+    )
+    .unwrap();
+    for option in ["--report x.html", "--capacity predicted"] {
+        let error = fails(folder.path(), &format!("fidelity memcg.csv {option}"), 2);
+        assert!(error.contains("needs a table like results.csv"), "{error}");
+    }
+}

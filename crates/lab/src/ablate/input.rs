@@ -212,6 +212,7 @@ impl TraceInput {
             over_time: looks,
             readahead_pages: 0,
             fault_around_pages: 0,
+            tasks: 1,
         };
         let outcome = plan.run(None, |_| Ok(()))?;
         let counted = outcome.warm();
@@ -231,7 +232,7 @@ impl ScenarioInput {
             return Err(Error::usage("--memory: a percentage is for traces; give a size"));
         }
         let bytes = args.memory.as_ref().map(|memory| memory.pages(|| 0) * PAGE_BYTES);
-        let scenario = Scenario::read(&args.input, Some(args.seed)).map_err(Error::usage)?;
+        let scenario = Scenario::read(&args.input, Some(args.seed))?;
         let tenants = scenario.tenants.iter().map(|tenant| tenant.path.clone()).collect();
         let plan = ScenarioPlan::new(
             scenario,
@@ -245,7 +246,7 @@ impl ScenarioInput {
         let mut plan = self.plan.clone();
         plan.mechanisms = mechanisms;
         // The seeds of its jobs follow from the scenario's seed.
-        plan.scenario = Scenario::read(&self.path, Some(seed)).map_err(Error::usage)?;
+        plan.scenario = Scenario::read(&self.path, Some(seed))?;
         let prepare = |simulator: &mut Simulator| {
             simulator.time_accesses();
             if looks {

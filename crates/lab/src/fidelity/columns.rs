@@ -42,7 +42,8 @@ pub fn columns(
     }
     let lines: Vec<Line> = match kind {
         TableKind::Counts => {
-            counts::compare(table, filter, watch)?.comparisons.iter().map(Line::of_count).collect()
+            let compared = counts::compare(table, filter, counts::MemoryFrom::Measured, watch)?;
+            compared.comparisons.iter().map(Line::of_count).collect()
         }
         TableKind::MemcgReclaim => {
             let compared = memcg_reclaim::compare(table, filter, watch)?;

@@ -1,5 +1,6 @@
 //! Tables of replayed traces: runs the replays and compares their counts with the kernel's.
 
+use super::capacity::{PredictedCapacity, predict};
 use super::compare::{Comparison, Subject, subjects};
 use super::kernel_run::{Filter, KernelRun, Measure, Skipped, Table, trace_of};
 use crate::error::Error;
@@ -11,13 +12,26 @@ use mglru_core::lru::Swappiness;
 use mglru_core::{Counter, Mechanisms};
 use mglru_sim::Tally;
 use mglru_workload::trace::OpenOptions;
+use std::collections::BTreeMap;
 use std::path::Path;
+
+/// The memory that a replay gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MemoryFrom {
+    /// The capacity that was measured in the row's own run.
+    #[default]
+    Measured,
+    /// The capacity predicted from limit and trace.
+    Predicted,
+}
 
 /// The result for a table.
 #[derive(Debug)]
 pub struct Compared {
     /// A comparison per count.
     pub comparisons: Vec<Comparison>,
+    /// The capacity of each row, repetitions included.
+    pub capacities: Vec<PredictedCapacity>,
     /// Rows that cannot be replayed, with reasons.
     pub skipped: Vec<Skipped>,
 }
@@ -26,37 +40,76 @@ pub struct Compared {
 ///
 /// # Errors
 /// The table or a trace cannot be read, or no row can be replayed.
-pub fn compare(path: &Path, filter: &Filter, watch: &dyn Watch) -> Result<Compared, Error> {
-    let table = Table::read(path, filter)?;
+pub fn compare(
+    path: &Path,
+    filter: &Filter,
+    memory: MemoryFrom,
+    watch: &dyn Watch,
+) -> Result<Compared, Error> {
+    let mut table = Table::read(path, filter)?;
     if table.runs.is_empty() {
         let reason = table.skipped.first().map_or("", |row| &row.reason);
         return Err(Error::work(format_args!("{}: no row can be replayed: {reason}", path.display())));
     }
-    let comparisons = replay(path, &subjects(&table.runs), watch)?;
-    Ok(Compared { comparisons, skipped: table.skipped })
+    let traces = Traces::load(path, &table.runs, watch)?;
+    let capacities = traces.capacities(&table.runs)?;
+    if memory == MemoryFrom::Predicted {
+        for (run, capacity) in table.runs.iter_mut().zip(&capacities) {
+            run.memory_pages = capacity.memory_pages();
+        }
+    }
+    let comparisons = replay(&traces, &subjects(&table.runs), watch)?;
+    Ok(Compared { comparisons, capacities, skipped: table.skipped })
+}
+
+/// The traces of a table, by workload.
+struct Traces(BTreeMap<String, TraceFile>);
+
+impl Traces {
+    /// Loads the traces of the runs, and refuses those that are not the rows'.
+    fn load(table: &Path, runs: &[KernelRun], watch: &dyn Watch) -> Result<Traces, Error> {
+        let mut traces = Traces(BTreeMap::new());
+        for run in runs {
+            let name = &run.setting.workload;
+            if !traces.0.contains_key(name) {
+                let trace = TraceFile::load(&trace_of(table, name)?, OpenOptions::default(), watch)?;
+                traces.0.insert(name.clone(), trace);
+            }
+            check_length(traces.of(run), run, watch)?;
+        }
+        Ok(traces)
+    }
+
+    fn of(&self, run: &KernelRun) -> &TraceFile {
+        &self.0[&run.setting.workload]
+    }
+
+    /// Predicts the capacity of each run. Runs of a load with the same limit share a prediction.
+    fn capacities(&self, runs: &[KernelRun]) -> Result<Vec<PredictedCapacity>, Error> {
+        let mut known = BTreeMap::new();
+        let predicted = runs.iter().map(|run| {
+            let key = (run.setting.workload.as_str(), run.limit_pages, run.warm_from);
+            let predicted = match known.get(&key) {
+                Some(&predicted) => predicted,
+                None => {
+                    let predicted = predict(self.of(run).records()?, run.warm_from, run.limit_pages);
+                    known.insert(key, predicted);
+                    predicted
+                }
+            };
+            Ok(PredictedCapacity { run: run.clone(), predicted })
+        });
+        predicted.collect()
+    }
 }
 
 /// Runs the replays of all subjects, and compares.
-fn replay(table: &Path, subjects: &[Subject], watch: &dyn Watch) -> Result<Vec<Comparison>, Error> {
-    let mut names: Vec<&str> = Vec::new();
-    for subject in subjects {
-        let name = subject.runs[0].setting.workload.as_str();
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    let load = |name: &&str| TraceFile::load(&trace_of(table, name)?, OpenOptions::default(), watch);
-    let traces = names.iter().map(load).collect::<Result<Vec<TraceFile>, Error>>()?;
-    let trace = |run: &KernelRun| {
-        let position = names.iter().position(|name| *name == run.setting.workload);
-        &traces[position.expect("all traces were loaded")]
-    };
+fn replay(traces: &Traces, subjects: &[Subject], watch: &dyn Watch) -> Result<Vec<Comparison>, Error> {
     let mut plans = Vec::new();
     for subject in subjects {
         let run = &subject.runs[0];
-        check_length(trace(run), run, watch)?;
         plans.extend(subject.variants.iter().map(|variant| Plan {
-            trace: trace(run),
+            trace: traces.of(run),
             mechanisms: Mechanisms::preset(run.preset).with_lru(run.lru),
             memory: format!("{}p", variant.memory_pages),
             memory_pages: variant.memory_pages,
@@ -70,8 +123,9 @@ fn replay(table: &Path, subjects: &[Subject], watch: &dyn Watch) -> Result<Vec<C
             check_every: None,
             explain: Vec::new(),
             over_time: false,
-            readahead_pages: 0,
-            fault_around_pages: 0,
+            readahead_pages: run.setting.readahead_pages,
+            fault_around_pages: run.setting.fault_around_pages,
+            tasks: run.setting.tasks,
         }));
     }
     let outcomes = run_all(plans, parallel::threads(), watch)?;
@@ -105,7 +159,13 @@ fn count(outcome: &Outcome, measure: Measure) -> f64 {
     let total = outcome.report.total();
     // The kernel lab counts swap-ins separately.
     let misses = |tally: &Tally| tally.counts.misses - tally.counters.get(Counter::Pswpin);
+    // It counts pages read from the disk. With readahead these are those that were reclaimed and
+    // those that are in memory. After the warm point memory is as full as at the end.
+    let reads_ahead = outcome.plan.readahead_pages > 0;
+    let reclaimed = |tally: &Tally| tally.counters.get(Counter::PgstealFile);
     let value = match measure {
+        Measure::TotalMisses if reads_ahead => reclaimed(&total) + total.counters.get(Counter::File),
+        Measure::Misses if reads_ahead => reclaimed(&warm),
         Measure::TotalMisses => misses(&total),
         Measure::Misses => misses(&warm),
         Measure::Refaults => warm.counters.get(Counter::WorkingsetRefaultFile),

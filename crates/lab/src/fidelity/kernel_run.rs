@@ -1,7 +1,7 @@
 //! Runs of real kernels: rows of the kernel lab's table `results.csv`.
 
 use crate::Error;
-use mglru_core::{Lru, Preset};
+use mglru_core::{Lru, PAGE_BYTES, Preset};
 use mglru_sim::{SwapDevice, SwapModel, Writes};
 use std::path::{Path, PathBuf};
 
@@ -143,6 +143,29 @@ pub struct Setting {
     pub swap: String,
     /// `rmw` or `blind`.
     wmode: String,
+    /// The largest readahead window in pages; 0: off.
+    pub readahead_pages: u32,
+    /// The window in pages that a mapped miss maps; 0: off.
+    pub fault_around_pages: u32,
+    /// Number of tasks, to which the accesses belong in turn.
+    pub tasks: u32,
+}
+
+impl Setting {
+    /// The conditions that differ from one task without readahead, in words; empty if none does.
+    pub fn conditions(&self) -> String {
+        let mut words = Vec::new();
+        if self.readahead_pages > 0 {
+            words.push(format!("readahead {} KiB", 4 * self.readahead_pages));
+        }
+        if self.fault_around_pages > 0 {
+            words.push(format!("fault-around {} KiB", 4 * self.fault_around_pages));
+        }
+        if self.tasks > 1 {
+            words.push(format!("{} tasks", self.tasks));
+        }
+        words.join(", ")
+    }
 }
 
 /// The policy that a row names.
@@ -158,18 +181,25 @@ fn lru_of(name: &str) -> Option<Lru> {
 const KERNELS: [(&str, Preset); 3] =
     [("6.12", Preset::Linux612), ("7.1", Preset::Linux71), ("7.2", Preset::Linux72)];
 
+/// Whether a kernel has this version or a later patch level of it.
+fn is_version(kernel: &str, version: &str) -> bool {
+    kernel.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Position of a kernel among those with presets, from the oldest; unknown kernels are last.
+pub(super) fn version_rank(kernel: &str) -> usize {
+    KERNELS.iter().position(|(version, _)| is_version(kernel, version)).unwrap_or(KERNELS.len())
+}
+
 /// The preset that represents a kernel, and the policy with this name.
 ///
 /// # Errors
 /// A message that names the unknown one.
 pub fn preset_of(kernel: &str, lru: &str) -> Result<(Preset, Lru), String> {
-    let version_of = |(version, _): &&(&str, Preset)| {
-        kernel.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    };
     let Some(policy) = lru_of(lru) else {
         return Err(format!("unknown lru `{lru}`; expected mglru or classic"));
     };
-    let Some((_, preset)) = KERNELS.iter().find(version_of) else {
+    let Some((_, preset)) = KERNELS.iter().find(|(version, _)| is_version(kernel, version)) else {
         let versions = KERNELS.map(|(version, _)| version).join(", ");
         return Err(format!("no preset for kernel {kernel}; expected {versions}"));
     };
@@ -188,6 +218,20 @@ impl Setting {
             return Err(format!("unknown swap `{swap}`; expected disk or zram"));
         }
         Ok(found)
+    }
+
+    /// Whether two settings differ in kernel and policy only.
+    pub(super) fn same_load(&self, other: &Setting) -> bool {
+        let kernel_aside = Setting { kernel: self.kernel.clone(), lru: self.lru.clone(), ..other.clone() };
+        *self == kernel_aside
+    }
+
+    /// A setting without swap.
+    #[cfg(test)]
+    pub(super) fn new(workload: &str, kernel: &str, lru: &str) -> Setting {
+        let [workload, kernel, lru, swap, wmode] = [workload, kernel, lru, "none", "rmw"].map(str::to_owned);
+        let (readahead_pages, fault_around_pages, tasks) = (0, 0, 1);
+        Setting { workload, kernel, lru, swap, wmode, readahead_pages, fault_around_pages, tasks }
     }
 
     fn swap_device(&self) -> Option<SwapDevice> {
@@ -227,7 +271,7 @@ pub enum Access {
 }
 
 /// A row that can be replayed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct KernelRun {
     /// Parameters of the run.
     pub setting: Setting,
@@ -239,7 +283,9 @@ pub struct KernelRun {
     pub tag: String,
     /// `memory.max` in pages.
     pub limit_pages: u64,
-    /// Memory for file pages, and with swap also for anonymous pages, plus half an effort.
+    /// Measured mean number of file pages in memory, and with swap also of anonymous pages.
+    pub capacity_pages: f64,
+    /// Memory of the replay: the capacity plus half an effort.
     pub memory_pages: u64,
     /// Number of records in the trace.
     pub records: u64,
@@ -358,9 +404,24 @@ impl Fields<'_> {
         })
     }
 
+    /// A number of a column that older tables do not have.
+    fn optional(&self, column: &str) -> Option<u64> {
+        let position = self.headings.iter().position(|heading| heading == column)?;
+        self.record[position].trim().parse().ok()
+    }
+
     fn setting(&self) -> Setting {
         let text = |column| self.text(column).to_owned();
+        let pages = |column, unit: u64| {
+            let bytes = self.optional(column).unwrap_or(0).saturating_mul(unit);
+            u32::try_from(bytes / PAGE_BYTES).unwrap_or(u32::MAX)
+        };
+        // A window of one page is none.
+        let fault_around_pages = Some(pages("fault_around", 1)).filter(|&pages| pages > 1).unwrap_or(0);
         Setting {
+            readahead_pages: pages("read_ahead_kb", 1024),
+            fault_around_pages,
+            tasks: self.optional("tasks").unwrap_or(1).clamp(1, 1024) as u32,
             workload: text("workload"),
             kernel: text("kernel"),
             lru: text("lru"),
@@ -386,13 +447,15 @@ impl Fields<'_> {
         };
         // Without swap, the only anonymous pages are those of the program that ran the trace.
         let anon_pages = if setting.has_swap() { self.number("cap_anon_mean")? } else { 0.0 };
+        let capacity_pages = self.number("cap_file_mean")? + anon_pages;
         Ok(KernelRun {
             setting,
             preset,
             lru,
             tag: self.text("tag").to_owned(),
             limit_pages: self.number("limit_pages")? as u64,
-            memory_pages: (self.number("cap_file_mean")? + anon_pages) as u64 + HALF_AN_EFFORT_PAGES,
+            capacity_pages,
+            memory_pages: capacity_pages as u64 + HALF_AN_EFFORT_PAGES,
             records: self.number("n")? as u64,
             warm_from: self.number("warm_index")? as u64,
             access,

@@ -26,9 +26,11 @@
 //! # }
 //! ```
 
+pub mod capacity;
 mod columns;
 mod compare;
 pub mod counts;
+pub mod deltas;
 mod kernel_run;
 pub mod load;
 pub mod memcg_reclaim;

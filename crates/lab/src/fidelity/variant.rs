@@ -1,6 +1,6 @@
 //! The replays of one kernel run, which vary its unknown properties.
 //!
-//! Runs that are not repeatable to the page are replayed with some pages more and fewer, which has
+//! Runs that are not repeatable to the page, as all with readahead or several tasks, are replayed with some pages more and fewer, which has
 //! the same effect as repeating the run. Runs of the classic LRU depend on when the kernel
 //! collected its statistics: at each read by the lab, and every two seconds from an unknown start.
 //! They are replayed without the periodic refresh, and with four starts.
@@ -51,7 +51,7 @@ impl Variant {
                     ..plain
                 })
                 .into(),
-            (_, Access::Reads) => vec![plain],
+            (_, Access::Reads) if run.setting.tasks == 1 && run.setting.readahead_pages == 0 => vec![plain],
             (Lru::MultiGen | Lru::Ranked, _) => {
                 let around =
                     AROUND_PAGES.into_iter().filter_map(|by| plain.memory_pages.checked_add_signed(by));

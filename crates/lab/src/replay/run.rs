@@ -56,6 +56,8 @@ pub struct Plan<'a> {
     pub readahead_pages: u32,
     /// The aligned window, in pages, that a mapped miss maps; 0: off.
     pub fault_around_pages: u32,
+    /// Number of tasks; access *i* belongs to task *i* modulo this number.
+    pub tasks: u32,
 }
 
 /// Result of a replay.
@@ -71,8 +73,30 @@ pub struct Outcome<'a> {
     pub lives: Vec<Life>,
     /// Timeline, if recorded.
     pub timeline: Option<Timeline>,
+    /// Work that counters do not show.
+    pub costs: Costs,
     /// Duration of the replay.
     pub took: Duration,
+}
+
+/// Work of a whole replay that counters do not show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Costs {
+    /// Times that a lock of lists was taken.
+    pub lock_holds: u64,
+    /// Page-table entries that walks visited.
+    pub walked_entries: u64,
+}
+
+impl Costs {
+    fn of(simulator: &Simulator) -> Costs {
+        let mut costs = Costs::default();
+        for memcg in simulator.core().memcgs().iter() {
+            costs.lock_holds += memcg.lruvec().lock_counts().taken;
+            costs.walked_entries += memcg.lruvec().walked_entries();
+        }
+        costs
+    }
 }
 
 impl Plan<'_> {
@@ -148,8 +172,17 @@ impl<'a> Plan<'a> {
         if let Some(steps) = self.check_every {
             simulator.check_every(steps);
         }
-        let (source, decoding) = self.trace.source()?;
-        simulator.add_job(0, source);
+        let decoding = if self.tasks > 1 {
+            let (sources, decoding) = self.trace.tasks(self.tasks)?;
+            for source in sources {
+                simulator.add_job(0, source);
+            }
+            decoding
+        } else {
+            let (source, decoding) = self.trace.source()?;
+            simulator.add_job(0, source);
+            decoding
+        };
         let lru = self.mechanisms.lru();
         let sees = sink.is_some() || !self.explain.is_empty();
         let watcher = sees.then(|| Watcher::of(&self.explain, sink, lru));
@@ -171,11 +204,12 @@ impl<'a> Plan<'a> {
             Timeline::of(label, &simulator, &["the trace".to_owned()])
         });
         let report = simulator.report();
+        let costs = Costs::of(&simulator);
         if self.check_every.is_some() {
             simulator.finish().map_err(|error| failure(&self, error))?;
         }
         let lives = watcher.map_or(Vec::new(), |watcher| watcher.borrow_mut().finish());
-        Ok(Outcome { report, lives, timeline, skipped: decoding.skipped(), took, plan: self })
+        Ok(Outcome { report, lives, timeline, costs, skipped: decoding.skipped(), took, plan: self })
     }
 }
 
