@@ -14,6 +14,7 @@ mod cache_options;
 mod cache_report;
 mod demo;
 mod error;
+mod evaluate;
 mod fidelity;
 mod fio;
 mod generate;
@@ -72,6 +73,8 @@ enum Mode {
     Reproduce(reproduce::Args),
     /// Measure each mechanism's effect by switching it off, with confidence intervals.
     Ablate(Box<ablate::Args>),
+    /// Evaluate a change of reclaim over standard loads, as a report of one page.
+    Evaluate(evaluate::Args),
     /// Print completions for a shell.
     Completions(manual::CompletionArgs),
     /// Write the manual pages.
@@ -128,6 +131,7 @@ fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), Failur
         Mode::Fidelity(args) => fidelity::run(args),
         Mode::Reproduce(args) => reproduce::run(args),
         Mode::Ablate(args) => ablate::run(*args),
+        Mode::Evaluate(args) => evaluate::run(args),
         Mode::Completions(args) => manual::completions(args),
         Mode::Man(args) => manual::man(args),
     }

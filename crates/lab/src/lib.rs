@@ -58,6 +58,7 @@ mod cpu;
 pub mod demo;
 pub mod equal_memcgs;
 mod error;
+pub mod evaluate;
 pub mod experiment;
 pub mod fidelity;
 pub mod fio;

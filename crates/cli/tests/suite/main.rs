@@ -3,6 +3,7 @@
 mod ablate;
 mod common;
 mod demo;
+mod evaluate;
 mod fidelity;
 mod fio;
 mod mount;

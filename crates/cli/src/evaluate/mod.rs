@@ -1,0 +1,184 @@
+//! `mglru evaluate`: what a change of reclaim does to the standard loads, as a report of one page.
+//!
+//! ```text
+//! Args ─► mglru_lab::evaluate ─► Evaluation ─► text, Markdown, JSON      report.rs
+//! ```
+//!
+//! `docs/evaluate-a-patch.md` leads from a change to the report.
+
+mod report;
+
+use crate::error::Failure;
+use crate::output::Output;
+use crate::progress::Bars;
+use clap::ValueEnum;
+use mglru_core::{Preset, Switch};
+use mglru_lab::evaluate::{Change, Counts, LOADS, Request, Size, counts, evaluate};
+use report::Shown;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Arguments of the command.
+#[derive(clap::Args)]
+#[command(after_help = examples())]
+pub struct Args {
+    /// The mechanism: it is off before and on after.
+    #[arg(value_name = "MECHANISM", value_parser = Switch::parse, required_unless_present_any = ["presets", "binary", "counts"],
+          conflicts_with_all = ["presets", "binary", "counts"])]
+    mechanism: Option<Switch>,
+    /// Instead of a mechanism: two presets, before and after.
+    #[arg(long, value_name = "BEFORE,AFTER", value_parser = Preset::parse, value_delimiter = ',', num_args = 1,
+          conflicts_with_all = ["binary", "counts", "preset"], help_heading = "What is evaluated")]
+    presets: Vec<Preset>,
+    /// Instead of a mechanism: the program `mglru` of another build, whose presets are after.
+    #[arg(long, value_name = "PATH", conflicts_with = "counts", help_heading = "What is evaluated")]
+    binary: Option<PathBuf>,
+    /// Print what this build counts, as JSON; `--binary` runs this.
+    #[arg(long, help_heading = "What is evaluated")]
+    counts: bool,
+    /// Presets on which the change is tried.
+    #[arg(long, value_name = "NAME,...", value_parser = Preset::parse, value_delimiter = ',',
+          default_value = "linux-7.1,linux-7.2,default", help_heading = "Where")]
+    preset: Vec<Preset>,
+    /// Only these loads.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', help_heading = "Where")]
+    load: Vec<String>,
+    /// Number of seeds; with fewer than six, no effect reaches 95 % confidence.
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000),
+          help_heading = "Effort")]
+    runs: u32,
+    /// The first seed.
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Effort")]
+    seed: u64,
+    /// Accesses of each load.
+    #[arg(long, value_name = "N", default_value_t = Size::default().accesses, help_heading = "Effort",
+          value_parser = clap::value_parser!(u64).range(1000..=1 << 24))]
+    accesses: u64,
+    /// Pages of each load; memory is a fifth of them.
+    #[arg(long, value_name = "N", default_value_t = Size::default().pages, help_heading = "Effort",
+          value_parser = clap::value_parser!(u64).range(320..=1 << 24))]
+    pages: u64,
+    /// Format of the report.
+    #[arg(
+        long,
+        value_name = "text|markdown|json",
+        value_enum,
+        default_value = "text",
+        hide_possible_values = true,
+        help_heading = "Output"
+    )]
+    format: Format,
+    /// Print one JSON document.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+/// Format of the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For a mail.
+    Text,
+    /// For a merge request.
+    Markdown,
+    /// For a program.
+    Json,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  mglru evaluate reclaim_loop
+  mglru evaluate reclaim_loop --preset linux-7.1,linux-7.2 --format markdown > report.md
+  mglru evaluate --presets linux-7.1,linux-7.2 --load skewed,writes
+  mglru evaluate --binary ../my-branch/target/release/mglru --runs 12
+
+A load gains (or loses) if all of the interval of its misses is below (or above) 0. Seeds vary the
+accesses of a load, and its memory by at most 1 %. docs/evaluate-a-patch.md explains the report.";
+
+/// The loads, and examples.
+fn examples() -> String {
+    let loads = LOADS.map(|load| format!("  {:<8} {}", load.name, load.words));
+    format!("Loads:\n{}\n\n{EXAMPLES}", loads.join("\n"))
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Wrong usage, or another build that cannot be asked.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let is_json = args.json || args.format == Format::Json;
+    let mut output = Output::new(is_json || args.counts);
+    let bars = Bars::default();
+    let change = match (&args.presets[..], args.mechanism, &args.binary) {
+        (&[before, after], ..) => Change::Presets(before, after),
+        ([], Some(mechanism), _) => Change::Mechanism(mechanism),
+        ([], None, Some(binary)) => Change::Build(ask(binary, &args)?),
+        // The counts are those of this build.
+        ([], None, None) => Change::Presets(Preset::Default, Preset::Default),
+        _ => return Err(Failure::usage("--presets needs two presets: before,after")),
+    };
+    let mut request = Request::new(change);
+    request.presets.clear();
+    for &preset in &args.preset {
+        if !request.presets.contains(&preset) {
+            request.presets.push(preset);
+        }
+    }
+    request.loads.clone_from(&args.load);
+    (request.seed, request.runs) = (args.seed, args.runs);
+    request.size = Size { accesses: args.accesses, pages: args.pages };
+    if args.counts {
+        return output.document(&serde_json::json!(counts(&request, &bars)?));
+    }
+    let evaluation = evaluate(&request, &bars)?;
+    let shown = Shown { evaluation: &evaluation, request: &request, title: title(&args) };
+    output.document(&shown.document())?;
+    match args.format {
+        Format::Markdown => output.text(&shown.markdown()),
+        Format::Text | Format::Json => output.text(&shown.text()),
+    }
+}
+
+/// What is evaluated, in a line.
+fn title(args: &Args) -> String {
+    match (&args.presets[..], args.mechanism, &args.binary) {
+        ([before, after], ..) => format!("preset {} → {}", before.name(), after.name()),
+        (_, Some(mechanism), _) => format!("{}: off → on", mechanism.name()),
+        (_, _, Some(binary)) => format!("this build → {}", binary.display()),
+        _ => String::new(),
+    }
+}
+
+/// Has another build count the same loads.
+fn ask(binary: &Path, args: &Args) -> Result<Counts, Failure> {
+    let list = |names: Vec<&str>| names.join(",");
+    let mut command = Command::new(binary);
+    command.args([
+        "evaluate",
+        "--counts",
+        "--preset",
+        &list(args.preset.iter().map(|of| of.name()).collect()),
+    ]);
+    if !args.load.is_empty() {
+        command.args(["--load", &list(args.load.iter().map(String::as_str).collect())]);
+    }
+    for (option, value) in [
+        ("--runs", u64::from(args.runs)),
+        ("--seed", args.seed),
+        ("--accesses", args.accesses),
+        ("--pages", args.pages),
+    ] {
+        command.args([option, &value.to_string()]);
+    }
+    let name = binary.display();
+    let run =
+        command.output().map_err(|error| Failure::work(format_args!("{name}: cannot be run: {error}")))?;
+    if !run.status.success() {
+        return Err(Failure::work(format_args!(
+            "{name}: it cannot count the loads; build it from a branch that has `mglru evaluate`: {}",
+            String::from_utf8_lossy(&run.stderr).trim()
+        )));
+    }
+    serde_json::from_slice(&run.stdout).map_err(|error| {
+        Failure::work(format_args!("{name}: its answer is not the expected document: {error}"))
+    })
+}

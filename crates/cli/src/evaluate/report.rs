@@ -1,0 +1,196 @@
+//! An evaluation as text, Markdown and JSON, with the same numbers.
+
+use crate::table::{Table, wrapped};
+use mglru_core::{Lru, Mechanisms};
+use mglru_lab::evaluate::{Change, Effect, Evaluation, Metric, Request, Row, Verdict};
+use serde_json::{Value, json};
+
+/// An evaluation, for output.
+pub struct Shown<'a> {
+    pub evaluation: &'a Evaluation,
+    pub request: &'a Request,
+    /// What is evaluated.
+    pub title: String,
+}
+
+impl Shown<'_> {
+    /// The report for a mail.
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n{}\n", self.heading(), wrapped(&self.setting()));
+        for line in self.verdicts() {
+            text += &format!("{}\n", wrapped(&line));
+        }
+        text += &format!("\nMisses: median change, and its interval\n{}", self.misses().text());
+        for metric in &Metric::ALL[1..] {
+            text += &format!("\n{}, before → after\n{}", capital(metric.words()), self.costs(*metric).text());
+        }
+        text += &format!("\n{}\n{}\n", wrapped(&self.how()), crate::page::command_line());
+        text
+    }
+
+    /// The report for a merge request.
+    pub fn markdown(&self) -> String {
+        let mut text = format!("## {}\n\n{}\n\n", self.heading(), self.setting());
+        for line in self.verdicts() {
+            text += &format!("* {line}\n");
+        }
+        text += &format!("\n### Misses: median change, and its interval\n\n{}", markdown(&self.misses()));
+        for metric in &Metric::ALL[1..] {
+            let costs = markdown(&self.costs(*metric));
+            text += &format!("\n### {}, before → after\n\n{costs}", capital(metric.words()));
+        }
+        text + &format!("\n{}\n\n```sh\n{}\n```\n", self.how(), crate::page::command_line())
+    }
+
+    /// The report as a document.
+    pub fn document(&self) -> Value {
+        let Evaluation { rows, settings, refused, runs } = self.evaluation;
+        let effect = |(metric, effect): (&Metric, &Effect)| {
+            json!({
+                "metric": metric.name(),
+                "before": effect.before,
+                "after": effect.after,
+                "change": effect.median,
+                "unit": if effect.before == 0.0 { "1" } else { "%" },
+                "low": effect.interval.low,
+                "high": effect.interval.high,
+                "same": effect.is_same,
+            })
+        };
+        let row = |row: &Row| {
+            json!({
+                "load": row.load,
+                "setting": row.setting,
+                "verdict": row.verdict.name(),
+                "effects": Metric::ALL.iter().zip(&row.effects).map(effect).collect::<Vec<_>>(),
+            })
+        };
+        json!({"evaluation": {
+            "change": self.title,
+            "version": env!("CARGO_PKG_VERSION"),
+            "settings": settings,
+            "not_applicable": refused.iter().map(|(preset, why)| json!({"preset": preset, "why": why})).collect::<Vec<_>>(),
+            "runs": runs,
+            "seed": self.request.seed,
+            "accesses": self.request.size.accesses,
+            "pages": self.request.size.pages,
+            "memory_pages": self.request.size.memory_pages(),
+            "confidence": self.evaluation.confidence(),
+            "rows": rows.iter().map(row).collect::<Vec<_>>(),
+        }})
+    }
+
+    fn heading(&self) -> String {
+        format!("Evaluation of {}", self.title)
+    }
+
+    fn setting(&self) -> String {
+        let (runs, size) = (self.evaluation.runs, self.request.size);
+        format!(
+            "{} loads × {} settings × {runs} seeds, simulated by mglru {}: {} accesses to {} pages in a memory of {} pages each.",
+            self.loads().len(),
+            self.evaluation.settings.len(),
+            env!("CARGO_PKG_VERSION"),
+            size.accesses,
+            size.pages,
+            size.memory_pages(),
+        )
+    }
+
+    /// Which loads gain, lose, or show nothing.
+    fn verdicts(&self) -> Vec<String> {
+        let list = |verdict: Verdict, words: &str| {
+            let rows = self.evaluation.with(verdict);
+            (!rows.is_empty()).then(|| format!("{words}: {}.", rows.join(", ")))
+        };
+        let mut lines: Vec<String> = [
+            list(Verdict::Gains, "Gain"),
+            list(Verdict::Loses, "Lose"),
+            list(Verdict::Nothing, "Nothing to see"),
+            list(Verdict::Untouched, "Every count the same"),
+            list(Verdict::Uncertain, "Too few runs to tell"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        lines.extend(
+            self.evaluation.refused.iter().map(|(preset, why)| format!("Not tried on {preset}: {why}.")),
+        );
+        lines.extend(
+            self.idle()
+                .into_iter()
+                .map(|setting| format!("Under {setting} the mechanism is a rule of a policy that is off.")),
+        );
+        lines
+    }
+
+    /// Presets under whose policy the mechanism does nothing.
+    fn idle(&self) -> Vec<&'static str> {
+        let Change::Mechanism(switch) = self.request.change else { return Vec::new() };
+        let Some(of): Option<Lru> = switch.policy() else { return Vec::new() };
+        let presets = self.request.presets.iter();
+        presets
+            .filter(|&&preset| Mechanisms::preset(preset).lru() != of)
+            .map(|preset| preset.name())
+            .collect()
+    }
+
+    fn how(&self) -> String {
+        let how = "Before and after see the same accesses, seed by seed. A load gains (loses) if all of the interval is below (above) 0";
+        match self.evaluation.confidence() {
+            0.0 => format!("{how}. One seed gives no interval."),
+            confidence => {
+                format!("{how}; the interval holds the median with {:.1} % confidence.", 100.0 * confidence)
+            }
+        }
+    }
+
+    fn loads(&self) -> Vec<&'static str> {
+        let mut loads: Vec<&'static str> = self.evaluation.rows.iter().map(|row| row.load).collect();
+        loads.dedup();
+        loads
+    }
+
+    /// A row per load and a column per setting.
+    fn table(&self, cell: impl Fn(&Row) -> String) -> Table {
+        let settings = self.evaluation.settings.iter().map(String::as_str);
+        let mut table = Table::with_headings(["load"].into_iter().chain(settings));
+        for rows in self.evaluation.rows.chunk_by(|a, b| a.load == b.load) {
+            table.row(std::iter::once(rows[0].load.to_owned()).chain(rows.iter().map(&cell)));
+        }
+        table
+    }
+
+    fn misses(&self) -> Table {
+        self.table(|row| {
+            let Effect { median, interval, is_same, .. } = *row.misses();
+            if is_same {
+                "same".to_owned()
+            } else {
+                format!("{median:+.2} % [{:+.2}, {:+.2}]", interval.low, interval.high)
+            }
+        })
+    }
+
+    fn costs(&self, metric: Metric) -> Table {
+        let at = Metric::ALL.iter().position(|of| *of == metric).unwrap_or(0);
+        self.table(|row| {
+            let Effect { before, after, is_same, .. } = row.effects[at];
+            if is_same { format!("{before:.2}") } else { format!("{before:.2} → {after:.2}") }
+        })
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn markdown(table: &Table) -> String {
+    let (headings, rows) = table.parts();
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let rule: Vec<String> =
+        (0..headings.len()).map(|column| if column == 0 { "---" } else { "---:" }.to_owned()).collect();
+    let rows: String = rows.iter().map(|row| line(row)).collect();
+    line(headings) + &format!("|{}|\n", rule.join("|")) + &rows
+}

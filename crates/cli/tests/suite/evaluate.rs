@@ -1,0 +1,73 @@
+//! `mglru evaluate`: a mechanism, two presets, and another build of the program.
+
+use crate::common::{document, done, fails};
+use serde_json::Value;
+
+const SMALL: &str = "--accesses 3000 --pages 600 --load skewed,mapped,anon";
+
+fn rows(document: &Value) -> &Vec<Value> {
+    document["evaluation"]["rows"].as_array().unwrap()
+}
+
+#[test]
+fn a_mechanism_is_tried_on_three_presets() {
+    let here = tempfile::tempdir().unwrap();
+    let arguments = format!("evaluate reclaim_loop {SMALL}");
+    let of = document(here.path(), &arguments);
+    assert_eq!(rows(&of).len(), 9);
+    assert_eq!(of["evaluation"]["settings"], serde_json::json!(["linux-7.1", "linux-7.2", "default"]));
+    for row in rows(&of) {
+        let misses = &row["effects"][0];
+        let number = |name: &str| misses[name].as_f64().unwrap();
+        assert!(number("low") <= number("change") && number("change") <= number("high"), "{row}");
+        let expected = match () {
+            () if number("high") < 0.0 => vec!["gains"],
+            () if number("low") > 0.0 => vec!["loses"],
+            () => vec!["nothing", "untouched"],
+        };
+        assert!(expected.contains(&row["verdict"].as_str().unwrap()), "{row}");
+    }
+    assert!(rows(&of).iter().any(|row| row["verdict"] != "untouched"), "the loop changes something: {of:#}");
+    let text = done(here.path(), &arguments);
+    let shown = |row: &Value| format!("{:+.2} %", row["effects"][0]["change"].as_f64().unwrap());
+    assert!(
+        rows(&of)
+            .iter()
+            .filter(|row| row["effects"][0]["same"] == false)
+            .all(|row| text.contains(&shown(row)))
+    );
+    assert!(text.contains("Folios scanned per reclaimed, before"), "{text}");
+    assert_eq!(of, document(here.path(), &arguments), "the same to the last bit");
+    let markdown = done(here.path(), &format!("{arguments} --format markdown"));
+    assert!(
+        markdown.starts_with("## Evaluation of reclaim_loop") && markdown.contains("|---|---:|---:|---:|")
+    );
+}
+
+#[test]
+fn this_build_equals_itself_and_presets_differ() {
+    let here = tempfile::tempdir().unwrap();
+    let own = env!("CARGO_BIN_EXE_mglru");
+    let same = document(here.path(), &format!("evaluate --binary {own} {SMALL} --runs 2 --preset linux-7.2"));
+    assert_eq!(rows(&same).len(), 3);
+    assert!(rows(&same).iter().all(|row| row["verdict"] == "untouched"), "{same:#}");
+    let other = document(here.path(), &format!("evaluate --presets linux-7.1,linux-7.2 {SMALL} --runs 2"));
+    assert!(rows(&other).iter().all(|row| row["verdict"] == "uncertain"), "two runs: {other:#}");
+    assert_eq!(rows(&other)[0]["setting"], "linux-7.1 → linux-7.2");
+}
+
+#[test]
+fn wrong_usage_is_refused() {
+    let here = tempfile::tempdir().unwrap();
+    for (arguments, status, what) in [
+        ("evaluate", 2, "MECHANISM"),
+        ("evaluate nothing", 2, "nothing"),
+        ("evaluate --presets linux-7.1", 2, "before,after"),
+        ("evaluate reclaim_loop --load none", 2, "expected skewed, flat"),
+        ("evaluate --binary /no/such/mglru", 1, "/no/such/mglru: cannot be run"),
+        ("evaluate --binary /bin/false --runs 1", 1, "/bin/false: it cannot count the loads"),
+    ] {
+        let error = fails(here.path(), arguments, status);
+        assert!(error.contains(what), "{arguments}: {error}");
+    }
+}

@@ -1,0 +1,251 @@
+//! Runs of the loads, and their counts.
+
+use super::loads::{Load, Size};
+use super::{Request, Setting};
+use crate::error::Error;
+use crate::parallel;
+use crate::replay::memory::Swap;
+use crate::replay::run::Plan;
+use crate::trace_file::TraceFile;
+use crate::watch::{Stage, Unit, Watch};
+use mglru_core::Counter::{WorkingsetRefaultAnon, WorkingsetRefaultFile};
+use mglru_core::Mechanisms;
+use mglru_core::lru::{Refresh, Swappiness};
+use mglru_sim::Writes;
+use mglru_workload::Random;
+use serde::{Deserialize, Serialize};
+
+/// Share of the accesses before counting starts.
+const WARM: u64 = 4;
+/// Largest share by which a seed varies the memory, so that loads without chance vary, too.
+const MEMORY_SHARE: f64 = 0.01;
+
+/// Counts of one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// Counted accesses.
+    pub accesses: u64,
+    /// Accesses that waited for a device.
+    pub misses: u64,
+    /// Evicted pages that came back.
+    pub refaults: u64,
+    /// Scanned folios.
+    pub scanned: u64,
+    /// Reclaimed folios.
+    pub reclaimed: u64,
+    /// Times that a lock of lists was taken, in the whole run.
+    pub lock_holds: u64,
+    /// Page-table entries that walks visited, in the whole run.
+    pub walked_entries: u64,
+}
+
+/// Counts of the presets of one build, to be compared with those of another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Number of accesses of each load.
+    pub accesses: u64,
+    /// Number of pages of each load.
+    pub pages: u64,
+    /// The first seed.
+    pub seed: u64,
+    /// The rows.
+    pub rows: Vec<CountRow>,
+}
+
+/// Counts of a load under a preset.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountRow {
+    /// Name of the load.
+    pub load: String,
+    /// Name of the preset.
+    pub preset: String,
+    /// A count per seed.
+    pub counts: Vec<Count>,
+}
+
+/// Counts the loads of a request under its presets as they are.
+///
+/// # Errors
+/// A load is unknown or cannot be run.
+pub fn counts(request: &Request, watch: &dyn Watch) -> Result<Counts, Error> {
+    let loads = request.loads()?;
+    let presets: Vec<Mechanisms> = request.presets.iter().map(|&preset| Mechanisms::preset(preset)).collect();
+    let measured = measure(&loads, &presets, request, watch)?;
+    let mut rows = Vec::new();
+    for (preset, of_preset) in request.presets.iter().zip(measured) {
+        rows.extend(loads.iter().zip(of_preset).map(|(load, counts)| CountRow {
+            load: load.name.to_owned(),
+            preset: preset.name().to_owned(),
+            counts,
+        }));
+    }
+    let Size { accesses, pages } = request.size;
+    Ok(Counts { accesses, pages, seed: request.seed, rows })
+}
+
+impl Counts {
+    /// The counts by setting, load and seed.
+    pub(super) fn of(
+        &self,
+        loads: &[Load],
+        settings: &[Setting],
+        request: &Request,
+    ) -> Result<Vec<Vec<Vec<Count>>>, Error> {
+        let asked = (request.size.accesses, request.size.pages, request.seed);
+        if (self.accesses, self.pages, self.seed) != asked {
+            return Err(Error::usage(
+                "the other build counted loads of another size or seed; run it with the same options",
+            ));
+        }
+        let of = |setting: &Setting, load: &Load| {
+            let row = self.rows.iter().find(|row| row.load == load.name && row.preset == setting.name);
+            let counts =
+                row.map(|row| &row.counts).filter(|counts| counts.len() == request.runs.max(1) as usize);
+            counts.cloned().ok_or_else(|| {
+                Error::usage(format_args!(
+                    "the other build has no {} runs of `{}` under {}; run it with the same options",
+                    request.runs, load.name, setting.name
+                ))
+            })
+        };
+        settings
+            .iter()
+            .map(|setting| loads.iter().map(|load| of(setting, load)).collect::<Result<_, _>>())
+            .collect()
+    }
+}
+
+/// Counts by mechanisms, load and seed.
+pub(super) fn measure(
+    loads: &[Load],
+    mechanisms: &[Mechanisms],
+    request: &Request,
+    watch: &dyn Watch,
+) -> Result<Vec<Vec<Vec<Count>>>, Error> {
+    let seeds: Vec<u64> =
+        (0..u64::from(request.runs.max(1))).map(|run| request.seed.wrapping_add(run)).collect();
+    // One trace serves all mechanisms.
+    let tasks: Vec<(Load, u64)> =
+        loads.iter().flat_map(|&load| seeds.iter().map(move |&seed| (load, seed))).collect();
+    let runs = (tasks.len() * mechanisms.len()) as u64;
+    let stage = Stage::begin(watch, &format!("{runs} runs"), runs, Unit::Steps);
+    let counted = parallel::all(&tasks, parallel::threads(), |_, &(load, seed)| {
+        let trace = TraceFile::of_records(load.name, load.records(request.size, seed))?;
+        let memory_pages = memory_pages(request.size, seed, request.seed);
+        let count = |&mechanisms: &Mechanisms| {
+            let count = run(&load, &trace, mechanisms, memory_pages, seed)?;
+            stage.advance(1)?;
+            Ok(count)
+        };
+        mechanisms.iter().map(count).collect::<Result<Vec<Count>, Error>>()
+    })?;
+    let of = |number: usize| {
+        counted
+            .chunks(seeds.len())
+            .map(|of_load| of_load.iter().map(|counts| counts[number]).collect())
+            .collect()
+    };
+    Ok((0..mechanisms.len()).map(of).collect())
+}
+
+/// The first seed has the memory of the size. The others vary it.
+fn memory_pages(size: Size, seed: u64, first_seed: u64) -> u64 {
+    let pages = size.memory_pages();
+    if seed == first_seed {
+        return pages;
+    }
+    let share = MEMORY_SHARE * (2.0 * Random::stream(seed, 0xE7A2).unit() - 1.0);
+    (pages as f64 * (1.0 + share)).round() as u64
+}
+
+fn run(
+    load: &Load,
+    trace: &TraceFile,
+    mechanisms: Mechanisms,
+    memory_pages: u64,
+    seed: u64,
+) -> Result<Count, Error> {
+    let distinct = trace.counts(&crate::Unwatched)?;
+    let swap = Swap { size: load.has_anon().then(|| "100%".parse().expect("a share")), ..Swap::default() };
+    let plan = Plan {
+        trace,
+        mechanisms,
+        memory: format!("{memory_pages}p"),
+        memory_pages,
+        warm_from: distinct.accesses / WARM,
+        writes: Writes::AfterRead,
+        swap: swap.model(distinct.distinct_pages)?,
+        swappiness: Swappiness::DEFAULT,
+        statistics_refresh: Refresh::default(),
+        statistics_reads: None,
+        seed,
+        check_every: None,
+        explain: Vec::new(),
+        over_time: false,
+        readahead_pages: 0,
+        fault_around_pages: 0,
+        tasks: 1,
+    };
+    let outcome = plan.run(None, |_| Ok(()))?;
+    let warm = outcome.warm();
+    let refaults = [WorkingsetRefaultFile, WorkingsetRefaultAnon];
+    Ok(Count {
+        accesses: warm.counts.accesses,
+        misses: warm.counts.misses,
+        refaults: refaults.into_iter().map(|counter| warm.counters.get(counter)).sum(),
+        scanned: warm.counters.pgscan(),
+        reclaimed: warm.counters.pgsteal(),
+        lock_holds: outcome.costs.lock_holds,
+        walked_entries: outcome.costs.walked_entries,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Unwatched;
+    use crate::evaluate::Change;
+    use mglru_core::Preset;
+
+    fn request() -> Request {
+        let size = Size { accesses: 3000, pages: 600 };
+        let change = Change::Presets(Preset::Linux71, Preset::Linux72);
+        Request { size, runs: 2, loads: vec!["anon".to_owned(), "mapped".to_owned()], ..Request::new(change) }
+    }
+
+    #[test]
+    fn counts_of_a_build_are_those_of_its_presets() {
+        let request = request();
+        let counts = counts(&request, &Unwatched).unwrap();
+        assert_eq!(counts.rows.len(), 6);
+        let (settings, _) = Request { change: Change::Build(counts.clone()), ..request.clone() }.settings();
+        let found = counts.of(&request.loads().unwrap(), &settings, &request).unwrap();
+        let again = measure(
+            &request.loads().unwrap(),
+            &request.presets.iter().map(|&preset| Mechanisms::preset(preset)).collect::<Vec<_>>(),
+            &request,
+            &Unwatched,
+        );
+        assert_eq!(found, again.unwrap(), "the same to the last bit");
+        let count = found[0][1][0];
+        assert!(count.misses > 0 && count.lock_holds > 0 && count.walked_entries > 0, "{count:?}");
+        for wrong in [
+            Request { runs: 3, ..request.clone() },
+            Request { seed: 2, ..request.clone() },
+            Request { size: Size { accesses: 9, pages: 9 }, ..request.clone() },
+        ] {
+            let error = counts.of(&wrong.loads().unwrap(), &settings, &wrong).unwrap_err();
+            assert!(error.text().contains("with the same options"), "{error}");
+        }
+    }
+
+    #[test]
+    fn seeds_vary_the_memory_but_the_first() {
+        let size = Size::default();
+        assert_eq!(memory_pages(size, 7, 7), size.memory_pages());
+        let others: Vec<u64> = (8..20).map(|seed| memory_pages(size, seed, 7)).collect();
+        let off = |&pages: &u64| pages.abs_diff(size.memory_pages());
+        assert!(others.iter().all(|pages| off(pages) <= size.memory_pages() / 100 + 1));
+        assert!(others.iter().any(|pages| off(pages) > 5), "{others:?}");
+    }
+}

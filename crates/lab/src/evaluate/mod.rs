@@ -1,0 +1,168 @@
+//! Evaluates a change of reclaim over the standard loads, with intervals.
+//!
+//! ```text
+//! Change       a mechanism off and on | a preset before and after | another build of this program
+//!   × setting  where it is tried: three presets, or the pair of presets itself
+//!   × load     standard loads, generated from a seed                            loads.rs
+//!   × seed     before and after see the same accesses                           measure.rs
+//! Evaluation   per load and setting: effects with intervals, and a verdict      result.rs
+//! ```
+//!
+//! All runs are simulated: the same request gives the same figures on every machine. The other build
+//! of a [`Change::Build`] is asked for its [`Counts`] through its own command.
+//!
+//! ```
+//! use mglru_core::{Preset, Switch};
+//! use mglru_lab::Unwatched;
+//! use mglru_lab::evaluate::{Change, Request, Size, evaluate};
+//!
+//! # fn main() -> Result<(), mglru_lab::Error> {
+//! let change = Change::Mechanism(Switch::ReclaimLoop);
+//! let size = Size { accesses: 2000, pages: 500 };
+//! let request = Request { presets: vec![Preset::Linux71], runs: 2, size, ..Request::new(change) };
+//! for row in evaluate(&request, &Unwatched)?.rows {
+//!     println!("{}: {:+.2} % misses", row.load, row.misses().median);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod loads;
+mod measure;
+mod result;
+
+pub use loads::{LOADS, Load, Size};
+pub use measure::{Count, CountRow, Counts, counts};
+pub use result::{Effect, Evaluation, Metric, Row, Verdict};
+
+use crate::error::Error;
+use crate::watch::Watch;
+use mglru_core::{MechanismError, Mechanisms, Preset, Switch};
+
+/// What is evaluated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// A mechanism, off before and on after.
+    Mechanism(Switch),
+    /// A preset, and the one after it.
+    Presets(Preset, Preset),
+    /// This build before, and what another build of this program counted after.
+    Build(Counts),
+}
+
+/// A request for an evaluation.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// What is evaluated.
+    pub change: Change,
+    /// The presets on which a mechanism or a build is tried.
+    pub presets: Vec<Preset>,
+    /// Names of the loads; empty for all.
+    pub loads: Vec<String>,
+    /// The first seed.
+    pub seed: u64,
+    /// Number of seeds. With fewer than six no effect reaches 95 % confidence.
+    pub runs: u32,
+    /// Length of each load.
+    pub size: Size,
+}
+
+impl Request {
+    /// A change over all loads, on three presets, with six seeds.
+    pub fn new(change: Change) -> Request {
+        let presets = vec![Preset::Linux71, Preset::Linux72, Preset::Default];
+        Request { change, presets, loads: Vec::new(), seed: 1, runs: 6, size: Size::default() }
+    }
+
+    /// The loads.
+    ///
+    /// # Errors
+    /// A name is unknown.
+    pub fn loads(&self) -> Result<Vec<Load>, Error> {
+        if self.loads.is_empty() {
+            return Ok(LOADS.to_vec());
+        }
+        let find = |name: &String| {
+            let found = LOADS.into_iter().find(|load| load.name == name);
+            found.ok_or_else(|| {
+                let names: Vec<&str> = LOADS.iter().map(|load| load.name).collect();
+                Error::usage(format_args!("unknown load `{name}`; expected {}", names.join(", ")))
+            })
+        };
+        self.loads.iter().map(find).collect()
+    }
+}
+
+/// Where a change is tried.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// Name of the preset, or of both.
+    pub name: String,
+    before: Mechanisms,
+    after: Mechanisms,
+}
+
+/// The settings, and the presets on which the change cannot be tried, with reasons.
+type Settings = (Vec<Setting>, Vec<(&'static str, String)>);
+
+impl Request {
+    fn settings(&self) -> Settings {
+        let (mut settings, mut refused) = (Vec::new(), Vec::new());
+        let both = |preset: Preset| -> Result<[Mechanisms; 2], MechanismError> {
+            match self.change {
+                Change::Mechanism(switch) => {
+                    let before = Mechanisms::compose(preset, &[], &[switch])?;
+                    Ok([before, Mechanisms::compose(preset, &[switch], &[])?])
+                }
+                _ => Ok([Mechanisms::preset(preset); 2]),
+            }
+        };
+        if let Change::Presets(before, after) = self.change {
+            let name = format!("{} → {}", before.name(), after.name());
+            let (before, after) = (Mechanisms::preset(before), Mechanisms::preset(after));
+            return (vec![Setting { name, before, after }], refused);
+        }
+        for &preset in &self.presets {
+            match both(preset) {
+                Ok([before, after]) => {
+                    settings.push(Setting { name: preset.name().to_owned(), before, after });
+                }
+                Err(error) => refused.push((preset.name(), error.to_string())),
+            }
+        }
+        (settings, refused)
+    }
+}
+
+/// Evaluates a change.
+///
+/// # Errors
+/// The request is invalid, or a load cannot be run.
+pub fn evaluate(request: &Request, watch: &dyn Watch) -> Result<Evaluation, Error> {
+    let loads = request.loads()?;
+    let (settings, refused) = request.settings();
+    if settings.is_empty() {
+        let reasons: Vec<String> =
+            refused.iter().map(|(preset, reason)| format!("{preset}: {reason}")).collect();
+        return Err(Error::usage(format_args!(
+            "the change cannot be tried on any preset: {}",
+            reasons.join("; ")
+        )));
+    }
+    let before: Vec<Mechanisms> = settings.iter().map(|setting| setting.before).collect();
+    let after: Vec<Mechanisms> = settings.iter().map(|setting| setting.after).collect();
+    let (before, after) = match &request.change {
+        Change::Build(counts) => {
+            let before = measure::measure(&loads, &before, request, watch)?;
+            (before, counts.of(&loads, &settings, request)?)
+        }
+        _ => {
+            let both: Vec<Mechanisms> = before.iter().chain(&after).copied().collect();
+            let mut measured = measure::measure(&loads, &both, request, watch)?;
+            let after = measured.split_off(settings.len());
+            (measured, after)
+        }
+    };
+    let names = settings.iter().map(|setting| setting.name.clone()).collect();
+    Ok(Evaluation::new(&loads, names, refused, &before, &after))
+}
