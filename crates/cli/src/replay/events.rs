@@ -1,9 +1,11 @@
-//! `--events FILE`: every record of a replay, as JSON Lines or as a Perfetto trace.
+//! `--events FILE`: every record of a replay, or a part of them, as JSON Lines, as a Perfetto trace
+//! or as `perf script` prints tracepoints.
 
+use super::perf_script::PerfScript;
 use super::perfetto::Perfetto;
 use crate::error::Failure;
-use mglru_core::Lru;
-use mglru_lab::replay::record::Record;
+use mglru_core::{Lru, Time};
+use mglru_lab::replay::record::{PageName, Record};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fs::File;
 use std::io::{self, Write};
@@ -30,6 +32,36 @@ pub struct EventsFile {
 enum Format {
     JsonLines,
     Perfetto,
+    PerfScript,
+}
+
+/// The records to write.
+#[derive(Debug, Clone, Default)]
+pub struct EventsFilter {
+    /// Only records of these pages; empty for all, and for records of no page.
+    pub pages: Vec<PageName>,
+    /// Only records from this time on.
+    pub from: Option<Time>,
+    /// Only records before this time.
+    pub until: Option<Time>,
+}
+
+impl EventsFilter {
+    /// Whether a record is to be written.
+    pub fn wants(&self, record: &Record) -> bool {
+        let of_page = || record.page.is_some_and(|page| self.pages.contains(&page));
+        self.from.is_none_or(|from| record.now >= from)
+            && self.until.is_none_or(|until| record.now < until)
+            && (self.pages.is_empty() || of_page())
+    }
+}
+
+/// A time of the simulated machine, in seconds.
+pub fn parse_seconds(text: &str) -> Result<Time, String> {
+    let seconds = text.strip_suffix('s').unwrap_or(text).trim().parse::<f64>().ok();
+    let nanos = seconds.filter(|seconds| (0.0..1e9).contains(seconds)).map(|seconds| (seconds * 1e9).round());
+    let nanos = nanos.ok_or("a time is a number of seconds of the simulated machine, such as 1.5")?;
+    Ok(Time::from_nanos(nanos as u64))
 }
 
 impl FromStr for EventsFile {
@@ -40,9 +72,9 @@ impl FromStr for EventsFile {
         let format = match path.extension().and_then(|extension| extension.to_str()) {
             Some("jsonl") => Format::JsonLines,
             Some("perfetto" | "pftrace") => Format::Perfetto,
+            Some("txt") => Format::PerfScript,
             _ => {
-                let expected =
-                    "expected a name that ends in .jsonl (JSON Lines) or .perfetto (for ui.perfetto.dev)";
+                let expected = "expected a name that ends in .jsonl (JSON Lines), .perfetto (for ui.perfetto.dev) or .txt (as perf script prints)";
                 return Err(expected.to_owned());
             }
         };
@@ -156,10 +188,16 @@ impl Serialize for Line<'_> {
     }
 }
 
+/// The encoder of a format.
+enum Encoder {
+    JsonLines,
+    Perfetto(Box<Perfetto>),
+    PerfScript(PerfScript),
+}
+
 /// A file of events.
 struct EventsOutput {
-    /// `None`: JSON Lines.
-    perfetto: Option<Perfetto>,
+    encoder: Encoder,
     output: File,
     buffer: Vec<u8>,
 }
@@ -167,14 +205,19 @@ struct EventsOutput {
 impl EventsOutput {
     fn new(format: Format, output: File, lru: Lru) -> EventsOutput {
         let mut buffer = Vec::with_capacity(BUFFER_BYTES + 1024);
-        let perfetto = (format == Format::Perfetto).then(|| Perfetto::new(&mut buffer, lru));
-        EventsOutput { perfetto, output, buffer }
+        let encoder = match format {
+            Format::JsonLines => Encoder::JsonLines,
+            Format::Perfetto => Encoder::Perfetto(Box::new(Perfetto::new(&mut buffer, lru))),
+            Format::PerfScript => Encoder::PerfScript(PerfScript::default()),
+        };
+        EventsOutput { encoder, output, buffer }
     }
 
     fn write(&mut self, record: &Record) -> io::Result<()> {
-        match &mut self.perfetto {
-            Some(perfetto) => perfetto.write(&mut self.buffer, record),
-            None => {
+        match &mut self.encoder {
+            Encoder::Perfetto(perfetto) => perfetto.write(&mut self.buffer, record),
+            Encoder::PerfScript(script) => script.write(&mut self.buffer, record),
+            Encoder::JsonLines => {
                 serde_json::to_writer(&mut self.buffer, &Line(record))?;
                 self.buffer.push(b'\n');
             }
@@ -187,8 +230,10 @@ impl EventsOutput {
     }
 
     fn finish(mut self) -> io::Result<()> {
-        if let Some(perfetto) = self.perfetto {
-            perfetto.finish(&mut self.buffer);
+        match self.encoder {
+            Encoder::JsonLines => {}
+            Encoder::Perfetto(perfetto) => perfetto.finish(&mut self.buffer),
+            Encoder::PerfScript(script) => script.finish(&mut self.buffer),
         }
         self.output.write_all(&self.buffer)
     }
@@ -207,6 +252,29 @@ mod tests {
         let format = |name: &str| name.parse::<EventsFile>().map(|file| file.format);
         assert_eq!(format("a.jsonl"), Ok(Format::JsonLines));
         assert_eq!((format("a.pftrace"), format("b.perfetto")), (Ok(Format::Perfetto), Ok(Format::Perfetto)));
+        assert_eq!(format("a.txt"), Ok(Format::PerfScript));
         assert!(format("a.json").unwrap_err().contains(".jsonl") && format("jsonl").is_err());
+    }
+    #[test]
+    fn records_are_filtered_by_page_and_time() {
+        let page = PageName { number: 7, anon: false };
+        let at = |seconds: &str| parse_seconds(seconds).unwrap();
+        let record = |time: &str, page| Record {
+            access: 1,
+            now: at(time),
+            page,
+            what: mglru_lab::replay::record::What::Isolate,
+        };
+        let all = EventsFilter::default();
+        assert!(all.wants(&record("0", None)) && all.wants(&record("5", Some(page))));
+        let part = EventsFilter { pages: vec![page], from: Some(at("1s")), until: Some(at("2.5")) };
+        assert!(part.wants(&record("1", Some(page))) && part.wants(&record("2.4", Some(page))));
+        let other = PageName { anon: true, ..page };
+        for (time, page) in [("0.9", Some(page)), ("2.5", Some(page)), ("2", Some(other)), ("2", None)] {
+            assert!(!part.wants(&record(time, page)), "{time} {page:?}");
+        }
+        for wrong in ["-1", "soon", "", "1e10", "nan"] {
+            assert!(parse_seconds(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -10,6 +10,7 @@ mod baseline;
 mod events;
 mod explain;
 mod page;
+mod perf_script;
 mod perfetto;
 mod plot;
 mod report;
@@ -23,8 +24,8 @@ use crate::parallel;
 use crate::progress::Bars;
 use crate::trace_options::TraceOptions;
 use clap::ValueEnum;
-use events::{EventsFile, EventsWriter};
-use mglru_core::{Preset, Switch};
+use events::{EventsFile, EventsFilter, EventsWriter, parse_seconds};
+use mglru_core::{Preset, Switch, Time};
 use mglru_lab::replay::life::Sink;
 use mglru_lab::replay::memory::{Memory, parse_fraction, parse_pages};
 use mglru_lab::replay::record::PageName;
@@ -117,9 +118,25 @@ pub struct Args {
         help_heading = "Output"
     )]
     explain: Vec<PageName>,
-    /// Write every event: JSON Lines (.jsonl), or a trace for ui.perfetto.dev (.perfetto).
+    /// Write every event: JSON Lines (.jsonl), a trace for ui.perfetto.dev (.perfetto), or the
+    /// kernel's tracepoints as perf script prints them (.txt).
     #[arg(long, value_name = "FILE", conflicts_with = "curve", help_heading = "Output")]
     events: Option<EventsFile>,
+    /// Only events of these pages.
+    #[arg(
+        long,
+        value_name = "PAGE,...",
+        value_delimiter = ',',
+        requires = "events",
+        help_heading = "Output"
+    )]
+    events_page: Vec<PageName>,
+    /// Only events from this second of the simulated machine on.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, requires = "events", help_heading = "Output")]
+    events_from: Option<Time>,
+    /// Only events before this second of the simulated machine.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, requires = "events", help_heading = "Output")]
+    events_until: Option<Time>,
     /// Draw the miss-ratio curve.
     #[arg(long, value_name = "FILE.svg", requires = "curve", help_heading = "Output")]
     plot: Option<PlotFile>,
@@ -144,6 +161,7 @@ Examples:
   mglru replay anon.bin.zst --memory 32MiB --swap 64MiB --swap-device zram
   mglru replay long.txt.zst --sample 1% --curve 1%,5%,10% --baseline lru
   mglru replay trace.txt.zst --memory 1000p --explain 4711 --events events.jsonl
+  mglru replay trace.txt.zst --events vmscan.txt --events-from 1.5 --events-until 2
   mglru replay *.txt.zst --curve 1%,5%,10%,20% --plot curve.svg";
 
 /// The effect of a write to a page that is not cached.
@@ -214,8 +232,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let events = Rc::new(RefCell::new(events));
     let sink = args.events.is_some().then(|| -> Sink {
         let events = events.clone();
+        let filter = EventsFilter {
+            pages: args.events_page.clone(),
+            from: args.events_from,
+            until: args.events_until,
+        };
         Box::new(move |record| {
-            if let Some(events) = &mut *events.borrow_mut() {
+            if filter.wants(record)
+                && let Some(events) = &mut *events.borrow_mut()
+            {
                 events.write(record);
             }
         })

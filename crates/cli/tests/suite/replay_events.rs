@@ -195,7 +195,7 @@ fn unwatchable_replays_are_refused() {
         ("skewed.txt skewed.txt --explain 5", "give one trace and one preset"),
         ("skewed.txt --preset linux-7.2,default --events a.jsonl", "give one trace and one preset"),
         ("skewed.txt --curve 5%,10% --events a.jsonl", "--curve"),
-        ("skewed.txt --events a.txt", ".jsonl"),
+        ("skewed.txt --events a.json", ".jsonl"),
         ("skewed.txt --events a.json", ".perfetto"),
         ("skewed.txt --explain page", "such as 4711"),
     ] {
@@ -210,4 +210,53 @@ fn unwatchable_replays_are_refused() {
         let error = fails(folder.path(), &format!("replay skewed.txt --events {name}"), 1);
         assert!(error.contains(&format!("{name}: cannot write the events")), "{error}");
     }
+}
+
+/// The kernel's tracepoints count what the counters count.
+#[test]
+fn tracepoints_are_printed_as_perf_script_does() {
+    let folder = folder();
+    let replay = "replay skewed.txt --memory 100p --preset linux-7.2 --events all.txt";
+    let run = run(document(folder.path(), replay));
+    let text = fs::read_to_string(folder.path().join("all.txt")).unwrap();
+    let counter = |name: &str| number(&run["counters"][name]);
+    let lines = |event: &str| text.lines().filter(|line| line.contains(event)).collect::<Vec<_>>();
+    let sum = |event: &str, field: &str| -> u64 {
+        let field = format!(" {field}=");
+        let value = |line: &&str| {
+            line.split_once(&field).unwrap().1.split(' ').next().unwrap().parse::<u64>().unwrap()
+        };
+        lines(event).iter().map(value).sum()
+    };
+    assert_eq!(lines("mm_filemap_add_to_page_cache").len() as u64, number(&run["misses"]));
+    assert_eq!(lines("mm_filemap_delete_from_page_cache").len() as u64, counter("pgsteal"));
+    assert_eq!(sum("mm_vmscan_lru_shrink_inactive", "nr_reclaimed"), counter("pgsteal"));
+    assert_eq!(sum("mm_vmscan_lru_shrink_inactive", "nr_scanned"), counter("pgscan"));
+    assert_eq!(sum("mm_vmscan_memcg_reclaim_end", "nr_reclaimed"), counter("pgsteal"));
+    assert_eq!(lines("mm_vmscan_memcg_reclaim_begin").len(), lines("mm_vmscan_memcg_reclaim_end").len());
+    let time = |line: &str| {
+        let (head, _) = line.split_once(": ").unwrap();
+        head.split_whitespace().last().unwrap().parse::<f64>().unwrap()
+    };
+    assert!(text.lines().map(time).is_sorted());
+}
+
+#[test]
+fn events_are_filtered_by_page_and_time() {
+    let folder = folder();
+    let replay = "replay skewed.txt --memory 100p --preset linux-7.2 --events";
+    done(folder.path(), &format!("{replay} all.jsonl"));
+    done(
+        folder.path(),
+        &format!("{replay} part.jsonl --events-page 3,5 --events-from 0.1 --events-until 0.5"),
+    );
+    let wanted = |event: &Value| {
+        let nanos = number(&event["nanos"]);
+        (event["page"] == 3 || event["page"] == 5) && (100_000_000..500_000_000).contains(&nanos)
+    };
+    let all = events(folder.path(), "all.jsonl");
+    let expected: Vec<Value> = all.into_iter().filter(|event| wanted(event)).collect();
+    assert!(expected.len() > 10);
+    assert_eq!(events(folder.path(), "part.jsonl"), expected);
+    fails(folder.path(), "replay skewed.txt --events-page 3", 2);
 }
