@@ -38,6 +38,17 @@ pub fn of_share(steps: u64) -> ProgressBar {
 #[derive(Default)]
 pub struct Bars(Mutex<Vec<ProgressBar>>);
 
+impl Bars {
+    /// Prints something while no bar is on the screen.
+    pub fn hidden<R>(&self, print: impl FnOnce() -> R) -> R {
+        let bar = self.0.lock().expect("no panic").last().cloned();
+        match bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+}
+
 impl Watch for Bars {
     fn begin(&self, what: &str, steps: u64, unit: Unit) {
         let bar = match unit {

@@ -1,7 +1,11 @@
-//! Tables as text of at most 100 columns: words to the left, figures to the right.
+//! Tables as text: words to the left, figures to the right.
+//!
+//! On a terminal they have at most 100 columns. In a pipe or a file, a row is one line of any
+//! length, so that other programs can read it.
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 pub use mglru_lab::size::count;
+use std::io::IsTerminal;
 
 /// A table that is filled row by row.
 #[derive(Debug, Clone)]
@@ -11,7 +15,7 @@ pub struct Table {
     last_is_words: bool,
 }
 
-/// No line is longer.
+/// No line on a terminal is longer.
 const COLUMNS_MAX: usize = 100;
 /// Blanks before each column.
 const GAP: usize = 2;
@@ -55,9 +59,18 @@ impl Table {
         self.last_is_words
     }
 
-    /// The table as lines. Long words are broken; columns that find no room stand in a further
-    /// block below, beside the first column.
+    /// The table as lines, for what stdout is: a terminal or not.
     pub fn text(&self) -> String {
+        if std::io::stdout().is_terminal() { self.wrapped() } else { self.lines(&self.all(), None) }
+    }
+
+    fn all(&self) -> Vec<usize> {
+        (0..self.rows[0].len()).collect()
+    }
+
+    /// The table as lines of at most 100 columns. Long words are broken; columns that find no room
+    /// stand in a further block below, beside the first column.
+    fn wrapped(&self) -> String {
         let room = |block: &[usize]| block.iter().map(|&column| GAP + self.least(column)).sum::<usize>();
         let mut blocks = vec![vec![0]];
         for column in 1..self.rows[0].len() {
@@ -68,7 +81,8 @@ impl Table {
                 blocks.push(vec![0, column]);
             }
         }
-        blocks.iter().map(|block| self.lines(block)).collect::<Vec<_>>().join("\n")
+        let lines = blocks.iter().map(|block| self.lines(block, Some(COLUMNS_MAX as u16)));
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     fn is_words(&self, column: usize) -> bool {
@@ -83,10 +97,18 @@ impl Table {
         if self.is_words(column) || cells > WORDS_MIN { least.min(WORDS_MIN) } else { least }
     }
 
-    fn lines(&self, columns: &[usize]) -> String {
+    /// `width` is that of the widest line; `None`: any.
+    fn lines(&self, columns: &[usize], width: Option<u16>) -> String {
         let mut table = comfy_table::Table::new();
-        table.load_style(presets::NOTHING).set_width(COLUMNS_MAX as u16);
-        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.load_style(presets::NOTHING);
+        match width {
+            Some(width) => {
+                table.set_width(width).set_content_arrangement(ContentArrangement::Dynamic);
+            }
+            None => {
+                table.set_content_arrangement(ContentArrangement::Disabled);
+            }
+        }
         for (at, row) in self.rows.iter().enumerate() {
             let cells = columns.iter().map(|&column| row[column].as_str());
             if at == 0 {
@@ -97,8 +119,10 @@ impl Table {
         }
         for (&of, column) in columns.iter().zip(table.column_iter_mut()) {
             column.set_padding((GAP as u16, 0));
-            column
-                .set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed((GAP + self.least(of)) as u16)));
+            if width.is_some() {
+                let least = Width::Fixed((GAP + self.least(of)) as u16);
+                column.set_constraint(ColumnConstraint::LowerBoundary(least));
+            }
             if !self.is_words(of) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
@@ -150,15 +174,27 @@ mod tests {
         let mut table = Table::new(["tenant", "hits"]);
         table.row(["a".to_owned(), count(1_234_567)]);
         table.row(["longer name".to_owned(), count(12)]);
-        assert_eq!(
-            table.text(),
-            "  tenant            hits\n  a            1,234,567\n  longer name         12\n"
-        );
+        for text in [table.wrapped(), table.lines(&table.all(), None)] {
+            assert_eq!(
+                text,
+                "  tenant            hits\n  a            1,234,567\n  longer name         12\n"
+            );
+        }
+    }
+
+    #[test]
+    fn a_row_is_one_line_where_no_terminal_is() {
+        let mut table = Table::with_headings((0..30).map(|_| "a tenant's memory.current"));
+        table.row((0..30).map(|number| count(number * 1_000_000)));
+        let text = table.lines(&table.all(), None);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert_eq!(text.lines().last().unwrap().split_whitespace().count(), 30);
+        assert_ne!(table.wrapped().lines().count(), 2);
     }
 
     #[track_caller]
     fn check(table: &Table) -> String {
-        let text = table.text();
+        let text = table.wrapped();
         assert!(text.lines().all(|line| length(line) <= 100), "{text}");
         text
     }

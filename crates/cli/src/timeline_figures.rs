@@ -105,8 +105,8 @@ fn hit_ratios(name: &str, about: &str, timelines: &[Timeline], along: Along) -> 
     // Most ratios are high and close together: the axis begins at the ten below the lowest.
     let ratios = series.iter().flat_map(|series| &series.points).filter_map(|point| point.1);
     let least = ratios.fold(100.0, f64::min);
-    let axes =
-        Axes { x: axis(along), y: "hit ratio, %", range: ((least / 10.0).floor() * 10.0, 100.0), log: false };
+    let range = ((least / 10.0).floor() * 10.0, 100.0);
+    let axes = Axes { x: axis(along), y: "hit ratio, %", range, log: false, has_reference: false };
     let (title, caption) =
         (format!("Hit ratio over time: {about}."), "Share of the accesses since the previous point.");
     let chart = chart::lines(&title, &format!("{caption} Lines: {}.", labels(&lines)), axes, &series);

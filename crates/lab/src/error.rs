@@ -69,6 +69,14 @@ impl From<mglru_cache::Error> for Error {
     }
 }
 
+impl From<mglru_workload::scenario::Error> for Error {
+    /// A scenario that cannot be read failed as any other file does. One that is wrong is wrong
+    /// usage, and its error has a place.
+    fn from(error: mglru_workload::scenario::Error) -> Error {
+        if error.place().is_some() { Error::usage(error) } else { Error::work(error) }
+    }
+}
+
 impl From<mglru_workload::trace::TraceError> for Error {
     fn from(error: mglru_workload::trace::TraceError) -> Error {
         use mglru_workload::trace::TraceError;

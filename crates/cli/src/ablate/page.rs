@@ -57,8 +57,11 @@ impl Shown<'_> {
             rows.iter().filter_map(|row| row.effects.get(metric)).all(|effect| effect.is_percent);
         let effects = rows.iter().filter_map(|row| {
             let effect = row.effects.get(metric)?;
-            let (first, others) = row.without.split_first()?;
-            let and = if others.is_empty() { String::new() } else { format!(" + {} more", others.len()) };
+            let first = row.name.split(" + ").next()?;
+            let and = match row.without.len() {
+                0 | 1 => String::new(),
+                parts => format!(" + {} more", parts - 1),
+            };
             let show = |figure| difference(figure, effect.is_percent);
             Some(chart::Effect {
                 label: format!("{first}{and}"),

@@ -4,6 +4,8 @@
 //! has a title and a description for screen readers. The plotters crate draws fixed colours and no
 //! such text; that is why it is not used.
 
+pub mod agreement;
+
 use maud::{Markup, PreEscaped, html};
 
 /// Width of every chart; one unit is a pixel on a page of this width.
@@ -119,7 +121,28 @@ fn log_ticks(least: f64, most: f64) -> Vec<f64> {
     let powers = least.log10().floor() as i32..=most.log10().ceil() as i32;
     let steps: &[f64] = if powers.clone().count() > 4 { &[1.0] } else { &[1.0, 2.0, 5.0] };
     let all = powers.flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
-    all.filter(|tick| (least..=most).contains(tick)).collect()
+    let inside: Vec<f64> = all.filter(|tick| (least..=most).contains(tick)).collect();
+    // A range within one step has none of these.
+    if inside.len() < 2 { ticks(least, most) } else { inside }
+}
+
+/// Drops the ticks whose labels would touch the one before. `x` is the place of a tick.
+fn apart(ticks: Vec<f64>, x: impl Fn(f64) -> f64) -> Vec<f64> {
+    /// Width of a character at the size of a label, and the least distance of two labels.
+    const CHARACTER: f64 = 7.0;
+    const DISTANCE: f64 = 8.0;
+    let step = gap(&ticks);
+    let mut end = f64::NEG_INFINITY;
+    let mut kept = ticks;
+    kept.retain(|&tick| {
+        let half = number(tick, step).chars().count() as f64 * CHARACTER / 2.0;
+        let fits = x(tick) - half >= end + DISTANCE;
+        if fits {
+            end = x(tick) + half;
+        }
+        fits
+    });
+    kept
 }
 
 /// The distance between two ticks.
@@ -289,6 +312,8 @@ pub struct Axes<'a> {
     pub range: (f64, f64),
     /// The horizontal axis is logarithmic.
     pub log: bool,
+    /// The first of several lines is the one that others are compared with; it is grey.
+    pub has_reference: bool,
 }
 
 /// Horizontal extent of line charts and heat maps.
@@ -333,8 +358,13 @@ pub fn lines(title: &str, description: &str, axes: Axes, series: &[Series]) -> C
         // Runs and members are whole numbers.
         along.retain(|tick| (tick - tick.round()).abs() < 1e-9);
     }
-    // The first of several is the one that others are compared with; it is grey.
-    let class = |number: usize| format!("curve line-{}", if series.len() == 1 { 1 } else { number % 6 });
+    let spaced = apart(along.clone(), x);
+    let powers: Vec<f64> = along.iter().copied().filter(|tick| tick.log10().fract() == 0.0).collect();
+    // Where 1, 2 and 5 are too many, the powers of ten alone read better than what happens to fit.
+    let along = if log && spaced.len() < along.len() && powers.len() > 1 { apart(powers, x) } else { spaced };
+    // Line 0 is grey, the others are coloured and line 1 is not dashed.
+    let first = usize::from(!(axes.has_reference && series.len() > 1));
+    let class = |number: usize| format!("curve line-{}", (number + first) % 6);
     let body = html! {
         @for &tick in &up {
             (line("grid", [PLOT_LEFT, y(tick)], [PLOT_RIGHT, y(tick)]))
@@ -433,6 +463,30 @@ mod tests {
     }
 
     #[test]
+    fn labels_of_ticks_do_not_touch() {
+        // Without a round number of the logarithmic steps inside, the steps are even.
+        assert_eq!(log_ticks(1100.0, 1900.0), [1200.0, 1400.0, 1600.0, 1800.0]);
+        let place = |width: f64| move |tick: f64| width * (tick.log10() - 1.0) / 3.0;
+        let all = log_ticks(10.0, 10_000.0);
+        assert_eq!(apart(all.clone(), place(600.0)), all);
+        assert_eq!(apart(all, place(120.0)), [10.0, 50.0, 500.0, 5000.0]);
+        assert_eq!(apart(Vec::new(), place(1.0)), Vec::<f64>::new());
+    }
+
+    #[test]
+    fn a_line_that_is_no_reference_is_coloured() {
+        let series =
+            ["a", "b"].map(|label| Series { label: label.to_owned(), points: vec![(1.0, Some(2.0))] });
+        let first = |has_reference| {
+            let axes = Axes { x: "", y: "", range: (0.0, 0.0), log: false, has_reference };
+            let file = lines("", "", axes, &series).file();
+            let (_, after) = file.split_once("<path class=\"").unwrap();
+            after.split_once('"').unwrap().0.to_owned()
+        };
+        assert_eq!([true, false].map(first), ["curve line-0", "curve line-1"]);
+    }
+
+    #[test]
     fn words_are_escaped_and_cells_of_a_shade_are_one() {
         let of = Heat {
             ends: vec![1.0, 2.0, 3.0],
@@ -455,7 +509,7 @@ mod tests {
             bars: vec![Bar { label: String::new(), value: 0.0, range: (0.0, 0.0), shown: String::new() }],
             mark: None,
         };
-        let axes = Axes { x: "", y: "", range: (0.0, 0.0), log: false };
+        let axes = Axes { x: "", y: "", range: (0.0, 0.0), log: false, has_reference: false };
         let empty = Heat { ends: Vec::new(), x: String::new(), rows: vec![(String::new(), Vec::new())] };
         let series = Series { label: String::new(), points: vec![(5.0, None)] };
         let charts = [

@@ -11,13 +11,9 @@ use mglru_lab::replay::rows::{Curve, Row};
 use mglru_lab::timeline::Timeline;
 use serde_json::Value;
 
-/// The page of replays and curves.
+/// The page of replays and curves: charts first, then tables.
 pub fn page<'a>(rows: &[Row], curves: &[Curve], document: &'a Value) -> Page<'a> {
-    let mut replays = Section::new("Replays");
-    replays.parts.push(Part::Table(report::table(rows)));
-    let notes = report::notes_text(rows);
-    notes.lines().filter(|line| !line.is_empty()).for_each(|line| replays.text(line));
-    let mut sections = vec![replays];
+    let mut sections = Vec::new();
     if !curves.is_empty() {
         let mut section = Section::new("Miss ratio by memory");
         section.parts.push(Part::Figure(curves_figure(curves)));
@@ -33,6 +29,11 @@ pub fn page<'a>(rows: &[Row], curves: &[Curve], document: &'a Value) -> Page<'a>
         section.parts = timeline_figures::figures("replay", name, &timelines, Along::Accesses);
         sections.push(section);
     }
+    let mut replays = Section::new("Replays");
+    replays.parts.push(Part::Table(report::table(rows)));
+    let notes = report::notes_text(rows);
+    notes.lines().filter(|line| !line.is_empty()).for_each(|line| replays.text(line));
+    sections.push(replays);
     if let [row] = rows
         && row.engine.is_some()
     {
@@ -86,7 +87,8 @@ pub fn curves_figure(curves: &[Curve]) -> Figure {
     let title = "Miss ratio by memory.".to_owned();
     let caption =
         "Share of the counted accesses: those after the warm point, if the trace has one.".to_owned();
-    let axes = Axes { x: "memory, pages of 4 KiB", y: "miss ratio, %", range: (0.0, 0.0), log: true };
+    let (x, y) = ("memory, pages of 4 KiB", "miss ratio, %");
+    let axes = Axes { x, y, range: (0.0, 0.0), log: true, has_reference: false };
     let chart = chart::lines(&title, &caption, axes, &series);
     Figure { name: "replay-curves".to_owned(), title, caption, chart, table }
 }

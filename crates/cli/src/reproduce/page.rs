@@ -53,7 +53,7 @@ fn fairness(experiment: &str, about: &str, who: &str, settings: &[Shares]) -> Fi
         "Share of each {who}, in order of creation, in percent of the mean: 100 is fair. Jain's index is 1 for equal \
          shares."
     );
-    let axes = Axes { x: who, y: "% of the mean", range: (0.0, 120.0), log: false };
+    let axes = Axes { x: who, y: "% of the mean", range: (0.0, 120.0), log: false, has_reference: true };
     let chart = chart::lines(&title, &caption, axes, &series);
     Figure { name: format!("{experiment}-fairness"), title, caption, chart, table }
 }
@@ -80,7 +80,7 @@ fn pairs(experiment: &str, metrics: &[PairChanges]) -> Figure {
     let title = "Run by run: after against before.".to_owned();
     let caption =
         "Both settings took turns on the same memory. The sign test counts the changes above 0.".to_owned();
-    let axes = Axes { x: "run", y: "change, %", range: (-5.0, 5.0), log: false };
+    let axes = Axes { x: "run", y: "change, %", range: (-5.0, 5.0), log: false, has_reference: false };
     let chart = chart::lines(&title, &caption, axes, &series);
     Figure { name: format!("{experiment}-pairs"), title, caption, chart, table }
 }

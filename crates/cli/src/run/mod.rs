@@ -9,20 +9,23 @@ mod report;
 use crate::cache_options::with_mechanisms;
 use crate::error::Failure;
 use crate::output::Output;
+use crate::progress::Bars;
 use crate::size;
 use clap::ValueEnum;
 use mglru_core::{Lru, OomPolicy, Preset, Switch};
 use mglru_lab::run::{self, Overrides, Plan};
+use mglru_lab::{Stage, Unit, Watch};
 use mglru_workload::scenario::Scenario;
+use serde_json::json;
 use std::path::PathBuf;
 
 /// Arguments of the command.
 #[derive(clap::Args)]
 #[command(after_help = with_mechanisms(TEACHES))]
 pub struct Args {
-    /// The scenario, a TOML file.
-    #[arg(value_name = "SCENARIO.toml")]
-    scenario: PathBuf,
+    /// Scenarios, TOML files, which run one after the other.
+    #[arg(required = true, value_name = "SCENARIO.toml")]
+    scenarios: Vec<PathBuf>,
     /// Run in the simulator (sim), or in real time with the cache on real files (real).
     #[arg(long, value_name = "sim|real", value_enum, default_value = "sim", hide_possible_values = true)]
     world: World,
@@ -92,6 +95,7 @@ Examples:
   mglru run experiments/floors.toml --without subtree_lru --json
   mglru run experiments/soft-limit.toml --world real
   mglru run experiments/kill.toml --oom-policy fail
+  mglru run experiments/*.toml --preset linux-7.2 --json
 
 docs/scenarios.md describes every key. Exit status: 0 done; 1 a job failed; 2 wrong usage or an
 invalid scenario.";
@@ -139,19 +143,34 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if args.directory.is_some() && args.world == World::Sim {
         return Err(Failure::usage("--directory needs --world real: the simulator makes no files"));
     }
-    let scenario = Scenario::read(&args.scenario, args.seed).map_err(Failure::usage)?;
     let world = match args.world {
         World::Sim => run::World::Sim,
         World::Real => run::World::Real,
     };
     let (memory_bytes, oom_policy) = (args.memory, args.oom_policy);
     let overrides = Overrides { memory_bytes, oom_policy, ..args.behaviours.overrides() };
-    let plan = Plan::new(scenario, world, &overrides)?;
-    let outcome = run::run(&plan, args.directory.as_deref())?;
+    // A scenario that is wrong is found before the first one runs.
+    let plan = |path: &PathBuf| Plan::new(Scenario::read(path, args.seed)?, world, &overrides);
+    let plans: Vec<Plan> = args.scenarios.iter().map(plan).collect::<Result<_, Failure>>()?;
     let mut output = Output::new(args.json);
-    output.text(&report::text(&plan, &outcome))?;
-    output.document(&report::document(&plan, &outcome))?;
-    match outcome.failures.first() {
+    let (mut documents, mut failed) = (Vec::new(), None);
+    let bars = Bars::default();
+    let stage = Stage::begin(&bars, "scenario", plans.len() as u64, Unit::Steps);
+    for (number, plan) in plans.iter().enumerate() {
+        bars.note(&plan.scenario.name());
+        let outcome = run::run_watched(plan, args.directory.as_deref(), &bars)?;
+        let between = if number > 0 { "\n" } else { "" };
+        bars.hidden(|| output.text(&format!("{between}{}", report::text(plan, &outcome))))?;
+        documents.push(report::document(plan, &outcome));
+        failed = failed.or(outcome.failures.into_iter().next());
+        stage.advance(1)?;
+    }
+    drop(stage);
+    match documents.as_slice() {
+        [document] => output.document(document)?,
+        documents => output.document(&json!({ "scenarios": documents }))?,
+    }
+    match failed {
         Some(failure) => Err(Failure::work(failure)),
         None => Ok(()),
     }

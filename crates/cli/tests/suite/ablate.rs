@@ -123,7 +123,8 @@ fn with_few_seeds_nothing_is_certain() {
             assert!(of["within_noise"].is_null() && low.as_ref().is_none_or(|low| of["low"] == *low), "{of}");
         }
         let text = done(folder.path(), &arguments);
-        let row = text.lines().find(|line| line.trim_start().starts_with("lru ")).unwrap();
+        let row =
+            text.lines().find(|line| line.trim_start().starts_with("ranked (multigen instead) ")).unwrap();
         assert!(row.ends_with("uncertain"), "{row}");
         assert!(!text.contains("1 seeds") && text.replace('\n', " ").contains("confidence"), "{text}");
     }
@@ -147,7 +148,7 @@ fn text_and_document_agree_on_every_machine() {
     let classic =
         variants(&ablated()["ablation"]).iter().find(|variant| variant["without"][0] == "lru").unwrap();
     let shown = format!("{:+.2} %", effect(classic, "misses")["effect"].as_f64().unwrap());
-    let line = text.lines().find(|line| line.trim_start().starts_with("lru ")).unwrap();
+    let line = text.lines().find(|line| line.trim_start().starts_with("ranked (multigen instead) ")).unwrap();
     assert!(line.contains(&shown), "{shown} in {line}");
 }
 
@@ -176,7 +177,7 @@ fn a_pair_that_is_one_of_its_parts_is_named_as_that_and_noise_stands_last() {
     let with_lru = pairs().find(|pair| {
         pair["without"] == serde_json::json!(["lru", "workingset_rework", "lulesh_fix", "fault_placement"])
     });
-    assert_eq!(with_lru.unwrap()["same_as"], "lru");
+    assert_eq!(with_lru.unwrap()["same_as"], "multigen (classic instead)");
     let text = done(folder.path(), arguments);
     let (_, after) = text.split_once("misses, pairs\n").unwrap();
     let (table, _) = after.split_once("\n\nrefaults").unwrap();
@@ -239,7 +240,7 @@ fn invalid_arguments_are_refused() {
     for (arguments, status, expected) in [
         ("ablate", 2, "TRACE|SCENARIO"),
         ("ablate missing.txt", 1, "missing.txt"),
-        ("ablate missing.toml", 2, "missing.toml"),
+        ("ablate missing.toml", 1, "missing.toml"),
         ("ablate skewed.txt --runs 0", 2, "--runs"),
         ("ablate skewed.txt --without workingset_rework", 2, "workingset_rework is off"),
         ("ablate skewed.txt --report x.txt", 2, ".html"),

@@ -318,7 +318,7 @@ fn scenario_errors_name_their_place() {
     assert!(fails(here.path(), "run s.toml", 1).contains("missing.txt"));
     write("size=6m", "size=6m");
     assert!(fails(here.path(), "run s.toml --directory x", 2).contains("--world real"));
-    assert!(fails(here.path(), "run missing.toml", 2).contains("missing.toml"));
+    assert!(fails(here.path(), "run missing.toml", 1).contains("missing.toml"));
     assert!(fails(here.path(), "run", 2).contains("SCENARIO.toml"));
 }
 

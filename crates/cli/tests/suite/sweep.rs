@@ -69,7 +69,8 @@ fn a_wrong_grid_is_refused_before_it_starts() {
         assert!(error.contains(why), "{why}: {error}");
         assert!(!folder.path().join("rows").exists());
     };
-    refused("grid.toml: No such file");
+    // A missing file is no wrong grid.
+    assert!(fails(folder.path(), "sweep grid.toml --out rows", 1).contains("grid.toml: No such file"));
     write(&GRID.replace("arc", "mru"));
     refused("grid.toml: policies: unknown policy `mru`");
     let seeds = |count: usize| format!("seeds = {:?}\n", vec![1; count]);

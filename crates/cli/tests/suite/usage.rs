@@ -1,6 +1,6 @@
 //! Help, width of the output, and errors of wrong usage.
 
-use crate::common::{command, done, fails, text};
+use crate::common::{command, done, fails, on_terminal, text};
 use mglru_core::{Preset, Switch};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -78,9 +78,9 @@ files = [
 counters = ["pgsteal_proactive", "workingset_refault_file", "workingset_activate_file", "workingset_restore_file", "pgscan_proactive"]
 "#;
 
-/// Long cells and lines are wrapped.
+/// Long cells and lines are wrapped on a terminal. In a pipe a row is one line.
 #[test]
-fn nothing_printed_is_wider_than_100_columns() {
+fn nothing_on_a_terminal_is_wider_than_100_columns() {
     let folder = crate::common::folder();
     let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let long =
@@ -98,10 +98,13 @@ fn nothing_printed_is_wider_than_100_columns() {
     ];
     all.extend(["floors.toml", "kill.toml", "proactive.toml"].map(scenario));
     for arguments in all {
-        let text = done(folder.path(), &arguments);
+        let text = on_terminal(folder.path(), &arguments);
         let wide = text.lines().find(|line| line.chars().count() > 100);
         assert_eq!(wide, None, "{arguments}");
     }
+    let piped = done(folder.path(), "run wide.toml");
+    let headings = piped.lines().find(|line| line.trim_start().starts_with("tenant ")).unwrap();
+    assert!(headings.contains("usage") && headings.contains("pgscan_proactive"), "{piped}");
 }
 
 /// Outputs must not overwrite inputs.

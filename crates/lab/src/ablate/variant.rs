@@ -8,7 +8,7 @@ use mglru_core::{Lru, MechanismError, Mechanisms, Switch};
 /// A combination to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variant {
-    /// Mechanisms of the full set that are off; `lru` stands for the multi-gen LRU.
+    /// Mechanisms of the full set that are off; `lru` stands for the policy.
     pub without: Vec<&'static str>,
     /// The resulting mechanisms.
     pub mechanisms: Mechanisms,
@@ -17,9 +17,14 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// Name of the variant.
+    /// Name of the variant, as it reads after "without".
     pub fn name(&self) -> String {
-        self.without.join(" + ")
+        let shown = |&name: &&'static str| match (name, self.mechanisms.lru()) {
+            (POLICY, Lru::MultiGen) => "ranked (multigen instead)",
+            (POLICY, _) => "multigen (classic instead)",
+            _ => name,
+        };
+        self.without.iter().map(shown).collect::<Vec<_>>().join(" + ")
     }
 }
 
@@ -45,6 +50,9 @@ const SPEED_ONLY: [(Switch, &str); 3] = [
 const OTHER_POLICY: &str = "it is a rule of a policy that is off";
 const LOCK: (&str, &str) =
     ("lru_lock", "it changes which threads wait for a lock, and simulated threads never wait for locks");
+
+/// Stands for the policy in [`Variant::without`].
+const POLICY: &str = "lru";
 
 /// A mechanism that can be off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +121,7 @@ impl Variants {
         let mut without = Vec::new();
         for &part in parts {
             match part {
-                Part::Policy => without.push("lru"),
+                Part::Policy => without.push(POLICY),
                 Part::Switch(switch) if !off.contains(&switch) => off.push(switch),
                 Part::Switch(_) => {}
             }
@@ -157,7 +165,7 @@ mod tests {
         let names: Vec<String> = variants.run.iter().map(Variant::name).collect();
         for name in [
             "",
-            "lru",
+            "multigen (classic instead)",
             "lulesh_fix",
             "workingset_rework + lulesh_fix + fault_placement",
             "memcg_lru + subtree_lru",

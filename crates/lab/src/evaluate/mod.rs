@@ -8,8 +8,8 @@
 //! Evaluation   per load and setting: effects with intervals, and a verdict      result.rs
 //! ```
 //!
-//! All runs are simulated: the same request gives the same figures on every machine. The other build
-//! of a [`Change::Build`] is asked for its [`Counts`] through its own command.
+//! All runs are simulated: the same request gives the same figures on every machine. The other
+//! build of a [`Change::Build`] is asked for its [`Counts`] through its own command.
 //!
 //! ```
 //! use mglru_core::{Preset, Switch};

@@ -126,7 +126,7 @@ impl Memory {
         self.pages.insert(page, (time, was_written || is_file_write));
         self.by_time.insert(time, page);
         if !access.anon {
-            // Three levels hold 2^18 pages, as the files of the lab need; a level above is one node.
+            // Three levels hold 2^18 pages, enough for the lab; a level above is one node.
             for level in 1..=3 {
                 if !self.nodes.insert((level, access.page >> (INDEX_NODE_BITS * level))) {
                     break;

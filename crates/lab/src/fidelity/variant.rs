@@ -1,9 +1,10 @@
 //! The replays of one kernel run, which vary its unknown properties.
 //!
-//! Runs that are not repeatable to the page, as all with readahead or several tasks, are replayed with some pages more and fewer, which has
-//! the same effect as repeating the run. Runs of the classic LRU depend on when the kernel
-//! collected its statistics: at each read by the lab, and every two seconds from an unknown start.
-//! They are replayed without the periodic refresh, and with four starts.
+//! Runs that are not repeatable to the page, as all with readahead or several tasks, are replayed
+//! with some pages more and fewer, which has the same effect as repeating the run. Runs of the
+//! classic LRU depend on when the kernel collected its statistics: at each read by the lab, and
+//! every two seconds from an unknown start. They are replayed without the periodic refresh, and
+//! with four starts.
 
 use super::kernel_run::{Access, KernelRun};
 use mglru_core::Lru;

@@ -40,6 +40,7 @@ pub(crate) use plan::SUMS;
 pub use plan::{Overrides, Plan};
 
 use crate::error::Error;
+use crate::watch::{Unwatched, Watch};
 use std::path::Path;
 
 /// The environment of a run.
@@ -69,8 +70,17 @@ impl World {
 /// If the machine or the cache cannot be built, a trace cannot be read, or a file cannot be
 /// created.
 pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Error> {
+    run_watched(plan, directory, &Unwatched)
+}
+
+/// As [`run`]. A simulated run notes the simulated time and the accesses as its stage's text, since
+/// nobody knows when the last job ends.
+///
+/// # Errors
+/// As [`run`], or if the work was cancelled in a simulated run.
+pub fn run_watched(plan: &Plan, directory: Option<&Path>, watch: &dyn Watch) -> Result<Outcome, Error> {
     match plan.world {
-        World::Sim => simulated::run(plan),
+        World::Sim => simulated::run_watched(plan, watch),
         World::Real => real::run(plan, directory),
     }
 }

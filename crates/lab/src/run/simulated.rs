@@ -6,6 +6,7 @@ use super::sources::{Client, Files, FioSource, Names, Numbers, Replay, Span};
 use crate::Unwatched;
 use crate::error::Error;
 use crate::trace_file::TraceFile;
+use crate::watch::Watch;
 use mglru_core::lru::Swappiness;
 use mglru_core::{PAGE_BYTES, Time, UNLIMITED};
 use mglru_sim::{
@@ -31,7 +32,15 @@ const BATCH_TIME: Duration = Duration::from_micros(1);
 /// # Errors
 /// If the machine cannot be built or a trace cannot be read, or of a bug in the simulator.
 pub fn run(plan: &Plan) -> Result<Outcome, Error> {
-    run_with(plan, |_| (), |_| ()).map(|(outcome, ())| outcome)
+    run_watched(plan, &Unwatched)
+}
+
+/// Runs a plan. Now and then the simulated time and the accesses are noted.
+///
+/// # Errors
+/// As [`run`], or if the work was cancelled.
+pub fn run_watched(plan: &Plan, watch: &dyn Watch) -> Result<Outcome, Error> {
+    simulate(plan, |_| (), |_| (), watch).map(|(outcome, ())| outcome)
 }
 
 /// Runs a plan on a simulator. One callback prepares it before the run, the other reads it
@@ -43,6 +52,18 @@ pub fn run_with<R>(
     plan: &Plan,
     prepare: impl FnOnce(&mut Simulator),
     look: impl FnOnce(&Simulator) -> R,
+) -> Result<(Outcome, R), Error> {
+    simulate(plan, prepare, look, &Unwatched)
+}
+
+/// Steps of the simulator between two notes; a step is at most some ten thousand accesses.
+const STEPS_PER_NOTE: u64 = 4096;
+
+fn simulate<R>(
+    plan: &Plan,
+    prepare: impl FnOnce(&mut Simulator),
+    look: impl FnOnce(&Simulator) -> R,
+    watch: &dyn Watch,
 ) -> Result<(Outcome, R), Error> {
     let scenario = &plan.scenario;
     let first = scenario.first_tenants();
@@ -64,7 +85,17 @@ pub fn run_with<R>(
         simulator.set_file_pages(u64::from(number) << 32, pages);
     }
     prepare(&mut simulator);
-    let report = simulator.run().map_err(failure)?;
+    let mut steps = 0u64;
+    while simulator.step().map_err(failure)? {
+        steps += 1;
+        if steps.is_multiple_of(STEPS_PER_NOTE) {
+            let seconds = since_start(simulator.now()).as_secs_f64();
+            let millions = simulator.accesses() as f64 / 1e6;
+            watch.note(&format!("{}: {seconds:.1} s simulated, {millions:.1} M accesses", scenario.name()));
+            watch.check()?;
+        }
+    }
+    let report = simulator.report();
     let looked = look(&simulator);
     let mut readings: Vec<Read> = simulator
         .readings()

@@ -102,7 +102,7 @@ impl Sweep {
     /// If it cannot be read or is invalid.
     pub fn read(path: &Path) -> Result<Sweep, Error> {
         let place = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| Error::usage(error).at(&place))?;
+        let text = std::fs::read_to_string(path).map_err(|error| Error::work(error).at(&place))?;
         let folder = path.parent().unwrap_or(Path::new(""));
         GridFile::parse(&text).and_then(|file| file.sweep(folder)).map_err(|error| error.at(&place))
     }

@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -40,6 +41,25 @@ pub fn done(directory: &Path, arguments: &str) -> String {
     assert_eq!(output.status.code(), Some(0), "{arguments}\n{stdout}\n{stderr}");
     assert_eq!(stderr, "", "nothing on stderr where that is no terminal");
     stdout
+}
+
+/// Runs `mglru` with a terminal as stdout, expects success, and returns what it printed there.
+pub fn on_terminal(directory: &Path, arguments: &str) -> String {
+    use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("the terminal's other end");
+    let other_end = ioctl_tiocgptpeer(&terminal, OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("it");
+    let mut terminal = fs::File::from(terminal);
+    let printed = std::thread::spawn(move || {
+        let mut printed = Vec::new();
+        // Reading ends with an error when the program has closed its end.
+        let _ = terminal.read_to_end(&mut printed);
+        printed
+    });
+    // Dropping the command closes its end of the terminal.
+    let status = command(directory, arguments).stdout(other_end).status().expect("the program starts");
+    assert!(status.success(), "{arguments}");
+    text(&printed.join().expect("no panic")).replace('\r', "")
 }
 
 /// Runs `mglru` with `--json`, expects success, and returns the document, which is all of stdout.
