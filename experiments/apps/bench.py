@@ -60,7 +60,7 @@ def wait_until(what, done, seconds=120, process=None):
 
 
 def bytes_of(directory):
-    """What the files below a directory occupy."""
+    """Bytes that the files below a directory occupy."""
     files = (path for path in pathlib.Path(directory).rglob("*") if path.is_file() and not path.is_symlink())
     return sum(min(path.stat().st_size, path.stat().st_blocks * 512) for path in files)
 
@@ -81,7 +81,7 @@ class Mount:
             raise Failure(f"{failure}\n{self.said()}") from None
 
     def said(self):
-        """What the mount printed."""
+        """Lines that the mount printed."""
         self.log.seek(0)
         return self.log.read()
 
@@ -104,7 +104,7 @@ class Mount:
 
 
 class Difference:
-    """What the cache did between two states."""
+    """Work of the cache between two states."""
 
     def __init__(self, before, after):
         first, second = before["tenants"][0], after["tenants"][0]

@@ -74,8 +74,8 @@ impl Bell {
         self.rings.load(Ordering::SeqCst)
     }
 
-    /// Sleeps until there are more rings than `rings_before`, at most `timeout`. Returns the number of
-    /// rings.
+    /// Sleeps until there are more rings than `rings_before`, at most `timeout`. Returns the
+    /// number of rings.
     pub(crate) fn wait(&self, rings_before: u64, timeout: Duration) -> u64 {
         let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         // Announce before checking: a ringing thread sees the sleeper, or rang before this check.
@@ -153,7 +153,8 @@ impl CacheHost {
         result.ok()
     }
 
-    /// Parks the calling thread as the core asked, unless pages were written or read since `rings_before`.
+    /// Parks the calling thread as the core asked, unless pages were written or read since
+    /// `rings_before`.
     pub(crate) fn park(&self, throttle: Throttle, rings_before: u64) {
         match throttle {
             // Completed transfers return no isolated page. A ring just before this wait is missed,

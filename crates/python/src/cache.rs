@@ -159,7 +159,7 @@ impl Tenant {
         self.call(py, |tenant| Ok(tenant.is_online()))
     }
 
-    /// Sets one limit, in bytes; without a number there is none.
+    /// Sets one limit, in bytes; `None` removes it.
     fn set_limit(&self, py: Python<'_>, name: &str, bytes: Option<u64>) -> PyResult<()> {
         self.call(py, |tenant| match name {
             "min" => tenant.set_min(bytes.unwrap_or(0)),

@@ -16,7 +16,7 @@ const PAGE_BYTES: u64 = 4096;
 /// The device of sources. Their pages are never changed.
 const SOURCE: FileNumber = (u64::MAX, 0);
 
-/// What is open of a file.
+/// The open parts of a file.
 struct Opened {
     file: CachedFile,
     /// Made for the first page that is lent.

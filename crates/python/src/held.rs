@@ -1,5 +1,5 @@
-//! What the page cache's Python objects share: the cache they belong to, values that are dropped
-//! without the interpreter's lock, and errors as exceptions.
+//! State that the page cache's Python objects share: the cache they belong to, values that are
+//! dropped without the interpreter's lock, and errors as exceptions.
 //!
 //! # Locking
 //!

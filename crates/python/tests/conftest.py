@@ -1,4 +1,4 @@
-"""What the tests share: traces, some from the kernel lab where it lies beside the checkout."""
+"""Shared by the tests: traces, some from the kernel lab where it lies beside the checkout."""
 
 import pathlib
 

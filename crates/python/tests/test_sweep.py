@@ -95,7 +95,7 @@ _process.serve()
 
 @pytest.fixture
 def work(grid, tmp_path):
-    """What a worker of a cluster does with a range of units."""
+    """A range of units, as a worker of a cluster runs it."""
     description = _sweep._describe(grid)
     (tmp_path / "rows").mkdir()
     yield lambda start, end: _sweep._work(

@@ -1,4 +1,4 @@
-//! What each request is answered with.
+//! The answer to each request.
 
 use crate::server::Watched;
 use http_body_util::Full;

@@ -16,7 +16,7 @@ const PAGE_BYTES: u64 = 4096;
 #[serde(default)]
 #[non_exhaustive]
 pub struct State {
-    /// What uses the cache: a mounted directory, or the program's name.
+    /// The user of the cache: a mounted directory, or the program's name.
     pub name: String,
     /// The process of the cache.
     pub pid: u32,

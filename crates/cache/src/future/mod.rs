@@ -78,8 +78,8 @@ struct Pause {
 }
 
 impl Pause {
-    /// Begins a pause and registers the task. `rings_before`: the rings of `progress` before the core
-    /// asked.
+    /// Begins a pause and registers the task. `rings_before`: the rings of `progress` before the
+    /// core asked.
     fn begin(&mut self, shared: &Shared, throttle: Throttle, rings_before: u64, cx: &mut Context<'_>) {
         let is_fixed = matches!(throttle, Throttle::OverHigh(_) | Throttle::Dirty(_));
         self.until = Some(Instant::now() + throttle.timeout());

@@ -149,7 +149,7 @@ pub(super) fn header(layout: &Layout, seed: u64) -> [u8; FRAME_BYTES] {
     page
 }
 
-/// What the first page of a file says.
+/// The kind of a file, by its first page.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// The file is new.
@@ -192,7 +192,7 @@ pub(super) fn read_header(page: &[u8; FRAME_BYTES], wanted: &Layout) -> Found {
     Found::Tier(seed)
 }
 
-/// What the table has about a slot that is in use.
+/// The table's entry of a slot in use.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     /// The key of the piece ([`piece_key`]).

@@ -68,8 +68,8 @@ pub struct DiskTier {
 
 impl DiskTier {
     /// A tier in the file at `path`, of `bytes` at most. The file is created if it is missing, and
-    /// its space is reserved. What a file of an earlier run has is used, if size and slots are the
-    /// same as then.
+    /// its space is reserved. The content of an earlier run's file is used, if size and slots are
+    /// the same as then.
     ///
     /// Its index takes memory from the cache's budget: with the default slots, 0.5 % of `bytes`,
     /// and a 16th of the budget (at most 16 MiB) for writes under way.
@@ -283,7 +283,7 @@ impl Tier {
         }
     }
 
-    /// Reads the table. What cannot be read, or has been damaged, is as if it were not there.
+    /// Reads the table. Entries that cannot be read, or are damaged, count as absent.
     fn load(&mut self) {
         let mut found = Vec::new();
         let end = 1 + self.layout.table_pages();
@@ -578,7 +578,7 @@ impl Tier {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(writer) = writer {
             join(writer);
-            // What is not on stable storage is found to be torn after a power cut.
+            // Slots that are not on stable storage are found to be torn after a power cut.
             let _ = self.file.sync_data();
         }
     }

@@ -72,7 +72,7 @@ impl Random {
     }
 }
 
-/// What left memory is read from the tier, and after a restart all of it is.
+/// Pages that left memory are read from the tier, and after a restart all pages are.
 #[test]
 fn a_bucket_is_read_once() {
     for block_pages in [1, 16] {

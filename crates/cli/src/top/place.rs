@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// The kind of our mounts in the system's list.
 const KIND: &str = "fuse.mglru";
 
-/// What to ask for the state.
+/// The address to ask for the state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// The control tree of a mount.
@@ -24,7 +24,7 @@ impl Place {
     /// The place with a name, or the only mount of this machine.
     ///
     /// # Errors
-    /// The name is none of a place, or there is not exactly one mount.
+    /// The name belongs to no place, or there are several mounts, or none.
     pub fn find(name: Option<&str>) -> Result<Place, Failure> {
         match name {
             Some(name) => Place::named(name),

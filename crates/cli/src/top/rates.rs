@@ -1,4 +1,4 @@
-//! What happened between two states.
+//! Rates: the differences between two states.
 
 use super::Sort;
 use crate::size;
@@ -73,7 +73,7 @@ impl Rates {
         };
         let mut rows: Vec<Row> = self.now.tenants.iter().map(row).collect();
         let others = rows.get_mut(1..).unwrap_or_default();
-        // What is measured in fractions has at most a few digits.
+        // Fractions have at most a few digits.
         let most_first = |value: f64| Reverse((value * 1000.0) as u64);
         match sort {
             Sort::Tenant => others.sort_by(|a, b| a.name.cmp(&b.name)),

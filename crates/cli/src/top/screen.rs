@@ -26,7 +26,7 @@ const PRESSED: f64 = 10.0;
 /// Shades from the coldest list to the youngest.
 const SHADES: [char; 4] = ['░', '▒', '▓', '█'];
 
-/// What is on the screen.
+/// The content of the screen.
 #[derive(Debug)]
 pub struct Screen {
     rates: Rates,

@@ -3,7 +3,7 @@
 use super::Identity;
 use std::time::Duration;
 
-/// What a program did with a file.
+/// A program's action on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Read { from: u64, to: u64 },

@@ -54,7 +54,7 @@ impl FromStr for Programs {
     }
 }
 
-/// What was recorded.
+/// A summary of the recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
     /// The requests.

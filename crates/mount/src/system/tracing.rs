@@ -114,7 +114,7 @@ impl Tracing {
         Ok(tracing)
     }
 
-    /// Stops to collect. What was collected can still be read.
+    /// Stops to collect. Events collected so far can still be read.
     pub(super) fn pause(&self) {
         let _ = fs::write(self.instance.join("tracing_on"), "0");
     }

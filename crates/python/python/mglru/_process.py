@@ -71,7 +71,7 @@ class Child:
     """A running child, and what waits for it."""
 
     def __init__(self) -> None:
-        # What the worker can import, its child can: environments of a cluster may add folders.
+        # The child can import all that the worker can: environments of a cluster may add folders.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         self._process = subprocess.Popen(
             command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
@@ -196,7 +196,7 @@ def serve() -> None:
     # Without a buffer, so that `select` sees all that was not read.
     requests = os.fdopen(os.dup(0), "rb", buffering=0)
     answers = os.fdopen(os.dup(1), "wb")
-    # What prints must not do so between the messages.
+    # Prints must not come between the messages.
     os.dup2(2, 1)
     lock = threading.Lock()
     working: set[threading.Thread] = set()

@@ -23,7 +23,7 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class SweepReport:
-    """What a sweep did."""
+    """The outcome of a sweep."""
 
     out: str
     """Folder of the rows."""

@@ -81,7 +81,7 @@ class _Object:
 
 
 class _Target:
-    """What all file systems of this process know of a target with the same options: the objects that are
+    """Knowledge about a target that all file systems of this process with the same options share: the objects that are
     open, and those that are being written."""
 
     def __init__(self) -> None:
@@ -118,8 +118,8 @@ class CachedFileSystem(ChainedFileSystem):
         tenant_max, tenant_low: its limit and its floor, as :meth:`mglru.Cache.add_tenant` has them.
         memory: the budget of the whole cache, for the first file system of the process; see :func:`cache`.
         block_size: a miss brings in a block of this size, in bytes.
-        fresh_s: how long the length and the version of an object are believed, in seconds. What is written
-            through this file system is seen at once.
+        fresh_s: how long the length and the version of an object are believed, in seconds. Changes
+            through this file system are seen at once.
         open_max: objects that stay open per target; the pages of an object are forgotten when it is closed.
 
     >>> import fsspec
@@ -304,7 +304,7 @@ class CachedFileSystem(ChainedFileSystem):
                     out[at] = error
         return out
 
-    # What asks for names and states: passed on.
+    # Requests for names and states are passed on.
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
         return self.fs.ls(self._strip_protocol(path), detail=detail, **options)

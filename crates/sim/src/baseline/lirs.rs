@@ -1,4 +1,4 @@
-//! LIRS: ranks a page by the number of other pages accessed between its last two accesses, not
+//! LIRS: ranks a page by how many other pages were accessed between its last two accesses, not
 //! since its last access.
 //!
 //! S. Jiang and X. Zhang, "LIRS: an efficient low inter-reference recency set replacement policy to

@@ -15,7 +15,7 @@
 //!
 //! All tasks that dirty pages of one memcg have the same *rate*. Every 200 ms it moves an eighth of
 //! the way to rate × ratio × pages written / pages dirtied, only up below the setpoint and only
-//! down above it. This is the bandwidth divided by the number of tasks, without a count of tasks.
+//! down above it. This divides the bandwidth among the tasks without counting them.
 //! The bandwidth is that of completed writes, smoothed over 3 s.
 //!
 //! Pauses shorter than 10 ms are combined. A pause lasts at most an eighth of the time that writing
