@@ -71,7 +71,8 @@ impl State {
         State::from_json(body(&answer).ok_or_else(wrong)?).ok_or_else(wrong)
     }
 
-    /// Reads a state that [`Self::to_json`] wrote, of this version or another. `None`: the text is not a state.
+    /// Reads a state that [`Self::to_json`] wrote, of this version or another. `None`: the text is
+    /// not a state.
     pub fn from_json(json: &[u8]) -> Option<State> {
         let state: State = serde_json::from_slice(json).ok()?;
         // Each cache has a root.

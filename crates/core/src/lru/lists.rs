@@ -60,10 +60,10 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// How a scan of this list looks ahead: [`TAIL`], [`NEXT`] or [`AHEAD`]; decided once per batch.
-    /// Not [`AHEAD`] if the folios at the old end are in the order of their frames: the processor
-    /// prefetches those by itself, and a list that fits into a cache is scanned 8 % faster.
-    /// `classic`: it is a list of the classic LRU, for which kernels prefetch.
+    /// How a scan of this list looks ahead: [`TAIL`], [`NEXT`] or [`AHEAD`]; decided once per
+    /// batch. Not [`AHEAD`] if the folios at the old end are in the order of their frames: the
+    /// processor prefetches those by itself, and a list that fits into a cache is scanned 8 %
+    /// faster. `classic`: it is a list of the classic LRU, for which kernels prefetch.
     pub(crate) fn looks_ahead(&self, list: usize, classic: bool) -> u8 {
         let mechanisms = self.folios.mechanisms();
         if !mechanisms.prefetch() {
@@ -75,9 +75,9 @@ impl LockedLruvec<'_> {
         if lists.tail(list).and_then(in_order).and_then(in_order).is_none() { AHEAD } else { TAIL }
     }
 
-    /// With [`AHEAD`], the next folio of the scan, if there is one. Asked before this folio is taken
-    /// off its list, so that the load of the link overlaps that of the state. Meanwhile the words to
-    /// be written of the folio after the next, its state and its links, are prefetched
+    /// With [`AHEAD`], the next folio of the scan, if there is one. Asked before this folio is
+    /// taken off its list, so that the load of the link overlaps that of the state. Meanwhile the
+    /// words to be written of the folio after the next, its state and its links, are prefetched
     /// ([book: eviction#prefetch]). Otherwise the scan asks the list for its tail each time, as in
     /// the kernel; with [`NEXT`], the next folio's state is prefetched, as in the published patch.
     /// The variants tried are in docs/experiments/prefetch.md.

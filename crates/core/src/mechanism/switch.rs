@@ -85,19 +85,20 @@ switches! {
     /// Policy `ranked`: walks over page tables count accessed bits, twice per turnover of memory.
     /// Off: bits are only read at the ends of the lists.
     PageWalk = "page_walk",
-    /// Reclaim loop, patch "restructure the reclaim loop": the scan budget of a turn is fixed when it
-    /// begins. Off: each step computes it anew from the pages left.
+    /// Reclaim loop, patch "restructure the reclaim loop": the scan budget of a turn is fixed when
+    /// it begins. Off: each step computes it anew from the pages left.
     FixedBudget = "fixed_budget",
     /// Reclaim loop, the same patch: aging is not part of the budget. The budget is always shifted
     /// by the priority, and aging that must come first comes at every priority. Off: a turn that
     /// ages has no budget, and the first priority does not age.
     AgingApart = "aging_apart",
-    /// Reclaim loop, patch "scan and count the exact number of folios": a scan counts what it looked
-    /// at, and empty generations are dropped before it. Off: a scan that isolates nothing counts as
-    /// 0 unless it used up its request, and a dropped generation counts as a page.
+    /// Reclaim loop, patch "scan and count the exact number of folios": a scan counts what it
+    /// looked at, and empty generations are dropped before it. Off: a scan that isolates nothing
+    /// counts as 0 unless it used up its request, and a dropped generation counts as a page.
     ExactScan = "exact_scan",
-    /// Reclaim loop, patch "avoid reclaim type fall back when isolation makes no progress": the scan
-    /// goes over to the other type only if it found nothing to look at. Off: if it isolated nothing.
+    /// Reclaim loop, patch "avoid reclaim type fall back when isolation makes no progress": the
+    /// scan goes over to the other type only if it found nothing to look at. Off: if it isolated
+    /// nothing.
     SameType = "same_type",
     /// Reclaim loop, patch "use a smaller batch for reclaim": steps of 64 folios, and each kind of
     /// reclaim stops after the step that reaches its goal. Off: steps of up to 4096, and limit
@@ -118,30 +119,30 @@ switches! {
     /// Reclaim loop, patch "unify writeback reclaim statistic and throttling": dirty and congested
     /// folios are counted, so that limit reclaim waits for writeback.
     DirtyTallies = "dirty_tallies",
-    /// Fault placement: a page that a fault brings in counts one access, and is not activated unless
-    /// it was hot.
+    /// Fault placement: a page that a fault brings in counts one access, and is not activated
+    /// unless it was hot.
     FaultCounts = "fault_counts",
-    /// Fault placement: a page that was accessed before it is put on a list goes to the second oldest
-    /// generation. Off: to the oldest.
+    /// Fault placement: a page that was accessed before it is put on a list goes to the second
+    /// oldest generation. Off: to the oldest.
     ReferencedPlacement = "referenced_placement",
     /// Batches of nonresident age, published remedies 1 and 2: put-back sums the activated pages of
     /// a batch, and the clocks advance once, after the lock is released.
     AgePerBatch = "age_per_batch",
-    /// Published remedy 4: the walk that notes the cost advances the clocks, too. Off: a walk of its
-    /// own does.
+    /// Published remedy 4: the walk that notes the cost advances the clocks, too. Off: a walk of
+    /// its own does.
     AgeWithCost = "age_with_cost",
     /// Published remedy 5: a refault advances the clocks in the walk that notes its cost. Off: a
     /// second walk does.
     AgeOncePerRefault = "age_once_per_refault",
     /// This project's addition: the evictions of a batch advance the clocks once, too.
     AgeEvictionsPerBatch = "age_evictions_per_batch",
-    /// Published remedy 3 for the classic LRU: noting the cost takes over the held lock and releases
-    /// it. Off: put-back releases the lock, and noting the cost takes it again. All measured kernels
-    /// have it.
+    /// Published remedy 3 for the classic LRU: noting the cost takes over the held lock and
+    /// releases it. Off: put-back releases the lock, and noting the cost takes it again. All
+    /// measured kernels have it.
     CostReleasesLock = "cost_releases_lock",
-    /// The published patch of [`Switch::Prefetch`] alone: scans of generations prefetch the flag word
-    /// of the next folio. Scans of the classic lists do so in every kernel. `prefetch` replaces
-    /// both.
+    /// The published patch of [`Switch::Prefetch`] alone: scans of generations prefetch the flag
+    /// word of the next folio. Scans of the classic lists do so in every kernel. `prefetch`
+    /// replaces both.
     PrefetchNext = "prefetch_next",
     /// The second version of the reclaim loop's series: a turn scans at least 32 pages, however
     /// small the memcg and its share are. The merged version has no such minimum.
@@ -187,7 +188,8 @@ impl Switch {
         found.ok_or_else(|| MechanismError::UnknownSwitch(name.to_owned()))
     }
 
-    /// The switches that this one stands for, in the order of the published patches; empty for most.
+    /// The switches that this one stands for, in the order of the published patches; empty for
+    /// most.
     pub const fn parts(self) -> &'static [Switch] {
         match self {
             Switch::ReclaimLoop => &RECLAIM_LOOP,

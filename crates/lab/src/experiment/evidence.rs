@@ -240,7 +240,8 @@ impl Row {
     /// wholly below it, or on the wrong side of zero or close to zero. Otherwise the interval must
     /// not be wider than a few percent, or than the published change; then the median decides.
     /// Without a published change, or with a negligible one, the metric holds or changes; it is not
-    /// "reproduced". To hold, the whole interval must be near zero and the median closer. An interval wholly away from zero is a change.
+    /// "reproduced". To hold, the whole interval must be near zero and the median closer. An
+    /// interval wholly away from zero is a change.
     fn judge(&self) -> Verdict {
         match self.published {
             Published::Nothing => return Verdict::Unpublished,

@@ -23,8 +23,8 @@ impl LockedLruvec<'_> {
     /// Scans up to `request` pages of the kind that suffers less, and isolates at most 64 of them,
     /// and at most `most`, into an empty `batch`.
     ///
-    /// Without `exact_scan`, empty generations are dropped only afterwards, and a scan that isolates
-    /// nothing counts only if it used up the request.
+    /// Without `exact_scan`, empty generations are dropped only afterwards, and a scan that
+    /// isolates nothing counts only if it used up the request.
     pub(crate) fn isolate(
         &mut self,
         host: &impl Host,
@@ -63,8 +63,8 @@ impl LockedLruvec<'_> {
             }
             return;
         }
-        // A drop counts as a page scanned, so that the caller goes on. With two generations left, it
-        // must stop.
+        // A drop counts as a page scanned, so that the caller goes on. With two generations left,
+        // it must stop.
         batch.scanned += u64::from(self.drop_empty_generations(swappiness));
         let left = self.lruvec.evictable_generations(swappiness, mechanisms);
         if left.is_some_and(|left| left <= MIN_GENERATIONS) {

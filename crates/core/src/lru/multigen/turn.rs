@@ -4,8 +4,8 @@
 //! turn begins, and aging is part of the turn. Before ([book: reclaim-loop#loop-before], 6.12 and
 //! 7.1), each step computed the budget anew and compared it with all pages scanned so far. A thread
 //! that aged, or found another thread aging, evicted nothing in this turn. Steps were large, limit
-//! reclaim went on past its goal, and the flusher was woken at the end. Each of these differences is
-//! a switch ([`Switch::parts`] of the reclaim loop).
+//! reclaim went on past its goal, and the flusher was woken at the end. Each of these differences
+//! is a switch ([`Switch::parts`] of the reclaim loop).
 
 #[cfg(all(test, not(loom)))]
 mod series;

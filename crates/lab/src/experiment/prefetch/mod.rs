@@ -4,8 +4,8 @@
 //! measures the scan rate of lists that exceed the processor's caches, directly on the core.
 //! [`files`] measures the end-to-end effect with the real cache and the publication's loads. Before
 //! and after alternate on the same memory, forwards and backwards. Each pair of turns is one throw
-//! of the sign test. *After* is the published patch alone; what this project added to it has rows of
-//! its own.
+//! of the sign test. *After* is the published patch alone; what this project added to it has rows
+//! of its own.
 
 mod files;
 mod scan;

@@ -3,9 +3,9 @@
 //!
 //! *Before* is linux-7.1, *after* is linux-7.1 with `reclaim_loop`: only the published patches
 //! differ. The main row is YCSB-B on a document store with a
-//! quarter of the published size: of 10 G memory and 20 M records; 750,000 operations count. The engine's
-//! cache is 45 % of the memory and not reclaimable, and there are 32 clients. At this size the
-//! budget at priority 12 exceeds a batch, as it did there. The load was fixed from YCSB's
+//! quarter of the published size: of 10 G memory and 20 M records; 750,000 operations count. The
+//! engine's cache is 45 % of the memory and not reclaimable, and there are 32 clients. At this size
+//! the budget at priority 12 exceeds a batch, as it did there. The load was fixed from YCSB's
 //! definition and WiredTiger's defaults before any measurement ([`mglru_workload::ycsb`]). 7.2 also
 //! changed the placement of pages and the owner of pages whose memcg is removed. Two more settings
 //! show that apart from the loop: linux-7.2 as a whole, and 7.1 with `fault_placement`.

@@ -195,8 +195,8 @@ fn patch_by_patch_steps_get_smaller() {
 }
 
 /// "Use the common routine": a dirty folio at the tail is isolated, and keeps its mark. The flusher
-/// is woken at the end of the turn until "simplify and improve dirty writeback handling"; then after
-/// each batch of only dirty folios. Tallies come last.
+/// is woken at the end of the turn until "simplify and improve dirty writeback handling"; then
+/// after each batch of only dirty folios. Tallies come last.
 #[test]
 fn patch_by_patch_dirty_folios() {
     let visit = |patches: usize| {
