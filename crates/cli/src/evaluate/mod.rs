@@ -138,7 +138,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// What is evaluated, in a line.
+/// The evaluated change, in a line.
 fn title(args: &Args) -> String {
     match (&args.presets[..], args.mechanism, &args.binary) {
         ([before, after], ..) => format!("preset {} → {}", before.name(), after.name()),

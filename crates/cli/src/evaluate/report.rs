@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 pub struct Shown<'a> {
     pub evaluation: &'a Evaluation,
     pub request: &'a Request,
-    /// What is evaluated.
+    /// The evaluated change.
     pub title: String,
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::path::Path;
 
 impl Counts<'_> {
-    /// The page. What is new to most readers, the changes, comes first.
+    /// The page. It begins with the changes, which are new to most readers.
     pub fn page<'a>(&self, results: &Path, document: &'a Value) -> Page<'a> {
         let mut sections = Vec::new();
         if !self.deltas.is_empty() {

@@ -30,7 +30,7 @@ impl Size {
 pub struct Load {
     /// Stable name.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// A description in a few words.
     pub words: &'static str,
     shape: Shape,
 }

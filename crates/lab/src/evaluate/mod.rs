@@ -39,7 +39,7 @@ use crate::error::Error;
 use crate::watch::Watch;
 use mglru_core::{MechanismError, Mechanisms, Preset, Switch};
 
-/// What is evaluated.
+/// The evaluated change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// A mechanism, off before and on after.
@@ -53,7 +53,7 @@ pub enum Change {
 /// A request for an evaluation.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// What is evaluated.
+    /// The evaluated change.
     pub change: Change,
     /// The presets on which a mechanism or a build is tried.
     pub presets: Vec<Preset>,

@@ -4,7 +4,7 @@ use super::loads::Load;
 use super::measure::Count;
 use crate::statistics::{CONFIDENCE, Interval, median, median_interval};
 
-/// What is compared.
+/// The compared change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
     /// Misses: the benefit.
@@ -70,7 +70,7 @@ pub struct Effect {
     pub is_same: bool,
 }
 
-/// What a change does to a load.
+/// The effect of a change on a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Fewer misses: the whole interval is below 0.
@@ -103,7 +103,7 @@ impl Verdict {
 pub struct Row {
     /// Name of the load.
     pub load: &'static str,
-    /// What the load does.
+    /// A description of the load.
     pub words: &'static str,
     /// Name of the setting: of a preset, or of both.
     pub setting: String,

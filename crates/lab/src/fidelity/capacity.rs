@@ -100,7 +100,7 @@ pub fn predict(records: &[Record], warm_from: u64, limit_pages: u64) -> Capacity
 /// File or anonymous, and the number.
 type Page = (bool, u64);
 
-/// What the limit pays for, with pages in the order of their last access.
+/// Pages and metadata that the limit pays for, with pages in the order of their last access.
 #[derive(Default)]
 struct Memory {
     /// Time of the last access, and whether the page has been written since it was read.

@@ -416,7 +416,7 @@ impl Fields<'_> {
             let bytes = self.optional(column).unwrap_or(0).saturating_mul(unit);
             u32::try_from(bytes / PAGE_BYTES).unwrap_or(u32::MAX)
         };
-        // A window of one page is none.
+        // A window of one page brings in no others.
         let fault_around_pages = Some(pages("fault_around", 1)).filter(|&pages| pages > 1).unwrap_or(0);
         Setting {
             readahead_pages: pages("read_ahead_kb", 1024),

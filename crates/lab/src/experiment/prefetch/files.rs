@@ -259,14 +259,14 @@ impl Side {
     }
 }
 
-/// What a load's scans prefetch.
+/// The words that a load's scans prefetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefetch {
     /// Nothing.
     None,
     /// The next folio's state: the published patch.
     Next,
-    /// What the default preset does.
+    /// As in the default preset.
     Ours,
 }
 

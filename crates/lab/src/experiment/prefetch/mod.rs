@@ -105,7 +105,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
         row("randread_zipf05_mib_per_second", "MiB/s", change(8747.59, 9381.31), of(&random_read, wall, mib)),
         scan_row("folios_scanned_per_second", &scans.making_room),
         scan_row("reclaim_folios_scanned_per_second", &scans.reclaim),
-        // What this project added: two folios ahead by links, and the page's word.
+        // This project's additions: two folios ahead by links, and the page's word.
         ours_row(SCANNED, Published::Nothing, &scans.making_room),
         ours_row("ours_reclaim_folios_scanned_per_second", Published::Nothing, &scans.reclaim),
         // Kernels prefetch the next folio's state of these lists already.

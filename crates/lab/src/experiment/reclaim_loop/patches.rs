@@ -14,8 +14,8 @@ struct Patch {
 }
 
 /// The patches that change what reclaim decides, in the order of the merged series. The others
-/// rename, move or remove code. One removes a check for reclaim that must not start I/O, of which
-/// there is none here.
+/// rename, move or remove code. One removes a check for reclaim that must not start I/O, which does
+/// not exist here.
 const PATCHES: [Patch; 8] = [
     Patch { title: "restructure the reclaim loop", switches: &[Switch::FixedBudget, Switch::AgingApart] },
     Patch { title: "scan and count the exact number of folios", switches: &[Switch::ExactScan] },
