@@ -55,7 +55,7 @@ impl Delta {
     /// Whether both changes have the same sign; `None` if the kernel's is too small to matter.
     pub fn sign_agrees(&self) -> Option<bool> {
         let matters = self.kernel_percent.abs() > SIGN_MATTERS_PERCENT;
-        matters.then(|| self.kernel_percent * self.our_percent > 0.0)
+        matters.then_some(self.kernel_percent * self.our_percent > 0.0)
     }
 
     /// Distance of both changes, in points of a percent.
