@@ -57,7 +57,7 @@ fn the_guides_show_the_code_of_the_examples() {
     let guide = lines(include_str!("../../examples/guide.rs")).join("\n");
     let readme = lines(include_str!("../../examples/readme.rs")).join("\n");
     for (page, number, run) in [
-        (include_str!("../../../../docs/cache.md"), 10, &guide),
+        (include_str!("../../../../docs/cache.md"), 11, &guide),
         (include_str!("../../../../docs/tenants.md"), 2, &guide),
         (include_str!("../../../../README.md"), 1, &readme),
     ] {

@@ -46,10 +46,11 @@ fn counts_do_not_depend_on_the_machine() {
         assert!(before > 2.0 * after && before > 2.0 * default, "{load}: {before} {after} {default}");
         let [before, after, default] =
             measured(&format!("depth_4_{load}ancestor_clock_writes_per_reclaimed"));
-        // Each eviction and each activation is a write. The remedies batch activations, and the
-        // default evictions, too.
+        // Each eviction and each activation is a write. The remedies batch activations, of which
+        // only the mapped load has many, and the default evictions, too.
         assert!(before > 1.0, "{load}: {before}");
-        assert!(after < before && default < before - 0.7, "{load}: {before} {after} {default}");
+        let most = if load == "mapped_" { before } else { before * 1.01 };
+        assert!(after < most && default < before - 0.7, "{load}: {before} {after} {default}");
     }
     let [before, after, default] = measured("request_shared_lock_taken_per_reclaimed");
     assert!(before > 1.0 / 64.0 && (after, default) == (0.0, 0.0), "{before} {after} {default}");
