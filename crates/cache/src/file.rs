@@ -654,10 +654,11 @@ impl Tenant {
         if shared.stopping.load(Ordering::Acquire) {
             return Err(Error::Closed);
         }
-        let len = file.len().map_err(fail)?;
-        if len > LEN_MAX {
-            return Err(Error::TooLarge { path: path.to_owned(), end: len });
-        }
+        let len_of = |file: &Arc<dyn BackendFile>| match file.len().map_err(fail)? {
+            len if len > LEN_MAX => Err(Error::TooLarge { path: path.to_owned(), end: len }),
+            len => Ok(len),
+        };
+        len_of(&file)?;
         let writable = mode != OpenMode::ReadOnly;
         let task = Task { cpu: shared.cpu(), ..self.state().task(0) };
         let charge = shared.charge_metadata(&task, HANDLE_BYTES)?;
@@ -674,6 +675,9 @@ impl Tenant {
                     inode
                 }
                 (None, charge @ Some(_)) => {
+                    // Not before: the cache may have known the file until now, and its write-back
+                    // may have extended the file meanwhile. Now nothing is on its way.
+                    let len = len_of(&file)?;
                     let mapping = shared.core.open_mapping(Kind::File);
                     let inode = Arc::new(Inode::new(file, writable, mapping, len));
                     charge.take().into_iter().for_each(|paid: Metadata| inodes.insert(&inode, paid.keep()));
