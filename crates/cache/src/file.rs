@@ -658,6 +658,7 @@ impl Tenant {
             len if len > LEN_MAX => Err(Error::TooLarge { path: path.to_owned(), end: len }),
             len => Ok(len),
         };
+        // A file that is too large is refused before anything is charged.
         len_of(&file)?;
         let writable = mode != OpenMode::ReadOnly;
         let task = Task { cpu: shared.cpu(), ..self.state().task(0) };

@@ -130,7 +130,7 @@ impl Map {
 
     /// Checks that the range lies within the file and returns the file's length.
     #[inline]
-    pub(crate) fn check(&self, offset: u64, bytes: usize) -> Result<u64, Error> {
+    fn check(&self, offset: u64, bytes: usize) -> Result<u64, Error> {
         let end = offset.saturating_add(bytes as u64);
         let len = self.file.len();
         if end > len {
@@ -140,6 +140,12 @@ impl Map {
             self.cover(len);
         }
         Ok(len)
+    }
+
+    /// How many bytes of a page are in the file; at least one.
+    pub(crate) fn bytes_of_page(&self, index: u32) -> Result<usize, Error> {
+        let start = u64::from(index) * PAGE_BYTES;
+        Ok((self.check(start, 1)? - start).min(PAGE_BYTES) as usize)
     }
 
     /// The page of a load that lies within one page of the range, if the load would change nothing:
@@ -326,8 +332,7 @@ impl Map {
     /// Counts a guard on a page and takes a reference to its folio. Also returns how many of the
     /// page's bytes are in the file.
     pub(crate) fn lend(&self, index: u32) -> Result<(FolioId, usize), Error> {
-        let start = u64::from(index) * PAGE_BYTES;
-        let bytes = (self.check(start, 1)? - start).min(PAGE_BYTES) as usize;
+        let bytes = self.bytes_of_page(index)?;
         let shared = &*self.file.shared;
         loop {
             let hit = self.find(index)?;

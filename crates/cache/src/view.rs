@@ -93,8 +93,7 @@ impl Map {
     fn read_page_slowly<R>(&self, index: u32, mut read: impl FnMut(&PageView<'_>) -> R) -> Result<R, Error> {
         let file = &self.file;
         for _ in 0..OPTIMISTIC_RUNS {
-            let start = u64::from(index) * PAGE_BYTES;
-            let bytes = (self.check(start, 1)? - start).min(PAGE_BYTES) as usize;
+            let bytes = self.bytes_of_page(index)?;
             let hit = self.find(index)?;
             let result = read(&self.view(hit.folio, bytes));
             if file.shared.core.confirm(&file.inode.mapping, index, &hit) {
