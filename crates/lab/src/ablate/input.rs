@@ -9,9 +9,8 @@ use crate::run::{Overrides, Plan as ScenarioPlan, World, simulated};
 use crate::timeline::{self, Timeline};
 use crate::trace_file::TraceFile;
 use crate::watch::Watch;
-use mglru_core::lru::Refresh;
 use mglru_core::{Mechanisms, PAGE_BYTES};
-use mglru_sim::{Simulator, Tally, Writes};
+use mglru_sim::{Simulator, Tally};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
 use mglru_workload::scenario::Scenario;
@@ -195,24 +194,15 @@ impl TraceInput {
     }
 
     fn run(&self, mechanisms: Mechanisms, seed: u64, first_seed: u64, looks: bool) -> Result<Run, Error> {
+        let memory_pages = self.memory_pages(seed, first_seed);
         let plan = Replay {
-            trace: &self.trace,
-            mechanisms,
             memory: self.memory.clone(),
-            memory_pages: self.memory_pages(seed, first_seed),
             warm_from: self.warm_from,
-            writes: Writes::AfterRead,
             swap: self.swap.model(self.distinct_pages)?,
             swappiness: self.swap.swappiness,
-            statistics_refresh: Refresh::default(),
-            statistics_reads: None,
             seed,
-            check_every: None,
-            explain: Vec::new(),
             over_time: looks,
-            readahead_pages: 0,
-            fault_around_pages: 0,
-            tasks: 1,
+            ..Replay::plain(&self.trace, mechanisms, memory_pages)
         };
         let outcome = plan.run(None, |_| Ok(()))?;
         let counted = outcome.warm();

@@ -10,8 +10,6 @@ use crate::trace_file::TraceFile;
 use crate::watch::{Stage, Unit, Watch};
 use mglru_core::Counter::{WorkingsetRefaultAnon, WorkingsetRefaultFile};
 use mglru_core::Mechanisms;
-use mglru_core::lru::{Refresh, Swappiness};
-use mglru_sim::Writes;
 use mglru_workload::Random;
 use serde::{Deserialize, Serialize};
 
@@ -168,23 +166,10 @@ fn run(
     let distinct = trace.counts(&crate::Unwatched)?;
     let swap = Swap { size: load.has_anon().then(|| "100%".parse().expect("a share")), ..Swap::default() };
     let plan = Plan {
-        trace,
-        mechanisms,
-        memory: format!("{memory_pages}p"),
-        memory_pages,
         warm_from: distinct.accesses / WARM,
-        writes: Writes::AfterRead,
         swap: swap.model(distinct.distinct_pages)?,
-        swappiness: Swappiness::DEFAULT,
-        statistics_refresh: Refresh::default(),
-        statistics_reads: None,
         seed,
-        check_every: None,
-        explain: Vec::new(),
-        over_time: false,
-        readahead_pages: 0,
-        fault_around_pages: 0,
-        tasks: 1,
+        ..Plan::plain(trace, mechanisms, memory_pages)
     };
     let outcome = plan.run(None, |_| Ok(()))?;
     let warm = outcome.warm();

@@ -4,7 +4,7 @@ use super::loads::Load;
 use super::measure::Count;
 use crate::statistics::{CONFIDENCE, Interval, median, median_interval};
 
-/// The compared change.
+/// A compared quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
     /// Misses: the benefit.
@@ -70,7 +70,7 @@ pub struct Effect {
     pub is_same: bool,
 }
 
-/// The effect of a change on a load.
+/// The judgement of a change under a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Fewer misses: the whole interval is below 0.

@@ -60,6 +60,32 @@ pub struct Plan<'a> {
     pub tasks: u32,
 }
 
+impl<'a> Plan<'a> {
+    /// A replay that counts everything, has no swap, records nothing, checks nothing, and has
+    /// neither readahead nor fault-around.
+    pub fn plain(trace: &'a TraceFile, mechanisms: Mechanisms, memory_pages: u64) -> Plan<'a> {
+        Plan {
+            trace,
+            mechanisms,
+            memory: format!("{memory_pages}p"),
+            memory_pages,
+            warm_from: 0,
+            writes: Writes::AfterRead,
+            swap: None,
+            swappiness: Swappiness::DEFAULT,
+            statistics_refresh: Refresh::default(),
+            statistics_reads: None,
+            seed: 0,
+            check_every: None,
+            explain: Vec::new(),
+            over_time: false,
+            readahead_pages: 0,
+            fault_around_pages: 0,
+            tasks: 1,
+        }
+    }
+}
+
 /// Result of a replay.
 #[derive(Debug)]
 pub struct Outcome<'a> {

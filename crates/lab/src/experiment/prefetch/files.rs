@@ -259,7 +259,7 @@ impl Side {
     }
 }
 
-/// The words that a load's scans prefetch.
+/// How the scans of a load prefetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefetch {
     /// Nothing.
