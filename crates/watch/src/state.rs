@@ -128,6 +128,13 @@ pub struct ListState {
     pub file_bytes: u64,
 }
 
+impl ListState {
+    /// All its pages, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.anon_bytes + self.file_bytes
+    }
+}
+
 impl TenantState {
     /// Share of accesses that hit, from 0 to 1; `None` without accesses.
     pub fn hit_ratio(&self) -> Option<f64> {
@@ -137,7 +144,7 @@ impl TenantState {
 
     /// Pages on the lists, in bytes.
     pub fn listed_bytes(&self) -> u64 {
-        self.lists.iter().map(|list| list.anon_bytes + list.file_bytes).sum()
+        self.lists.iter().map(ListState::bytes).sum()
     }
 }
 

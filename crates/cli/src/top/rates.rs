@@ -2,7 +2,7 @@
 
 use super::Sort;
 use crate::size;
-use mglru_watch::{State, TenantState};
+use mglru_watch::{ListState, State, TenantState};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -99,7 +99,7 @@ impl Rates {
             refaults: rate(then.refaults, now.refaults),
             pressure: now.pressure.avg10,
             dirty: now.dirty_bytes + now.writeback_bytes,
-            lists: now.lists.iter().map(|list| list.anon_bytes + list.file_bytes).collect(),
+            lists: now.lists.iter().map(ListState::bytes).collect(),
         }
     }
 
