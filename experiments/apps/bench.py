@@ -5,6 +5,7 @@ mounts, measures the cache through the mount's state, and compares runs.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -153,15 +154,25 @@ class Results:
             print()
 
 
+@contextlib.contextmanager
+def copied(options, data):
+    """A copy of the data and an empty mount point, until the block ends."""
+    with tempfile.TemporaryDirectory(prefix="mglru-apps-", dir=options.directory) as folder:
+        folder = pathlib.Path(folder)
+        folder.chmod(0o755)
+        copy, point = folder / "data", folder / "point"
+        call("cp", "-a", "--reflink=auto", data, copy)
+        point.mkdir()
+        try:
+            yield copy, point
+        finally:
+            point.rmdir()
+
+
 def measure(application, options, data, budget, results, run):
     """One run of each preset, which take turns so that a slow minute meets all."""
     for preset in options.presets:
-        with tempfile.TemporaryDirectory(prefix="mglru-apps-", dir=options.directory) as folder:
-            folder = pathlib.Path(folder)
-            folder.chmod(0o755)
-            copy, point = folder / "data", folder / "point"
-            call("cp", "-a", "--reflink=auto", data, copy)
-            point.mkdir()
+        with copied(options, data) as (copy, point):
             mount = Mount(options.mglru, copy, point, budget, preset)
             try:
                 application.start(point)
@@ -177,17 +188,11 @@ def measure(application, options, data, budget, results, run):
                     application.stop()
             finally:
                 mount.close()
-                point.rmdir()
 
 
 def crash(application, options, data, budget):
     """Kills the server, then the mount, each under load; the program's own checks must find nothing."""
-    with tempfile.TemporaryDirectory(prefix="mglru-apps-", dir=options.directory) as folder:
-        folder = pathlib.Path(folder)
-        folder.chmod(0o755)
-        copy, point = folder / "data", folder / "point"
-        call("cp", "-a", "--reflink=auto", data, copy)
-        point.mkdir()
+    with copied(options, data) as (copy, point):
         for victim in ["server", "mount"]:
             mount = Mount(options.mglru, copy, point, budget, "default")
             try:
@@ -209,7 +214,6 @@ def crash(application, options, data, budget):
             finally:
                 application.stop()
                 mount.close()
-        point.rmdir()
 
 
 def main(applications):

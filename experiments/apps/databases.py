@@ -3,7 +3,6 @@
 import glob
 import os
 import pathlib
-import pwd
 import re
 import shutil
 import signal
@@ -14,7 +13,35 @@ import tempfile
 from bench import Failure, call, wait_until
 
 
-class MariaDb:
+class Server:
+    """A server's process, and its folder with socket and log."""
+
+    def __init__(self):
+        self.process = None
+        self.folder = None
+
+    def make_folder(self, user):
+        # A Unix socket's path has at most 107 bytes.
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="mglru-", dir="/tmp"))
+        shutil.chown(self.folder, user, user)
+
+    def launch(self, server, command, **options):
+        log = open(self.folder / "log", "w+")
+        self.process = subprocess.Popen(command, stdout=log, stderr=log, **options)
+        try:
+            wait_until(f"{server} answers", self.answers, 120, self.process)
+        except Failure as failure:
+            log.seek(0)
+            raise Failure(f"{failure}\n{log.read()[-3000:]}") from None
+
+    def end(self):
+        self.process = None
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = None
+
+
+class MariaDb(Server):
     """Small buffer pool, so that reads come from the cache of the mount."""
 
     name = "MariaDB with sysbench"
@@ -22,9 +49,8 @@ class MariaDb:
     workloads = ["oltp_read_only", "select_random_points", "oltp_read_write"]
 
     def __init__(self, quick):
+        super().__init__()
         self.tables, self.rows = (2, 100_000) if quick else (4, 500_000)
-        self.process = None
-        self.folder = None
 
     def prepare(self, data):
         shutil.chown(data, "mysql", "mysql")
@@ -38,21 +64,14 @@ class MariaDb:
             self.stop()
 
     def start(self, data):
-        # A Unix socket's path has at most 107 bytes.
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="mglru-", dir="/tmp"))
-        shutil.chown(self.folder, "mysql", "mysql")
-        self.log = open(self.folder / "log", "w+")
-        self.process = subprocess.Popen(
+        self.make_folder("mysql")
+        self.launch(
+            "MariaDB",
             ["mariadbd", "--no-defaults", "--user=mysql", f"--datadir={data}", f"--socket={self.folder}/socket",
              f"--pid-file={self.folder}/pid", "--skip-networking", "--innodb-buffer-pool-size=8M",
              "--innodb-log-file-size=48M", "--innodb-flush-log-at-trx-commit=1", "--innodb-flush-method=fsync",
              "--innodb-buffer-pool-load-at-startup=0", "--innodb-buffer-pool-dump-at-shutdown=0",
-             "--max-connections=64", "--table-open-cache=64"], stdout=self.log, stderr=self.log)
-        try:
-            wait_until("MariaDB answers", lambda: self.answers(), 120, self.process)
-        except Failure as failure:
-            self.log.seek(0)
-            raise Failure(f"{failure}\n{self.log.read()[-3000:]}") from None
+             "--max-connections=64", "--table-open-cache=64"])
 
     def answers(self):
         return subprocess.run(["mariadb-admin", "--no-defaults", f"--socket={self.folder}/socket", "ping"],
@@ -68,12 +87,6 @@ class MariaDb:
         self.process.kill()
         self.process.wait()
         self.end()
-
-    def end(self):
-        self.process = None
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder = None
 
     def sql(self, text):
         return call("mariadb", "--no-defaults", f"--socket={self.folder}/socket", "--batch", "-e", text)
@@ -105,16 +118,15 @@ class MariaDb:
         return f"CHECK TABLE EXTENDED of {self.tables} tables: OK"
 
 
-class PostgreSql:
+class PostgreSql(Server):
     """Small shared buffers, so that reads come from the cache of the mount."""
 
     name = "PostgreSQL with pgbench"
     workloads = ["select-only", "tpcb-like"]
 
     def __init__(self, quick):
+        super().__init__()
         self.scale = 5 if quick else 30
-        self.folder = None
-        self.process = None
         self.packages = {} if self.binaries() else {"initdb": "postgresql"}
 
     @staticmethod
@@ -140,17 +152,10 @@ class PostgreSql:
         return self.call(program, "-h", self.folder, *arguments)
 
     def start(self, data):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="mglru-", dir="/tmp"))
-        shutil.chown(self.folder, "postgres", "postgres")
-        self.log = open(self.folder / "log", "w+")
+        self.make_folder("postgres")
         command = ["runuser", "-u", "postgres", "--", str(self.binaries() / "postgres"), "-D", str(data), "-k",
                    str(self.folder), "-c", "listen_addresses=", "-c", "shared_buffers=8MB", "-c", "max_wal_size=128MB"]
-        self.process = subprocess.Popen(command, cwd="/", stdout=self.log, stderr=self.log)
-        try:
-            wait_until("PostgreSQL answers", self.answers, 120, self.process)
-        except Failure as failure:
-            self.log.seek(0)
-            raise Failure(f"{failure}\n{self.log.read()[-3000:]}") from None
+        self.launch("PostgreSQL", command, cwd="/")
         # `runuser` is the parent of the server.
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         self.server = int(children[0]) if children else self.process.pid
@@ -175,12 +180,6 @@ class PostgreSql:
                 pass
         self.process.wait()
         self.end()
-
-    def end(self):
-        self.process = None
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder = None
 
     def work(self, workload, _point, seconds):
         logs = self.folder / "logs"
