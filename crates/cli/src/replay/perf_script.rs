@@ -12,9 +12,12 @@
 //! | the batch has been examined | `mm_vmscan_lru_shrink_inactive` |
 //!
 //! Names and fields are those of `include/trace/events/vmscan.h` and `filemap.h` of Linux 6.12; the
-//! multi-gen LRU uses the same tracepoints as the classic one. Three values are ours: the frame
-//! number is the page's number in the trace, the inode number is the file's number plus 1, and all
-//! batches of an effort have the priority at its end, which is the only one that is recorded.
+//! multi-gen LRU uses the same tracepoints as the classic one. Our output has not been compared
+//! with that of a kernel. Three values are ours:
+//!
+//! - the frame number is the page's number in the trace;
+//! - the inode number is the file's number plus 1;
+//! - all batches of an effort have the priority of its end, the only one that is recorded.
 
 use mglru_core::Time;
 use mglru_core::pageout::{Reason, Verdict};
