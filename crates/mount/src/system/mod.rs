@@ -29,6 +29,9 @@ use tracing::Tracing;
 /// How long to wait for events before looking whether to stop.
 const WAIT: Duration = Duration::from_millis(200);
 
+/// For how long a request may go on: until then its length may change, and it is not written.
+const SETTLED: Duration = Duration::from_secs(1);
+
 /// Which programs to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Programs {
@@ -94,11 +97,12 @@ pub fn record_system(
         }
         let more = tracing.read(WAIT)?;
         recorder.take(&more, |identity| names::find(tracing.live_threads(), identity));
-        recorder.flush(&mut log).map_err(Error::work)?;
+        recorder.flush(&mut log, SETTLED).map_err(Error::work)?;
         if more.is_empty() && (is_over || recorder.recorded.ended) {
             break;
         }
     }
+    recorder.flush(&mut log, Duration::ZERO).map_err(Error::work)?;
     log.finish().map_err(Error::work)?;
     Ok(recorder.recorded)
 }
@@ -157,13 +161,16 @@ impl Recorder {
         self.requests.push(LoggedRequest { at, thread: event.thread, file, offset, bytes, kind });
     }
 
-    /// Writes what was taken.
-    fn flush(&mut self, log: &mut RequestLog) -> Result<(), mglru_workload::trace::TraceError> {
+    /// Writes the requests that began `settled` before the last one, or earlier.
+    fn flush(&mut self, log: &mut RequestLog, settled: Duration) -> Result<(), mglru_workload::trace::TraceError> {
+        let newest = self.requests.iter().map(|request| request.at).max().unwrap_or_default();
+        let is_young = |request: &LoggedRequest| request.at + settled > newest;
+        let count = self.requests.iter().position(is_young).unwrap_or(self.requests.len());
         for (at, name) in self.new_names.drain(..) {
             log.name(at, &name);
         }
         let requests = &mut self.recorded.requests;
-        for request in &self.requests {
+        for request in &self.requests[..count] {
             match request.kind {
                 RequestKind::Read => {
                     requests.reads += 1;
@@ -176,9 +183,13 @@ impl Recorder {
                 RequestKind::Sync | RequestKind::DataSync => requests.syncs += 1,
             }
         }
-        log.write(&self.requests)?;
-        self.requests.clear();
-        self.last.clear();
+        log.write(&self.requests[..count])?;
+        self.requests.drain(..count);
+        self.last.retain(|_, at| {
+            let is_open = *at >= count;
+            *at = at.saturating_sub(count);
+            is_open
+        });
         Ok(())
     }
 }
@@ -206,8 +217,13 @@ CPU:1 [LOST 12 EVENTS]
         let mut log = RequestLog::create(&path).unwrap();
         let mut recorder = Recorder::default();
         // The file 395565 (6092d) has 300,000 bytes; the other is not open any more.
-        recorder.take(TEXT, |(_, inode)| (inode == 395_565).then(|| (b"data/f".to_vec(), 300_000)));
-        recorder.flush(&mut log).unwrap();
+        let find = |(_, inode)| (inode == 395_565).then(|| (b"data/f".to_vec(), 300_000));
+        // A request's events need not come together.
+        for line in TEXT.lines() {
+            recorder.take(line, find);
+            recorder.flush(&mut log, Duration::from_millis(1)).unwrap();
+        }
+        recorder.flush(&mut log, Duration::ZERO).unwrap();
         log.finish().unwrap();
         let expected = "\
 fio version 3 iolog

@@ -143,7 +143,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     ];
     let all_reclaim = [&random_read, &hybrid, &sysbench, &compile, &memcached]
         .iter()
-        .all(|turns| turns.iter().all(|turns| turns.iter().map(|turn| turn.reclaimed).sum::<u64>() > 0));
+        .all(|turns| turns.iter().flatten().all(|turn| turn.reclaimed > 0));
     let cache_bytes = last_level_cache_bytes();
     let mut checks = vec![
         Check {
