@@ -41,7 +41,8 @@ Examples:
   mglru fio --tenant=web=64MiB --tenant=scan=16MiB --memory=128MiB --json jobs.fio
 
 As in fio, options before the first --name apply to all jobs, and arguments without dashes are job
-files. Options of fio that mglru lacks are refused by name. docs/fio.md lists the differences.
+files. Options of fio that mglru lacks are refused by name; docs/book/src/fio-options.md lists the
+differences.
 
 Work (also in job files, which may have `include FILE`, ${VARIABLES} and comments):
   --name=JOB               begin a job

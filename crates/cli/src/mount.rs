@@ -26,7 +26,7 @@ Examples:
 
 Runs until it is interrupted, or until `umount MOUNTPOINT`, and then writes everything back. Tenants
 can be made and changed in MOUNTPOINT/.mglru meanwhile, and `mglru top MOUNTPOINT` shows them.
-Locks, mapped files and what a crash leaves: docs/mount.md.";
+Locks, mapped files and what a crash leaves: docs/book/src/mounts.md.";
 
 /// Mount a directory with its files' content in the cache, for unmodified programs.
 #[derive(Debug, clap::Args)]
@@ -75,7 +75,7 @@ path is recorded: a path that leads elsewhere, such as an absolute one, is not.
 
 With --system, nothing is mounted: the kernel's tracepoints report what a running process and its
 later children read, and on ext4 and XFS also what they write and sync. It needs root and tracefs.
-docs/mount.md says what such a trace lacks.";
+docs/book/src/mounts.md says what such a trace lacks.";
 
 /// Run a command in a mounted directory and record what it reads and writes.
 #[derive(Debug, clap::Args)]

@@ -97,8 +97,8 @@ Examples:
   mglru run experiments/kill.toml --oom-policy fail
   mglru run experiments/*.toml --preset linux-7.2 --json
 
-docs/scenarios.md describes every key. Exit status: 0 done; 1 a job failed; 2 wrong usage or an
-invalid scenario.";
+docs/book/src/scenario-files.md describes every key, and docs/book/src/counters.md each column that
+is printed. Exit status: 0 done; 1 a job failed; 2 wrong usage or an invalid scenario.";
 
 /// Where a scenario runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -196,7 +196,7 @@ def events(
 
     Returns:
         A row per event: ``access``, ``nanos`` of simulated time, ``event``, ``page``, and a column for
-        each field that some event has. ``docs/events.md`` describes them.
+        each field that some event has. ``docs/book/src/events.md`` describes them.
     """
     start, end = accesses or (0, (1 << 64) - 1)
     bounds = _number("accesses", start), _number("accesses", end)
@@ -287,7 +287,7 @@ def scenario(
     without: Sequence[str] = (),
     oom_policy: Optional[str] = None,
 ) -> Scenario:
-    """Runs a scenario of tenants, jobs and timed actions; ``docs/scenarios.md`` describes its keys.
+    """Runs a scenario of tenants, jobs and timed actions (``docs/book/src/scenario-files.md``).
 
     Args:
         path: the scenario's file.
