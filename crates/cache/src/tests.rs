@@ -258,6 +258,39 @@ fn write_back_is_not_taken_for_a_cut() {
     assert!(files.contents("f").unwrap() == expected);
 }
 
+/// A file's last handle is closed and its write-back extends it while another thread opens it: the
+/// new inode must not have the length from before.
+#[test]
+fn a_file_that_grows_while_it_is_opened_is_not_taken_for_shorter() {
+    let files = MemoryFiles::new(1);
+    let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
+    let file = cache.open("f", OpenMode::Create).unwrap();
+    file.write_at(&[7; 2 * PAGE], 0).unwrap();
+    // At every later look that holds no lock, other threads could use the inode as it is then.
+    let (later, seen) = (files.clone(), std::sync::Arc::new(Mutex::new(Vec::new())));
+    let found = seen.clone();
+    files.after_looks.push(move || {
+        file.sync_data().unwrap();
+        let (shared, inode) = (file.shared.clone(), file.inode.clone());
+        drop(file);
+        shared.forget_if_idle(&inode);
+        for _ in 0..2 {
+            let (shared, found, identity) = (shared.clone(), found.clone(), inode.identity);
+            later.after_looks.push(move || {
+                let Ok(inodes) = shared.inodes.try_lock() else { return };
+                let lengths = inodes.find(identity).map(|inode| (inode.len(), inode.disk_len()));
+                found.lock().unwrap().extend(lengths);
+            });
+        }
+    });
+    let again = cache.open("f", OpenMode::ReadWrite).unwrap();
+    let whole = 2 * PAGE as u64;
+    assert_eq!(seen.lock().unwrap()[0], (whole, whole));
+    let mut read = vec![0; 2 * PAGE];
+    assert_eq!((again.len(), again.read_at(&mut read, 0).unwrap()), (whole, 2 * PAGE));
+    assert!(read.iter().all(|&byte| byte == 7));
+}
+
 fn expires(file: &CachedFile) -> bool {
     file.shared.core.dirty_since(&file.inode.mapping).is_some()
 }

@@ -162,7 +162,11 @@ impl Recorder {
     }
 
     /// Writes the requests that began `settled` before the last one, or earlier.
-    fn flush(&mut self, log: &mut RequestLog, settled: Duration) -> Result<(), mglru_workload::trace::TraceError> {
+    fn flush(
+        &mut self,
+        log: &mut RequestLog,
+        settled: Duration,
+    ) -> Result<(), mglru_workload::trace::TraceError> {
         let newest = self.requests.iter().map(|request| request.at).max().unwrap_or_default();
         let is_young = |request: &LoggedRequest| request.at + settled > newest;
         let count = self.requests.iter().position(is_young).unwrap_or(self.requests.len());
