@@ -67,7 +67,11 @@ Examples:
   mglru ablate experiments/floors.toml --runs 12 --json
 
 A seed varies all random choices of a scenario's jobs. A trace has none, so its memory varies
-instead, by at most 1 % or 3 pages; the first seed uses the memory that was asked for.";
+instead, by at most 1 % or 3 pages; the first seed uses the memory that was asked for.
+
+Columns: medians with `all` mechanisms and `without` this one; `effect` is the median change of runs
+with the same seed, and `from` and `to` bound it. A positive effect of misses means that the
+mechanism saves misses. docs/ablate.md explains the report.";
 
 /// Runs the command.
 ///

@@ -29,7 +29,10 @@ Examples:
 
 The file has no name and is gone when the demo ends, however it ends. To hold the system's page
 cache to the same memory, the demo moves itself into a memory cgroup for that part. Without
-permission, it leaves the system out and says why.";
+permission, it leaves the system out and says why.
+
+Columns: `from memory` is the share of the reader's reads that waited for no disk, `p99` the time
+that 99 of 100 reads did not exceed. docs/book/src/counters.md explains the others.";
 
 /// Options of `mglru demo`.
 #[derive(clap::Args)]

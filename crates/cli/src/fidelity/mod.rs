@@ -49,21 +49,22 @@ pub struct Args {
 /// Source of the memory of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum CapacityFrom {
-    /// The row's own.
+    /// The mean number of pages that the kernel had in memory.
     Measured,
-    /// Predicted.
+    /// Computed from the limit and the trace.
     Predicted,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  mglru fidelity ../shared/kernel/results.csv
-  mglru fidelity ../shared/kernel/results.csv --kernel 7.2.12 --lru multigen
-  mglru fidelity ../shared/kernel/results.csv --capacity predicted --report fidelity.html
-  mglru fidelity ../shared/kernel/oom.csv --json
+  mglru fidelity results.csv
+  mglru fidelity results.csv --kernel 7.2.12 --lru multigen
+  mglru fidelity results.csv --capacity predicted --report fidelity.html
+  mglru fidelity oom.csv --json
 
-Three tables: each count beside the kernel's, the capacity that the limit leaves, and the changes
-from kernel to kernel and from multi-gen to classic.
+The file has recorded runs of kernels; lab-kernel/ makes such files. Three tables are printed: each
+count beside the kernel's, the capacity that the limit leaves, and the changes from kernel to kernel
+and from multi-gen to classic. docs/fidelity.md explains them.
 
 Status 1: a count is outside of its tolerance. Capacities and changes do not affect the status.";
 

@@ -65,7 +65,11 @@ Examples:
 Times on two idle cores, about: prefetch 1 minute, workingset 2, lru-lock 2, reclaim-loop 5.
 memcg-lru alone takes 40 minutes and 5.4 GB of memory. Among all experiments it runs an eighth of
 that, for a minute. All take about 11 minutes, and with --quick under 3. On busy cores, times are
-meaningless; counts are the same.";
+meaningless; counts are the same.
+
+Columns: `before` and `after` are medians with the change off and on, `default` with the preset
+default, `change` is from before to after in percent, and `between` bounds it. docs/experiments has
+a page per experiment, and docs/book/src/counters.md explains the verdicts.";
 
 /// The value of `--world`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

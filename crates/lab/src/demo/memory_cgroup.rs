@@ -26,9 +26,9 @@ impl MemoryCgroup {
     /// Why that is not possible here: in words.
     pub fn enter(limit_bytes: u64) -> Result<MemoryCgroup, String> {
         if limit_bytes < LIMIT_BYTES_MIN {
-            let (limit, least) = (size::show(limit_bytes), size::show(LIMIT_BYTES_MIN));
+            let (limit, least) = (size::show(limit_bytes), LIMIT_BYTES_MIN >> 20);
             return Err(format!(
-                "a memory cgroup of {limit} is too small for a process; use --memory {least} or more"
+                "a memory cgroup of {limit} is too small for a process; use --memory {least}MiB or more"
             ));
         }
         let hierarchy = Hierarchy::of_this_process()?;
