@@ -215,7 +215,7 @@ fn with_buffer(fill: impl FnOnce(&mut [u8])) -> u64 {
     })
 }
 
-/// Bytes of this process in anonymous huge pages. `None`: the system does not report them.
+/// Bytes of this process in anonymous huge pages. `None`: unknown to the system.
 fn huge_bytes() -> Option<u64> {
     let memory = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     crate::kib_of(&memory, "AnonHugePages:")

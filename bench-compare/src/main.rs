@@ -45,7 +45,7 @@ struct Arguments {
     /// Take fewer and shorter samples: about a minute in total.
     #[arg(long)]
     quick: bool,
-    /// Measure hits only: no misses, and no hits beside others.
+    /// Measure hits alone: leave out misses, and hits beside a busy neighbour.
     #[arg(long)]
     hits: bool,
     /// Resident pages of 4 KiB: a power of two, at least 65536; reduced if memory is short.

@@ -204,7 +204,7 @@ pub fn beside<T>(disturb: impl FnMut() + Send, measure: impl FnOnce() -> T) -> T
     })
 }
 
-/// Major faults of this process. `None`: the system does not report them.
+/// Major faults of this process. `None`: unknown to the system.
 pub fn major_faults() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/stat").ok()?;
     // The fields after the name, which is in parentheses and may contain blanks; majflt is the

@@ -105,7 +105,7 @@ impl Report {
         self.figures.iter().find(|figures| (figures.name, figures.threads) == (name, threads))
     }
 
-    /// The ratio; `None` if a part was not measured.
+    /// The ratio; `None` if a part is missing.
     fn value(&self, ratio: &Ratio) -> Option<Quartiles> {
         let value = self.find(ratio.numerator)?.over(self.find(ratio.denominator)?).times(ratio.factor);
         value.median.is_finite().then_some(value)

@@ -8,7 +8,7 @@ pub(crate) const COMPRESSED_BYTES_MAX: usize = lz4_flex::block::get_maximum_outp
 #[cfg(not(feature = "lz4"))]
 pub(crate) const COMPRESSED_BYTES_MAX: usize = FRAME_BYTES;
 
-/// Compresses a page and returns the number of bytes. `None`: it does not become smaller.
+/// Compresses a page and returns the number of bytes. `None`: compression saves nothing.
 #[cfg(feature = "lz4")]
 pub(crate) fn compress(page: &[u8; FRAME_BYTES], out: &mut [u8; COMPRESSED_BYTES_MAX]) -> Option<usize> {
     lz4_flex::block::compress_into(page, out).ok().filter(|&bytes| bytes < FRAME_BYTES)

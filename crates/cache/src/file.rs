@@ -187,8 +187,8 @@ impl CachedFile {
     /// than `buffer.len()` only at the end of the file.
     ///
     /// # Errors
-    /// The system cannot read a page, or no memory can be freed for it. The error does not tell how
-    /// many bytes were read before it.
+    /// The system cannot read a page, or no memory can be freed for it. The number
+    /// of bytes read before the error is lost.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
         if self.read_cached(buffer, offset) {
             return Ok(buffer.len());
@@ -197,7 +197,7 @@ impl CachedFile {
     }
 
     /// Reads bytes that lie within one page in memory and within the file, as [`Self::read`] would.
-    /// Returns `false`, and does nothing, if they do not.
+    /// Otherwise returns `false` at once.
     #[inline]
     fn read_cached(&self, buffer: &mut [u8], offset: u64) -> bool {
         let in_page = (offset % PAGE_BYTES) as usize;

@@ -101,7 +101,7 @@ impl Core {
     }
 
     /// Looks at a page's slot only: the shortest way to copy bytes out of a cached page. `None`:
-    /// the page is not readable; [`Core::lookup`] tells why.
+    /// the page is not readable; [`Core::lookup`] returns the reason.
     #[inline]
     pub fn glance<'a>(&'a self, mapping: &'a Mapping, index: u32) -> Option<Glance<'a>> {
         mapping.glance(&self.leaves, index)

@@ -1,6 +1,6 @@
 //! The host interface: what the core needs to know from outside, and what it asks for.
 //!
-//! The core asks its host for the time and tells it what to do. The cache acts with threads and
+//! The core asks its host for the time and orders its actions. The cache acts with threads and
 //! files, the simulator with an event queue.
 
 use crate::event::Event;

@@ -386,8 +386,8 @@ fn loom_no_slot_is_settled_in_an_old_table() {
     assert_eq!(explore_with(2, unsettled, load, clear, check), ["not settled", "settled"]);
 }
 
-/// A truncation into a page while it is accessed: no slot of a page that is not whole stays
-/// settled, because hits there do not look at the length of the file.
+/// A truncation into a page while it is accessed unsettles the slot of the partial page, because
+/// hits on settled slots skip the check of the file's length.
 #[test]
 fn loom_a_page_that_is_cut_is_not_settled() {
     let unsettled = |world: &World| {

@@ -95,8 +95,8 @@ impl Node {
         self.free.give(cpu, frames);
     }
 
-    /// Takes a frame for good, to give its memory back to the system. `None`: no such frame is
-    /// free, or the node is below its min watermark and this is not `urgent`.
+    /// Takes a frame for good, to give its memory back to the system. `None`: all such
+    /// frames are in use, or the node is below its min watermark without `urgent`.
     pub(crate) fn retire(&self, urgent: bool) -> Option<FolioId> {
         let mut retired = self.retired_frames.lock();
         if retired.len() >= self.retired_max as usize {

@@ -24,7 +24,7 @@ pub struct Column {
     pub values: Values,
 }
 
-/// The values of a column; `None` where a row has no such value.
+/// The values of a column; `None` where a row lacks one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
     /// Text.

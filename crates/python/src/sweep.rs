@@ -34,7 +34,7 @@ impl Sweep {
         run(py, |_| Ok(Sweep(sweep::Sweep::read(&path)?, Mutex::default())))
     }
 
-    /// Refuses traces that cannot be opened, and tells what the rows depend on.
+    /// Refuses traces that cannot be opened, and returns what the rows depend on.
     fn check(&self, py: Python<'_>) -> PyResult<String> {
         run(py, |_| {
             self.0.check_traces()?;

@@ -2,7 +2,7 @@
 //!
 //! A [`Machine`] describes the hardware and the limits: memory, tenants, a device, swap, a flusher.
 //! A [`Simulator`] runs jobs on it, each a stream of [`Operation`]s, and returns a [`Report`]. It
-//! uses no threads and no real clock: the same machine, jobs and seed give the same report, bit for
+//! is free of threads and real clocks: the same machine, jobs and seed give the same report, bit for
 //! bit, on every computer.
 //!
 //! ```

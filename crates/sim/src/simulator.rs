@@ -44,7 +44,7 @@ pub enum SimError {
     Tenant(MemcgError),
     /// The input of the job with this number cannot be read, or uses an unsupported feature.
     Job(usize, SourceError),
-    /// No actor can continue, or none makes progress. A bug.
+    /// All actors wait, or spin without progress. A bug.
     Stuck(String),
     /// The checker found an inconsistency. A bug.
     Check {

@@ -354,15 +354,15 @@ impl World {
         }
     }
 
-    /// Executes an order of the flusher. Returns the positions of the pages whose write starts, or
-    /// `None` if there are none or the file was replaced.
+    /// Executes an order of the flusher. Returns the positions of the pages whose write starts;
+    /// `None` if all are clean or the file was replaced.
     pub(crate) fn write(&mut self, order: WriteOrder) -> Option<Range<u64>> {
         let file = self.files.of_mapping(order.mapping)?;
         self.write_run(file, order.from, order.pages_max as usize)
     }
 
-    /// Starts writing the next dirty pages of a file from `from` on. Returns their positions, or
-    /// `None` if there are none.
+    /// Starts writing the next dirty pages of a file from `from` on. Returns their positions, if
+    /// any.
     pub(crate) fn write_next(&mut self, file: FileNumber, from: u32) -> Option<Range<u64>> {
         self.write_run(file, from, self.transfer_pages)
     }

@@ -12,7 +12,7 @@ use std::sync::Weak;
 /// The page with charts.
 const PAGE: &str = include_str!("page.html");
 
-/// The page loads nothing but the state, and nothing from elsewhere.
+/// The page loads the state alone, from this server.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

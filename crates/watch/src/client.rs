@@ -51,7 +51,7 @@ impl State {
     /// Asks a watch for the state of its cache. Waits for up to 5 seconds.
     ///
     /// # Errors
-    /// Nothing listens at the address, this user may not connect, or the answer is no state.
+    /// Connecting to the address fails, or the answer is not a state.
     pub fn fetch(address: &Address) -> Result<State, Error> {
         let answer = ask(address, "/state.json").map_err(|error| {
             let hint = match error.kind() {

@@ -6,7 +6,7 @@
 //! once, such as a database. A [`scenario`] runs several of these in tenants over time. This crate
 //! performs no access: the caller does, and can use [`verify`] to fill and check the bytes.
 //!
-//! Results are reproducible: the crate uses no clock, no threads and no unordered iteration, and
+//! Results are reproducible: the crate uses neither clocks, threads nor unordered iteration, and
 //! each stream has its own seed.
 
 #![forbid(unsafe_code)]

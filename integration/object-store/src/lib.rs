@@ -70,7 +70,7 @@ pub struct Options {
     /// A name of the store for the disk tier of the cache (`Builder::disk_tier`): the same in each
     /// run of the program, and no other store's. With it the tier keeps objects that have an etag,
     /// over restarts too. The store's etags must not begin anew, as those of the store in memory
-    /// do. Default: none, and objects are not kept on disk.
+    /// do. Default: none; objects stay in memory only.
     pub name: Option<String>,
     /// Objects that stay open. The pages of an object are forgotten when it is closed; above this
     /// number, that is the one used longest ago. Default: 4,096.

@@ -427,7 +427,7 @@ fn set_up(frames: &Frames, best: Buffers) -> io::Result<(IoUring, Option<Registr
 /// Has the ring do nothing, once. Some sandboxes let a process make rings and then refuse to enter
 /// them: better to know before there is anything under way.
 fn check_enter(ring: &mut IoUring) -> io::Result<()> {
-    // SAFETY: an operation that does nothing points to nothing.
+    // SAFETY: a `Nop` has no pointers.
     unsafe { ring.submission().push(&opcode::Nop::new().build()) }.expect("an empty ring has room");
     while ring.completion().next().is_none() {
         match ring.submit_and_wait(1) {

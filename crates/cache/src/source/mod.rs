@@ -133,8 +133,8 @@ fn not_writable(name: &str) -> io::Error {
 pub struct SourceState {
     /// The length, in bytes.
     pub len: u64,
-    /// The version of the bytes, such as an etag. `None`: the source has no versions, and changes
-    /// go unnoticed until the last handle is closed.
+    /// The version of the bytes, such as an etag. `None`: the source has no versions; the cache
+    /// sees changes only after the last handle was closed.
     pub version: Option<String>,
 }
 

@@ -10,10 +10,10 @@
 //! ```
 //!
 //! A thread of its own writes slots, so no reader waits for a write. If the disk is slower than the
-//! source, answers find no spare frame and are not stored; the next read of them may be.
+//! source, answers that find no spare frame are dropped; the next read may store them.
 //!
-//! Only answers are stored whose version the source named and that is the file's. Sources that can
-//! be written, or have no version, are not stored.
+//! An answer is stored only if the source named its version and that is the file's. Sources that
+//! are writable or have no version are left out.
 //!
 //! `format` has the file's bytes and what a crash leaves; `index` decides which pieces are evicted.
 //!

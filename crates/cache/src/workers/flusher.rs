@@ -89,8 +89,8 @@ impl Shared {
         }
     }
 
-    /// Executes an order of the core. Returns the positions of the pages whose write starts, or
-    /// `None` if there are none.
+    /// Executes an order of the core. Returns the positions of the pages whose write starts, if
+    /// any.
     fn write_ordered(&self, order: WriteOrder) -> Option<Range<u64>> {
         let inode = self.lock_inodes().of_mapping(order.mapping)?;
         self.submit_run(&inode, order.from, 1 << 32, order.pages_max as usize)
@@ -111,7 +111,7 @@ impl Shared {
     }
 
     /// Starts writing the next run of dirty pages between `first` and `end`, at most `most` pages.
-    /// Returns their positions, or `None` if there are none.
+    /// Returns their positions, if there is such a run.
     fn submit_run(&self, inode: &Arc<Inode>, first: u32, end: u64, most: usize) -> Option<Range<u64>> {
         let file = inode.writable()?;
         // Registered before pages are taken, because a sync that finds them clean waits for this

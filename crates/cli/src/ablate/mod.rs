@@ -71,7 +71,8 @@ instead, by at most 1 % or 3 pages; the first seed uses the memory that was aske
 
 Columns: medians with `all` mechanisms and `without` this one; `effect` is the median change of runs
 with the same seed, and `from` and `to` bound it. A positive effect of misses means that the
-mechanism saves misses. docs/ablate.md explains the report.";
+mechanism saves misses. With fewer than six seeds each row is `uncertain`. docs/ablate.md explains
+the report.";
 
 /// Runs the command.
 ///

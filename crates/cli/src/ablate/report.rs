@@ -168,8 +168,21 @@ impl Shown<'_> {
     /// Variants that were not run and effects that are not shown, a sentence each.
     pub fn not_run(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for (name, why) in &self.variants.cannot_matter {
-            lines.push(format!("{name} has no effect here: {why}."));
+        let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
+        for &(name, why) in &self.variants.cannot_matter {
+            match by_reason.iter_mut().find(|(of, _)| *of == why) {
+                Some((_, names)) => names.push(name),
+                None => by_reason.push((why, vec![name])),
+            }
+        }
+        for (why, names) in by_reason {
+            lines.push(match names[..] {
+                [name] => format!("{name} has no effect here: {why}."),
+                _ => {
+                    let why = why.replacen("it is", "each is", 1);
+                    format!("These have no effect here, because {why}: {}.", names.join(", "))
+                }
+            });
         }
         for (name, sentence) in &self.variants.not_alone {
             lines.push(format!("{name} is not switched off alone: {sentence}. They are off together."));

@@ -24,7 +24,7 @@ impl Place {
     /// The place with a name, or the only mount of this machine.
     ///
     /// # Errors
-    /// The name belongs to no place, or there are several mounts, or none.
+    /// The name is unknown. Without a name: this machine has no mount, or several.
     pub fn find(name: Option<&str>) -> Result<Place, Failure> {
         match name {
             Some(name) => Place::named(name),

@@ -123,8 +123,8 @@ impl FreeNumbers {
     }
 }
 
-/// Returns the whole system pages inside `memory`, which hold only zeros, to the system: how many
-/// bytes. `None`: there are none, or the host keeps them.
+/// Returns the whole system pages inside `memory`, which hold only zeros, to the system, and their
+/// size in bytes. `None`: `memory` has no whole page, or the host keeps them.
 pub(crate) fn return_zeros<T>(host: &impl Host, memory: &[T]) -> Option<u64> {
     let pages = whole_pages(memory);
     let bytes = (pages.end.addr() - pages.start.addr()) as u64;

@@ -87,7 +87,7 @@ impl SlotRange {
         slots.start.cast()..slots.end.cast()
     }
 
-    /// The slots of the leaf that contains a page. `None`: it is not, or not entirely, inside.
+    /// The slots of the leaf that contains a page. `None`: the leaf lies partly or wholly outside.
     #[inline]
     pub(super) fn leaf(&self, index: u32) -> Option<&[AtomicSlot; LEAF_SLOTS]> {
         self.slots.as_chunks().0.get(index as usize / LEAF_SLOTS)

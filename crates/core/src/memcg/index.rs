@@ -86,7 +86,7 @@ impl Memcgs {
         }
     }
 
-    /// Charges bytes of metadata if limits allow. Takes no lock and no page from a stock.
+    /// Charges bytes of metadata if limits allow. Takes neither locks nor pages of a stock.
     pub(crate) fn try_charge_index(&self, memcg: MemcgId, bytes: u64) -> bool {
         let charge = |pages| self.charge_pages(memcg, pages).is_ok();
         self.raise_index(memcg, bytes, charge)

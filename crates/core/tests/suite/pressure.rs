@@ -233,9 +233,9 @@ fn charge_while_writing(
     }
 }
 
-/// `wait_before_oom`, which no kernel has: a charge does not fail after 16 fruitless efforts while
-/// pages are written or the device has not answered; it fails after 16 waits in which the device
-/// refused. The kernel's charge fails after 16 efforts.
+/// `wait_before_oom` is ours: after 16 fruitless efforts a charge keeps waiting while pages are
+/// written or the device owes an answer, and fails after 16 waits in which the device refused. The
+/// kernel's charge fails after 16 efforts.
 #[test]
 fn a_charge_that_can_wait_for_writes_does_not_fail() {
     assert_eq!(charge_while_writing(Preset::Linux72, |_, _, _| ()), (0, false));

@@ -289,7 +289,7 @@ fn is_root(path: &str) -> bool {
     )
 }
 
-/// Files that no `mod` names, so that they are not compiled.
+/// Files that are never compiled, because no `mod` names them.
 fn check_dead_files(sources: &[Source]) -> Findings {
     let mut named = BTreeSet::new();
     for source in sources {

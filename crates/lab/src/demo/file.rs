@@ -96,7 +96,7 @@ impl CachedRead for CachedFile {
 
 /// The file through the system's cache.
 ///
-/// A read first asks for what is in memory (`RWF_NOWAIT`): that tells a hit from a miss.
+/// A read first asks for what is in memory (`RWF_NOWAIT`): that separates hits from misses.
 pub struct SystemFile {
     file: File,
     hits: AtomicU64,
@@ -150,7 +150,7 @@ mod tests {
             system.read(&mut page, offset).unwrap();
             verify::check_generation(&page, offset, 1).unwrap();
         }
-        // The second read of a page finds it, where the system tells that.
+        // The second read of a page is a hit, on systems that report hits.
         assert!(system.hits().is_none_or(|hits| hits >= 1));
         assert!(system.read(&mut page, 1 << 20).unwrap_err().contains("offset 1048576"));
     }

@@ -155,7 +155,8 @@ pub struct CacheRun {
     pub seconds: f64,
     /// Reads of the reader that were counted, one page each.
     pub reads: u64,
-    /// Reads among them that found their page in memory; `None` if the file system cannot tell.
+    /// Reads among them that found their page in memory; `None` if the file system does not report
+    /// that.
     pub hits: Option<u64>,
     /// How long the reader's reads took, without verification.
     pub latencies: Latencies,

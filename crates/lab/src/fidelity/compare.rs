@@ -60,7 +60,7 @@ impl Comparison {
         self.tolerance.allows(self.kernel, self.ours)
     }
 
-    /// Difference in percent of the kernel's value; `None` if that is 0 and the engine's is not.
+    /// Difference in percent of the kernel's value; `None` if only that is 0.
     pub fn difference_percent(&self) -> Option<f64> {
         if self.kernel > 0.0 {
             Some(100.0 * (self.ours / self.kernel - 1.0))

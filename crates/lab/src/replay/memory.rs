@@ -81,8 +81,7 @@ const SWAP_PAGES_MAX: u64 = 1 << 28;
 pub struct Swap {
     /// Size; `None` keeps anonymous pages in memory.
     pub size: Option<Memory>,
-    /// Whether swap is compressed memory, which takes no time and is charged to no tenant, rather
-    /// than a disk.
+    /// Swap is compressed memory rather than a disk: instant, and not charged to a tenant.
     pub zram: bool,
     /// Balance between anonymous and file pages in reclaim.
     pub swappiness: Swappiness,

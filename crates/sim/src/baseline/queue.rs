@@ -1,7 +1,7 @@
 //! Linked queues in an array: pushing, moving and removing a page take constant time without
 //! allocation.
 //!
-//! Every page is in at most one queue of a [`Pages`]. The page's tag tells the policy which one.
+//! Every page is in at most one queue of a [`Pages`]. The page's tag names it for the policy.
 
 /// No page.
 const NONE: u32 = u32::MAX;

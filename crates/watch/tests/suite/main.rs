@@ -136,7 +136,7 @@ fn http_clients_get_the_page_the_state_and_the_metrics() {
 fn clients_that_send_nonsense_or_nothing_or_never_read_delay_neither_others_nor_the_cache() {
     let cache = cache();
     let (watch, at) = watch(&cache);
-    // These stay connected: some send nothing, some half a request, some read no answer.
+    // These stay connected: some stay silent, some send half a request, some never read the answer.
     let mut idle = Vec::new();
     for request in ["", "GET /state", "GET / HTTP/1.1\r\nHost: h\r\n\r\n"] {
         for _ in 0..15 {

@@ -343,7 +343,7 @@ impl FolioFlags {
     }
 
     /// Makes a free frame a folio: locked, without valid content, with `references` references. The
-    /// new version tells late readers that the former content is gone.
+    /// new version shows late readers that the former content is gone.
     pub(crate) fn allocate(&self, swapbacked: bool, references: u64) {
         self.update(|f| {
             debug_assert_eq!(f.references(), 0, "a used frame was allocated: {f:?}");

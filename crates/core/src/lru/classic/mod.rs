@@ -7,7 +7,7 @@
 //! ```text
 //! turn.rs        an lruvec's turn: round by round     statistics.rs  list sizes as reclaim knows them: late
 //! balance.rs     how much to scan of which list      shrink.rs      taking folios off the tails, and putting them back
-//! refault.rs     two accesses activate; the clock that tells how long ago a page was evicted
+//! refault.rs     two accesses activate; the clock that measures how long ago a page was evicted
 //! ```
 //!
 //! # Locking

@@ -174,8 +174,8 @@ impl LockedLruvec<'_> {
         tails.map(|folio| ranked.born(self.folios.stamp(folio))).min()
     }
 
-    /// Turns the hand to the first page of the main list without an access. `None`: not found
-    /// within [`HAND_STEPS`].
+    /// Turns the hand to the first unused page of the main list. `None`:
+    /// [`HAND_STEPS`] pages were used, or the list is empty.
     fn candidate(&mut self, core: &Core, last: &mut LastMapping) -> Option<FolioId> {
         for _ in 0..HAND_STEPS {
             let (kind, folio) = self.older_tail(List::Main)?;

@@ -25,7 +25,7 @@ pub struct EffortSeen {
     pub priority: u8,
 }
 
-/// A host that records events and acts only as a test tells it to.
+/// A host that records events and acts only on calls of a test.
 #[derive(Debug, Default)]
 pub struct QuietHost {
     now_ns: Cell<u64>,

@@ -23,8 +23,8 @@ const TOUCH_TIME: Duration = Duration::from_nanos(500);
 /// Read time of each of a leaf's eight pages, which are read one by one here: an eighth of a read
 /// of 32 KiB.
 const LEAF_READ_TIME: Duration = Duration::from_micros(96);
-/// Time of a walk per page-table entry in the processor's cache. No counter depends on it or on
-/// [`SCAN_TIME`] by more than 0.3 % (docs/experiments/reclaim-loop.md).
+/// Time of a walk per page-table entry in the processor's cache. Counters depend on it and on
+/// [`SCAN_TIME`] by 0.3 % at most.
 pub(super) const WALK_TIME: Duration = Duration::from_nanos(10);
 const WRITE_TIME: Duration = Duration::from_micros(20);
 

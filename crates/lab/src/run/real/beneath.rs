@@ -88,7 +88,7 @@ mod tests {
         for fine in ["sub/file", "sub/missing", "missing", "missing/missing"] {
             assert!(by_kernel(fine) && by_us(fine), "{fine}");
         }
-        // Only the kernel can tell that this one stays.
+        // Only the kernel knows that this one stays below.
         assert!(!by_us("own"));
         assert!(is_beneath(Path::new("/nonexistent"), Path::new("x")).is_err());
     }

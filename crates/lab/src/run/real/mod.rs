@@ -171,7 +171,7 @@ struct Part<'p> {
     task: Task<'p>,
     /// Tells the thread to stop.
     stop: AtomicBool,
-    /// The meter that tells the threads of a job in fio's language to stop.
+    /// The meter that stops the threads of a job in fio's language.
     meter: OnceLock<Arc<Meter>>,
     /// The job's tenants, once it has begun.
     membership: OnceLock<Arc<Membership>>,
