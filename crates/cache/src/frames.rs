@@ -432,7 +432,7 @@ mod racing {
     #[inline(always)]
     pub(super) unsafe fn load_4(from: *const u8) -> u32 {
         let value;
-        // SAFETY: one load of that size; changes one register, no flag and no stack.
+        // SAFETY: one load of that size; changes one register, and neither flags nor stack.
         unsafe {
             asm!("mov {value:e}, [{from}]", value = out(reg) value, from = in(reg) from,
                 options(nostack, preserves_flags, readonly));
@@ -446,7 +446,7 @@ mod racing {
     #[inline(always)]
     pub(super) unsafe fn load_8(from: *const u8) -> u64 {
         let value;
-        // SAFETY: one load of that size; changes one register, no flag and no stack.
+        // SAFETY: one load of that size; changes one register, and neither flags nor stack.
         unsafe {
             asm!("mov {value}, [{from}]", value = out(reg) value, from = in(reg) from,
                 options(nostack, preserves_flags, readonly));
@@ -527,8 +527,8 @@ mod racing {
     /// Both sides are valid for 64 bytes. Neither needs to be aligned.
     #[inline(always)]
     unsafe fn move_64(from: *const u8, to: *mut u8) {
-        // SAFETY: four loads and stores of 16 bytes each; changes four registers, no flag and no
-        // stack.
+        // SAFETY: four loads and stores of 16 bytes each; changes four registers, and neither
+        // flags nor stack.
         unsafe {
             asm!("movups {a}, [{from}]", "movups {b}, [{from} + 16]",
                 "movups {c}, [{from} + 32]", "movups {d}, [{from} + 48]",
@@ -547,7 +547,7 @@ mod racing {
             /// aligned.
             #[inline(always)]
             unsafe fn $name(from: *const u8, to: *mut u8) {
-                // SAFETY: one load and one store of that size; changes one register, no flag and no
+                // SAFETY: one load and one store of that size; changes one register, and neither flags nor
                 // stack.
                 unsafe {
                     asm!($load, $store, value = out($class) _, from = in(reg) from, to = in(reg) to,

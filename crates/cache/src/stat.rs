@@ -145,9 +145,9 @@ pub struct TenantStats {
     pub min_pages: u64,
     /// `memory.low`, in pages.
     pub low_pages: u64,
-    /// `memory.high`, in pages; `None` for no limit.
+    /// `memory.high`, in pages; `None`: unlimited.
     pub high_pages: Option<u64>,
-    /// `memory.max`, in pages; `None` for no limit.
+    /// `memory.max`, in pages; `None`: unlimited.
     pub max_pages: Option<u64>,
     /// Pages charged to the tenant and all below it, with whole pages of metadata; for the root, to
     /// the root itself only.

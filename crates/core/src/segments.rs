@@ -75,7 +75,7 @@ impl<const N: usize> Words<N> {
         }
     }
 
-    /// The word of this number. `None`: its segment does not exist.
+    /// The word of this number, if its segment exists.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&AtomicU32> {
         if let Some(word) = self.first.get(number as usize) {

@@ -26,7 +26,7 @@ impl Hierarchy {
         Ok(Hierarchy::find(&own, &mounts).ok_or("this system has no memory controller of cgroups")?)
     }
 
-    /// The memory limit of the cgroup of this process, in bytes; `None` if it has none.
+    /// The memory limit of the cgroup of this process, in bytes; `None`: unlimited.
     pub fn limit_bytes(&self) -> Option<u64> {
         fs::read_to_string(self.own.join(self.limit_file)).ok()?.trim().parse().ok()
     }

@@ -195,7 +195,7 @@ impl MemoryFiles {
         state.content(identity).synced();
     }
 
-    /// The content of the file, or `None` if it does not exist.
+    /// The content of the file, if it exists.
     pub fn contents(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
         let state = self.lock();
         let file = &state.files[state.names.get(path.as_ref())?];

@@ -1,7 +1,7 @@
 //! The cache and the simulator evict the same pages in the same order on the same trace, because
 //! they run the same core.
 //!
-//! With one thread, one tenant far smaller than the budget, no readahead and no dirty pages, the
+//! With one thread, one tenant far smaller than the budget, clean pages and without readahead, the
 //! cache is deterministic, too.
 
 use crate::common::{Disk, PAGE, Random};

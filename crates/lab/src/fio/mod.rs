@@ -73,7 +73,7 @@ pub struct Done {
     /// Statistics of the tenants at that time, the root first. For jobs with mapped accesses, hits
     /// are accesses minus misses.
     pub tenants: Vec<TenantStats>,
-    /// Duration of the final sync; `None` if no job writes.
+    /// Duration of the final sync; `None` if all jobs only read.
     pub sync: Option<Duration>,
 }
 
@@ -165,7 +165,7 @@ pub(crate) fn open_one<'a>(
     Runner::new(planned, files?, verified.map(blocks).collect(), load)
 }
 
-/// Sets up a job's load and its files; `None` if the job has no load.
+/// Sets up a job's load, if it has one, and its files.
 fn start_load(planned: &PlannedJob, cache: &PageCache) -> Result<Option<RealLoad>, Error> {
     let job = &planned.job;
     let Some(load) = job.load else { return Ok(None) };

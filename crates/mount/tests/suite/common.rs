@@ -28,7 +28,7 @@ pub struct Setup {
     pub listen: Vec<Address>,
 }
 
-/// A new empty directory, mounted; `None` where the system does not permit that.
+/// A new empty directory, mounted; `None` where that is forbidden.
 pub fn mounted() -> Option<Mounted> {
     mounted_with(Setup::default())
 }

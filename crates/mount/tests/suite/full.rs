@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// A small file system in memory, unmounted when dropped.
 pub struct Small(PathBuf);
 
-/// Mounts a file system with so much space; `None` where the system does not permit that.
+/// Mounts a file system with so much space; `None` where that is forbidden.
 pub fn small(at: &Path, options: &CStr) -> Option<Small> {
     match mount("none", at, "tmpfs", MountFlags::empty(), Some(options)) {
         Ok(()) => Some(Small(at.to_owned())),

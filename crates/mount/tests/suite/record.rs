@@ -31,7 +31,7 @@ fn a_trace_has_every_request() {
     let mut buffer = [0; 100];
     File::open(mounted.at("g")).unwrap().read_exact_at(&mut buffer, 5000).unwrap();
     fs::write(mounted.at("h"), "x").unwrap();
-    // At the end of the file nothing is read, and no page is touched.
+    // A read at the end of the file returns 0 bytes and touches no page.
     assert_eq!(file.read_at(&mut buffer, 1 << 20).unwrap(), 0);
     drop(file);
     let (_directory, summary) = mounted.finish_with_summary();

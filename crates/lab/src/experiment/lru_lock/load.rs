@@ -1,8 +1,8 @@
 //! The load of the experiment: threads that read more than their tenants' limits, directly on the
 //! core.
 //!
-//! There is no I/O, and pages have no contents. A page is charged, inserted and published at once,
-//! so that only the LRU, its reclaim and their locks are measured.
+//! Pages have no contents. A page is charged, inserted and published at once, without I/O, so that
+//! only the LRU, its reclaim and their locks are measured.
 //!
 //! ```text
 //! root ── a1 ── … ── a(depth−1) ─┬─ t0   a thread, its file, its limit
