@@ -547,8 +547,8 @@ mod racing {
             /// aligned.
             #[inline(always)]
             unsafe fn $name(from: *const u8, to: *mut u8) {
-                // SAFETY: one load and one store of that size; changes one register, and neither flags nor
-                // stack.
+                // SAFETY: one load and one store of that size; changes one register, and neither
+                // flags nor stack.
                 unsafe {
                     asm!($load, $store, value = out($class) _, from = in(reg) from, to = in(reg) to,
                         options(nostack, preserves_flags));
