@@ -2,8 +2,8 @@
 //!
 //! A [`Machine`] describes the hardware and the limits: memory, tenants, a device, swap, a flusher.
 //! A [`Simulator`] runs jobs on it, each a stream of [`Operation`]s, and returns a [`Report`]. It
-//! is free of threads and real clocks: the same machine, jobs and seed give the same report, bit for
-//! bit, on every computer.
+//! is free of threads and real clocks: the same machine, jobs and seed give the same report, bit
+//! for bit, on every computer.
 //!
 //! ```
 //! use mglru_sim::{Access, Machine, Simulator};

@@ -61,8 +61,8 @@ pub struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// A replay that counts from the first access on, without swap, readahead, fault-around, records
-    /// and checks.
+    /// A replay that counts from the first access on, without swap, readahead, fault-around,
+    /// records and checks.
     pub fn plain(trace: &'a TraceFile, mechanisms: Mechanisms, memory_pages: u64) -> Plan<'a> {
         Plan {
             trace,
