@@ -164,8 +164,8 @@ Examples:
   mglru replay trace.txt.zst --events vmscan.txt --events-from 1.5 --events-until 2
   mglru replay *.txt.zst --curve 1%,5%,10%,20% --plot curve.svg
 
-Columns: `pages` is the memory, a miss an access to a page that is not in memory, a refault a miss of
-a file page that was evicted and is still remembered, `counted` the miss ratio after --warm, and
+Columns: `pages` is the memory, a miss an access to a page that is not in memory, a refault a miss
+of a file page that was evicted and is still remembered, `counted` the miss ratio after --warm, and
 `M acc./s` the speed of the replay. docs/book/src/counters.md explains all columns and counters.";
 
 /// The effect of a write to a page that is not cached.
