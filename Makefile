@@ -18,7 +18,7 @@ apps:
 	experiments/apps/run $(APPS)
 
 # Unit, integration and documentation tests, then the atomic words under loom.
-# Nothing is compiled twice here, so data for incremental builds is not needed.
+# Each crate is compiled once, so incremental builds would not help.
 test: export CARGO_INCREMENTAL = 0
 test: fio
 	cargo test --workspace --tests
@@ -26,8 +26,8 @@ test: fio
 	$(MAKE) python-test
 	$(MAKE) loom
 
-# The Python package: its wheel, built from what the tests above were built from, in an environment of its own. Skips where
-# Python 3.10 is not, or its packages cannot be fetched.
+# Builds and tests the wheel of the Python package in a virtual environment, from the artefacts of the tests above. Skips
+# where Python 3.10 is missing or packages cannot be fetched.
 python-test:
 	@crates/python/in-environment test
 
@@ -39,7 +39,7 @@ test-cluster:
 wheel:
 	@crates/python/in-environment wheel
 
-# Some tests compare with the real fio and skip without it. Root has it installed here.
+# Some tests compare with the real fio and skip without it. Run by root, this installs fio.
 fio:
 	@command -v fio >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 		&& timeout 120 sh -c "apt-get install -qq -y fio || { apt-get update && apt-get install -qq -y fio; }" \
@@ -47,7 +47,7 @@ fio:
 		|| echo "fio is not installed: its tests skip"
 
 # Adapters to databases and object stores, and their tests with Parquet, SQLite and killed processes; not a part of `make test`.
-# The bindings of SQLite are made with libclang. Root has it installed here.
+# The bindings of SQLite are made with libclang. Run by root, this installs it.
 integration:
 	@ldconfig -p | grep -qE 'libclang(-[0-9]*)?\.so ' || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 		&& { apt-get install -qq -y libclang-dev || { apt-get update && apt-get install -qq -y libclang-dev; }; } >/dev/null 2>&1; } \
@@ -68,8 +68,8 @@ lint:
 	$(MAKE) comments
 	$(MAKE) package
 
-# What would be published is put together, and its manifests are checked as for a publication; nothing is compiled. The Python
-# package goes elsewhere. `cargo package --workspace --exclude mglru-python` also builds each crate from what is in its package.
+# Packs the crates as for a publication and checks their manifests, without compiling. The Python package is published
+# elsewhere. `cargo package --workspace --exclude mglru-python` also builds each crate from what is in its package.
 package:
 	cargo package --workspace --exclude mglru-python --no-verify --allow-dirty --offline --quiet
 

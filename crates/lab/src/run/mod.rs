@@ -74,7 +74,7 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Error> {
 }
 
 /// As [`run`]. A simulated run notes the simulated time and the accesses as its stage's text, since
-/// nobody knows when the last job ends.
+/// the time of its end is unknown.
 ///
 /// # Errors
 /// As [`run`], or if the work was cancelled in a simulated run.

@@ -85,7 +85,7 @@ class Cache:
         """The tenant at a path such as ``"a/b"``; the empty path is the root.
 
         Raises:
-            UsageError: there is none.
+            UsageError: the tenant does not exist.
         """
         return Tenant(self._native.tenant(path))
 
@@ -121,7 +121,7 @@ class Cache:
         """Removes a tenant. Its pages stay, and its open files keep working.
 
         Raises:
-            UsageError: there is none, it has tenants below it, or it is the root.
+            UsageError: the tenant does not exist, has tenants below it, or is the root.
         """
         self._native.remove_tenant(path)
 
