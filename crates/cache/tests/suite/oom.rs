@@ -156,7 +156,9 @@ fn the_greedy_kills_itself_under_the_budget_of_all() {
     assert_eq!((counter(&cache, "a", "anon"), counter(&cache, "", "oom")), (0, 1));
     assert!(cache.tenant("a").unwrap().revive());
     let again = fill(&region(&cache, "a")).0;
-    assert!(again.abs_diff(stored) < 64, "{again} of {stored} were free again");
+    // Other CPUs and workers hold some free frames and charges. A kill that frees too little misses
+    // nearly all.
+    assert!(again.abs_diff(stored) < stored / 8, "{again} of {stored} were free again");
     cache.validate().unwrap();
 }
 
