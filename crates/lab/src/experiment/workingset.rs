@@ -311,13 +311,14 @@ fn checks(tpcc: &[Vec<Run>; 3], mapped: &[Vec<Run>; 3], sweep: &[Vec<Run>; 3]) -
     let all = || tpcc.iter().chain(mapped).chain(sweep).flatten();
     let swaps = tpcc.iter().chain(mapped).flatten().all(|run| run.count(Counter::Pswpin) > 0.0);
     let generations = |run: &Run| run.count(Counter::Aged);
-    let fewest = sweep.iter().flatten().map(generations).fold(f64::INFINITY, f64::min);
+    // The policy of the default preset has none.
+    let fewest = sweep[..2].iter().flatten().map(generations).fold(f64::INFINITY, f64::min);
     vec![
         Check {
             name: "no request failed for lack of memory".to_owned(),
             holds: all().all(|run| run.out_of_memory == 0),
         },
         Check { name: "TPC-C swaps in every run".to_owned(), holds: swaps },
-        Check { name: format!("LULESH has at least 50 generations ({fewest})"), holds: fewest >= 50.0 },
+        Check { name: format!("LULESH opens at least 50 generations, before and after ({fewest})"), holds: fewest >= 50.0 },
     ]
 }
