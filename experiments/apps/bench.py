@@ -69,10 +69,11 @@ def bytes_of(directory):
 class Mount:
     """`mglru mount DIR POINT`, until `close`."""
 
-    def __init__(self, mglru, directory, point, budget, preset):
+    def __init__(self, mglru, directory, point, budget, preset, trace=None):
         self.point = pathlib.Path(point)
         self.log = open(f"{point}.log", "w+")
         command = [mglru, "mount", directory, point, "--memory", str(budget), "--preset", preset]
+        command += ["--record", trace] if trace else []
         self.process = subprocess.Popen([str(word) for word in command], stderr=self.log, start_new_session=True)
         try:
             wait_until("the mount is there", lambda: (self.point / ".mglru/mglru.state").exists(), 30, self.process)
@@ -102,6 +103,43 @@ class Mount:
         self.process.kill()
         self.process.wait()
         call("umount", "--lazy", self.point)
+
+
+class Replays:
+    """Traces that were recorded on mounts, replayed with the memory and the preset of the mount."""
+
+    def __init__(self, options, name):
+        self.options = options
+        self.name = name
+        self.rows = []
+
+    def trace(self, preset, run):
+        """Where to record a run."""
+        if not self.options.record:
+            return None
+        folder = pathlib.Path(self.options.record)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{self.name}-{preset}-{run + 1}.zst"
+
+    def add(self, trace, preset, state):
+        """Replays a trace, and notes its counts beside those of the mount's last state."""
+        # The budget of a mount includes its metadata, that of a replay does not.
+        pages = (state["budget_bytes"] - state["metadata_bytes"]) >> 12
+        command = [self.options.mglru, "replay", trace, "--memory", f"{pages}p", "--preset", preset, "--json"]
+        again = json.loads(call(*command))["runs"][0]
+        counters, mounted = again["warm"]["counters"], state["tenants"][0]
+        pairs = [(mounted["hits"] + mounted["misses"], again["accesses"]),
+                 (mounted["refaults"], counters["workingset_refault_file"]),
+                 (mounted["reclaimed"], counters["pgsteal"])]
+        cells = [cell for mount, replay in pairs
+                 for cell in (mount, replay, f"{100 * (replay - mount) / max(mount, 1):+.1f}")]
+        self.rows.append([trace.name, f"{pages}", *map(str, cells)])
+
+    def show(self):
+        """Prints both counts and the differences in percent."""
+        if self.rows:
+            table(self.rows, ["trace", "pages", "accesses", "replay", "%", "refaults", "replay", "%", "reclaimed",
+                              "replay", "%"])
 
 
 class Difference:
@@ -169,11 +207,12 @@ def copied(options, data):
             point.rmdir()
 
 
-def measure(application, options, data, budget, results, run):
+def measure(application, options, data, budget, results, replays, run):
     """One run of each preset, which take turns so that a slow minute meets all."""
     for preset in options.presets:
         with copied(options, data) as (copy, point):
-            mount = Mount(options.mglru, copy, point, budget, preset)
+            trace = replays.trace(preset, run)
+            mount = Mount(options.mglru, copy, point, budget, preset, trace)
             try:
                 application.start(point)
                 try:
@@ -186,8 +225,11 @@ def measure(application, options, data, budget, results, run):
                         print(f"run {run + 1}: {preset}, {workload}: done", file=sys.stderr)
                 finally:
                     application.stop()
+                last = mount.state()
             finally:
                 mount.close()
+        if trace:
+            replays.add(trace, preset, last)
 
 
 def crash(application, options, data, budget):
@@ -227,6 +269,7 @@ def main(applications):
     parser.add_argument("--seconds", type=int, help="measured seconds of each workload [30]")
     parser.add_argument("--presets", help=f"presets, by commas [{','.join(PRESETS)}]")
     parser.add_argument("--share", type=float, default=0.25, help="the budget as a share of the data [0.25]")
+    parser.add_argument("--record", help="record each run into this directory, and compare with replays of the traces")
     parser.add_argument("--directory", default="/var/tmp", help="where to put the data [/var/tmp]")
     parser.add_argument("--mglru", help="the program [target/release/mglru, built if it is missing]")
     parser.add_argument("--json", help="write all values into this file")
@@ -244,7 +287,7 @@ def main(applications):
         options.mglru = pathlib.Path(options.mglru).absolute()
         everything = {}
         for name in applications if options.application == "all" else [options.application]:
-            everything[name] = one(applications[name](options.quick), options)
+            everything[name] = one(name, applications[name](options.quick), options)
         if options.json:
             pathlib.Path(options.json).write_text(json.dumps(everything, indent=1) + "\n")
     except Failure as failure:
@@ -252,7 +295,7 @@ def main(applications):
         sys.exit(0 if str(failure).startswith("skipped") else 1)
 
 
-def one(application, options):
+def one(name, application, options):
     """All runs of an application."""
     need(application.packages)
     with tempfile.TemporaryDirectory(prefix="mglru-apps-data-", dir=options.directory) as folder:
@@ -264,10 +307,11 @@ def one(application, options):
         size = bytes_of(data)
         budget = max(int(size * options.share) >> 20, 4) << 20
         print(f"{application.name}: {size >> 20} MiB of data, {budget >> 20} MiB of cache", flush=True)
-        results = Results()
+        results, replays = Results(), Replays(options, name)
         for run in range(options.runs):
-            measure(application, options, data, budget, results, run)
+            measure(application, options, data, budget, results, replays, run)
         results.show()
+        replays.show()
         if hasattr(application, "check"):
             crash(application, options, data, budget)
         return results.of

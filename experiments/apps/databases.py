@@ -172,7 +172,11 @@ class PostgreSql(Server):
 
     def kill(self):
         # The whole server at once, as when the machine fails: its children would stop by themselves.
-        children = pathlib.Path(f"/proc/{self.server}/task/{self.server}/children").read_text().split()
+        # It may also have ended by itself when the mount below it was gone.
+        try:
+            children = pathlib.Path(f"/proc/{self.server}/task/{self.server}/children").read_text().split()
+        except FileNotFoundError:
+            children = []
         for number in [self.server, *map(int, children)]:
             try:
                 os.kill(number, signal.SIGKILL)
