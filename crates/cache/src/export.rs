@@ -60,7 +60,8 @@ fn of_cache(cache: &PageCache) -> Vec<(&'static str, Kind, &'static str, u64)> {
 }
 
 /// A tenant's metrics besides its counters.
-fn of_tenant(stats: &TenantStats) -> [(&'static str, Kind, &'static str, Option<u64>); 9] {
+fn of_tenant(stats: &TenantStats) -> [(&'static str, Kind, &'static str, Option<u64>); 10] {
+    let stalled_us = stats.pressure.total_us;
     [
         ("mglru_tenant_hits_total", Kind::Counter, "Page accesses that hit.", Some(stats.hits)),
         ("mglru_tenant_misses_total", Kind::Counter, "Page accesses that missed.", Some(stats.misses)),
@@ -71,6 +72,22 @@ fn of_tenant(stats: &TenantStats) -> [(&'static str, Kind, &'static str, Option<
         ("mglru_tenant_low_pages", Kind::Gauge, "memory.low.", Some(stats.low_pages)),
         ("mglru_tenant_high_pages", Kind::Gauge, "memory.high, if set.", stats.high_pages),
         ("mglru_tenant_max_pages", Kind::Gauge, "memory.max, if set.", stats.max_pages),
+        (
+            "mglru_tenant_pressure_us_total",
+            Kind::Counter,
+            "Time that tasks waited for memory.",
+            Some(stalled_us),
+        ),
+    ]
+}
+
+/// A tenant's averages of the share of time that tasks waited for memory, in percent.
+fn averages(stats: &TenantStats) -> [(&'static str, f64); 3] {
+    let pressure = &stats.pressure;
+    [
+        ("mglru_tenant_pressure_avg10_percent", pressure.avg10),
+        ("mglru_tenant_pressure_avg60_percent", pressure.avg60),
+        ("mglru_tenant_pressure_avg300_percent", pressure.avg300),
     ]
 }
 
@@ -120,6 +137,15 @@ impl PageCache {
                 }
             }
         }
+        let shares: Vec<_> = tenants.iter().map(averages).collect();
+        for (at, (name, _)) in shares.first().into_iter().flatten().enumerate() {
+            line(format_args!(
+                "# HELP {name} Share of time that tasks waited for memory.\n# TYPE {name} gauge"
+            ));
+            for (label, shares) in labels.iter().zip(&shares) {
+                line(format_args!("{name}{{tenant=\"{label}\"}} {}", shares[at].1));
+            }
+        }
         for &counter in Counter::ALL {
             let (name, kind) = of_counter(counter);
             line(format_args!("# TYPE {name} {}", kind.name()));
@@ -147,6 +173,9 @@ impl PageCache {
             let labels = || vec![metrics::Label::new("tenant", stats.name.clone())];
             for (name, kind, _, value) in of_tenant(&stats) {
                 value.into_iter().for_each(|value| set(name.to_owned(), kind, labels(), value));
+            }
+            for (name, share) in averages(&stats) {
+                metrics::gauge!(name, labels()).set(share);
             }
             for &counter in Counter::ALL {
                 let (name, kind) = of_counter(counter);
@@ -182,15 +211,17 @@ mod tests {
             } else if !line.starts_with("# HELP ") {
                 let (metric, value) = line.rsplit_once(' ').unwrap();
                 assert!(types.contains(metric.split('{').next().unwrap()), "{line}");
-                value.parse::<u64>().unwrap();
+                value.parse::<f64>().unwrap();
             }
         }
-        assert_eq!(types.len(), 14 + 9 + Counter::ALL.len());
+        assert_eq!(types.len(), 14 + 10 + 3 + Counter::ALL.len());
         assert!(text.contains("{tenant=\"a/\\\"b\\\\\"} "), "{text}");
         let stats = cache.tenant("a").unwrap().stats();
         for line in [
             format!("mglru_tenant_hits_total{{tenant=\"a\"}} {}\n", stats.hits),
             format!("mglru_tenant_file{{tenant=\"a\"}} {}\n", stats.counters[Counter::File]),
+            format!("mglru_tenant_pressure_us_total{{tenant=\"a\"}} {}\n", stats.pressure.total_us),
+            format!("mglru_tenant_pressure_avg10_percent{{tenant=\"a\"}} {}\n", stats.pressure.avg10),
             "mglru_tenant_max_pages{tenant=\"a\"} 128\n".to_owned(),
         ] {
             assert!(text.contains(&line), "{line}");

@@ -92,7 +92,7 @@ pub use mapped::{Map, MapAdvice};
 pub use prefetch::prefetch_for_write;
 pub use range::LockedRange;
 pub use source::{BlockSource, FileSource, RangeRequest, SourceState};
-pub use stat::{Counters, TenantStats};
+pub use stat::{Counters, Pressure, TenantStats};
 pub use stream::FileCursor;
 pub use swap::Swap;
 pub use tenant::Tenant;

@@ -1,8 +1,8 @@
 //! Counters of handles and statistics of tenants.
 
 use crate::host::thread_number;
-use mglru_core::Counter;
 use mglru_core::lru::GenerationRow;
+use mglru_core::{Counter, PressureStats};
 use std::fmt;
 use std::ops::Index;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -134,6 +134,28 @@ impl fmt::Debug for Counters {
     }
 }
 
+/// `memory.pressure`: the share of time in which at least one task waited for memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Pressure {
+    /// Over the last 10 seconds, in percent.
+    pub avg10: f64,
+    /// Over the last minute, in percent.
+    pub avg60: f64,
+    /// Over the last five minutes, in percent.
+    pub avg300: f64,
+    /// In all, in microseconds.
+    pub total_us: u64,
+}
+
+impl From<PressureStats> for Pressure {
+    fn from(stats: PressureStats) -> Pressure {
+        let [avg10, avg60, avg300] = stats.average_basis_points.map(|hundredths| hundredths as f64 / 100.0);
+        Pressure { avg10, avg60, avg300, total_us: stats.total_us }
+    }
+}
+
 /// Sizes, limits and counters of a tenant.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -163,6 +185,8 @@ pub struct TenantStats {
     /// Counters and sizes under the kernel's names, in pages or events (`slab_…`: in bytes), of
     /// this tenant only. The control files include the tenants below it.
     pub counters: Counters,
+    /// `memory.pressure`: time that tasks of the tenant and all below it waited for memory.
+    pub pressure: Pressure,
     /// The tenant's live generations, oldest first.
     #[cfg_attr(feature = "serde", serde(serialize_with = "rows"))]
     pub generations: Vec<GenerationRow>,

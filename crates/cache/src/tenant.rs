@@ -304,6 +304,7 @@ impl Tenant {
             hits,
             misses,
             counters: Counters::new(|counter| memcg.stat().get(counter)),
+            pressure: memcg.pressure_stats(self.shared.host.now()).into(),
             generations: self.generations(),
         }
     }

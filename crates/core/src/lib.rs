@@ -57,7 +57,8 @@ pub use host::{FlushReason, Host, Silent, Throttle, Time};
 pub use mapping::{InsertError, Mapping, MappingId};
 pub use mechanism::{Lru, LruLock, MechanismError, Mechanisms, Preset, Switch};
 pub use memcg::{
-    Counter, Effective, HostCharge, Limits, Memcg, MemcgError, MemcgId, Memcgs, Stall, UNLIMITED,
+    Counter, Effective, HostCharge, Limits, Memcg, MemcgError, MemcgId, Memcgs, PressureStats, Stall,
+    UNLIMITED,
 };
 pub use options::{Options, PAGE_BYTES};
 pub use reclaim::{OomDecision, OomPolicy, OutOfMemory};

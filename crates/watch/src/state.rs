@@ -160,20 +160,10 @@ fn values(text: &str) -> BTreeMap<&str, u64> {
     text.lines().filter_map(|line| Some((line.split(' ').next()?, value(line)?))).collect()
 }
 
-impl Pressure {
-    /// Reads `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`.
-    fn parse(text: &str) -> Pressure {
-        let field = |name: &str| {
-            let some = text.lines().find(|line| line.starts_with("some "))?;
-            some.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
-        };
-        let percent = |name| field(name).and_then(|value| value.parse().ok()).unwrap_or(0.0);
-        Pressure {
-            avg10: percent("avg10"),
-            avg60: percent("avg60"),
-            avg300: percent("avg300"),
-            total_us: field("total").and_then(|value| value.parse().ok()).unwrap_or(0),
-        }
+impl From<mglru_cache::Pressure> for Pressure {
+    fn from(pressure: mglru_cache::Pressure) -> Pressure {
+        let mglru_cache::Pressure { avg10, avg60, avg300, total_us, .. } = pressure;
+        Pressure { avg10, avg60, avg300, total_us }
     }
 }
 
@@ -219,7 +209,7 @@ fn tenant_state(control: &Control, tenant: &Tenant, budget_bytes: u64) -> Tenant
         misses: stats.misses,
         refaults: of("workingset_refault_file") + of("workingset_refault_anon"),
         reclaimed: of("pgsteal"),
-        pressure: Pressure::parse(&control_file(control, &stats.name, "memory.pressure")),
+        pressure: stats.pressure.into(),
         lists,
         path: stats.name,
     }
@@ -297,9 +287,6 @@ mod tests {
 
     #[test]
     fn the_kernels_lines_are_read() {
-        let pressure = Pressure::parse("some avg10=1.50 avg60=0.25 avg300=0.00 total=1234\n");
-        assert_eq!(pressure, Pressure { avg10: 1.5, avg60: 0.25, avg300: 0.0, total_us: 1234 });
-        assert_eq!(Pressure::parse("full avg10=1.50"), Pressure::default());
         assert_eq!(
             values("anon 1\nfile 20\nbroken\nmax many\n"),
             BTreeMap::from([("anon", 1), ("file", 20)])

@@ -38,7 +38,7 @@ pub use limits::Limits;
 pub(crate) use oom::OomState;
 pub(crate) use pace::Pace;
 pub(crate) use pending::Pending;
-pub use pressure::Stall;
+pub use pressure::{PressureStats, Stall};
 pub use protection::Effective;
 pub use stat::{Counter, Stat};
 pub use stock::CHARGE_BATCH_PAGES;

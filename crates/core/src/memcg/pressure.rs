@@ -35,6 +35,16 @@ const AVERAGES: [(&str, u64); 3] =
 /// Unit of shares.
 const ONE: u64 = 1 << 32;
 
+/// The figures of `memory.pressure` at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PressureStats {
+    /// The share of time with a stall, averaged over 10, 60 and 300 seconds, in hundredths of a
+    /// percent.
+    pub average_basis_points: [u64; 3],
+    /// Time with a stall, in microseconds.
+    pub total_us: u64,
+}
+
 fn product(a: u64, b: u64) -> u64 {
     ((u128::from(a) * u128::from(b)) >> 32) as u64
 }
@@ -117,12 +127,18 @@ impl Pressure {
         }
     }
 
+    fn stats(&self) -> PressureStats {
+        let average_basis_points = self.averages.map(|average| product(average, 10_000));
+        PressureStats { average_basis_points, total_us: self.total_nanos / 1000 }
+    }
+
     fn text(&self) -> String {
-        let averages = self.averages.iter().zip(AVERAGES).map(|(&average, (name, _))| {
-            let hundredths = product(average, 10_000);
-            format!("{name}={}.{:02} ", hundredths / 100, hundredths % 100)
-        });
-        format!("some {}total={}\n", averages.collect::<String>(), self.total_nanos / 1000)
+        let PressureStats { average_basis_points, total_us } = self.stats();
+        let averages = average_basis_points
+            .iter()
+            .zip(AVERAGES)
+            .map(|(hundredths, (name, _))| format!("{name}={}.{:02} ", hundredths / 100, hundredths % 100));
+        format!("some {}total={total_us}\n", averages.collect::<String>())
     }
 }
 
@@ -162,12 +178,22 @@ impl Core {
 impl Memcg {
     /// `memory.pressure`: shares in percent, and the total in microseconds.
     pub(crate) fn pressure_text(&self, now: Time) -> String {
+        self.pressure_until(now, Pressure::text)
+    }
+
+    /// The figures of `memory.pressure`.
+    pub fn pressure_stats(&self, now: Time) -> PressureStats {
+        self.pressure_until(now, Pressure::stats)
+    }
+
+    /// Reads the state of the time `now`.
+    fn pressure_until<T>(&self, now: Time, read: impl FnOnce(&Pressure) -> T) -> T {
         match &mut *self.pressure.lock() {
             Some(pressure) => {
                 pressure.advance(now);
-                pressure.text()
+                read(pressure)
             }
-            None => Pressure::new(now).text(),
+            None => read(&Pressure::new(now)),
         }
     }
 
@@ -206,6 +232,8 @@ mod tests {
         assert_eq!(pressure.text(), line([0.0; 3], 1_900_000), "the first period is not over");
         pressure.advance(at(10.0));
         assert_eq!(pressure.text(), line(grown(10.0), 10_000_000));
+        let stats = PressureStats { average_basis_points: [6321, 1535, 327], total_us: 10_000_000 };
+        assert_eq!(pressure.stats(), stats);
         assert!(pressure.text().starts_with("some avg10=63.21 avg60=15.35 avg300=3.27 total=10000000\n"));
         pressure.end(at(10.0));
         // No thread looks for a minute.
