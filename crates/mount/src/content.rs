@@ -13,9 +13,10 @@
 //!
 //! # Locking
 //!
-//! A node's content comes before the list of idle files.
+//! A node's content comes before the list of idle files and before descriptors.
 
 use crate::attributes::{self, timespec};
+use crate::descriptor::{CLOSED_AT_ONCE, Held};
 use crate::node::{Node, Nodes};
 use crate::refused::{Answer, Refused};
 use fuser::FileAttr;
@@ -47,15 +48,6 @@ pub(crate) struct Content {
     /// Length and time of change on disk that what is cached belongs to: as of when the keeper was
     /// opened or, after a change by a program, when the file became idle with everything written.
     seen: Option<(u64, Timespec)>,
-}
-
-impl std::fmt::Debug for Content {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Content")
-            .field("opens", &self.opens)
-            .field("idle", &self.idle)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Content {
@@ -123,14 +115,15 @@ impl Files {
         writable: bool,
         tenant: Option<&Tenant>,
     ) -> Answer<CachedFile> {
-        self.with_room(nodes, || {
+        let held = node.descriptor.pin()?;
+        let opened = self.with_room(nodes, || {
             let mut content = node.content();
             if content.opens > 0 && self.differs(&content, node) {
                 // Perhaps the program closed the file before it was changed, and the thread that
                 // received the close has not come to it.
                 content = node.wait_until(content, CLOSE_TIME, |content| content.opens == 0);
             }
-            self.keep(&mut content, node, writable)?;
+            self.keep(&mut content, node, &held, writable)?;
             let keeper = content.keeper.as_ref().expect("it was opened just now");
             let mut file = keeper.try_clone()?;
             if let Some(tenant) = tenant {
@@ -139,7 +132,8 @@ impl Files {
             content.opens += 1;
             self.not_idle(&mut content);
             Ok(file)
-        })
+        });
+        opened.inspect_err(|_| node.descriptor.unpin())
     }
 
     /// Runs `work` on a handle that can write, without opening the file for a program.
@@ -149,9 +143,10 @@ impl Files {
         node: &Arc<Node>,
         work: impl Fn(&CachedFile) -> Result<T, Error>,
     ) -> Answer<T> {
+        let held = node.hold()?;
         let done = self.with_room(nodes, || {
             let mut content = node.content();
-            self.keep(&mut content, node, true)?;
+            self.keep(&mut content, node, &held, true)?;
             let done = work(content.keeper.as_ref().expect("it was opened just now"))?;
             content.note_change();
             if content.opens == 0 {
@@ -164,18 +159,22 @@ impl Files {
         Ok(done)
     }
 
-    /// Tries again with fewer idle files, while some are left, when memory or handles run out.
+    /// Tries again with fewer idle files and descriptors, while some are left, when memory or
+    /// descriptors run out.
     fn with_room<T>(&self, nodes: &Nodes, work: impl Fn() -> Result<T, Error>) -> Answer<T> {
         loop {
             match work() {
-                Err(error) if is_shortage(&error) && self.give_up(nodes, GIVEN_UP_AT_ONCE) > 0 => {}
+                Err(error)
+                    if is_shortage(&error)
+                        && (self.give_up(nodes, GIVEN_UP_AT_ONCE) > 0
+                            || nodes.descriptors.close(CLOSED_AT_ONCE) > 0) => {}
                 result => return result.map_err(Refused::from),
             }
         }
     }
 
     /// Gives the node a keeper, which can write if that is wanted.
-    fn keep(&self, content: &mut Content, node: &Node, writable: bool) -> Result<(), Error> {
+    fn keep(&self, content: &mut Content, node: &Node, held: &Held, writable: bool) -> Result<(), Error> {
         if self.changed_outside(content, node) {
             content.keeper = None;
             content.changed = None;
@@ -186,7 +185,7 @@ impl Files {
         }
         if content.keeper.is_none() || (writable && !content.writable) {
             let mode = if writable { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
-            content.keeper = Some(self.root.open(node.path(), mode)?);
+            content.keeper = Some(self.root.open(held.path(), mode)?);
             content.writable = writable;
         }
         Ok(())
@@ -209,14 +208,15 @@ impl Files {
         let mut content = node.content();
         content.opens -= 1;
         if content.opens == 0 {
-            if node.stat().is_ok_and(|stat| stat.st_nlink > 0) {
-                self.make_idle(&mut content, node);
-            } else {
+            if node.stat().is_ok_and(|stat| stat.st_nlink == 0) {
                 self.discard(&mut content);
+            } else {
+                self.make_idle(&mut content, node);
             }
             node.closed.notify_all();
         }
         drop(content);
+        node.descriptor.unpin();
         self.limit_idle(nodes);
     }
 
@@ -293,7 +293,7 @@ impl Files {
         {
             let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
             let times = Timestamps { last_access: omit, last_modification: timespec(changed) };
-            let _ = utimensat(&node.fd, "", &times, AtFlags::EMPTY_PATH);
+            let _ = node.hold().map(|held| utimensat(held, "", &times, AtFlags::EMPTY_PATH));
             content.changed = None;
         }
     }

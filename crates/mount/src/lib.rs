@@ -7,6 +7,7 @@
 //! session     mounts, serves with several threads, unmounts
 //! fs          one method per request of the kernel
 //! node        the files that the kernel knows, by device and inode number
+//! descriptor  their descriptors, of which few are open at a time
 //! content     their cached content: open, idle, given up
 //! control     tenants as directories; membership: whom each file is charged to
 //! record      what programs ask for, as a trace
@@ -21,6 +22,7 @@
 mod attributes;
 mod content;
 mod control;
+mod descriptor;
 mod directory;
 mod error;
 mod fs;

@@ -1,9 +1,8 @@
 //! Nodes: the files that the kernel knows, each once, however many names it has.
 //!
 //! A node is found by device and inode number, so that hard links, a renamed file and a file opened
-//! twice share one cached file. Its descriptor (`O_PATH`) refers to the file itself, not to a name:
-//! it stays valid when the file is renamed or removed, and while it is open, the system does not
-//! give the inode number to another file.
+//! twice share one cached file. While its descriptor is open, the system does not give the inode
+//! number to another file.
 //!
 //! # Locking
 //!
@@ -12,12 +11,14 @@
 use crate::attributes;
 use crate::content::Content;
 use crate::control::is_control;
+use crate::descriptor::{Descriptor, Held, OpenDescriptors};
 use crate::refused::Answer;
 use fuser::FileType;
 use rustix::fs::{Stat, fstat};
 use rustix::io::Errno;
 use std::collections::HashMap;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::Duration;
@@ -37,11 +38,10 @@ pub(crate) fn identity(stat: &Stat) -> Identity {
 }
 
 /// A file that the kernel knows.
-#[derive(Debug)]
 pub(crate) struct Node {
     /// The inode number that programs see.
     pub(crate) id: u64,
-    pub(crate) fd: OwnedFd,
+    pub(crate) descriptor: Arc<Descriptor>,
     pub(crate) identity: Identity,
     pub(crate) kind: FileType,
     /// Number of references that the kernel holds. Changes under the table's lock.
@@ -52,14 +52,17 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A path that leads to the file whatever its names are, for calls that take no descriptor.
-    pub(crate) fn path(&self) -> String {
-        format!("/proc/self/fd/{}", self.fd.as_raw_fd())
+    /// The file's descriptor.
+    ///
+    /// # Errors
+    /// As for [`Descriptor::hold`].
+    pub(crate) fn hold(&self) -> Answer<Held> {
+        self.descriptor.hold()
     }
 
     /// The system's attributes, without what is in memory only.
     pub(crate) fn stat(&self) -> Answer<Stat> {
-        Ok(fstat(&self.fd)?)
+        Ok(fstat(self.hold()?)?)
     }
 
     /// The cached content of a regular file.
@@ -96,28 +99,36 @@ impl Table {
         };
         if node.id != ROOT && node.lookups.load(Ordering::Relaxed) == 0 && is_empty() {
             self.by_id.remove(&node.id);
-            self.by_identity.remove(&node.identity);
+            if self.by_identity.get(&node.identity) == Some(&node.id) {
+                self.by_identity.remove(&node.identity);
+            }
         }
     }
 }
 
 /// All nodes.
 pub(crate) struct Nodes {
+    pub(crate) descriptors: Arc<OpenDescriptors>,
     table: RwLock<Table>,
     root: Identity,
     next_foreign: AtomicU64,
 }
 
 impl Nodes {
-    /// The table with the node of DIR, whose descriptor is `fd`.
-    pub(crate) fn new(fd: OwnedFd) -> Answer<Nodes> {
+    /// The table with the node of DIR, whose descriptor is `fd`. Of the other nodes, about
+    /// `descriptors_max` have an open descriptor that no program needs.
+    pub(crate) fn new(fd: OwnedFd, descriptors_max: usize) -> Answer<Nodes> {
         let stat = fstat(&fd)?;
         let nodes = Nodes {
+            descriptors: OpenDescriptors::new(descriptors_max),
             table: RwLock::default(),
             root: identity(&stat),
             next_foreign: AtomicU64::new(FIRST_FOREIGN),
         };
-        nodes.enter(fd, &stat);
+        let descriptor = Descriptor::new(&nodes.descriptors, fd, nodes.root);
+        let mut table = nodes.table.write().unwrap_or_else(PoisonError::into_inner);
+        nodes.add(&mut table, descriptor, &stat);
+        drop(table);
         Ok(nodes)
     }
 
@@ -137,23 +148,37 @@ impl Nodes {
         self.number((self.root.0, inode)).unwrap_or(inode)
     }
 
-    /// Adds a reference of the kernel to the node of a file, which is new if `fd` is the first
-    /// descriptor of the file.
-    pub(crate) fn enter(&self, fd: OwnedFd, stat: &Stat) -> Arc<Node> {
-        let identity = identity(stat);
+    /// Adds a reference of the kernel to the node of a file, which was found with `fd` at a name.
+    pub(crate) fn enter(&self, parent: &Node, name: &OsStr, fd: OwnedFd, stat: &Stat) -> Arc<Node> {
+        let kind = attributes::kind(stat);
+        let is_only_name = kind == FileType::Directory;
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        let table = &mut *table;
-        if let Some(node) = table.by_identity.get(&identity).and_then(|id| table.by_id.get(id)) {
-            node.lookups.fetch_add(1, Ordering::Relaxed);
-            return node.clone();
-        }
+        let found = table.by_identity.get(&identity(stat)).and_then(|id| table.by_id.get(id)).cloned();
+        let (node, fd) = match found {
+            Some(node) if node.kind == kind => {
+                node.lookups.fetch_add(1, Ordering::Relaxed);
+                (node, Some(fd))
+            }
+            // A file of another kind had the inode number, and was removed by a program that does
+            // not use the mount.
+            _ => (self.add(&mut table, Descriptor::new(&self.descriptors, fd, identity(stat)), stat), None),
+        };
+        drop(table);
+        node.descriptor.found_at(&parent.descriptor, name, is_only_name, fd);
+        node
+    }
+
+    /// Adds a node to the table, with one more reference of the kernel than its number has.
+    fn add(&self, table: &mut Table, descriptor: Arc<Descriptor>, stat: &Stat) -> Arc<Node> {
+        let identity = identity(stat);
         let id = self.number(identity).unwrap_or_else(|| self.next_foreign.fetch_add(1, Ordering::Relaxed));
+        let lookups = table.by_id.get(&id).map_or(0, |node| node.lookups.load(Ordering::Relaxed));
         let node = Arc::new(Node {
             id,
-            fd,
+            descriptor,
             identity,
             kind: attributes::kind(stat),
-            lookups: AtomicU64::new(1),
+            lookups: AtomicU64::new(lookups + 1),
             content: Mutex::default(),
             closed: Condvar::new(),
         });

@@ -177,7 +177,8 @@ impl Recording {
         *known.entry(node.identity).or_insert_with(|| {
             let number = *next;
             *next += 1;
-            let path = readlink(node.path(), Vec::new()).map(|path| path.into_bytes()).unwrap_or_default();
+            let path = node.hold().ok().and_then(|held| readlink(held.path(), Vec::new()).ok());
+            let path = path.map(|path| path.into_bytes()).unwrap_or_default();
             let name = path.strip_prefix(directory.as_os_str().as_bytes()).unwrap_or(&path);
             let name = name.strip_prefix(b"/").unwrap_or(name).to_vec();
             self.state.lock().names.push(NewName { at: self.state.begun.elapsed(), name });

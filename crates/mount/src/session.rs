@@ -27,6 +27,9 @@ pub struct Options {
     pub record: Option<RecordOptions>,
     /// Which programs belong to which tenant of the cache. More can be said in the control tree.
     pub members: Vec<Member>,
+    /// Number of descriptors that the mount may use. By default as many as the system permits: the
+    /// limit of the process is raised as far as possible.
+    pub descriptors: Option<u64>,
     /// Where to serve the state of the mount, for `mglru top`, Prometheus and browsers.
     pub listen: Vec<Address>,
 }
@@ -65,7 +68,14 @@ pub struct Summary {
 impl Default for Options {
     fn default() -> Options {
         let other_users = rustix::process::geteuid().is_root();
-        Options { threads: 16, other_users, record: None, members: Vec::new(), listen: Vec::new() }
+        Options {
+            threads: 16,
+            other_users,
+            record: None,
+            members: Vec::new(),
+            descriptors: None,
+            listen: Vec::new(),
+        }
     }
 }
 
@@ -152,8 +162,9 @@ impl Mount {
             Error::usage(format_args!("cannot mount {}: {error}", directory.display()))
         };
         let fd = open(directory, flags, Mode::empty()).map_err(|error| cannot(&io::Error::from(error)))?;
-        let nodes = Nodes::new(fd).map_err(|refused| cannot(&io::Error::from(refused.0)))?;
-        let files = Files::new(cache, idle_max(raise_descriptors())).map_err(|error| cannot(&error))?;
+        let (idle_max, names_max) = shares(options.descriptors.unwrap_or_else(raise_descriptors));
+        let nodes = Nodes::new(fd, names_max).map_err(|refused| cannot(&io::Error::from(refused.0)))?;
+        let files = Files::new(cache, idle_max).map_err(|error| cannot(&error))?;
         let recording = options.record.map(Recording::start).transpose()?;
         let passthrough = Arc::new(Passthrough::new(from, nodes, files, recording));
         for Member { tenant, who } in &options.members {
@@ -294,8 +305,8 @@ fn refused_mount(mountpoint: &Path, error: &io::Error) -> Error {
     Error::usage(format_args!("cannot mount at {}: {reason}", mountpoint.display()))
 }
 
-/// Raises the limit of open descriptors as far as the system permits: each name that the kernel
-/// knows holds one. With `CAP_SYS_RESOURCE` that is `fs.nr_open`. Returns the limit.
+/// Raises the limit of open descriptors as far as the system permits: each file that a program has
+/// open holds three. With `CAP_SYS_RESOURCE` that is `fs.nr_open`. Returns the limit.
 fn raise_descriptors() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let most = fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok());
@@ -307,8 +318,10 @@ fn raise_descriptors() -> u64 {
     limit.current.unwrap_or(u64::MAX)
 }
 
-/// Number of idle files at most. Each holds up to two descriptors, so together they take a quarter.
-/// The others are for open files, and one for each file that the kernel knows.
-fn idle_max(descriptors: u64) -> usize {
-    usize::try_from(descriptors / 8).unwrap_or(usize::MAX).clamp(16, 1 << 16)
+/// How many files may stay cached after they were closed, and how many names may have an open
+/// descriptor. An idle file has two descriptors, so that each takes a quarter of all. The other
+/// half is for open files.
+fn shares(descriptors: u64) -> (usize, usize) {
+    let share = |part: u64| usize::try_from(descriptors / part).unwrap_or(usize::MAX).clamp(16, 1 << 16);
+    (share(8), share(4))
 }

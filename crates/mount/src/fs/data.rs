@@ -43,7 +43,7 @@ impl Passthrough {
         if !membership.matters() {
             return None;
         }
-        let path = readlink(node.path(), Vec::new()).ok()?.into_bytes();
+        let path = readlink(node.hold().ok()?.path(), Vec::new()).ok()?.into_bytes();
         let path = Path::new(OsStr::from_bytes(&path));
         let path = path.strip_prefix(&self.directory).unwrap_or(path);
         let tenant = membership.tenant(caller.thread, caller.uid, path)?;
@@ -113,7 +113,7 @@ impl Passthrough {
         let growth = (offset + bytes.len() as u64).saturating_sub(open.file.len());
         if growth > 0 {
             let needed = growth.min(bytes.len() as u64);
-            self.space.take(needed, &self.files.cache, &self.nodes.get(ROOT)?.fd)?;
+            self.space.take(needed, &self.files.cache, self.nodes.get(ROOT)?.hold()?)?;
         }
         let written = open.file.write_at(bytes, offset);
         open.node.content().note_change();
@@ -136,7 +136,7 @@ impl Passthrough {
         let group = if mode & GROUP_MAY_EXECUTE != 0 { SET_GROUP_ID } else { 0 };
         let dropped = mode & (SET_USER_ID | group);
         if dropped != 0 {
-            chmod(node.path(), Mode::from_raw_mode(mode & PERMISSIONS & !dropped))?;
+            chmod(node.hold()?.path(), Mode::from_raw_mode(mode & PERMISSIONS & !dropped))?;
         }
         Ok(())
     }
@@ -195,7 +195,8 @@ impl Passthrough {
         }
         let node = self.nodes.get(id)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = openat(&node.fd, ".", flags, Mode::empty())?;
+        let held = node.hold()?;
+        let fd = self.nodes.descriptors.with_room(|| openat(&held, ".", flags, Mode::empty()))?;
         Ok(self.open_directories.add(OpenDirectory::Real(Directory::new(fd))))
     }
 

@@ -52,16 +52,16 @@ impl Passthrough {
         }
         if changes.uid.is_some() || changes.gid.is_some() {
             let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
-            chownat(&node.fd, "", uid, gid, AtFlags::EMPTY_PATH)?;
+            chownat(node.hold()?, "", uid, gid, AtFlags::EMPTY_PATH)?;
         }
         if let Some(mode) = changes.mode {
             // After the owner, because a new owner clears set-user-id.
-            chmod(node.path(), Mode::from_raw_mode(mode & PERMISSIONS))?;
+            chmod(node.hold()?.path(), Mode::from_raw_mode(mode & PERMISSIONS))?;
         }
         if changes.atime.is_some() || changes.mtime.is_some() {
             let times =
                 Timestamps { last_access: to_set(changes.atime), last_modification: to_set(changes.mtime) };
-            utimensat(&node.fd, "", &times, AtFlags::EMPTY_PATH)?;
+            utimensat(node.hold()?, "", &times, AtFlags::EMPTY_PATH)?;
             if let (Some(mtime), FileType::RegularFile) = (changes.mtime, node.kind) {
                 let mtime = match mtime {
                     TimeOrNow::SpecificTime(time) => time,
@@ -89,31 +89,31 @@ impl Passthrough {
 
     pub(crate) fn statfs(&self, id: u64) -> Answer<StatVfs> {
         let id = if is_control(id) { ROOT } else { id };
-        Ok(fstatvfs(&self.nodes.get(id)?.fd)?)
+        Ok(fstatvfs(self.nodes.get(id)?.hold()?)?)
     }
 
     /// The value of an extended attribute.
     pub(crate) fn getxattr(&self, id: u64, name: &OsStr) -> Answer<Vec<u8>> {
         refuse_access_lists(name)?;
-        let path = self.nodes.get(id)?.path();
-        grown(|buffer| getxattr(&path, name, buffer))
+        let held = self.nodes.get(id)?.hold()?;
+        grown(|buffer| getxattr(held.path(), name, buffer))
     }
 
     /// The names of all extended attributes, each with a zero behind it.
     pub(crate) fn listxattr(&self, id: u64) -> Answer<Vec<u8>> {
-        let path = self.nodes.get(id)?.path();
-        grown(|buffer| listxattr(&path, buffer))
+        let held = self.nodes.get(id)?.hold()?;
+        grown(|buffer| listxattr(held.path(), buffer))
     }
 
     pub(crate) fn setxattr(&self, id: u64, name: &OsStr, value: &[u8], flags: i32) -> Answer<()> {
         refuse_access_lists(name)?;
         let flags = XattrFlags::from_bits_retain(flags as u32);
-        Ok(setxattr(self.nodes.get(id)?.path(), name, value, flags)?)
+        Ok(setxattr(self.nodes.get(id)?.hold()?.path(), name, value, flags)?)
     }
 
     pub(crate) fn removexattr(&self, id: u64, name: &OsStr) -> Answer<()> {
         refuse_access_lists(name)?;
-        Ok(removexattr(self.nodes.get(id)?.path(), name)?)
+        Ok(removexattr(self.nodes.get(id)?.hold()?.path(), name)?)
     }
 }
 

@@ -1,10 +1,11 @@
 //! Names: looking up, creating, linking, renaming and removing files.
 
 use super::{Caller, Passthrough};
-use crate::attributes::{self, PERMISSIONS, SET_GROUP_ID};
+use crate::attributes::{PERMISSIONS, SET_GROUP_ID};
 use crate::control::{self, is_control};
+use crate::descriptor::CLOSED_AT_ONCE;
 use crate::node::{Node, ROOT, identity};
-use crate::refused::Answer;
+use crate::refused::{Answer, Refused};
 use fuser::FileAttr;
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, chmod, chownat, fstat, linkat,
@@ -49,17 +50,16 @@ impl Passthrough {
     }
 
     fn lookup_in(&self, parent: &Node, name: &OsStr) -> Answer<Known> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let above = parent.hold()?;
         let fd = loop {
-            match openat(&parent.fd, name, flags, Mode::empty()) {
+            match self.nodes.descriptors.open(&above, name) {
                 // Idle files hold descriptors, too.
-                Err(Errno::MFILE | Errno::NFILE) if self.files.give_up(&self.nodes, 64) > 0 => {}
-                Err(Errno::MFILE) => return Err(Errno::NFILE.into()),
+                Err(Refused(Errno::NFILE)) if self.files.give_up(&self.nodes, CLOSED_AT_ONCE) > 0 => {}
                 fd => break fd?,
             }
         };
         let stat = fstat(&fd)?;
-        let node = self.nodes.enter(fd, &stat);
+        let node = self.nodes.enter(parent, name, fd, &stat);
         let attributes = self.files.attributes(&node, &stat);
         Ok((node, attributes))
     }
@@ -73,7 +73,7 @@ impl Passthrough {
 
     pub(crate) fn readlink(&self, id: u64) -> Answer<Vec<u8>> {
         let node = self.nodes.get(id)?;
-        Ok(readlinkat(&node.fd, "", Vec::new())?.into_bytes())
+        Ok(readlinkat(node.hold()?, "", Vec::new())?.into_bytes())
     }
 
     pub(crate) fn mkdir(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32) -> Answer<FileAttr> {
@@ -81,7 +81,7 @@ impl Passthrough {
             return self.control.mkdir(&self.files.cache, parent, name);
         }
         let parent = self.parent_of(parent, name)?;
-        mkdirat(&parent.fd, name, Mode::from_raw_mode(mode & PERMISSIONS))?;
+        mkdirat(parent.hold()?, name, Mode::from_raw_mode(mode & PERMISSIONS))?;
         let mode = Some(mode | FileType::Directory.as_raw_mode());
         Ok(self.own(New { caller, parent: &parent, name, mode })?.1)
     }
@@ -96,13 +96,13 @@ impl Passthrough {
     ) -> Answer<Known> {
         let parent = self.parent_of(parent, name)?;
         let (kind, permissions) = (FileType::from_raw_mode(mode), Mode::from_raw_mode(mode & PERMISSIONS));
-        mknodat(&parent.fd, name, kind, permissions, device.into())?;
+        mknodat(parent.hold()?, name, kind, permissions, device.into())?;
         self.own(New { caller, parent: &parent, name, mode: Some(mode) })
     }
 
     pub(crate) fn symlink(&self, caller: Caller, parent: u64, name: &OsStr, target: &Path) -> Answer<Known> {
         let parent = self.parent_of(parent, name)?;
-        symlinkat(target, &parent.fd, name)?;
+        symlinkat(target, parent.hold()?, name)?;
         self.own(New { caller, parent: &parent, name, mode: None })
     }
 
@@ -117,10 +117,12 @@ impl Passthrough {
     ) -> Answer<Known> {
         let parent = self.parent_of(parent, name)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-        match openat(&parent.fd, name, flags, Mode::from_raw_mode(mode & PERMISSIONS)) {
+        let above = parent.hold()?;
+        let permissions = Mode::from_raw_mode(mode & PERMISSIONS);
+        match self.nodes.descriptors.with_room(|| openat(&above, name, flags, permissions)) {
             Ok(_) => self.own(New { caller, parent: &parent, name, mode: Some(mode) }),
-            Err(Errno::EXIST) if !exclusive => self.lookup_in(&parent, name),
-            Err(error) => Err(error.into()),
+            Err(Refused(Errno::EXIST)) if !exclusive => self.lookup_in(&parent, name),
+            Err(refused) => Err(refused),
         }
     }
 
@@ -131,7 +133,7 @@ impl Passthrough {
         if owned.is_err() {
             // A half-made file is removed.
             let flags = if mode.is_some_and(is_directory) { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-            let _ = unlinkat(&parent.fd, name, flags);
+            let _ = parent.hold().map(|above| unlinkat(above, name, flags));
         }
         owned
     }
@@ -144,13 +146,13 @@ impl Passthrough {
         let inherits = above.st_mode & SET_GROUP_ID != 0;
         if self.gives_away {
             let group = (!inherits).then(|| Gid::from_raw(caller.gid));
-            chownat(&node.fd, "", Some(Uid::from_raw(caller.uid)), group, AtFlags::EMPTY_PATH)?;
+            chownat(node.hold()?, "", Some(Uid::from_raw(caller.uid)), group, AtFlags::EMPTY_PATH)?;
         }
         if let Some(mode) = mode {
             // After the owner, because a new owner clears set-user-id. It also undoes our umask.
             let passed_on =
                 if inherits && node.kind == fuser::FileType::Directory { SET_GROUP_ID } else { 0 };
-            chmod(node.path(), Mode::from_raw_mode(mode & PERMISSIONS | passed_on))?;
+            chmod(node.hold()?.path(), Mode::from_raw_mode(mode & PERMISSIONS | passed_on))?;
         }
         let attributes = self.files.attributes(&node, &node.stat()?);
         Ok((node, attributes))
@@ -159,15 +161,15 @@ impl Passthrough {
     /// Gives a file one more name.
     pub(crate) fn link(&self, id: u64, parent: u64, name: &OsStr) -> Answer<Known> {
         let (node, parent) = (self.nodes.get(id)?, self.parent_of(parent, name)?);
-        linkat(CWD, node.path(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW)?;
+        linkat(CWD, node.hold()?.path(), parent.hold()?, name, AtFlags::SYMLINK_FOLLOW)?;
         self.lookup_in(&parent, name)
     }
 
     pub(crate) fn unlink(&self, parent: u64, name: &OsStr) -> Answer<()> {
         let parent = self.parent_of(parent, name)?;
-        let stat = statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        unlinkat(&parent.fd, name, AtFlags::empty())?;
-        self.name_removed(&stat);
+        let removed = self.named(&parent, name)?;
+        unlinkat(parent.hold()?, name, AtFlags::empty())?;
+        self.name_removed(&removed, &parent, name);
         Ok(())
     }
 
@@ -176,32 +178,83 @@ impl Passthrough {
             return self.control.rmdir(&self.files.cache, parent, name);
         }
         let parent = self.parent_of(parent, name)?;
-        Ok(unlinkat(&parent.fd, name, AtFlags::REMOVEDIR)?)
+        let removed = self.named(&parent, name)?;
+        unlinkat(parent.hold()?, name, AtFlags::REMOVEDIR)?;
+        self.name_removed(&removed, &parent, name);
+        Ok(())
     }
 
     /// Renames a file. `flags` are those of `renameat2`.
     pub(crate) fn rename(&self, from: (u64, &OsStr), to: (u64, &OsStr), flags: u32) -> Answer<()> {
         let (old, new) = (self.parent_of(from.0, from.1)?, self.parent_of(to.0, to.1)?);
-        let replaced = statat(&new.fd, to.1, AtFlags::SYMLINK_NOFOLLOW).ok();
-        renameat_with(&old.fd, from.1, &new.fd, to.1, RenameFlags::from_bits_retain(flags))?;
-        if let Some(stat) = replaced {
-            self.name_removed(&stat);
+        let moved = self.named(&old, from.1)?;
+        let replaced = self.named(&new, to.1).ok();
+        let flags = RenameFlags::from_bits_retain(flags);
+        renameat_with(old.hold()?, from.1, new.hold()?, to.1, flags)?;
+        if replaced.as_ref().is_some_and(|other| identity(&other.stat) == identity(&moved.stat)) {
+            // Two names of one file stay as they are.
+            return Ok(());
+        }
+        moved.renamed((&old, from.1), (&new, to.1));
+        match replaced {
+            Some(other) if flags.contains(RenameFlags::EXCHANGE) => {
+                other.renamed((&new, to.1), (&old, from.1));
+            }
+            Some(other) => self.name_removed(&other, &new, to.1),
+            None => {}
         }
         Ok(())
     }
 
+    /// The file at a name that is about to change.
+    fn named(&self, parent: &Node, name: &OsStr) -> Answer<Named> {
+        let stat = statat(parent.hold()?, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let node = self.nodes.find(identity(&stat));
+        if let Some(node) = &node {
+            let is_only_name = node.kind == fuser::FileType::Directory;
+            node.descriptor.add_name(&parent.descriptor, name, is_only_name);
+            node.descriptor.pin()?;
+        }
+        Ok(Named { stat, node })
+    }
+
     /// Drops what is cached of a file that may have lost its last name.
-    fn name_removed(&self, stat: &Stat) {
-        if attributes::kind(stat) == fuser::FileType::RegularFile
-            && let Some(node) = self.nodes.find(identity(stat))
-        {
-            self.files.unlinked(&node);
+    fn name_removed(&self, removed: &Named, parent: &Node, name: &OsStr) {
+        let Named { stat, node: Some(node) } = removed else { return };
+        node.descriptor.remove_name(&parent.descriptor, name);
+        if node.kind == fuser::FileType::RegularFile {
+            self.files.unlinked(node);
             if let Some(recording) = &self.recording
                 && stat.st_nlink <= 1
             {
-                recording.removed(&node);
+                recording.removed(node);
             }
-            self.nodes.content_dropped(&node);
+            self.nodes.content_dropped(node);
+        }
+    }
+}
+
+/// The file at a name that changes. Its descriptor stays open meanwhile.
+struct Named {
+    stat: Stat,
+    /// Its node, if the kernel or the cache knows it.
+    node: Option<Arc<Node>>,
+}
+
+impl Named {
+    /// Notes another name instead of one.
+    fn renamed(&self, from: (&Node, &OsStr), to: (&Node, &OsStr)) {
+        if let Some(node) = &self.node {
+            node.descriptor.remove_name(&from.0.descriptor, from.1);
+            node.descriptor.add_name(&to.0.descriptor, to.1, node.kind == fuser::FileType::Directory);
+        }
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if let Some(node) = &self.node {
+            node.descriptor.unpin();
         }
     }
 }

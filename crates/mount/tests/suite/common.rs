@@ -25,6 +25,7 @@ pub struct Setup {
     pub tenants: Vec<(&'static str, u64)>,
     pub members: Vec<Member>,
     pub threads: Option<usize>,
+    pub descriptors: Option<u64>,
     pub listen: Vec<Address>,
 }
 
@@ -47,9 +48,9 @@ pub fn mount_again(directory: TempDir) -> Option<Mounted> {
 pub fn try_mount(directory: &Path, point: &Path, setup: Setup) -> Result<Mount, Error> {
     let builder = PageCache::builder(MEMORY);
     let builder = setup.tenants.iter().fold(builder, |builder, (path, max)| builder.tenant(path, *max));
-    let Setup { record, members, listen, .. } = setup;
+    let Setup { record, members, listen, descriptors, .. } = setup;
     let threads = setup.threads.unwrap_or(Options::default().threads);
-    let options = Options { record, members, threads, listen, ..Options::default() };
+    let options = Options { record, members, threads, listen, descriptors, ..Options::default() };
     Mount::new(directory, point, builder.build().unwrap(), options)
 }
 

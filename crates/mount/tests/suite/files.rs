@@ -1,6 +1,6 @@
 //! Names, links, attributes and what databases rely on.
 
-use crate::common::mounted;
+use crate::common::{mount_again, mounted};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -168,4 +168,21 @@ fn space_is_that_of_the_directory_s_file_system() {
     let Some(mounted) = mounted() else { return };
     let space = |path| rustix::fs::statvfs(path).map(|found| (found.f_blocks, found.f_bsize)).unwrap();
     assert_eq!(space(mounted.at("").as_path()), space(mounted.below()));
+}
+
+#[test]
+fn a_directory_on_another_mount_is_mounted_as_any_other() {
+    let Some(outer) = mounted() else { return };
+    let folder = tempfile::tempdir_in(outer.at("")).unwrap();
+    let below = outer.below().join(folder.path().file_name().unwrap());
+    let inner = mount_again(folder).unwrap();
+    let content: Vec<u8> = (0..2_000_000u32).map(|number| (number / 11) as u8).collect();
+    fs::write(inner.at("f"), &content).unwrap();
+    assert!(fs::read(inner.at("f")).unwrap() == content);
+    let folder = inner.finish();
+    assert!(fs::read(folder.path().join("f")).unwrap() == content);
+    File::open(folder.path().join("f")).unwrap().sync_all().unwrap();
+    assert!(fs::read(below.join("f")).unwrap() == content);
+    drop(folder);
+    outer.finish();
 }

@@ -5,6 +5,7 @@ mod content;
 mod control;
 mod files;
 mod full;
+mod many;
 mod random;
 mod record;
 mod refused;
