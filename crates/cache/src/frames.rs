@@ -721,9 +721,10 @@ mod tests {
                 portable::load(start, &mut out);
             }
             assert_eq!(out, bytes);
-            // SAFETY: as above; the copy of 8 bytes or more has been stored.
+            // SAFETY: as above. A pointer for writing, as atomics need one also to load.
             let words = unsafe {
-                (portable::load_4(memory.as_ptr().add(3)), portable::load_8(memory.as_ptr().add(3)))
+                let start = memory.as_mut_ptr().add(3);
+                (portable::load_4(start), portable::load_8(start))
             };
             assert_eq!(words.0.to_ne_bytes(), memory[3..7]);
             assert_eq!(words.1.to_ne_bytes(), memory[3..11]);

@@ -24,6 +24,8 @@ const LIMIT_BYTES: u64 = 48 * MIB * 11 / 20;
 const STORE_CACHE_BYTES: u64 = 48 * MIB * 9 / 20;
 /// 20 M for 10 G.
 const RECORDS: u32 = 93_750;
+/// Divides memory, records and times of a quick run.
+const QUICK_SMALLER: u32 = 4;
 /// Memory of the cache above the limit, so that only the limit matters.
 const ROOM_BYTES: u64 = 8 * MIB;
 const CLIENTS: u32 = 4;
@@ -33,7 +35,8 @@ const WORKLOAD: &str = "\
 The reclaim loop: linux-7.1 (before) against linux-7.1 with reclaim_loop (after), and the default.
   YCSB-B on redb, 4 clients, 93,750 records of 1,000 bytes; of 48 MiB the page cache has 26.4 and the \
 store's own cache 21.6; every 200th commit is durable. Each run starts with a new copy of the database, \
-fills the caches for 1.5 s and counts for 3 s. read_only: without updates. Every value is verified.
+fills the caches for 1.5 s and counts for 3 s. read_only: without updates. Every value is verified. \
+--quick: a quarter of memory, records and times.
 ";
 const RUNS_MIN: u32 = 6;
 
@@ -49,18 +52,14 @@ pub fn run(
     watch: &dyn Watch,
 ) -> Result<Experiment, Error> {
     let runs = if effort.shorter == 1 { effort.runs.max(RUNS_MIN) } else { effort.runs };
-    let prepared = Prepared::new(directory, effort.seed, watch)?;
+    let smaller = if effort.shorter == 1 { 1 } else { QUICK_SMALLER };
+    let prepared = Prepared::new(directory, smaller, effort.seed, watch)?;
     let stage = Stage::begin(watch, "YCSB-B on redb", u64::from(runs) * 6, Unit::Steps);
     let mut facts = [(); 6].map(|()| Vec::new());
     for seed in effort.seed..effort.seed + u64::from(runs) {
         for (part, writes_percent) in [5, 0].into_iter().enumerate() {
             for (setting, &mechanisms) in settings.iter().enumerate() {
-                facts[3 * part + setting].push(prepared.run(
-                    mechanisms,
-                    writes_percent,
-                    seed,
-                    effort.shorter.min(2),
-                )?);
+                facts[3 * part + setting].push(prepared.run(mechanisms, writes_percent, seed)?);
                 stage.advance(1)?;
             }
         }
@@ -140,50 +139,51 @@ impl RealFacts {
 }
 
 /// The store with its initial contents, created once.
-pub struct Prepared(TemporaryFolder);
+struct Prepared {
+    folder: TemporaryFolder,
+    /// Divides memory, records and times.
+    smaller: u32,
+}
 
 impl Prepared {
     /// Creates the store in a directory of its own below `directory`.
     ///
     /// # Errors
     /// If it cannot be created.
-    pub fn new(directory: &Path, seed: u64, watch: &dyn Watch) -> Result<Prepared, Error> {
-        let prepared = Prepared(layout::temporary(directory)?);
-        Documents::lay_out(&prepared.path("first"), RECORDS, seed, watch)?;
+    fn new(directory: &Path, smaller: u32, seed: u64, watch: &dyn Watch) -> Result<Prepared, Error> {
+        let prepared = Prepared { folder: layout::temporary(directory)?, smaller };
+        Documents::lay_out(&prepared.path("first"), RECORDS / smaller, seed, watch)?;
         Ok(prepared)
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.folder.path().join(name)
     }
 
-    /// Runs YCSB-B on a copy, with this percentage of writes. `shorter` divides the run time.
+    /// Runs YCSB-B on a copy, with this percentage of writes.
     ///
     /// # Errors
     /// The system's or the store's error, or a wrong record.
-    pub fn run(
-        &self,
-        mechanisms: Mechanisms,
-        writes_percent: u32,
-        seed: u64,
-        shorter: u32,
-    ) -> Result<RealFacts, Error> {
+    fn run(&self, mechanisms: Mechanisms, writes_percent: u32, seed: u64) -> Result<RealFacts, Error> {
         let path = self.path("run");
         std::fs::copy(self.path("first"), &path)
             .map_err(|error| Error::work(format_args!("cannot create {}: {error}", path.display())))?;
-        let cache = PageCache::builder(LIMIT_BYTES + ROOM_BYTES)
-            .tenant("store", LIMIT_BYTES)
+        let smaller = u64::from(self.smaller);
+        let limit_bytes = LIMIT_BYTES / smaller;
+        let cache = PageCache::builder(limit_bytes + ROOM_BYTES)
+            .tenant("store", limit_bytes)
             .mechanisms(mechanisms)
             .build()?;
         let tenant = cache.tenant("store")?;
-        let cache_pages = (STORE_CACHE_BYTES / PAGE_BYTES) as u32;
-        let ycsb = Ycsb { letter: Letter::B, writes_percent, records: RECORDS, cache_pages, uniform: false };
+        let cache_pages = (STORE_CACHE_BYTES / smaller / PAGE_BYTES) as u32;
+        let records = RECORDS / self.smaller;
+        let ycsb = Ycsb { letter: Letter::B, writes_percent, records, cache_pages, uniform: false };
         let documents = Documents::open(&path, ycsb, CLIENTS, seed, &tenant)?;
         // Fill the caches first.
-        during(TIME / 2 / shorter, &documents)?;
+        during(TIME / 2 / self.smaller, &documents)?;
         let before = tenant.stats();
         let began = Instant::now();
-        let operations = during(TIME / shorter, &documents)?;
+        let operations = during(TIME / self.smaller, &documents)?;
         let seconds = began.elapsed().as_secs_f64();
         let after = tenant.stats();
         let earlier: BTreeMap<_, _> = before.counters.iter().collect();
