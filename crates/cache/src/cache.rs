@@ -26,7 +26,8 @@ use crate::error::Error;
 use crate::file::CachedFile;
 use crate::flight::InFlight;
 use crate::frames::{FRAME_BYTES, Frames};
-use crate::future::{Syncs, Timer, Turns};
+#[cfg(feature = "async")]
+use crate::future::Futures;
 use crate::host::{CacheHost, Observer, OomCallback};
 use crate::regions::Regions;
 use crate::shared::Shared;
@@ -254,9 +255,8 @@ impl Builder {
             frames,
             backend,
             sources,
-            timer: Timer::default(),
-            turns: Turns::default(),
-            syncs: Syncs::default(),
+            #[cfg(feature = "async")]
+            futures: Futures::default(),
             inodes: Mutex::default(),
             regions: Regions::default(),
             in_flight: InFlight::default(),
@@ -450,9 +450,8 @@ impl PageCache {
     fn stop(&self) {
         if let Some(workers) = self.workers.lock().unwrap_or_else(PoisonError::into_inner).take() {
             workers.stop(&self.shared);
-            self.shared.timer.close();
-            self.shared.turns.close();
-            self.shared.syncs.close();
+            #[cfg(feature = "async")]
+            self.shared.futures.close();
             self.shared.backend.drain();
         }
     }

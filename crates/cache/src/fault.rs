@@ -12,6 +12,7 @@
 use crate::backend::{Direction, Transfer};
 use crate::error::Error;
 use crate::flight::{Flight, Waiter};
+#[cfg(feature = "async")]
 use crate::future::Outcome;
 use crate::host::CacheHost;
 use crate::inode::Inode;
@@ -95,6 +96,7 @@ impl Shared {
 
     /// Starts reading an inserted page, with as much of the surrounding window as is possible
     /// without waiting. If the page cannot be read, it is given up, and `outcome` has the error.
+    #[cfg(feature = "async")]
     pub(crate) fn submit_fault(
         &self,
         inode: &Arc<Inode>,

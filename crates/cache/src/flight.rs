@@ -4,11 +4,15 @@
 //!
 //! The table's lock is a leaf.
 
+#[cfg(feature = "async")]
 use crate::future::Outcome;
 use crate::inode::Inode;
+use crate::shared::Shared;
+#[cfg(feature = "async")]
 use mglru_core::memcg::Stall;
 use mglru_core::{FolioId, Mapping};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) enum Flight {
@@ -21,10 +25,29 @@ pub(crate) enum Flight {
 }
 
 /// The future that waits for a read.
+#[cfg(feature = "async")]
 pub(crate) struct Waiter {
     pub(crate) outcome: Arc<Outcome>,
     /// The stall of its task.
     pub(crate) stall: Option<Stall>,
+}
+
+/// There are no futures.
+#[cfg(not(feature = "async"))]
+pub(crate) enum Waiter {}
+
+impl Waiter {
+    /// Notes that the read has ended, before its pages are published or given up.
+    #[cfg(feature = "async")]
+    pub(crate) fn end(self, shared: &Shared, error: Option<io::Error>) {
+        self.stall.into_iter().for_each(|stall| shared.core.end_stall(&shared.host, stall));
+        error.into_iter().for_each(|error| self.outcome.fail(error));
+    }
+
+    #[cfg(not(feature = "async"))]
+    pub(crate) fn end(self, _: &Shared, _: Option<io::Error>) {
+        match self {}
+    }
 }
 
 /// All asynchronous transfers, by tag.

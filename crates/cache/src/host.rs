@@ -59,8 +59,8 @@ impl Bell {
     }
 
     /// Registers a task to be woken by a ring: the next one, unless many tasks wait. All of them
-    /// also wait for a timer. The caller checks afterwards whether the bell
-    /// was rung before.
+    /// also wait for a timer. The caller checks afterwards whether the bell was rung before.
+    #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "for futures"))]
     pub(crate) fn register(&self, waker: &Waker) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         if !tasks.iter().rev().take(TASKS_LOOKED_AT).any(|known| known.will_wake(waker)) {

@@ -62,6 +62,7 @@ impl Latches {
     }
 
     /// Registers a task to be woken like a sleeper in [`Self::wait`]. `false`: it need not wait.
+    #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "for futures"))]
     pub(crate) fn register(
         &self,
         folio: FolioId,

@@ -48,6 +48,7 @@ mod fault;
 mod file;
 mod flight;
 mod frames;
+#[cfg(feature = "async")]
 mod future;
 mod guard;
 mod host;
@@ -84,6 +85,7 @@ pub use cache::{Builder, CacheStats, FRAME_METADATA_BYTES, PageCache};
 pub use control::Control;
 pub use error::Error;
 pub use file::{Advice, CachedFile};
+#[cfg(feature = "async")]
 pub use future::{ReadAt, SyncFile, WriteAt};
 pub use guard::{OwnedPageGuard, PageGuard};
 pub use host::Observer;

@@ -8,7 +8,8 @@
 use crate::backend::Backend;
 use crate::flight::InFlight;
 use crate::frames::Frames;
-use crate::future::{Syncs, Timer, Turns};
+#[cfg(feature = "async")]
+use crate::future::Futures;
 use crate::host::{CacheHost, thread_number};
 use crate::inode::{Inode, Inodes};
 use crate::regions::Regions;
@@ -29,9 +30,8 @@ pub(crate) struct Shared {
     pub(crate) frames: Arc<Frames>,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) sources: Arc<Sources>,
-    pub(crate) timer: Timer,
-    pub(crate) turns: Turns,
-    pub(crate) syncs: Syncs,
+    #[cfg(feature = "async")]
+    pub(crate) futures: Futures,
     pub(crate) inodes: Mutex<Inodes>,
     pub(crate) regions: Regions,
     pub(crate) in_flight: InFlight,

@@ -45,15 +45,31 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-pub(crate) use sync::Syncs;
-pub(crate) use timer::Timer;
-use turns::Place;
-pub(crate) use turns::Turns;
+use sync::Syncs;
+use timer::Timer;
+use turns::{Place, Turns};
 
 /// Steps of reclaim in one poll, before other tasks get the thread.
 const STEPS: u32 = 8;
 /// How long a task waits for room in the queue of the device.
 const NO_ROOM: Duration = Duration::from_millis(1);
+
+/// What the futures of a cache share.
+#[derive(Default)]
+pub(crate) struct Futures {
+    timer: Timer,
+    turns: Turns,
+    syncs: Syncs,
+}
+
+impl Futures {
+    /// Wakes all tasks that wait for the cache, because it is closed.
+    pub(crate) fn close(&self) {
+        self.timer.close();
+        self.turns.close();
+        self.syncs.close();
+    }
+}
 
 /// The error of a read that a future submitted.
 #[derive(Debug, Default)]
@@ -93,7 +109,7 @@ impl Pause {
     fn for_room(&mut self, shared: &Shared, cx: &mut Context<'_>) {
         self.until = Some(Instant::now() + NO_ROOM);
         self.after = None;
-        shared.timer.wake_at(Instant::now() + NO_ROOM, cx.waker());
+        shared.futures.timer.wake_at(Instant::now() + NO_ROOM, cx.waker());
     }
 
     /// Whether a pause is under way; then the task is registered again.
@@ -106,7 +122,7 @@ impl Pause {
                 || shared.stopping.load(Ordering::Acquire)
         };
         if !is_over(self) {
-            shared.timer.wake_at(until, cx.waker());
+            shared.futures.timer.wake_at(until, cx.waker());
             if self.after.is_some() {
                 progress.register(cx.waker());
             }
@@ -153,7 +169,7 @@ impl Paying {
             match step {
                 ChargeStep::Charged(new) => return Poll::Ready(Ok(new)),
                 ChargeStep::More => {}
-                ChargeStep::Wait(_) if !shared.turns.take(&mut self.place, cx.waker()) => {
+                ChargeStep::Wait(_) if !shared.futures.turns.take(&mut self.place, cx.waker()) => {
                     charging.cancel(&shared.core, &shared.host);
                     return Poll::Pending;
                 }
@@ -176,8 +192,10 @@ impl Paying {
             return Poll::Ready(Err(Error::Closed));
         }
         let has_turn = match self.place {
-            Place::None => shared.turns.is_quiet() || shared.turns.take(&mut self.place, cx.waker()),
-            _ => shared.turns.take(&mut self.place, cx.waker()),
+            Place::None => {
+                shared.futures.turns.is_quiet() || shared.futures.turns.take(&mut self.place, cx.waker())
+            }
+            _ => shared.futures.turns.take(&mut self.place, cx.waker()),
         };
         match has_turn && !self.pause.goes_on(shared, cx) {
             true => Poll::Ready(Ok(())),
@@ -191,7 +209,7 @@ impl Paying {
         if shared.backend.has_room(&inode.file) {
             return Poll::Ready(Ok(()));
         }
-        if shared.turns.take(&mut self.place, cx.waker()) {
+        if shared.futures.turns.take(&mut self.place, cx.waker()) {
             self.pause.for_room(shared, cx);
         }
         Poll::Pending
@@ -229,13 +247,13 @@ impl Missing {
         let outcome = Arc::new(Outcome::default());
         self.read = Some((outcome.clone(), window.pages));
         shared.submit_fault(inode, task, page, window, arrival, outcome);
-        shared.turns.leave(&mut self.paying.place);
+        shared.futures.turns.leave(&mut self.paying.place);
     }
 
     /// Forgets what was found out about a page, before the next one.
     fn next_page(&mut self, shared: &Shared) {
         self.paying.cancel(shared);
-        shared.turns.leave(&mut self.paying.place);
+        shared.futures.turns.leave(&mut self.paying.place);
         (self.read, self.was_read) = (None, false);
     }
 

@@ -35,7 +35,7 @@ struct Queue {
 
 /// The syncs of a cache's futures.
 #[derive(Default)]
-pub(crate) struct Syncs(Arc<Queue>);
+pub(super) struct Syncs(Arc<Queue>);
 
 impl Syncs {
     /// Queues a sync. `false`: no thread can be started, or the cache is closed.
@@ -56,7 +56,7 @@ impl Syncs {
     }
 
     /// Ends the thread once the queued syncs are done.
-    pub(crate) fn close(&self) {
+    pub(super) fn close(&self) {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner).2 = true;
         self.0.changed.notify_one();
     }
@@ -131,7 +131,7 @@ impl Future for SyncFile<'_> {
                 inode.revalidate(shared)?;
                 let done = this.done.insert(Arc::default());
                 let job = Job { shared: shared.clone(), inode: inode.clone(), all, done: done.clone() };
-                if !shared.syncs.submit(job) {
+                if !shared.futures.syncs.submit(job) {
                     return Poll::Ready(if all { file.sync_all() } else { file.sync_data() });
                 }
                 done

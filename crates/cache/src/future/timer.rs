@@ -26,7 +26,7 @@ struct State {
 
 /// The timer of a cache's futures.
 #[derive(Default)]
-pub(crate) struct Timer(Arc<State>);
+pub(super) struct Timer(Arc<State>);
 
 impl Timer {
     /// Wakes a task at `time`, or at once if no thread can be started or the cache is closed: the
@@ -53,7 +53,7 @@ impl Timer {
     }
 
     /// Wakes all tasks and ends the thread.
-    pub(crate) fn close(&self) {
+    pub(super) fn close(&self) {
         let mut due = self.0.due.lock().unwrap_or_else(PoisonError::into_inner);
         due.closed = true;
         let tasks = std::mem::take(&mut due.tasks);

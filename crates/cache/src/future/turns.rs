@@ -23,7 +23,7 @@ struct State {
 }
 
 /// The turns of a cache's futures.
-pub(crate) struct Turns(Mutex<State>);
+pub(super) struct Turns(Mutex<State>);
 
 /// A future's place among the turns.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Turns {
     }
 
     /// Wakes all tasks, because the cache is closed.
-    pub(crate) fn close(&self) {
+    pub(super) fn close(&self) {
         let waiting = std::mem::take(&mut self.lock().waiting);
         waiting.into_values().for_each(Waker::wake);
     }

@@ -380,6 +380,7 @@ fn a_file_is_a_source_too() {
 }
 
 /// Ten thousand reads of a source are under way at once, begun by one thread.
+#[cfg(feature = "async")]
 #[test]
 fn futures_of_a_source_need_no_threads() {
     use std::pin::Pin;

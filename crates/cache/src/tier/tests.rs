@@ -478,6 +478,7 @@ fn a_disk_that_fails_or_is_full_is_as_if_it_were_not_there() {
 
 /// Futures of reads that the tier and a slow source answer, dropped before they are polled, while
 /// they wait, and after they were answered.
+#[cfg(feature = "async")]
 #[test]
 fn futures_can_be_dropped_at_any_point() {
     use std::pin::Pin;

@@ -4,7 +4,7 @@
 //!
 //! Completions run on backend threads, without a lock of the backend.
 
-use crate::flight::{Flight, Waiter};
+use crate::flight::Flight;
 use crate::inode::{Failed, Inode};
 use crate::shared::Shared;
 use std::io;
@@ -18,16 +18,10 @@ impl Shared {
             // A failed readahead is dropped: a thread that needs the page reads it again and gets
             // the error.
             Some(Flight::Read { inode, folios, first, waiter }) => {
-                let mut bytes = None;
-                let mut error = None;
-                match result {
-                    Ok(read) => bytes = Some(read),
-                    Err(failed) => error = Some(failed),
-                }
-                if let Some(Waiter { outcome, stall }) = waiter {
-                    stall.into_iter().for_each(|stall| self.core.end_stall(&self.host, stall));
-                    // Before the page is given up, which wakes the future.
-                    error.into_iter().for_each(|error| outcome.fail(error));
+                let bytes = result.as_ref().ok().copied();
+                // Before the page is given up, which wakes the future.
+                if let Some(waiter) = waiter {
+                    waiter.end(self, result.err());
                 }
                 self.end_read(&inode, first, &folios, bytes);
                 self.forget_soon(&inode);

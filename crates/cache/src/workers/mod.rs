@@ -5,6 +5,7 @@ mod completion;
 mod flusher;
 
 use crate::shared::Shared;
+#[cfg(feature = "async")]
 pub(crate) use flusher::Pacing;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -8,6 +8,7 @@ mod crash;
 mod equivalence;
 mod faults;
 mod flusher;
+#[cfg(feature = "async")]
 mod guide;
 mod index;
 mod limits;
@@ -18,6 +19,7 @@ mod outside;
 mod reliability;
 mod smoke;
 mod stress;
+#[cfg(feature = "async")]
 mod tasks;
 mod tenants;
 mod writing;
