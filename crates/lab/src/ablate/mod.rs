@@ -10,24 +10,30 @@
 //!
 //! # Example
 //!
-//! ```no_run
+//! ```
 //! use mglru_lab::Unwatched;
 //! use mglru_lab::ablate::{Input, Request, ablate};
 //!
 //! # fn main() -> Result<(), mglru_lab::Error> {
+//! # let directory = tempfile::tempdir().expect("a temporary folder");
+//! # let path = directory.path().join("trace.txt");
+//! # let text: String = (0..5000).map(|at| format!("{}\n", at * at % 1009)).collect();
+//! # std::fs::write(&path, text).expect("room for a trace");
 //! let request = Request {
-//!     input: "trace.bin".into(),
+//!     input: path, // of a trace: here, 5,000 accesses to 505 pages
 //!     overrides: Default::default(),
 //!     memory: Some("10%".parse().expect("a share of the trace's pages")),
 //!     seed: 1,
-//!     runs: 6,
+//!     runs: 2,
 //!     pairs: false,
 //!     warm: None,
 //!     swap: Default::default(),
 //!     open: Default::default(),
 //! };
 //! let input = Input::load(&request, &Unwatched)?;
-//! for row in ablate(&input, &request, &Unwatched)?.rows {
+//! let rows = ablate(&input, &request, &Unwatched)?.rows;
+//! # assert!(!rows.is_empty());
+//! for row in rows {
 //!     if let Some(misses) = row.effects.first() {
 //!         let unit = if misses.is_percent { " %" } else { "" };
 //!         println!("without {}: {:+.1}{unit} misses", row.name, misses.median);

@@ -16,19 +16,23 @@
 //! [`Request::time`]. The reads and their order are the same for every cache; a faster cache gets
 //! further in the same time.
 //!
-//! ```no_run
+//! ```
 //! use mglru_core::{Mechanisms, Preset};
 //! use mglru_lab::{Unwatched, demo};
+//! use std::time::Duration;
 //!
 //! # fn main() -> Result<(), mglru_lab::Error> {
 //! let mechanisms = [Preset::Default, Preset::Linux72].map(Mechanisms::preset);
 //! let request = demo::Request {
 //!     mechanisms: mechanisms.into(),
-//!     ..demo::Request::new("/var/tmp".into(), 1 << 30, 256 << 20)
+//!     time: Duration::from_millis(50),
+//!     ..demo::Request::new(std::env::temp_dir(), 8 << 20, 2 << 20)
 //! };
-//! for run in demo::run(&request, &Unwatched)?.runs {
+//! let outcome = demo::run(&request, &Unwatched)?;
+//! for run in &outcome.runs {
 //!     println!("{}: {:.3}", run.cache.name(), run.hit_ratio().unwrap_or(f64::NAN));
 //! }
+//! # assert!(outcome.runs.len() >= 3); // the system's cache needs a memory cgroup
 //! # Ok(())
 //! # }
 //! ```

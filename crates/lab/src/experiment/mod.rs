@@ -16,16 +16,20 @@
 //! assert_eq!(workingset.claims[0].metric, "tpcc_refault_file");
 //! ```
 //!
-//! A run takes a minute or more, or some seconds with `quick`:
+//! A run takes a minute or more, or some seconds with `quick`. This one is much shorter, too short
+//! to show anything:
 //!
-//! ```no_run
+//! ```
 //! # fn main() -> Result<(), mglru_lab::Error> {
 //! use mglru_lab::Unwatched;
 //! use mglru_lab::experiment::{Order, World, by_name};
 //!
 //! let workingset = by_name("workingset").expect("one of them");
-//! let experiment = workingset.run(&Order::new(World::Sim, true), &Unwatched)?;
+//! let mut order = Order::new(World::Sim, true);
+//! (order.effort.runs, order.effort.shorter) = (1, 100);
+//! let experiment = workingset.run(&order, &Unwatched)?;
 //! println!("{}: {}", experiment.name, experiment.verdict().word());
+//! # assert_eq!(experiment.name, "workingset");
 //! # Ok(())
 //! # }
 //! ```
