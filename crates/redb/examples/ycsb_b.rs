@@ -1,12 +1,13 @@
 //! YCSB's load B on redb: 95 % reads and 5 % updates of records of 1,000 bytes, of which some are
-//! used far more than others. Once with redb's own cache, once with the page cache, in the same
+//! used far more than others. With redb's own cache and with the page cache in turns, in the same
 //! amount of memory, and both without the system's page cache.
 //!
-//! `cargo run --release -p mglru-redb --example ycsb_b -- [memory in MiB] [records] [operations]`
+//! `cargo run --release -p mglru-redb --example ycsb_b -- [MiB] [records] [operations] [turns] [own MiB]`
 //!
-//! Without arguments: 16 MiB, 60,000 records (about 80 MiB), 100,000 operations. It writes to the
-//! current directory, which must be on a disk; reads are those that the system counts for this
-//! process (`/proc/self/io`).
+//! Without arguments: 16 MiB of memory, 60,000 records (about 80 MiB), 100,000 operations, one turn;
+//! and beside the page cache, redb's own cache has a 64th of the memory, at least 1 MiB. It writes to the current directory,
+//! which must be on a disk; reads and writes are those that the system counts for this process
+//! (`/proc/self/io`).
 
 use mglru_cache::PageCache;
 use mglru_redb::FileBackend;
@@ -36,8 +37,12 @@ pub struct Sizes {
     pub memory: u64,
     /// Records of the database.
     pub records: u64,
-    /// Operations.
+    /// Operations of a turn.
     pub operations: u64,
+    /// Turns of each cache.
+    pub turns: u64,
+    /// The part of the memory that is redb's own cache beside the page cache, in bytes.
+    pub own: u64,
 }
 
 /// Memory as `O_DIRECT` wants it.
@@ -150,17 +155,19 @@ fn value(key: u64, version: u64) -> Vec<u8> {
     value
 }
 
-/// Bytes that this process had read from disks.
-fn bytes_read() -> u64 {
+/// Bytes that this process had read from disks and written to them.
+fn transferred() -> [u64; 2] {
     let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));
-    line.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+    ["read_bytes: ", "write_bytes: "].map(|name| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+    })
 }
 
-/// The result of a run.
+/// The result of a turn: operations per second, and bytes read and written.
 struct Outcome {
-    seconds: f64,
-    read_bytes: u64,
+    rate: f64,
+    bytes: [u64; 2],
 }
 
 fn load(database: &Database, sizes: Sizes) -> Result<(), Box<dyn Error>> {
@@ -179,10 +186,10 @@ fn load(database: &Database, sizes: Sizes) -> Result<(), Box<dyn Error>> {
 /// Half of the operations warm the cache and are not measured.
 fn operate(database: &Database, sizes: Sizes) -> Result<Outcome, Box<dyn Error>> {
     let mut zipf = Zipf::new(sizes.records);
-    let (mut began, mut read_before, mut updates) = (Instant::now(), bytes_read(), 0);
+    let (mut began, mut before, mut updates) = (Instant::now(), transferred(), 0);
     for number in 0..sizes.operations {
         if number == sizes.operations / 2 {
-            (began, read_before) = (Instant::now(), bytes_read());
+            (began, before) = (Instant::now(), transferred());
         }
         let key = zipf.next();
         if zipf.random() % 100 < 95 {
@@ -198,10 +205,29 @@ fn operate(database: &Database, sizes: Sizes) -> Result<Outcome, Box<dyn Error>>
             write.commit()?;
         }
     }
-    Ok(Outcome { seconds: began.elapsed().as_secs_f64(), read_bytes: bytes_read() - read_before })
+    let rate = (sizes.operations - sizes.operations / 2) as f64 / began.elapsed().as_secs_f64();
+    let after = transferred();
+    Ok(Outcome { rate, bytes: [after[0] - before[0], after[1] - before[1]] })
 }
 
-/// Runs the load both ways. Returns what `main` prints.
+fn with_own_cache(path: &Path, sizes: Sizes) -> Result<Outcome, Box<dyn Error>> {
+    let backend = DirectFile::open(path)?;
+    let database = Builder::new().set_cache_size(sizes.memory as usize).create_with_backend(backend)?;
+    operate(&database, sizes)
+}
+
+fn with_page_cache(path: &Path, sizes: Sizes) -> Result<Outcome, Box<dyn Error>> {
+    // redb keeps pages that it is about to write in its own cache, and the upper pages of the tree.
+    let cache = PageCache::builder(sizes.memory - sizes.own).build()?;
+    let backend = FileBackend::open(&cache.tenant("")?, path)?;
+    let database = Builder::new().set_cache_size(sizes.own as usize).create_with_backend(backend)?;
+    let outcome = operate(&database, sizes)?;
+    drop(database);
+    cache.close()?;
+    Ok(outcome)
+}
+
+/// Runs the load both ways, in turns. Returns what `main` prints: medians, and all rates.
 pub fn run(directory: &Path, sizes: Sizes) -> Result<String, Box<dyn Error>> {
     let path = directory.join("ycsb.redb");
     let backend = DirectFile::open(&path)?;
@@ -211,27 +237,23 @@ pub fn run(directory: &Path, sizes: Sizes) -> Result<String, Box<dyn Error>> {
         sizes.records,
         std::fs::metadata(&path)?.len() >> 20,
         sizes.memory >> 20,
-        sizes.operations / 2
+        sizes.operations - sizes.operations / 2
     );
-    let backend = DirectFile::open(&path)?;
-    let own = Builder::new().set_cache_size(sizes.memory as usize).create_with_backend(backend)?;
-    let own = operate(&own, sizes)?;
-
-    // redb keeps pages that it is about to write in its own cache.
-    let of_redb = sizes.memory / 16;
-    let cache = PageCache::builder(sizes.memory - of_redb).build()?;
-    let backend = FileBackend::open(&cache.tenant("")?, &path)?;
-    let database = Builder::new().set_cache_size(of_redb as usize).create_with_backend(backend)?;
-    let ours = operate(&database, sizes)?;
-    drop(database);
-    cache.close()?;
-    for (name, outcome) in [("redb's own cache", own), ("the page cache", ours)] {
-        writeln!(
-            text,
-            "{name:17} {:8.0} operations/s {:8.1} MiB read from disk",
-            (sizes.operations / 2) as f64 / outcome.seconds,
-            outcome.read_bytes as f64 / f64::from(1 << 20)
-        )?;
+    let (mut own, mut ours) = (Vec::new(), Vec::new());
+    for _ in 0..sizes.turns {
+        own.push(with_own_cache(&path, sizes)?);
+        ours.push(with_page_cache(&path, sizes)?);
+    }
+    for (name, mut outcomes) in [("redb's own cache", own), ("the page cache", ours)] {
+        outcomes.sort_by(|one, other| one.rate.total_cmp(&other.rate));
+        let Outcome { rate, bytes } = outcomes[outcomes.len() / 2];
+        let [read, written] = bytes.map(|bytes| bytes as f64 / f64::from(1 << 20));
+        write!(text, "{name:17} {rate:8.0} operations/s {read:8.1} MiB read, {written:8.1} MiB written")?;
+        if outcomes.len() > 1 {
+            let (slowest, fastest) = (outcomes[0].rate, outcomes[outcomes.len() - 1].rate);
+            write!(text, "; turns: {slowest:.0} to {fastest:.0}")?;
+        }
+        writeln!(text)?;
     }
     Ok(text)
 }
@@ -239,7 +261,13 @@ pub fn run(directory: &Path, sizes: Sizes) -> Result<String, Box<dyn Error>> {
 fn main() -> Result<(), Box<dyn Error>> {
     let mut numbers = std::env::args().skip(1).map(|argument| argument.parse::<u64>());
     let mut next = |or: u64| numbers.next().unwrap_or(Ok(or));
-    let sizes = Sizes { memory: next(16)? << 20, records: next(60_000)?, operations: next(100_000)? };
+    let memory = next(16)?;
+    let (records, operations, turns) = (next(60_000)?, next(100_000)?, next(1)?.max(1));
+    let own = next((memory / 64).max(1))?;
+    if own >= memory {
+        return Err("redb's own cache must be smaller than the memory".into());
+    }
+    let sizes = Sizes { memory: memory << 20, records, operations, turns, own: own << 20 };
     let directory = tempfile::tempdir_in(".")?;
     print!("{}", run(directory.path(), sizes)?);
     Ok(())

@@ -138,7 +138,8 @@ mod ycsb_b;
 #[test]
 fn the_example_reads_what_it_wrote() {
     let directory = tempfile::tempdir_in(".").unwrap();
-    let sizes = ycsb_b::Sizes { memory: 2 << 20, records: 4000, operations: 4000 };
+    let (memory, own) = (2 << 20, 128 << 10);
+    let sizes = ycsb_b::Sizes { memory, records: 4000, operations: 2000, turns: 2, own };
     let text = ycsb_b::run(directory.path(), sizes).unwrap();
     assert_eq!(text.matches("operations/s").count(), 2, "{text}");
 }
