@@ -336,14 +336,21 @@ impl CachedFile {
         if !shared.core.confirm(mapping, piece.index, &hit) {
             return false;
         }
+        self.count_hit(piece.index, &hit, again, missed);
+        true
+    }
+
+    /// Counts a read of a page that is in memory. `again`: it is part of the last access. `missed`:
+    /// the page was missing when the read began.
+    pub(crate) fn count_hit(&self, index: u32, hit: &Hit, again: bool, missed: bool) {
+        let shared = &*self.shared;
         if !again {
-            shared.core.accessed(&shared.host, || shared.cpu(), &hit);
+            shared.core.accessed(&shared.host, || shared.cpu(), hit);
         }
         if hit.readahead() {
-            self.continue_readahead(piece.index, &hit);
+            self.continue_readahead(index, hit);
         }
         self.stats.count(missed);
-        true
     }
 
     /// [`Self::read_page`] for a page that is missing, is being changed, or has the readahead mark.

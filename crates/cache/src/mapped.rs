@@ -336,22 +336,12 @@ impl Map {
         let shared = &*self.file.shared;
         loop {
             let hit = self.find(index)?;
-            if !shared.core.try_get(&self.file.inode.mapping, index, &hit) {
-                if shared.flags(hit.folio).load().references() >= LENT_REFERENCES_MAX {
-                    return Err(Error::Busy);
-                }
-                continue;
+            match shared.try_lend(&self.file.inode, index, &hit) {
+                Attempt::Lent => return Ok((hit.folio, bytes)),
+                Attempt::Gone => {}
+                Attempt::TooOften => return Err(Error::Busy),
+                Attempt::Changing => shared.wait_for_content(hit.folio),
             }
-            if shared.lend(hit.folio) {
-                if shared.core.is_there(&self.file.inode.mapping, index, &hit) {
-                    return Ok((hit.folio, bytes));
-                }
-                shared.take_back(hit.folio);
-                shared.core.put(&shared.host, hit.folio);
-                continue;
-            }
-            shared.core.put(&shared.host, hit.folio);
-            shared.wait_for_content(hit.folio);
         }
     }
 
@@ -411,7 +401,69 @@ impl Drop for Map {
     }
 }
 
+/// The result of an attempt to lend a page.
+enum Attempt {
+    /// The caller has a reference, and a guard is counted.
+    Lent,
+    /// The folio is not this page any more, or has other bytes.
+    Gone,
+    /// The folio has as many references as it can have.
+    TooOften,
+    /// A thread is changing the folio.
+    Changing,
+}
+
+impl CachedFile {
+    /// Lends page `index` if it is in memory, as [`Map::page_owned`] does, and counts a read of it.
+    /// `None`: it is missing, being read or written, beyond the end of the file, or has 3,800
+    /// guards. Then [`Self::read_at_async`] reads it. This never waits, so a task may call it.
+    ///
+    /// ```
+    /// # use mglru_cache::{OpenMode, PageCache};
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("f");
+    /// # std::fs::write(&path, "some bytes")?;
+    /// let cache = PageCache::builder(1 << 20).build()?;
+    /// let file = cache.open(&path, OpenMode::ReadOnly)?;
+    /// assert!(file.cached_page(0).is_none());
+    /// file.read_at(&mut [0], 0)?;
+    /// assert_eq!(&file.cached_page(0).unwrap()[5..], b"bytes");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cached_page(&self, index: u32) -> Option<OwnedPageGuard> {
+        let (shared, inode) = (&self.shared, &self.inode);
+        let start = u64::from(index) * PAGE_BYTES;
+        let left = self.len().checked_sub(start).filter(|&left| left > 0)?;
+        if inode.changed_outside.load(Ordering::Relaxed) {
+            return None;
+        }
+        let Lookup::Hit(hit) = shared.core.lookup(&inode.mapping, index) else { return None };
+        let Attempt::Lent = shared.try_lend(inode, index, &hit) else { return None };
+        let guard = OwnedPageGuard::new(shared.clone(), hit.folio, left.min(PAGE_BYTES) as usize);
+        self.count_hit(index, &hit, false, false);
+        Some(guard)
+    }
+}
+
 impl Shared {
+    /// Takes a reference to a page's folio and counts a guard on it, without waiting.
+    fn try_lend(&self, inode: &Inode, index: u32, hit: &Hit) -> Attempt {
+        if !self.core.try_get(&inode.mapping, index, hit) {
+            let references = self.flags(hit.folio).load().references();
+            return if references >= LENT_REFERENCES_MAX { Attempt::TooOften } else { Attempt::Gone };
+        }
+        let attempt = match self.lend(hit.folio) {
+            true if self.core.is_there(&inode.mapping, index, hit) => return Attempt::Lent,
+            true => {
+                self.take_back(hit.folio);
+                Attempt::Gone
+            }
+            false => Attempt::Changing,
+        };
+        self.core.put(&self.host, hit.folio);
+        attempt
+    }
+
     /// Counts a guard on a folio. Returns `false` if a thread is changing the folio.
     fn lend(&self, folio: FolioId) -> bool {
         self.host.lent[folio.0 as usize].fetch_add(1, Ordering::SeqCst);

@@ -1,5 +1,6 @@
 //! A bucket that takes 50 ms for the first byte and delivers 100 MB/s per request, read twice
-//! through the cache, beside a local file read through the same wrapper.
+//! through the cache, beside a local file; then reads of one page from memory, which the cache
+//! lends, and reads of as many bytes in two pages, which it copies.
 //!
 //! In `integration`: `cargo run --release -p mglru-object-store --example bucket`
 
@@ -19,6 +20,7 @@ const OBJECT: u64 = 64 << 20;
 const READ: u64 = 256 << 10;
 /// Reads at once.
 const TOGETHER: usize = 8;
+const PAGE: u64 = 4096;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -35,6 +37,21 @@ async fn scan(store: &dyn ObjectStore, path: &Path, object: &[u8]) -> Result<Dur
         read?;
     }
     Ok(began.elapsed())
+}
+
+/// Reads a page's worth of bytes from everywhere in the object, each read beginning at `within` in
+/// its page. Returns the time of one read.
+async fn small_reads(store: &dyn ObjectStore, path: &Path, within: u64) -> Result<Duration, Failure> {
+    let pages = OBJECT / PAGE - 1;
+    let began = Instant::now();
+    for number in 0..pages {
+        let at = number * 4001 % pages * PAGE + within;
+        let bytes = store.get_range(path, at..at + PAGE).await?;
+        if bytes[0] != content(at) {
+            return Err(format!("wrong bytes at {at}").into());
+        }
+    }
+    Ok(began.elapsed() / pages as u32)
 }
 
 fn content(at: u64) -> u8 {
@@ -59,6 +76,8 @@ async fn main() -> Result<(), Failure> {
     let bucket = CachedStore::new(Arc::new(bucket), cache.tenant("")?);
     let first = scan(&bucket, &path, &object).await?;
     let second = scan(&bucket, &path, &object).await?;
+    let lent = small_reads(&bucket, &path, 0).await?;
+    let copied = small_reads(&bucket, &path, PAGE / 2).await?;
 
     let local = LocalFileSystem::new_with_prefix(directory.path())?;
     local.put(&path, object.clone().into()).await?;
@@ -71,5 +90,6 @@ async fn main() -> Result<(), Failure> {
         first.as_secs_f64() / second.as_secs_f64()
     );
     println!("local file, not cached here{uncached:>10.1?}");
+    println!("reads of 4 KiB from memory {lent:>10.1?} in one page, {copied:.1?} in two pages");
     Ok(())
 }

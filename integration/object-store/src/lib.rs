@@ -23,6 +23,13 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # Copies
+//!
+//! A range of 512 bytes or more that lies in one page (4,096 bytes) in memory is lent without a
+//! copy: the page stays in memory until the reader drops the bytes. A store lends at most 256 pages
+//! at once. Other ranges are copied once, and a `get` of more than eight blocks is a stream of
+//! parts.
+//!
 //! # What is cached, and for how long it is believed
 //!
 //! Reads without a `version` are cached, also conditional ones. `head`, lists and writes go to the
@@ -50,7 +57,7 @@ use object_store::{
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -93,6 +100,8 @@ struct Shared {
     options: Options,
     /// Distinguishes the objects of this store from those of others with the same name.
     number: u64,
+    /// Pages that are lent to readers now.
+    lent: Arc<AtomicUsize>,
     open: Mutex<Open>,
 }
 
@@ -137,7 +146,14 @@ impl CachedStore {
     /// Wraps `store` with settings other than the default.
     pub fn with_options(store: Arc<dyn ObjectStore>, tenant: Tenant, options: Options) -> CachedStore {
         let number = STORES.fetch_add(1, Ordering::Relaxed);
-        CachedStore(Arc::new(Shared { store, tenant, options, number, open: Mutex::default() }))
+        CachedStore(Arc::new(Shared {
+            store,
+            tenant,
+            options,
+            number,
+            lent: Arc::default(),
+            open: Mutex::default(),
+        }))
     }
 
     /// The wrapped store.
@@ -202,7 +218,8 @@ impl Shared {
                     Some(name) => format!("{name}/{location}"),
                     None => format!("{}#{}/{location}", self.store, self.number),
                 };
-                Object::open(&self.store, name, &self.tenant, head, *block_bytes, is_named).await?
+                let (store, lent) = (&self.store, &self.lent);
+                Object::open(store, name, &self.tenant, head, *block_bytes, is_named, lent).await?
             }
         };
         let mut open = self.open();

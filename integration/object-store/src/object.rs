@@ -2,13 +2,16 @@
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use mglru_cache::{Advice, BlockSource, CachedFile, OpenMode, RangeRequest, SourceState, Tenant};
+use mglru_cache::{
+    Advice, BlockSource, CachedFile, OpenMode, OwnedPageGuard, RangeRequest, SourceState, Tenant,
+};
 use object_store::path::Path;
 use object_store::{Attributes, Error, GetOptions, GetResult, ObjectMeta, ObjectStore, Result};
 use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::runtime::Handle;
 
 const STORE: &str = "CachedStore";
@@ -19,6 +22,16 @@ const GAP_BYTES: u64 = 1 << 20;
 const REQUEST_BYTES_MAX: u64 = 8 << 20;
 /// Blocks in a part of a long read.
 const BLOCKS_PER_PART: u64 = 8;
+/// A range that lies in one page and has at least this many bytes is lent; a smaller one is copied,
+/// which costs less than a guard.
+const LENT_BYTES_MIN: u64 = 512;
+/// The most pages that a store lends at once. A lent page stays in memory until the reader drops
+/// the bytes.
+const LENT_MAX: usize = 256;
+/// Bytes that are copied at once, a multiple of a page. Each part of a buffer is zeroed just before
+/// it is overwritten, while the processor has it in its cache.
+const COPIED_AT_ONCE: u64 = 16 << 10;
+const PAGE_BYTES: u64 = 4096;
 
 /// An error of this store.
 pub(crate) fn generic(error: impl std::error::Error + Send + Sync + 'static) -> Error {
@@ -63,6 +76,8 @@ pub(crate) struct Object {
     meta: ObjectMeta,
     attributes: Attributes,
     block_bytes: u64,
+    /// Pages that the store lends now.
+    lent: Arc<AtomicUsize>,
 }
 
 impl Object {
@@ -74,6 +89,7 @@ impl Object {
         head: GetResult,
         block_bytes: u64,
         is_named: bool,
+        lent: &Arc<AtomicUsize>,
     ) -> Result<Arc<Object>> {
         let GetResult { meta, attributes, .. } = head;
         let source = Source {
@@ -92,7 +108,7 @@ impl Object {
         // It may wait for memory.
         let open = move || tenant.open_source(Arc::new(source), OpenMode::ReadOnly);
         let file = blocking(open).await?;
-        Ok(Arc::new(Object { file, meta, attributes, block_bytes }))
+        Ok(Arc::new(Object { file, meta, attributes, block_bytes, lent: lent.clone() }))
     }
 
     pub(crate) fn meta(&self) -> &ObjectMeta {
@@ -118,20 +134,74 @@ impl Object {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
+        if let Some(bytes) = self.lend(&range) {
+            return Ok(bytes);
+        }
         let pages = self.file.pages_in(range.clone());
-        if pages.cached < range.end.div_ceil(4096) - range.start / 4096 {
+        if pages.cached < range.end.div_ceil(PAGE_BYTES) - range.start / PAGE_BYTES {
             // Whole blocks, all at once: each miss would wait for its own.
             let start = range.start / self.block_bytes * self.block_bytes;
             let end = range.end.next_multiple_of(self.block_bytes);
             self.file.advise(Advice::WillNeed, start..end).map_err(of_cache)?;
         }
-        let mut bytes = vec![0; (range.end - range.start) as usize];
-        let read = self.file.read_at_async(&mut bytes, range.start).await.map_err(of_cache)?;
-        if read < bytes.len() {
-            let what = format!("{read} bytes at {} of {}", range.start, self.meta.location);
-            return Err(generic(io::Error::new(io::ErrorKind::UnexpectedEof, what)));
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min((at / COPIED_AT_ONCE + 1) * COPIED_AT_ONCE);
+            let done = bytes.len();
+            bytes.resize(done + (end - at) as usize, 0);
+            let read = self.file.read_at_async(&mut bytes[done..], at).await.map_err(of_cache)?;
+            if read < bytes.len() - done {
+                let what = format!("{read} bytes at {at} of {}", self.meta.location);
+                return Err(generic(io::Error::new(io::ErrorKind::UnexpectedEof, what)));
+            }
+            at = end;
         }
         Ok(bytes.into())
+    }
+
+    /// Lends a range that lies in one page in memory, without a copy.
+    fn lend(&self, range: &Range<u64>) -> Option<Bytes> {
+        let page = range.start / PAGE_BYTES;
+        if range.end - range.start < LENT_BYTES_MIN || (range.end - 1) / PAGE_BYTES != page {
+            return None;
+        }
+        let place = Place::take(&self.lent)?;
+        let guard = self.file.cached_page(u32::try_from(page).ok()?)?;
+        let start = page * PAGE_BYTES;
+        let within = (range.start - start) as usize..(range.end - start) as usize;
+        guard.get(within.clone())?;
+        Some(Bytes::from_owner(Lent { guard, _place: place }).slice(within))
+    }
+}
+
+/// One of the [`LENT_MAX`] pages that a store lends at once.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    /// Takes a place, if one is free.
+    fn take(lent: &Arc<AtomicUsize>) -> Option<Place> {
+        let before = lent.fetch_add(1, Ordering::Relaxed);
+        let place = Place(lent.clone());
+        (before < LENT_MAX).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A lent page, as the owner of a `Bytes`.
+struct Lent {
+    guard: OwnedPageGuard,
+    _place: Place,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.guard
     }
 }
 

@@ -4,7 +4,8 @@
 use arrow_array::{Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use async_trait::async_trait;
-use futures_util::stream::{BoxStream, StreamExt, TryStreamExt};
+use futures_util::FutureExt;
+use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use mglru_cache::PageCache;
 use mglru_object_store::{CachedStore, Options};
 use object_store::local::LocalFileSystem;
@@ -16,8 +17,8 @@ use parquet::arrow::arrow_reader::{ArrowReaderOptions, RowSelection, RowSelector
 use parquet::arrow::async_reader::{ParquetObjectReader, ParquetRecordBatchStreamBuilder};
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Bytes that differ in every word.
@@ -160,13 +161,60 @@ async fn objects_used_longest_ago_are_closed() {
     cache.close().unwrap();
 }
 
-/// A store that counts reads and fails some of them.
+/// What a store answers instead of the truth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lie {
+    /// Fewer bytes than the range that it names.
+    Short,
+    /// More bytes than that.
+    Long,
+    /// The bytes of another range, which it names.
+    OtherRange,
+    /// The bytes and the etag of another object, whatever etag the request asks for.
+    OtherVersion,
+    /// In `head`: more bytes than there are.
+    Longer,
+    /// In `head`: fewer bytes than there are.
+    Shorter,
+}
+
+/// A store that counts reads and fails some of them, or lies.
 #[derive(Debug)]
 struct Shaky {
     store: InMemory,
     reads: AtomicU64,
     /// One read in so many fails; 0 for none.
     one_in: AtomicU64,
+    lie: Mutex<Option<Lie>>,
+}
+
+impl Shaky {
+    /// The answer to a read of `at`.
+    async fn lie(&self, lie: Lie, at: &Path, mut options: GetOptions) -> Result<GetResult> {
+        let mut at = at.clone();
+        if lie == Lie::OtherVersion && !options.head {
+            (at, options.if_match) = (Path::from("other"), None);
+        }
+        if let (Lie::OtherRange, Some(GetRange::Bounded(range))) = (lie, &mut options.range) {
+            *range = range.start + 4096..range.end + 4096;
+        }
+        let mut result = self.store.get_opts(&at, options.clone()).await?;
+        match lie {
+            Lie::Longer => result.meta.size += 10_000,
+            Lie::Shorter => result.meta.size -= 10_000,
+            _ => {}
+        }
+        if options.head || !matches!(lie, Lie::Short | Lie::Long) {
+            return Ok(result);
+        }
+        let (meta, range) = (result.meta.clone(), result.range.clone());
+        let (attributes, extensions) = (result.attributes.clone(), result.extensions.clone());
+        let mut bytes = result.bytes().await?.to_vec();
+        let len = if lie == Lie::Short { bytes.len() / 2 } else { bytes.len() + 5000 };
+        bytes.resize(len, 0xee);
+        let payload = GetResultPayload::Stream(stream::once(async { Ok(bytes.into()) }).boxed());
+        Ok(GetResult { payload, meta, range, attributes, extensions })
+    }
 }
 
 impl std::fmt::Display for Shaky {
@@ -197,7 +245,11 @@ impl ObjectStore for Shaky {
                 return Err(Error::Generic { store: "Shaky", source: "connection reset".into() });
             }
         }
-        self.store.get_opts(at, options).await
+        let lie = *self.lie.lock().unwrap();
+        match lie {
+            Some(lie) => self.lie(lie, at, options).await,
+            None => self.store.get_opts(at, options).await,
+        }
     }
 
     fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
@@ -218,7 +270,114 @@ impl ObjectStore for Shaky {
 }
 
 fn shaky(one_in: u64) -> Arc<Shaky> {
-    Arc::new(Shaky { store: InMemory::new(), reads: AtomicU64::new(0), one_in: AtomicU64::new(one_in) })
+    let (reads, one_in) = (AtomicU64::new(0), AtomicU64::new(one_in));
+    Arc::new(Shaky { store: InMemory::new(), reads, one_in, lie: Mutex::default() })
+}
+
+/// Whatever a store says, a read returns bytes of one object, or an error; afterwards all is right.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_lies_never_makes_wrong_bytes() {
+    let inner = shaky(0);
+    let (path, bytes) = (Path::from("o"), 400_000);
+    let (all, other) = (content(1, bytes), content(2, bytes));
+    inner.put(&path, all.clone().into()).await.unwrap();
+    inner.put(&Path::from("other"), other.clone().into()).await.unwrap();
+    for lie in [Lie::Short, Lie::Long, Lie::OtherRange, Lie::OtherVersion, Lie::Longer, Lie::Shorter] {
+        let (cache, store) = cached(inner.clone(), 4 << 20, options(16 << 10, Duration::from_secs(3600)));
+        *inner.lie.lock().unwrap() = Some(lie);
+        let (mut of_this, mut of_other, mut errors) = (0, 0, 0);
+        for step in 0..40u64 {
+            let start = step * 99_991 % 380_000;
+            let range = start as usize..start as usize + 20_000.min(bytes - start as usize);
+            match store.get_range(&path, start..range.end as u64).await {
+                Ok(got) if got == all[range.clone()] => of_this += 1,
+                Ok(got) if lie == Lie::OtherVersion && got == other[range] => of_other += 1,
+                Ok(got) if lie == Lie::Shorter && got == all[range.start..range.start + got.len()] => {
+                    of_this += 1
+                }
+                Ok(got) => panic!("{lie:?}: {} other bytes at {start}", got.len()),
+                Err(_) => errors += 1,
+            }
+        }
+        let counts = (of_this, of_other, errors);
+        match lie {
+            Lie::Short | Lie::Long | Lie::OtherRange => assert!(errors > 0, "{lie:?}: {counts:?}"),
+            Lie::OtherVersion => assert_eq!(counts, (0, 40, 0), "it is asked directly"),
+            // The blocks that are there are right; the last one is not.
+            Lie::Longer | Lie::Shorter => assert!(of_this > 0, "{lie:?}: {counts:?}"),
+        }
+        *inner.lie.lock().unwrap() = None;
+        store.clear();
+        assert!(store.get(&path).await.unwrap().bytes().await.unwrap() == all, "{lie:?}");
+        cache.validate().unwrap();
+    }
+}
+
+/// Reads of a slow store that are dropped after some polls leave nothing behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_can_be_dropped_at_any_point() {
+    let config = ThrottleConfig { wait_get_per_call: Duration::from_millis(1), ..ThrottleConfig::default() };
+    let inner = ThrottledStore::new(InMemory::new(), config);
+    let (cache, store) = cached(inner, 4 << 20, options(16 << 10, Duration::from_secs(3600)));
+    let (path, all) = (Path::from("o"), content(3, 3_000_000));
+    store.put(&path, all.clone().into()).await.unwrap();
+    let (mut dropped, mut done) = (0, 0);
+    for step in 0..300u64 {
+        let start = step * 99_991 % 2_900_000;
+        let ranges = [start..start + 50_000, start + 60_000..start + 60_600];
+        let mut read = std::pin::pin!(store.get_ranges(&path, &ranges));
+        let mut result = None;
+        for _ in 0..step % 7 {
+            result = result.or(read.as_mut().now_or_never());
+            if result.is_some() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        let Some(result) = result else {
+            dropped += 1;
+            continue;
+        };
+        for (got, range) in result.unwrap().iter().zip(ranges) {
+            assert!(*got == all[range.start as usize..range.end as usize]);
+        }
+        done += 1;
+    }
+    assert!(dropped > 50, "{dropped} dropped, {done} done");
+    assert!(store.get(&path).await.unwrap().bytes().await.unwrap() == all);
+    drop(store);
+    cache.validate().unwrap();
+}
+
+/// Ranges within a page are lent, up to a number of pages, and stay what they were.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_range_in_one_page_is_lent_without_a_copy() {
+    let (cache, store) = cached(InMemory::new(), 8 << 20, options(16 << 10, Duration::from_secs(3600)));
+    let (path, all) = (Path::from("o"), content(5, 12_000_000));
+    store.put(&path, all.clone().into()).await.unwrap();
+    let part = |page: u64| page * 4096 + 96..page * 4096 + 4096;
+    store.get_range(&path, 0..400 * 4096).await.unwrap();
+    let mut held = Vec::new();
+    for page in 0..300 {
+        let (one, two) = (store.get_range(&path, part(page)).await, store.get_range(&path, part(page)).await);
+        let (one, two) = (one.unwrap(), two.unwrap());
+        // Two loans of a page take two places.
+        assert_eq!(one.as_ptr() == two.as_ptr(), held.len() < 256, "page {page}");
+        held.extend([one, two]);
+    }
+    // Others are evicted meanwhile.
+    assert!(store.get(&path).await.unwrap().bytes().await.unwrap() == all);
+    for (at, bytes) in held.iter().enumerate() {
+        let range = part(at as u64 / 2);
+        assert!(*bytes == all[range.start as usize..range.end as usize], "page {}", at / 2);
+    }
+    // The bytes outlive the store and the cache.
+    let last = held.swap_remove(0);
+    drop((held, store));
+    cache.validate().unwrap();
+    cache.close().unwrap();
+    drop(cache);
+    assert!(last == all[96..4096]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
