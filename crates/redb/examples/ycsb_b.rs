@@ -2,12 +2,12 @@
 //! used far more than others. With redb's own cache and with the page cache in turns, in the same
 //! amount of memory, and both without the system's page cache.
 //!
-//! `cargo run --release -p mglru-redb --example ycsb_b -- [MiB] [records] [operations] [turns] [own MiB]`
+//! `cargo run --release -p mglru-redb --example ycsb_b -- [MiB] [records] [operations] [turns] [own]`
 //!
-//! Without arguments: 16 MiB of memory, 60,000 records (about 80 MiB), 100,000 operations, one turn;
-//! and beside the page cache, redb's own cache has a 64th of the memory, at least 1 MiB. It writes to the current directory,
-//! which must be on a disk; reads and writes are those that the system counts for this process
-//! (`/proc/self/io`).
+//! Without arguments: 16 MiB of memory, 60,000 records (about 64 MiB), 100,000 operations and one
+//! turn. `own` is the size of redb's own cache beside the page cache, in MiB: a 64th of the memory,
+//! at least 1. It writes to the current directory, which must be on a disk; reads and
+//! writes are those that the system counts for this process (`/proc/self/io`).
 
 use mglru_cache::PageCache;
 use mglru_redb::FileBackend;
