@@ -2,7 +2,9 @@
 //! used far more than others. With redb's own cache and with the page cache in turns, in the same
 //! amount of memory, and both without the system's page cache.
 //!
-//! `cargo run --release -p mglru-redb --example ycsb_b -- [MiB] [records] [operations] [turns] [own]`
+//! ```text
+//! cargo run --release -p mglru-redb --example ycsb_b -- [MiB] [records] [operations] [turns] [own]
+//! ```
 //!
 //! Without arguments: 16 MiB of memory, 60,000 records (about 64 MiB), 100,000 operations and one
 //! turn. `own` is the size of redb's own cache beside the page cache, in MiB: a 64th of the memory,
