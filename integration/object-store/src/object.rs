@@ -247,8 +247,9 @@ impl BlockSource for Source {
     /// dropped, which fails them.
     fn read_ranges(&self, requests: Vec<RangeRequest>) {
         let (store, location, etag) = (self.store.clone(), self.location.clone(), self.etag.clone());
+        let version = self.version.clone();
         self.runtime.spawn(async move {
-            let read = |group| read_together(&store, &location, &etag, group);
+            let read = |group| read_together(&store, &location, &etag, &version, group);
             join_all(together(requests).into_iter().map(read)).await;
         });
     }
@@ -285,6 +286,7 @@ async fn read_together(
     store: &Arc<dyn ObjectStore>,
     location: &Path,
     etag: &Option<String>,
+    expected: &str,
     group: Vec<RangeRequest>,
 ) {
     let range = group[0].range().start..group[group.len() - 1].range().end;
@@ -299,11 +301,17 @@ async fn read_together(
         Ok((version, start, bytes)) => {
             for request in group {
                 let wanted = request.range();
-                // A store that returns another range is found out by its length.
-                let from = wanted.start.saturating_sub(start).min(bytes.len() as u64) as usize;
-                let end = wanted.end.saturating_sub(start).min(bytes.len() as u64) as usize;
-                let part = if wanted.start < start { &[][..] } else { &bytes[from..end] };
-                request.fulfil(Some(&version), part);
+                let end = start + bytes.len() as u64;
+                let is_whole = start <= wanted.start && wanted.end <= end;
+                if is_whole || version != expected {
+                    let within = |at: u64| at.clamp(start, end).saturating_sub(start) as usize;
+                    request.fulfil(Some(&version), &bytes[within(wanted.start)..within(wanted.end)]);
+                } else {
+                    // Not a change of the object: asking again would not help.
+                    let what =
+                        format!("the store returned bytes {start} to {end} of {location} for {wanted:?}");
+                    request.fail(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+                }
             }
         }
         Err(error) => {
