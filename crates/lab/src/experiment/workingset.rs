@@ -319,6 +319,9 @@ fn checks(tpcc: &[Vec<Run>; 3], mapped: &[Vec<Run>; 3], sweep: &[Vec<Run>; 3]) -
             holds: all().all(|run| run.out_of_memory == 0),
         },
         Check { name: "TPC-C swaps in every run".to_owned(), holds: swaps },
-        Check { name: format!("LULESH opens at least 50 generations, before and after ({fewest})"), holds: fewest >= 50.0 },
+        Check {
+            name: format!("LULESH opens at least 50 generations, before and after ({fewest})"),
+            holds: fewest >= 50.0,
+        },
     ]
 }
