@@ -80,16 +80,31 @@ impl Shared {
         self.lock_inodes().all()
     }
 
+    /// Whether a file has pages that are dirty or being written. Pages that a thread dirties
+    /// meanwhile may be missed.
+    pub(crate) fn has_unwritten(&self, inode: &Inode) -> bool {
+        loop {
+            let begun = inode.transfers_begun();
+            // In this order: failed write-back marks pages dirty before it ends.
+            if inode.has_transfers() || self.core.dirty_pages(&inode.mapping) > 0 {
+                return true;
+            }
+            // Write-back that began between these two looks has made pages clean that are not on
+            // disk, and may fail.
+            if inode.transfers_begun() == begun {
+                return false;
+            }
+        }
+    }
+
     /// Removes a file that has no handles, dirty pages or transfers. Does not wait for transfers:
     /// each rings the flusher when it ends.
     pub(crate) fn forget_if_idle(&self, inode: &Arc<Inode>) {
         loop {
             let mut inodes = self.lock_inodes();
-            // In this order: failed write-back marks pages dirty before it ends. Without a handle,
-            // nothing else marks pages dirty.
+            // Without a handle, only failed write-back marks pages dirty.
             if inode.handles.load(Ordering::Acquire) > 0
-                || inode.has_transfers()
-                || self.core.dirty_pages(&inode.mapping) > 0
+                || self.has_unwritten(inode)
                 || !inodes.find(inode.identity).is_some_and(|known| Arc::ptr_eq(known, inode))
             {
                 return;

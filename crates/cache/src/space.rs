@@ -20,8 +20,7 @@ impl CachedFile {
     /// Whether the cache holds data that is not in the file yet: dirty pages, or pages that are
     /// being written.
     pub fn has_unwritten(&self) -> bool {
-        // In this order: failed write-back marks pages dirty before it ends.
-        self.inode.has_transfers() || self.shared.core.dirty_pages(&self.inode.mapping) > 0
+        self.shared.has_unwritten(&self.inode)
     }
 
     /// Writes this file's dirty pages and waits for the writes. The device may still hold them in

@@ -146,11 +146,12 @@ impl Shared {
     /// Writes all dirty pages and waits for them. Errors are recorded in the inode.
     pub(crate) fn write_out(&self, inode: &Arc<Inode>) {
         let errors = inode.error_count();
-        // The first pass skips pages that were under writeback and dirtied again.
+        // The first pass skips pages that were under writeback and dirtied again. If the flusher
+        // takes them since, no page is dirty, and its writes are waited for in the second pass.
         for _ in 0..2 {
             self.submit_dirty(inode);
             inode.wait_for_transfers();
-            if inode.error_count() != errors || self.core.dirty_pages(&inode.mapping) == 0 {
+            if inode.error_count() != errors || !self.has_unwritten(inode) {
                 return;
             }
         }
@@ -236,8 +237,7 @@ impl Shared {
     pub(crate) fn failing(&self) -> (Option<Error>, bool) {
         let (mut first, mut all_fail) = (None, true);
         for inode in self.inodes() {
-            // In this order: failed write-back marks pages dirty before it ends.
-            if inode.has_transfers() || self.core.dirty_pages(&inode.mapping) > 0 {
+            if self.has_unwritten(&inode) {
                 let error = inode.failing();
                 all_fail &= error.is_some();
                 first = first.or(error);
