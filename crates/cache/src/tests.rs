@@ -291,6 +291,40 @@ fn a_file_that_grows_while_it_is_opened_is_not_taken_for_shorter() {
     assert!(read.iter().all(|&byte| byte == 7));
 }
 
+/// While a sync waits for the write of a page that is dirty again, another thread begins the next
+/// write of it, and that write fails: the sync must not say that all is written.
+#[test]
+fn a_sync_waits_for_write_back_that_began_meanwhile() {
+    for _ in 0..50 {
+        let files = MemoryFiles::new(1);
+        let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
+        let file = cache.open("f", OpenMode::Create).unwrap();
+        file.write_at(&[1; PAGE], 0).unwrap();
+        files.hold();
+        file.shared.submit_dirty(&file.inode);
+        files.wait_held(1);
+        file.write_at(&[2; PAGE], 0).unwrap();
+        let trigger = FaultTrigger::Nth(2);
+        let effect = FaultEffect::Error(libc::EIO);
+        files.inject(Fault { path: None, operation: FaultOperation::Write, trigger, effect });
+        let begun = file.inode.transfers_begun();
+        let synced = std::thread::scope(|scope| {
+            let sync = scope.spawn(|| file.sync_data());
+            // Until the sync looks for dirty pages.
+            while file.inode.transfers_begun() == begun {
+                std::thread::yield_now();
+            }
+            files.release();
+            while flags(&file, 0).writeback() {
+                std::hint::spin_loop();
+            }
+            file.shared.submit_dirty(&file.inode);
+            sync.join().unwrap()
+        });
+        assert!(synced.is_err());
+    }
+}
+
 fn expires(file: &CachedFile) -> bool {
     file.shared.core.dirty_since(&file.inode.mapping).is_some()
 }
