@@ -1,6 +1,6 @@
 //! A Parquet file in a bucket that takes 50 ms for the first byte and delivers 100 MB/s per
-//! request: scanned through the cache again and again, once more after a restart with the disk
-//! tier, and from a local file. Each time once through `parquet`, and once only the bytes that
+//! request. It is scanned through the cache again and again, once more after a restart with the
+//! disk tier, and from a local file. Each time once through `parquet`, and once only the bytes that
 //! `parquet` asks for, which shows what decoding takes.
 //!
 //! In `integration`: `cargo run --release -p mglru-object-store --example parquet`

@@ -161,7 +161,7 @@ async fn objects_used_longest_ago_are_closed() {
     cache.close().unwrap();
 }
 
-/// What a store answers instead of the truth.
+/// A false answer of a store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lie {
     /// Fewer bytes than the range that it names.
@@ -274,7 +274,8 @@ fn shaky(one_in: u64) -> Arc<Shaky> {
     Arc::new(Shaky { store: InMemory::new(), reads, one_in, lie: Mutex::default() })
 }
 
-/// Whatever a store says, a read returns bytes of one object, or an error; afterwards all is right.
+/// A read returns bytes of one object, or an error, whatever the store says. Afterwards reads are
+/// right.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_lies_never_makes_wrong_bytes() {
     let inner = shaky(0);
@@ -302,7 +303,7 @@ async fn a_store_that_lies_never_makes_wrong_bytes() {
         let counts = (of_this, of_other, errors);
         match lie {
             Lie::Short | Lie::OtherRange => assert!(errors > 0, "{lie:?}: {counts:?}"),
-            // What is too much is left out.
+            // The excess is left out.
             Lie::Long => assert_eq!(counts, (40, 0, 0)),
             Lie::OtherVersion => assert_eq!(counts, (0, 40, 0), "it is asked directly"),
             // The blocks that are there are right; the last one is not.

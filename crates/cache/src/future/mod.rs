@@ -54,7 +54,7 @@ const STEPS: u32 = 8;
 /// How long a task waits for room in the queue of the device.
 const NO_ROOM: Duration = Duration::from_millis(1);
 
-/// What the futures of a cache share.
+/// State that the futures of a cache share.
 #[derive(Default)]
 pub(crate) struct Futures {
     timer: Timer,
