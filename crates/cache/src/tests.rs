@@ -6,8 +6,8 @@ use crate::{Advice, CachedFile, OpenMode, PageCache};
 use mglru_core::folio::Flags;
 use mglru_core::{Hit, Lookup, Lru, Mechanisms, Throttle};
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,14 @@ impl Acts {
         let act = self.0.lock().unwrap().pop_front();
         act.into_iter().for_each(|act| act());
     }
+}
+
+/// An empty file of a new cache.
+fn created() -> (Arc<MemoryFiles>, PageCache, CachedFile) {
+    let files = MemoryFiles::new(1);
+    let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
+    let file = cache.open("f", OpenMode::Create).unwrap();
+    (files, cache, file)
 }
 
 fn open(pages: usize) -> (PageCache, CachedFile) {
@@ -235,9 +243,7 @@ fn maps_of_two_tenants_come_and_go() {
 /// truncation by another process.
 #[test]
 fn write_back_is_not_taken_for_a_cut() {
-    let files = MemoryFiles::new(1);
-    let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
-    let file = cache.open("f", OpenMode::Create).unwrap();
+    let (files, _cache, file) = created();
     file.write_at(&[7; 2 * PAGE], 0).unwrap();
     // After each check, one more page is on the disk; no page is dirty after the second.
     for end in 1..=2 {
@@ -262,12 +268,10 @@ fn write_back_is_not_taken_for_a_cut() {
 /// new inode must not have the length from before.
 #[test]
 fn a_file_that_grows_while_it_is_opened_is_not_taken_for_shorter() {
-    let files = MemoryFiles::new(1);
-    let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
-    let file = cache.open("f", OpenMode::Create).unwrap();
+    let (files, cache, file) = created();
     file.write_at(&[7; 2 * PAGE], 0).unwrap();
     // At every later look that holds no lock, other threads could use the inode as it is then.
-    let (later, seen) = (files.clone(), std::sync::Arc::new(Mutex::new(Vec::new())));
+    let (later, seen) = (files.clone(), Arc::new(Mutex::new(Vec::new())));
     let found = seen.clone();
     files.after_looks.push(move || {
         file.sync_data().unwrap();
@@ -296,9 +300,7 @@ fn a_file_that_grows_while_it_is_opened_is_not_taken_for_shorter() {
 #[test]
 fn a_sync_waits_for_write_back_that_began_meanwhile() {
     for _ in 0..50 {
-        let files = MemoryFiles::new(1);
-        let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
-        let file = cache.open("f", OpenMode::Create).unwrap();
+        let (files, _cache, file) = created();
         file.write_at(&[1; PAGE], 0).unwrap();
         files.hold();
         file.shared.submit_dirty(&file.inode);
@@ -331,9 +333,7 @@ fn expires(file: &CachedFile) -> bool {
 
 #[test]
 fn dirty_pages_expire() {
-    let files = MemoryFiles::new(1);
-    let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
-    let file = cache.open("f", OpenMode::Create).unwrap();
+    let (files, _cache, file) = created();
     file.write_at(&[1; PAGE], 0).unwrap();
     file.write_at(&[1; PAGE], 100 * PAGE as u64).unwrap();
     file.advise(Advice::DontNeed, 0..PAGE as u64).unwrap();
@@ -511,7 +511,7 @@ fn a_truncation_that_waits_for_a_guard_does_not_block_others() {
 fn an_observer_that_panics_is_not_asked_again() {
     let files = MemoryFiles::new(1);
     files.set_contents("f", &[7; 1000 * PAGE]);
-    let calls = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let calls = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let counted = calls.clone();
     let builder = PageCache::builder(2 << 20).backend(BackendKind::Memory(files));
     let cache = builder
