@@ -136,7 +136,7 @@ impl fmt::Debug for Counters {
 
 /// `memory.pressure`: the share of time in which at least one task waited for memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[non_exhaustive]
 pub struct Pressure {
     /// Over the last 10 seconds, in percent.

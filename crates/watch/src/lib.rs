@@ -39,8 +39,9 @@ mod state;
 
 pub use address::Address;
 pub use error::Error;
+pub use mglru_cache::Pressure;
 pub use server::{Watch, Watched};
-pub use state::{ListState, Pressure, Requests, State, TenantState};
+pub use state::{ListState, Requests, State, TenantState};
 
 #[cfg(doc)]
 use mglru_cache::PageCache;

@@ -1,6 +1,6 @@
 //! The state of a cache at one time, as JSON.
 
-use mglru_cache::{Control, GenerationRow, PageCache, Tenant};
+use mglru_cache::{Control, GenerationRow, PageCache, Pressure, Tenant};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -100,20 +100,6 @@ pub struct TenantState {
     pub lists: Vec<ListState>,
 }
 
-/// `memory.pressure`: the share of time in which at least one task waited for memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Pressure {
-    /// Over the last 10 seconds, in percent.
-    pub avg10: f64,
-    /// Over the last minute, in percent.
-    pub avg60: f64,
-    /// Over the last five minutes, in percent.
-    pub avg300: f64,
-    /// In all, in microseconds.
-    pub total_us: u64,
-}
-
 /// A generation or list of a tenant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -160,13 +146,6 @@ fn values(text: &str) -> BTreeMap<&str, u64> {
     text.lines().filter_map(|line| Some((line.split(' ').next()?, value(line)?))).collect()
 }
 
-impl From<mglru_cache::Pressure> for Pressure {
-    fn from(pressure: mglru_cache::Pressure) -> Pressure {
-        let mglru_cache::Pressure { avg10, avg60, avg300, total_us, .. } = pressure;
-        Pressure { avg10, avg60, avg300, total_us }
-    }
-}
-
 /// A tenant's figures. Hits and misses are of this tenant alone.
 fn tenant_state(control: &Control, tenant: &Tenant, budget_bytes: u64) -> TenantState {
     let stats = tenant.stats();
@@ -209,7 +188,7 @@ fn tenant_state(control: &Control, tenant: &Tenant, budget_bytes: u64) -> Tenant
         misses: stats.misses,
         refaults: of("workingset_refault_file") + of("workingset_refault_anon"),
         reclaimed: of("pgsteal"),
-        pressure: stats.pressure.into(),
+        pressure: stats.pressure,
         lists,
         path: stats.name,
     }
