@@ -187,8 +187,8 @@ impl CachedFile {
     /// than `buffer.len()` only at the end of the file.
     ///
     /// # Errors
-    /// The system cannot read a page, or no memory can be freed for it. The number
-    /// of bytes read before the error is lost.
+    /// The system cannot read a page, or no memory can be freed for it. The number of bytes read
+    /// before the error is lost.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
         if self.read_cached(buffer, offset) {
             return Ok(buffer.len());
