@@ -42,7 +42,19 @@ pub struct FileBackend {
     /// Locked exclusively only while the file moves to another tenant.
     file: Arc<RwLock<CachedFile>>,
     /// Keeps other backends away from the file.
-    _lock: Option<Arc<File>>,
+    lock: Option<Arc<Lock>>,
+}
+
+/// A locked file. It is unlocked, not only closed: a child that another thread has just forked holds
+/// the lock as well, until it calls exec.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing it unlocks it, too, once the child has closed its copy.
+        let _ = self.0.unlock();
+    }
 }
 
 impl FileBackend {
@@ -63,13 +75,13 @@ impl FileBackend {
             TryLockError::Error(error) => error,
         })?;
         let file = tenant.open(path, OpenMode::ReadWrite)?;
-        Ok(FileBackend { _lock: Some(Arc::new(lock)), ..FileBackend::new(file) })
+        Ok(FileBackend { lock: Some(Arc::new(Lock(lock))), ..FileBackend::new(file) })
     }
 
     /// Uses an open file, without a lock. The handle must be writable, and nothing else may write
     /// to the file.
     pub fn new(file: CachedFile) -> FileBackend {
-        FileBackend { file: Arc::new(RwLock::new(file)), _lock: None }
+        FileBackend { file: Arc::new(RwLock::new(file)), lock: None }
     }
 
     /// The file. While the returned guard lives, [`Self::move_to`] waits.
@@ -106,5 +118,29 @@ impl StorageBackend for FileBackend {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.file().write_at(data, offset)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mglru_cache::PageCache;
+
+    #[test]
+    fn a_file_is_unlocked_when_its_last_backend_is_dropped() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("database");
+        let cache = PageCache::builder(2 << 20).tenant("db", 1 << 20).build().unwrap();
+        let tenant = cache.tenant("db").unwrap();
+        let first = FileBackend::open(&tenant, &path).unwrap();
+        let clone = first.clone();
+        // As a child that is forked just now, and has all of its parent's open files until it calls exec.
+        let forked = first.lock.as_ref().unwrap().0.try_clone().unwrap();
+        drop(first);
+        let error = FileBackend::open(&tenant, &path).unwrap_err();
+        assert!(error.kind() == io::ErrorKind::WouldBlock && error.to_string().contains("another database"));
+        drop(clone);
+        FileBackend::open(&tenant, &path).unwrap();
+        drop(forked);
     }
 }

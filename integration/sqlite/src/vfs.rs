@@ -33,7 +33,15 @@ pub(crate) struct CacheVfs {
 struct Database {
     locks: Mutex<Locks>,
     /// Keeps other processes out.
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // A child that another thread has just forked holds the lock as well, until it calls exec:
+        // closing the file alone would not unlock it yet.
+        let _ = self.lock.unlock();
+    }
 }
 
 impl Database {
@@ -104,7 +112,7 @@ impl CacheVfs {
         databases.retain(|_, database| database.strong_count() > 0);
         let lock = File::open(path).map_err(|_| vars::SQLITE_CANTOPEN)?;
         lock.try_lock().map_err(|_| vars::SQLITE_BUSY)?;
-        let database = Arc::new(Database { locks: Mutex::default(), _lock: lock });
+        let database = Arc::new(Database { locks: Mutex::default(), lock });
         databases.insert(path.to_owned(), Arc::downgrade(&database));
         Ok(database)
     }

@@ -169,7 +169,7 @@ pub(crate) struct Tier {
     frames: Arc<Frames>,
     file: Arc<dyn BackendFile>,
     /// Keeps the file locked against other caches.
-    _lock: Option<File>,
+    lock: Option<File>,
     layout: Layout,
     seed: u64,
     memory_bytes: u64,
@@ -212,7 +212,7 @@ impl Tier {
             files,
             frames,
             file,
-            _lock: lock,
+            lock,
             layout,
             seed: 0,
             memory_bytes: plan.budget_bytes(),
@@ -569,7 +569,7 @@ impl Tier {
         self.writes.drain();
     }
 
-    /// Ends the thread, once it has written what was offered.
+    /// Ends the thread, once it has written what was offered, and unlocks the file.
     pub(crate) fn close(&self) {
         if !is_worker() {
             self.drain();
@@ -580,6 +580,11 @@ impl Tier {
             join(writer);
             // Slots that are not on stable storage are found to be torn after a power cut.
             let _ = self.file.sync_data();
+            // Closing the descriptor is not enough: a child that another thread has just forked
+            // holds the lock as well, until it calls exec.
+            if let Some(file) = &self.lock {
+                let _ = flock(file, FlockOperation::Unlock);
+            }
         }
     }
 
