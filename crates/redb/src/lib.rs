@@ -42,7 +42,7 @@ pub struct FileBackend {
     /// Locked exclusively only while the file moves to another tenant.
     file: Arc<RwLock<CachedFile>>,
     /// Keeps other backends away from the file.
-    lock: Option<Arc<Lock>>,
+    _lock: Option<Arc<Lock>>,
 }
 
 /// A locked file. It is unlocked, not only closed: a child that another thread has just forked holds
@@ -75,13 +75,13 @@ impl FileBackend {
             TryLockError::Error(error) => error,
         })?;
         let file = tenant.open(path, OpenMode::ReadWrite)?;
-        Ok(FileBackend { lock: Some(Arc::new(Lock(lock))), ..FileBackend::new(file) })
+        Ok(FileBackend { _lock: Some(Arc::new(Lock(lock))), ..FileBackend::new(file) })
     }
 
     /// Uses an open file, without a lock. The handle must be writable, and nothing else may write
     /// to the file.
     pub fn new(file: CachedFile) -> FileBackend {
-        FileBackend { file: Arc::new(RwLock::new(file)), lock: None }
+        FileBackend { file: Arc::new(RwLock::new(file)), _lock: None }
     }
 
     /// The file. While the returned guard lives, [`Self::move_to`] waits.
@@ -135,7 +135,7 @@ mod tests {
         let first = FileBackend::open(&tenant, &path).unwrap();
         let clone = first.clone();
         // As a child that is forked just now, and has all of its parent's open files until it calls exec.
-        let forked = first.lock.as_ref().unwrap().0.try_clone().unwrap();
+        let forked = first._lock.as_ref().unwrap().0.try_clone().unwrap();
         drop(first);
         let error = FileBackend::open(&tenant, &path).unwrap_err();
         assert!(error.kind() == io::ErrorKind::WouldBlock && error.to_string().contains("another database"));

@@ -21,6 +21,8 @@ use mglru_workload::{BlockBytes, Distribution, Length, Load, Mix, Order, Pattern
 use std::time::Duration;
 
 const GIB_PAGES: u64 = 1 << 18;
+/// Divides the sizes of a quick run, which only checks that everything works.
+const QUICK_SMALLER: u64 = 4;
 const TOUCH_TIME: Duration = Duration::from_nanos(500);
 /// Time to read 128 KiB from an NVMe disk: 80 µs, and 44 µs for the transfer.
 const READ_TIME: Duration = Duration::from_micros(124);
@@ -28,6 +30,11 @@ const READ_TIME: Duration = Duration::from_micros(124);
 pub const WORKERS: u32 = 64;
 /// Rounds of the mix that count as survival.
 pub const ROUNDS: u64 = 128;
+
+/// Divisor of sizes for a run whose length is divided by `shorter`.
+pub fn smaller(shorter: u32) -> u64 {
+    if shorter > 1 { QUICK_SMALLER } else { 1 }
+}
 
 fn with_swap(machine: Machine, mechanisms: Mechanisms, swap_pages: u64, seed: u64) -> Machine {
     Machine {
@@ -45,21 +52,22 @@ fn with_swap(machine: Machine, mechanisms: Mechanisms, swap_pages: u64, seed: u6
 
 /// Row 2: 64 workers in 32 memcgs. Their heaps are 1.5 times the memory; swap is compressed memory.
 pub fn workers(mechanisms: Mechanisms, seed: u64, shorter: u32, watched: bool) -> Result<Facts, Error> {
-    const HEAP_PAGES: u64 = 4096;
-    let heaps = u64::from(WORKERS) * HEAP_PAGES;
+    let heap_pages = 4096 / smaller(shorter);
+    let heaps = u64::from(WORKERS) * heap_pages;
     let memory = (heaps * 2 / 3) as u32;
     let tenants = (0..32).map(|memcg| Tenant::new(&format!("m{memcg:02}"), u64::from(memory))).collect();
     let machine = Machine { tenants, cpus: WORKERS as usize, ..Machine::new(memory) };
     clients::run(&Script {
         window: Window {
             warm_draws: 10 * u64::from(WORKERS),
-            time: Duration::from_secs(8) / shorter,
+            // Fewer requests are less even by chance.
+            time: Duration::from_secs(8) / if shorter > 1 { 2 * shorter } else { 1 },
             ..Window::default()
         },
         watched,
         ..Script::new(
             with_swap(machine, mechanisms, 4 * heaps, seed),
-            Load::Requests(Requests { heap_pages: HEAP_PAGES as u32 }),
+            Load::Requests(Requests { heap_pages: heap_pages as u32 }),
             WORKERS,
         )
     })
@@ -67,9 +75,9 @@ pub fn workers(mechanisms: Mechanisms, seed: u64, shorter: u32, watched: bool) -
 
 /// Row 5 at a sixteenth: a buffer pool of 24.3 G under 2 G, point selects by 48 threads.
 pub fn selects(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Error> {
-    const SMALLER: u64 = 16;
-    let limit = 2 * GIB_PAGES / SMALLER;
-    let pool = 26_106_127_360 / 4096 / SMALLER;
+    let smaller = 16 * smaller(shorter);
+    let limit = 2 * GIB_PAGES / smaller;
+    let pool = 26_106_127_360 / 4096 / smaller;
     let machine = Machine { cpus: 48, ..Machine::kernel_lab(limit) };
     clients::run(&Script {
         window: Window {
@@ -79,7 +87,7 @@ pub fn selects(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts,
         },
         ..Script::new(
             with_swap(machine, mechanisms, 2 * pool, seed),
-            Load::Select(Select { rows: 48 * 2_000_000 / SMALLER as u32, cache_pages: pool as u32 }),
+            Load::Select(Select { rows: 48 * 2_000_000 / smaller as u32, cache_pages: pool as u32 }),
             48,
         )
     })
@@ -87,17 +95,17 @@ pub fn selects(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts,
 
 /// Row 7 at a sixteenth: 96 compilers under 3 G; swap is compressed memory.
 pub fn compilers(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Error> {
-    const SMALLER: u64 = 16;
-    let machine = Machine { cpus: 96, ..Machine::kernel_lab(3 * GIB_PAGES / SMALLER) };
+    let smaller = 16 * smaller(shorter);
+    let machine = Machine { cpus: 96, ..Machine::kernel_lab(3 * GIB_PAGES / smaller) };
     let units = 1500 / u64::from(shorter);
     clients::run(&Script {
         window: Window { warm_draws: units / 3, draws: units, ..Window::default() },
         ..Script::new(
-            with_swap(machine, mechanisms, 64 * GIB_PAGES / SMALLER, seed),
+            with_swap(machine, mechanisms, 64 * GIB_PAGES / smaller, seed),
             // 70 MiB per compiler on average.
             Load::Compile(Compile {
-                sources: 60_000 / SMALLER as u32,
-                heap_pages: (70 * 256 / SMALLER) as u32,
+                sources: 60_000 / smaller as u32,
+                heap_pages: (70 * 256 / smaller) as u32,
             }),
             96,
         )
@@ -106,9 +114,9 @@ pub fn compilers(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Fact
 
 /// Row 6 at a sixteenth: 16 jobs read 16 files of 3 G through mappings under 12 G, zipf 1.2.
 pub fn mapped_reads(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Error> {
-    const SMALLER: u64 = 16;
+    let smaller = 16 * smaller(shorter);
     const JOBS: u64 = 16;
-    let machine = Machine { cpus: JOBS as usize, ..Machine::kernel_lab(12 * GIB_PAGES / SMALLER) };
+    let machine = Machine { cpus: JOBS as usize, ..Machine::kernel_lab(12 * GIB_PAGES / smaller) };
     let machine = with_swap(machine, mechanisms, 0, seed);
     let mut simulator = Simulator::new(&machine).map_err(Error::work)?;
     for job in 0..JOBS {
@@ -116,7 +124,7 @@ pub fn mapped_reads(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<F
             order: Order::Random(Distribution::Zipf { theta: 1.2 }),
             mix: Mix::Read,
             block_bytes: BlockBytes::both(4096),
-            size_bytes: 3 * GIB_PAGES / SMALLER * 4096,
+            size_bytes: 3 * GIB_PAGES / smaller * 4096,
             length: Length::Endless,
             seed: seed * JOBS + job,
         };

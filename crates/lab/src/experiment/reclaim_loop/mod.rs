@@ -105,7 +105,8 @@ impl Part {
                     Part::SmallStore => (SMALL_STORE_SMALLER, 5),
                     _ => (16, 0),
                 };
-                let limit_pages = PUBLISHED_LIMIT_PAGES / smaller / u64::from(shorter);
+                let limit_pages =
+                    PUBLISHED_LIMIT_PAGES / (smaller * u64::from(shorter) * loads::smaller(shorter));
                 // Memory is as full as in a run of the whole length.
                 let shorter = if self == Part::Store { STORE_SHORTER } else { 1 };
                 let run = StoreRun::new(mechanisms, limit_pages, seed);
@@ -117,7 +118,7 @@ impl Part {
             Part::Compilers => loads::compilers(mechanisms, seed, shorter),
             Part::FileAnon => {
                 let rounds = loads::ROUNDS / u64::from(shorter);
-                loads::file_anon(mechanisms, seed, MIX_SMALLER, rounds)
+                loads::file_anon(mechanisms, seed, MIX_SMALLER * loads::smaller(shorter), rounds)
             }
             Part::SmallWriter => loads::small_writer(mechanisms, seed),
         }
