@@ -64,7 +64,7 @@ lint:
 	cargo fmt --manifest-path integration/Cargo.toml --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy -p mglru-cache --no-default-features --lib -- -D warnings
-	cargo clippy --manifest-path bench-compare/Cargo.toml --all-targets -- -D warnings
+	CARGO_TARGET_DIR=target cargo clippy --manifest-path bench-compare/Cargo.toml --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --quiet
 	$(MAKE) comments
 	$(MAKE) package
