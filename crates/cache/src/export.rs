@@ -3,6 +3,7 @@
 use crate::cache::PageCache;
 use crate::stat::TenantStats;
 use mglru_core::Counter;
+use mglru_core::lru::GenerationRow;
 use std::fmt::Write;
 
 /// The kind of a metric.
@@ -91,6 +92,21 @@ fn averages(stats: &TenantStats) -> [(&'static str, f64); 3] {
     ]
 }
 
+/// A metric of a generation: its value is a number of pages, or an age.
+const GENERATION_METRICS: [(&str, &str, fn(&GenerationRow) -> u64); 3] = [
+    ("mglru_tenant_generation_age_ms", "Age of a generation; 0 is the oldest.", |row| row.age_ms),
+    ("mglru_tenant_generation_anon_pages", "Anonymous pages of a generation.", |row| row.anon_pages),
+    ("mglru_tenant_generation_file_pages", "File pages of a generation.", |row| row.file_pages),
+];
+
+/// A tenant's generations, oldest first; none while another policy has its pages. They are counted
+/// from the oldest, because their own numbers only grow, and each would be another series.
+fn generations(stats: &TenantStats) -> &[GenerationRow] {
+    let rows = &stats.generations;
+    let has_pages = rows.iter().any(|row| row.anon_pages + row.file_pages > 0);
+    if has_pages { rows } else { &[] }
+}
+
 /// The name and kind of a counter's metric.
 fn of_counter(counter: Counter) -> (String, Kind) {
     match Counter::SIZES.contains(&counter) {
@@ -146,6 +162,17 @@ impl PageCache {
                 line(format_args!("{name}{{tenant=\"{label}\"}} {}", shares[at].1));
             }
         }
+        for (name, what, value) in GENERATION_METRICS {
+            line(format_args!("# HELP {name} {what}\n# TYPE {name} gauge"));
+            for (label, tenant) in labels.iter().zip(&tenants) {
+                for (at, row) in generations(tenant).iter().enumerate() {
+                    line(format_args!(
+                        "{name}{{tenant=\"{label}\",generation=\"{at}\"}} {}",
+                        value(row)
+                    ));
+                }
+            }
+        }
         for &counter in Counter::ALL {
             let (name, kind) = of_counter(counter);
             line(format_args!("# TYPE {name} {}", kind.name()));
@@ -177,6 +204,13 @@ impl PageCache {
             for (name, share) in averages(&stats) {
                 metrics::gauge!(name, labels()).set(share);
             }
+            for (name, _, value) in GENERATION_METRICS {
+                for (at, row) in generations(&stats).iter().enumerate() {
+                    let mut labels = labels();
+                    labels.push(metrics::Label::new("generation", at.to_string()));
+                    set(name.to_owned(), Kind::Gauge, labels, value(row));
+                }
+            }
             for &counter in Counter::ALL {
                 let (name, kind) = of_counter(counter);
                 set(name, kind, labels(), stats.counters[counter]);
@@ -189,6 +223,32 @@ impl PageCache {
 mod tests {
     use crate::{Counter, OpenMode, PageCache};
     use std::collections::BTreeSet;
+
+    /// The sums of all generations are the pages on the lists.
+    #[test]
+    fn the_text_has_the_generations_of_the_multi_gen_policy() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = PageCache::builder(1 << 20).preset("linux-7.1").build().unwrap();
+        let path = directory.path().join("f");
+        std::fs::write(&path, vec![1; 4 << 20]).unwrap();
+        let file = cache.open(&path, OpenMode::ReadOnly).unwrap();
+        for page in 0..1024 {
+            file.read_at(&mut [0; 4096], page * 4096).unwrap();
+        }
+        let text = cache.prometheus_text();
+        let rows = cache.tenant("").unwrap().stats().generations;
+        let sum = |name: &str| -> u64 {
+            let start = format!("mglru_tenant_generation_{name}{{tenant=\"\",generation=\"");
+            let lines = text.lines().filter_map(|line| line.strip_prefix(&start)?.split_once("\"} "));
+            let lines: Vec<_> = lines.collect();
+            let numbers: Vec<_> = lines.iter().map(|(at, _)| at.parse().unwrap()).collect();
+            assert_eq!(numbers, (0..rows.len()).collect::<Vec<_>>(), "{text}");
+            lines.iter().map(|(_, value)| value.parse::<u64>().unwrap()).sum()
+        };
+        let pages = rows.iter().map(|row| row.file_pages).sum::<u64>();
+        assert!(sum("file_pages") == pages && pages > 0 && sum("anon_pages") == 0, "{text}");
+        assert!(sum("age_ms") > 0, "{text}");
+    }
 
     /// Each line is a comment or a sample; each sample's metric has a type, once, and before it.
     #[test]
@@ -214,7 +274,7 @@ mod tests {
                 value.parse::<f64>().unwrap();
             }
         }
-        assert_eq!(types.len(), 14 + 10 + 3 + Counter::ALL.len());
+        assert_eq!(types.len(), 14 + 10 + 3 + 3 + Counter::ALL.len());
         assert!(text.contains("{tenant=\"a/\\\"b\\\\\"} "), "{text}");
         let stats = cache.tenant("a").unwrap().stats();
         for line in [
@@ -226,6 +286,8 @@ mod tests {
         ] {
             assert!(text.contains(&line), "{line}");
         }
+        // The default policy has lists, no generations.
+        assert!(!text.contains("generation_file_pages{"), "{text}");
         assert!(stats.hits >= 10 && !text.contains("mglru_tenant_max_pages{tenant=\"\"}"));
     }
 }

@@ -24,7 +24,7 @@ use std::collections::HashMap;
 pub fn distances(trace: &TraceFile) -> Result<Vec<Option<u64>>, Error> {
     let accesses = trace.records()?.iter().filter_map(|record| match record {
         Record::Access(access) => Some((access.page, access.anon)),
-        Record::Sync { .. } => None,
+        Record::Sync { .. } | Record::Trim { .. } => None,
     });
     let length = accesses.clone().count();
     let mut latest: HashMap<(u64, bool), usize> = HashMap::new();

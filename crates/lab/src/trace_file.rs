@@ -181,7 +181,7 @@ impl TraceFile {
                         accesses += 1;
                         sample.keeps(access.page, access.anon)
                     }
-                    Record::Sync { .. } => true,
+                    Record::Sync { .. } | Record::Trim { .. } => true,
                 })),
             }
             if records.len() > decoded_records_max {
@@ -430,7 +430,7 @@ impl TraceFile {
 fn count(records: &[Record]) -> TraceCounts {
     let page = |record: &Record| match record {
         Record::Access(access) => Some((access.page, access.anon)),
-        Record::Sync { .. } => None,
+        Record::Sync { .. } | Record::Trim { .. } => None,
     };
     let mut pages: Vec<(u64, bool)> = records.iter().filter_map(page).collect();
     let accesses = pages.len() as u64;

@@ -36,7 +36,8 @@ const GIVEN_UP_AT_ONCE: usize = 64;
 /// The content of a regular file.
 #[derive(Default)]
 pub(crate) struct Content {
-    keeper: Option<CachedFile>,
+    /// Apart, because most known files are not cached.
+    keeper: Option<Box<CachedFile>>,
     /// Whether the keeper can write.
     writable: bool,
     /// Number of open handles of programs.
@@ -51,6 +52,11 @@ pub(crate) struct Content {
 }
 
 impl Content {
+    /// Whether no program has the file open.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.opens == 0
+    }
+
     /// Whether nothing of the file is cached.
     pub(crate) fn is_empty(&self) -> bool {
         self.keeper.is_none() && self.opens == 0
@@ -64,7 +70,7 @@ impl Content {
 
     /// Notes that a program set the time of the last change, which `node` has on disk now.
     pub(crate) fn note_mtime(&mut self, node: &Node, mtime: SystemTime) {
-        if self.changed.is_some() || self.keeper.as_ref().is_some_and(CachedFile::has_unwritten) {
+        if self.changed.is_some() || self.keeper.as_ref().is_some_and(|keeper| keeper.has_unwritten()) {
             // Pages that are written later change the time on disk again.
             self.changed = Some(mtime);
         }
@@ -161,7 +167,7 @@ impl Files {
 
     /// Tries again with fewer idle files and descriptors, while some are left, when memory or
     /// descriptors run out.
-    fn with_room<T>(&self, nodes: &Nodes, work: impl Fn() -> Result<T, Error>) -> Answer<T> {
+    pub(crate) fn with_room<T>(&self, nodes: &Nodes, work: impl Fn() -> Result<T, Error>) -> Answer<T> {
         loop {
             match work() {
                 Err(error)
@@ -185,7 +191,7 @@ impl Files {
         }
         if content.keeper.is_none() || (writable && !content.writable) {
             let mode = if writable { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
-            content.keeper = Some(self.root.open(held.path(), mode)?);
+            content.keeper = Some(Box::new(self.root.open(held.path(), mode)?));
             content.writable = writable;
         }
         Ok(())
@@ -203,13 +209,14 @@ impl Files {
         !keeper.has_unwritten() && node.stat().is_ok_and(|stat| on_disk(&stat) != seen)
     }
 
-    /// Ends a program's use of a file.
-    pub(crate) fn release(&self, nodes: &Nodes, node: &Arc<Node>) {
+    /// Ends a program's use of a file. Returns the length of a file that is gone with it.
+    pub(crate) fn release(&self, nodes: &Nodes, node: &Arc<Node>) -> Option<u64> {
         let mut content = node.content();
         content.opens -= 1;
+        let mut discarded = None;
         if content.opens == 0 {
             if node.stat().is_ok_and(|stat| stat.st_nlink == 0) {
-                self.discard(&mut content);
+                discarded = self.discard(&mut content);
             } else {
                 self.make_idle(&mut content, node);
             }
@@ -218,29 +225,32 @@ impl Files {
         drop(content);
         node.descriptor.unpin();
         self.limit_idle(nodes);
+        discarded
     }
 
-    /// Drops the content of a file that has no names left, unless a program has it open.
-    pub(crate) fn unlinked(&self, node: &Node) {
+    /// Drops the content of a file that has no names left, unless a program has it open. Returns
+    /// its length.
+    pub(crate) fn unlinked(&self, node: &Node) -> Option<u64> {
         let mut content = node.content();
-        if content.opens == 0 && node.stat().is_ok_and(|stat| stat.st_nlink == 0) {
-            self.discard(&mut content);
-        }
+        let is_gone = content.opens == 0 && node.stat().is_ok_and(|stat| stat.st_nlink == 0);
+        is_gone.then(|| self.discard(&mut content)).flatten()
     }
 
-    /// Drops the content of a file without a name. Nothing of it needs to be written.
-    fn discard(&self, content: &mut Content) {
+    /// Drops the content of a file without a name, of which nothing needs to be written. Returns
+    /// its length, if it was cached.
+    fn discard(&self, content: &mut Content) -> Option<u64> {
         self.not_idle(content);
-        if let Some(keeper) = content.keeper.take()
-            && content.writable
-        {
+        let keeper = content.keeper.take()?;
+        let len = keeper.len();
+        if content.writable {
             // A failure costs only writes that no program can read.
             let _ = keeper.truncate(0);
         }
+        Some(len)
     }
 
     fn make_idle(&self, content: &mut Content, node: &Arc<Node>) {
-        let unwritten = content.keeper.as_ref().is_some_and(CachedFile::has_unwritten);
+        let unwritten = content.keeper.as_ref().is_some_and(|keeper| keeper.has_unwritten());
         if content.seen.is_none() && !unwritten {
             content.seen = node.stat().ok().map(|stat| on_disk(&stat));
         }

@@ -92,6 +92,9 @@ pub(crate) struct Descriptor {
 }
 
 impl Descriptor {
+    /// Memory of a descriptor with one name, without the name's own bytes.
+    pub(crate) const BYTES: usize = size_of::<Descriptor>() + 2 * (size_of::<Name>() + size_of::<u64>());
+
     /// The descriptor of a file, which is open. Without a name it stays open.
     pub(crate) fn new(open: &Arc<OpenDescriptors>, fd: OwnedFd, identity: Identity) -> Arc<Descriptor> {
         let state = Mutex::new(State { fd: Some(Arc::new(fd)), ..State::default() });
@@ -190,6 +193,12 @@ impl Descriptor {
             Some(fd) => drop(self.opened(fd)),
             None => self.queue(),
         }
+    }
+
+    /// The names of the file that are known, each in a directory.
+    pub(crate) fn names(&self) -> Vec<(Identity, OsString)> {
+        let name = |name: &Name| (name.parent.identity, OsString::from(&*name.name));
+        self.state().names.iter().map(name).collect()
     }
 
     /// Remembers a name of the file. If it is the `only` one, as of a directory, others are

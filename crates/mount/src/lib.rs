@@ -8,6 +8,7 @@
 //! fs          one method per request of the kernel
 //! node        the files that the kernel knows, by device and inode number
 //! descriptor  their descriptors, of which few are open at a time
+//! known       their memory, a part of the budget
 //! content     their cached content: open, idle, given up
 //! control     tenants as directories; membership: whom each file is charged to
 //! record      what programs ask for, as a trace
@@ -27,6 +28,7 @@ mod directory;
 mod error;
 mod fs;
 mod handles;
+mod known;
 mod membership;
 mod node;
 mod record;

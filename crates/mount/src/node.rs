@@ -6,20 +6,23 @@
 //!
 //! # Locking
 //!
-//! The table's lock comes before a node's `content`, which is not waited for under it.
+//! The table's lock comes before a node's `content`, which is not waited for under it. The queue's
+//! lock comes before the table's.
 
 use crate::attributes;
 use crate::content::Content;
 use crate::control::is_control;
 use crate::descriptor::{Descriptor, Held, OpenDescriptors};
+use crate::known::Known;
 use crate::refused::Answer;
 use fuser::FileType;
 use rustix::fs::{Stat, fstat};
 use rustix::io::Errno;
-use std::collections::HashMap;
-use std::ffi::OsStr;
+use mglru_cache::{Error, Tenant};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::Duration;
 
@@ -28,6 +31,21 @@ pub(crate) const ROOT: u64 = 1;
 
 /// Numbers of nodes whose inode number cannot be used: those of other file systems below DIR.
 const FIRST_FOREIGN: u64 = 1 << 61;
+
+/// Numbers of forgotten files that the queue may have in any case.
+const QUEUE_SLACK: usize = 64;
+
+/// Entries of a table that is at least half full, as each node has in both, with their places in
+/// queues.
+const ENTRIES_BYTES: usize = 2 * (size_of::<u64>() + size_of::<Identity>()) + 2 * 2 * size_of::<u64>() + 4;
+
+/// Reference counts of a shared value, and what the allocator adds to it.
+const SHARED_BYTES: usize = 4 * size_of::<usize>();
+
+/// Memory of a known file without its name. Of names that it gets later, up to three are remembered
+/// and not counted.
+pub(crate) const NODE_BYTES: u64 =
+    (size_of::<Node>() + Descriptor::BYTES + 2 * SHARED_BYTES + ENTRIES_BYTES) as u64;
 
 /// A device number and an inode number.
 pub(crate) type Identity = (u64, u64);
@@ -46,6 +64,12 @@ pub(crate) struct Node {
     pub(crate) kind: FileType,
     /// Number of references that the kernel holds. Changes under the table's lock.
     lookups: AtomicU64,
+    /// Bytes that are charged for it.
+    bytes: u32,
+    /// Whether it was looked up or opened since the last search for nodes that are not needed.
+    used: AtomicBool,
+    /// Whether the queue has it.
+    queued: AtomicBool,
     content: Mutex<Content>,
     /// The last program that had the file open closed it.
     pub(crate) closed: Condvar,
@@ -89,19 +113,49 @@ struct Table {
 }
 
 impl Table {
-    /// Removes a node that neither the kernel nor the cache needs.
-    fn remove_if_unused(&mut self, node: &Node) {
+    /// Removes a node that neither the kernel nor the cache needs. Returns the bytes that were
+    /// charged for it.
+    fn remove_if_unused(&mut self, node: &Node) -> u64 {
         let is_empty = || match node.content.try_lock() {
             Ok(content) => content.is_empty(),
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().is_empty(),
             // A thread that gives the content up calls again when it is done.
             Err(TryLockError::WouldBlock) => false,
         };
-        if node.id != ROOT && node.lookups.load(Ordering::Relaxed) == 0 && is_empty() {
-            self.by_id.remove(&node.id);
-            if self.by_identity.get(&node.identity) == Some(&node.id) {
-                self.by_identity.remove(&node.identity);
+        if node.id == ROOT || node.lookups.load(Ordering::Relaxed) > 0 || !is_empty() {
+            return 0;
+        }
+        if self.by_identity.get(&node.identity) == Some(&node.id) {
+            self.by_identity.remove(&node.identity);
+        }
+        // Another thread may have removed it, or a file that has its number now may be there.
+        match self.by_id.get(&node.id) {
+            Some(there) if std::ptr::eq(&**there, node) => {
+                self.by_id.remove(&node.id);
+                node.bytes.into()
             }
+            _ => 0,
+        }
+    }
+}
+
+/// A name that the kernel shall forget.
+pub(crate) struct Victim {
+    /// The number of the directory's node.
+    pub(crate) parent: u64,
+    pub(crate) name: OsString,
+}
+
+/// The memory of a node that is paid for in advance.
+pub(crate) struct Paid<'a> {
+    known: &'a Known,
+    bytes: u64,
+}
+
+impl Drop for Paid<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.known.remove(self.bytes);
         }
     }
 }
@@ -110,26 +164,53 @@ impl Table {
 pub(crate) struct Nodes {
     pub(crate) descriptors: Arc<OpenDescriptors>,
     table: RwLock<Table>,
+    /// Files whose names the kernel may forget, longest unused first, by number. Some may be
+    /// forgotten already.
+    queue: Mutex<VecDeque<u64>>,
+    pub(crate) known: Known,
     root: Identity,
     next_foreign: AtomicU64,
 }
 
 impl Nodes {
     /// The table with the node of DIR, whose descriptor is `fd`. Of the other nodes, about
-    /// `descriptors_max` have an open descriptor that no program needs.
-    pub(crate) fn new(fd: OwnedFd, descriptors_max: usize) -> Answer<Nodes> {
+    /// `descriptors_max` have an open descriptor that no program needs. Their memory is charged to
+    /// `tenant`.
+    pub(crate) fn new(
+        fd: OwnedFd,
+        descriptors_max: usize,
+        tenant: Tenant,
+        budget_bytes: u64,
+    ) -> Answer<Nodes> {
         let stat = fstat(&fd)?;
+        let known = Known::new(tenant, budget_bytes);
+        // A forgotten node's descriptor has its memory until it leaves the queue.
+        let descriptors_max = descriptors_max.min((known.max_bytes() / NODE_BYTES) as usize);
         let nodes = Nodes {
             descriptors: OpenDescriptors::new(descriptors_max),
             table: RwLock::default(),
+            queue: Mutex::default(),
+            known,
             root: identity(&stat),
             next_foreign: AtomicU64::new(FIRST_FOREIGN),
         };
         let descriptor = Descriptor::new(&nodes.descriptors, fd, nodes.root);
         let mut table = nodes.table.write().unwrap_or_else(PoisonError::into_inner);
-        nodes.add(&mut table, descriptor, &stat);
+        nodes.add(&mut table, descriptor, &stat, 0);
         drop(table);
         Ok(nodes)
+    }
+
+    /// Pays for the node of a file, if it has none.
+    ///
+    /// # Errors
+    /// As for [`Tenant::reserve`].
+    pub(crate) fn pay(&self, stat: &Stat, name: &OsStr) -> Result<Paid<'_>, Error> {
+        let bytes = if self.find(identity(stat)).is_some() { 0 } else { NODE_BYTES + name.len() as u64 };
+        if bytes > 0 {
+            self.known.add(bytes)?;
+        }
+        Ok(Paid { known: &self.known, bytes })
     }
 
     /// The number of a file, if it is on DIR's own file system.
@@ -148,8 +229,16 @@ impl Nodes {
         self.number((self.root.0, inode)).unwrap_or(inode)
     }
 
-    /// Adds a reference of the kernel to the node of a file, which was found with `fd` at a name.
-    pub(crate) fn enter(&self, parent: &Node, name: &OsStr, fd: OwnedFd, stat: &Stat) -> Arc<Node> {
+    /// Adds a reference of the kernel to the node of a file, which was found with `fd` at a name. If
+    /// it was forgotten since it was `paid`, it is charged when it is looked up again.
+    pub(crate) fn enter(
+        &self,
+        parent: &Node,
+        name: &OsStr,
+        fd: OwnedFd,
+        stat: &Stat,
+        mut paid: Paid<'_>,
+    ) -> Arc<Node> {
         let kind = attributes::kind(stat);
         let is_only_name = kind == FileType::Directory;
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
@@ -157,19 +246,28 @@ impl Nodes {
         let (node, fd) = match found {
             Some(node) if node.kind == kind => {
                 node.lookups.fetch_add(1, Ordering::Relaxed);
+                node.used.store(true, Ordering::Relaxed);
                 (node, Some(fd))
             }
             // A file of another kind had the inode number, and was removed by a program that does
             // not use the mount.
-            _ => (self.add(&mut table, Descriptor::new(&self.descriptors, fd, identity(stat)), stat), None),
+            _ => {
+                let descriptor = Descriptor::new(&self.descriptors, fd, identity(stat));
+                let bytes = std::mem::take(&mut paid.bytes);
+                (self.add(&mut table, descriptor, stat, bytes), None)
+            }
         };
         drop(table);
         node.descriptor.found_at(&parent.descriptor, name, is_only_name, fd);
+        // A directory may be a program's working directory, which the kernel would not find again.
+        if kind != FileType::Directory && !node.queued.swap(true, Ordering::AcqRel) {
+            self.queue_up(node.id);
+        }
         node
     }
 
     /// Adds a node to the table, with one more reference of the kernel than its number has.
-    fn add(&self, table: &mut Table, descriptor: Arc<Descriptor>, stat: &Stat) -> Arc<Node> {
+    fn add(&self, table: &mut Table, descriptor: Arc<Descriptor>, stat: &Stat, bytes: u64) -> Arc<Node> {
         let identity = identity(stat);
         let id = self.number(identity).unwrap_or_else(|| self.next_foreign.fetch_add(1, Ordering::Relaxed));
         let lookups = table.by_id.get(&id).map_or(0, |node| node.lookups.load(Ordering::Relaxed));
@@ -179,12 +277,64 @@ impl Nodes {
             identity,
             kind: attributes::kind(stat),
             lookups: AtomicU64::new(lookups + 1),
+            bytes: bytes as u32,
+            used: AtomicBool::new(true),
+            queued: AtomicBool::new(false),
             content: Mutex::default(),
             closed: Condvar::new(),
         });
-        table.by_id.insert(id, node.clone());
+        if let Some(replaced) = table.by_id.insert(id, node.clone()) {
+            self.known.remove(replaced.bytes.into());
+        }
         table.by_identity.insert(identity, id);
         node
+    }
+
+    fn queue_up(&self, id: u64) {
+        let mut queue = self.queue();
+        queue.push_back(id);
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        if queue.len() > 2 * table.by_id.len() + QUEUE_SLACK {
+            // Most are forgotten, or are there twice because they came back.
+            let mut kept = HashSet::new();
+            queue.retain(|&id| table.by_id.contains_key(&id) && kept.insert(id));
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, VecDeque<u64>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Names of files that take about `bytes`, which no program has open and which were not used
+    /// since the last search, and how many bytes they take.
+    pub(crate) fn unneeded(&self, bytes: u64) -> (Vec<Victim>, u64) {
+        let (mut victims, mut sum) = (Vec::new(), 0);
+        let mut queue = self.queue();
+        for _ in 0..2 * queue.len() {
+            if sum >= bytes {
+                break;
+            }
+            let Some(id) = queue.pop_front() else { break };
+            let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+            let Some(node) = table.by_id.get(&id).cloned() else { continue };
+            if node.lookups.load(Ordering::Relaxed) == 0 {
+                node.queued.store(false, Ordering::Release);
+                continue;
+            }
+            let is_closed = node.content.try_lock().is_ok_and(|content| content.is_closed());
+            if is_closed && !node.used.swap(false, Ordering::Relaxed) {
+                let names = node.descriptor.names();
+                let victim = |(parent, name): (Identity, OsString)| {
+                    table.by_identity.get(&parent).map(|&parent| Victim { parent, name })
+                };
+                victims.extend(names.into_iter().filter_map(victim));
+                sum += u64::from(node.bytes);
+            }
+            drop(table);
+            // It is asked again if the kernel needs it.
+            queue.push_back(id);
+        }
+        (victims, sum)
     }
 
     /// The node with this number.
@@ -194,7 +344,11 @@ impl Nodes {
             return Err(Errno::PERM.into());
         }
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        Ok(table.by_id.get(&id).cloned().ok_or(Errno::STALE)?)
+        let node = table.by_id.get(&id).cloned().ok_or(Errno::STALE)?;
+        if !node.used.load(Ordering::Relaxed) {
+            node.used.store(true, Ordering::Relaxed);
+        }
+        Ok(node)
     }
 
     /// The node of a file, if it has one.
@@ -209,13 +363,16 @@ impl Nodes {
         if let Some(node) = table.by_id.get(&id).cloned() {
             let left = node.lookups.load(Ordering::Relaxed).saturating_sub(count);
             node.lookups.store(left, Ordering::Relaxed);
-            table.remove_if_unused(&node);
+            let bytes = table.remove_if_unused(&node);
+            drop(table);
+            self.known.remove(bytes);
         }
     }
 
     /// Removes a node whose content was dropped, unless the kernel knows it.
     pub(crate) fn content_dropped(&self, node: &Node) {
-        self.table.write().unwrap_or_else(PoisonError::into_inner).remove_if_unused(node);
+        let bytes = self.table.write().unwrap_or_else(PoisonError::into_inner).remove_if_unused(node);
+        self.known.remove(bytes);
     }
 
     /// All nodes, in no particular order.

@@ -21,10 +21,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+const PAGE_BYTES: u64 = 4096;
+
 /// Events after which the writer is woken.
 const BATCH: usize = 4096;
-/// Events in memory at most: 48 MiB.
-const EVENTS_MAX: usize = 1 << 20;
+/// Events in memory at most, and as many that are being written: 48 MiB together.
+const EVENTS_MAX: usize = 1 << 19;
 /// How long events may stay in memory.
 const FLUSH: Duration = Duration::from_secs(1);
 
@@ -47,6 +49,7 @@ impl Counts {
                 self.syncs.fetch_add(1, Ordering::Relaxed);
                 return;
             }
+            RequestKind::Trim => return,
         };
         number.fetch_add(1, Ordering::Relaxed);
         sum.fetch_add(bytes, Ordering::Relaxed);
@@ -107,20 +110,25 @@ impl State {
     }
 
     fn write_all(&self, mut log: RequestLog) -> Result<(), TraceError> {
+        // Takes turns with the buffer's own vector, so that requests do not wait for memory.
+        let mut events = Vec::with_capacity(2 * BATCH);
         loop {
-            let (names, events, ended) = {
+            let (names, ended) = {
                 let is_small = |buffer: &mut Buffer| !buffer.ended && buffer.events.len() < BATCH;
                 let waited = self.changed.wait_timeout_while(self.lock(), FLUSH, is_small);
                 let (mut buffer, _) = waited.unwrap_or_else(PoisonError::into_inner);
-                let taken =
-                    (std::mem::take(&mut buffer.names), std::mem::take(&mut buffer.events), buffer.ended);
-                self.changed.notify_all();
-                taken
+                std::mem::swap(&mut buffer.events, &mut events);
+                if events.len() >= EVENTS_MAX {
+                    self.changed.notify_all();
+                }
+                (std::mem::take(&mut buffer.names), buffer.ended)
             };
             for NewName { at, name } in names {
                 log.name(at, &name);
             }
             log.write(&events)?;
+            events.clear();
+            events.shrink_to(16 * BATCH);
             if ended {
                 return log.finish();
             }
@@ -154,7 +162,7 @@ impl Recording {
             path,
             begun: Instant::now(),
             files: Mutex::default(),
-            buffer: Mutex::default(),
+            buffer: Mutex::new(Buffer { events: Vec::with_capacity(2 * BATCH), ..Buffer::default() }),
             changed: Condvar::new(),
             stopped: AtomicBool::new(false),
         });
@@ -186,9 +194,15 @@ impl Recording {
         })
     }
 
-    /// Forgets a file that has no name left: its inode number may be used again.
-    pub(crate) fn removed(&self, node: &Node) {
-        self.state.files.lock().unwrap_or_else(PoisonError::into_inner).0.remove(&node.identity);
+    /// Forgets a file that has no name left: its inode number may be used again. Returns its number
+    /// in the trace, if it has one.
+    pub(crate) fn removed(&self, node: &Node) -> Option<u32> {
+        self.state.files.lock().unwrap_or_else(PoisonError::into_inner).0.remove(&node.identity)
+    }
+
+    /// The number of a file in the trace, if it has one.
+    pub(crate) fn number(&self, node: &Node) -> Option<u32> {
+        self.state.files.lock().unwrap_or_else(PoisonError::into_inner).0.get(&node.identity).copied()
     }
 
     /// Records a request.
@@ -211,6 +225,13 @@ impl Recording {
             drop(buffer);
             state.changed.notify_all();
         }
+    }
+
+    /// Records that a file lost its bytes from `len` to `before`, its length until then: all of the
+    /// last page.
+    pub(crate) fn add_trim(&self, thread: u32, file: u32, len: u64, before: u64) {
+        let end = before.next_multiple_of(PAGE_BYTES);
+        self.add(thread, file, RequestKind::Trim, len, end - len);
     }
 
     /// Ends the recording.

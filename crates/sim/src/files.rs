@@ -69,6 +69,11 @@ impl Files {
         (self.number(core, kind, name), index)
     }
 
+    /// Whether consecutive names are adjacent pages.
+    pub(crate) fn has_neighbours(&self) -> bool {
+        self.numbering == Numbering::Files
+    }
+
     /// The file of a page whose position does not matter.
     pub(crate) fn file_of(&mut self, core: &Core, page: u64) -> FileNumber {
         let name = match self.numbering {

@@ -95,6 +95,13 @@ pub enum Operation {
         /// The first page that is cut off.
         page: u64,
     },
+    /// Punches pages out of a file, dirty or not. With [`Numbering::Keys`], only the first page.
+    Punch {
+        /// The first page.
+        page: u64,
+        /// Number of pages.
+        pages: u32,
+    },
     /// Advises that pages are no longer needed (`fadvise`): clean pages are dropped at once.
     Discard {
         /// The first page.
@@ -181,6 +188,7 @@ impl From<Record> for Operation {
         match record {
             Record::Access(access) => Operation::Access(access.into()),
             Record::Sync { file } => Operation::Sync { page: u64::from(file) << 32 },
+            Record::Trim { page, pages } => Operation::Punch { page, pages },
         }
     }
 }

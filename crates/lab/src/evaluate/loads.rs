@@ -146,7 +146,7 @@ mod tests {
     fn accesses(load: &Load, seed: u64) -> Vec<PageAccess> {
         let access = |record: Record| match record {
             Record::Access(access) => access,
-            Record::Sync { .. } => panic!("no load syncs"),
+            Record::Sync { .. } | Record::Trim { .. } => panic!("no load syncs or trims"),
         };
         load.records(SIZE, seed).into_iter().map(access).collect()
     }

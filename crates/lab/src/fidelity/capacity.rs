@@ -74,7 +74,7 @@ pub fn predict(records: &[Record], warm_from: u64, limit_pages: u64) -> Capacity
     let (mut sum, mut counted) = (Capacity::default(), 0u64);
     let accesses = records.iter().filter_map(|record| match record {
         Record::Access(access) => Some(access),
-        Record::Sync { .. } => None,
+        Record::Sync { .. } | Record::Trim { .. } => None,
     });
     for (time, access) in (0u64..).zip(accesses) {
         memory.touch(access, time);

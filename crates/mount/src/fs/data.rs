@@ -156,18 +156,28 @@ impl Passthrough {
         Ok(synced?)
     }
 
-    pub(crate) fn release(&self, handle: u64) -> Answer<()> {
+    pub(crate) fn release(&self, caller: Caller, handle: u64) -> Answer<()> {
         let open = self.open_files.remove(handle)?;
-        if let Open::File(OpenFile { node, .. }) = &*open {
-            let node = node.clone();
+        if let Open::File(OpenFile { node, traced, .. }) = &*open {
+            let (node, traced) = (node.clone(), *traced);
             drop(open);
-            self.files.release(&self.nodes, &node);
+            let discarded = self.files.release(&self.nodes, &node);
+            if let (Some(recording), Some(file), Some(len)) = (&self.recording, traced, discarded) {
+                recording.add_trim(caller.thread, file, 0, len);
+            }
         }
         Ok(())
     }
 
     /// `fallocate` with the modes that leave the other bytes where they are.
-    pub(crate) fn fallocate(&self, handle: u64, offset: u64, bytes: u64, mode: i32) -> Answer<()> {
+    pub(crate) fn fallocate(
+        &self,
+        caller: Caller,
+        handle: u64,
+        offset: u64,
+        bytes: u64,
+        mode: i32,
+    ) -> Answer<()> {
         let open = self.open_files.get(handle)?;
         let Open::File(open) = &*open else { return Err(Errno::OPNOTSUPP.into()) };
         let range = offset..offset.checked_add(bytes).ok_or(Errno::FBIG)?;
@@ -186,6 +196,11 @@ impl Passthrough {
             return Err(Errno::OPNOTSUPP.into());
         }
         open.node.content().note_change();
+        if let (Some(recording), Some(file), true) =
+            (&self.recording, open.traced, mode.intersects(hole | zero))
+        {
+            recording.add(caller.thread, file, RequestKind::Trim, offset, bytes);
+        }
         Ok(())
     }
 

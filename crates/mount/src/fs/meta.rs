@@ -1,6 +1,6 @@
 //! Attributes, extended attributes, and the space of the file system.
 
-use super::{Open, Passthrough};
+use super::{Caller, Open, Passthrough};
 use crate::attributes::{PERMISSIONS, timespec};
 use crate::control::is_control;
 use crate::node::{Node, ROOT};
@@ -40,7 +40,7 @@ impl Passthrough {
         Ok(self.files.attributes(&node, &node.stat()?))
     }
 
-    pub(crate) fn setattr(&self, id: u64, changes: &Changes) -> Answer<FileAttr> {
+    pub(crate) fn setattr(&self, caller: Caller, id: u64, changes: &Changes) -> Answer<FileAttr> {
         if is_control(id) {
             // A shell truncates a file before it writes; nothing else can be changed.
             let refused = changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some();
@@ -48,7 +48,7 @@ impl Passthrough {
         }
         let node = self.nodes.get(id)?;
         if let Some(len) = changes.size {
-            self.set_len(&node, len, changes.handle)?;
+            self.set_len(caller, &node, len, changes.handle)?;
         }
         if changes.uid.is_some() || changes.gid.is_some() {
             let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
@@ -73,9 +73,17 @@ impl Passthrough {
         Ok(self.files.attributes(&node, &node.stat()?))
     }
 
-    fn set_len(&self, node: &Arc<Node>, len: u64, handle: Option<u64>) -> Answer<()> {
+    fn set_len(&self, caller: Caller, node: &Arc<Node>, len: u64, handle: Option<u64>) -> Answer<()> {
         if node.kind != FileType::RegularFile {
             return Err(Errno::INVAL.into());
+        }
+        if let Some(recording) = &self.recording
+            && let Some(file) = recording.number(node)
+        {
+            let before = self.files.attributes(node, &node.stat()?).size;
+            if len < before {
+                recording.add_trim(caller.thread, file, len, before);
+            }
         }
         match handle.and_then(|handle| self.open_files.get(handle).ok()).as_deref() {
             Some(Open::File(open)) => {

@@ -103,6 +103,16 @@ impl Passthrough {
         &self.control.membership
     }
 
+    /// The known files.
+    pub(crate) fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// Has the kernel forget files when there are too many, until the mount ends.
+    pub(crate) fn limit_known(&self, notifier: &fuser::Notifier) {
+        self.nodes.known.limit(&self.nodes, &self.files, notifier);
+    }
+
     /// The cache.
     pub(crate) fn cache(&self) -> &PageCache {
         &self.files.cache

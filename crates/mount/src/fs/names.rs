@@ -59,7 +59,8 @@ impl Passthrough {
             }
         };
         let stat = fstat(&fd)?;
-        let node = self.nodes.enter(parent, name, fd, &stat);
+        let paid = self.files.with_room(&self.nodes, || self.nodes.pay(&stat, name))?;
+        let node = self.nodes.enter(parent, name, fd, &stat, paid);
         let attributes = self.files.attributes(&node, &stat);
         Ok((node, attributes))
     }
@@ -165,27 +166,33 @@ impl Passthrough {
         self.lookup_in(&parent, name)
     }
 
-    pub(crate) fn unlink(&self, parent: u64, name: &OsStr) -> Answer<()> {
+    pub(crate) fn unlink(&self, caller: Caller, parent: u64, name: &OsStr) -> Answer<()> {
         let parent = self.parent_of(parent, name)?;
         let removed = self.named(&parent, name)?;
         unlinkat(parent.hold()?, name, AtFlags::empty())?;
-        self.name_removed(&removed, &parent, name);
+        self.name_removed(caller, &removed, &parent, name);
         Ok(())
     }
 
-    pub(crate) fn rmdir(&self, parent: u64, name: &OsStr) -> Answer<()> {
+    pub(crate) fn rmdir(&self, caller: Caller, parent: u64, name: &OsStr) -> Answer<()> {
         if is_control(parent) {
             return self.control.rmdir(&self.files.cache, parent, name);
         }
         let parent = self.parent_of(parent, name)?;
         let removed = self.named(&parent, name)?;
         unlinkat(parent.hold()?, name, AtFlags::REMOVEDIR)?;
-        self.name_removed(&removed, &parent, name);
+        self.name_removed(caller, &removed, &parent, name);
         Ok(())
     }
 
     /// Renames a file. `flags` are those of `renameat2`.
-    pub(crate) fn rename(&self, from: (u64, &OsStr), to: (u64, &OsStr), flags: u32) -> Answer<()> {
+    pub(crate) fn rename(
+        &self,
+        caller: Caller,
+        from: (u64, &OsStr),
+        to: (u64, &OsStr),
+        flags: u32,
+    ) -> Answer<()> {
         let (old, new) = (self.parent_of(from.0, from.1)?, self.parent_of(to.0, to.1)?);
         let moved = self.named(&old, from.1)?;
         let replaced = self.named(&new, to.1).ok();
@@ -200,7 +207,7 @@ impl Passthrough {
             Some(other) if flags.contains(RenameFlags::EXCHANGE) => {
                 other.renamed((&new, to.1), (&old, from.1));
             }
-            Some(other) => self.name_removed(&other, &new, to.1),
+            Some(other) => self.name_removed(caller, &other, &new, to.1),
             None => {}
         }
         Ok(())
@@ -219,15 +226,16 @@ impl Passthrough {
     }
 
     /// Drops what is cached of a file that may have lost its last name.
-    fn name_removed(&self, removed: &Named, parent: &Node, name: &OsStr) {
+    fn name_removed(&self, caller: Caller, removed: &Named, parent: &Node, name: &OsStr) {
         let Named { stat, node: Some(node) } = removed else { return };
         node.descriptor.remove_name(&parent.descriptor, name);
         if node.kind == fuser::FileType::RegularFile {
-            self.files.unlinked(node);
+            let discarded = self.files.unlinked(node);
             if let Some(recording) = &self.recording
                 && stat.st_nlink <= 1
+                && let (Some(file), Some(len)) = (recording.removed(node), discarded)
             {
-                recording.removed(node);
+                recording.add_trim(caller.thread, file, 0, len);
             }
             self.nodes.content_dropped(node);
         }

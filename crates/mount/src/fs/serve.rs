@@ -94,7 +94,7 @@ impl Filesystem for Served {
 
     fn setattr(
         &self,
-        _: &Request,
+        request: &Request,
         id: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -112,7 +112,7 @@ impl Filesystem for Served {
     ) {
         let handle = handle.map(|handle| handle.0);
         let changes = Changes { mode, uid, gid, size, atime, mtime, handle };
-        answer!(reply, self.0.setattr(id.0, &changes), |reply: ReplyAttr, now| reply.attr(&VALID, &now));
+        answer!(reply, self.0.setattr(caller(request), id.0, &changes), |reply: ReplyAttr, now| reply.attr(&VALID, &now));
     }
 
     fn readlink(&self, _: &Request, id: INodeNo, reply: ReplyData) {
@@ -146,12 +146,12 @@ impl Filesystem for Served {
         answer!(reply, made, send_entry);
     }
 
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer!(reply, self.0.unlink(parent.0, name), send_done);
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer!(reply, self.0.unlink(caller(request), parent.0, name), send_done);
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer!(reply, self.0.rmdir(parent.0, name), send_done);
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer!(reply, self.0.rmdir(caller(request), parent.0, name), send_done);
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
@@ -161,7 +161,7 @@ impl Filesystem for Served {
 
     fn rename(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -169,7 +169,7 @@ impl Filesystem for Served {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let renamed = self.0.rename((parent.0, name), (new_parent.0, new_name), flags.bits());
+        let renamed = self.0.rename(caller(request), (parent.0, name), (new_parent.0, new_name), flags.bits());
         answer!(reply, renamed, send_done);
     }
 
@@ -250,7 +250,7 @@ impl Filesystem for Served {
 
     fn release(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
@@ -258,7 +258,7 @@ impl Filesystem for Served {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        answer!(reply, self.0.release(handle.0), send_done);
+        answer!(reply, self.0.release(caller(request), handle.0), send_done);
     }
 
     fn fsync(&self, request: &Request, _: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
@@ -267,7 +267,7 @@ impl Filesystem for Served {
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -275,7 +275,7 @@ impl Filesystem for Served {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let done = self.0.fallocate(handle.0, offset, length, mode);
+        let done = self.0.fallocate(caller(request), handle.0, offset, length, mode);
         answer!(reply, done, send_done);
     }
 

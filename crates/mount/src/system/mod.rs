@@ -185,6 +185,8 @@ impl Recorder {
                     requests.written_bytes += request.bytes;
                 }
                 RequestKind::Sync | RequestKind::DataSync => requests.syncs += 1,
+                // No tracepoint of these is asked for.
+                RequestKind::Trim => {}
             }
         }
         log.write(&self.requests[..count])?;

@@ -1,9 +1,10 @@
 //! More files than descriptors.
 
-use crate::common::{Mounted, Setup, mounted_with};
+use crate::common::{MEMORY, Mounted, Setup, mount_again, mounted_with};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::{Duration, Instant};
 
 /// Descriptors that a mount may use: 32 for cached files, 25 for names, the rest for programs.
 const DESCRIPTORS: u64 = 100;
@@ -63,6 +64,40 @@ fn more_files_than_descriptors_are_created_listed_read_and_removed() {
         let below = directory.path().join(format!("2/f{number}"));
         assert_eq!(fs::read(below).unwrap(), format!("file {number}").into_bytes());
     }
+}
+
+/// Bytes of metadata that the mount's state has.
+fn metadata_bytes(mounted: &Mounted) -> u64 {
+    mglru_mount::state_of_mount(&mounted.at("")).unwrap().metadata_bytes
+}
+
+/// What the mount remembers of each file is in the budget, and no more than an eighth of it: the
+/// kernel forgets the others, and finds them again.
+#[test]
+fn names_are_part_of_the_budget_and_the_kernel_forgets_most_of_many() {
+    let below = tempfile::tempdir().unwrap();
+    let names: Vec<_> = (0..4000).map(|number| format!("a file with a long name, number {number}")).collect();
+    names.iter().for_each(|name| drop(File::create(below.path().join(name)).unwrap()));
+    let Some(mounted) = mount_again(below) else { return };
+    let before = metadata_bytes(&mounted);
+    let open = File::open(mounted.at(&names[0])).unwrap();
+    let mut most = 0;
+    for name in &names {
+        assert_eq!(fs::symlink_metadata(mounted.at(name)).unwrap().len(), 0);
+        most = most.max(metadata_bytes(&mounted));
+    }
+    assert!(most > before + MEMORY / 16, "{most} after {before}");
+    // Only a thread that is never run would take so long.
+    let end = Instant::now() + Duration::from_secs(60);
+    while metadata_bytes(&mounted) > before + MEMORY / 8 + (64 << 10) {
+        assert!(Instant::now() < end, "{} after {before}", metadata_bytes(&mounted));
+        std::thread::yield_now();
+    }
+    for name in &names {
+        assert_eq!(fs::read(mounted.at(name)).unwrap(), b"");
+    }
+    assert_eq!(fs::read_dir(mounted.at("")).unwrap().count(), names.len());
+    assert_eq!(open.metadata().unwrap().len(), 0);
 }
 
 #[test]

@@ -33,6 +33,11 @@ fn a_trace_has_every_request() {
     fs::write(mounted.at("h"), "x").unwrap();
     // A read at the end of the file returns 0 bytes and touches no page.
     assert_eq!(file.read_at(&mut buffer, 1 << 20).unwrap(), 0);
+    // Pages that are cut off, removed, or removed when the last program closes the file.
+    file.set_len(5000).unwrap();
+    for name in ["h", "g", "a directory/f"] {
+        fs::remove_file(mounted.at(name)).unwrap();
+    }
     drop(file);
     let (_directory, summary) = mounted.finish_with_summary();
     assert_eq!((summary.requests.reads, summary.requests.read_bytes), (1, 100));
@@ -47,6 +52,9 @@ fn a_trace_has_every_request() {
         Record::Sync { file: 0 },
         access(1, false, true),
         access(1 << 32, true, false),
+        Record::Trim { page: 2, pages: 1 },
+        Record::Trim { page: 1 << 32, pages: 1 },
+        Record::Trim { page: 0, pages: 2 },
     ];
     assert_eq!(records, expected);
 }

@@ -86,6 +86,8 @@ pub(super) enum Parsed {
     Request(Request),
     /// fsync of a file.
     Sync(u32),
+    /// The content of pages is gone: the first page, and their number.
+    Trim(u64, u32),
     /// No page event: a comment, a header or another kind of event.
     Nothing,
 }
@@ -249,6 +251,7 @@ impl<F: LineFormat> Decode for Lines<F> {
             match parsed {
                 Ok(Parsed::Request(request)) => sink.request(request),
                 Ok(Parsed::Sync(file)) => sink.records.push(Record::Sync { file }),
+                Ok(Parsed::Trim(page, pages)) => sink.records.push(Record::Trim { page, pages }),
                 Ok(Parsed::Nothing) => {}
                 Err(what) => sink.bad(Fault::Bad { offset, line: Some(input.lines()), what })?,
             }
@@ -287,6 +290,7 @@ impl<F: RecordFormat> Decode for Records<F> {
                 match self.0.record(record) {
                     Ok(Parsed::Request(request)) => sink.request(request),
                     Ok(Parsed::Sync(file)) => sink.records.push(Record::Sync { file }),
+                    Ok(Parsed::Trim(page, pages)) => sink.records.push(Record::Trim { page, pages }),
                     Ok(Parsed::Nothing) => {}
                     Err(what) => {
                         let offset = input.offset_of(start + read_bytes);

@@ -10,7 +10,8 @@
 //!
 //! *Offset:* bytes from the beginning of the file; file ids count in the order in which the log
 //! first names the files. *Size:* bytes; every touched 4 KiB page counts, including partial ones.
-//! `sync`, `datasync`, `syncfs` and `sync_file_range` are fsyncs. `trim` and `wait` touch no page.
+//! `sync`, `datasync`, `syncfs` and `sync_file_range` are fsyncs. `trim` drops the pages that it
+//! covers as a whole. `wait` touches no page.
 //! File names have no blanks, as in fio. fio requires `add` and `open` before the first access;
 //! this reader does not.
 
@@ -88,12 +89,22 @@ impl LineFormat for FioIolog {
                 Ok(Parsed::Sync(self.files.id(file)?))
             }
             (b"wait", (Some(time), _)) => number(time, "the time to wait").map(|_| Parsed::Nothing),
-            (b"read" | b"write" | b"trim", (Some(offset), Some(length))) => {
+            (b"read" | b"write", (Some(offset), Some(length))) => {
                 let request = Request::bytes(number(offset, "the offset")?, number(length, "the length")?)?;
                 let request = request.in_file(self.files.id(file)?)?;
-                Ok(match action {
-                    b"trim" => Parsed::Nothing,
-                    _ => Parsed::Request(request.writing(action == b"write")),
+                Ok(Parsed::Request(request.writing(action == b"write")))
+            }
+            (b"trim", (Some(offset), Some(length))) => {
+                let (offset, length) = (number(offset, "the offset")?, number(length, "the length")?);
+                let (first, end) = (offset.div_ceil(PAGE_BYTES), offset.saturating_add(length) / PAGE_BYTES);
+                if end > 1 << 32 {
+                    return Err(format!("page {end} of a file; files have at most 2^32 pages (16 TiB)"));
+                }
+                let first_page = u64::from(self.files.id(file)?) << 32 | first;
+                Ok(match end.saturating_sub(first) {
+                    0 => Parsed::Nothing,
+                    // One page short of the largest file.
+                    pages => Parsed::Trim(first_page, pages.min(u64::from(u32::MAX)) as u32),
                 })
             }
             (b"read" | b"write" | b"trim", _) => Err(format!("{} has no offset and length", quote(line))),
@@ -144,6 +155,14 @@ impl Encode for FioIologEncoder {
         true
     }
 
+    fn trim(&mut self, page: u64, pages: u32, out: &mut Vec<u8>) -> bool {
+        let (file, first) = ((page >> 32) as u32, page & 0xffff_ffff);
+        self.open(file, out);
+        writeln!(out, "file.{file} trim {} {}", first * PAGE_BYTES, u64::from(pages) * PAGE_BYTES)
+            .expect("a Vec never fails");
+        true
+    }
+
     fn end(&mut self, out: &mut Vec<u8>) {
         for file in &self.open {
             writeln!(out, "file.{file} close").expect("a Vec never fails");
@@ -167,10 +186,11 @@ mod tests {
     #[test]
     fn both_versions() {
         let two = "fio version 2 iolog\na add\nb add\na open\nb read 8192 8192\na write 1 1\na wait 100 0\n\
-                   b trim 0 1\na sync 0 0\na close\n";
+                   b trim 0 1\nb trim 4000 8292\na sync 0 0\na close\n";
         let read = Request::pages(1 << 32 | 2, 2).unwrap();
         let write = Request { page: 0, pages: 1, write: true, inside: true, ..read };
-        let expected = vec![Parsed::Request(read), Parsed::Request(write), Parsed::Sync(0)];
+        let trim = Parsed::Trim(1 << 32 | 1, 2);
+        let expected = vec![Parsed::Request(read), Parsed::Request(write), trim, Parsed::Sync(0)];
         assert_eq!(parse(two), Ok(expected.clone()));
         let with_thread = "fio version 3 iolog\n1 b read 8192 8192 77\n2 a write 1 1 78\n3 b sync 0 0 77\n";
         let [b, a] = [Request { page: 2, ..read }, Request { page: 1 << 32, ..write }];

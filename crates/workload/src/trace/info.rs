@@ -78,6 +78,7 @@ impl Counting {
                 self.pages[usize::from(access.anon)].insert(access.page);
             }
             Record::Sync { .. } => info.syncs += 1,
+            Record::Trim { .. } => {}
         }
     }
 

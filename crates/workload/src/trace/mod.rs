@@ -104,6 +104,13 @@ pub enum Record {
         /// The file's id, as in the high 32 bits of its pages.
         file: u32,
     },
+    /// Pages were cut off or punched out of a file, or the file was removed: their content is gone.
+    Trim {
+        /// The first page.
+        page: u64,
+        /// Number of pages.
+        pages: u32,
+    },
 }
 
 /// How to open a trace.

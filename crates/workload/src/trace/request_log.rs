@@ -11,7 +11,7 @@
 //! The file is written under its own name, so that a crash leaves what was recorded until then.
 
 use super::TraceError;
-use super::write::Output;
+use super::write::{Levels, Output};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -32,6 +32,8 @@ pub enum RequestKind {
     Sync,
     /// fdatasync.
     DataSync,
+    /// Bytes are cut off or punched out, or the file was removed.
+    Trim,
 }
 
 impl RequestKind {
@@ -41,6 +43,7 @@ impl RequestKind {
             RequestKind::Write => "write",
             RequestKind::Sync => "sync",
             RequestKind::DataSync => "datasync",
+            RequestKind::Trim => "trim",
         }
     }
 }
@@ -68,7 +71,7 @@ pub struct RequestLog {
     output: Output,
     names: Vec<String>,
     taken: BTreeSet<String>,
-    text: String,
+    text: Vec<u8>,
 }
 
 impl RequestLog {
@@ -79,15 +82,15 @@ impl RequestLog {
     pub fn create(path: &Path) -> Result<RequestLog, TraceError> {
         let failed = |error| TraceError::io(path, error);
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let output = Output::new(File::create(path).map_err(failed)?, &name).map_err(failed)?;
+        let output = Output::new(File::create(path).map_err(failed)?, &name, Levels::FAST).map_err(failed)?;
         let mut log = RequestLog {
             path: path.to_owned(),
             output,
             names: Vec::new(),
             taken: BTreeSet::new(),
-            text: String::new(),
+            text: Vec::new(),
         };
-        log.text.push_str("fio version 3 iolog\n");
+        log.text.extend_from_slice(b"fio version 3 iolog\n");
         log.flush()?;
         Ok(log)
     }
@@ -109,7 +112,7 @@ impl RequestLog {
             word = format!("{}%#{number}", &word[from..]);
         }
         let at = at.as_micros();
-        writeln!(self.text, "{at} {word} add\n{at} {word} open").expect("a String never fails");
+        self.text.extend_from_slice(format!("{at} {word} add\n{at} {word} open\n").as_bytes());
         self.taken.insert(word.clone());
         self.names.push(word);
     }
@@ -124,16 +127,23 @@ impl RequestLog {
     pub fn write(&mut self, requests: &[LoggedRequest]) -> Result<(), TraceError> {
         for request in requests {
             let LoggedRequest { at, thread, file, offset, bytes, kind } = *request;
-            let (at, name, kind) = (at.as_micros(), &self.names[file as usize], kind.name());
-            writeln!(self.text, "{at} {name} {kind} {offset} {bytes} {thread}")
-                .expect("a String never fails");
+            append_decimal(&mut self.text, at.as_micros() as u64);
+            for word in [&self.names[file as usize], kind.name()] {
+                self.text.push(b' ');
+                self.text.extend_from_slice(word.as_bytes());
+            }
+            for number in [offset, bytes, u64::from(thread)] {
+                self.text.push(b' ');
+                append_decimal(&mut self.text, number);
+            }
+            self.text.push(b'\n');
         }
         self.flush()
     }
 
     fn flush(&mut self) -> Result<(), TraceError> {
         let writer = self.output.writer();
-        let written = writer.write_all(self.text.as_bytes()).and_then(|()| writer.flush());
+        let written = writer.write_all(&self.text).and_then(|()| writer.flush());
         self.text.clear();
         written.map_err(|error| TraceError::io(&self.path, error))
     }
@@ -146,6 +156,21 @@ impl RequestLog {
         let path = self.path;
         self.output.finish().map_err(|error| TraceError::io(&path, error))
     }
+}
+
+/// Appends a number. Numbers are most of a log, and this takes a third of the time of `write!`.
+fn append_decimal(text: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    text.extend_from_slice(&digits[at..]);
 }
 
 #[cfg(test)]
@@ -177,6 +202,8 @@ mod tests {
                 request(2, 0, 1, RequestKind::Read),
                 request(1, 0, 0, RequestKind::Sync),
                 request(0, 0, 0, RequestKind::DataSync),
+                request(1, 100, 12_188, RequestKind::Trim),
+                request(1, u64::MAX, u64::MAX, RequestKind::Sync),
             ];
             log.write(&requests).unwrap();
             log.finish().unwrap();
@@ -192,11 +219,14 @@ mod tests {
                 access(2 << 32, false, false),
                 Record::Sync { file: 1 },
                 Record::Sync { file: 0 },
+                Record::Trim { page: 1 << 32 | 1, pages: 2 },
+                Record::Sync { file: 1 },
             ];
             assert_eq!(records, expected, "{name}");
         }
         let text = fs::read_to_string(folder.path().join("log")).unwrap();
         assert!(text.contains("\n7 a%20file%25 read 8192 4096 9\n"), "{text}");
+        assert!(text.contains(&format!(" sync {0} {0} 9\n", u64::MAX)), "{text}");
         assert!(text.lines().all(|line| line.len() < 400), "{text}");
     }
 

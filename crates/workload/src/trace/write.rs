@@ -59,6 +59,10 @@ pub(super) trait Encode: Send {
     fn sync(&mut self, _file: u32, _out: &mut Vec<u8>) -> bool {
         false
     }
+    /// Appends that pages are gone. `false`: the format cannot express it.
+    fn trim(&mut self, _page: u64, _pages: u32, _out: &mut Vec<u8>) -> bool {
+        false
+    }
     fn end(&mut self, _out: &mut Vec<u8>) {}
 }
 
@@ -68,9 +72,20 @@ const FLUSH_BYTES: usize = 64 * 1024;
 /// Upper limit of renumbered pages. Each takes up to 57 bytes while the table grows, so this is
 /// less than 4 GiB.
 const RENUMBERED_MAX: u64 = 1 << 26;
-/// zstd's own default, comparable to level 6 of gzip and xz.
-const ZSTD_LEVEL: i32 = 3;
-const LEVEL: u32 = 6;
+/// Levels of compression.
+#[derive(Clone, Copy)]
+pub(super) struct Levels {
+    zstd: i32,
+    /// Of gzip and xz.
+    others: u32,
+}
+
+impl Levels {
+    /// zstd's own default, and the comparable ones of the others.
+    pub(super) const USUAL: Levels = Levels { zstd: 3, others: 6 };
+    /// For a trace that is written while the programs run whose requests it has.
+    pub(super) const FAST: Levels = Levels { zstd: 1, others: 1 };
+}
 
 /// Writes a trace record by record.
 pub struct TraceWriter {
@@ -107,7 +122,7 @@ impl TraceWriter {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let unfinished = (!special).then(|| unfinished_path(&path));
         let file = File::create(unfinished.as_deref().unwrap_or(&path)).map_err(failed)?;
-        let output = Output::new(file, &name);
+        let output = Output::new(file, &name, Levels::USUAL);
         let mut writer = TraceWriter {
             path: path.clone(),
             unfinished,
@@ -135,6 +150,7 @@ impl TraceWriter {
             match *record {
                 Record::Access(access) => self.access(access)?,
                 Record::Sync { file } => self.sync(file)?,
+                Record::Trim { page, pages } => self.trim(page, pages)?,
             }
         }
         Ok(())
@@ -206,6 +222,19 @@ impl TraceWriter {
         } else {
             return Err(self.refuse("the format has no fsync; --drop omits it".to_string()));
         }
+        Ok(())
+    }
+
+    fn trim(&mut self, page: u64, pages: u32) -> Result<(), TraceError> {
+        self.end_run()?;
+        // Pages with new numbers are no longer neighbours.
+        if !self.options.renumber && self.encoder.trim(page, pages, &mut self.buffer) {
+            return Ok(());
+        }
+        if !self.options.drop {
+            return Err(self.refuse("the format cannot express that pages are cut off; --drop omits it".to_string()));
+        }
+        self.converted.dropped += 1;
         Ok(())
     }
 
@@ -329,16 +358,16 @@ pub(super) enum Output {
 }
 
 impl Output {
-    pub(super) fn new(file: File, name: &str) -> io::Result<Self> {
+    pub(super) fn new(file: File, name: &str, levels: Levels) -> io::Result<Self> {
         let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
         let compression = Compression::EXTENSIONS.iter().find(|(known, _)| *known == extension);
         Ok(match compression.map(|(_, compression)| compression) {
             None => Output::Plain(BufWriter::new(file)),
             Some(Compression::Gzip) => {
-                Output::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::new(LEVEL)))
+                Output::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::new(levels.others)))
             }
-            Some(Compression::Xz) => Output::Xz(liblzma::write::XzEncoder::new(file, LEVEL)),
-            Some(Compression::Zstd) => Output::Zstd(zstd::stream::write::Encoder::new(file, ZSTD_LEVEL)?),
+            Some(Compression::Xz) => Output::Xz(liblzma::write::XzEncoder::new(file, levels.others)),
+            Some(Compression::Zstd) => Output::Zstd(zstd::stream::write::Encoder::new(file, levels.zstd)?),
         })
     }
 

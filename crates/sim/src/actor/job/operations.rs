@@ -28,6 +28,13 @@ impl Job {
                 self.state = State::Truncate(file, from, 1 << 32);
                 Pause::Ready
             }
+            Operation::Punch { page, pages } => {
+                let (file, from) = world.files.locate(&world.core, Kind::File, page);
+                let pages = if world.files.has_neighbours() { pages } else { 1 };
+                let end = (u64::from(from) + u64::from(pages)).min(1 << 32);
+                self.state = State::Truncate(file, from, end);
+                Pause::Ready
+            }
             Operation::Release { page, pages } => {
                 let (region, from) = world.files.locate(&world.core, Kind::Anon, page);
                 let end = (u64::from(from) + u64::from(pages)).min(1 << 32);
