@@ -126,8 +126,6 @@ class Replays:
         # The budget of a mount includes its metadata, that of a replay does not.
         pages = (state["budget_bytes"] - state["metadata_bytes"]) >> 12
         command = [self.options.mglru, "replay", trace, "--memory", f"{pages}p", "--preset", preset, "--json"]
-        # As far as the mount reads ahead.
-        command += ["--readahead", "128KiB"]
         again = json.loads(call(*command))["runs"][0]
         counters, mounted = again["warm"]["counters"], state["tenants"][0]
         pairs = [(mounted["hits"] + mounted["misses"], again["accesses"]),

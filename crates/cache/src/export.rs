@@ -166,10 +166,7 @@ impl PageCache {
             line(format_args!("# HELP {name} {what}\n# TYPE {name} gauge"));
             for (label, tenant) in labels.iter().zip(&tenants) {
                 for (at, row) in generations(tenant).iter().enumerate() {
-                    line(format_args!(
-                        "{name}{{tenant=\"{label}\",generation=\"{at}\"}} {}",
-                        value(row)
-                    ));
+                    line(format_args!("{name}{{tenant=\"{label}\",generation=\"{at}\"}} {}", value(row)));
                 }
             }
         }
@@ -221,14 +218,15 @@ impl PageCache {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Counter, OpenMode, PageCache};
+    use crate::{Counter, Mechanisms, OpenMode, PageCache, Preset};
     use std::collections::BTreeSet;
 
     /// The sums of all generations are the pages on the lists.
     #[test]
     fn the_text_has_the_generations_of_the_multi_gen_policy() {
         let directory = tempfile::tempdir().unwrap();
-        let cache = PageCache::builder(1 << 20).preset("linux-7.1").build().unwrap();
+        let mechanisms = Mechanisms::compose(Preset::Linux71, &[], &[]).unwrap();
+        let cache = PageCache::builder(1 << 20).mechanisms(mechanisms).build().unwrap();
         let path = directory.path().join("f");
         std::fs::write(&path, vec![1; 4 << 20]).unwrap();
         let file = cache.open(&path, OpenMode::ReadOnly).unwrap();
@@ -241,7 +239,7 @@ mod tests {
             let start = format!("mglru_tenant_generation_{name}{{tenant=\"\",generation=\"");
             let lines = text.lines().filter_map(|line| line.strip_prefix(&start)?.split_once("\"} "));
             let lines: Vec<_> = lines.collect();
-            let numbers: Vec<_> = lines.iter().map(|(at, _)| at.parse().unwrap()).collect();
+            let numbers: Vec<_> = lines.iter().map(|(at, _)| at.parse::<usize>().unwrap()).collect();
             assert_eq!(numbers, (0..rows.len()).collect::<Vec<_>>(), "{text}");
             lines.iter().map(|(_, value)| value.parse::<u64>().unwrap()).sum()
         };

@@ -159,11 +159,19 @@ mod tests {
         let charged = || cache.stats().metadata_bytes - before;
         for count in 1..=1000 {
             known.add(500).unwrap();
-            assert!((count * 500..=count * 500 + CHUNK_BYTES + INDEX_BYTES).contains(&charged()), "{}", charged());
+            assert!(
+                (count * 500..=count * 500 + CHUNK_BYTES + INDEX_BYTES).contains(&charged()),
+                "{}",
+                charged()
+            );
         }
         for count in (0..1000).rev() {
             known.remove(500);
-            assert!((count * 500..=count * 500 + 2 * CHUNK_BYTES + INDEX_BYTES).contains(&charged()), "{}", charged());
+            assert!(
+                (count * 500..=count * 500 + 2 * CHUNK_BYTES + INDEX_BYTES).contains(&charged()),
+                "{}",
+                charged()
+            );
         }
         // The budget is hard.
         let most = (0..).take_while(|_| known.add(500).is_ok()).count() as u64;

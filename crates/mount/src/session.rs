@@ -165,7 +165,8 @@ impl Mount {
         let root = cache.tenant("").map_err(|error| cannot(&error))?;
         let budget_bytes = cache.stats().budget_bytes;
         let (idle_max, names_max) = shares(options.descriptors.unwrap_or_else(raise_descriptors));
-        let nodes = Nodes::new(fd, names_max, root, budget_bytes).map_err(|refused| cannot(&io::Error::from(refused.0)))?;
+        let nodes = Nodes::new(fd, names_max, root, budget_bytes)
+            .map_err(|refused| cannot(&io::Error::from(refused.0)))?;
         let files = Files::new(cache, idle_max).map_err(|error| cannot(&error))?;
         let recording = options.record.map(Recording::start).transpose()?;
         let passthrough = Arc::new(Passthrough::new(from, nodes, files, recording));
@@ -213,9 +214,10 @@ impl Mount {
     /// they are lost.
     pub fn serve(self) -> Result<Summary, Error> {
         let Mount { session, passthrough, mountpoint, watches } = self;
-        let (limited, notifier) = (passthrough.clone(), session.notifier());
+        passthrough.set_notifier(session.notifier());
+        let limited = passthrough.clone();
         let limit = std::thread::Builder::new().name("mglru-names".to_owned());
-        let limit = limit.spawn(move || limited.limit_known(&notifier)).map_err(Error::work)?;
+        let limit = limit.spawn(move || limited.limit_known()).map_err(Error::work)?;
         let served = session.run().or_else(|error| match Errno::from_io_error(&error) {
             // A thread was receiving a last request, such as to close a file, when the mount ended.
             Some(Errno::CONNABORTED) => Ok(()),

@@ -7,6 +7,7 @@ use crate::control::is_control;
 use crate::directory::{Directory, Entry};
 use crate::node::{Node, ROOT};
 use crate::refused::Answer;
+use fuser::INodeNo;
 use mglru_cache::Tenant;
 use mglru_watch::Watched;
 use mglru_workload::trace::RequestKind;
@@ -137,6 +138,11 @@ impl Passthrough {
         let dropped = mode & (SET_USER_ID | group);
         if dropped != 0 {
             chmod(node.hold()?.path(), Mode::from_raw_mode(mode & PERMISSIONS & !dropped))?;
+            // The kernel would show the old mode until its attributes are too old. An error: the
+            // mount has ended.
+            if let Some(notifier) = self.notifier.get() {
+                let _ = notifier.inval_inode(INodeNo(node.id), -1, 0);
+            }
         }
         Ok(())
     }

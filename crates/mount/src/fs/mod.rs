@@ -27,10 +27,11 @@ use crate::node::{Node, Nodes};
 use crate::record::{Counts, Recording};
 use crate::session::Summary;
 use crate::space::Space;
+use fuser::Notifier;
 use mglru_cache::{CachedFile, PageCache};
 use mglru_watch::Requests;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The thread that makes a request.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +74,7 @@ pub(crate) struct Passthrough {
     recording: Option<Recording>,
     /// The directory, without symbolic links.
     directory: PathBuf,
+    notifier: OnceLock<Notifier>,
     /// Whether new files are given to the caller. Only root can do so.
     gives_away: bool,
 }
@@ -94,6 +96,7 @@ impl Passthrough {
             files,
             open_files: Handles::default(),
             open_directories: Handles::default(),
+            notifier: OnceLock::new(),
             gives_away: rustix::process::geteuid().is_root(),
         }
     }
@@ -108,9 +111,16 @@ impl Passthrough {
         &self.nodes
     }
 
-    /// Has the kernel forget files when there are too many, until the mount ends.
-    pub(crate) fn limit_known(&self, notifier: &fuser::Notifier) {
+    /// Has the kernel forget files when there are too many, until the mount ends. After
+    /// [`Self::set_notifier`].
+    pub(crate) fn limit_known(&self) {
+        let notifier = self.notifier.get().expect("it is set before the mount is served");
         self.nodes.known.limit(&self.nodes, &self.files, notifier);
+    }
+
+    /// Sets how the kernel is told what it must not remember.
+    pub(crate) fn set_notifier(&self, notifier: Notifier) {
+        let _ = self.notifier.set(notifier);
     }
 
     /// The cache.

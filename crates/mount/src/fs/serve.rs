@@ -112,7 +112,8 @@ impl Filesystem for Served {
     ) {
         let handle = handle.map(|handle| handle.0);
         let changes = Changes { mode, uid, gid, size, atime, mtime, handle };
-        answer!(reply, self.0.setattr(caller(request), id.0, &changes), |reply: ReplyAttr, now| reply.attr(&VALID, &now));
+        answer!(reply, self.0.setattr(caller(request), id.0, &changes), |reply: ReplyAttr, now| reply
+            .attr(&VALID, &now));
     }
 
     fn readlink(&self, _: &Request, id: INodeNo, reply: ReplyData) {
@@ -169,7 +170,8 @@ impl Filesystem for Served {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let renamed = self.0.rename(caller(request), (parent.0, name), (new_parent.0, new_name), flags.bits());
+        let renamed =
+            self.0.rename(caller(request), (parent.0, name), (new_parent.0, new_name), flags.bits());
         answer!(reply, renamed, send_done);
     }
 

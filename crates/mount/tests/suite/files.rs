@@ -6,6 +6,8 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 #[test]
@@ -185,4 +187,21 @@ fn a_directory_on_another_mount_is_mounted_as_any_other() {
     assert!(fs::read(below.join("f")).unwrap() == content);
     drop(folder);
     outer.finish();
+}
+
+/// The kernel does not clear the bits of a mount itself, and remembers attributes for a second.
+#[test]
+fn a_write_without_privileges_clears_set_user_id_at_once() {
+    let Some(mounted) = mounted() else { return };
+    fs::write(mounted.at("f"), "program").unwrap();
+    fs::set_permissions(mounted.at("f"), Permissions::from_mode(0o6775)).unwrap();
+    assert_eq!(fs::metadata(mounted.at("f")).unwrap().mode() & 0o7777, 0o6775);
+    let mut echo = Command::new("echo");
+    if rustix::process::geteuid().is_root() {
+        echo.uid(65534);
+    }
+    let file = File::options().write(true).open(mounted.at("f")).unwrap();
+    assert!(echo.arg("x").stdout(file).status().unwrap().success());
+    assert_eq!(fs::metadata(mounted.at("f")).unwrap().mode() & 0o7777, 0o775);
+    assert_eq!(fs::read(mounted.at("f")).unwrap(), b"x\nogram");
 }

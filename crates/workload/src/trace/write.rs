@@ -232,7 +232,9 @@ impl TraceWriter {
             return Ok(());
         }
         if !self.options.drop {
-            return Err(self.refuse("the format cannot express that pages are cut off; --drop omits it".to_string()));
+            return Err(
+                self.refuse("the format cannot express that pages are cut off; --drop omits it".to_string())
+            );
         }
         self.converted.dropped += 1;
         Ok(())
