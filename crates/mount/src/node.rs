@@ -229,8 +229,8 @@ impl Nodes {
         self.number((self.root.0, inode)).unwrap_or(inode)
     }
 
-    /// Adds a reference of the kernel to the node of a file, which was found with `fd` at a name. If
-    /// it was forgotten since it was `paid`, it is charged when it is looked up again.
+    /// Adds a reference of the kernel to the node of a file, which was found with `fd` at a name. A
+    /// node that was forgotten after [`Self::pay`] found it is not charged.
     pub(crate) fn enter(
         &self,
         parent: &Node,
