@@ -159,9 +159,9 @@ fn a_runtime_ends_a_job_that_has_no_end() {
     let here = tempfile::tempdir().unwrap();
     let report = document(
         here.path(),
-        "fio --name=a --rw=randread --size=64k --runtime=100ms --time_based --memory=1MiB",
+        "fio --name=a --rw=randread --size=8k --runtime=500ms --time_based --memory=1MiB",
     );
-    assert!(ios(&report)[0].0 > 16, "{report}");
+    assert!(ios(&report)[0].0 > 2, "{report}");
 }
 
 #[test]
