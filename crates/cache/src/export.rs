@@ -92,8 +92,11 @@ fn averages(stats: &TenantStats) -> [(&'static str, f64); 3] {
     ]
 }
 
-/// A metric of a generation: its value is a number of pages, or an age.
-const GENERATION_METRICS: [(&str, &str, fn(&GenerationRow) -> u64); 3] = [
+/// A number of a generation.
+type OfGeneration = fn(&GenerationRow) -> u64;
+
+/// Metrics of a generation: name, description and value.
+const GENERATION_METRICS: [(&str, &str, OfGeneration); 3] = [
     ("mglru_tenant_generation_age_ms", "Age of a generation; 0 is the oldest.", |row| row.age_ms),
     ("mglru_tenant_generation_anon_pages", "Anonymous pages of a generation.", |row| row.anon_pages),
     ("mglru_tenant_generation_file_pages", "File pages of a generation.", |row| row.file_pages),
