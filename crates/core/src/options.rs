@@ -7,6 +7,8 @@ use crate::swap::SwapOptions;
 
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
+/// Leaves of shadows that the kernel drops together ([`Options::shadow_batch_leaves`]).
+pub const SHADOW_BATCH_LEAVES: u64 = 128;
 
 /// The options of a core, fixed at creation.
 #[derive(Clone, Debug)]
@@ -40,6 +42,9 @@ pub struct Options {
     /// frames that it freed. Default: 1, which turns the per-CPU lists off, so that watermarks
     /// count every free frame. A cache sets up to 32 ([`crate::PCP_BATCH_FRAMES`]).
     pub pcp_batch_frames: usize,
+    /// Leaves of shadows that are dropped together when a memcg has too many. Default: 128, as in
+    /// the kernel ([book: refaults#shadow-limit]); a replay of a sample of a trace sets fewer.
+    pub shadow_batch_leaves: u64,
     /// Seed of the random choice of bins in the memcg LRU. Default: 0.
     pub seed: u64,
     /// Whether dirty pages of a memcg are also limited by its own memory. False: only the global
@@ -68,6 +73,7 @@ impl Options {
             statistics_refresh: Refresh::default(),
             charge_batch_pages: 1,
             pcp_batch_frames: 1,
+            shadow_batch_leaves: SHADOW_BATCH_LEAVES,
             seed: 0,
             memcg_dirty_limits: true,
             oom_policy: OomPolicy::default(),

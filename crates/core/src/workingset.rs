@@ -13,13 +13,13 @@
 use crate::lru::turns::group_of;
 use crate::mapping::ShadowLeaf;
 use crate::memcg::{Counter, Memcg, MemcgId};
-use crate::options::PAGE_BYTES;
+use crate::options::{PAGE_BYTES, SHADOW_BATCH_LEAVES};
 use crate::{Core, sync::Ordering::Relaxed};
 
 pub use crate::lru::Shadow;
 
 /// Shadow-only leaves that are trimmed together.
-const TRIM_LEAVES: u64 = 128;
+const TRIM_LEAVES: u64 = SHADOW_BATCH_LEAVES;
 
 impl Core {
     /// Registers a leaf that now holds only shadows.
@@ -37,11 +37,12 @@ impl Core {
 
     /// Drops the oldest shadows of `memcg` beyond its limit ([book: refaults#shadow-limit]): one
     /// shadow-only leaf per eight cached pages. One call trims half of the surplus, in whole
-    /// batches of 128.
+    /// batches ([`crate::Options::shadow_batch_leaves`]).
     pub(crate) fn shrink_shadows(&self, memcg: &Memcg) {
         let limit = memcg.lruvec.size_of_all_lists() / 8;
         let surplus = memcg.stat.get(Counter::WorkingsetNodes).saturating_sub(limit);
-        self.trim_shadows(memcg, surplus / 2 / TRIM_LEAVES * TRIM_LEAVES);
+        let batch = self.options.shadow_batch_leaves.max(1);
+        self.trim_shadows(memcg, surplus / 2 / batch * batch);
     }
 
     /// Drops the older half of a memcg's shadows, at most 128 leaves, if the index takes more than

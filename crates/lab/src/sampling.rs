@@ -17,6 +17,8 @@
 
 use crate::error::Error;
 use mglru_workload::random::mix;
+use mglru_workload::trace::{PageAccess, Record};
+use std::collections::HashMap;
 use std::str::FromStr;
 
 /// Pages that have the same number and kind have the same hash in every trace. It differs from
@@ -114,9 +116,78 @@ impl Sampled {
     }
 }
 
+/// The sample's records with its pages moved together: each file keeps its number and the order of
+/// its pages, and is as short as its share of the pages.
+///
+/// The index of a file keeps the shadows of 64 neighbours together and drops them together, and
+/// page table walks look at neighbours. A sample with its pages where they were would have few
+/// neighbours. Measured: with a sample of 10 %, `default` was then up to 2.8 points off instead of
+/// .8 ([book: python#samples-of-long-traces]).
+pub fn moved_together(records: &[Record], share: f64) -> Vec<Record> {
+    let name = |record: &Record| match record {
+        Record::Access(access) => Some((access.anon, access.page)),
+        Record::Sync { .. } => None,
+    };
+    let mut pages: Vec<(bool, u64)> = records.iter().filter_map(name).collect();
+    pages.sort_unstable();
+    pages.dedup();
+    let mut places: HashMap<(bool, u64), u64> = HashMap::with_capacity(pages.len());
+    let mut last = None;
+    for (anon, page) in pages {
+        let (file, index) = (page >> INDEX_BITS, page & INDEX_MASK);
+        // Behind the page before it, where the sample is denser than on average.
+        let least = match last {
+            Some((before, at)) if before == (anon, file) => at + 1,
+            _ => 0,
+        };
+        let at = ((index as f64 * share) as u64).max(least);
+        last = Some(((anon, file), at));
+        places.insert((anon, page), file << INDEX_BITS | at);
+    }
+    let moved = |record: &Record| match *record {
+        Record::Access(access) => {
+            Record::Access(PageAccess { page: places[&(access.anon, access.page)], ..access })
+        }
+        sync => sync,
+    };
+    records.iter().map(moved).collect()
+}
+
+/// A page's place in its file is in the lower bits of its number.
+const INDEX_BITS: u32 = 32;
+const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sample_is_as_dense_as_its_trace() {
+        let access = |page, anon| {
+            Record::Access(PageAccess { page, write: false, mapped: false, anon, inside: false })
+        };
+        let page = |record: &Record| match record {
+            Record::Access(access) => access.page,
+            Record::Sync { .. } => panic!("an access"),
+        };
+        let sample = Sample::new(0.1).unwrap();
+        let (a, b) = (7 << 32, 8 << 32);
+        let of_file = |file: u64| (0..100_000).map(move |index| file | index);
+        let all = of_file(a).chain(of_file(b)).filter(|&page| sample.keeps(page, false));
+        let mut records: Vec<Record> = all.map(|page| access(page, false)).collect();
+        records.push(Record::Sync { file: 7 });
+        records.push(access(a | 50_000, true));
+        let moved = moved_together(&records, 0.1);
+        let sync = moved.iter().position(|record| matches!(record, Record::Sync { file: 7 })).unwrap();
+        assert_eq!(page(&moved[sync + 1]), a | 5000, "anonymous pages have places of their own");
+        let pages: Vec<u64> = moved[..sync].iter().map(page).collect();
+        assert!(pages.is_sorted_by(|one, next| one < next), "the order stays, and no two share a place");
+        let of_a = pages.iter().filter(|&&page| page < b).count();
+        assert!(pages[of_a - 1] < a + 10_600 && pages[of_a] < b + 20 && pages[pages.len() - 1] < b + 10_600);
+        // Every 64 places have nearly 64 pages.
+        assert!((9_500..10_500).contains(&of_a), "{of_a}");
+        assert_eq!(moved_together(&moved[..sync], 1.0), moved[..sync], "once is enough");
+    }
 
     #[test]
     fn shares_are_parsed_and_bounded() {

@@ -10,7 +10,7 @@
 //! In both cases memory use does not grow with the length of the trace.
 
 use crate::error::Error;
-use crate::sampling::{Sample, Sampled};
+use crate::sampling::{self, Sample, Sampled};
 use crate::watch::{Stage, Unit, Watch};
 use mglru_sim::operation::SourceError;
 use mglru_sim::{Numbering, Operation, Source};
@@ -141,6 +141,8 @@ pub struct TraceFile {
     options: OpenOptions,
     /// All records of a short trace, or of a sample.
     decoded: Option<Arc<Vec<Record>>>,
+    /// Those of a sample as they are replayed: with its pages moved together.
+    replayed: OnceLock<Arc<Vec<Record>>>,
     sampled: Option<Sampled>,
     /// Number of bad records among those.
     skipped: u64,
@@ -168,12 +170,17 @@ impl TraceFile {
         let mut reader = trace::open(path, open)?;
         let decoded_records_max = sample.map_or(decoded_records_max, |_| SAMPLED_RECORDS_MAX);
         let (mut records, mut accesses) = (Vec::new(), 0);
+        // The beginning of the whole trace decides about its numbering, also of a sample.
+        let mut beginning = Vec::new();
         let mut batch = Vec::new();
         let ended = loop {
             if reader.next_batch(&mut batch)? == 0 {
                 break true;
             }
             report_progress(&stage, &reader)?;
+            if sample.is_some() && beginning.len() < NUMBERING_RECORDS {
+                beginning.extend_from_slice(&batch);
+            }
             match sample {
                 None => records.extend_from_slice(&batch),
                 Some(sample) => records.extend(batch.iter().filter(|record| match record {
@@ -205,10 +212,11 @@ impl TraceFile {
             Format::KernelLab => trace::sidecar(path)?.and_then(|sidecar| sidecar.warm),
             _ => None,
         };
+        let beginning = if sample.is_some() { &beginning } else { &records };
         let trace = TraceFile {
             options: OpenOptions { format: Some(reader.format()), ..open },
             skipped,
-            numbering: numbering(&records[..records.len().min(NUMBERING_RECORDS)]),
+            numbering: numbering(&beginning[..beginning.len().min(NUMBERING_RECORDS)]),
             warm,
             sampled: sample.map(|sample| Sampled { sample, accesses }),
             decoded: None,
@@ -243,6 +251,7 @@ impl TraceFile {
             path: path.to_path_buf(),
             options: OpenOptions::default(),
             decoded: None,
+            replayed: OnceLock::new(),
             sampled: None,
             skipped: 0,
             numbering: Numbering::Files,
@@ -293,6 +302,15 @@ impl TraceFile {
         let end = records.end.min(all.len());
         let part = all[records.start.min(end)..end].to_vec();
         TraceFile { numbering: self.numbering, ..TraceFile::empty(&self.path) }.with(part)
+    }
+
+    /// The same trace with another name, for one that was read from a pipe.
+    ///
+    /// # Errors
+    /// If it is not kept decoded: then it is read again by its path.
+    pub fn named(&self, name: &str) -> Result<TraceFile, Error> {
+        self.records()?;
+        Ok(TraceFile { path: PathBuf::from(name), ..self.clone() })
     }
 
     /// A sample of the pages as a trace with the same name.
@@ -399,11 +417,20 @@ impl TraceFile {
         let stream = match &self.decoded {
             Some(records) => {
                 decoding.skipped.store(self.skipped, Relaxed);
-                Stream::Decoded { records: records.clone(), next: 0, step: 1 }
+                Stream::Decoded { records: self.replayed(records), next: 0, step: 1 }
             }
             None => Stream::Ahead(Ahead::start(trace::open(&self.path, self.options)?, decoding.clone())),
         };
         Ok((TraceSource { stream, decoding: decoding.clone() }, decoding))
+    }
+
+    /// The records as they are replayed. Where page numbers are keys, they have no neighbours.
+    fn replayed(&self, records: &Arc<Vec<Record>>) -> Arc<Vec<Record>> {
+        let Some(Sampled { sample, .. }) = self.sampled.filter(|_| self.numbering == Numbering::Files) else {
+            return records.clone();
+        };
+        let moved = || Arc::new(sampling::moved_together(records, sample.share()));
+        self.replayed.get_or_init(moved).clone()
     }
 
     /// The records as the operations of several tasks: record *i* belongs to task *i* modulo
@@ -415,9 +442,10 @@ impl TraceFile {
         self.records()?;
         let decoding = Arc::new(Decoding::default());
         decoding.skipped.store(self.skipped, Relaxed);
+        let records = self.decoded.as_ref().map(|records| self.replayed(records)).unwrap_or_default();
         let source = |task| TraceSource {
             stream: Stream::Decoded {
-                records: self.decoded.clone().unwrap_or_default(),
+                records: records.clone(),
                 next: task as usize,
                 step: tasks.max(1) as usize,
             },

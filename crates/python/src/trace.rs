@@ -1,6 +1,6 @@
 //! A trace as a Python object.
 
-use crate::work::{run, usage};
+use crate::work::{exception, run, usage};
 use mglru_lab::sampling::Sample;
 use mglru_lab::trace_file::{Loading, TraceFile};
 use mglru_lab::{Error, reuse};
@@ -71,6 +71,11 @@ impl Trace {
             let records = pages.chunks_exact(NUMBER_BYTES).enumerate().map(record).collect();
             TraceFile::of_records(name, records).map(Trace)
         })
+    }
+
+    /// The same trace with another name, once it is decoded.
+    fn named(&self, py: Python<'_>, name: &str) -> PyResult<Trace> {
+        self.0.named(name).map(Trace).map_err(|error| exception(py, &error))
     }
 
     /// Path or name.

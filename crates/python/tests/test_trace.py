@@ -1,5 +1,7 @@
-"""Traces from arrays, Arrow and files; slices, samples, and bad input."""
+"""Traces from arrays, Arrow, files and streams; slices, samples, and bad input."""
 
+import gzip
+import io
 import pickle
 import threading
 
@@ -115,6 +117,49 @@ def test_long_files_are_not_kept(tmp_path):
         long[:10]
 
 
+def test_streams_are_read_once(tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    text = "".join(f"{n % 50}\n" for n in range(10_000)).encode()
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/traces/long.plain.gz", gzip.compress(text))
+    url = "memory://traces/long.plain.gz"
+    of_url = mglru.Trace(url, storage_options={})
+    assert (len(of_url), of_url.distinct_pages, of_url.name) == (10_000, 50, url)
+    assert pickle.loads(pickle.dumps(of_url)).pages().tolist() == of_url.pages().tolist()
+    with memory.open("/traces/long.plain.gz") as file:
+        of_file = mglru.Trace(file)
+    assert of_file.pages().tolist() == of_url.pages().tolist()
+    assert len(pickle.loads(pickle.dumps(of_file))) == 10_000
+    (tmp_path / "long.plain").write_bytes(text)
+    sample = mglru.Trace(io.BytesIO(text), format="plain", sample=0.3, decoded_accesses_max=100)
+    assert sample.pages().tolist() == mglru.Trace(tmp_path / "long.plain", sample=0.3).pages().tolist()
+    assert mglru.replay(sample, "50%")["accesses"] == [3000]
+
+
+def test_streams_that_fail_say_so():
+    class Failing(io.BytesIO):
+        def read(self, size=-1):
+            if self.tell() > 1 << 20:
+                raise ConnectionResetError(104, "the service hung up")
+            return super().read(size)
+
+    numbers = b"7\n" * (1 << 20)
+    with pytest.raises(ConnectionResetError, match="the service hung up"):
+        mglru.Trace(Failing(numbers), format="plain")
+    with pytest.raises(mglru.WorkError, match="^stream: not a file, and longer than 10 records"):
+        mglru.Trace(io.BytesIO(numbers), format="plain", decoded_accesses_max=10)
+    with pytest.raises(mglru.Error, match="^stream.*line 2"):
+        mglru.Trace(io.BytesIO(b"1\ntwo\n"), format="plain")
+    with pytest.raises(mglru.UsageError, match="open it in binary mode"):
+        mglru.Trace(io.StringIO("1\n"), format="plain")
+    with pytest.raises(mglru.UsageError, match="tape"):
+        mglru.Trace(io.BytesIO(numbers), format="tape")
+    with pytest.raises(FileNotFoundError):
+        mglru.Trace("memory://traces/nothing-here")
+    with pytest.raises(mglru.UsageError, match="storage_options: only for a URL"):
+        mglru.Trace([1], storage_options={})
+
+
 def test_parts():
     trace = mglru.Trace(PAGES)
     assert trace[2:5].pages().tolist() == [4, 1, 5]
@@ -191,8 +236,11 @@ def test_samples_with_other_salts_have_other_pages(tmp_path):
     (tmp_path / "squares.plain").write_text("".join(f"{number}\n" for number in numbers))
     of_file = mglru.Trace(tmp_path / "squares.plain", sample=0.1, salt=2)
     assert of_file.pages().tolist() == samples[2].pages().tolist()
+    assert mglru.replay(of_file, "5%")["misses"] == mglru.replay(samples[2], "5%")["misses"]
     assert pickle.loads(pickle.dumps(of_file)).pages().tolist() == samples[2].pages().tolist()
     note = mglru.replay(samples[1], "10%")["notes"][0]
     assert "in only" in note and "or compare samples with other salts" in note
+    with pytest.raises(mglru.UsageError, match="replay the whole trace or a part"):
+        mglru.events(samples[1])
     with pytest.raises(mglru.UsageError, match="salt: -1"):
         trace.sample(0.1, -1)

@@ -151,6 +151,23 @@ fn shadows_are_limited_and_the_oldest_go_first() {
     assert!(!remembered(&mut harness, evicted[evicted.len() - kept - 1]));
 }
 
+/// A memory of 128 pages may have 16 leaves of shadows. Batches of 128 would never drop one until
+/// there are 272.
+#[test]
+fn small_memories_can_drop_shadows_in_small_batches() {
+    let shadows = |batch_leaves| {
+        let mut options = Harness::multigen_options(256);
+        options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
+        options.shadow_batch_leaves = batch_leaves;
+        let mut harness = Harness::with_options(options, 128);
+        harness.read_ahead(sparse(0..360));
+        assert_eq!(harness.core.validate(), Ok(()));
+        harness.stat(Counter::WorkingsetNodes)
+    };
+    assert!((232..272).contains(&shadows(128)), "{}", shadows(128));
+    assert!((12..64).contains(&shadows(1)), "{}", shadows(1));
+}
+
 /// [book: refaults#shadow-limit]: "none if not above the limit": a leaf that is used again in
 /// between counts only once.
 #[test]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from array import array
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Optional
 
-from . import _mglru
+from . import _mglru, _stream
 from ._errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,8 +30,10 @@ class Trace:
     """The pages that a program touched, in order. Decoded once; copies and threads share it.
 
     Args:
-        source: a path of a file in any format of ``mglru trace formats``, also compressed; or page
-            numbers from 0: a numpy array of integers, any Arrow array, or a sequence.
+        source: a path of a file in any format of ``mglru trace formats``, also compressed; the same
+            as a URL of fsspec such as ``s3://bucket/trace.zst`` or as an open binary file, which are
+            read once as a stream; or page numbers from 0: a numpy array of integers, any Arrow array,
+            or a sequence.
         format: format of the file, if it is not recognised.
         lossy: skip and count bad records of the file instead of failing at the first one.
         unit_bytes: bytes per block number, in formats of block numbers.
@@ -43,11 +46,13 @@ class Trace:
             that is only read takes no memory.
         name: for page numbers, the name of the trace in tables.
         decoded_accesses_max: a file with more accesses is not kept decoded, at 16 bytes each; every
-            replay decodes it again. Such a trace has no slices and no reuse distances.
+            replay decodes it again. Such a trace has no slices and no reuse distances. A stream with
+            more is refused; its sample may be as long as it likes.
+        storage_options: for a URL, options of its file system.
 
     Raises:
         UsageError: the arguments are invalid, or the format is not recognised.
-        WorkError: the file cannot be read or is damaged.
+        WorkError: the file cannot be read or is damaged. Errors of a stream are its own.
 
     >>> import mglru
     >>> trace = mglru.Trace([7, 8, 7, 9], writes=[False, True, False, False])
@@ -73,17 +78,22 @@ class Trace:
         anon: Any = None,
         name: Optional[str] = None,
         decoded_accesses_max: int = _DECODED_ACCESSES_MAX,
+        storage_options: Optional[Mapping[str, Any]] = None,
     ) -> None:
         flags = {"writes": writes, "mapped": mapped, "anon": anon}
-        if isinstance(source, (str, os.PathLike)):
+        is_stream = _stream.is_stream(source)
+        if storage_options is not None and not (is_stream and isinstance(source, str)):
+            raise UsageError("storage_options: only for a URL")
+        if is_stream or isinstance(source, (str, os.PathLike)):
             given = [what for what, value in (*flags.items(), ("name", name)) if value is not None]
             if given:
                 raise UsageError(f"{given[0]}: only for page numbers; a file has its own")
-            path = os.fspath(source)
             sampled = None if sample is None else (sample, _number("salt", salt, 32))
-            arguments = (path, format, bool(lossy), unit_bytes, sampled, decoded_accesses_max)
-            self._native = _mglru.Trace.open(*arguments)
-            self._arguments: Optional[tuple[Any, ...]] = arguments
+            options = (format, bool(lossy), unit_bytes, sampled, decoded_accesses_max)
+            arguments = (source if is_stream else os.fspath(source), storage_options, options)
+            self._native = _read(*arguments)
+            # Another process cannot read an open file again.
+            self._arguments: Optional[tuple[Any, ...]] = None if hasattr(source, "read") else arguments
             return
         given = [what for what, value in (("format", format), ("unit_bytes", unit_bytes)) if value is not None]
         if given:
@@ -182,8 +192,14 @@ class Trace:
         return (_from_bytes, (self.name, *self._native.to_bytes()))
 
 
+def _read(source: Any, storage_options: Any, options: tuple[Any, ...]) -> "_mglru.Trace":
+    if _stream.is_stream(source):
+        return _stream.open_trace(source, storage_options, options)
+    return _mglru.Trace.open(source, *options)
+
+
 def _open(*arguments: Any) -> Trace:
-    trace = Trace._of(_mglru.Trace.open(*arguments))
+    trace = Trace._of(_read(*arguments))
     trace._arguments = arguments
     return trace
 

@@ -1,0 +1,90 @@
+"""Traces as streams: URLs of fsspec and open binary files, read once and never stored."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import threading
+from collections.abc import Iterator, Mapping
+from typing import IO, Any, Optional
+
+from . import _mglru
+from ._errors import Error, UsageError
+
+_PIECE_BYTES = 1 << 20
+
+
+def is_stream(source: Any) -> bool:
+    """Whether a source of a trace is a URL or an open file."""
+    return (isinstance(source, str) and "://" in source) or hasattr(source, "read")
+
+
+def open_trace(
+    source: Any, storage_options: Optional[Mapping[str, Any]], arguments: tuple[Any, ...]
+) -> "_mglru.Trace":
+    """Reads a trace from a URL or from an open file.
+
+    Raises:
+        UsageError: as :class:`mglru.Trace`, or the file is not binary, or fsspec is missing.
+        WorkError: the trace is damaged, or too long to be kept decoded.
+    """
+    name = source if isinstance(source, str) else str(getattr(source, "name", "stream"))
+    with contextlib.ExitStack() as stack:
+        file = source
+        if isinstance(source, str):
+            try:
+                import fsspec
+            except ImportError:
+                raise UsageError(f"{name}: a URL needs fsspec: pip install fsspec") from None
+            # The trace's own decoder finds compressions by their content.
+            opened = fsspec.open(source, "rb", compression=None, **(storage_options or {}))
+            file = stack.enter_context(opened)
+        with _piped(file, posixpath.basename(name) or "stream") as path:
+            try:
+                return _mglru.Trace.open(path, *arguments).named(name)
+            except Error as error:
+                raise type(error)(str(error).replace(path, name)) from None
+
+
+@contextlib.contextmanager
+def _piped(file: IO[bytes], name: str) -> Iterator[str]:
+    """A path that gives what a thread reads from `file`, with a name whose ending tells the format.
+
+    An error of `file` takes precedence over those of the reader, which saw only the beginning.
+    """
+    # It takes as long to import as the rest of this package.
+    import tempfile
+
+    failure: list[BaseException] = []
+    end, start = os.pipe()
+
+    def pump() -> None:
+        try:
+            with open(start, "wb", buffering=0) as pipe:
+                while piece := file.read(_PIECE_BYTES):
+                    if not isinstance(piece, (bytes, bytearray, memoryview)):
+                        raise UsageError(f"{name}: open it in binary mode, to read bytes and not text")
+                    rest = memoryview(piece)
+                    while rest:
+                        try:
+                            rest = rest[pipe.write(rest) :]
+                        except BrokenPipeError:
+                            # The reader has found an error, and says so.
+                            return
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=pump, name="mglru-stream", daemon=True)
+    with tempfile.TemporaryDirectory(prefix="mglru-") as folder:
+        path = os.path.join(folder, name)
+        os.symlink(f"/proc/self/fd/{end}", path)
+        thread.start()
+        try:
+            yield path
+        finally:
+            # A reader that ended early leaves the thread a broken pipe.
+            os.close(end)
+            thread.join()
+            if failure:
+                raise failure[0]
