@@ -126,14 +126,14 @@ impl Sampled {
 pub fn moved_together(records: &[Record], share: f64) -> Vec<Record> {
     let name = |record: &Record| match record {
         Record::Access(access) => Some((access.anon, access.page)),
-        Record::Sync { .. } => None,
+        Record::Sync { .. } | Record::Trim { .. } => None,
     };
     let mut pages: Vec<(bool, u64)> = records.iter().filter_map(name).collect();
     pages.sort_unstable();
     pages.dedup();
     let mut places: HashMap<(bool, u64), u64> = HashMap::with_capacity(pages.len());
     let mut last = None;
-    for (anon, page) in pages {
+    for &(anon, page) in &pages {
         let (file, index) = (page >> INDEX_BITS, page & INDEX_MASK);
         // Behind the page before it, where the sample is denser than on average.
         let least = match last {
@@ -146,11 +146,19 @@ pub fn moved_together(records: &[Record], share: f64) -> Vec<Record> {
     }
     let moved = |record: &Record| match *record {
         Record::Access(access) => {
-            Record::Access(PageAccess { page: places[&(access.anon, access.page)], ..access })
+            Some(Record::Access(PageAccess { page: places[&(access.anon, access.page)], ..access }))
         }
-        sync => sync,
+        Record::Sync { .. } => Some(*record),
+        // The order stays, so no other page is between the first and the last.
+        Record::Trim { page, pages: count } => {
+            let from = pages.partition_point(|&place| place < (false, page));
+            let to = pages.partition_point(|&place| place < (false, page.saturating_add(count.into())));
+            let trimmed = &pages[from..to];
+            let (first, last) = (places[trimmed.first()?], places[trimmed.last()?]);
+            Some(Record::Trim { page: first, pages: u32::try_from(last - first + 1).unwrap_or(u32::MAX) })
+        }
     };
-    records.iter().map(moved).collect()
+    records.iter().filter_map(moved).collect()
 }
 
 /// A page's place in its file is in the lower bits of its number.
@@ -168,7 +176,7 @@ mod tests {
         };
         let page = |record: &Record| match record {
             Record::Access(access) => access.page,
-            Record::Sync { .. } => panic!("an access"),
+            Record::Sync { .. } | Record::Trim { .. } => panic!("an access"),
         };
         let sample = Sample::new(0.1).unwrap();
         let (a, b) = (7 << 32, 8 << 32);
@@ -187,6 +195,13 @@ mod tests {
         // Every 64 places have nearly 64 pages.
         assert!((9_500..10_500).contains(&of_a), "{of_a}");
         assert_eq!(moved_together(&moved[..sync], 1.0), moved[..sync], "once is enough");
+        // Removed pages stay the same pages; a trim of none of them is left out.
+        let trim = |page, end| Record::Trim { page, pages: (end - page) as u32 };
+        let (first, last) = (page(&records[700]), page(&records[900]));
+        let trims = [trim(first, last + 1), trim(first, first)];
+        let with_trims = moved_together(&[&records[..], &trims].concat(), 0.1);
+        assert_eq!(with_trims.len(), records.len() + 1);
+        assert_eq!(with_trims[records.len()], trim(pages[700], pages[900] + 1));
     }
 
     #[test]
