@@ -45,8 +45,8 @@ pub struct FileBackend {
     _lock: Option<Arc<Lock>>,
 }
 
-/// A locked file. It is unlocked, not only closed: a child that another thread has just forked holds
-/// the lock as well, until it calls exec.
+/// A locked file. It is unlocked, not only closed: a child that another thread has just forked
+/// holds the lock as well, until it calls exec.
 #[derive(Debug)]
 struct Lock(File);
 
@@ -134,7 +134,7 @@ mod tests {
         let tenant = cache.tenant("db").unwrap();
         let first = FileBackend::open(&tenant, &path).unwrap();
         let clone = first.clone();
-        // As a child that is forked just now, and has all of its parent's open files until it calls exec.
+        // As a child that is forked just now, and has its parent's open files until it calls exec.
         let forked = first._lock.as_ref().unwrap().0.try_clone().unwrap();
         drop(first);
         let error = FileBackend::open(&tenant, &path).unwrap_err();

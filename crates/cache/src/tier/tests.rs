@@ -539,7 +539,7 @@ fn a_file_belongs_to_one_cache_at_a_time() {
     file.evict(0..u64::MAX).unwrap();
     (0..90).for_each(|page| assert_page(&file, page, &all));
     drop(file);
-    // As a child that is forked just now, and has all of its parent's open files until it calls exec.
+    // As a child that is forked just now, and has its parent's open files until it calls exec.
     let forked = first.shared.sources.tier.as_ref().unwrap().lock.as_ref().unwrap().try_clone().unwrap();
     first.close().unwrap();
     let second = build(&path).unwrap();
