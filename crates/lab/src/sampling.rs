@@ -17,7 +17,7 @@
 
 use crate::error::Error;
 use mglru_workload::random::mix;
-use mglru_workload::trace::{PageAccess, Record};
+use mglru_workload::trace::{PageAccess, Record, Trim};
 use std::collections::HashMap;
 use std::str::FromStr;
 
@@ -150,12 +150,13 @@ pub fn moved_together(records: &[Record], share: f64) -> Vec<Record> {
         }
         Record::Sync { .. } => Some(*record),
         // The order stays, so no other page is between the first and the last.
-        Record::Trim { page, pages: count } => {
+        Record::Trim(Trim { page, pages: count }) => {
             let from = pages.partition_point(|&place| place < (false, page));
             let to = pages.partition_point(|&place| place < (false, page.saturating_add(count.into())));
             let trimmed = &pages[from..to];
             let (first, last) = (places[trimmed.first()?], places[trimmed.last()?]);
-            Some(Record::Trim { page: first, pages: u32::try_from(last - first + 1).unwrap_or(u32::MAX) })
+            let pages = u32::try_from(last - first + 1).unwrap_or(u32::MAX);
+            Some(Record::Trim(Trim { page: first, pages }))
         }
     };
     records.iter().filter_map(moved).collect()
@@ -196,7 +197,7 @@ mod tests {
         assert!((9_500..10_500).contains(&of_a), "{of_a}");
         assert_eq!(moved_together(&moved[..sync], 1.0), moved[..sync], "once is enough");
         // Removed pages stay the same pages; a trim of none of them is left out.
-        let trim = |page, end| Record::Trim { page, pages: (end - page) as u32 };
+        let trim = |page, end| Record::Trim(Trim { page, pages: (end - page) as u32 });
         let (first, last) = (page(&records[700]), page(&records[900]));
         let trims = [trim(first, last + 1), trim(first, first)];
         let with_trims = moved_together(&[&records[..], &trims].concat(), 0.1);

@@ -126,6 +126,13 @@ def test_errors_of_a_range_come_back_from_its_process(work, grid, tmp_path, monk
     assert work(0, 1) == (0, None)
 
 
+def test_a_child_that_was_closed_gets_no_work(work):
+    assert work(0, 1) == (0, None)
+    _process._shared.close()
+    assert not _process._shared.is_alive
+    assert work(1, 2) == (0, None)
+
+
 def test_an_idle_child_ends_and_the_next_range_has_another(work, monkeypatch):
     code = "from mglru import _process; _process.IDLE_S = 0.01; _process.serve()"
     monkeypatch.setattr(_process, "command", lambda: [sys.executable, "-c", code])

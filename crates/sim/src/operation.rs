@@ -6,7 +6,7 @@
 use mglru_core::lru::Swappiness;
 use mglru_core::{Lru, Time};
 use mglru_workload::load::Step;
-use mglru_workload::trace::{PageAccess, Record};
+use mglru_workload::trace::{PageAccess, Record, Trim};
 use std::error::Error;
 
 /// The meaning of the 64 bits of a page name.
@@ -188,7 +188,7 @@ impl From<Record> for Operation {
         match record {
             Record::Access(access) => Operation::Access(access.into()),
             Record::Sync { file } => Operation::Sync { page: u64::from(file) << 32 },
-            Record::Trim { page, pages } => Operation::Punch { page, pages },
+            Record::Trim(Trim { page, pages }) => Operation::Punch { page, pages },
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::common::{Setup, mounted_with};
 use crate::full::small;
 use mglru_mount::RecordOptions;
-use mglru_workload::trace::{OpenOptions, PageAccess, Record, open};
+use mglru_workload::trace::{OpenOptions, PageAccess, Record, Trim, open};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -52,9 +52,9 @@ fn a_trace_has_every_request() {
         Record::Sync { file: 0 },
         access(1, false, true),
         access(1 << 32, true, false),
-        Record::Trim { page: 2, pages: 1 },
-        Record::Trim { page: 1 << 32, pages: 1 },
-        Record::Trim { page: 0, pages: 2 },
+        Record::Trim(Trim { page: 2, pages: 1 }),
+        Record::Trim(Trim { page: 1 << 32, pages: 1 }),
+        Record::Trim(Trim { page: 0, pages: 2 }),
     ];
     assert_eq!(records, expected);
 }

@@ -108,9 +108,10 @@ class Child:
         return future.result()
 
     def close(self) -> None:
-        """Ends the child."""
+        """Ends the child, which gets no work any more."""
         assert self._process.stdin is not None
         with self._lock:
+            self._dead = True
             try:
                 self._process.stdin.close()
             except OSError:

@@ -6,7 +6,7 @@
 
 use super::error::is_disk_error;
 use super::source::{Input, LINE_BYTES_MAX, Next, is_memory_error};
-use super::{Format, PAGE_BYTES, PageAccess, Record, TraceError};
+use super::{Format, PAGE_BYTES, PageAccess, Record, TraceError, Trim};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -251,7 +251,7 @@ impl<F: LineFormat> Decode for Lines<F> {
             match parsed {
                 Ok(Parsed::Request(request)) => sink.request(request),
                 Ok(Parsed::Sync(file)) => sink.records.push(Record::Sync { file }),
-                Ok(Parsed::Trim(page, pages)) => sink.records.push(Record::Trim { page, pages }),
+                Ok(Parsed::Trim(page, pages)) => sink.records.push(Record::Trim(Trim { page, pages })),
                 Ok(Parsed::Nothing) => {}
                 Err(what) => sink.bad(Fault::Bad { offset, line: Some(input.lines()), what })?,
             }
@@ -290,7 +290,7 @@ impl<F: RecordFormat> Decode for Records<F> {
                 match self.0.record(record) {
                     Ok(Parsed::Request(request)) => sink.request(request),
                     Ok(Parsed::Sync(file)) => sink.records.push(Record::Sync { file }),
-                    Ok(Parsed::Trim(page, pages)) => sink.records.push(Record::Trim { page, pages }),
+                    Ok(Parsed::Trim(page, pages)) => sink.records.push(Record::Trim(Trim { page, pages })),
                     Ok(Parsed::Nothing) => {}
                     Err(what) => {
                         let offset = input.offset_of(start + read_bytes);

@@ -79,7 +79,9 @@ use std::path::{Path, PathBuf};
 
 /// One touch of one 4 KiB page. Anonymous pages and file pages are numbered separately: `(anon,
 /// page)` identifies the page.
+// Packed, so that a record has 16 bytes: long traces are kept decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(Rust, packed(4))]
 pub struct PageAccess {
     /// Page number. If the format knows files, the high 32 bits are the file's id.
     pub page: u64,
@@ -105,12 +107,20 @@ pub enum Record {
         file: u32,
     },
     /// Pages were cut off or punched out of a file, or the file was removed: their content is gone.
-    Trim {
-        /// The first page.
-        page: u64,
-        /// Number of pages.
-        pages: u32,
-    },
+    Trim(Trim),
+}
+
+const _: () = assert!(size_of::<Record>() == 16);
+
+/// Neighbouring pages of a file.
+// Packed, as [`PageAccess`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(Rust, packed(4))]
+pub struct Trim {
+    /// The first page.
+    pub page: u64,
+    /// Number of pages.
+    pub pages: u32,
 }
 
 /// How to open a trace.

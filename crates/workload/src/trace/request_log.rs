@@ -175,7 +175,7 @@ fn append_decimal(text: &mut Vec<u8>, mut number: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{OpenOptions, PageAccess, Record, open};
+    use super::super::{OpenOptions, PageAccess, Record, Trim, open};
     use super::*;
     use std::fs;
 
@@ -219,7 +219,7 @@ mod tests {
                 access(2 << 32, false, false),
                 Record::Sync { file: 1 },
                 Record::Sync { file: 0 },
-                Record::Trim { page: 1 << 32 | 1, pages: 2 },
+                Record::Trim(Trim { page: 1 << 32 | 1, pages: 2 }),
                 Record::Sync { file: 1 },
             ];
             assert_eq!(records, expected, "{name}");

@@ -76,7 +76,7 @@ impl Encode for SharedTextEncoder {
             (false, true) => 'F',
             (false, false) => 'R',
         };
-        writeln!(out, "{operation} {} {}", run.first.page, run.pages).expect("a Vec never fails");
+        writeln!(out, "{operation} {} {}", { run.first.page }, run.pages).expect("a Vec never fails");
     }
 
     fn sync(&mut self, file: u32, out: &mut Vec<u8>) -> bool {

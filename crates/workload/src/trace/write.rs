@@ -8,7 +8,7 @@
 //! file appears under its name only when it is complete.
 
 use super::source::Compression;
-use super::{Format, PAGE_BYTES, PageAccess, Record, Sidecar, TraceError, TraceReader, kernel_lab};
+use super::{Format, PAGE_BYTES, PageAccess, Record, Sidecar, TraceError, TraceReader, Trim, kernel_lab};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -150,7 +150,7 @@ impl TraceWriter {
             match *record {
                 Record::Access(access) => self.access(access)?,
                 Record::Sync { file } => self.sync(file)?,
-                Record::Trim { page, pages } => self.trim(page, pages)?,
+                Record::Trim(Trim { page, pages }) => self.trim(page, pages)?,
             }
         }
         Ok(())
@@ -174,7 +174,7 @@ impl TraceWriter {
             } else {
                 "--renumber numbers the distinct pages from 0"
             };
-            return Err(self.refuse(format!("page {} is not below {limit}; {way_out}", access.page)));
+            return Err(self.refuse(format!("page {} is not below {limit}; {way_out}", { access.page })));
         }
         let said = self.encoder.nearest(access);
         if said != access {
