@@ -118,7 +118,7 @@ impl Passthrough {
         self.nodes.known.limit(&self.nodes, &self.files, notifier);
     }
 
-    /// Sets how the kernel is told what it must not remember.
+    /// Sets the channel for asking the kernel to forget names and attributes.
     pub(crate) fn set_notifier(&self, notifier: Notifier) {
         let _ = self.notifier.set(notifier);
     }

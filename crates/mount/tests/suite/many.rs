@@ -71,8 +71,8 @@ fn metadata_bytes(mounted: &Mounted) -> u64 {
     mglru_mount::state_of_mount(&mounted.at("")).unwrap().metadata_bytes
 }
 
-/// What the mount remembers of each file is in the budget, and no more than an eighth of it: the
-/// kernel forgets the others, and finds them again.
+/// The mount's memory of known files is in the budget and takes at most an eighth of it: the kernel
+/// forgets the others, and finds them again.
 #[test]
 fn names_are_part_of_the_budget_and_the_kernel_forgets_most_of_many() {
     let below = tempfile::tempdir().unwrap();
