@@ -567,8 +567,7 @@ impl Core {
     fn pay_for(&self, host: &impl Host, urgent: bool, bytes: u64) -> Result<(), MetadataShort> {
         let owed = bytes.div_ceil(PAGE_BYTES);
         while self.options.charge_metadata && u64::from(self.node.retired_pages()) < owed {
-            let frame = self.node.retire(urgent).ok_or(MetadataShort)?;
-            host.frame_retired(frame);
+            self.node.retire(urgent, |frame| host.frame_retired(frame)).ok_or(MetadataShort)?;
         }
         Ok(())
     }

@@ -95,14 +95,17 @@ impl Node {
         self.free.give(cpu, frames);
     }
 
-    /// Takes a frame for good, to give its memory back to the system. `None`: all such
-    /// frames are in use, or the node is below its min watermark without `urgent`.
-    pub(crate) fn retire(&self, urgent: bool) -> Option<FolioId> {
+    /// Takes a frame, whose memory `give_back` returns to the system. `None`: all such frames are
+    /// in use, or the node is below its min watermark without `urgent`.
+    pub(crate) fn retire(&self, urgent: bool, give_back: impl FnOnce(FolioId)) -> Option<FolioId> {
         let mut retired = self.retired_frames.lock();
         if retired.len() >= self.retired_max as usize {
             return None;
         }
         let frame = self.free.take_releasable(self.spared_frames(urgent))?;
+        // Before another thread can find it: once restored, it holds a page again, whose bytes
+        // would be lost.
+        give_back(frame);
         retired.push(frame);
         self.retired.store(retired.len() as u32, Relaxed);
         Some(frame)
@@ -175,5 +178,34 @@ impl Node {
     /// Whether background reclaim has given up and leaves reclaim to allocating threads.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.hopeless_failures.load(Relaxed) >= 16
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// One thread retires a frame while another restores it and writes a page to it: the memory
+    /// goes back to the system before the page comes, not after it.
+    #[test]
+    fn a_frame_that_is_restored_keeps_its_new_page() {
+        loom::model(|| {
+            let node = Arc::new(Node::new(&Options::new(2)));
+            let byte = Arc::new(AtomicU32::new(0));
+            let (node_of_other, byte_of_other) = (node.clone(), byte.clone());
+            let other = thread::spawn(move || {
+                let restored = node_of_other.restore(0);
+                if restored.is_some() {
+                    byte_of_other.store(1, Relaxed);
+                }
+                restored.is_some()
+            });
+            let retired = node.retire(true, |_| byte.store(0, Relaxed));
+            assert!(retired.is_some());
+            let is_restored = other.join().unwrap();
+            assert_eq!(byte.load(Relaxed), u32::from(is_restored));
+        });
     }
 }
