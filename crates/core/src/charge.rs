@@ -567,7 +567,9 @@ impl Core {
     fn pay_for(&self, host: &impl Host, urgent: bool, bytes: u64) -> Result<(), MetadataShort> {
         let owed = bytes.div_ceil(PAGE_BYTES);
         while self.options.charge_metadata && u64::from(self.node.retired_pages()) < owed {
-            self.node.retire(urgent, |frame| host.frame_retired(frame)).ok_or(MetadataShort)?;
+            if !self.node.retire(urgent, |frame| host.frame_retired(frame)) {
+                return Err(MetadataShort);
+            }
         }
         Ok(())
     }
@@ -589,9 +591,8 @@ impl Core {
         // No thread pays for more index in the meantime.
         let _growing = self.leaves.growing();
         self.leaves.rest(host);
-        while let Some(frame) = self.node.restore(self.leaves.bytes().div_ceil(PAGE_BYTES)) {
-            host.frame_restored(frame);
-        }
+        let needed = || self.leaves.bytes().div_ceil(PAGE_BYTES);
+        while self.node.restore(needed(), |frame| host.frame_restored(frame)) {}
     }
 }
 

@@ -196,10 +196,11 @@ pub trait Host {
         let _ = at;
     }
 
-    /// A frame pays for metadata from now on: the host may return its memory to the system.
+    /// A frame pays for metadata from now on: the host may return its memory to the system. Called
+    /// under a lock, before another thread can find the frame.
     fn frame_retired(&self, frame: FolioId);
 
-    /// A frame no longer pays for metadata and may hold pages again.
+    /// A frame no longer pays for metadata and may hold pages again. As [`Self::frame_retired`].
     fn frame_restored(&self, frame: FolioId) {
         let _ = frame;
     }

@@ -95,20 +95,20 @@ impl Node {
         self.free.give(cpu, frames);
     }
 
-    /// Takes a frame, whose memory `give_back` returns to the system. `None`: all such frames are
+    /// Takes a frame, whose memory `give_back` returns to the system. `false`: all such frames are
     /// in use, or the node is below its min watermark without `urgent`.
-    pub(crate) fn retire(&self, urgent: bool, give_back: impl FnOnce(FolioId)) -> Option<FolioId> {
+    pub(crate) fn retire(&self, urgent: bool, give_back: impl FnOnce(FolioId)) -> bool {
         let mut retired = self.retired_frames.lock();
         if retired.len() >= self.retired_max as usize {
-            return None;
+            return false;
         }
-        let frame = self.free.take_releasable(self.spared_frames(urgent))?;
+        let Some(frame) = self.free.take_releasable(self.spared_frames(urgent)) else { return false };
         // Before another thread can find it: once restored, it holds a page again, whose bytes
         // would be lost.
         give_back(frame);
         retired.push(frame);
         self.retired.store(retired.len() as u32, Relaxed);
-        Some(frame)
+        true
     }
 
     /// The most frames that may pay for metadata.
@@ -116,14 +116,18 @@ impl Node {
         self.retired_max
     }
 
-    /// Takes back a frame that paid for metadata: it is free again. `None`: at most `needed` frames
-    /// pay.
-    pub(crate) fn restore(&self, needed: u64) -> Option<FolioId> {
+    /// Takes back a frame that paid for metadata: it is free again. Before other threads can find
+    /// it, `take_back` prepares its memory. `false`: at most `needed` frames pay.
+    pub(crate) fn restore(&self, needed: u64, take_back: impl FnOnce(FolioId)) -> bool {
         let mut retired = self.retired_frames.lock();
-        let frame = if retired.len() as u64 > needed { retired.pop()? } else { return None };
+        if retired.len() as u64 <= needed {
+            return false;
+        }
+        let frame = retired.pop().expect("more than are needed");
         self.retired.store(retired.len() as u32, Relaxed);
+        take_back(frame);
         self.free.give(None, &[frame]);
-        Some(frame)
+        true
     }
 
     /// Whether background reclaim has reached its goal.
@@ -196,14 +200,13 @@ mod loom_tests {
             let byte = Arc::new(AtomicU32::new(0));
             let (node_of_other, byte_of_other) = (node.clone(), byte.clone());
             let other = thread::spawn(move || {
-                let restored = node_of_other.restore(0);
-                if restored.is_some() {
+                let is_restored = node_of_other.restore(0, |_| ());
+                if is_restored {
                     byte_of_other.store(1, Relaxed);
                 }
-                restored.is_some()
+                is_restored
             });
-            let retired = node.retire(true, |_| byte.store(0, Relaxed));
-            assert!(retired.is_some());
+            assert!(node.retire(true, |_| byte.store(0, Relaxed)));
             let is_restored = other.join().unwrap();
             assert_eq!(byte.load(Relaxed), u32::from(is_restored));
         });
