@@ -95,20 +95,13 @@ fn averages(stats: &TenantStats) -> [(&'static str, f64); 3] {
 /// A number of a generation.
 type OfGeneration = fn(&GenerationRow) -> u64;
 
-/// Metrics of a generation: name, description and value.
+/// Metrics of a generation: name, description and value. The label counts from the oldest, because
+/// the generations' own numbers only grow, and each would be another series.
 const GENERATION_METRICS: [(&str, &str, OfGeneration); 3] = [
     ("mglru_tenant_generation_age_ms", "Age of a generation; 0 is the oldest.", |row| row.age_ms),
     ("mglru_tenant_generation_anon_pages", "Anonymous pages of a generation.", |row| row.anon_pages),
     ("mglru_tenant_generation_file_pages", "File pages of a generation.", |row| row.file_pages),
 ];
-
-/// A tenant's generations, oldest first; none while another policy has its pages. They are counted
-/// from the oldest, because their own numbers only grow, and each would be another series.
-fn generations(stats: &TenantStats) -> &[GenerationRow] {
-    let rows = &stats.generations;
-    let has_pages = rows.iter().any(|row| row.anon_pages + row.file_pages > 0);
-    if has_pages { rows } else { &[] }
-}
 
 /// The name and kind of a counter's metric.
 fn of_counter(counter: Counter) -> (String, Kind) {
@@ -168,7 +161,7 @@ impl PageCache {
         for (name, what, value) in GENERATION_METRICS {
             line(format_args!("# HELP {name} {what}\n# TYPE {name} gauge"));
             for (label, tenant) in labels.iter().zip(&tenants) {
-                for (at, row) in generations(tenant).iter().enumerate() {
+                for (at, row) in tenant.generations_in_use().iter().enumerate() {
                     line(format_args!("{name}{{tenant=\"{label}\",generation=\"{at}\"}} {}", value(row)));
                 }
             }
@@ -205,7 +198,7 @@ impl PageCache {
                 metrics::gauge!(name, labels()).set(share);
             }
             for (name, _, value) in GENERATION_METRICS {
-                for (at, row) in generations(&stats).iter().enumerate() {
+                for (at, row) in stats.generations_in_use().iter().enumerate() {
                     let mut labels = labels();
                     labels.push(metrics::Label::new("generation", at.to_string()));
                     set(name.to_owned(), Kind::Gauge, labels, value(row));

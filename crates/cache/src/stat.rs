@@ -197,4 +197,11 @@ impl TenantStats {
     pub fn counter(&self, name: &str) -> Option<u64> {
         self.counters.by_name(name)
     }
+
+    /// The generations, oldest first; none while another policy than the multi-gen one has the
+    /// tenant's pages.
+    pub fn generations_in_use(&self) -> &[GenerationRow] {
+        let has_pages = self.generations.iter().any(|row| row.anon_pages + row.file_pages > 0);
+        if has_pages { &self.generations } else { &[] }
+    }
 }

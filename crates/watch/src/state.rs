@@ -167,11 +167,9 @@ fn tenant_state(control: &Control, tenant: &Tenant, budget_bytes: u64) -> Tenant
         anon_bytes: of(&format!("{side}_anon")),
         file_bytes: of(&format!("{side}_file")),
     };
-    let has_generations = stats.generations.iter().any(|row| row.anon_pages + row.file_pages > 0);
-    let lists = if has_generations {
-        stats.generations.iter().map(generation).collect()
-    } else {
-        ["inactive", "active"].map(side).into()
+    let lists = match stats.generations_in_use() {
+        [] => ["inactive", "active"].map(side).into(),
+        rows => rows.iter().map(generation).collect(),
     };
     TenantState {
         usage_bytes: if is_root { used_by_all } else { stats.usage_pages * PAGE_BYTES },
