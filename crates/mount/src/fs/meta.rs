@@ -77,22 +77,22 @@ impl Passthrough {
         if node.kind != FileType::RegularFile {
             return Err(Errno::INVAL.into());
         }
-        if let Some(recording) = &self.recording
-            && let Some(file) = recording.number(node)
-        {
-            let before = self.files.attributes(node, &node.stat()?).size;
-            if len < before {
-                recording.add_trim(caller.thread, file, len, before);
-            }
-        }
+        let recording = self.recording.as_ref();
+        let traced = recording.and_then(|recording| Some((recording, recording.number(node)?)));
+        let before = if traced.is_some() { self.files.attributes(node, &node.stat()?).size } else { 0 };
         match handle.and_then(|handle| self.open_files.get(handle).ok()).as_deref() {
             Some(Open::File(open)) => {
                 open.file.truncate(len)?;
                 open.node.content().note_change();
-                Ok(())
             }
-            _ => self.files.with_writable(&self.nodes, node, |file| file.truncate(len)),
+            _ => self.files.with_writable(&self.nodes, node, |file| file.truncate(len))?,
         }
+        if let Some((recording, file)) = traced
+            && len < before
+        {
+            recording.add_trim(caller.thread, file, len, before);
+        }
+        Ok(())
     }
 
     pub(crate) fn statfs(&self, id: u64) -> Answer<StatVfs> {
