@@ -22,10 +22,8 @@ use std::collections::HashMap;
 /// # Errors
 /// If the trace is too long to be kept decoded.
 pub fn distances(trace: &TraceFile) -> Result<Vec<Option<u64>>, Error> {
-    let accesses = trace.records()?.iter().filter_map(|record| match record {
-        Record::Access(access) => Some((access.page, access.anon)),
-        Record::Sync { .. } | Record::Trim { .. } => None,
-    });
+    let accesses =
+        trace.records()?.iter().filter_map(Record::access).map(|access| (access.page, access.anon));
     let length = accesses.clone().count();
     let mut latest: HashMap<(u64, bool), usize> = HashMap::new();
     let mut marks = Marks(vec![0; length + 1]);

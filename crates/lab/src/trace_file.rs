@@ -456,10 +456,7 @@ impl TraceFile {
 }
 
 fn count(records: &[Record]) -> TraceCounts {
-    let page = |record: &Record| match record {
-        Record::Access(access) => Some((access.page, access.anon)),
-        Record::Sync { .. } | Record::Trim { .. } => None,
-    };
+    let page = |record: &Record| record.access().map(|access| (access.page, access.anon));
     let mut pages: Vec<(u64, bool)> = records.iter().filter_map(page).collect();
     let accesses = pages.len() as u64;
     pages.sort_unstable();

@@ -11,6 +11,7 @@
 use crate::error::Error;
 use crate::node::{Identity, Node};
 use mglru_watch::Requests;
+use mglru_workload::PAGE_BYTES;
 use mglru_workload::trace::{LoggedRequest, RequestKind, RequestLog, TraceError};
 use rustix::fs::readlink;
 use std::collections::HashMap;
@@ -20,8 +21,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-const PAGE_BYTES: u64 = 4096;
 
 /// Events after which the writer is woken.
 const BATCH: usize = 4096;

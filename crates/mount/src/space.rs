@@ -11,13 +11,12 @@
 
 use crate::refused::Answer;
 use mglru_cache::PageCache;
+use mglru_workload::PAGE_BYTES;
 use rustix::fs::fstatvfs;
 use rustix::io::Errno;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-
-const PAGE_BYTES: u64 = 4096;
 
 /// How much programs may still write before the file system is asked again.
 #[derive(Default)]

@@ -3,6 +3,7 @@
 use crate::held::{FileNumber, Held, State};
 use crate::work::usage;
 use mglru_cache::{Advice, CachedFile, Error, Map, OwnedPageGuard};
+use mglru_core::PAGE_BYTES;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -11,8 +12,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of a page.
-const PAGE_BYTES: u64 = 4096;
 /// The device of sources. Their pages are never changed.
 const SOURCE: FileNumber = (u64::MAX, 0);
 

@@ -144,10 +144,7 @@ mod tests {
     const SIZE: Size = Size { accesses: 4000, pages: 1000 };
 
     fn accesses(load: &Load, seed: u64) -> Vec<PageAccess> {
-        let access = |record: Record| match record {
-            Record::Access(access) => access,
-            Record::Sync { .. } | Record::Trim { .. } => panic!("no load syncs or trims"),
-        };
+        let access = |record: Record| record.access().expect("no load syncs or trims");
         load.records(SIZE, seed).into_iter().map(access).collect()
     }
 

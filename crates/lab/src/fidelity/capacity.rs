@@ -72,12 +72,9 @@ impl PredictedCapacity {
 pub fn predict(records: &[Record], warm_from: u64, limit_pages: u64) -> Capacity {
     let mut memory = Memory::default();
     let (mut sum, mut counted) = (Capacity::default(), 0u64);
-    let accesses = records.iter().filter_map(|record| match record {
-        Record::Access(access) => Some(access),
-        Record::Sync { .. } | Record::Trim { .. } => None,
-    });
+    let accesses = records.iter().filter_map(Record::access);
     for (time, access) in (0u64..).zip(accesses) {
-        memory.touch(access, time);
+        memory.touch(&access, time);
         memory.evict(limit_pages.saturating_sub(HALF_AN_EFFORT_PAGES + PROCESS_PAGES));
         if time >= warm_from {
             counted += 1;

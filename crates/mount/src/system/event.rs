@@ -1,6 +1,7 @@
 //! The text of tracepoints.
 
 use super::Identity;
+use mglru_workload::PAGE_BYTES;
 use std::time::Duration;
 
 /// A program's action on a file.
@@ -35,8 +36,6 @@ pub(super) const EVENTS: [&str; 7] = [
 
 /// Without it, reads that hit cannot be seen.
 pub(super) const REQUIRED: &str = "filemap/mm_filemap_get_pages";
-
-const PAGE_BYTES: u64 = 4096;
 
 /// The number in a line such as `CPU:1 [LOST 12 EVENTS]`.
 pub(super) fn lost(line: &str) -> Option<u64> {

@@ -112,6 +112,16 @@ pub enum Record {
 
 const _: () = assert!(size_of::<Record>() == 16);
 
+impl Record {
+    /// The page access, if it is one.
+    pub fn access(&self) -> Option<PageAccess> {
+        match *self {
+            Record::Access(access) => Some(access),
+            Record::Sync { .. } | Record::Trim(_) => None,
+        }
+    }
+}
+
 /// Neighbouring pages of a file.
 // Packed, as [`PageAccess`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -127,14 +127,16 @@ impl RequestLog {
     pub fn write(&mut self, requests: &[LoggedRequest]) -> Result<(), TraceError> {
         for request in requests {
             let LoggedRequest { at, thread, file, offset, bytes, kind } = *request;
-            append_decimal(&mut self.text, at.as_micros() as u64);
+            // Numbers are most of a log, and `write!` takes three times as long.
+            let mut digits = itoa::Buffer::new();
+            self.text.extend_from_slice(digits.format(at.as_micros() as u64).as_bytes());
             for word in [&self.names[file as usize], kind.name()] {
                 self.text.push(b' ');
                 self.text.extend_from_slice(word.as_bytes());
             }
             for number in [offset, bytes, u64::from(thread)] {
                 self.text.push(b' ');
-                append_decimal(&mut self.text, number);
+                self.text.extend_from_slice(digits.format(number).as_bytes());
             }
             self.text.push(b'\n');
         }
@@ -156,21 +158,6 @@ impl RequestLog {
         let path = self.path;
         self.output.finish().map_err(|error| TraceError::io(&path, error))
     }
-}
-
-/// Appends a number. Numbers are most of a log, and this takes a third of the time of `write!`.
-fn append_decimal(text: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    text.extend_from_slice(&digits[at..]);
 }
 
 #[cfg(test)]
