@@ -12,7 +12,7 @@
 //!
 //! `MGLRU_FUZZ=N` sets the number of cases per parser, 10^4 by default, which takes 13 s of
 //! processor time; 10^5 takes two minutes (`make fuzz`: 10^7).
-//! `MGLRU_FUZZ_CASE=N` runs one case.
+//! `MGLRU_FUZZ_CASE=N` runs one case, and with `MGLRU_FUZZ` as many from there on.
 
 mod mutate;
 
@@ -74,10 +74,9 @@ fn fuzz(parser: &str, parse: impl Fn(&str, &[u8], &mut Random)) {
         parsed.unwrap_or_else(|panic| resume_unwind(panic));
         panic!("the process took {grown} bytes of memory, more than {MEMORY_BYTES_MAX}");
     };
-    match number("MGLRU_FUZZ_CASE") {
-        Some(case) => run(case),
-        None => (0..number("MGLRU_FUZZ").unwrap_or(CASES_DEFAULT)).for_each(run),
-    }
+    let first = number("MGLRU_FUZZ_CASE");
+    let count = number("MGLRU_FUZZ").unwrap_or(if first.is_some() { 1 } else { CASES_DEFAULT });
+    (first.unwrap_or(0)..).take(count as usize).for_each(run);
 }
 
 /// Text that a parser gets: damaged UTF-8 is replaced, as a file with it is refused before.
