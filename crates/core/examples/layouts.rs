@@ -20,7 +20,7 @@
 mod common;
 
 use common::QuietHost;
-use mglru_core::lru::{Lruvec, Refresh};
+use mglru_core::lru::Lruvec;
 use mglru_core::memcg::MemcgId;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::*;

@@ -60,7 +60,7 @@ pub use memcg::{
     Counter, Effective, HostCharge, Limits, Memcg, MemcgError, MemcgId, Memcgs, PressureStats, Stall,
     UNLIMITED,
 };
-pub use options::{Options, PAGE_BYTES, SHADOW_BATCH_LEAVES};
+pub use options::{Options, PAGE_BYTES, Refresh, SHADOW_BATCH_LEAVES};
 pub use reclaim::{OomDecision, OomPolicy, OutOfMemory};
 pub use residency::PagesInRange;
 pub use swap::{SwapOptions, SwapOut, SwapOutcome, SwapSlot, SwapStore};

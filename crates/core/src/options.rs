@@ -1,9 +1,11 @@
 //! The options of a core.
 
-use crate::lru::{BATCH_FOLIOS, Refresh, Swappiness};
-use crate::mechanism::Mechanisms;
-use crate::reclaim::{OomPolicy, Watermarks};
+use crate::host::Time;
+use crate::lru::{BATCH_FOLIOS, Swappiness};
+use crate::mechanism::{MechanismError, Mechanisms, choose};
+use crate::reclaim::Watermarks;
 use crate::swap::SwapOptions;
+use std::time::Duration;
 
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
@@ -79,5 +81,88 @@ impl Options {
             oom_policy: OomPolicy::default(),
             charge_metadata: false,
         }
+    }
+}
+
+/// The action when a page cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OomPolicy {
+    /// The request that needs it fails.
+    #[default]
+    Fail,
+    /// Kills the tenant below the limit that was hit with the highest usage above its protection,
+    /// or its whole group (`memory.oom.group`). Only tenants with anonymous memory qualify; without
+    /// one, the request fails.
+    Victim,
+    /// The host decides: [`Host::out_of_memory`](crate::Host::out_of_memory).
+    Ask,
+}
+
+impl OomPolicy {
+    /// The policies that need no answer from the host.
+    pub const NAMED: [OomPolicy; 2] = [OomPolicy::Fail, OomPolicy::Victim];
+
+    /// The name of the policy.
+    pub fn name(self) -> &'static str {
+        match self {
+            OomPolicy::Fail => "fail",
+            OomPolicy::Victim => "victim",
+            OomPolicy::Ask => "ask",
+        }
+    }
+
+    /// Finds one of [`Self::NAMED`] by name.
+    ///
+    /// # Errors
+    /// [`MechanismError::UnknownChoice`] if no such policy has this name.
+    pub fn parse(name: &str) -> Result<OomPolicy, MechanismError> {
+        choose("oom_policy", name, &OomPolicy::NAMED, OomPolicy::name)
+    }
+}
+
+/// Times of the automatic refreshes of statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refresh {
+    /// Time of the first refresh, since the start of the host.
+    pub first: Duration,
+    /// Time between refreshes.
+    pub period: Duration,
+}
+
+impl Default for Refresh {
+    /// Every two seconds.
+    fn default() -> Refresh {
+        let period = Duration::from_secs(2);
+        Refresh { first: period, period }
+    }
+}
+
+impl Refresh {
+    /// No automatic refresh: only when statistics are read.
+    pub const NEVER: Refresh = Refresh { first: Duration::MAX, period: Duration::MAX };
+
+    /// The first refresh after `now`.
+    pub(crate) fn after(self, now: Time) -> Time {
+        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let (first, period) = (nanos(self.first), nanos(self.period).max(1));
+        let passed = now.as_nanos().checked_sub(first).map_or(0, |since| since / period + 1);
+        Time::from_nanos(first.saturating_add(period.saturating_mul(passed)))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refreshes_keep_their_phase() {
+        let seconds = |seconds: u64| Duration::from_secs(seconds);
+        let at = |refresh: Refresh, now| refresh.after(Time::ZERO + seconds(now));
+        let refresh = Refresh { first: seconds(1), period: seconds(2) };
+        assert_eq!(
+            [0, 1, 2, 3, 8].map(|now| at(refresh, now)),
+            [1, 3, 3, 5, 9].map(|s| Time::ZERO + seconds(s))
+        );
+        assert_eq!(at(Refresh::NEVER, 1_000_000).as_nanos(), u64::MAX);
     }
 }

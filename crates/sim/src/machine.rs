@@ -3,7 +3,8 @@
 use crate::device::{DeviceModel, Lane, Latency, Trouble};
 use crate::operation::Numbering;
 use crate::swap::{Swap, SwapModel};
-use mglru_core::lru::{Refresh, Swappiness};
+use mglru_core::Refresh;
+use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::writeback::FlusherOptions;
 use mglru_core::{Mechanisms, OomPolicy, Options, PAGE_BYTES, SHADOW_BATCH_LEAVES, UNLIMITED};

@@ -4,7 +4,7 @@
 //! word names its policy.
 
 use super::LockedLruvec;
-use super::lruvec::UNEVICTABLE;
+use super::terms::UNEVICTABLE;
 use crate::folio::{Flags, FolioId};
 use crate::host::Host;
 use crate::mechanism::Switch;

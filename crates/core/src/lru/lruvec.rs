@@ -9,7 +9,7 @@
 
 use super::classic::state::{Classic, Costs};
 use super::multigen::bloom::Filters;
-use super::multigen::window::{Averages, GENERATION_LISTS, Seq, Window};
+use super::multigen::window::{Averages, Seq, Window};
 use super::ranked::RankedOnUse;
 use super::{MAX_GENERATIONS, Swappiness};
 use crate::Time;
@@ -23,14 +23,10 @@ use std::collections::VecDeque;
 
 /// Number of lists: four generations, active and inactive, newcomers and main, each by kind, and
 /// the unevictable list.
-const LISTS: usize = RANKED_LISTS + 4 + if cfg!(test) { 2 } else { 0 };
-/// The unevictable list, shared by all policies.
-pub(crate) const UNEVICTABLE: usize = GENERATION_LISTS + 4;
-/// The first of the newcomer and main lists, by kind.
-pub(super) const RANKED_LISTS: usize = UNEVICTABLE + 1;
+const LISTS: usize = super::ranked::FIRST_LIST + 4 + if cfg!(test) { 2 } else { 0 };
 /// The first list of the policy for tests, by kind.
 #[cfg(test)]
-pub(super) const FIFO_LISTS: usize = RANKED_LISTS + 4;
+pub(super) const FIFO_LISTS: usize = super::ranked::FIRST_LIST + 4;
 
 /// State under the lruvec lock, placed right behind it. Other layouts gain little, and 128 bytes in
 /// between (`lock_apart`) make an empty memcg larger than 2 KiB ([book: experiments#layouts]).

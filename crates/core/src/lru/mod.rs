@@ -32,6 +32,7 @@
 //! * An arm in each match of this file.
 
 pub(crate) mod arrivals;
+mod batches;
 pub(crate) mod classic;
 mod emit;
 mod evidence;
@@ -47,16 +48,15 @@ pub mod switch;
 mod terms;
 pub(crate) mod turns;
 
-pub(crate) use arrivals::{Arrivals, BATCH_FOLIOS, Queue};
-pub use classic::Refresh;
+pub(crate) use batches::{Arrivals, BATCH_FOLIOS, Queue};
 pub use evidence::{Distance, References, Shadow};
 pub use lruvec::{GenerationRow, Lruvec};
 pub(crate) use lruvec::{LockedLruvec, all_lists};
 pub use multigen::window::{MAX_GENERATIONS, MIN_GENERATIONS, Seq};
 pub(crate) use order::{OrderWalk, TURN_PAGES, Visit};
 pub(crate) use scan_control::{Context, Grant, Isolated, PagedOut, Refault, Scan, TurnStep};
-pub(crate) use terms::Habits;
 pub use terms::Swappiness;
+pub(crate) use terms::{CLUSTER_PAGES, Habits};
 pub(crate) use turns::MemcgOrder;
 
 use crate::Core;
@@ -497,7 +497,7 @@ pub(crate) fn activates_rejected(core: &Core) -> bool {
 pub(crate) fn fewest_pages(core: &Core, target: MemcgId) -> u64 {
     match core.lru() {
         Lru::Ranked => ranked::fewest_pages(core.memcg(target).max_pages()),
-        _ => scan_control::CLUSTER_PAGES,
+        _ => CLUSTER_PAGES,
     }
 }
 
@@ -698,10 +698,10 @@ impl LockedLruvec<'_> {
 pub(crate) fn policy_of_list(list: usize) -> Option<Lru> {
     match list {
         _ if list < GENERATION_LISTS => Some(Lru::MultiGen),
-        lruvec::UNEVICTABLE => None,
+        terms::UNEVICTABLE => None,
         #[cfg(test)]
         _ if list >= lruvec::FIFO_LISTS => Some(Lru::Fifo),
-        _ if list >= lruvec::RANKED_LISTS => Some(Lru::Ranked),
+        _ if list >= ranked::FIRST_LIST => Some(Lru::Ranked),
         _ => Some(Lru::Classic),
     }
 }
@@ -710,11 +710,11 @@ pub(crate) fn policy_of_list(list: usize) -> Option<Lru> {
 pub(crate) fn list_named(now: Flags) -> usize {
     let kind = if now.swapbacked() { Kind::Anon } else { Kind::File };
     if now.unevictable() {
-        return lruvec::UNEVICTABLE;
+        return terms::UNEVICTABLE;
     }
     match Lru::of(now) {
         Lru::MultiGen => {
-            now.generation().map_or(lruvec::UNEVICTABLE, |label| multigen::lists::list_of(label, kind))
+            now.generation().map_or(terms::UNEVICTABLE, |label| multigen::lists::list_of(label, kind))
         }
         Lru::Classic => classic::list_of(kind, now.active()),
         Lru::Ranked => ranked::list_of(ranked::List::of_mark(now.mark()), kind),
@@ -743,7 +743,7 @@ pub(crate) fn size_of_list(lruvec: &Lruvec, list: usize) -> u64 {
             lruvec.classic.size(kind, active)
         }
         Some(Lru::Ranked) => {
-            let (list, kind) = ranked::LISTS[list - lruvec::RANKED_LISTS];
+            let (list, kind) = ranked::LISTS[list - ranked::FIRST_LIST];
             lruvec.ranked.size(list, kind)
         }
         #[cfg(test)]

@@ -16,8 +16,6 @@ use std::sync::Arc;
 
 /// The first priority of an effort: it scans 1/4096 of each lruvec.
 pub(crate) const PRIORITY_DEFAULT: u8 = 12;
-/// The fewest pages that an effort tries to reclaim.
-pub(crate) const CLUSTER_PAGES: u64 = 32;
 /// A pass reclaims at least this many pages before it stops, whatever its goal.
 const COMPACTION_GAP_PAGES: u64 = 2;
 /// Free pages above the mark at which background reclaim stops in the middle of a pass.

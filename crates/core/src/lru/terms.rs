@@ -1,6 +1,13 @@
-//! Terms between reclaim and the policies: habits and swappiness.
+//! Terms between reclaim and the policies: habits, swappiness and the size of a batch.
 
+use super::multigen::window::GENERATION_LISTS;
 use crate::folio::Kind;
+
+/// The unevictable list, shared by all policies.
+pub(crate) const UNEVICTABLE: usize = GENERATION_LISTS + 4;
+
+/// The fewest pages that an effort tries to reclaim.
+pub(crate) const CLUSTER_PAGES: u64 = 32;
 
 /// A policy's parameters for reclaim as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

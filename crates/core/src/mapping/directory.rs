@@ -11,19 +11,12 @@
 //! Entries and counts of a directory in its place change under its mapping's lock. The list of free
 //! directories has a lock of its own, a leaf.
 
-use super::leaf::LEAF_SLOTS;
+use super::layout::DIRECTORY_LEAVES;
 use super::numbers::{FreeNumbers, return_zeros};
 use crate::host::Host;
 use crate::memcg::MemcgId;
 use crate::segments::Segments;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering::Relaxed};
-
-pub(crate) const DIRECTORY_LEAVES: usize = 512;
-/// Pages under one directory.
-pub(crate) const DIRECTORY_PAGES: u32 = (DIRECTORY_LEAVES * LEAF_SLOTS) as u32;
-
-/// Mark of a leaf entry: the leaf's slots are in the mapping's range.
-pub(super) const IN_RANGE: u32 = 1 << 31;
 
 /// Directories allocated together: 16 KiB, as for leaves.
 const SEGMENT_DIRECTORIES: u32 = if cfg!(loom) { 1 } else { 8 };
@@ -40,8 +33,6 @@ pub(crate) struct Directory {
     /// The number of the memcg that pays for the directory, if memcgs do.
     pub(super) payer: AtomicU32,
 }
-
-const _: () = assert!(DIRECTORY_PAGES / super::TABLE_PAGES == u64::BITS);
 
 impl Directory {
     fn new() -> Directory {

@@ -20,10 +20,10 @@
 //! entries of a mapping's table of directories are part of the mapping: with the check, a hit below
 //! 4 GiB takes no more loads than through a table elsewhere.
 
-use super::directory::{DIRECTORY_LEAVES, DIRECTORY_PAGES};
-use super::leaf::{LEAF_SLOTS, LeafPool};
+use super::Mapping;
+use super::layout::{DIRECTORY_LEAVES, DIRECTORY_PAGES, LEAF_SLOTS, TABLE_PAGES};
+use super::leaf::LeafPool;
 use super::slot::{AtomicSlot, Slot};
-use super::{Mapping, TABLE_PAGES};
 use crate::folio::FolioId;
 use crate::sync::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, fence};
 

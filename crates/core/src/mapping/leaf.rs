@@ -12,7 +12,8 @@
 //! Reservations are atomic counts: every charged page needs one, and most are given back unused, so
 //! each CPU keeps some and takes them from the pool in batches.
 
-use super::directory::{DirectoryPool, IN_RANGE};
+use super::directory::DirectoryPool;
+use super::layout::{IN_RANGE, LEAF_SLOTS};
 use super::numbers::{FreeNumbers, return_zeros};
 use super::slot::AtomicSlot;
 use crate::host::Host;
@@ -25,9 +26,6 @@ use loom::sync::MutexGuard;
 #[cfg(not(loom))]
 use std::sync::MutexGuard;
 use std::sync::OnceLock;
-
-/// Pages under one leaf; as many as in the kernel's index nodes, so that shadow limits carry over.
-pub const LEAF_SLOTS: usize = 64;
 
 /// Leaves allocated together: 16 KiB, so that a segment costs 4 or 5 frames. A cache of 1 MiB has
 /// only 23 frames that can pay.

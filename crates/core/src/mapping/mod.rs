@@ -21,13 +21,14 @@
 
 mod directory;
 mod glance;
+mod layout;
 mod leaf;
 mod numbers;
 mod range;
 mod slot;
 
 pub use glance::Glance;
-pub use leaf::LEAF_SLOTS;
+pub use layout::{LEAF_SLOTS, MappingId, TABLE_PAGES};
 pub(crate) use leaf::{Counts, Leaf, LeafId, LeafPool};
 pub use range::{SettledPage, SlotRange};
 pub(crate) use slot::SEQUENCE_MASK;
@@ -40,17 +41,11 @@ use crate::sync::{
     AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering::Acquire, Ordering::Relaxed,
     Ordering::Release, Ordering::SeqCst, fence,
 };
-use directory::{DIRECTORY_BYTES, DIRECTORY_LEAVES, DIRECTORY_PAGES, Directory, IN_RANGE};
+use directory::{DIRECTORY_BYTES, Directory};
+use layout::{DIRECTORY_LEAVES, DIRECTORY_PAGES, IN_RANGE};
 use leaf::LEAF_BYTES;
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
-
-/// Number of a mapping; reused after the mapping is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MappingId(pub u32);
-
-/// Pages under one page table: the unit of walks and Bloom filters.
-pub const TABLE_PAGES: u32 = 512;
 
 /// 2^17 directories are 2^32 pages.
 const DIRECTORY_SEGMENTS: usize = 12;

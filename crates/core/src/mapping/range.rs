@@ -33,8 +33,7 @@
 //! unsettles the slots after them; an access settles its slot and then looks at that number again,
 //! with fences in the same way.
 
-use super::TABLE_PAGES;
-use super::leaf::LEAF_SLOTS;
+use super::layout::{LEAF_SLOTS, TABLE_PAGES};
 use super::slot::{AtomicSlot, Slot};
 use crate::folio::FolioId;
 use crate::sync::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence};

@@ -15,7 +15,9 @@
 //! Usage, limits and counters are atomic words. The tree has a lock of its own. A number is reused
 //! only after the last reference to it is gone, so that a lookup by number needs no lock.
 
+mod charging;
 mod counter;
+mod effective;
 mod id;
 mod index;
 mod limits;
@@ -25,6 +27,7 @@ pub(crate) mod pace;
 mod pending;
 mod pressure;
 mod protection;
+mod stall;
 mod stat;
 mod stock;
 mod totals;
@@ -45,7 +48,6 @@ pub use stock::CHARGE_BATCH_PAGES;
 pub(crate) use stock::{Charge, Stocks};
 pub(crate) use totals::Totals;
 pub use tree::Memcgs;
-use tree::SharedWalk;
 pub(crate) use tree::TreeWalk;
 
 use crate::lru::{Lruvec, MemcgOrder};
@@ -262,99 +264,11 @@ impl Memcg {
     }
 }
 
-impl Memcgs {
-    /// A memcg and its ancestors below the root; for the root, the root itself.
-    #[inline]
-    pub(crate) fn with_ancestors(&self, memcg: MemcgId) -> impl Iterator<Item = &Memcg> {
-        let mut next = Some(memcg);
-        std::iter::from_fn(move || {
-            let memcg = self.get(next?);
-            next = Some(memcg.parent()).filter(|&parent| parent != MemcgId::ROOT);
-            Some(memcg)
-        })
-    }
-
-    /// A memcg and its ancestors, including the root.
-    pub(crate) fn lineage(&self, memcg: &Memcg) -> impl Iterator<Item = &Memcg> {
-        let root = (memcg.id != MemcgId::ROOT).then(|| self.get(MemcgId::ROOT));
-        self.with_ancestors(memcg.id).chain(root)
-    }
-
-    /// Whether `memcg` is `ancestor` or below it.
-    pub(crate) fn is_within(&self, memcg: MemcgId, ancestor: MemcgId) -> bool {
-        ancestor == MemcgId::ROOT || self.with_ancestors(memcg).any(|memcg| memcg.id == ancestor)
-    }
-
-    /// Charges a memcg and all its ancestors. If one refuses, the earlier charges are taken back.
-    fn charge_all(
-        &self,
-        memcg: MemcgId,
-        charge: impl Fn(&Memcg) -> bool,
-        uncharge: impl Fn(&Memcg),
-    ) -> Result<(), MemcgId> {
-        let Some(refused) = self.with_ancestors(memcg).find(|&payer| !charge(payer)) else { return Ok(()) };
-        self.with_ancestors(memcg).take_while(|paid| paid.id != refused.id).for_each(uncharge);
-        Err(refused.id)
-    }
-
-    /// Charges `pages` to a memcg and its ancestors.
-    ///
-    /// # Errors
-    /// The memcg whose limit this would exceed; nothing was charged.
-    pub(crate) fn charge_pages(&self, memcg: MemcgId, pages: u64) -> Result<(), MemcgId> {
-        let charge = |payer: &Memcg| {
-            let usage = payer.memory.try_charge(pages);
-            let charged =
-                usage.map(|usage| payer.protection.update(usage, || &self.get(payer.parent()).protection));
-            charged.is_some()
-        };
-        self.charge_all(memcg, charge, |paid| self.uncharge_one(paid, pages))
-    }
-
-    pub(super) fn uncharge_one(&self, payer: &Memcg, pages: u64) {
-        let usage = payer.memory.uncharge(pages);
-        let usage = usage.unwrap_or_else(|| panic!("memcg {:?} was uncharged below zero", payer.id));
-        payer.protection.update(usage, || &self.get(payer.parent()).protection);
-    }
-
-    /// Charges a swap slot to a memcg and its ancestors.
-    ///
-    /// # Errors
-    /// The memcg whose swap limit this would exceed.
-    pub(crate) fn charge_swap(&self, memcg: MemcgId) -> Result<(), MemcgId> {
-        self.charge_all(memcg, |payer| payer.swap.try_charge(1).is_some(), |paid| _ = paid.swap.uncharge(1))?;
-        let over = self.with_ancestors(memcg).filter(|payer| payer.swap.overage() > 0);
-        over.for_each(|payer| payer.stat.add(Counter::EventSwapHigh, 1));
-        Ok(())
-    }
-
-    /// Sets `memory.min`, in pages. The effect is capped at `memory.max`.
-    pub fn set_min(&self, memcg: MemcgId, pages: u64) {
-        self.get(memcg).protection.set_min(pages);
-        self.update_protection(memcg);
-    }
-
-    /// Sets `memory.low`, in pages.
-    pub fn set_low(&self, memcg: MemcgId, pages: u64) {
-        self.get(memcg).protection.set_low(pages);
-        self.update_protection(memcg);
-    }
-
-    fn update_protection(&self, memcg: MemcgId) {
-        let memcg = self.get(memcg);
-        memcg.protection.update(memcg.usage_pages(), || &self.get(memcg.parent()).protection);
-    }
-
-    /// A memcg and its descendants in the order of a tree walk: parents before children, siblings
-    /// in order of creation.
-    pub fn subtree(&self, memcg: MemcgId) -> impl Iterator<Item = &Memcg> {
-        let mut next = Some(memcg);
-        std::iter::from_fn(move || {
-            let here = next?;
-            next = self.next_in(memcg, Some(here));
-            Some(self.get(here))
-        })
-    }
+/// The position of a shared walk.
+#[derive(Debug, Default)]
+pub(super) struct SharedWalk {
+    pub(super) last: Option<MemcgId>,
+    pub(super) round: u64,
 }
 
 /// The reason why a memcg could not be created, found or removed.

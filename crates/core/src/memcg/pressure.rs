@@ -22,10 +22,8 @@
 //! The lock of each memcg's state is a leaf. A stall takes those of the memcg and its ancestors,
 //! one after the other. Hits take none.
 
-use super::{Memcg, MemcgId};
-use crate::folio::FolioId;
-use crate::host::Host;
-use crate::{Core, Time};
+use super::MemcgId;
+use crate::host::Time;
 
 const PERIOD_NANOS: u64 = 2_000_000_000;
 /// Names of the averages, and the factor by which each decays per period: e^(−2/10), e^(−2/60) and
@@ -86,18 +84,18 @@ impl Pressure {
         }
     }
 
-    fn begin(&mut self, now: Time) {
+    pub(super) fn begin(&mut self, now: Time) {
         self.advance(now);
         self.stalled_tasks += 1;
     }
 
-    fn end(&mut self, now: Time) {
+    pub(super) fn end(&mut self, now: Time) {
         self.advance(now);
         self.stalled_tasks -= 1;
     }
 
     /// Accounts for the time until `now`, in which no stall began or ended.
-    fn advance(&mut self, now: Time) {
+    pub(super) fn advance(&mut self, now: Time) {
         // Another thread may have read the clock earlier and got the lock later.
         let elapsed = now.since(self.until).as_nanos() as u64;
         self.until = self.until.max(now);
@@ -127,12 +125,12 @@ impl Pressure {
         }
     }
 
-    fn stats(&self) -> PressureStats {
+    pub(super) fn stats(&self) -> PressureStats {
         let average_basis_points = self.averages.map(|average| product(average, 10_000));
         PressureStats { average_basis_points, total_us: self.total_nanos / 1000 }
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let PressureStats { average_basis_points, total_us } = self.stats();
         let averages = average_basis_points
             .iter()
@@ -142,66 +140,10 @@ impl Pressure {
     }
 }
 
-/// A stall of a task. [`Core::end_stall`] ends it.
+/// A stall of a task. [`Core::end_stall`](crate::Core::end_stall) ends it.
 #[derive(Debug)]
 #[must_use = "a stall that is dropped never ends"]
-pub struct Stall(MemcgId);
-
-impl Core {
-    /// Begins a stall of a task of `memcg`, or of its nearest living ancestor.
-    pub(crate) fn begin_stall(&self, host: &impl Host, memcg: MemcgId) -> Stall {
-        let memcg = self.memcgs.payer(memcg);
-        // The handle keeps the number until the stall ends.
-        self.memcgs.add_handle(memcg.id);
-        let now = host.now();
-        self.memcgs.lineage(memcg).for_each(|memcg| memcg.pressed(now, |pressure| pressure.begin(now)));
-        Stall(memcg.id)
-    }
-
-    /// Begins a stall if the inserted page, which its task waits for, was in use when it was
-    /// evicted.
-    pub fn begin_refault(&self, host: &impl Host, folio: FolioId) -> Option<Stall> {
-        let thrashes = self.folios.flags(folio).load().workingset();
-        thrashes.then(|| self.begin_stall(host, self.memcg_of(folio)))
-    }
-
-    /// Ends a stall.
-    pub fn end_stall(&self, host: &impl Host, stall: Stall) {
-        let now = host.now();
-        self.memcgs
-            .lineage(self.memcg(stall.0))
-            .for_each(|memcg| memcg.pressed(now, |pressure| pressure.end(now)));
-        self.drop_handle(stall.0);
-    }
-}
-
-impl Memcg {
-    /// `memory.pressure`: shares in percent, and the total in microseconds.
-    pub(crate) fn pressure_text(&self, now: Time) -> String {
-        self.pressure_until(now, Pressure::text)
-    }
-
-    /// The figures of `memory.pressure`.
-    pub fn pressure_stats(&self, now: Time) -> PressureStats {
-        self.pressure_until(now, Pressure::stats)
-    }
-
-    /// Reads the state of the time `now`.
-    fn pressure_until<T>(&self, now: Time, read: impl FnOnce(&Pressure) -> T) -> T {
-        match &mut *self.pressure.lock() {
-            Some(pressure) => {
-                pressure.advance(now);
-                read(pressure)
-            }
-            None => read(&Pressure::new(now)),
-        }
-    }
-
-    /// The state is created at the first stall: most memcgs have none.
-    fn pressed(&self, now: Time, change: impl FnOnce(&mut Pressure)) {
-        change(self.pressure.lock().get_or_insert_with(|| Box::new(Pressure::new(now))));
-    }
-}
+pub struct Stall(pub(super) MemcgId);
 
 #[cfg(all(test, not(loom)))]
 mod tests {

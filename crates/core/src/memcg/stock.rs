@@ -4,28 +4,18 @@
 //! once and hands them out one by one. It keeps stocks of seven memcgs, so that memcgs that share a
 //! CPU do not evict each other's.
 //!
-//! Kernels charge page by page where a limit leaves less than 64. Reclaim frees 32 pages at a time,
-//! so a memcg at its limit has no more for long, and every page writes to each ancestor's count.
-//! With `charge_near_limit`, which no kernel has, a CPU takes half of the rest, but at most 1/1024
-//! of the limit, as that much may lie unused near each CPU while another one reclaims. Two threads
-//! in tenants at their limits, four levels down, then bring in 3.9 M instead of 2.9 M pages per
-//! second together (two cores, default preset).
-//!
 //! Source: [book: memcgs#limits] ("charge batch"); Linux keeps seven stocks since 6.16.
 //!
 //! # Locking
 //!
 //! One lock per CPU, a leaf, taken only by threads on the CPU and by those that drain.
 
-use super::{MemcgId, Memcgs};
-use crate::Core;
+use super::MemcgId;
 use crate::sync::Mutex;
 
 /// Pages charged at once.
 pub const CHARGE_BATCH_PAGES: u64 = 64;
 const MEMCGS_PER_CPU: usize = 7;
-/// Near the limit, a CPU may charge 1/1024 of it at once.
-const NEAR_LIMIT_SHARE: u64 = 1024;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Stock {
@@ -42,7 +32,7 @@ struct CpuStocks {
 #[derive(Debug)]
 pub(crate) struct Stocks {
     cpus: Box<[CpuStocks]>,
-    batch_pages: u64,
+    pub(super) batch_pages: u64,
 }
 
 impl Stocks {
@@ -51,14 +41,14 @@ impl Stocks {
         Stocks { cpus: (0..cpus).map(|_| CpuStocks::default()).collect(), batch_pages }
     }
 
-    fn take(&self, cpu: usize, memcg: MemcgId) -> bool {
+    pub(super) fn take(&self, cpu: usize, memcg: MemcgId) -> bool {
         let mut stocks = self.cpus[cpu].stocks.lock();
         let found = stocks.iter_mut().find(|stock| stock.memcg == memcg.0 && stock.pages > 0);
         found.map(|stock| stock.pages -= 1).is_some()
     }
 
     /// Puts pages into a stock. Returns the stock that it replaced, to be uncharged.
-    fn put(&self, cpu: usize, memcg: MemcgId, pages: u64) -> Option<(MemcgId, u64)> {
+    pub(super) fn put(&self, cpu: usize, memcg: MemcgId, pages: u64) -> Option<(MemcgId, u64)> {
         let mut stocks = self.cpus[cpu].stocks.lock();
         let own = stocks.iter().position(|stock| stock.memcg == memcg.0 && stock.pages > 0);
         // Otherwise replace the smallest stock.
@@ -71,6 +61,27 @@ impl Stocks {
         let before = std::mem::replace(stock, Stock { memcg: memcg.0, pages });
         (before.pages > 0).then_some((MemcgId(before.memcg), before.pages))
     }
+
+    /// Empties the stocks of the selected memcgs, and hands over what they held.
+    pub(super) fn drain(&self, of: impl Fn(MemcgId) -> bool, uncharge: impl Fn(MemcgId, u64)) {
+        for cpu in &self.cpus {
+            let mut stocks = cpu.stocks.lock();
+            let selected = |stock: &&mut Stock| stock.pages > 0 && of(MemcgId(stock.memcg));
+            let drained: Vec<Stock> = stocks.iter_mut().filter(selected).map(std::mem::take).collect();
+            drop(stocks);
+            drained.into_iter().for_each(|stock| uncharge(MemcgId(stock.memcg), stock.pages));
+        }
+    }
+
+    /// Unused pages in the stocks of the selected memcgs.
+    pub(super) fn pages(&self, of: impl Fn(MemcgId) -> bool) -> u64 {
+        let of_cpu = |cpu: &CpuStocks| -> u64 {
+            let stocks = cpu.stocks.lock();
+            let counts = |stock: &&Stock| stock.pages > 0 && of(MemcgId(stock.memcg));
+            stocks.iter().filter(counts).map(|stock| stock.pages).sum()
+        };
+        self.cpus.iter().map(of_cpu).sum()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,166 +92,4 @@ pub(crate) enum Charge {
     Charged(u64),
     /// The limit of this memcg is reached.
     Refused(MemcgId),
-}
-
-impl Core {
-    /// Charges one page on behalf of a task on `cpu`.
-    pub(crate) fn charge_one(&self, memcg: MemcgId, cpu: usize) -> Charge {
-        let stocks = &self.memcgs.stocks;
-        if stocks.batch_pages > 1 {
-            if stocks.take(cpu, memcg) {
-                return Charge::FromStock;
-            }
-            let charged = if self.memcg(memcg).is_online() { self.memcgs.charge_batch(memcg) } else { 0 };
-            if charged > 0 {
-                if let Some((other, pages)) = stocks.put(cpu, memcg, charged - 1) {
-                    self.uncharge_pages(other, pages);
-                }
-                if !self.memcg(memcg).is_online() {
-                    // The thread that removed it may have drained the stocks before.
-                    self.drain_stocks(memcg);
-                }
-                return Charge::Charged(charged);
-            }
-        }
-        self.memcgs.charge_pages(memcg, 1).map_or_else(Charge::Refused, |()| Charge::Charged(1))
-    }
-
-    /// Gives back the stocks of the memcgs below `top`.
-    pub(crate) fn drain_stocks(&self, top: MemcgId) {
-        if self.memcgs.stocks.batch_pages == 1 {
-            return;
-        }
-        for cpu in &self.memcgs.stocks.cpus {
-            let mut stocks = cpu.stocks.lock();
-            let within =
-                |stock: &&mut Stock| stock.pages > 0 && self.memcgs.is_within(MemcgId(stock.memcg), top);
-            let drained: Vec<Stock> = stocks.iter_mut().filter(within).map(std::mem::take).collect();
-            drop(stocks);
-            drained.into_iter().for_each(|stock| self.uncharge_pages(MemcgId(stock.memcg), stock.pages));
-        }
-    }
-}
-
-impl Memcgs {
-    /// Charges several pages at once. Returns their number, or 0.
-    fn charge_batch(&self, memcg: MemcgId) -> u64 {
-        let Err(limited) = self.charge_pages(memcg, self.stocks.batch_pages) else {
-            return self.stocks.batch_pages;
-        };
-        if !self.charge_near_limit {
-            return 0;
-        }
-        let counter = &self.get(limited).memory;
-        let half = counter.margin_pages().div_ceil(2);
-        let pages = half.min(counter.max_pages() / NEAR_LIMIT_SHARE).min(self.stocks.batch_pages);
-        if pages > 1 && self.charge_pages(memcg, pages).is_ok() { pages } else { 0 }
-    }
-
-    /// Pages charged to a memcg and its subtree, without those in stock, which `memory.current`
-    /// includes.
-    pub fn used_pages(&self, memcg: MemcgId) -> u64 {
-        // The root is charged only for its own.
-        let within = |owner| owner == memcg || memcg != MemcgId::ROOT && self.is_within(owner, memcg);
-        let stocked = self.stocked_pages(within);
-        self.get(memcg).usage_pages().saturating_sub(stocked)
-    }
-
-    /// Unused pages in stocks of the selected memcgs.
-    pub(crate) fn stocked_pages(&self, of: impl Fn(MemcgId) -> bool) -> u64 {
-        let of_cpu = |cpu: &CpuStocks| -> u64 {
-            let stocks = cpu.stocks.lock();
-            let counts = |stock: &&Stock| stock.pages > 0 && of(MemcgId(stock.memcg));
-            stocks.iter().filter(counts).map(|stock| stock.pages).sum()
-        };
-        self.stocks.cpus.iter().map(of_cpu).sum()
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::{Mechanisms, Options, Preset, Time, UNLIMITED};
-
-    fn core(batch_pages: u64) -> (Core, [MemcgId; 2]) {
-        let mut options = Options::new(1024);
-        options.cpus = 2;
-        options.charge_batch_pages = batch_pages;
-        let core = Core::new(options, Time::ZERO);
-        let parent = core.add_memcg("parent", 200, Time::ZERO).unwrap().id();
-        let child = core.add_child(parent, "child", 100, Time::ZERO).unwrap().id();
-        (core, [parent, child])
-    }
-
-    /// One walk up the tree pays for 64 pages; near the limit, each pays for itself.
-    #[test]
-    fn charges_are_made_in_batches() {
-        let (core, [parent, child]) = core(64);
-        let usage = |memcg| core.memcg(memcg).usage_pages();
-        assert_eq!(core.charge_one(child, 0), Charge::Charged(64));
-        assert!((0..63).all(|_| core.charge_one(child, 0) == Charge::FromStock));
-        assert_eq!((usage(parent), usage(child)), (64, 64));
-        assert_eq!(core.charge_one(child, 0), Charge::Charged(1), "128 would be too many");
-        core.uncharge_pages(child, 30);
-        assert_eq!(core.charge_one(child, 1), Charge::Charged(64));
-        assert_eq!(core.charge_one(child, 0), Charge::Charged(1), "the other CPU's stock is not its own");
-        assert_eq!(core.charge_one(child, 0), Charge::Refused(child));
-        assert_eq!((core.memcgs.stocked_pages(|id| id == child), usage(parent)), (63, 100));
-        core.drain_stocks(parent);
-        assert_eq!((core.memcgs.stocked_pages(|id| id == child), usage(parent), usage(child)), (0, 37, 37));
-    }
-
-    /// With `charge_near_limit`, half of the rest up to 1/1024 of the limit; without, one by one.
-    #[test]
-    fn near_a_limit_batches_are_smaller() {
-        let charges = |preset, max_pages, left_pages| {
-            let mut options = Options::new(1024);
-            options.charge_batch_pages = 64;
-            options.mechanisms = Mechanisms::preset(preset);
-            let core = Core::new(options, Time::ZERO);
-            let parent = core.add_memcg("parent", max_pages, Time::ZERO).unwrap().id();
-            let child = core.add_child(parent, "child", UNLIMITED, Time::ZERO).unwrap().id();
-            core.memcgs.charge_pages(parent, max_pages - left_pages).unwrap();
-            let mut batches = Vec::new();
-            for _ in 0..left_pages {
-                match core.charge_one(child, 0) {
-                    Charge::Charged(pages) => batches.push(pages),
-                    Charge::FromStock => {}
-                    Charge::Refused(_) => panic!("there is room for all"),
-                }
-            }
-            assert_eq!(core.charge_one(child, 0), Charge::Refused(parent), "and no more");
-            assert_eq!(core.memcg(parent).usage_pages(), max_pages);
-            batches
-        };
-        assert_eq!(charges(Preset::Default, 1 << 20, 32), [16, 8, 4, 2, 1, 1]);
-        assert_eq!(charges(Preset::Default, 1 << 20, 100), [64, 18, 9, 5, 2, 1, 1]);
-        assert_eq!(charges(Preset::Default, 5 << 10, 12), [5, 4, 2, 1]);
-        assert_eq!(charges(Preset::Default, 2047, 12), [1; 12], "a small one is not to lose any");
-        assert_eq!(charges(Preset::Linux72, 1 << 20, 32), [1; 32]);
-    }
-
-    #[test]
-    fn an_ancestor_refuses_and_nothing_is_charged() {
-        let (core, [parent, child]) = core(1);
-        core.memcg(parent).set_max_pages(5);
-        assert!((0..5).all(|_| core.charge_one(child, 0) == Charge::Charged(1)));
-        assert_eq!(core.charge_one(child, 0), Charge::Refused(parent));
-        assert_eq!([parent, child].map(|memcg| core.memcg(memcg).usage_pages()), [5, 5]);
-    }
-
-    #[test]
-    fn more_memcgs_than_places_take_each_others() {
-        let (core, [parent, _]) = core(16);
-        core.memcg(parent).set_max_pages(crate::UNLIMITED);
-        let children: Vec<_> = (0..9)
-            .map(|n| core.add_child(parent, &format!("c{n}"), 1000, Time::ZERO).unwrap().id())
-            .collect();
-        for &child in &children {
-            assert_eq!(core.charge_one(child, 0), Charge::Charged(16));
-        }
-        let used: u64 = children.len() as u64;
-        let stocked: u64 = children.iter().map(|&child| core.memcgs.stocked_pages(|id| id == child)).sum();
-        assert_eq!((stocked, core.memcg(parent).usage_pages()), (7 * 15, 7 * 15 + used));
-    }
 }

@@ -395,11 +395,39 @@ impl Tree {
     }
 }
 
-/// The position of a shared walk.
-#[derive(Debug, Default)]
-pub(super) struct SharedWalk {
-    last: Option<MemcgId>,
-    round: u64,
+impl Memcgs {
+    /// A memcg and its ancestors below the root; for the root, the root itself.
+    #[inline]
+    pub(crate) fn with_ancestors(&self, memcg: MemcgId) -> impl Iterator<Item = &Memcg> {
+        let mut next = Some(memcg);
+        std::iter::from_fn(move || {
+            let memcg = self.get(next?);
+            next = Some(memcg.parent()).filter(|&parent| parent != MemcgId::ROOT);
+            Some(memcg)
+        })
+    }
+
+    /// A memcg and its ancestors, including the root.
+    pub(crate) fn lineage(&self, memcg: &Memcg) -> impl Iterator<Item = &Memcg> {
+        let root = (memcg.id != MemcgId::ROOT).then(|| self.get(MemcgId::ROOT));
+        self.with_ancestors(memcg.id).chain(root)
+    }
+
+    /// Whether `memcg` is `ancestor` or below it.
+    pub(crate) fn is_within(&self, memcg: MemcgId, ancestor: MemcgId) -> bool {
+        ancestor == MemcgId::ROOT || self.with_ancestors(memcg).any(|memcg| memcg.id == ancestor)
+    }
+
+    /// A memcg and its descendants in the order of a tree walk: parents before children, siblings
+    /// in order of creation.
+    pub fn subtree(&self, memcg: MemcgId) -> impl Iterator<Item = &Memcg> {
+        let mut next = Some(memcg);
+        std::iter::from_fn(move || {
+            let here = next?;
+            next = self.next_in(memcg, Some(here));
+            Some(self.get(here))
+        })
+    }
 }
 
 /// One reclaimer's walk over the subtree of a target.

@@ -25,7 +25,8 @@ mod proactive;
 mod throttle;
 mod watermark;
 
-pub(crate) use crate::lru::scan_control::{CLUSTER_PAGES, Context, PRIORITY_DEFAULT, Scan, Tallies};
+pub(crate) use crate::lru::CLUSTER_PAGES;
+pub(crate) use crate::lru::scan_control::{Context, PRIORITY_DEFAULT, Scan, Tallies};
 pub use crate::lru::scan_control::{EffortKind, Orders, Progress};
 pub use background::{Background, BackgroundStep};
 pub(crate) use high::{HighStep, OverHigh};

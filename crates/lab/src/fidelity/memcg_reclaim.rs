@@ -10,7 +10,7 @@ use crate::parallel;
 use crate::statistics::{median, range};
 use crate::{Error, Stage, Unit, Watch};
 use mglru_core::Mechanisms;
-use mglru_core::lru::Refresh;
+use mglru_core::Refresh;
 use mglru_sim::Machine;
 use serde::{Serialize, Serializer};
 use std::path::Path;

@@ -8,7 +8,7 @@
 
 use super::kernel_run::{Access, KernelRun};
 use mglru_core::Lru;
-use mglru_core::lru::Refresh;
+use mglru_core::Refresh;
 use mglru_sim::Machine;
 use std::time::Duration;
 

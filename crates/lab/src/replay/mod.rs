@@ -44,7 +44,7 @@ use baseline::BaselinePlan;
 use life::Sink;
 use memory::{Memory, Swap};
 use mglru_core::Mechanisms;
-use mglru_core::lru::Refresh;
+use mglru_core::Refresh;
 use mglru_sim::{Baseline, Writes};
 use record::PageName;
 use rows::{Curve, Row};

@@ -28,7 +28,6 @@ use super::{Habits, LockedLruvec};
 use crate::folio::{FolioId, Kind};
 use crate::sync::Ordering::Relaxed;
 pub(super) use state::{LISTS, list_of};
-pub use statistics::Refresh;
 pub(super) use {
     balance::Balance,
     refault::{Evictions, refaulted},

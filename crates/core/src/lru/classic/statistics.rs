@@ -10,12 +10,11 @@
 //! Source: [book: classic-lru#late-statistics].
 
 use super::state::LISTS;
+use crate::Core;
 use crate::folio::Kind;
 use crate::host::Host;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::sync::Ordering::Relaxed;
-use crate::{Core, Time};
-use std::time::Duration;
 
 /// Known list sizes of a memcg and its descendants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,36 +50,6 @@ impl Sizes {
 
 /// Counters of activated refaults, by kind.
 const ACTIVATED: [Counter; 2] = [Counter::WorkingsetActivateAnon, Counter::WorkingsetActivateFile];
-
-/// Times of the automatic refreshes of statistics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refresh {
-    /// Time of the first refresh, since the start of the host.
-    pub first: Duration,
-    /// Time between refreshes.
-    pub period: Duration,
-}
-
-impl Default for Refresh {
-    /// Every two seconds.
-    fn default() -> Refresh {
-        let period = Duration::from_secs(2);
-        Refresh { first: period, period }
-    }
-}
-
-impl Refresh {
-    /// No automatic refresh: only when statistics are read.
-    pub const NEVER: Refresh = Refresh { first: Duration::MAX, period: Duration::MAX };
-
-    /// The first refresh after `now`.
-    pub(crate) fn after(self, now: Time) -> Time {
-        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let (first, period) = (nanos(self.first), nanos(self.period).max(1));
-        let passed = now.as_nanos().checked_sub(first).map_or(0, |since| since / period + 1);
-        Time::from_nanos(first.saturating_add(period.saturating_mul(passed)))
-    }
-}
 
 impl Core {
     /// Refreshes the statistics of all memcgs, as reading a memcg's statistics does in the kernel.
@@ -165,22 +134,5 @@ impl Core {
         let known = self.known_activated(host, memcg);
         let seen = &memcg.lruvec.classic.refaults_seen;
         std::array::from_fn(|kind| seen[kind].load(Relaxed) != known[kind])
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refreshes_keep_their_phase() {
-        let seconds = |seconds: u64| Duration::from_secs(seconds);
-        let at = |refresh: Refresh, now| refresh.after(Time::ZERO + seconds(now));
-        let refresh = Refresh { first: seconds(1), period: seconds(2) };
-        assert_eq!(
-            [0, 1, 2, 3, 8].map(|now| at(refresh, now)),
-            [1, 3, 3, 5, 9].map(|s| Time::ZERO + seconds(s))
-        );
-        assert_eq!(at(Refresh::NEVER, 1_000_000).as_nanos(), u64::MAX);
     }
 }

@@ -12,7 +12,8 @@ use super::state::LISTS;
 use crate::Core;
 use crate::folio::Kind;
 use crate::host::{Host, Throttle};
-use crate::lru::scan_control::{CLUSTER_PAGES, Context, EffortKind, Orders, PRIORITY_DEFAULT, PagedOut};
+use crate::lru::CLUSTER_PAGES;
+use crate::lru::scan_control::{Context, EffortKind, Orders, PRIORITY_DEFAULT, PagedOut};
 use crate::lru::{Grant, TurnStep, Visit};
 use crate::memcg::MemcgId;
 

@@ -13,11 +13,11 @@
 use super::window::WalkBatch;
 use crate::Core;
 use crate::event::FoundBy;
-use crate::folio::Neighbour;
+use crate::folio::{GenIndex, Kind, Neighbour};
 use crate::host::Host;
 use crate::lru::{Seq, Swappiness};
 use crate::mapping::Mapping;
-use crate::memcg::Memcg;
+use crate::memcg::{Memcg, MemcgId};
 use crate::mm::AddressSpace;
 use crate::tunables::TABLE_WALK;
 
@@ -26,6 +26,25 @@ const CHANGES_PER_FLUSH: u32 = 4096;
 /// A table is dense if `young × 8 >= entries`. Eight 8-byte entries share a cache line; with one
 /// young entry per line, a walk is as cheap as finding the entries one by one.
 pub(crate) const DENSITY: u32 = 8;
+
+impl WalkBatch {
+    /// Applies the changes for pages of a memcg, or of the heir that inherited them with their
+    /// labels.
+    pub(crate) fn flush(&mut self, core: &Core, memcg: MemcgId) {
+        if self.changes == 0 {
+            return;
+        }
+        let (_, mut locked) = core.lock_living(memcg);
+        for (generation, pages) in self.pages.iter().enumerate() {
+            for kind in Kind::ALL {
+                if pages[kind as usize] != 0 {
+                    locked.resize(GenIndex(generation as u8), kind, pages[kind as usize]);
+                }
+            }
+        }
+        *self = WalkBatch::default();
+    }
+}
 
 impl Core {
     /// Walks one address space for generation `seq`. `forced`: includes tables that were not

@@ -5,10 +5,9 @@
 //! Written under the lruvec lock, read without it.
 
 use crate::folio::{Flags, GenIndex, Kind, Neighbour};
+use crate::host::Time;
 use crate::mechanism::{Mechanisms, Switch};
-use crate::memcg::MemcgId;
 use crate::sync::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use crate::{Core, Time};
 
 /// The fewest generations of a kind.
 pub const MIN_GENERATIONS: u64 = 2;
@@ -160,7 +159,7 @@ pub(crate) struct Averages {
 /// Size changes for relabelled folios that are not applied yet.
 #[derive(Debug, Default)]
 pub(crate) struct WalkBatch {
-    pages: [[i64; 2]; MAX_GENERATIONS as usize],
+    pub(super) pages: [[i64; 2]; MAX_GENERATIONS as usize],
     pub(super) changes: u32,
 }
 
@@ -171,23 +170,6 @@ impl WalkBatch {
             self.pages[usize::from(new.0)][kind as usize] += 1;
             self.changes += 1;
         }
-    }
-
-    /// Applies the changes for pages of a memcg, or of the heir that inherited them with their
-    /// labels.
-    pub(crate) fn flush(&mut self, core: &Core, memcg: MemcgId) {
-        if self.changes == 0 {
-            return;
-        }
-        let (_, mut locked) = core.lock_living(memcg);
-        for (generation, pages) in self.pages.iter().enumerate() {
-            for kind in Kind::ALL {
-                if pages[kind as usize] != 0 {
-                    locked.resize(GenIndex(generation as u8), kind, pages[kind as usize]);
-                }
-            }
-        }
-        *self = WalkBatch::default();
     }
 }
 

@@ -1,5 +1,7 @@
 //! All tuned numbers. The optimum is flat around each.
 
+use crate::lru::CLUSTER_PAGES;
+
 /// Walks over page tables per turnover of memory. Twice as many gain no more than .003.
 pub(super) const WALKS_PER_MEMORY: u64 = 2;
 /// Generations of the clock per turnover of memory: ages need no finer unit than a quarter.
@@ -60,3 +62,9 @@ pub(super) const STUCK_NEWCOMERS_MAX: u64 = 64;
 pub(super) const LOOK_SHARE: u64 = 8;
 /// Turns after which a larger growth is forgotten, as a power of two.
 pub(super) const SLACK_SHIFT: u32 = 6;
+
+/// The fewest pages reclaimed at once under a limit: 1/32 of it, but at most the kernel's 32. Free
+/// pages are unused memory, and 32 pages are much of a small one.
+pub(in crate::lru) fn fewest_pages(limit_pages: u64) -> u64 {
+    (limit_pages / BATCHES_PER_MEMORY).clamp(1, CLUSTER_PAGES)
+}

@@ -52,19 +52,13 @@ mod turn;
 mod walk;
 
 use super::Habits;
-use super::scan_control::CLUSTER_PAGES;
 pub(crate) use state::{List, RankedOnUse};
 pub(super) use {
+    constants::fewest_pages,
     refault::{refaulted, shadow_of},
-    state::{LISTS, list_of},
+    state::{FIRST_LIST, LISTS, list_of},
     turn::{RankedTurn, references},
 };
-
-/// The fewest pages reclaimed at once under a limit: 1/32 of it, but at most the kernel's 32. Free
-/// pages are unused memory, and 32 pages are much of a small one.
-pub(super) fn fewest_pages(limit_pages: u64) -> u64 {
-    (limit_pages / constants::BATCHES_PER_MEMORY).clamp(1, CLUSTER_PAGES)
-}
 
 pub(super) const HABITS: Habits = Habits {
     has_generations: false,

@@ -3,13 +3,13 @@
 use super::clock::{Clock, Period};
 use super::constants::{
     ASK_EVERY, BIRTHS, MAIN_REACH_PERCENT, NEWCOMER_REACH_PERCENT, SHADOW_MEMORIES, SLACK_PAGES, SLACK_SHIFT,
+    fewest_pages,
 };
-use super::fewest_pages;
 use super::memory::Memory;
 use super::share::{Share, ShareRules, Signal};
 use crate::folio::{Kind, MAIN, NEWCOMER, Stamp};
 use crate::lru::Swappiness;
-use crate::lru::lruvec::RANKED_LISTS;
+use crate::lru::terms::UNEVICTABLE;
 use crate::mechanism::{Mechanisms, Switch};
 use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::ops::Deref;
@@ -39,8 +39,11 @@ impl List {
     }
 }
 
+/// The first of the newcomer and main lists, by kind.
+pub(in crate::lru) const FIRST_LIST: usize = UNEVICTABLE + 1;
+
 pub(in crate::lru) fn list_of(list: List, kind: Kind) -> usize {
-    RANKED_LISTS + list as usize * 2 + kind as usize
+    FIRST_LIST + list as usize * 2 + kind as usize
 }
 
 /// All lists, in the order of their numbers.

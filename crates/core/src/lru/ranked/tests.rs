@@ -1,12 +1,13 @@
 //! Tests of the whole policy: a naive model beside it, and additions for a page cache.
 
+use super::List;
 use super::clock::{Clock, Period};
+use super::constants::fewest_pages;
 use super::constants::{
     HAND_STEPS, MAIN_REACH_PERCENT, NEWCOMER_REACH_PERCENT, PROMOTING_REFS, SHADOW_MEMORIES, SLACK_PAGES,
     TURN_SHARE,
 };
 use super::share::{Share, ShareRules, Signal};
-use super::{List, fewest_pages};
 use crate::folio::{Kind, Stamp};
 use crate::reclaim::EffortKind;
 use crate::testing::Harness;

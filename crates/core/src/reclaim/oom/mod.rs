@@ -27,46 +27,10 @@ pub use reaping::{ReapStep, Reaping};
 use super::OutOfMemory;
 use crate::Core;
 use crate::host::Host;
-use crate::mechanism::{MechanismError, choose};
 use crate::memcg::{Counter, Memcg, MemcgId};
 
-/// The action when a page cannot be had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum OomPolicy {
-    /// The request that needs it fails.
-    #[default]
-    Fail,
-    /// Kills the tenant below the limit that was hit with the highest usage above its protection,
-    /// or its whole group (`memory.oom.group`). Only tenants with anonymous memory qualify; without
-    /// one, the request fails.
-    Victim,
-    /// The host decides: [`Host::out_of_memory`].
-    Ask,
-}
-
-impl OomPolicy {
-    /// The policies that need no answer from the host.
-    pub const NAMED: [OomPolicy; 2] = [OomPolicy::Fail, OomPolicy::Victim];
-
-    /// The name of the policy.
-    pub fn name(self) -> &'static str {
-        match self {
-            OomPolicy::Fail => "fail",
-            OomPolicy::Victim => "victim",
-            OomPolicy::Ask => "ask",
-        }
-    }
-
-    /// Finds one of [`Self::NAMED`] by name.
-    ///
-    /// # Errors
-    /// [`MechanismError::UnknownChoice`] if no such policy has this name.
-    pub fn parse(name: &str) -> Result<OomPolicy, MechanismError> {
-        choose("oom_policy", name, &OomPolicy::NAMED, OomPolicy::name)
-    }
-}
-
 pub use crate::host::OomDecision;
+pub use crate::options::OomPolicy;
 
 /// A candidate for an OOM kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

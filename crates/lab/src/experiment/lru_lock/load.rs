@@ -11,7 +11,8 @@
 
 use crate::Error;
 use crate::cpu::thread_seconds;
-use mglru_core::lru::{Refresh, Swappiness};
+use mglru_core::Refresh;
+use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::{Effort, EffortKind, Orders, Proactive, RequestStep, Step, Watermarks};
 use mglru_core::{
     Arrival, ChargeStep, Charging, Core, Counter, FlushReason, FolioId, Hit, Host, Kind, LockCounts, Lookup,

@@ -1,0 +1,116 @@
+//! The queues of each CPU: batches of folios on their way to a list.
+//!
+//! # Locking
+//!
+//! Each CPU's batches have a lock, under which nothing else is locked. Each queued folio holds a
+//! reference for its batch.
+
+use crate::folio::FolioId;
+use crate::sync::Mutex;
+
+/// Folios per batch ([book: overview#constants]; 15 before Linux 6.2).
+pub(crate) const BATCH_FOLIOS: usize = 31;
+
+/// The purpose of a batch. Queues are drained in this order ([book: folios#batches]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queue {
+    /// A new folio, to be put on its first list.
+    Add = 0,
+    /// Its writeback ended and it is to be freed: to the tail of the oldest generation.
+    Rotate = 1,
+    /// Advised to be unneeded, perhaps dirty: to the old side.
+    DeactivateFile = 2,
+    /// Found young beside a folio under eviction: to a younger generation. Classic: accessed twice.
+    Activate = 3,
+}
+
+impl Queue {
+    pub(crate) const ALL: [Queue; 4] = [Queue::Add, Queue::Rotate, Queue::DeactivateFile, Queue::Activate];
+}
+
+/// A batch of up to 31 folios, in order of arrival.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batch {
+    folios: [FolioId; BATCH_FOLIOS],
+    len: usize,
+}
+
+impl Batch {
+    const EMPTY: Batch = Batch { folios: [FolioId(0); BATCH_FOLIOS], len: 0 };
+
+    pub(crate) fn as_slice(&self) -> &[FolioId] {
+        &self.folios[..self.len]
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    cpus: Box<[Mutex<[Batch; Queue::ALL.len()]>]>,
+    batch_folios: usize,
+}
+
+impl Arrivals {
+    /// Batches of `batch_folios` folios (1 to 31) for `cpus` CPUs.
+    pub(crate) fn new(cpus: usize, batch_folios: usize) -> Arrivals {
+        assert!(cpus > 0 && (1..=BATCH_FOLIOS).contains(&batch_folios));
+        Arrivals { cpus: (0..cpus).map(|_| Mutex::new([Batch::EMPTY; 4])).collect(), batch_folios }
+    }
+
+    pub(crate) fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// Queues a folio. Returns the batch if it is full and must be drained. `small_activations`:
+    /// batches of activated folios, too, have the configured size.
+    pub(crate) fn push(
+        &self,
+        cpu: usize,
+        queue: Queue,
+        folio: FolioId,
+        small_activations: bool,
+    ) -> Option<Batch> {
+        let mut batches = self.cpus[cpu % self.cpus.len()].lock();
+        let batch = &mut batches[queue as usize];
+        batch.folios[batch.len] = folio;
+        batch.len += 1;
+        // The golden traces configure the size of arrivals
+        // ([book: golden-traces#descriptor-traces]) and of activations
+        // ([book: golden-traces#classic-traces]).
+        let small = queue == Queue::Add || small_activations && queue == Queue::Activate;
+        let full = if small { self.batch_folios } else { BATCH_FOLIOS };
+        if batch.len < full {
+            return None;
+        }
+        Some(std::mem::replace(batch, Batch::EMPTY))
+    }
+
+    /// Runs `act` if the folio is in the batch, which cannot be drained meanwhile. Searches from
+    /// the last arrival on.
+    pub(crate) fn while_queued(&self, cpu: usize, queue: Queue, folio: FolioId, act: impl FnOnce()) {
+        let batches = self.cpus[cpu % self.cpus.len()].lock();
+        if batches[queue as usize].as_slice().iter().rev().any(|&queued| queued == folio) {
+            act();
+        }
+    }
+
+    pub(crate) fn take(&self, cpu: usize, queue: Queue) -> Option<Batch> {
+        let mut batches = self.cpus[cpu % self.cpus.len()].lock();
+        let batch = &mut batches[queue as usize];
+        if batch.len == 0 {
+            return None;
+        }
+        Some(std::mem::replace(batch, Batch::EMPTY))
+    }
+
+    /// All queued folios, for validation.
+    pub(crate) fn queued(&self) -> Vec<(Queue, FolioId)> {
+        let mut all = Vec::new();
+        for cpu in &self.cpus {
+            let batches = cpu.lock();
+            for queue in Queue::ALL {
+                all.extend(batches[queue as usize].as_slice().iter().map(|&folio| (queue, folio)));
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,21 @@
+//! The number of a mapping, and how many pages the parts of its index cover.
+
+/// Number of a mapping; reused after the mapping is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MappingId(pub u32);
+
+/// Pages under one page table: the unit of walks and Bloom filters.
+pub const TABLE_PAGES: u32 = 512;
+
+/// Pages under one leaf; as many as in the kernel's index nodes, so that shadow limits carry over.
+pub const LEAF_SLOTS: usize = 64;
+
+/// Leaves that a directory names.
+pub(crate) const DIRECTORY_LEAVES: usize = 512;
+/// Pages under one directory.
+pub(crate) const DIRECTORY_PAGES: u32 = (DIRECTORY_LEAVES * LEAF_SLOTS) as u32;
+
+/// Mark of a leaf entry: the leaf's slots are in the mapping's range.
+pub(super) const IN_RANGE: u32 = 1 << 31;
+
+const _: () = assert!(DIRECTORY_PAGES / TABLE_PAGES == u64::BITS);
