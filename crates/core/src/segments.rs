@@ -8,7 +8,7 @@
 //!
 //! None: if several threads write an entry, `OnceLock` lets one win.
 
-use crate::sync::{AtomicU32, Ordering::Relaxed};
+use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
 
 type Segment<T> = OnceLock<Box<[OnceLock<T>]>>;
@@ -33,6 +33,11 @@ fn extent(segment: usize) -> (usize, usize) {
     } else {
         ((FIRST as usize / 2) << segment, (FIRST as usize / 2) << segment)
     }
+}
+
+/// Words of a later segment that share a bit.
+fn part(segment: usize) -> usize {
+    extent(segment).1.div_ceil(64)
 }
 
 /// A table of up to 16 × 2^`N` entries.
@@ -65,6 +70,9 @@ impl<T, const N: usize> Segments<T, N> {
 pub(crate) struct Words<const N: usize> {
     first: [AtomicU32; FIRST as usize],
     later: [OnceLock<Box<[AtomicU32]>>; N],
+    /// A bit per 64th of each later segment: some of its words were asked for. Searches pass over
+    /// the others, as a sparse file may have one directory in a segment of 65,536.
+    used: [AtomicU64; N],
 }
 
 impl<const N: usize> Words<N> {
@@ -72,6 +80,7 @@ impl<const N: usize> Words<N> {
         Words {
             first: std::array::from_fn(|_| AtomicU32::new(0)),
             later: std::array::from_fn(|_| OnceLock::new()),
+            used: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
 
@@ -98,7 +107,9 @@ impl<const N: usize> Words<N> {
             return &self.first[at];
         }
         let make = || (0..extent(segment).1).map(|_| AtomicU32::new(0)).collect();
-        &self.later[segment - 1].get_or_init(make)[at]
+        let words = self.later[segment - 1].get_or_init(make);
+        self.used[segment - 1].fetch_or(1 << (at / part(segment)), Relaxed);
+        &words[at]
     }
 
     /// Bytes of the segments that were made.
@@ -110,14 +121,21 @@ impl<const N: usize> Words<N> {
     /// are skipped.
     pub(crate) fn first_from(&self, number: u32) -> Option<u32> {
         let (first, at) = place(number);
+        let search = |words: &[AtomicU32]| words.iter().position(|word| word.load(Relaxed) != 0);
         (first..=N).find_map(|segment| {
-            let words = match segment {
-                0 => &self.first[..],
-                _ => self.later[segment - 1].get()?,
-            };
             let from = if segment == first { at } else { 0 };
-            let found = words[from..].iter().position(|word| word.load(Relaxed) != 0)?;
-            Some((extent(segment).0 + from + found) as u32)
+            let found = if segment == 0 {
+                from + search(&self.first[from..])?
+            } else {
+                let (words, part) = (self.later[segment - 1].get()?, part(segment));
+                let used = self.used[segment - 1].load(Relaxed) & u64::MAX << (from / part);
+                let mut parts = (0..64).filter(|bit| used >> bit & 1 != 0);
+                parts.find_map(|bit| {
+                    let from = from.max(bit * part);
+                    search(&words[from..(bit + 1) * part]).map(|found| from + found)
+                })?
+            };
+            Some((extent(segment).0 + found) as u32)
         })
     }
 }
@@ -139,6 +157,24 @@ mod tests {
         assert_eq!((table.bytes(), table.growth_bytes(4001), table.growth_bytes(31)), (2048 * 4, 0, 0));
         assert_eq!((table.growth_bytes(32), table.growth_bytes(100)), (32 * 4, 64 * 4));
         assert!(table.get(32).is_none() && table.get(31).is_some());
+    }
+
+    #[test]
+    fn the_first_word_in_use_is_found_from_anywhere() {
+        let (table, mut used) = (Words::<12>::new(), std::collections::BTreeSet::new());
+        for step in 0..400_u32 {
+            let number = step.wrapping_mul(0x9e37_79b9) >> (15 + step % 12);
+            table.get_or_make(number).store(1, Relaxed);
+            used.insert(number);
+            let removed = used.iter().nth(step as usize * 7 % 40).copied().filter(|_| step % 3 == 0);
+            if let Some(removed) = removed {
+                table.get_or_make(removed).store(0, Relaxed);
+                used.remove(&removed);
+            }
+            for from in [0, number, number + 1, number / 2, removed.unwrap_or(131_071)] {
+                assert_eq!(table.first_from(from), used.range(from..).next().copied(), "from {from}");
+            }
+        }
     }
 
     #[test]
