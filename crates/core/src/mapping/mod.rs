@@ -673,22 +673,31 @@ impl<'a> LockedMapping<'a> {
 
     /// The next occupied slot from `index` on, before `end`.
     pub(crate) fn next(&self, index: u32, end: u64) -> Option<(u32, Slot)> {
+        let (leaf_pages, directory_pages) = (LEAF_SLOTS as u64, u64::from(DIRECTORY_PAGES));
         let mut at = u64::from(index);
         while at < end {
-            if self.mapping.directory(self.leaves, at as u32).is_none() {
-                let next = self.mapping.directories.first_from(at as u32 / DIRECTORY_PAGES)?;
-                at = u64::from(next) * u64::from(DIRECTORY_PAGES);
-                continue;
-            }
-            let Some((_, leaf)) = self.leaf(at as u32) else {
-                at = (at / LEAF_SLOTS as u64 + 1) * LEAF_SLOTS as u64;
+            let Some(directory) = self.mapping.directory(self.leaves, at as u32) else {
+                at = u64::from(self.mapping.directories.first_from(at as u32 / DIRECTORY_PAGES)?)
+                    * directory_pages;
                 continue;
             };
-            let slot = leaf.slots[at as usize % LEAF_SLOTS].load();
-            if slot != Slot::EMPTY {
-                return Some((at as u32, slot));
+            let leaves = &directory.leaves[at as usize / LEAF_SLOTS % DIRECTORY_LEAVES..];
+            let Some(missing) = leaves.iter().position(|leaf| leaf.load(Relaxed) != 0) else {
+                at = (at / directory_pages + 1) * directory_pages;
+                continue;
+            };
+            if missing > 0 {
+                at = (at / leaf_pages + missing as u64) * leaf_pages;
+                continue;
             }
-            at += 1;
+            if let Some((_, leaf)) = self.leaf(at as u32) {
+                let slots = leaf.slots[at as usize % LEAF_SLOTS..].iter().map(AtomicSlot::load);
+                let mut found = (at..end).zip(slots).filter(|&(_, slot)| slot != Slot::EMPTY);
+                if let Some((at, slot)) = found.next() {
+                    return Some((at as u32, slot));
+                }
+            }
+            at = (at / leaf_pages + 1) * leaf_pages;
         }
         None
     }
