@@ -197,6 +197,10 @@ impl Row {
         if !plan.brief {
             let classic = load.engine(kernel.with_lru(Lru::Classic), memory_pages + SLACK_KERNEL, false);
             others.insert("classic".to_owned(), classic);
+            for preset in [Preset::Linux612, Preset::Linux71] {
+                let misses = load.engine(Mechanisms::preset(preset), memory_pages + SLACK_KERNEL, false);
+                others.insert(preset.name().to_owned(), misses);
+            }
             for baseline in Baseline::ALL {
                 others.insert(baseline.name().to_owned(), load.baseline(baseline, memory_pages));
             }
