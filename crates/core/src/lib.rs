@@ -60,7 +60,7 @@ pub use memcg::{
     Counter, Effective, HostCharge, Limits, Memcg, MemcgError, MemcgId, Memcgs, PressureStats, Stall,
     UNLIMITED,
 };
-pub use options::{Options, PAGE_BYTES, Refresh, SHADOW_BATCH_LEAVES};
+pub use options::{Grain, Options, PAGE_BYTES, Refresh};
 pub use reclaim::{OomDecision, OomPolicy, OutOfMemory};
 pub use residency::PagesInRange;
 pub use swap::{SwapOptions, SwapOut, SwapOutcome, SwapSlot, SwapStore};
@@ -124,7 +124,8 @@ impl Core {
         // case each needs a leaf of its own.
         let leaves = (options.frames + options.frames / 4 + 1024).saturating_add(options.swap.pages);
         let core = Core {
-            folios: FolioTable::with_mechanisms(options.frames, options.mechanisms),
+            folios: FolioTable::with_mechanisms(options.frames, options.mechanisms)
+                .with_few_refaults(options.grain.few_refaults),
             leaves: LeafPool::new(
                 if cfg!(loom) { 0 } else { options.frames / FRAMES_PER_FIRST_LEAF },
                 leaves,

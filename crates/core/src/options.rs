@@ -1,7 +1,8 @@
 //! The options of a core.
 
+use crate::folio::FEW_REFAULTS;
 use crate::host::Time;
-use crate::lru::{BATCH_FOLIOS, Swappiness};
+use crate::lru::{BATCH_FOLIOS, CLUSTER_PAGES, Swappiness};
 use crate::mechanism::{MechanismError, Mechanisms, choose};
 use crate::reclaim::Watermarks;
 use crate::swap::SwapOptions;
@@ -9,8 +10,28 @@ use std::time::Duration;
 
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
-/// Leaves of shadows that the kernel drops together ([`Options::shadow_batch_leaves`]).
-pub const SHADOW_BATCH_LEAVES: u64 = 128;
+
+/// Quantities that are the kernel's whatever the size of memory. A replay of a sample of a trace
+/// has fewer of each, in the share of its memory ([book: python#samples-of-long-traces]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grain {
+    /// Leaves of shadows that are dropped together when a memcg has too many. 128 in the kernel
+    /// ([book: refaults#shadow-limit]).
+    pub shadow_batch_leaves: u64,
+    /// The fewest pages that the multi-gen LRU tries to free at a limit; 32 in the kernel. One scan
+    /// takes at most twice as many.
+    pub reclaim_pages: u64,
+    /// Fewer refaults than this from a tier of the multi-gen LRU count as none, and as many pages
+    /// are the bias of the tier that it is compared with; 64 in the kernel
+    /// ([book: eviction#refault-positions]).
+    pub few_refaults: u64,
+}
+
+impl Grain {
+    /// The kernel's quantities.
+    pub const KERNEL: Grain =
+        Grain { shadow_batch_leaves: 128, reclaim_pages: CLUSTER_PAGES, few_refaults: FEW_REFAULTS };
+}
 
 /// The options of a core, fixed at creation.
 #[derive(Clone, Debug)]
@@ -44,9 +65,8 @@ pub struct Options {
     /// frames that it freed. Default: 1, which turns the per-CPU lists off, so that watermarks
     /// count every free frame. A cache sets up to 32 ([`crate::PCP_BATCH_FRAMES`]).
     pub pcp_batch_frames: usize,
-    /// Leaves of shadows that are dropped together when a memcg has too many. Default: 128, as in
-    /// the kernel ([book: refaults#shadow-limit]); a replay of a sample of a trace sets fewer.
-    pub shadow_batch_leaves: u64,
+    /// Quantities that do not depend on the size of memory. Default: the kernel's.
+    pub grain: Grain,
     /// Seed of the random choice of bins in the memcg LRU. Default: 0.
     pub seed: u64,
     /// Whether dirty pages of a memcg are also limited by its own memory. False: only the global
@@ -75,7 +95,7 @@ impl Options {
             statistics_refresh: Refresh::default(),
             charge_batch_pages: 1,
             pcp_batch_frames: 1,
-            shadow_batch_leaves: SHADOW_BATCH_LEAVES,
+            grain: Grain::KERNEL,
             seed: 0,
             memcg_dirty_limits: true,
             oom_policy: OomPolicy::default(),

@@ -13,13 +13,13 @@
 use crate::lru::turns::group_of;
 use crate::mapping::ShadowLeaf;
 use crate::memcg::{Counter, Memcg, MemcgId};
-use crate::options::{PAGE_BYTES, SHADOW_BATCH_LEAVES};
+use crate::options::{Grain, PAGE_BYTES};
 use crate::{Core, sync::Ordering::Relaxed};
 
 pub use crate::lru::Shadow;
 
 /// Shadow-only leaves that are trimmed together.
-const TRIM_LEAVES: u64 = SHADOW_BATCH_LEAVES;
+const TRIM_LEAVES: u64 = Grain::KERNEL.shadow_batch_leaves;
 
 impl Core {
     /// Registers a leaf that now holds only shadows.
@@ -37,11 +37,11 @@ impl Core {
 
     /// Drops the oldest shadows of `memcg` beyond its limit ([book: refaults#shadow-limit]): one
     /// shadow-only leaf per eight cached pages. One call trims half of the surplus, in whole
-    /// batches ([`crate::Options::shadow_batch_leaves`]).
+    /// batches ([`Grain::shadow_batch_leaves`]).
     pub(crate) fn shrink_shadows(&self, memcg: &Memcg) {
         let limit = memcg.lruvec.size_of_all_lists() / 8;
         let surplus = memcg.stat.get(Counter::WorkingsetNodes).saturating_sub(limit);
-        let batch = self.options.shadow_batch_leaves.max(1);
+        let batch = self.options.grain.shadow_batch_leaves.max(1);
         self.trim_shadows(memcg, surplus / 2 / batch * batch);
     }
 

@@ -7,7 +7,7 @@ use mglru_core::Refresh;
 use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::writeback::FlusherOptions;
-use mglru_core::{Mechanisms, OomPolicy, Options, PAGE_BYTES, SHADOW_BATCH_LEAVES, UNLIMITED};
+use mglru_core::{Grain, Mechanisms, OomPolicy, Options, PAGE_BYTES, UNLIMITED};
 use std::time::Duration;
 
 /// A tenant of the machine. Limits are in pages.
@@ -97,9 +97,8 @@ pub struct Machine {
     /// Frames that a CPU takes from the node at once. With 1, watermarks are compared with the
     /// exact number of free frames; the kernel takes more ([`Options::pcp_batch_frames`]).
     pub pcp_batch_frames: usize,
-    /// Leaves of shadows that are dropped together, 128 in the kernel
-    /// ([`Options::shadow_batch_leaves`]).
-    pub shadow_batch_leaves: u64,
+    /// Quantities that do not depend on the size of memory.
+    pub grain: Grain,
     /// When the list sizes that the classic LRU uses are refreshed, unless they are exact.
     pub statistics_refresh: Refresh,
     /// Reads the tenants' statistics every so many accesses, which also refreshes them.
@@ -172,7 +171,7 @@ impl Machine {
             batch_folios: 31,
             charge_batch_pages: 1,
             pcp_batch_frames: 1,
-            shadow_batch_leaves: SHADOW_BATCH_LEAVES,
+            grain: Grain::KERNEL,
             statistics_refresh: Refresh::default(),
             statistics_reads: None,
             charge_metadata: false,
@@ -256,7 +255,7 @@ impl Machine {
             batch_folios: self.batch_folios,
             charge_batch_pages: self.charge_batch_pages,
             pcp_batch_frames: self.pcp_batch_frames,
-            shadow_batch_leaves: self.shadow_batch_leaves,
+            grain: self.grain,
             seed: self.seed,
             statistics_refresh: self.statistics_refresh,
             charge_metadata: self.charge_metadata,

@@ -9,8 +9,8 @@ mod table;
 pub(crate) use flags::{Climb, HandStep, MAIN, NEWCOMER, Neighbour, tier_of};
 pub use flags::{Flags, FolioFlags, GenIndex, LENT_REFERENCES_MAX, Tier};
 pub(crate) use list::FolioLists;
+pub(crate) use table::{FEW_REFAULTS, MEMCG_BITS, STAMP_BITS, Stamp};
 pub use table::{FolioId, FolioTable, MAX_FOLIOS};
-pub(crate) use table::{MEMCG_BITS, STAMP_BITS, Stamp};
 
 /// The backing of a folio: swap or a file, whether the folio is mapped or not
 /// ([book: overview#terms]).

@@ -18,6 +18,8 @@ pub struct FolioId(pub u32);
 /// The most folios of one node: 8 TiB in 4 KiB pages. One bit of a list link marks the end.
 pub const MAX_FOLIOS: u32 = 1 << 31;
 
+/// The kernel's threshold of refault feedback ([`crate::Grain::few_refaults`]).
+pub(crate) const FEW_REFAULTS: u64 = 64;
 /// Bits of a memcg's number.
 pub(crate) const MEMCG_BITS: u32 = 20;
 /// Bits of a stamp: the rest of the memcg column.
@@ -100,6 +102,7 @@ pub struct FolioTable {
     /// the policy.
     settings: SettingsWord,
     node_lock: Mutex<LockCounts>,
+    few_refaults: u64,
 }
 
 impl FolioTable {
@@ -123,7 +126,19 @@ impl FolioTable {
             mechanisms,
             settings: SettingsWord::new(u32::from(mechanisms.word())),
             node_lock: Mutex::default(),
+            few_refaults: FEW_REFAULTS,
         }
+    }
+
+    /// The table with another threshold of refault feedback ([`crate::Grain::few_refaults`]).
+    pub(crate) fn with_few_refaults(self, few_refaults: u64) -> FolioTable {
+        FolioTable { few_refaults, ..self }
+    }
+
+    /// The threshold of refault feedback ([`crate::Grain::few_refaults`]).
+    #[inline]
+    pub(crate) fn few_refaults(&self) -> u64 {
+        self.few_refaults
     }
 
     #[inline]

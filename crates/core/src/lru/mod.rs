@@ -497,6 +497,7 @@ pub(crate) fn activates_rejected(core: &Core) -> bool {
 pub(crate) fn fewest_pages(core: &Core, target: MemcgId) -> u64 {
     match core.lru() {
         Lru::Ranked => ranked::fewest_pages(core.memcg(target).max_pages()),
+        Lru::MultiGen => core.options.grain.reclaim_pages,
         _ => CLUSTER_PAGES,
     }
 }

@@ -187,6 +187,17 @@ mod tests {
         assert_eq!(priority_for(100, 8192), 6);
     }
 
+    /// A replay of a sample sets fewer.
+    #[test]
+    fn an_effort_frees_at_least_a_batch() {
+        for pages in [32, 3] {
+            let mut options = Harness::multigen_options(256);
+            options.grain.reclaim_pages = pages;
+            let harness = Harness::with_options(options, 128);
+            assert_eq!(Effort::new(&harness.core, harness.orders(1)).orders.goal_pages, pages);
+        }
+    }
+
     /// 2,048 pages >> 4 are 128.
     #[test]
     fn turns_are_of_two_batches() {

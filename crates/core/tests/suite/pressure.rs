@@ -158,7 +158,7 @@ fn small_memories_can_drop_shadows_in_small_batches() {
     let shadows = |batch_leaves| {
         let mut options = Harness::multigen_options(256);
         options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
-        options.shadow_batch_leaves = batch_leaves;
+        options.grain.shadow_batch_leaves = batch_leaves;
         let mut harness = Harness::with_options(options, 128);
         harness.read_ahead(sparse(0..360));
         assert_eq!(harness.core.validate(), Ok(()));

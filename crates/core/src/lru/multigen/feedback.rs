@@ -12,11 +12,6 @@ use crate::folio::{FolioTable, Kind, Tier};
 use crate::lru::{LockedLruvec, Lruvec, Swappiness};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// Fewer refaults than this count as none.
-const REFAULTS_MIN: u64 = 64;
-/// Bias in favour of the set point while it has little data.
-const TOTAL_BIAS: u64 = 64;
-
 /// A refault ratio and the gain that divides it.
 #[derive(Clone, Copy, Debug)]
 struct Position {
@@ -25,10 +20,11 @@ struct Position {
     gain: u64,
 }
 
-/// Whether `process` refaults no more than the set point, each divided by its gain.
-fn no_worse(set_point: Position, process: Position) -> bool {
-    process.refaulted < REFAULTS_MIN
-        || process.refaulted.wrapping_mul(set_point.total + TOTAL_BIAS).wrapping_mul(set_point.gain)
+/// Whether `process` refaults no more than the set point, each divided by its gain. Fewer refaults
+/// than `few` count as none; it also is the bias in favour of a set point that has little data.
+fn no_worse(set_point: Position, process: Position, few: u64) -> bool {
+    process.refaulted < few
+        || process.refaulted.wrapping_mul(set_point.total + few).wrapping_mul(set_point.gain)
             <= (set_point.refaulted + 1).wrapping_mul(process.total).wrapping_mul(process.gain)
 }
 
@@ -60,6 +56,10 @@ impl LockedLruvec<'_> {
         position
     }
 
+    fn no_worse(&self, set_point: Position, process: Position) -> bool {
+        no_worse(set_point, process, self.folios.few_refaults())
+    }
+
     /// The highest evictable tier; higher ones are protected.
     pub(crate) fn tier_limit(&self, kind: Kind) -> Tier {
         let (first, others) = if self.folios.mechanisms().workingset_rework() { (2, 3) } else { (1, 2) };
@@ -69,7 +69,7 @@ impl LockedLruvec<'_> {
     /// The highest tier of `kind` below the first that refaults more than the set point.
     fn tier_limit_against(&self, set_point: Position, kind: Kind, gain: u64) -> Tier {
         let protected =
-            (1..TIERS).find(|&tier| !no_worse(set_point, self.position(kind, tier..tier + 1, gain)));
+            (1..TIERS).find(|&tier| !self.no_worse(set_point, self.position(kind, tier..tier + 1, gain)));
         protected.unwrap_or(TIERS) as Tier - 1
     }
 
@@ -84,7 +84,7 @@ impl LockedLruvec<'_> {
             gain => {
                 let set_point = self.position(Kind::Anon, 0..TIERS, u64::from(gain));
                 let process = self.position(Kind::File, 0..TIERS, 200 - u64::from(gain));
-                if no_worse(set_point, process) { Kind::File } else { Kind::Anon }
+                if self.no_worse(set_point, process) { Kind::File } else { Kind::Anon }
             }
         };
         (kind, None)
@@ -103,7 +103,7 @@ impl LockedLruvec<'_> {
             gain => {
                 let gain_of = |kind| u64::from(if kind == Kind::Anon { gain } else { 200 - gain });
                 let tier_0 = |kind| self.position(kind, 0..1, gain_of(kind));
-                let file_first = no_worse(tier_0(Kind::Anon), tier_0(Kind::File));
+                let file_first = self.no_worse(tier_0(Kind::Anon), tier_0(Kind::File));
                 let kind = if file_first { Kind::File } else { Kind::Anon };
                 (kind, Some(self.tier_limit_against(tier_0(kind.other()), kind, gain_of(kind))))
             }
@@ -148,6 +148,17 @@ mod tests {
     fn few_refaults_protect_nothing() {
         assert_eq!(limit(&[]), 3);
         assert_eq!(limit(&[(Kind::File, 1, 63, 63), (Kind::File, 2, 63, 63), (Kind::File, 3, 63, 63)]), 3);
+    }
+
+    /// A sample of a tenth protects a tier with a tenth of the refaults.
+    #[test]
+    fn a_sample_protects_tiers_as_its_whole_does() {
+        let of = |few: u64, counts: &[(Kind, usize, u64, u64)]| {
+            with(counts).lock(&FolioTable::new(1).with_few_refaults(few)).tier_limit(Kind::File)
+        };
+        let whole = [(Kind::File, 0, 100, 1000), (Kind::File, 1, 160, 1000)];
+        let tenth = whole.map(|(kind, tier, refaulted, total)| (kind, tier, refaulted / 10, total / 10));
+        assert_eq!([of(64, &whole), of(64, &tenth), of(6, &tenth)], [0, 3, 0]);
     }
 
     /// [book: eviction#checks]: "tier 0 has refaulted 100 of 1000; tier 1 160 of 1000 → limit 0.

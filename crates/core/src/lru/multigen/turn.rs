@@ -179,7 +179,7 @@ impl MultiGenTurn {
         if left == 0 {
             0
         } else if mechanisms.is_on(Switch::SmallBatches) {
-            left.min(STEP_FOLIOS)
+            left.min(STEP_FOLIOS.min(2 * cx.core.options.grain.reclaim_pages))
         } else if mechanisms.is_on(Switch::BoundedSteps) {
             left.min(STEP_FOLIOS_BEFORE)
         } else {
