@@ -1,8 +1,8 @@
 //! Sweeps for workers: a grid, its ranges of units, and their rows as Parquet.
 
 use crate::work::run;
-use mglru_lab::sweep::{self, Folder, GridFile, part_name, part_units};
-use mglru_lab::trace_file::TraceFile;
+use mglru_lab::sweep::{self, Folder, GridFile, Remote, SweepTrace, part_name, part_units};
+use mglru_lab::trace_file::{Loading, TraceFile};
 use mglru_lab::{Error, Watch, parallel, parquet};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -24,14 +24,14 @@ impl Sweep {
         run(py, |_| {
             let file: GridFile = serde_json::from_str(grid)
                 .map_err(|error| Error::usage(format_args!("the grid: {error}")))?;
-            Ok(Sweep(file.sweep(&folder)?, Mutex::default()))
+            Ok(Sweep::of(file.sweep(&folder)?))
         })
     }
 
     /// A grid in TOML.
     #[staticmethod]
     fn read(py: Python<'_>, path: PathBuf) -> PyResult<Sweep> {
-        run(py, |_| Ok(Sweep(sweep::Sweep::read(&path)?, Mutex::default())))
+        run(py, |_| Ok(Sweep::of(sweep::Sweep::read(&path)?)))
     }
 
     /// Refuses traces that cannot be opened, and returns what the rows depend on.
@@ -103,6 +103,10 @@ impl Sweep {
 }
 
 impl Sweep {
+    fn of(sweep: sweep::Sweep) -> Sweep {
+        Sweep(sweep.with_remote(Arc::new(Fsspec)), Mutex::default())
+    }
+
     fn trace(&self, number: usize, watch: &dyn Watch) -> Arc<Result<TraceFile, Error>> {
         let mut latest = self.1.lock().expect("no panic");
         match &*latest {
@@ -123,6 +127,67 @@ impl Sweep {
         let failed = u64::from(first.is_some()) + errors.count() as u64;
         Ok((parquet::bytes(&self.0.columns(&units))?, failed, first))
     }
+}
+
+/// Traces at URLs, read by fsspec through `mglru._stream`.
+#[derive(Debug)]
+struct Fsspec;
+
+impl Remote for Fsspec {
+    fn state(&self, trace: &SweepTrace) -> Result<String, Error> {
+        Python::attach(|py| {
+            let state = streams(py)?.call_method1("state", arguments(trace))?;
+            state.extract()
+        })
+        .map_err(|error| error_of(&error, trace))
+    }
+
+    fn load(&self, trace: &SweepTrace, loading: Loading, watch: &dyn Watch) -> Result<TraceFile, Error> {
+        let failed = |error: PyErr| error_of(&error, trace);
+        let opened = Python::attach(|py| -> PyResult<(Py<PyAny>, PathBuf)> {
+            let stream = streams(py)?.call_method1("opened", arguments(trace))?;
+            let path = stream.call_method0("__enter__")?.extract()?;
+            Ok((stream.unbind(), path))
+        });
+        let (stream, path) = opened.map_err(failed)?;
+        // Without the interpreter's lock, which the thread that feeds the pipe needs.
+        let loaded = TraceFile::load_with(&path, loading, watch).and_then(|loaded| loaded.named(&trace.name));
+        // An error of the stream takes precedence: the decoder only saw that it ended.
+        let closed = Python::attach(|py| {
+            stream.call_method1(py, "__exit__", (py.None(), py.None(), py.None())).map(drop)
+        });
+        closed.map_err(failed)?;
+        let place = path.display().to_string();
+        loaded.map_err(|error| match error {
+            Error::Usage(text) => Error::Usage(text.replace(&place, &trace.name)),
+            Error::Work(text) => Error::Work(text.replace(&place, &trace.name)),
+            Error::Cancelled => Error::Cancelled,
+        })
+    }
+}
+
+fn streams(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import("mglru._stream")
+}
+
+/// The URL, and the options of its file system as JSON.
+fn arguments(trace: &SweepTrace) -> (&str, String) {
+    let options = serde_json::to_string(&trace.storage_options).expect("a table of TOML is JSON, too");
+    (&trace.name, options)
+}
+
+/// What fsspec said about a trace. What cannot be found or opened is an error of the request.
+fn error_of(error: &PyErr, trace: &SweepTrace) -> Error {
+    Python::attach(|py| {
+        let value = error.value(py);
+        let words = value.str().map_or_else(|_| String::new(), |words| words.to_string());
+        let class = value.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+        match class.as_str() {
+            "UsageError" => Error::usage(words),
+            _ if words.is_empty() => Error::usage(class).at(&trace.name),
+            _ => Error::usage(format_args!("{class}: {words}")).at(&trace.name),
+        }
+    })
 }
 
 /// Name of the part with these units.

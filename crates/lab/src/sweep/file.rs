@@ -1,6 +1,7 @@
 //! The grid of a sweep as a file.
 
 use super::Sweep;
+use super::remote::is_url;
 use crate::arguments::{either, named, optional};
 use crate::error::Error;
 use crate::replay::Options;
@@ -12,7 +13,8 @@ use mglru_workload::trace::{Format, OpenOptions};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// A grid as it is written in TOML or JSON. Paths are relative to the folder of the file.
+/// A grid as it is written in TOML or JSON. Paths are relative to the folder of the file; a path
+/// may also be a URL.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GridFile {
@@ -51,6 +53,7 @@ struct TraceOptions {
     lossy: bool,
     unit_bytes: Option<u32>,
     sample: Option<Amount>,
+    storage_options: Option<toml::Table>,
 }
 
 /// A size or a share, as text or as a number.
@@ -81,12 +84,31 @@ fn text(amount: &Option<Amount>) -> Option<String> {
 pub struct SweepTrace {
     /// Its path as the grid has it, for the rows.
     pub name: String,
-    /// The file to open.
+    /// The file to open, or its URL.
     pub path: PathBuf,
     /// How to open it.
     pub open: OpenOptions,
     /// Share of its pages to replay.
     pub sample: Option<Sample>,
+    /// Options of the file system behind a URL.
+    pub storage_options: toml::Table,
+}
+
+impl SweepTrace {
+    pub(super) fn new(path: &Path, folder: &Path) -> SweepTrace {
+        SweepTrace {
+            name: path.display().to_string(),
+            path: if is_url(path) { path.to_path_buf() } else { folder.join(path) },
+            open: OpenOptions::default(),
+            sample: None,
+            storage_options: toml::Table::new(),
+        }
+    }
+
+    /// Whether it is at a URL.
+    pub fn is_remote(&self) -> bool {
+        is_url(&self.path)
+    }
 }
 
 impl GridFile {
@@ -153,18 +175,19 @@ impl GridFile {
 impl TraceEntry {
     fn trace(&self, folder: &Path) -> Result<SweepTrace, Error> {
         let options = match self {
-            TraceEntry::Path(path) => {
-                let name = path.display().to_string();
-                let open = OpenOptions::default();
-                return Ok(SweepTrace { name, path: folder.join(path), open, sample: None });
-            }
+            TraceEntry::Path(path) => return Ok(SweepTrace::new(path, folder)),
             TraceEntry::Options(options) => options,
         };
         let format = options.format.as_deref().map(|name| named("format", name.parse::<Format>()));
         let open =
             OpenOptions { format: format.transpose()?, lossy: options.lossy, unit_bytes: options.unit_bytes };
         let sample = optional("sample", text(&options.sample).as_deref(), str::parse::<Sample>)?;
-        let name = options.path.display().to_string();
-        Ok(SweepTrace { name, path: folder.join(&options.path), open, sample })
+        let trace = SweepTrace::new(&options.path, folder);
+        if options.storage_options.is_some() && !trace.is_remote() {
+            let reason = format_args!("storage_options: only for a URL, and `{}` is a file", trace.name);
+            return Err(Error::usage(reason).at("traces"));
+        }
+        let storage_options = options.storage_options.clone().unwrap_or_default();
+        Ok(SweepTrace { open, sample, storage_options, ..trace })
     }
 }

@@ -5,6 +5,7 @@
 //! Sweep      numbered units, one replay each; ranges of them
 //! Folder     a Parquet file per range: what is there is done      folder.rs
 //! run        ranges on the threads of this machine                run.rs
+//! Remote     reads traces at URLs, for programs that can          remote.rs
 //! ```
 //!
 //! The unit numbers, the ranges and all columns but `seconds` follow from the grid. So a sweep that
@@ -29,13 +30,17 @@
 
 mod file;
 mod folder;
+mod remote;
 mod run;
 #[cfg(test)]
 mod tests;
 
 pub use file::{GridFile, SweepTrace};
 pub use folder::{Folder, part_name, part_units};
+pub use remote::Remote;
 pub use run::{Report, run};
+
+use remote::NoRemote;
 
 use crate::columns::{Columns, Values};
 use crate::error::Error;
@@ -46,6 +51,7 @@ use mglru_workload::trace;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Largest number of units. More would take years, and point to a mistake in the grid.
 pub const UNITS_MAX: u64 = 10_000_000;
@@ -62,6 +68,7 @@ pub struct Sweep {
     grid: Grid,
     traces: Vec<SweepTrace>,
     units_per_trace: u64,
+    remote: Arc<dyn Remote>,
 }
 
 /// Result of a unit.
@@ -93,7 +100,12 @@ impl Sweep {
                 traces.len()
             )));
         }
-        Ok(Sweep { units_per_trace: grid.count(1), grid, traces })
+        Ok(Sweep { units_per_trace: grid.count(1), grid, traces, remote: Arc::new(NoRemote) })
+    }
+
+    /// The sweep with a reader for traces at URLs, which are refused without one.
+    pub fn with_remote(self, remote: Arc<dyn Remote>) -> Sweep {
+        Sweep { remote, ..self }
     }
 
     /// Reads a grid in TOML.
@@ -107,13 +119,17 @@ impl Sweep {
         GridFile::parse(&text).and_then(|file| file.sweep(folder)).map_err(|error| error.at(&place))
     }
 
-    /// Opens each trace, and recognises its format.
+    /// Opens each trace, and recognises its format. One at a URL need only be there.
     ///
     /// # Errors
     /// The first trace that cannot be opened.
     pub fn check_traces(&self) -> Result<(), Error> {
         for sweep_trace in &self.traces {
-            trace::open(&sweep_trace.path, sweep_trace.open)?;
+            if sweep_trace.is_remote() {
+                self.remote.state(sweep_trace)?;
+            } else {
+                trace::open(&sweep_trace.path, sweep_trace.open)?;
+            }
         }
         Ok(())
     }
@@ -164,8 +180,12 @@ impl Sweep {
     /// # Errors
     /// If it cannot be read.
     pub fn load(&self, trace: usize, watch: &dyn Watch) -> Result<TraceFile, Error> {
-        let SweepTrace { path, open, sample, .. } = &self.traces[trace];
+        let sweep_trace = &self.traces[trace];
+        let SweepTrace { path, open, sample, .. } = sweep_trace;
         let loading = Loading { open: *open, decoded_records_max: DECODED_RECORDS_MAX, sample: *sample };
+        if sweep_trace.is_remote() {
+            return self.remote.load(sweep_trace, loading, watch);
+        }
         TraceFile::load_with(path, loading, watch)
     }
 
@@ -245,11 +265,16 @@ impl Sweep {
     pub fn identity(&self) -> Result<String, Error> {
         let mut text = format!("mglru {}\n", env!("CARGO_PKG_VERSION"));
         for trace in &self.traces {
-            let place = trace.path.display().to_string();
-            let bytes = std::fs::metadata(&trace.path).map_err(|error| Error::usage(error).at(&place))?.len();
+            let state = if trace.is_remote() {
+                self.remote.state(trace)?
+            } else {
+                let place = trace.path.display().to_string();
+                let file = std::fs::metadata(&trace.path).map_err(|error| Error::usage(error).at(&place))?;
+                format!("{} bytes", file.len())
+            };
             let SweepTrace { name, open, sample, .. } = trace;
             text += &format!(
-                "trace {name}, {bytes} bytes, {open:?}, {:?}\n",
+                "trace {name}, {state}, {open:?}, {:?}\n",
                 sample.map(|sample| (sample.share(), sample.salt()))
             );
         }

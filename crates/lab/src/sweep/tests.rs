@@ -45,12 +45,7 @@ fn all(sweep: &Sweep) -> Vec<Unit> {
 
 #[test]
 fn ranges_cover_every_unit_once_and_stay_in_a_trace() {
-    let trace = |name: &str| SweepTrace {
-        name: name.to_owned(),
-        path: name.into(),
-        open: Default::default(),
-        sample: None,
-    };
+    let trace = |name: &str| SweepTrace::new(Path::new(name), Path::new(""));
     for seeds in [1, 5, 100, 777, 40_000] {
         let grid = Grid { seeds: (0..seeds).collect(), ..Grid::default() };
         let sweep = Sweep::new(grid, vec![trace("a"), trace("b"), trace("c")]).unwrap();
@@ -91,6 +86,11 @@ fn wrong_grids_are_refused_with_their_key() {
         ("format = \"plain\"", "format = \"tape\"", "format: "),
         ("format = \"plain\"", "fromat = \"plain\"", "expected the path of a trace, or { path"),
         ("format = \"plain\"", "sample = 1", "sample: a sample of 1 of the pages"),
+        (
+            "format = \"plain\"",
+            "storage_options = {}",
+            "traces: storage_options: only for a URL, and `b.plain`",
+        ),
         ("traces = [\"a.plain\", { path = \"b.plain\", format = \"plain\" }]", "traces = []", "no traces"),
         ("policies =", "policies", "TOML parse error at line 3"),
     ] {
@@ -108,7 +108,7 @@ fn wrong_grids_are_refused_with_their_key() {
 #[test]
 fn a_billion_units_are_refused_before_they_start() {
     let grid = Grid { seeds: (0..1000).collect(), ..Grid::default() };
-    let trace = SweepTrace { name: "t".to_owned(), path: "t".into(), open: Default::default(), sample: None };
+    let trace = SweepTrace::new(Path::new("t"), Path::new(""));
     let error = Sweep::new(grid, vec![trace; 1_000_000]).unwrap_err();
     assert!(
         error.text().contains("1000000000 units (1000000 traces × 1 policies × 1 sizes × 1000 seeds)"),
@@ -233,5 +233,66 @@ fn names_of_parts_lead_back() {
         ["units-5-4.parquet", "units-1-2.parquet", "units-000000005-000000004.parquet", "_sweep.txt", ""]
     {
         assert_eq!(part_units(name), None, "{name}");
+    }
+}
+
+/// A reader of URLs that has one trace in memory.
+#[derive(Debug)]
+struct Memory(AtomicU64);
+
+impl Remote for Memory {
+    fn state(&self, trace: &SweepTrace) -> Result<String, Error> {
+        match trace.name.strip_prefix("memory://") {
+            Some("a.plain") => Ok("17 bytes".to_owned()),
+            _ => Err(Error::usage("not found").at(&trace.name)),
+        }
+    }
+
+    fn load(&self, trace: &SweepTrace, _: Loading, _: &dyn Watch) -> Result<TraceFile, Error> {
+        assert_eq!(trace.storage_options["anon"].as_bool(), Some(true));
+        self.0.fetch_add(1, Relaxed);
+        TraceFile::of_pages(&trace.name, (0..3000).map(|n| n * n * 7 % 251))
+    }
+}
+
+#[test]
+fn traces_at_urls_are_read_once_by_whoever_can() {
+    let folder = traces();
+    let of = |path: &str| {
+        let grid = GRID
+            .replace("\"b.plain\", format = \"plain\"", &format!("\"{path}\", storage_options.anon = true"));
+        GridFile::parse(&grid).unwrap().sweep(folder.path()).unwrap()
+    };
+    let error = of("memory://a.plain").check_traces().unwrap_err();
+    assert!(
+        matches!(&error, Error::Usage(text) if text.contains("memory://a.plain: this program reads files only"))
+    );
+    let remote = Arc::new(Memory(AtomicU64::new(0)));
+    let missing = of("memory://c.plain").with_remote(remote.clone()).check_traces().unwrap_err();
+    assert_eq!(missing, Error::usage("memory://c.plain: not found"));
+    let sweep = of("memory://a.plain").with_remote(remote.clone());
+    sweep.check_traces().unwrap();
+    assert!(sweep.identity().unwrap().contains("trace memory://a.plain, 17 bytes"));
+    let rows = Folder::open(&folder.path().join("rows"), &sweep).unwrap();
+    assert_eq!(super::run(&sweep, &rows, 2, &Unwatched).unwrap().failed_units, 0);
+    assert_eq!(remote.0.load(Relaxed), 1);
+    // The same trace as a file has the same rows but for its name.
+    let units = all(&sweep);
+    let (file, url) = units.split_at(units.len() / 2);
+    let misses = |units: &[Unit]| {
+        let columns = sweep.columns(units);
+        format!("{:?}", columns.columns().iter().find(|column| column.name == "misses"))
+    };
+    assert_eq!(misses(file), misses(url));
+}
+
+#[test]
+fn a_url_begins_with_a_protocol() {
+    for url in ["s3://bucket/a.zst", "file:///a", "simplecache::s3://bucket/a", "git+ssh://host/a"] {
+        assert!(SweepTrace::new(Path::new(url), Path::new("/folder")).is_remote(), "{url}");
+    }
+    for path in ["a.zst", "/a/b", "://a", "a b://c", "./s3://a", "7z://a"] {
+        let trace = SweepTrace::new(Path::new(path), Path::new("/folder"));
+        assert!(!trace.is_remote() && trace.path.starts_with("/"), "{path}");
     }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import posixpath
 import threading
@@ -30,21 +31,49 @@ def open_trace(
         WorkError: the trace is damaged, or too long to be kept decoded.
     """
     name = source if isinstance(source, str) else str(getattr(source, "name", "stream"))
-    with contextlib.ExitStack() as stack:
-        file = source
-        if isinstance(source, str):
-            try:
-                import fsspec
-            except ImportError:
-                raise UsageError(f"{name}: a URL needs fsspec: pip install fsspec") from None
-            # The trace's own decoder finds compressions by their content.
-            opened = fsspec.open(source, "rb", compression=None, **(storage_options or {}))
-            file = stack.enter_context(opened)
-        with _piped(file, posixpath.basename(name) or "stream") as path:
-            try:
-                return _mglru.Trace.open(path, *arguments).named(name)
-            except Error as error:
-                raise type(error)(str(error).replace(path, name)) from None
+    with _opened(source, storage_options or {}) as path:
+        try:
+            return _mglru.Trace.open(path, *arguments).named(name)
+        except Error as error:
+            raise type(error)(str(error).replace(path, name)) from None
+
+
+@contextlib.contextmanager
+def _opened(source: Any, storage_options: Mapping[str, Any]) -> Iterator[str]:
+    """A path that gives the bytes of a URL or of an open file, once."""
+    if not isinstance(source, str):
+        with _piped(source, posixpath.basename(str(getattr(source, "name", "stream"))) or "stream") as path:
+            yield path
+        return
+    # The trace's own decoder finds compressions by their content.
+    with _fsspec(source).open(source, "rb", compression=None, **storage_options) as file:
+        with _piped(file, posixpath.basename(source) or "stream") as path:
+            yield path
+
+
+def _fsspec(url: str) -> Any:
+    try:
+        import fsspec
+    except ImportError:
+        raise UsageError(f"{url}: a URL needs fsspec: pip install fsspec") from None
+    return fsspec
+
+
+def opened(url: str, storage_options: str) -> "contextlib.AbstractContextManager[str]":
+    """For sweeps: a path that gives the bytes of a URL, once. The options are JSON."""
+    return _opened(url, json.loads(storage_options))
+
+
+def state(url: str, storage_options: str) -> str:
+    """For sweeps: length and, if the store has one, version of what is at a URL."""
+    system, path = _fsspec(url).core.url_to_fs(url, **json.loads(storage_options))
+    info = system.info(path)
+    if info.get("type") == "directory":
+        raise UsageError(f"{url}: a folder, not a trace")
+    size = info.get("size")
+    version = next((str(info[key]) for key in ("ETag", "etag", "VersionId") if info.get(key)), None)
+    text = "unknown length" if size is None else f"{size} bytes"
+    return text if version is None else f"{text}, version {version}"
 
 
 @contextlib.contextmanager
