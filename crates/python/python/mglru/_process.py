@@ -1,24 +1,37 @@
-"""A process of its own for the units of a worker: a unit that kills its process does not kill the worker.
+"""A process of its own for the units of workers: a unit that kills its process does not kill a worker.
 
 A worker of a cluster takes long to start again, and the cluster runs what it lost several times before
-it gives up. So each worker has one child, which all of its threads share and which decodes each trace
-once. When the child dies, every range that was in it is run once more, one unit at a time in a child of
-its own. A unit whose child dies twice has failed.
+it gives up. So the workers of a machine have one child, which decodes each trace once for all of them:
 
-Messages are a length of 8 bytes and a pickle. The child ends when its input does, because the worker
-died, or after a minute without work.
+    worker ──┐ socket                          worker: a process of Dask or Ray
+    worker ──┼────────► child                  child:  a thread per range, one decoded trace
+    worker ──┘
+
+They meet at a socket in the folder for temporary files. Workers of other users, environments or control
+groups have another one. Where no socket can be made, each worker has a child of its own on pipes.
+
+When the child dies, every range that was in it is run once more, one unit at a time in a child of its
+worker alone. A unit whose child dies twice has failed.
+
+Messages are a length of 8 bytes and a pickle. The child ends after a minute without work, and soon after
+the last worker is gone.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import pickle
-import select
 import signal
+import socket
+import stat
 import struct
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import IO, Any, Optional
 
@@ -26,6 +39,10 @@ from ._errors import Error
 
 IDLE_S = 60.0
 """A child without work for so long ends, in seconds, and frees its trace."""
+FIRST_S = 60.0
+"""A child that nobody asks for work ends after so long, in seconds."""
+ALONE_S = 5.0
+"""A child whose workers are all gone ends after so long, in seconds, whatever it is doing."""
 TRIES = 2
 """Children that a unit may kill before it has failed."""
 
@@ -68,19 +85,24 @@ def _receive(pipe: IO[bytes]) -> Any:
 
 
 class Child:
-    """A running child, and what waits for it."""
+    """A connection to a running child, and what waits for its answers."""
 
-    def __init__(self) -> None:
-        # The child can import all that the worker can: environments of a cluster may add folders.
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        self._process = subprocess.Popen(
-            command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-        )
+    def __init__(self, connection: Optional[socket.socket] = None) -> None:
+        self._process: Optional["subprocess.Popen[bytes]"] = None
+        if connection is None:
+            self._process = _start(subprocess.PIPE, subprocess.PIPE)
+            assert self._process.stdin is not None and self._process.stdout is not None
+            self._requests: IO[bytes] = self._process.stdin
+            self._answers: IO[bytes] = self._process.stdout
+        else:
+            self._requests, self._answers = connection.makefile("wb"), connection.makefile("rb")
+        self._connection = connection
         self._lock = threading.Lock()
         self._waiting: dict[int, "Future[Rows]"] = {}
         self._next = 0
         self._dead = False
-        threading.Thread(target=self._listen, name="mglru-child", daemon=True).start()
+        self.listener = threading.Thread(target=self._listen, name="mglru-child", daemon=True)
+        self.listener.start()
 
     @property
     def is_alive(self) -> bool:
@@ -100,40 +122,48 @@ class Child:
             self._next += 1
             self._waiting[self._next] = future
             try:
-                assert self._process.stdin is not None
-                _send(self._process.stdin, (self._next, description, start, end))
+                _send(self._requests, (self._next, description, start, end))
             except OSError:
                 # It is dying. The listener will say so.
                 pass
         return future.result()
 
     def close(self) -> None:
-        """Ends the child, which gets no work any more."""
-        assert self._process.stdin is not None
+        """Ends the connection, which gets no work any more, and a child that is this worker's alone."""
         with self._lock:
             self._dead = True
-            try:
-                self._process.stdin.close()
-            except OSError:
-                pass
+            with contextlib.suppress(OSError):
+                self._requests.close()
+            if self._connection is not None:
+                with contextlib.suppress(OSError):
+                    self._connection.shutdown(socket.SHUT_RDWR)
 
     def _listen(self) -> None:
-        assert self._process.stdout is not None
-        while (message := _receive(self._process.stdout)) is not None:
-            number, result, error = message
-            with self._lock:
-                future = self._waiting.pop(number)
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
-        status = self._process.wait()
+        try:
+            while (message := _receive(self._answers)) is not None:
+                number, result, error = message
+                with self._lock:
+                    future = self._waiting.pop(number)
+                if error is None:
+                    future.set_result(result)
+                else:
+                    future.set_exception(error)
+        except OSError:
+            # It died with a part of our request unread.
+            pass
+        ending = "it ended" if self._process is None else _ending(self._process.wait())
         with self._lock:
             self._dead = True
             lost = list(self._waiting.values())
             self._waiting.clear()
         for future in lost:
-            future.set_exception(Died(_ending(status)))
+            future.set_exception(Died(ending))
+
+
+def _start(requests: Any, answers: Any) -> "subprocess.Popen[bytes]":
+    # The child can import all that the worker can: environments of a cluster may add folders.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return subprocess.Popen(command(), stdin=requests, stdout=answers, env=environment)
 
 
 def _ending(status: int) -> str:
@@ -153,8 +183,66 @@ def _of_worker() -> Child:
     global _shared
     with _shared_lock:
         if _shared is None or not _shared.is_alive:
-            _shared = Child()
+            try:
+                _shared = Child(_of_machine())
+            except OSError:
+                _shared = Child()
         return _shared
+
+
+def _of_machine() -> socket.socket:
+    """A connection to the child of this machine, which is started if there is none.
+
+    Raises:
+        OSError: there can be no socket here.
+    """
+    path = _meeting_point()
+    with _locked(f"{path}.lock"):
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(path)
+            return connection
+        except (FileNotFoundError, ConnectionRefusedError):
+            # Nobody listens: its child has ended.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        except OSError:
+            connection.close()
+            raise
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen()
+            child = _start(listener, subprocess.DEVNULL)
+        # Its status is of no interest, but it must not stay a zombie.
+        threading.Thread(target=child.wait, name="mglru-reaper", daemon=True).start()
+        connection.connect(path)
+        return connection
+
+
+def _meeting_point() -> str:
+    """The path of the socket: one for each user, environment and control group, whose memory counts
+    what the child takes."""
+    import tempfile
+
+    folder = os.path.join(tempfile.gettempdir(), f"mglru-{os.getuid()}")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise OSError(f"{folder}: others may write there")
+    group = b""
+    with contextlib.suppress(OSError), open("/proc/self/cgroup", "rb") as file:
+        group = file.read()
+    parts = [*(part.encode() for part in (*command(), *sys.path, __file__)), group]
+    return os.path.join(folder, hashlib.sha256(b"\0".join(parts)).hexdigest()[:16])
+
+
+@contextlib.contextmanager
+def _locked(path: str) -> Iterator[None]:
+    import fcntl
+
+    with open(path, "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def run(description: str, start: int, end: int) -> list[tuple[int, int, Rows]]:
@@ -190,43 +278,85 @@ def _one_by_one(description: str, start: int, end: int) -> list[tuple[int, int, 
     return done
 
 
-def serve() -> None:
-    """The program of a child."""
-    from ._sweep import _of
+class _Service:
+    """What a child does for its workers."""
 
-    # Without a buffer, so that `select` sees all that was not read.
-    requests = os.fdopen(os.dup(0), "rb", buffering=0)
-    answers = os.fdopen(os.dup(1), "wb")
-    # Prints must not come between the messages.
-    os.dup2(2, 1)
-    lock = threading.Lock()
-    working: set[threading.Thread] = set()
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of = threading.Lock()
+        self._running = 0
+        self._workers = 0
+        self._since = time.monotonic()
+        self._asked = False
 
-    def work(number: int, description: str, start: int, end: int) -> None:
+    def answer(self, requests: IO[bytes], answers: IO[bytes]) -> None:
+        """Answers a worker until it is gone."""
+        answering = threading.Lock()
+        self._count(workers=1)
+        try:
+            while (message := _receive(requests)) is not None:
+                self._asked = True
+                self._count(running=1)
+                threading.Thread(target=self._work, args=(answers, answering, *message), daemon=True).start()
+        except OSError:
+            pass
+        self._count(workers=-1)
+
+    def _work(
+        self, answers: IO[bytes], answering: threading.Lock, number: int, description: str, start: int, end: int
+    ) -> None:
+        from ._sweep import _of
+
         result: Optional[Rows] = None
         failure: Optional[Exception] = None
         try:
-            result = _of(description).run(start, end)
+            # One after the other: the first reads the grid, and the others find it read.
+            with self._of:
+                sweep = _of(description)
+            result = sweep.run(start, end)
         except Error as error:
             failure = error
         except BaseException as error:
             failure = RuntimeError(f"{type(error).__name__}: {error}")
-        with lock:
+        # A worker that is gone needs no answer.
+        with answering, contextlib.suppress(OSError, ValueError):
             _send(answers, (number, result, failure))
-            working.discard(threading.current_thread())
+        self._count(running=-1)
 
-    while True:
-        ready, _, _ = select.select([requests], [], [], IDLE_S)
-        if not ready:
-            with lock:
-                if not working:
-                    os._exit(0)
-            continue
-        message = _receive(requests)
-        if message is None:
-            # The worker died or has closed the child: nobody waits for what is running.
-            os._exit(0)
-        thread = threading.Thread(target=work, args=message, daemon=True)
-        with lock:
-            working.add(thread)
-        thread.start()
+    def _count(self, running: int = 0, workers: int = 0) -> None:
+        with self._lock:
+            self._running += running
+            self._workers += workers
+            self._since = time.monotonic()
+
+    def is_idle(self) -> bool:
+        with self._lock:
+            quiet_s = time.monotonic() - self._since
+            if not self._asked:
+                # The first worker is on its way, perhaps slowly.
+                return quiet_s > FIRST_S
+            return self._workers == 0 and quiet_s > ALONE_S or self._running == 0 and quiet_s > IDLE_S
+
+    def end_when_idle(self) -> None:
+        while not self.is_idle():
+            time.sleep(min(IDLE_S, ALONE_S) / 5)
+        os._exit(0)
+
+
+def serve() -> None:
+    """The program of a child. Its input is the socket where workers come, or the pipe of one of them."""
+    service = _Service()
+    threading.Thread(target=service.end_when_idle, daemon=True).start()
+    if stat.S_ISSOCK(os.fstat(0).st_mode):
+        with socket.socket(fileno=os.dup(0)) as listener:
+            while True:
+                connection, _ = listener.accept()
+                pipes = connection.makefile("rb"), connection.makefile("wb")
+                threading.Thread(target=service.answer, args=pipes, daemon=True).start()
+    requests = os.fdopen(os.dup(0), "rb", buffering=0)
+    answers = os.fdopen(os.dup(1), "wb")
+    # Prints must not come between the messages.
+    os.dup2(2, 1)
+    service.answer(requests, answers)
+    # The worker died or has closed the child: nobody waits for what is running.
+    os._exit(0)
