@@ -1,6 +1,9 @@
 """Sweeps on this machine; `tests_cluster` has those on Dask and Ray."""
 
+import os
+import subprocess
 import sys
+import tempfile
 
 import pyarrow.parquet
 import pytest
@@ -64,6 +67,75 @@ def test_wrong_grids_are_refused(grid, tmp_path, change, words):
     with pytest.raises(mglru.UsageError, match=words):
         mglru.sweep({**grid, **change}, tmp_path / "rows")
     assert not (tmp_path / "rows").exists()
+
+
+def test_traces_at_urls_are_those_of_files(grid, tmp_path, monkeypatch):
+    import fsspec
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    memory = fsspec.filesystem("memory")
+    for name in ("a", "b"):
+        memory.pipe_file(f"/{name}.plain", (tmp_path / f"{name}.plain").read_bytes())
+    opens = []
+    open_file = MemoryFileSystem._open
+    monkeypatch.setattr(
+        MemoryFileSystem, "_open", lambda self, path, *a, **k: opens.append(path) or open_file(self, path, *a, **k)
+    )
+    urls = ["memory://a.plain", {"path": "memory://b.plain", "sample": "50%", "storage_options": {}}]
+    mglru.sweep(grid, tmp_path / "files")
+    report = mglru.sweep({**grid, "traces": urls}, tmp_path / "urls")
+    assert report.failed_units == 0 and sorted(opens) == ["/a.plain", "/b.plain"]
+
+    def rows(out):
+        table = pyarrow.parquet.read_table(tmp_path / out).sort_by("unit")
+        return table.drop_columns(["seconds", "trace"]).to_pylist()
+
+    assert rows("urls") == rows("files")
+    assert report.dataset().to_table()["trace"][0].as_py() == "memory://a.plain"
+    # A trace that was replaced has other rows.
+    memory.pipe_file("/a.plain", b"1\n2\n")
+    with pytest.raises(mglru.UsageError, match="the rows of another sweep"):
+        mglru.sweep({**grid, "traces": urls}, tmp_path / "urls")
+
+
+@pytest.mark.parametrize(
+    ("trace", "words"),
+    [
+        ("memory://nowhere.plain", "memory://nowhere.plain: FileNotFoundError: "),
+        ("tape://a.plain", "tape://a.plain: ValueError: Protocol not known: tape"),
+        ("memory://folder", "memory://folder: a folder, not a trace"),
+        ({"path": "memory://a.plain", "storage_options": 1}, "expected the path of a trace"),
+        ({"path": "a.plain", "storage_options": {}}, "storage_options: only for a URL, and `a.plain` is a file"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_wrong_urls_are_refused_before_it_starts(grid, tmp_path, trace, words):
+    import fsspec
+
+    fsspec.filesystem("memory").pipe_file("/folder/a.plain", b"1\n")
+    with pytest.raises(mglru.UsageError, match=words):
+        mglru.sweep({**grid, "traces": [trace]}, tmp_path / "rows")
+    assert not (tmp_path / "rows").exists()
+
+
+def test_a_url_that_breaks_is_rows_with_errors(grid, tmp_path, monkeypatch):
+    import fsspec
+    from fsspec.implementations.memory import MemoryFile
+
+    memory = fsspec.filesystem("memory")
+    memory.pipe_file("/breaks.plain", b"1\n" * 1000)
+    memory.pipe_file("/damaged.plain", b"1\n2\nthree\n")
+    damaged = {"path": "memory://damaged.plain", "format": "plain"}
+    report = mglru.sweep({**grid, "traces": [damaged]}, tmp_path / "damaged")
+    assert report.failed_units == report.units and "memory://damaged.plain" in report.first_failure
+
+    def read(self, size=-1):
+        raise ConnectionResetError("the store hung up")
+
+    monkeypatch.setattr(MemoryFile, "read", read)
+    report = mglru.sweep({**grid, "traces": ["memory://breaks.plain"]}, tmp_path / "breaks")
+    assert report.failed_units == report.units
+    assert report.first_failure == "memory://breaks.plain: ConnectionResetError: the store hung up"
 
 
 def test_other_engines_are_refused(grid, tmp_path):
@@ -138,6 +210,69 @@ def test_an_idle_child_ends_and_the_next_range_has_another(work, monkeypatch):
     monkeypatch.setattr(_process, "command", lambda: [sys.executable, "-c", code])
     assert work(0, 1) == (0, None)
     first = _process._shared
-    first._process.wait()
+    first.listener.join()
+    assert not first.is_alive
     assert work(1, 2) == (0, None) and _process._shared is not None
     assert _mglru.sweep_part_name(1, 2).startswith("units-")
+
+
+MACHINE = """
+import os, sys
+from mglru import _process, _sweep
+
+of = _sweep._of
+
+def noted(description):
+    if of.cache_info().misses == 0:
+        with open(sys.argv[1], "a") as file:
+            print(os.getpid(), file=file)
+    return of(description)
+
+_sweep._of = noted
+_process.serve()
+"""
+
+WORKER = """
+import sys
+import mglru
+from mglru import _process, _sweep
+
+_process.command = lambda: [sys.executable, *sys.argv[4:]]
+description, out, start = sys.argv[1:4]
+print(_sweep._work(description, out, mglru.__version__, int(start), int(start) + 4))
+"""
+
+
+def test_the_workers_of_a_machine_share_a_child(grid, tmp_path):
+    description = _sweep._describe(grid)
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    pids = tmp_path / "pids"
+    child = ["-c", MACHINE, str(pids)]
+    workers = [
+        subprocess.Popen([sys.executable, "-c", WORKER, description, str(rows), str(start), *child])
+        for start in (0, 4, 8)
+    ]
+    assert [worker.wait() for worker in workers] == [0, 0, 0]
+    assert pyarrow.parquet.read_table(rows).num_rows == 12
+    assert len(pids.read_text().split()) == 1, "the grid was read once, by one process"
+
+
+def test_a_worker_without_a_socket_has_a_child_of_its_own(work, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / ("long" * 40)))
+    (tmp_path / ("long" * 40)).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert work(0, 1) == (0, None)
+    assert _process._shared._process is not None
+
+
+def test_a_folder_of_others_has_no_socket(work, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = tmp_path / f"mglru-{os.getuid()}"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(OSError, match="others may write there"):
+        _process._of_machine()
+    assert work(0, 1) == (0, None)
+    folder.chmod(0o700)
+    _process._of_machine().close()

@@ -93,6 +93,22 @@ def test_rows_are_those_of_this_machine(cluster, grid, expected, tmp_path):
     assert mglru.sweep(grid, tmp_path / "rows", on=cluster).done_units == 0
 
 
+def test_traces_and_rows_may_be_at_urls(cluster, grid, expected, tmp_path):
+    urls = [f"file://{path}" for path in grid["traces"]]
+    report = mglru.sweep({**grid, "traces": urls}, f"file://{tmp_path}/rows", on=cluster)
+    assert report.failed_units == 0
+    found = rows(tmp_path / "rows")
+    assert [row.pop("trace") for row in found] == [f"file://{row['trace']}" for row in expected]
+    assert found == [{key: row[key] for key in row if key != "trace"} for row in expected]
+    for wrong, words in [
+        (f"file://{tmp_path}/nowhere", "FileNotFoundError"),
+        ("tape://a.plain", "Protocol not known: tape"),
+    ]:
+        with pytest.raises(mglru.UsageError, match=words):
+            mglru.sweep({**grid, "traces": [wrong]}, tmp_path / "none", on=cluster)
+    assert not (tmp_path / "none").exists()
+
+
 def test_an_interrupted_sweep_goes_on_elsewhere(cluster, grid, expected, tmp_path):
     out = tmp_path / "rows"
     mglru.sweep(grid, out)
@@ -104,29 +120,50 @@ def test_an_interrupted_sweep_goes_on_elsewhere(cluster, grid, expected, tmp_pat
     assert mglru.sweep(grid, out).done_units == 0
 
 
-def test_killed_workers_lose_no_row(dask, grid, tmp_path):
-    """10,000 units on two workers, which are killed in turn, each as soon as some more rows are there."""
+def _dask_workers(client) -> list[int]:
     from distributed.core import Status
 
+    # Dask gives a worker up that is killed while it starts.
+    nannies = [nanny for nanny in client.cluster.workers.values() if nanny.status == Status.running]
+    pids = [
+        nanny.pid
+        for nanny in nannies
+        if nanny.process is not None and nanny.process.status == Status.running
+    ]
+    return [pid for pid in pids if pid is not None]
+
+
+def _ray_workers() -> list[int]:
+    """Workers of this program's cluster that run a range: they have its name."""
+
+    def parent(pid: int) -> int:
+        return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+    workers = []
+    for name in os.listdir("/proc"):
+        try:
+            command = pathlib.Path(f"/proc/{name}/cmdline").read_bytes() if name.isdigit() else b""
+            if command.startswith(b"ray::_work") and parent(parent(int(name))) == os.getpid():
+                workers.append(int(name))
+        except OSError:
+            # It has just ended.
+            pass
+    return workers
+
+
+def test_killed_workers_lose_no_row(cluster, grid, tmp_path):
+    """10,000 units on two workers, which are killed in turn, each as soon as some more rows are there."""
     grid = {**grid, "seeds": list(range(1250))}
     out = tmp_path / "rows"
     killed: list[int] = []
     ended = threading.Event()
 
-    def running() -> list[int]:
-        # Dask gives a worker up that is killed while it starts.
-        nannies = [nanny for nanny in dask.cluster.workers.values() if nanny.status == Status.running]
-        return [
-            nanny.pid
-            for nanny in nannies
-            if nanny.process is not None and nanny.process.status == Status.running and nanny.pid not in killed
-        ]
-
     def kill() -> None:
         seen = 0
         while len(killed) < KILLS and not ended.wait(0.02):
             parts = len(list(out.glob("units-*")))
-            pids = running()
+            workers = _ray_workers() if cluster == "ray" else _dask_workers(cluster)
+            pids = [pid for pid in workers if pid not in killed]
             if parts > seen and pids:
                 seen = parts
                 os.kill(pids[0], signal.SIGKILL)
@@ -134,7 +171,7 @@ def test_killed_workers_lose_no_row(dask, grid, tmp_path):
 
     thread = threading.Thread(target=kill)
     thread.start()
-    report = mglru.sweep(grid, out, on=dask)
+    report = mglru.sweep(grid, out, on=cluster)
     ended.set()
     thread.join()
     assert len(killed) == KILLS, f"only {killed} were killed: the sweep was too short"
@@ -142,6 +179,7 @@ def test_killed_workers_lose_no_row(dask, grid, tmp_path):
     found = rows(out)
     assert [row["unit"] for row in found] == list(range(10_000))
     assert len({row["misses"] for row in found if row["policy"] == "arc"}) <= 4
+    print(f"10,000 units, {KILLS} workers killed: {report.seconds:.1f} s")
 
 
 CHILD = """
