@@ -17,6 +17,7 @@
 
 use crate::attributes::{self, timespec};
 use crate::descriptor::{CLOSED_AT_ONCE, Held};
+use crate::known::Payer;
 use crate::node::{Node, Nodes};
 use crate::refused::{Answer, Refused};
 use fuser::FileAttr;
@@ -280,18 +281,39 @@ impl Files {
         while given_up < count {
             let oldest = self.idle.lock().unwrap_or_else(PoisonError::into_inner).by_age.pop_first();
             let Some((number, node)) = oldest else { break };
-            let mut content = node.content();
-            // A program may have opened it meanwhile.
-            if content.idle == Some(number) {
-                content.idle = None;
-                self.settle(&mut content, &node);
-                content.keeper = None;
-                given_up += 1;
-                drop(content);
-                nodes.content_dropped(&node);
-            }
+            given_up += usize::from(self.give_up_one(nodes, number, &node));
         }
         given_up
+    }
+
+    /// As [`Self::give_up`], for files whose names are charged to `payer`.
+    pub(crate) fn give_up_of(&self, nodes: &Nodes, payer: Payer, count: usize) {
+        let of_payer: Vec<u64> = {
+            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let of_payer = idle.by_age.iter().filter(|(_, node)| node.payer == payer);
+            of_payer.take(count).map(|(&number, _)| number).collect()
+        };
+        for number in of_payer {
+            let node = self.idle.lock().unwrap_or_else(PoisonError::into_inner).by_age.remove(&number);
+            if let Some(node) = node {
+                self.give_up_one(nodes, number, &node);
+            }
+        }
+    }
+
+    /// Gives up the keeper of a file that was taken from the list of idle ones, unless a program
+    /// has opened it meanwhile. Returns whether it did.
+    fn give_up_one(&self, nodes: &Nodes, number: u64, node: &Node) -> bool {
+        let mut content = node.content();
+        if content.idle != Some(number) {
+            return false;
+        }
+        content.idle = None;
+        self.settle(&mut content, node);
+        content.keeper = None;
+        drop(content);
+        nodes.content_dropped(node);
+        true
     }
 
     /// Writes a file's pages and sets its times on disk. The cache tries again later what cannot be

@@ -13,7 +13,7 @@ use crate::attributes;
 use crate::content::Content;
 use crate::control::is_control;
 use crate::descriptor::{Descriptor, Held, OpenDescriptors};
-use crate::known::Known;
+use crate::known::{Known, Payer};
 use crate::refused::Answer;
 use fuser::FileType;
 use mglru_cache::{Error, Tenant};
@@ -64,8 +64,9 @@ pub(crate) struct Node {
     pub(crate) kind: FileType,
     /// Number of references that the kernel holds. Changes under the table's lock.
     lookups: AtomicU64,
-    /// Bytes that are charged for it.
+    /// Bytes that are charged for it, and to whom.
     bytes: u32,
+    pub(crate) payer: Payer,
     /// Whether it was looked up or opened since the last search for nodes that are not needed.
     used: AtomicBool,
     /// Whether the queue has it.
@@ -113,8 +114,8 @@ struct Table {
 }
 
 impl Table {
-    /// Removes a node that neither the kernel nor the cache needs. Returns the bytes that were
-    /// charged for it.
+    /// Removes a node that neither the kernel nor the cache needs, nor a known file below it to be
+    /// opened again. Returns the bytes that were charged for it.
     fn remove_if_unused(&mut self, node: &Node) -> u64 {
         let is_empty = || match node.content.try_lock() {
             Ok(content) => content.is_empty(),
@@ -122,7 +123,11 @@ impl Table {
             // A thread that gives the content up calls again when it is done.
             Err(TryLockError::WouldBlock) => false,
         };
-        if node.id == ROOT || node.lookups.load(Ordering::Relaxed) > 0 || !is_empty() {
+        let is_needed = node.id == ROOT || node.lookups.load(Ordering::Relaxed) > 0;
+        // Names of files below it refer to its descriptor. For one that is used just now, the next
+        // search removes the node.
+        let has_files = || node.kind == FileType::Directory && Arc::strong_count(&node.descriptor) > 1;
+        if is_needed || has_files() || !is_empty() {
             return 0;
         }
         if self.by_identity.get(&node.identity) == Some(&node.id) {
@@ -139,24 +144,24 @@ impl Table {
     }
 }
 
-/// A name that the kernel shall forget.
+/// A node that the kernel shall forget.
 pub(crate) struct Victim {
-    /// The number of the directory's node.
-    pub(crate) parent: u64,
-    pub(crate) name: OsString,
+    pub(crate) id: u64,
+    pub(crate) is_directory: bool,
+    /// Its names, each with the number of the directory's node.
+    pub(crate) names: Vec<(u64, OsString)>,
 }
 
 /// The memory of a node that is paid for in advance.
 pub(crate) struct Paid<'a> {
     known: &'a Known,
+    payer: Payer,
     bytes: u64,
 }
 
 impl Drop for Paid<'_> {
     fn drop(&mut self) {
-        if self.bytes > 0 {
-            self.known.remove(self.bytes);
-        }
+        self.known.remove(self.payer, self.bytes);
     }
 }
 
@@ -164,9 +169,9 @@ impl Drop for Paid<'_> {
 pub(crate) struct Nodes {
     pub(crate) descriptors: Arc<OpenDescriptors>,
     table: RwLock<Table>,
-    /// Files whose names the kernel may forget, longest unused first, by number. Some may be
-    /// forgotten already.
-    queue: Mutex<VecDeque<u64>>,
+    /// Files that the kernel may forget, longest unused first, by number and by who pays. Some may
+    /// be forgotten already.
+    queues: Mutex<HashMap<Payer, VecDeque<u64>>>,
     pub(crate) known: Known,
     root: Identity,
     next_foreign: AtomicU64,
@@ -189,28 +194,35 @@ impl Nodes {
         let nodes = Nodes {
             descriptors: OpenDescriptors::new(descriptors_max),
             table: RwLock::default(),
-            queue: Mutex::default(),
+            queues: Mutex::default(),
             known,
             root: identity(&stat),
             next_foreign: AtomicU64::new(FIRST_FOREIGN),
         };
         let descriptor = Descriptor::new(&nodes.descriptors, fd, nodes.root);
         let mut table = nodes.table.write().unwrap_or_else(PoisonError::into_inner);
-        nodes.add(&mut table, descriptor, &stat, 0);
+        nodes.add(&mut table, descriptor, &stat, (Payer::ROOT, 0));
         drop(table);
         Ok(nodes)
     }
 
-    /// Pays for the node of a file, if it has none.
+    /// Pays for the node of a file, if it has none, as `payer` says.
     ///
     /// # Errors
     /// As for [`Tenant::reserve`].
-    pub(crate) fn pay(&self, stat: &Stat, name: &OsStr) -> Result<Paid<'_>, Error> {
-        let bytes = if self.find(identity(stat)).is_some() { 0 } else { NODE_BYTES + name.len() as u64 };
-        if bytes > 0 {
-            self.known.add(bytes)?;
+    pub(crate) fn pay(
+        &self,
+        stat: &Stat,
+        name: &OsStr,
+        payer: impl FnOnce() -> Payer,
+    ) -> Result<Paid<'_>, Error> {
+        let mut paid = Paid { known: &self.known, payer: Payer::ROOT, bytes: 0 };
+        if self.find(identity(stat)).is_none() {
+            let (payer, bytes) = (payer(), NODE_BYTES + name.len() as u64);
+            self.known.add(payer, bytes)?;
+            (paid.payer, paid.bytes) = (payer, bytes);
         }
-        Ok(Paid { known: &self.known, bytes })
+        Ok(paid)
     }
 
     /// The number of a file, if it is on DIR's own file system.
@@ -253,21 +265,26 @@ impl Nodes {
             // not use the mount.
             _ => {
                 let descriptor = Descriptor::new(&self.descriptors, fd, identity(stat));
-                let bytes = std::mem::take(&mut paid.bytes);
-                (self.add(&mut table, descriptor, stat, bytes), None)
+                let charged = (paid.payer, std::mem::take(&mut paid.bytes));
+                (self.add(&mut table, descriptor, stat, charged), None)
             }
         };
         drop(table);
         node.descriptor.found_at(&parent.descriptor, name, is_only_name, fd);
-        // A directory may be a program's working directory, which the kernel would not find again.
-        if kind != FileType::Directory && !node.queued.swap(true, Ordering::AcqRel) {
-            self.queue_up(node.id);
+        if node.id != ROOT && !node.queued.swap(true, Ordering::AcqRel) {
+            self.queue_up(&node);
         }
         node
     }
 
     /// Adds a node to the table, with one more reference of the kernel than its number has.
-    fn add(&self, table: &mut Table, descriptor: Arc<Descriptor>, stat: &Stat, bytes: u64) -> Arc<Node> {
+    fn add(
+        &self,
+        table: &mut Table,
+        descriptor: Arc<Descriptor>,
+        stat: &Stat,
+        (payer, bytes): (Payer, u64),
+    ) -> Arc<Node> {
         let identity = identity(stat);
         let id = self.number(identity).unwrap_or_else(|| self.next_foreign.fetch_add(1, Ordering::Relaxed));
         let lookups = table.by_id.get(&id).map_or(0, |node| node.lookups.load(Ordering::Relaxed));
@@ -278,21 +295,23 @@ impl Nodes {
             kind: attributes::kind(stat),
             lookups: AtomicU64::new(lookups + 1),
             bytes: bytes as u32,
+            payer,
             used: AtomicBool::new(true),
             queued: AtomicBool::new(false),
             content: Mutex::default(),
             closed: Condvar::new(),
         });
         if let Some(replaced) = table.by_id.insert(id, node.clone()) {
-            self.known.remove(replaced.bytes.into());
+            self.known.remove(replaced.payer, replaced.bytes.into());
         }
         table.by_identity.insert(identity, id);
         node
     }
 
-    fn queue_up(&self, id: u64) {
-        let mut queue = self.queue();
-        queue.push_back(id);
+    fn queue_up(&self, node: &Node) {
+        let mut queues = self.queues();
+        let queue = queues.entry(node.payer).or_default();
+        queue.push_back(node.id);
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         if queue.len() > 2 * table.by_id.len() + QUEUE_SLACK {
             // Most are forgotten, or are there twice because they came back.
@@ -301,40 +320,59 @@ impl Nodes {
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, VecDeque<u64>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queues(&self) -> MutexGuard<'_, HashMap<Payer, VecDeque<u64>>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Names of files that take about `bytes`, which no program has open and which were not used
-    /// since the last search, and how many bytes they take.
-    pub(crate) fn unneeded(&self, bytes: u64) -> (Vec<Victim>, u64) {
+    /// Nodes that take about `bytes` of a tenant, which no program has open and which were not used
+    /// since the last search, and how many bytes they take. Among them are directories if
+    /// `directories` says so.
+    pub(crate) fn unneeded(&self, payer: Payer, bytes: u64, directories: bool) -> (Vec<Victim>, u64) {
         let (mut victims, mut sum) = (Vec::new(), 0);
-        let mut queue = self.queue();
+        let mut queues = self.queues();
+        let queue = queues.entry(payer).or_default();
         for _ in 0..2 * queue.len() {
             if sum >= bytes {
                 break;
             }
             let Some(id) = queue.pop_front() else { break };
-            let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-            let Some(node) = table.by_id.get(&id).cloned() else { continue };
+            let Some(node) = self.by_id(id).filter(|node| node.payer == payer) else { continue };
+            let is_directory = node.kind == FileType::Directory;
             if node.lookups.load(Ordering::Relaxed) == 0 {
-                node.queued.store(false, Ordering::Release);
+                // The last file below a directory may be gone.
+                if is_directory {
+                    let freed = self.remove_if_unused(&node);
+                    sum += freed;
+                    if freed == 0 {
+                        queue.push_back(id);
+                    }
+                } else {
+                    node.queued.store(false, Ordering::Release);
+                }
                 continue;
             }
-            let is_closed = node.content.try_lock().is_ok_and(|content| content.is_closed());
-            if is_closed && !node.used.swap(false, Ordering::Relaxed) {
-                let names = node.descriptor.names();
-                let victim = |(parent, name): (Identity, OsString)| {
-                    table.by_identity.get(&parent).map(|&parent| Victim { parent, name })
-                };
-                victims.extend(names.into_iter().filter_map(victim));
+            let is_closed = || node.content.try_lock().is_ok_and(|content| content.is_closed());
+            if (directories || !is_directory) && is_closed() && !node.used.swap(false, Ordering::Relaxed) {
+                let names = node.descriptor.names().into_iter();
+                let names = names.filter_map(|(parent, name)| Some((self.find(parent)?.id, name)));
+                victims.push(Victim { id, is_directory, names: names.collect() });
                 sum += u64::from(node.bytes);
             }
-            drop(table);
             // It is asked again if the kernel needs it.
             queue.push_back(id);
         }
         (victims, sum)
+    }
+
+    fn by_id(&self, id: u64) -> Option<Arc<Node>> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).by_id.get(&id).cloned()
+    }
+
+    /// Removes a node that nothing needs any more. Returns the bytes that it took.
+    fn remove_if_unused(&self, node: &Node) -> u64 {
+        let bytes = self.table.write().unwrap_or_else(PoisonError::into_inner).remove_if_unused(node);
+        self.known.remove(node.payer, bytes);
+        bytes
     }
 
     /// The node with this number.
@@ -365,14 +403,13 @@ impl Nodes {
             node.lookups.store(left, Ordering::Relaxed);
             let bytes = table.remove_if_unused(&node);
             drop(table);
-            self.known.remove(bytes);
+            self.known.remove(node.payer, bytes);
         }
     }
 
     /// Removes a node whose content was dropped, unless the kernel knows it.
     pub(crate) fn content_dropped(&self, node: &Node) {
-        let bytes = self.table.write().unwrap_or_else(PoisonError::into_inner).remove_if_unused(node);
-        self.known.remove(bytes);
+        self.remove_if_unused(node);
     }
 
     /// All nodes, in no particular order.

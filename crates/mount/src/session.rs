@@ -3,6 +3,7 @@
 use crate::content::Files;
 use crate::error::Error;
 use crate::fs::{Passthrough, Served};
+use crate::known::Channel;
 use crate::node::Nodes;
 use crate::record::{RecordOptions, Recording};
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
@@ -14,6 +15,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -214,7 +216,9 @@ impl Mount {
     /// they are lost.
     pub fn serve(self) -> Result<Summary, Error> {
         let Mount { session, passthrough, mountpoint, watches } = self;
-        passthrough.set_notifier(session.notifier());
+        let device = session.as_fd().try_clone_to_owned().map_err(Error::work)?;
+        let channel = Channel { notifier: session.notifier(), device: Mutex::new(Some(device)) };
+        passthrough.set_channel(channel);
         let limited = passthrough.clone();
         let limit = std::thread::Builder::new().name("mglru-names".to_owned());
         let limit = limit.spawn(move || limited.limit_known()).map_err(Error::work)?;

@@ -32,14 +32,15 @@ impl Passthrough {
             return Err(Errno::ISDIR.into());
         }
         let writable = open_flags(flags).intersects(OFlags::WRONLY | OFlags::RDWR);
-        let tenant = self.tenant_of(caller, &node);
+        let tenant = self.tenant_of(caller, &node, None);
         let file = self.files.open(&self.nodes, &node, writable, tenant.as_ref())?;
         let traced = self.recording.as_ref().map(|recording| recording.file(&node, &self.directory));
         Ok(self.open_files.add(Open::File(OpenFile { node, file, traced })))
     }
 
-    /// The tenant that pays for what a program brings in of a file; `None` for the root.
-    fn tenant_of(&self, caller: Caller, node: &Node) -> Option<Tenant> {
+    /// The tenant that pays for what a program brings in of a file, or for a name in a directory;
+    /// `None` for the root.
+    pub(super) fn tenant_of(&self, caller: Caller, node: &Node, name: Option<&OsStr>) -> Option<Tenant> {
         let membership = self.membership();
         if !membership.matters() {
             return None;
@@ -47,7 +48,8 @@ impl Passthrough {
         let path = readlink(node.hold().ok()?.path(), Vec::new()).ok()?.into_bytes();
         let path = Path::new(OsStr::from_bytes(&path));
         let path = path.strip_prefix(&self.directory).unwrap_or(path);
-        let tenant = membership.tenant(caller.thread, caller.uid, path)?;
+        let path = name.map_or_else(|| path.to_owned(), |name| path.join(name));
+        let tenant = membership.tenant(caller.thread, caller.uid, &path)?;
         // It may have been removed meanwhile.
         self.files.cache.tenant(&tenant).ok()
     }
@@ -140,7 +142,7 @@ impl Passthrough {
             chmod(node.hold()?.path(), Mode::from_raw_mode(mode & PERMISSIONS & !dropped))?;
             // The kernel would show the old mode until its attributes are too old. An error: the
             // mount has ended.
-            if let Some(notifier) = self.notifier.get() {
+            if let Some(notifier) = self.nodes.known.notifier() {
                 let _ = notifier.inval_inode(INodeNo(node.id), -1, 0);
             }
         }

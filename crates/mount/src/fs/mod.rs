@@ -22,16 +22,16 @@ use crate::content::Files;
 use crate::control::{ControlFile, Tree};
 use crate::directory::{Directory, Entry};
 use crate::handles::Handles;
+use crate::known::Channel;
 use crate::membership::Membership;
 use crate::node::{Node, Nodes};
 use crate::record::{Counts, Recording};
 use crate::session::Summary;
 use crate::space::Space;
-use fuser::Notifier;
 use mglru_cache::{CachedFile, PageCache};
 use mglru_watch::Requests;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The thread that makes a request.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,6 @@ pub(crate) struct Passthrough {
     recording: Option<Recording>,
     /// The directory, without symbolic links.
     directory: PathBuf,
-    notifier: OnceLock<Notifier>,
     /// Whether new files are given to the caller. Only root can do so.
     gives_away: bool,
 }
@@ -96,7 +95,6 @@ impl Passthrough {
             files,
             open_files: Handles::default(),
             open_directories: Handles::default(),
-            notifier: OnceLock::new(),
             gives_away: rustix::process::geteuid().is_root(),
         }
     }
@@ -112,15 +110,14 @@ impl Passthrough {
     }
 
     /// Has the kernel forget files when there are too many, until the mount ends. After
-    /// [`Self::set_notifier`].
+    /// [`Self::set_channel`].
     pub(crate) fn limit_known(&self) {
-        let notifier = self.notifier.get().expect("it is set before the mount is served");
-        self.nodes.known.limit(&self.nodes, &self.files, notifier);
+        self.nodes.known.limit(&self.nodes, &self.files);
     }
 
     /// Sets the channel for asking the kernel to forget names and attributes.
-    pub(crate) fn set_notifier(&self, notifier: Notifier) {
-        let _ = self.notifier.set(notifier);
+    pub(crate) fn set_channel(&self, channel: Channel) {
+        self.nodes.known.set_channel(channel);
     }
 
     /// The cache.

@@ -31,14 +31,14 @@ struct New<'a> {
 
 impl Passthrough {
     /// Looks up a name. The kernel has one more reference to the node then.
-    pub(crate) fn lookup(&self, parent: u64, name: &OsStr) -> Answer<FileAttr> {
+    pub(crate) fn lookup(&self, caller: Caller, parent: u64, name: &OsStr) -> Answer<FileAttr> {
         if parent == ROOT && name == control::NAME {
             return Ok(self.control.top());
         }
         if is_control(parent) {
             return self.control.lookup(parent, name);
         }
-        Ok(self.lookup_in(&*self.nodes.get(parent)?, name)?.1)
+        Ok(self.lookup_in(caller, &*self.nodes.get(parent)?, name)?.1)
     }
 
     /// The directory of a name that is made or removed, which is not that of the control tree.
@@ -49,7 +49,7 @@ impl Passthrough {
         self.nodes.get(parent)
     }
 
-    fn lookup_in(&self, parent: &Node, name: &OsStr) -> Answer<Known> {
+    fn lookup_in(&self, caller: Caller, parent: &Node, name: &OsStr) -> Answer<Known> {
         let above = parent.hold()?;
         let fd = loop {
             match self.nodes.descriptors.open(&above, name) {
@@ -59,7 +59,8 @@ impl Passthrough {
             }
         };
         let stat = fstat(&fd)?;
-        let paid = self.files.with_room(&self.nodes, || self.nodes.pay(&stat, name))?;
+        let payer = || self.nodes.known.payer(self.tenant_of(caller, parent, Some(name)).as_ref());
+        let paid = self.files.with_room(&self.nodes, || self.nodes.pay(&stat, name, payer))?;
         let node = self.nodes.enter(parent, name, fd, &stat, paid);
         let attributes = self.files.attributes(&node, &stat);
         Ok((node, attributes))
@@ -122,7 +123,7 @@ impl Passthrough {
         let permissions = Mode::from_raw_mode(mode & PERMISSIONS);
         match self.nodes.descriptors.with_room(|| openat(&above, name, flags, permissions)) {
             Ok(_) => self.own(New { caller, parent: &parent, name, mode: Some(mode) }),
-            Err(Refused(Errno::EXIST)) if !exclusive => self.lookup_in(&parent, name),
+            Err(Refused(Errno::EXIST)) if !exclusive => self.lookup_in(caller, &parent, name),
             Err(refused) => Err(refused),
         }
     }
@@ -141,7 +142,7 @@ impl Passthrough {
 
     fn give(&self, new: New) -> Answer<Known> {
         let New { caller, parent, name, mode } = new;
-        let (node, _) = self.lookup_in(parent, name)?;
+        let (node, _) = self.lookup_in(caller, parent, name)?;
         let above = parent.stat()?;
         // A new file in a directory with the set-group-id bit has the directory's group already.
         let inherits = above.st_mode & SET_GROUP_ID != 0;
@@ -160,10 +161,10 @@ impl Passthrough {
     }
 
     /// Gives a file one more name.
-    pub(crate) fn link(&self, id: u64, parent: u64, name: &OsStr) -> Answer<Known> {
+    pub(crate) fn link(&self, caller: Caller, id: u64, parent: u64, name: &OsStr) -> Answer<Known> {
         let (node, parent) = (self.nodes.get(id)?, self.parent_of(parent, name)?);
         linkat(CWD, node.hold()?.path(), parent.hold()?, name, AtFlags::SYMLINK_FOLLOW)?;
-        self.lookup_in(&parent, name)
+        self.lookup_in(caller, &parent, name)
     }
 
     pub(crate) fn unlink(&self, caller: Caller, parent: u64, name: &OsStr) -> Answer<()> {

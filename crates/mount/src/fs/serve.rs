@@ -80,8 +80,8 @@ impl Filesystem for Served {
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        answer!(reply, self.0.lookup(parent.0, name), send_entry);
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        answer!(reply, self.0.lookup(caller(request), parent.0, name), send_entry);
     }
 
     fn forget(&self, _: &Request, id: INodeNo, count: u64) {
@@ -175,8 +175,8 @@ impl Filesystem for Served {
         answer!(reply, renamed, send_done);
     }
 
-    fn link(&self, _: &Request, id: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let linked = self.0.link(id.0, parent.0, name);
+    fn link(&self, request: &Request, id: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let linked = self.0.link(caller(request), id.0, parent.0, name);
         answer!(reply, linked, send_known);
     }
 

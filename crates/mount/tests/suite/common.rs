@@ -44,6 +44,11 @@ pub fn mount_again(directory: TempDir) -> Option<Mounted> {
     start(directory, Setup::default())
 }
 
+/// Mounts a directory, with more.
+pub fn mounted_in(directory: TempDir, setup: Setup) -> Option<Mounted> {
+    start(directory, setup)
+}
+
 /// Mounts without serving.
 pub fn try_mount(directory: &Path, point: &Path, setup: Setup) -> Result<Mount, Error> {
     let builder = PageCache::builder(MEMORY);

@@ -1,6 +1,7 @@
 //! More files than descriptors.
 
-use crate::common::{MEMORY, Mounted, Setup, mount_again, mounted_with};
+use crate::common::{MEMORY, Mounted, Setup, mount_again, mounted_in, mounted_with};
+use mglru_mount::{Member, Who};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -87,17 +88,114 @@ fn names_are_part_of_the_budget_and_the_kernel_forgets_most_of_many() {
         most = most.max(metadata_bytes(&mounted));
     }
     assert!(most > before + MEMORY / 16, "{most} after {before}");
-    // Only a thread that is never run would take so long.
-    let end = Instant::now() + Duration::from_secs(60);
-    while metadata_bytes(&mounted) > before + MEMORY / 8 + (64 << 10) {
-        assert!(Instant::now() < end, "{} after {before}", metadata_bytes(&mounted));
-        std::thread::yield_now();
-    }
+    wait_for_at_most(before + MEMORY / 8 + (64 << 10), || metadata_bytes(&mounted));
     for name in &names {
         assert_eq!(fs::read(mounted.at(name)).unwrap(), b"");
     }
     assert_eq!(fs::read_dir(mounted.at("")).unwrap().count(), names.len());
     assert_eq!(open.metadata().unwrap().len(), 0);
+}
+
+/// Waits until a number of bytes is small. Only a thread that is never run would take so long.
+fn wait_for_at_most(most: u64, bytes: impl Fn() -> u64) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while bytes() > most {
+        assert!(Instant::now() < end, "{} bytes, and not {most}", bytes());
+        std::thread::yield_now();
+    }
+}
+
+/// Whether the kernel can forget directories: Linux 6.18 and later.
+fn kernel_forgets_directories() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-', '\n']).map_while(|word| word.parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 18)
+}
+
+/// As many directories as a tenth of [`files`], in ten directories. Each has ten files.
+#[test]
+fn directories_are_forgotten_like_files_and_never_under_a_program() {
+    if !kernel_forgets_directories() {
+        return eprintln!("skipped: kernels before Linux 6.18 cannot forget directories alone");
+    }
+    let below = tempfile::tempdir().unwrap();
+    let directories: Vec<_> = (0..files().max(4000) / 10)
+        .map(|number| format!("directory number {}/with a long name, {number}", number % 10))
+        .collect();
+    for directory in &directories {
+        fs::create_dir_all(below.path().join(directory)).unwrap();
+        (0..10)
+            .for_each(|file| drop(File::create(below.path().join(format!("{directory}/{file}"))).unwrap()));
+    }
+    let Some(mounted) = mount_again(below) else { return };
+    let before = metadata_bytes(&mounted);
+    let mut program = std::process::Command::new("cat");
+    let program = program.stdin(std::process::Stdio::piped()).current_dir(mounted.at(&directories[0]));
+    let mut program = program.spawn().unwrap();
+    let open = File::open(mounted.at(&directories[1])).unwrap();
+    let look = || {
+        for directory in &directories {
+            for file in 0..10 {
+                assert!(fs::metadata(mounted.at(&format!("{directory}/{file}"))).unwrap().is_file());
+            }
+        }
+    };
+    for _ in 0..2 {
+        look();
+        wait_for_at_most(before + MEMORY / 8 + (64 << 10), || metadata_bytes(&mounted));
+    }
+    let working = fs::read_link(format!("/proc/{}/cwd", program.id())).unwrap();
+    assert_eq!(working, mounted.at(&directories[0]), "it was not forgotten");
+    assert_eq!(rustix::fs::fstat(&open).unwrap().st_nlink, 2);
+    // A directory that was forgotten is renamed, and a file below it is written.
+    fs::write(mounted.at(&format!("{}/5", directories[9])), "before").unwrap();
+    look();
+    fs::rename(mounted.at("directory number 9"), mounted.at("renamed")).unwrap();
+    let renamed = directories[9].replace("directory number 9", "renamed");
+    assert_eq!(fs::read(mounted.at(&format!("{renamed}/5"))).unwrap(), b"before");
+    drop(program.stdin.take());
+    program.wait().unwrap();
+    drop(open);
+    for directory in &directories[..10] {
+        if *directory != directories[9] {
+            fs::remove_dir_all(mounted.at(directory)).unwrap();
+            assert!(!mounted.at(directory).exists());
+        }
+    }
+    let below = mounted.finish();
+    assert_eq!(fs::read(below.path().join(format!("{renamed}/5"))).unwrap(), b"before");
+}
+
+/// Names are charged to the tenant that looks them up, and take at most an eighth of its limit.
+#[test]
+fn names_are_charged_to_tenants() {
+    const MAX: u64 = 1 << 20;
+    let below = tempfile::tempdir().unwrap();
+    let names: Vec<_> = (0..2000).map(|number| format!("small/a long name, number {number}")).collect();
+    fs::create_dir(below.path().join("small")).unwrap();
+    names.iter().for_each(|name| drop(File::create(below.path().join(name)).unwrap()));
+    let members = vec![Member { tenant: "small".to_owned(), who: Who::Below("small".to_owned()) }];
+    let setup = Setup { tenants: vec![("small", MAX)], members, ..Setup::default() };
+    let Some(mounted) = mounted_in(below, setup) else { return };
+    let bytes = || -> u64 {
+        let text = fs::read_to_string(mounted.at(".mglru/small/memory.stat")).unwrap();
+        text.lines().find_map(|line| line.strip_prefix("slab ")).unwrap().parse().unwrap()
+    };
+    let mut most = 0;
+    for name in &names {
+        fs::metadata(mounted.at(name)).unwrap();
+        most = most.max(bytes());
+    }
+    assert!(most > MAX / 16, "{most}");
+    wait_for_at_most(MAX / 8 + (64 << 10), bytes);
+    for name in &names {
+        assert_eq!(fs::read(mounted.at(name)).unwrap(), b"");
+    }
+    // Its names stay charged somewhere when it is removed.
+    fs::remove_dir(mounted.at(".mglru/small")).unwrap();
+    for name in &names {
+        fs::metadata(mounted.at(name)).unwrap();
+    }
 }
 
 #[test]
