@@ -2,6 +2,7 @@
 
 use fuser::{FileAttr, FileType, INodeNo};
 use rustix::fs::{FileType as Kind, Stat, Timespec};
+use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The bits of a mode that are permissions: set-user-id, set-group-id, sticky, and nine more.
@@ -32,6 +33,11 @@ pub(crate) fn to_fuse(kind: Kind) -> FileType {
         Kind::BlockDevice => FileType::BlockDevice,
         Kind::RegularFile | Kind::Unknown => FileType::RegularFile,
     }
+}
+
+/// The time of the kernel's last tick, as file systems note it.
+pub(crate) fn now() -> SystemTime {
+    time(clock_gettime(ClockId::RealtimeCoarse))
 }
 
 /// A point in time as the standard library has it.

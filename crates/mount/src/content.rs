@@ -65,7 +65,7 @@ impl Content {
 
     /// Notes that a program changed the content.
     pub(crate) fn note_change(&mut self) {
-        self.changed = Some(SystemTime::now());
+        self.changed = Some(attributes::now());
         self.seen = None;
     }
 

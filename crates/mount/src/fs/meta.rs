@@ -1,7 +1,7 @@
 //! Attributes, extended attributes, and the space of the file system.
 
 use super::{Caller, Open, Passthrough};
-use crate::attributes::{PERMISSIONS, timespec};
+use crate::attributes::{self, PERMISSIONS, timespec};
 use crate::control::is_control;
 use crate::node::{Node, ROOT};
 use crate::refused::Answer;
@@ -13,7 +13,6 @@ use rustix::fs::{
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 /// Attributes to change.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,7 +64,7 @@ impl Passthrough {
             if let (Some(mtime), FileType::RegularFile) = (changes.mtime, node.kind) {
                 let mtime = match mtime {
                     TimeOrNow::SpecificTime(time) => time,
-                    TimeOrNow::Now => SystemTime::now(),
+                    TimeOrNow::Now => attributes::now(),
                 };
                 node.content().note_mtime(&node, mtime);
             }

@@ -96,6 +96,21 @@ fn locks_hold_between_opens() {
     fcntl_lock(&two, FlockOperation::NonBlockingLockExclusive).unwrap();
 }
 
+/// The times of file systems are those of the kernel's last tick. A more precise time of a write
+/// would be later than that of a file which is made afterwards.
+#[test]
+fn a_file_that_is_made_after_a_write_is_not_older() {
+    let Some(mounted) = mounted() else { return };
+    for number in 0..50 {
+        let name = |kind| mounted.at(&format!("{kind}{number}"));
+        let written = File::create(name("written")).unwrap();
+        written.write_all_at(b"x", 0).unwrap();
+        let made = File::create(name("made")).unwrap();
+        let modified = |file: &File| file.metadata().unwrap().modified().unwrap();
+        assert!(modified(&written) <= modified(&made), "file {number}");
+    }
+}
+
 #[test]
 fn extended_attributes() {
     let Some(mounted) = mounted() else { return };
