@@ -58,6 +58,18 @@ impl PolicyOptions {
 }
 
 impl MechanismOptions {
+    /// The options as they were given, for another command.
+    fn text(&self) -> String {
+        let mut text = format!(" --preset {}", self.preset.name());
+        for (option, switches) in [("with", &self.with), ("without", &self.without)] {
+            switches.iter().for_each(|switch| text.push_str(&format!(" --{option} {}", switch.name())));
+        }
+        if let Some(lru) = self.policy.lru {
+            text.push_str(&format!(" --lru {}", lru.name()));
+        }
+        text
+    }
+
     /// The selected mechanisms.
     ///
     /// # Errors
@@ -129,6 +141,12 @@ impl CacheOptions {
     /// The combination does not exist.
     pub fn mechanisms(&self) -> Result<Mechanisms, Failure> {
         self.mechanisms.mechanisms()
+    }
+
+    /// The options of `mglru replay` for what a cache with `pages` did: with its behaviours, its
+    /// readahead and its writes.
+    pub fn as_replayed(&self, pages: u64) -> String {
+        format!("--memory {pages}p --readahead 128KiB --writes exact{}", self.mechanisms.text())
     }
 
     /// How the cache reads and writes files.

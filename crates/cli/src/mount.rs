@@ -194,7 +194,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     eprintln!("mglru: {directory} is mounted at {at} with {cache}; interrupt to unmount");
     let summary = mount.serve().map_err(failure)?;
     eprintln!("mglru: {at} is unmounted, and everything is written");
-    say(&summary);
+    say(&summary, &args.common.cache);
     Ok(())
 }
 
@@ -215,8 +215,8 @@ fn say_trace(path: &Path) {
 }
 
 /// Prints what was served.
-fn say(summary: &Summary) {
-    let Summary { requests, hits, misses, recorded } = summary;
+fn say(summary: &Summary, cache: &CacheOptions) {
+    let Summary { requests, hits, misses, memory_pages, recorded } = summary;
     say_requests(requests);
     let accesses = hits + misses;
     if accesses > 0 {
@@ -224,7 +224,11 @@ fn say(summary: &Summary) {
         eprintln!("mglru: {accesses} accesses to pages, {share:.1} % of them in memory");
     }
     match recorded {
-        Some((path, Ok(()))) => say_trace(path),
+        Some((path, Ok(()))) => {
+            say_trace(path);
+            let (path, options) = (path.display(), cache.as_replayed(*memory_pages));
+            eprintln!("mglru: as it was mounted: `mglru replay {path} {options}`");
+        }
         Some((path, Err(error))) => {
             eprintln!("mglru: the trace {} ends early: {error}", path.display());
         }
@@ -298,7 +302,7 @@ pub fn record(args: RecordArgs) -> Result<(), Failure> {
         Ok(summary) => summary.map_err(failure)?,
         Err(panic) => std::panic::resume_unwind(panic),
     };
-    say(&summary);
+    say(&summary, &args.common.cache);
     let program = program.display();
     match ended {
         Ok(status) if status.success() => Ok(()),

@@ -146,6 +146,8 @@ pub fn moved_together(records: &[Record], share: f64) -> Vec<Record> {
             Some(Record::Access(PageAccess { page: places[&(access.anon, access.page)], ..access }))
         }
         Record::Sync { .. } => Some(*record),
+        // Not all of its pages are in the sample.
+        Record::Request(_) => None,
         // The order stays, so no other page is between the first and the last.
         Record::Trim(Trim { page, pages: count }) => {
             let from = pages.partition_point(|&place| place < (false, page));

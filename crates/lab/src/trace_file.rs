@@ -188,7 +188,9 @@ impl TraceFile {
                         accesses += 1;
                         sample.keeps(access.page, access.anon)
                     }
-                    Record::Sync { .. } | Record::Trim { .. } => true,
+                    Record::Sync { .. } | Record::Trim(_) => true,
+                    // Not all of its pages are in the sample.
+                    Record::Request(_) => false,
                 })),
             }
             if records.len() > decoded_records_max {
@@ -329,6 +331,9 @@ impl TraceFile {
                 if !sample.keeps(access.page, access.anon) {
                     continue;
                 }
+            }
+            if matches!(record, Record::Request(_)) {
+                continue;
             }
             records.push(*record);
         }

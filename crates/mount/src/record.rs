@@ -1,12 +1,18 @@
 //! Recording: what programs ask for becomes a trace.
 //!
-//! A thread that serves a request appends an event to a buffer. One thread turns events into text
-//! and writes them. If it cannot keep up, requests wait; if it cannot write, the recording stops
-//! and the mount goes on.
+//! A thread that serves a request appends an event to its own buffer. One thread takes all buffers,
+//! puts the events in the order of their times, turns them into text and writes them. If it cannot
+//! keep up, requests wait; if it cannot write, the recording stops and the mount goes on.
+//!
+//! # Order
+//!
+//! The writer notes the time before it takes the first buffer, and writes the events before that
+//! time. An event gets its time under its buffer's lock. So events that come later are not earlier.
 //!
 //! # Locking
 //!
-//! `files` comes before `buffer`; both are leaves otherwise.
+//! `files` comes before `names`. These and the buffers are leaves otherwise: no two are held
+//! together.
 
 use crate::error::Error;
 use crate::node::{Identity, Node};
@@ -17,15 +23,19 @@ use rustix::fs::readlink;
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Events after which the writer is woken.
-const BATCH: usize = 4096;
-/// Events in memory at most, and as many that are being written: 48 MiB together.
-const EVENTS_MAX: usize = 1 << 19;
+/// Buffers: a power of two, and at least as many as threads that serve a mount by default.
+const BUFFERS: usize = 16;
+/// Events in a buffer after which the writer is woken.
+const BATCH: usize = 2048;
+/// Events in a buffer after which the caller is told so.
+const NOTED: usize = 256;
+/// Events in a buffer at most. All buffers, and as many events that are being written, take 56 MiB.
+const EVENTS_MAX: usize = (1 << 19) / BUFFERS;
 /// How long events may stay in memory.
 const FLUSH: Duration = Duration::from_secs(1);
 
@@ -72,11 +82,27 @@ struct NewName {
     name: Vec<u8>,
 }
 
+/// The events of some threads.
 #[derive(Default)]
+// Two cache lines, which processors load together.
+#[repr(align(128))]
 struct Buffer {
-    /// In the order of their numbers.
-    names: Vec<NewName>,
-    events: Vec<LoggedRequest>,
+    events: Mutex<Vec<LoggedRequest>>,
+    /// The buffer was emptied.
+    emptied: Condvar,
+}
+
+impl Buffer {
+    fn lock(&self) -> MutexGuard<'_, Vec<LoggedRequest>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the writer waits for.
+#[derive(Default)]
+struct Work {
+    /// A buffer has enough.
+    is_there: bool,
     ended: bool,
 }
 
@@ -85,15 +111,35 @@ struct State {
     begun: Instant,
     /// Numbers of files, and how many were given.
     files: Mutex<(HashMap<Identity, u32>, u32)>,
-    buffer: Mutex<Buffer>,
-    /// The buffer has something to write, or has room again.
+    /// In the order of their numbers.
+    names: Mutex<Vec<NewName>>,
+    buffers: [Buffer; BUFFERS],
+    work: Mutex<Work>,
     changed: Condvar,
     stopped: AtomicBool,
 }
 
+/// The buffer of this thread.
+fn number_of_buffer() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed) % BUFFERS;
+    }
+    NUMBER.with(|number| *number)
+}
+
 impl State {
-    fn lock(&self) -> MutexGuard<'_, Buffer> {
-        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn names(&self) -> MutexGuard<'_, Vec<NewName>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self, wake: impl FnOnce(&mut Work)) {
+        wake(&mut self.work());
+        self.changed.notify_all();
     }
 
     /// Writes events until the recording ends.
@@ -101,33 +147,48 @@ impl State {
         let written = self.write_all(log);
         if written.is_err() {
             self.stopped.store(true, Ordering::Release);
-            // Requests may wait for room.
-            *self.lock() = Buffer { ended: true, ..Buffer::default() };
-            self.changed.notify_all();
+            self.names().clear();
+            for buffer in &self.buffers {
+                // Requests may wait for room.
+                *buffer.lock() = Vec::new();
+                buffer.emptied.notify_all();
+            }
         }
         written
     }
 
     fn write_all(&self, mut log: RequestLog) -> Result<(), TraceError> {
-        // Takes turns with the buffer's own vector, so that requests do not wait for memory.
-        let mut events = Vec::with_capacity(2 * BATCH);
+        // Events that were taken, and an empty vector to leave in a buffer, so that requests do not
+        // wait for memory.
+        let (mut taken, mut empty) = (Vec::new(), Vec::with_capacity(2 * BATCH));
         loop {
-            let (names, ended) = {
-                let is_small = |buffer: &mut Buffer| !buffer.ended && buffer.events.len() < BATCH;
-                let waited = self.changed.wait_timeout_while(self.lock(), FLUSH, is_small);
-                let (mut buffer, _) = waited.unwrap_or_else(PoisonError::into_inner);
-                std::mem::swap(&mut buffer.events, &mut events);
-                if events.len() >= EVENTS_MAX {
-                    self.changed.notify_all();
-                }
-                (std::mem::take(&mut buffer.names), buffer.ended)
+            let ended = {
+                let is_idle = |work: &mut Work| !work.ended && !work.is_there;
+                let waited = self.changed.wait_timeout_while(self.work(), FLUSH, is_idle);
+                let (mut work, _) = waited.unwrap_or_else(PoisonError::into_inner);
+                work.is_there = false;
+                work.ended
             };
-            for NewName { at, name } in names {
+            let until = self.begun.elapsed();
+            for buffer in &self.buffers {
+                let mut events = buffer.lock();
+                std::mem::swap(&mut *events, &mut empty);
+                drop(events);
+                if empty.len() >= EVENTS_MAX {
+                    buffer.emptied.notify_all();
+                }
+                taken.append(&mut empty);
+                empty.shrink_to(4 * BATCH);
+            }
+            // The buffers are in order, and a stable sort merges them.
+            taken.sort_by_key(|event: &LoggedRequest| event.at);
+            let due = if ended { taken.len() } else { taken.partition_point(|event| event.at < until) };
+            for NewName { at, name } in std::mem::take(&mut *self.names()) {
                 log.name(at, &name);
             }
-            log.write(&events)?;
-            events.clear();
-            events.shrink_to(16 * BATCH);
+            log.write(&taken[..due])?;
+            taken.drain(..due);
+            taken.shrink_to(16 * BATCH);
             if ended {
                 return log.finish();
             }
@@ -161,7 +222,9 @@ impl Recording {
             path,
             begun: Instant::now(),
             files: Mutex::default(),
-            buffer: Mutex::new(Buffer { events: Vec::with_capacity(2 * BATCH), ..Buffer::default() }),
+            names: Mutex::default(),
+            buffers: Default::default(),
+            work: Mutex::default(),
             changed: Condvar::new(),
             stopped: AtomicBool::new(false),
         });
@@ -188,7 +251,7 @@ impl Recording {
             let path = path.map(|path| path.into_bytes()).unwrap_or_default();
             let name = path.strip_prefix(directory.as_os_str().as_bytes()).unwrap_or(&path);
             let name = name.strip_prefix(b"/").unwrap_or(name).to_vec();
-            self.state.lock().names.push(NewName { at: self.state.begun.elapsed(), name });
+            self.state.names().push(NewName { at: self.state.begun.elapsed(), name });
             number
         })
     }
@@ -204,33 +267,40 @@ impl Recording {
         self.state.files.lock().unwrap_or_else(PoisonError::into_inner).0.get(&node.identity).copied()
     }
 
-    /// Records a request.
-    pub(crate) fn add(&self, thread: u32, file: u32, kind: RequestKind, offset: u64, bytes: u64) {
+    /// Records a request. Returns `true` now and then.
+    pub(crate) fn add(
+        &self,
+        (thread, handle): (u32, Option<u32>),
+        file: u32,
+        kind: RequestKind,
+        offset: u64,
+        bytes: u64,
+    ) -> bool {
         let state = &*self.state;
-        if state.stopped.load(Ordering::Relaxed) {
-            return;
+        let buffer = &state.buffers[number_of_buffer()];
+        let mut events = buffer.lock();
+        while events.len() >= EVENTS_MAX && !state.stopped.load(Ordering::Acquire) {
+            events = buffer.emptied.wait(events).unwrap_or_else(PoisonError::into_inner);
         }
-        let mut buffer = state.lock();
-        while buffer.events.len() >= EVENTS_MAX && !buffer.ended {
-            buffer = state.changed.wait(buffer).unwrap_or_else(PoisonError::into_inner);
+        if state.stopped.load(Ordering::Acquire) {
+            return false;
         }
-        if buffer.ended {
-            return;
-        }
-        // Under the lock, so that times in the trace do not go back.
+        // Under the lock, as the order of events needs it.
         let at = state.begun.elapsed();
-        buffer.events.push(LoggedRequest { at, thread, file, offset, bytes, kind });
-        if buffer.events.len() == BATCH {
-            drop(buffer);
-            state.changed.notify_all();
+        events.push(LoggedRequest { at, thread, handle, file, offset, bytes, kind });
+        let count = events.len();
+        drop(events);
+        if count.is_multiple_of(BATCH) {
+            state.wake(|work| work.is_there = true);
         }
+        count.is_multiple_of(NOTED)
     }
 
     /// Records that a file lost its bytes from `len` to `before`, its length until then: all of the
     /// last page.
     pub(crate) fn add_trim(&self, thread: u32, file: u32, len: u64, before: u64) {
         let end = before.next_multiple_of(PAGE_BYTES);
-        self.add(thread, file, RequestKind::Trim, len, end - len);
+        self.add((thread, None), file, RequestKind::Trim, len, end - len);
     }
 
     /// Ends the recording.
@@ -238,11 +308,55 @@ impl Recording {
     /// # Errors
     /// Not everything could be written.
     pub(crate) fn finish(self) -> Result<(), TraceError> {
-        self.state.lock().ended = true;
-        self.state.changed.notify_all();
+        self.state.wake(|work| work.ended = true);
         match self.writer.join() {
             Ok(written) => written,
             Err(panic) => std::panic::resume_unwind(panic),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mglru_workload::trace::{OpenOptions, Record, open};
+
+    /// Each thread's events stay in order, times do not go back, and nothing is lost: also when
+    /// buffers are full, and with more threads than buffers.
+    #[test]
+    fn threads_record_together_in_the_order_of_time() {
+        const THREADS: u32 = BUFFERS as u32 + 4;
+        const EVENTS: u64 = 3 * BATCH as u64 + 17;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace");
+        let record = RecordOptions { path: path.clone(), failed: Box::new(|error| panic!("{error}")) };
+        let recording = Recording::start(record).unwrap();
+        recording.state.names().push(NewName { at: Duration::ZERO, name: b"file".to_vec() });
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let recording = &recording;
+                scope.spawn(move || {
+                    for event in 0..EVENTS {
+                        recording.add((thread, Some(thread)), 0, RequestKind::Read, event * 4096, 4096);
+                    }
+                });
+            }
+        });
+        recording.finish().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (mut last, mut next) = (0, vec![0; THREADS as usize]);
+        for line in text.lines().filter(|line| line.contains(" read ")) {
+            let words: Vec<&str> = line.split(' ').collect();
+            let number = |at: usize| words[at].parse::<u64>().unwrap();
+            assert!(number(0) >= last, "{line} after {last}");
+            last = number(0);
+            let next = &mut next[number(5) as usize];
+            assert_eq!((number(3), number(6)), (*next * 4096, number(5)));
+            *next += 1;
+        }
+        assert_eq!(next, vec![EVENTS; THREADS as usize]);
+        let records = open(&path, OpenOptions { requests: true, ..OpenOptions::default() }).unwrap();
+        let starts = records.filter(|record| matches!(record, Ok(Record::Request(_)))).count() as u64;
+        assert_eq!(starts, u64::from(THREADS) * EVENTS);
     }
 }

@@ -63,6 +63,8 @@ pub struct Summary {
     pub hits: u64,
     /// Accesses to pages that were not in memory.
     pub misses: u64,
+    /// Memory, in pages, with which a replay of the recording does what the mount did.
+    pub memory_pages: u64,
     /// Where the recording is, and why it ended early if it did.
     pub recorded: Option<(PathBuf, Result<(), String>)>,
 }

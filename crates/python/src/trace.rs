@@ -35,7 +35,7 @@ impl Trace {
     ) -> PyResult<Trace> {
         run(py, |watch| {
             let format = format.map(|name| name.parse::<Format>()).transpose().map_err(Error::usage)?;
-            let open = OpenOptions { format, lossy, unit_bytes };
+            let open = OpenOptions { format, lossy, unit_bytes, ..OpenOptions::default() };
             let sample = sample.map(sample_of).transpose()?;
             let loading = Loading { open, decoded_records_max: decoded_accesses_max, sample };
             TraceFile::load_with(&path, loading, watch).map(Trace)

@@ -53,6 +53,10 @@ pub enum Writes {
     AfterRead,
     /// Writes the whole page without a read, and does not count as an access.
     Overwrite,
+    /// As `Overwrite` where the request covers the whole page. Otherwise it reads the page first.
+    /// It counts as an access in neither case, as in the cache. The source has to tell requests
+    /// ([`crate::Operation::Request`]).
+    AsRequested,
 }
 
 /// Preemption of reclaiming tasks, for a machine with fewer CPUs than tasks.

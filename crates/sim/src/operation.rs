@@ -6,7 +6,7 @@
 use mglru_core::lru::Swappiness;
 use mglru_core::{Lru, Time};
 use mglru_workload::load::Step;
-use mglru_workload::trace::{PageAccess, Record, Trim};
+use mglru_workload::trace::{PageAccess, Record, RequestStart, Trim};
 use std::error::Error;
 
 /// The meaning of the 64 bits of a page name.
@@ -78,6 +78,8 @@ impl From<PageAccess> for Access {
 pub enum Operation {
     /// Accesses a page.
     Access(Access),
+    /// Begins a request of several accesses, or through an open file that is known by number.
+    Request(RequestStart),
     /// Loads from several of 64 pages through a mapping, in any order. Needs [`Numbering::Files`].
     Loads {
         /// The first of the 64 pages: a multiple of 64.
@@ -189,6 +191,7 @@ impl From<Record> for Operation {
             Record::Access(access) => Operation::Access(access.into()),
             Record::Sync { file } => Operation::Sync { page: u64::from(file) << 32 },
             Record::Trim(Trim { page, pages }) => Operation::Punch { page, pages },
+            Record::Request(request) => Operation::Request(request),
         }
     }
 }

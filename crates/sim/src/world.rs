@@ -166,6 +166,8 @@ pub(crate) struct World {
     preemption: Option<Preemption>,
     random: Random,
     pub(crate) overwrite: bool,
+    /// Whether a write to a part of a page reads it first.
+    pub(crate) parts: bool,
     pub(crate) count_repeats: bool,
     pub(crate) transfer_pages: usize,
     /// Maximum readahead window; 0: no readahead.
@@ -220,7 +222,8 @@ impl World {
             walked: 0,
             preemption: machine.preemption,
             random: Random::stream(machine.seed, 0xC9),
-            overwrite: machine.writes == Writes::Overwrite,
+            overwrite: machine.writes != Writes::AfterRead,
+            parts: machine.writes == Writes::AsRequested,
             count_repeats: machine.count_repeats,
             transfer_pages: machine.flusher.unwrap_or_default().transfer_pages.max(1) as usize,
             readahead_pages: machine.readahead_pages,

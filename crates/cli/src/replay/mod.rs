@@ -33,6 +33,7 @@ use mglru_lab::replay::{self, Options};
 use mglru_lab::sampling::Sample;
 use mglru_lab::trace_file::{Loading, TraceFile};
 use mglru_sim::Writes;
+use mglru_workload::trace::OpenOptions;
 use plot::PlotFile;
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -65,7 +66,8 @@ pub struct Args {
     /// kernel's [default: off].
     #[arg(long, value_name = "SIZE", value_parser = parse_pages, help_heading = "Machine")]
     fault_around: Option<u32>,
-    /// Write to a page that is not cached: read it first (rmw) or overwrite it whole (blind).
+    /// Write to a page that is not cached: read it first (rmw), overwrite it whole (blind), or what
+    /// the request needs (exact).
     #[arg(
         long,
         value_name = "HOW",
@@ -175,6 +177,8 @@ enum WriteMode {
     Rmw,
     /// Overwrite it whole.
     Blind,
+    /// Overwrite it where the request covers all of it, and read it first otherwise.
+    Exact,
 }
 
 impl Args {
@@ -196,6 +200,7 @@ impl Args {
             writes: match self.writes {
                 WriteMode::Rmw => Writes::AfterRead,
                 WriteMode::Blind => Writes::Overwrite,
+                WriteMode::Exact => Writes::AsRequested,
             },
             swap: self.swap.swap(),
             seed: self.seed,
@@ -214,7 +219,10 @@ impl Args {
 /// Wrong usage, a trace that cannot be read, a file that cannot be written.
 pub fn run(args: Args) -> Result<(), Failure> {
     let (options, bars) = (args.options()?, Bars::default());
-    let loading = Loading { sample: args.sample, ..args.options.open_options().into() };
+    // Only these depend on which pages belong to one request.
+    let requests = args.readahead.is_some() || args.writes == WriteMode::Exact;
+    let open = OpenOptions { requests, ..args.options.open_options() };
+    let loading = Loading { sample: args.sample, ..open.into() };
     let load = |path: &PathBuf| TraceFile::load_with(path, loading, &bars);
     let traces: Vec<TraceFile> = args.traces.iter().map(load).collect::<Result<_, _>>()?;
     if let Some(file) = &args.report {

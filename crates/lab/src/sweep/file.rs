@@ -179,8 +179,12 @@ impl TraceEntry {
             TraceEntry::Options(options) => options,
         };
         let format = options.format.as_deref().map(|name| named("format", name.parse::<Format>()));
-        let open =
-            OpenOptions { format: format.transpose()?, lossy: options.lossy, unit_bytes: options.unit_bytes };
+        let open = OpenOptions {
+            format: format.transpose()?,
+            lossy: options.lossy,
+            unit_bytes: options.unit_bytes,
+            ..OpenOptions::default()
+        };
         let sample = optional("sample", text(&options.sample).as_deref(), str::parse::<Sample>)?;
         let trace = SweepTrace::new(&options.path, folder);
         if options.storage_options.is_some() && !trace.is_remote() {

@@ -75,10 +75,19 @@ impl Passthrough {
     }
 
     /// Notes a request of a program.
-    fn note(&self, caller: Caller, open: &OpenFile, kind: RequestKind, offset: u64, bytes: u64) {
+    fn note(
+        &self,
+        caller: Caller,
+        (handle, open): (u64, &OpenFile),
+        kind: RequestKind,
+        offset: u64,
+        bytes: u64,
+    ) {
         self.counts.add(kind, bytes);
-        if let (Some(recording), Some(file)) = (&self.recording, open.traced) {
-            recording.add(caller.thread, file, kind, offset, bytes);
+        if let (Some(recording), Some(file)) = (&self.recording, open.traced)
+            && recording.add((caller.thread, Some(handle as u32)), file, kind, offset, bytes)
+        {
+            self.note_memory();
         }
     }
 
@@ -88,7 +97,7 @@ impl Passthrough {
             Open::File(open) => {
                 let read = open.file.read_at(buffer, offset)?;
                 if read > 0 {
-                    self.note(caller, open, RequestKind::Read, offset, read as u64);
+                    self.note(caller, (handle, open), RequestKind::Read, offset, read as u64);
                 }
                 Ok(read)
             }
@@ -112,7 +121,7 @@ impl Passthrough {
                 return self.control.write(file, bytes, caller.thread).map(|()| bytes.len());
             }
         };
-        self.note(caller, open, RequestKind::Write, offset, bytes.len() as u64);
+        self.note(caller, (handle, open), RequestKind::Write, offset, bytes.len() as u64);
         let growth = (offset + bytes.len() as u64).saturating_sub(open.file.len());
         if growth > 0 {
             let needed = growth.min(bytes.len() as u64);
@@ -123,9 +132,9 @@ impl Passthrough {
         let written = written?;
         let flags = open_flags(flags);
         if flags.contains(OFlags::SYNC) {
-            self.sync(caller, open, false)?;
+            self.sync(caller, (handle, open), false)?;
         } else if flags.contains(OFlags::DSYNC) {
-            self.sync(caller, open, true)?;
+            self.sync(caller, (handle, open), true)?;
         }
         Ok(written)
     }
@@ -152,14 +161,14 @@ impl Passthrough {
     /// Writes dirty pages and syncs the device. An error is reported once per handle.
     pub(crate) fn fsync(&self, caller: Caller, handle: u64, data_only: bool) -> Answer<()> {
         match &*self.open_files.get(handle)? {
-            Open::File(open) => self.sync(caller, open, data_only),
+            Open::File(open) => self.sync(caller, (handle, open), data_only),
             Open::Control(_) => Ok(()),
         }
     }
 
-    fn sync(&self, caller: Caller, open: &OpenFile, data_only: bool) -> Answer<()> {
+    fn sync(&self, caller: Caller, (handle, open): (u64, &OpenFile), data_only: bool) -> Answer<()> {
         let kind = if data_only { RequestKind::DataSync } else { RequestKind::Sync };
-        self.note(caller, open, kind, 0, 0);
+        self.note(caller, (handle, open), kind, 0, 0);
         let synced = if data_only { open.file.sync_data() } else { open.file.sync_all() };
         Ok(synced?)
     }
@@ -207,7 +216,7 @@ impl Passthrough {
         if let (Some(recording), Some(file), true) =
             (&self.recording, open.traced, mode.intersects(hole | zero))
         {
-            recording.add(caller.thread, file, RequestKind::Trim, offset, bytes);
+            recording.add((caller.thread, None), file, RequestKind::Trim, offset, bytes);
         }
         Ok(())
     }

@@ -32,6 +32,13 @@ use mglru_cache::{CachedFile, PageCache};
 use mglru_watch::Requests;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Of how many of the last times an average is, about.
+const NOTED_TIMES: u64 = 16;
+
+/// Memory is full if at most one frame of so many is free: more than background reclaim leaves.
+const FREE_SHARE: u64 = 16;
 
 /// The thread that makes a request.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +79,9 @@ pub(crate) struct Passthrough {
     space: Space,
     counts: Counts,
     recording: Option<Recording>,
+    /// Pages of files in memory when it was full: an average of the last times that it was noted,
+    /// times [`NOTED_TIMES`].
+    cached_pages: AtomicU64,
     /// The directory, without symbolic links.
     directory: PathBuf,
     /// Whether new files are given to the caller. Only root can do so.
@@ -90,6 +100,7 @@ impl Passthrough {
             space: Space::default(),
             counts: Counts::default(),
             recording,
+            cached_pages: Default::default(),
             directory,
             nodes,
             files,
@@ -135,6 +146,29 @@ impl Passthrough {
         self.counts.get()
     }
 
+    /// Notes how many pages of files are in memory, if it is full.
+    fn note_memory(&self) {
+        let stats = self.files.cache.stats();
+        if stats.free_pages <= stats.frames / FREE_SHARE {
+            let pages = stats.file_pages;
+            let average = match self.cached_pages.load(Ordering::Relaxed) {
+                0 => pages * NOTED_TIMES,
+                before => before - before / NOTED_TIMES + pages,
+            };
+            self.cached_pages.store(average, Ordering::Relaxed);
+        }
+    }
+
+    /// The memory of a replay that does what the mount did: as many pages as there were in memory,
+    /// and half of what one reclaim attempt frees.
+    fn memory_pages(&self) -> u64 {
+        match self.cached_pages.load(Ordering::Relaxed) {
+            // It was never full.
+            0 => self.files.cache.stats().frames,
+            average => average / NOTED_TIMES + 28,
+        }
+    }
+
     /// Writes everything back. No request may come any more.
     pub(crate) fn finish(&self) -> Result<(), mglru_cache::Error> {
         self.files.finish(&self.nodes)
@@ -143,10 +177,11 @@ impl Passthrough {
     /// Counts of requests and of the cache, after the last request.
     pub(crate) fn end(self) -> Summary {
         let (hits, misses) = self.files.accesses();
+        let memory_pages = self.memory_pages();
         let recorded = self.recording.map(|recording| {
             let path = recording.path().to_owned();
             (path, recording.finish().map_err(|error| error.to_string()))
         });
-        Summary { requests: self.counts.get(), hits, misses, recorded }
+        Summary { requests: self.counts.get(), hits, misses, memory_pages, recorded }
     }
 }

@@ -158,7 +158,15 @@ impl Recorder {
         }
         self.last.insert(event.thread, self.requests.len());
         let bytes = end - offset;
-        self.requests.push(LoggedRequest { at, thread: event.thread, file, offset, bytes, kind });
+        self.requests.push(LoggedRequest {
+            at,
+            thread: event.thread,
+            handle: None,
+            file,
+            offset,
+            bytes,
+            kind,
+        });
     }
 
     /// Writes the requests that began `settled` before the last one, or earlier.

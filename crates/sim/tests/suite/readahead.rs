@@ -1,6 +1,7 @@
 //! Pages that reads, and misses through mappings, bring in beside the needed one.
 
-use mglru_sim::{Access, Machine, Numbering, Operation, Report, SimError, Simulator};
+use mglru_sim::{Access, Machine, Numbering, Operation, Report, SimError, Simulator, Writes};
+use mglru_workload::trace::RequestStart;
 
 const FILE_PAGES: u64 = 1000;
 
@@ -9,10 +10,14 @@ fn machine(readahead_pages: u32, fault_around_pages: u32) -> Machine {
 }
 
 fn run(machine: &Machine, accesses: impl Iterator<Item = Access> + 'static) -> Report {
+    run_operations(machine, accesses.map(Operation::from))
+}
+
+fn run_operations(machine: &Machine, operations: impl Iterator<Item = Operation> + 'static) -> Report {
     let mut simulator = Simulator::new(machine).unwrap();
     simulator.set_file_pages(0, FILE_PAGES);
     simulator.check_every(1);
-    simulator.add_job(0, accesses.map(Operation::from));
+    simulator.add_job(0, operations);
     let report = simulator.run().unwrap();
     simulator.finish().unwrap();
     report
@@ -36,6 +41,49 @@ fn reads_in_no_order_bring_only_themselves() {
     let pages = (1..FILE_PAGES).map(|n| n * 377 % FILE_PAGES);
     let report = run(&machine(32, 0), pages.map(Access::read));
     assert_eq!((report.device.reads, report.device.pages_read), (FILE_PAGES - 1, FILE_PAGES - 1));
+}
+
+fn request(handle: u32, pages: std::ops::Range<u64>) -> impl Iterator<Item = Operation> {
+    let start = RequestStart { pages: (pages.end - pages.start) as u32, handle, ends_inside: false };
+    [Operation::Request(start)].into_iter().chain(pages.map(|page| Access::read(page).into()))
+}
+
+/// Without the requests, the second page of each would look like the next one of a sequential read.
+#[test]
+fn a_request_of_several_pages_is_not_a_sequential_read() {
+    for handle in [0, 7, RequestStart::NO_HANDLE] {
+        let requests = (1..=15).flat_map(move |n| request(handle, n * 62..n * 62 + 2));
+        let device = run_operations(&machine(32, 0), requests).device;
+        assert_eq!((device.reads, device.pages_read), (15, 30), "open file {handle}");
+    }
+    let pages = (1..=15).flat_map(|n| n * 62..n * 62 + 2);
+    assert!(run(&machine(32, 0), pages.map(Access::read)).device.pages_read > 60);
+}
+
+/// Two readers of one file. The first begins at its beginning, so that one miss shows that it is
+/// sequential; of the second, it takes two.
+#[test]
+fn each_open_file_is_read_ahead_on_its_own() {
+    let in_turn = |second| {
+        let both = move |n: u64| request(0, n..n + 1).chain(request(second, 500 + n..501 + n));
+        run_operations(&machine(32, 0), (0..400).flat_map(both)).total().counts.misses
+    };
+    assert_eq!(in_turn(1), 3);
+    assert!(in_turn(0) > 30, "{}", in_turn(0));
+}
+
+#[test]
+fn a_write_reads_only_pages_that_it_changes_in_part() {
+    let writes = |first_inside: bool, ends_inside: bool| {
+        let start = RequestStart { pages: 3, handle: 0, ends_inside };
+        let pages = (10..13).map(move |page| {
+            Operation::Access(Access { inside: page == 10 && first_inside, ..Access::write(page) })
+        });
+        let machine = Machine { writes: Writes::AsRequested, ..machine(32, 0) };
+        run_operations(&machine, [Operation::Request(start)].into_iter().chain(pages)).device.pages_read
+    };
+    let read = [(false, false), (true, false), (false, true), (true, true)].map(|(a, b)| writes(a, b));
+    assert_eq!(read, [0, 1, 1, 2]);
 }
 
 /// A miss reads 128 KiB around it, and maps the cached pages of an aligned window of 64 KiB.

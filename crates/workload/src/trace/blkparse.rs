@@ -115,14 +115,15 @@ mod tests {
     fn queued_requests_count() {
         let mut blkparse = Blkparse::new(512);
         let mut line = |text: &str| blkparse.line(text.trim().as_bytes());
-        let write =
-            Request { page: 27936, pages: 2, step: 1, write: true, mapped: false, anon: false, inside: true };
+        let write = Request::pages(27936, 2).unwrap().writing(true);
+        let write = Request { inside: true, ends_inside: true, ..write };
         assert_eq!(
             line("  8,0  3  1  0.000000000  697  Q   W 223490 + 8 [kjournald]"),
             Ok(Parsed::Request(write))
         );
         assert_eq!(line("  8,0  3  1  0.000000000  697  G   W 223490 + 8 [kjournald]"), Ok(Parsed::Nothing));
-        let read = Request { page: 1 << 32 | 1, pages: 1, write: false, inside: false, ..write };
+        let read =
+            Request { page: 1 << 32 | 1, pages: 1, write: false, inside: false, ends_inside: false, ..write };
         assert_eq!(line("8,16 3 2 0.1 697 Q RA 8 + 8 [a b]"), Ok(Parsed::Request(read)));
         assert_eq!(line("8,16 3 2 0.1 697 Q FWS [a]"), Ok(Parsed::Sync(1)));
         assert_eq!(line("8,0 3 2 0.1 697 Q FWS 0 + 0 [a]"), Ok(Parsed::Sync(0)));

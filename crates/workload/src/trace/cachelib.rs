@@ -164,7 +164,13 @@ mod tests {
         let block = plain::hash(b"a-b") & !0xffff;
         let text =
             format!("{HEADER}1,a-b,40,8192,4095,getChunkData.Permanent,1\n2,a-b,40,1,0,putChunk.X,1\n");
-        let read = Request { page: block, pages: 3, inside: true, ..Request::pages(0, 1).unwrap() };
+        let read = Request {
+            page: block,
+            pages: 3,
+            inside: true,
+            ends_inside: true,
+            ..Request::pages(0, 1).unwrap()
+        };
         assert_eq!(parse(&text).unwrap(), [read, Request { pages: 1, write: true, inside: false, ..read }]);
         for (line, what) in [
             ("1,a,40,8192,x,putChunk.X,1", "io_offset is \"x\""),

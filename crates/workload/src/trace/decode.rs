@@ -6,7 +6,7 @@
 
 use super::error::is_disk_error;
 use super::source::{Input, LINE_BYTES_MAX, Next, is_memory_error};
-use super::{Format, PAGE_BYTES, PageAccess, Record, TraceError, Trim};
+use super::{Format, OpenOptions, PAGE_BYTES, PageAccess, Record, RequestStart, TraceError, Trim};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -30,6 +30,10 @@ pub(super) struct Request {
     pub anon: bool,
     /// Whether it begins inside of its first page.
     pub inside: bool,
+    /// Whether it ends inside of its last page.
+    pub ends_inside: bool,
+    /// Number of the open file, or [`RequestStart::NO_HANDLE`].
+    pub handle: u32,
 }
 
 impl Request {
@@ -38,7 +42,17 @@ impl Request {
         if pages > REQUEST_PAGES_MAX || page.checked_add(pages.saturating_sub(1)).is_none() {
             return Err(format!("a request of {pages} pages from page {page} is too large"));
         }
-        Ok(Request { page, pages, step: 1, write: false, mapped: false, anon: false, inside: false })
+        Ok(Request {
+            page,
+            pages,
+            step: 1,
+            write: false,
+            mapped: false,
+            anon: false,
+            inside: false,
+            ends_inside: false,
+            handle: RequestStart::NO_HANDLE,
+        })
     }
 
     /// A request for `times` accesses to the same page.
@@ -56,7 +70,8 @@ impl Request {
         };
         let page = offset / PAGE_BYTES;
         let request = Self::pages(page, if length == 0 { 0 } else { end.div_ceil(PAGE_BYTES) - page })?;
-        Ok(Request { inside: !offset.is_multiple_of(PAGE_BYTES), ..request })
+        let is_inside = |at: u64| !at.is_multiple_of(PAGE_BYTES);
+        Ok(Request { inside: is_inside(offset), ends_inside: is_inside(end), ..request })
     }
 
     /// As [`Request::bytes`], with the position in units such as sectors of 512 bytes.
@@ -69,6 +84,12 @@ impl Request {
 
     pub fn writing(self, write: bool) -> Self {
         Request { write, ..self }
+    }
+
+    /// Whether it is more than an access to one whole page.
+    fn is_worth_a_record(&self) -> bool {
+        let is_partial = self.write && (self.inside || self.ends_inside);
+        self.pages > 1 || self.handle != RequestStart::NO_HANDLE || is_partial
     }
 
     /// Moves the request from a flat space into a file.
@@ -118,17 +139,20 @@ pub(super) struct Sink {
     pub any_access: bool,
     pub lossy: bool,
     pub skipped: u64,
+    /// Whether to deliver where requests begin.
+    begins: bool,
 }
 
 impl Sink {
-    pub fn new(lossy: bool) -> Self {
+    pub fn new(options: OpenOptions) -> Self {
         Self {
             records: Vec::with_capacity(BATCH_RECORDS),
             rest: None,
             requests: 0,
             any_access: false,
-            lossy,
+            lossy: options.lossy,
             skipped: 0,
+            begins: options.requests,
         }
     }
 
@@ -140,6 +164,11 @@ impl Sink {
     #[inline]
     fn request(&mut self, request: Request) {
         let Request { page, pages, write, mapped, anon, inside, .. } = request;
+        if self.begins && pages > 0 && request.is_worth_a_record() {
+            let Request { handle, ends_inside, .. } = request;
+            let pages = u32::try_from(pages).unwrap_or(u32::MAX);
+            self.records.push(Record::Request(RequestStart { pages, handle, ends_inside }));
+        }
         if pages == 1 {
             self.records.push(Record::Access(PageAccess { page, write, mapped, anon, inside }));
         } else if pages == 0 {
@@ -155,8 +184,9 @@ impl Sink {
     /// Expands the pending request into accesses, until the sink is full.
     pub fn expand(&mut self) {
         let Some(request) = self.rest.take() else { return };
-        let Request { page, pages, step, write, mapped, anon, inside } = request;
-        let now = pages.min((BATCH_RECORDS - self.records.len()) as u64);
+        let Request { page, pages, step, write, mapped, anon, inside, .. } = request;
+        // The record of its beginning may have been the last one.
+        let now = pages.min(BATCH_RECORDS.saturating_sub(self.records.len()) as u64);
         let access = |page, inside| Record::Access(PageAccess { page, write, mapped, anon, inside });
         // The last page may be the largest number, so never compute the page after it.
         self.records.extend((0..now).map(|index| access(page + index * step, inside && index == 0)));

@@ -16,13 +16,16 @@
 //! this reader does not.
 
 use super::PAGE_BYTES;
-use super::PageAccess;
 use super::decode::{Fault, LineFormat, Names, Parsed, Request};
 use super::source::Sample;
 use super::text::{decimal, field, fields, number, quote, wrong};
 use super::write::{Encode, Run};
+use super::{PageAccess, RequestStart};
 use std::collections::BTreeSet;
 use std::io::Write;
+
+/// Open files at once at most, so that damaged numbers do not exhaust memory.
+const HANDLES_MAX: u32 = 1 << 20;
 
 /// Version of a log, if the line is the first of one.
 fn version(line: &[u8]) -> Option<u64> {
@@ -71,11 +74,18 @@ impl LineFormat for FioIolog {
             return Err(format!("{} has no file name and action", quote(line)));
         };
         let range = (field(&mut rest), field(&mut rest));
-        if self.timed
-            && range.1.is_some()
-            && let Some(thread) = field(&mut rest)
-        {
-            number(thread, "the thread")?;
+        let mut handle = RequestStart::NO_HANDLE;
+        if self.timed && range.1.is_some() {
+            if let Some(thread) = field(&mut rest) {
+                number(thread, "the thread")?;
+            }
+            if let Some(open) = field(&mut rest) {
+                let open = number(open, "the open file")?;
+                let most = u64::from(HANDLES_MAX);
+                handle = u32::try_from(open).ok().filter(|open| *open < HANDLES_MAX).ok_or_else(|| {
+                    format!("open file {open}; a log has at most {most} open files at once")
+                })?;
+            }
         }
         if field(&mut rest).is_some() {
             return Err(format!("{} has too many fields", quote(line)));
@@ -92,7 +102,7 @@ impl LineFormat for FioIolog {
             (b"read" | b"write", (Some(offset), Some(length))) => {
                 let request = Request::bytes(number(offset, "the offset")?, number(length, "the length")?)?;
                 let request = request.in_file(self.files.id(file)?)?;
-                Ok(Parsed::Request(request.writing(action == b"write")))
+                Ok(Parsed::Request(Request { handle, ..request.writing(action == b"write") }))
             }
             (b"trim", (Some(offset), Some(length))) => {
                 let (offset, length) = (number(offset, "the offset")?, number(length, "the length")?);
@@ -188,12 +198,13 @@ mod tests {
         let two = "fio version 2 iolog\na add\nb add\na open\nb read 8192 8192\na write 1 1\na wait 100 0\n\
                    b trim 0 1\nb trim 4000 8292\na sync 0 0\na close\n";
         let read = Request::pages(1 << 32 | 2, 2).unwrap();
-        let write = Request { page: 0, pages: 1, write: true, inside: true, ..read };
+        let write = Request { page: 0, pages: 1, write: true, inside: true, ends_inside: true, ..read };
         let trim = Parsed::Trim(1 << 32 | 1, 2);
         let expected = vec![Parsed::Request(read), Parsed::Request(write), trim, Parsed::Sync(0)];
         assert_eq!(parse(two), Ok(expected.clone()));
-        let with_thread = "fio version 3 iolog\n1 b read 8192 8192 77\n2 a write 1 1 78\n3 b sync 0 0 77\n";
-        let [b, a] = [Request { page: 2, ..read }, Request { page: 1 << 32, ..write }];
+        let with_thread =
+            "fio version 3 iolog\n1 b read 8192 8192 77 4\n2 a write 1 1 78\n3 b sync 0 0 77 4\n";
+        let [b, a] = [Request { page: 2, handle: 4, ..read }, Request { page: 1 << 32, ..write }];
         let threads = vec![Parsed::Request(b), Parsed::Request(a), Parsed::Sync(0)];
         assert_eq!(parse(with_thread), Ok(threads));
         let three: String = two.lines().skip(1).map(|line| format!("17 {line}\n")).collect();
@@ -208,7 +219,13 @@ mod tests {
         {
             assert!(parse(&format!("fio version 2 iolog\n{bad}\n")).is_err(), "{bad}");
         }
-        for bad in ["1 a read 0 1 x", "1 a read 0 1 2 3", "1 a add 2"] {
+        for bad in [
+            "1 a read 0 1 x",
+            "1 a read 0 1 2 x",
+            "1 a read 0 1 2 1048576",
+            "1 a read 0 1 2 3 4",
+            "1 a add 2",
+        ] {
             assert!(parse(&format!("fio version 3 iolog\n{bad}\n")).is_err(), "{bad}");
         }
     }

@@ -66,7 +66,7 @@ impl Counting {
     #[inline]
     pub fn count(&mut self, record: &Record) {
         let info = &mut self.info;
-        info.records += 1;
+        info.records += u64::from(!matches!(record, Record::Request(_)));
         match record {
             Record::Access(access) => {
                 info.accesses += 1;
@@ -78,7 +78,7 @@ impl Counting {
                 self.pages[usize::from(access.anon)].insert(access.page);
             }
             Record::Sync { .. } => info.syncs += 1,
-            Record::Trim { .. } => {}
+            Record::Trim(_) | Record::Request(_) => {}
         }
     }
 

@@ -17,7 +17,7 @@
 use super::decode::{Parsed, RecordFormat, Request};
 use super::source::name_inside;
 use super::write::{Encode, Run};
-use super::{PageAccess, TraceError};
+use super::{PageAccess, RequestStart, TraceError};
 use crate::text_file;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -117,6 +117,8 @@ impl RecordFormat for KernelLab {
             mapped: word & MAPPED != 0,
             anon: word & ANON != 0,
             inside: false,
+            ends_inside: false,
+            handle: RequestStart::NO_HANDLE,
         }))
     }
 
@@ -159,19 +161,11 @@ mod tests {
     #[test]
     fn words_have_flags_on_top() {
         let record = |word: u32| KernelLab::new(None).record(&word.to_le_bytes());
-        let request =
-            Request { page: 5, pages: 1, step: 1, write: false, mapped: false, anon: false, inside: false };
+        let request = Request::pages(5, 1).unwrap();
         assert_eq!(record(5), Ok(Parsed::Request(request)));
         assert_eq!(record(5 | 1 << 31), Ok(Parsed::Request(request.writing(true))));
-        let all = Request {
-            page: (1 << 29) - 1,
-            pages: 1,
-            step: 1,
-            write: true,
-            mapped: true,
-            anon: true,
-            inside: false,
-        };
+        let all = Request::pages((1 << 29) - 1, 1).unwrap();
+        let all = Request { write: true, mapped: true, anon: true, ..all };
         assert_eq!(record(u32::MAX), Ok(Parsed::Request(all)));
     }
 

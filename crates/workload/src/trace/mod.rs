@@ -108,6 +108,8 @@ pub enum Record {
     },
     /// Pages were cut off or punched out of a file, or the file was removed: their content is gone.
     Trim(Trim),
+    /// A request begins. Only with [`OpenOptions::requests`].
+    Request(RequestStart),
 }
 
 const _: () = assert!(size_of::<Record>() == 16);
@@ -117,7 +119,7 @@ impl Record {
     pub fn access(&self) -> Option<PageAccess> {
         match *self {
             Record::Access(access) => Some(access),
-            Record::Sync { .. } | Record::Trim(_) => None,
+            Record::Sync { .. } | Record::Trim(_) | Record::Request(_) => None,
         }
     }
 }
@@ -133,6 +135,24 @@ pub struct Trim {
     pub pages: u32,
 }
 
+/// The beginning of a request: which of the following accesses a program asked for together. An
+/// access that no request has is one for a whole page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestStart {
+    /// Number of its accesses, which are the next ones.
+    pub pages: u32,
+    /// Number of the open file, or [`RequestStart::NO_HANDLE`]. A number that was closed is used
+    /// again.
+    pub handle: u32,
+    /// Whether it ends inside of its last page.
+    pub ends_inside: bool,
+}
+
+impl RequestStart {
+    /// The trace does not tell open files apart.
+    pub const NO_HANDLE: u32 = u32::MAX;
+}
+
 /// How to open a trace.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
@@ -143,6 +163,8 @@ pub struct OpenOptions {
     /// Bytes per unit of block numbers, for the formats that count in units: ARC, vscsi, blkparse,
     /// and the `lbn` of a CSV. `None` is 512. Some ARC traces (OLTP) count in whole pages: 4096.
     pub unit_bytes: Option<u32>,
+    /// Whether to deliver where requests begin, as far as they are more than one whole page.
+    pub requests: bool,
 }
 
 /// Opens a trace, and reads as much as is needed to recognise compression and format.
@@ -217,7 +239,7 @@ impl TraceReader {
             file_bytes,
             input,
             decoder,
-            sink: Sink::new(options.lossy),
+            sink: Sink::new(options),
             taken: 0,
             failure: None,
             done: false,

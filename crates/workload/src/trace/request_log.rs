@@ -4,10 +4,10 @@
 //! fio version 3 iolog
 //! 12 db/table add
 //! 12 db/table open
-//! 12 db/table read 8192 4096 4711       at 12 µs, thread 4711
+//! 12 db/table read 8192 4096 4711 3     at 12 µs, thread 4711, open file 3
 //! ```
 //!
-//! The number behind offset and length is the thread. fio ignores it, as this crate's reader does.
+//! fio ignores the numbers behind offset and length. Numbers of open files are used again.
 //! The file is written under its own name, so that a crash leaves what was recorded until then.
 
 use super::TraceError;
@@ -55,6 +55,8 @@ pub struct LoggedRequest {
     pub at: Duration,
     /// Number of the thread that asks.
     pub thread: u32,
+    /// Number of the open file, if it is known: less than 2^20. It may be used again.
+    pub handle: Option<u32>,
     /// The file, as [`RequestLog::name`] numbered it.
     pub file: u32,
     /// First byte.
@@ -126,7 +128,7 @@ impl RequestLog {
     /// If a file was not named.
     pub fn write(&mut self, requests: &[LoggedRequest]) -> Result<(), TraceError> {
         for request in requests {
-            let LoggedRequest { at, thread, file, offset, bytes, kind } = *request;
+            let LoggedRequest { at, thread, handle, file, offset, bytes, kind } = *request;
             // Numbers are most of a log, and `write!` takes three times as long.
             let mut digits = itoa::Buffer::new();
             self.text.extend_from_slice(digits.format(at.as_micros() as u64).as_bytes());
@@ -134,7 +136,8 @@ impl RequestLog {
                 self.text.push(b' ');
                 self.text.extend_from_slice(word.as_bytes());
             }
-            for number in [offset, bytes, u64::from(thread)] {
+            let numbers = [offset, bytes, u64::from(thread)].into_iter();
+            for number in numbers.chain(handle.map(u64::from)) {
                 self.text.push(b' ');
                 self.text.extend_from_slice(digits.format(number).as_bytes());
             }
@@ -162,7 +165,7 @@ impl RequestLog {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{OpenOptions, PageAccess, Record, Trim, open};
+    use super::super::{OpenOptions, PageAccess, Record, RequestStart, Trim, open};
     use super::*;
     use std::fs;
 
@@ -178,6 +181,7 @@ mod tests {
             let request = |file, offset, bytes, kind| LoggedRequest {
                 at: Duration::from_micros(7),
                 thread: 9,
+                handle: (file < 2).then_some(3),
                 file,
                 offset,
                 bytes,
@@ -210,10 +214,18 @@ mod tests {
                 Record::Sync { file: 1 },
             ];
             assert_eq!(records, expected, "{name}");
+            let options = OpenOptions { requests: true, ..OpenOptions::default() };
+            let records: Vec<_> = open(&path, options).unwrap().collect::<Result<_, _>>().unwrap();
+            let request =
+                |pages, handle, ends_inside| Record::Request(RequestStart { pages, handle, ends_inside });
+            let mut with_requests = expected.to_vec();
+            with_requests.insert(1, request(2, 3, true));
+            with_requests.insert(0, request(1, 3, false));
+            assert_eq!(records, with_requests, "{name}");
         }
         let text = fs::read_to_string(folder.path().join("log")).unwrap();
-        assert!(text.contains("\n7 a%20file%25 read 8192 4096 9\n"), "{text}");
-        assert!(text.contains(&format!(" sync {0} {0} 9\n", u64::MAX)), "{text}");
+        assert!(text.contains("\n7 a%20file%25 read 8192 4096 9 3\n"), "{text}");
+        assert!(text.contains(&format!(" sync {0} {0} 9 3\n", u64::MAX)), "{text}");
         assert!(text.lines().all(|line| line.len() < 400), "{text}");
     }
 

@@ -150,8 +150,8 @@ mod tests {
             let bytes = [record(version, 0x2a, 4096, 17), record(version, 0x28, 512, 8)].concat();
             let mut format = Vscsi::new(&Sample { bytes: bytes.clone(), complete: true }, 512).unwrap();
             assert_eq!(format.version, version);
-            let write =
-                Request { page: 2, pages: 2, step: 1, write: true, mapped: false, anon: false, inside: true };
+            let write = Request::pages(2, 2).unwrap().writing(true);
+            let write = Request { inside: true, ends_inside: true, ..write };
             assert_eq!(format.record(&bytes[..version.size()]), Ok(Parsed::Request(write)));
             let read = Request { page: 1, pages: 1, write: false, inside: false, ..write };
             assert_eq!(format.record(&bytes[version.size()..]), Ok(Parsed::Request(read)));

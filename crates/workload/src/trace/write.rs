@@ -146,11 +146,12 @@ impl TraceWriter {
     /// Appends records.
     pub fn write(&mut self, records: &[Record]) -> Result<(), TraceError> {
         for record in records {
-            self.records += 1;
+            self.records += u64::from(!matches!(record, Record::Request(_)));
             match *record {
                 Record::Access(access) => self.access(access)?,
                 Record::Sync { file } => self.sync(file)?,
                 Record::Trim(Trim { page, pages }) => self.trim(page, pages)?,
+                Record::Request(_) => {}
             }
         }
         Ok(())

@@ -9,6 +9,7 @@ use crate::operation::{Access, Operation, SourceError};
 use crate::world::World;
 use mglru_core::mapping::LEAF_SLOTS;
 use mglru_core::{Hit, Kind, Lookup, Time};
+use mglru_workload::trace::RequestStart;
 
 /// Number of pages to look up together before accessing them, so that their cache misses overlap.
 const AHEAD_PAGES: usize = 32;
@@ -48,6 +49,32 @@ pub(super) struct Ahead {
     pub(super) hits: [Option<Hit>; AHEAD_PAGES],
 }
 
+/// The request that the next accesses are part of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    start: RequestStart,
+    left: u32,
+}
+
+impl Request {
+    pub(super) const NONE: Request = Request {
+        start: RequestStart { pages: 0, handle: RequestStart::NO_HANDLE, ends_inside: false },
+        left: 0,
+    };
+
+    /// An access as a part of the request, if it is one.
+    fn next(&mut self, touch: Touch) -> Touch {
+        if self.left == 0 {
+            return touch;
+        }
+        let RequestStart { pages, handle, ends_inside } = self.start;
+        let request = self.left;
+        self.left -= 1;
+        let part = touch.part || ends_inside && request == 1;
+        Touch { part, goes_on: request < pages, request, handle, ..touch }
+    }
+}
+
 impl Job {
     /// Takes the next batch of operations and locates their pages.
     pub(super) fn refill(&mut self, world: &mut World) -> Result<(), SourceError> {
@@ -61,6 +88,10 @@ impl Job {
         }
         self.source.at(world.now());
         self.source.fill(&mut self.batch)?;
+        if let [Operation::Request(_)] = self.batch[..] {
+            // An empty batch would end the job.
+            self.source.fill(&mut self.batch)?;
+        }
         let mut files = 0;
         for &operation in &self.batch {
             let next = match operation {
@@ -68,7 +99,11 @@ impl Job {
                     let kind = if access.anon { Kind::Anon } else { Kind::File };
                     let (file, index) = world.files.locate(&world.core, kind, access.page);
                     files = files.max(file.0 as usize + 1);
-                    Next::Touch(Touch::of(file, index, access))
+                    Next::Touch(self.request.next(Touch::of(file, index, access)))
+                }
+                Operation::Request(request) => {
+                    self.request = Request { start: request, left: request.pages };
+                    continue;
                 }
                 Operation::Loads { first, pages } => {
                     let (file, first) = world.files.locate(&world.core, Kind::File, first);
@@ -101,7 +136,7 @@ impl Job {
             let process = &mut self.process;
             if touch.mapped {
                 world.core.touch(&process.task, &world.files.get(touch.file).mapping, touch.index, hit);
-            } else if process.descriptors[touch.file.0 as usize].counts(world, touch) {
+            } else if process.counts(world, touch) {
                 world.core.accessed(&world.host, || process.task.cpu, hit);
             }
             self.next += 1;

@@ -140,7 +140,7 @@ impl Job {
 
 /// Whether an access overwrites its whole page, so that nothing is read first.
 fn overwrites(world: &World, touch: Touch) -> bool {
-    world.overwrite && touch.write && !touch.mapped
+    world.overwrite && touch.write && !touch.mapped && !(world.parts && touch.part)
 }
 
 /// Ends a refault's stall, after success or failure.

@@ -22,7 +22,7 @@ pub(crate) use miss::Reading;
 pub(crate) use process::Process;
 pub(crate) use window::Window;
 
-use self::batch::{Ahead, Loads, Next};
+use self::batch::{Ahead, Loads, Next, Request};
 use self::sync::Syncing;
 use self::touch::Touch;
 use self::window::Awaited;
@@ -80,6 +80,8 @@ pub(crate) struct Job {
     /// Remaining pages of the previous operation.
     loads: Loads,
     ahead: Ahead,
+    /// The request that the next operations of the source are part of.
+    request: Request,
     state: State,
     /// The tenant to which it moves after its current operation.
     moving: Option<usize>,
@@ -114,6 +116,7 @@ impl Job {
             next: 0,
             loads: Loads::NONE,
             ahead: Ahead::default(),
+            request: Request::NONE,
             state: State::Next,
             moving: None,
             window: None,

@@ -17,7 +17,9 @@ impl Job {
     pub(super) fn begin(&mut self, world: &mut World, operation: Operation) -> Pause {
         self.ahead.range = 0..0;
         match operation {
-            Operation::Access(_) | Operation::Loads { .. } => unreachable!("touches are dealt with before"),
+            Operation::Access(_) | Operation::Loads { .. } | Operation::Request(_) => {
+                unreachable!("touches are dealt with before")
+            }
             Operation::Sync { page } => {
                 let file = world.files.file_of(&world.core, page);
                 self.begin_sync(world, file);

@@ -6,6 +6,7 @@ use crate::files::FileNumber;
 use crate::world::{TenantState, World};
 use mglru_core::Task;
 use mglru_core::readahead::Readahead;
+use mglru_workload::trace::RequestStart;
 use std::collections::BTreeMap;
 
 /// An open file of a process.
@@ -29,6 +30,22 @@ impl Descriptor {
     }
 }
 
+/// An open file that the source knows by number.
+#[derive(Clone, Debug)]
+pub(super) struct OpenFile {
+    /// The number may have been another file's.
+    file: FileNumber,
+    descriptor: Descriptor,
+    readahead: Option<Readahead>,
+}
+
+impl OpenFile {
+    /// Its readahead state.
+    pub(super) fn readahead(&mut self, pages_max: u32) -> &mut Readahead {
+        self.readahead.get_or_insert_with(|| Readahead::new(pages_max))
+    }
+}
+
 /// A process of a job: its tenant and open files.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -39,6 +56,8 @@ pub(crate) struct Process {
     pub(super) descriptors: Vec<Descriptor>,
     /// Readahead state, indexed by file number, as far as used.
     pub(super) readahead: Vec<Readahead>,
+    /// Open files that the source knows by number, by that number.
+    pub(super) handles: Vec<Option<OpenFile>>,
     /// Number of file replacements for which these are valid.
     pub(super) replacements: u64,
     /// Write-back errors already reported to it, by file and incarnation. It counts as having had
@@ -54,9 +73,36 @@ impl Process {
             task,
             descriptors: Vec::new(),
             readahead: Vec::new(),
+            handles: Vec::new(),
             replacements: 0,
             reported_errors: BTreeMap::new(),
         }
+    }
+
+    /// [`Descriptor::counts`] of the open file, or of the process's only one.
+    #[inline]
+    pub(super) fn counts(&mut self, world: &World, touch: Touch) -> bool {
+        match self.handle(touch) {
+            Some(open) => open.descriptor.counts(world, touch),
+            None => self.descriptors[touch.file.0 as usize].counts(world, touch),
+        }
+    }
+
+    /// The open file of an access, if the source knows it.
+    #[inline]
+    pub(super) fn handle(&mut self, touch: Touch) -> Option<&mut OpenFile> {
+        if touch.handle == RequestStart::NO_HANDLE {
+            return None;
+        }
+        let (number, file) = (touch.handle as usize, touch.file);
+        if self.handles.len() <= number {
+            self.handles.resize(number + 1, None);
+        }
+        let place = &mut self.handles[number];
+        if place.as_ref().is_none_or(|open| open.file != file) {
+            *place = Some(OpenFile { file, descriptor: Descriptor::default(), readahead: None });
+        }
+        place.as_mut()
     }
 
     /// Enters its tenant if that was created meanwhile or changed. Returns `false` if it does not
@@ -96,6 +142,7 @@ impl Job {
         if self.process.replacements != world.files.replacements() {
             self.process.descriptors.fill(Descriptor::default());
             self.process.readahead.clear();
+            self.process.handles.clear();
             self.process.replacements = world.files.replacements();
         }
     }

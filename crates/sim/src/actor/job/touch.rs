@@ -7,6 +7,7 @@ use crate::operation::Access;
 use crate::world::{Pause, World};
 use mglru_core::mapping::TABLE_PAGES;
 use mglru_core::{Charging, Hit, Host, Lookup, Time};
+use mglru_workload::trace::RequestStart;
 use std::time::Duration;
 
 /// Maximum pause for write-back, because the device may fail permanently.
@@ -30,13 +31,35 @@ pub(super) struct Touch {
     /// Whether to read only this page, because reading it with others failed or it was evicted
     /// again.
     pub(super) alone: bool,
+    /// Whether its request covers only a part of the page.
+    pub(super) part: bool,
+    /// Whether its request began with an earlier page.
+    pub(super) goes_on: bool,
+    /// Pages of its request from this one on.
+    pub(super) request: u32,
+    /// Number of the open file, or [`RequestStart::NO_HANDLE`].
+    pub(super) handle: u32,
 }
 
 impl Touch {
     pub(super) fn of(file: FileNumber, index: u32, access: Access) -> Touch {
         let Access { write, mapped, anon, inside, .. } = access;
         let mapped = mapped || anon;
-        Touch { file, index, write, mapped, anon, inside, missed: false, reported: false, alone: false }
+        Touch {
+            file,
+            index,
+            write,
+            mapped,
+            anon,
+            inside,
+            missed: false,
+            reported: false,
+            alone: false,
+            part: inside,
+            goes_on: false,
+            request: 1,
+            handle: RequestStart::NO_HANDLE,
+        }
     }
 }
 
@@ -95,12 +118,10 @@ impl Job {
             if is_fault && !touch.anon {
                 self.map_around(world, touch);
             }
-        } else if !(touch.write && world.overwrite)
-            && self.process.descriptors[touch.file.0 as usize].counts(world, touch)
-        {
+        } else if !(touch.write && world.overwrite) && self.process.counts(world, touch) {
             world.core.accessed(&world.host, || self.process.task.cpu, hit);
         }
-        if hit.readahead() {
+        if hit.readahead() && !(touch.write && world.parts) {
             self.read_on(world, touch, hit);
         }
         if touch.write {

@@ -7,10 +7,10 @@
 use super::miss::end_stall;
 use super::touch::Touch;
 use super::{Job, State, rest, wait_for};
-use crate::files::FileNumber;
 use crate::world::{Pause, World};
 use mglru_core::readahead::{FillStep, Filling, Readahead, Window as Wanted};
 use mglru_core::{Arrival, Charging, FolioId, Hit, Lookup, Mapping, Stall};
+use mglru_workload::trace::RequestStart;
 use std::sync::Arc;
 
 /// A window in progress.
@@ -41,9 +41,14 @@ pub(super) struct Awaited {
 }
 
 impl Job {
-    /// Its process's readahead state for a file.
-    fn readahead(&mut self, file: FileNumber, pages_max: u32) -> &mut Readahead {
-        let (file, readahead) = (file.0 as usize, &mut self.process.readahead);
+    /// Its process's readahead state for the file of an access, or for the open file if that is
+    /// known.
+    fn readahead(&mut self, touch: Touch, pages_max: u32) -> &mut Readahead {
+        if touch.handle != RequestStart::NO_HANDLE {
+            let open = self.process.handle(touch).expect("it has a number");
+            return open.readahead(pages_max);
+        }
+        let (file, readahead) = (touch.file.0 as usize, &mut self.process.readahead);
         if readahead.len() <= file {
             readahead.resize(file + 1, Readahead::new(pages_max));
         }
@@ -52,18 +57,28 @@ impl Job {
 
     /// The window around a missing page; `None`: only the page itself.
     pub(super) fn window_of(&mut self, world: &World, touch: Touch) -> Option<Wanted> {
-        if world.readahead_pages == 0 || touch.alone || touch.anon {
+        // The cache reads a page that a write changes in part alone.
+        let is_part = touch.write && world.parts;
+        if world.readahead_pages == 0 || touch.alone || touch.anon || is_part {
             return None;
         }
         let previous = self.process.descriptors[touch.file.0 as usize].previous.checked_sub(1);
-        let readahead = self.readahead(touch.file, world.readahead_pages);
+        let readahead = self.readahead(touch, world.readahead_pages);
         let window = if touch.mapped {
             readahead.on_fault(touch.index)
+        } else if touch.handle != RequestStart::NO_HANDLE {
+            // As the cache does: hits are not noted.
+            let window = readahead.on_miss(touch.index, touch.request);
+            readahead.note_read(touch.index, touch.request);
+            window
+        } else if touch.goes_on {
+            // Only its first page can continue an earlier read.
+            Wanted { first: touch.index, pages: touch.request, mark: None }
         } else {
             if let Some(previous) = previous {
                 readahead.note_read(previous as u32, 1);
             }
-            readahead.on_miss(touch.index, 1)
+            readahead.on_miss(touch.index, touch.request)
         };
         (window.pages > 1).then_some(window)
     }
@@ -95,7 +110,7 @@ impl Job {
         if !world.core.take_readahead_mark(&file.mapping, touch.index, hit) {
             return;
         }
-        let readahead = self.readahead(touch.file, world.readahead_pages);
+        let readahead = self.readahead(touch, world.readahead_pages);
         readahead.note_read(touch.index, 1);
         if let Some(window) = readahead.on_mark(touch.index) {
             let filling = Filling::ahead(&world.core, self.process.task.memcg, window, file.pages);
@@ -145,7 +160,7 @@ impl Job {
             mapped += world.core.fault_around(&self.process.task, mapping, touch.index, pages);
         }
         if world.readahead_pages > 0 {
-            self.readahead(touch.file, world.readahead_pages).note_mapped(mapped);
+            self.readahead(touch, world.readahead_pages).note_mapped(mapped);
         }
     }
 }
