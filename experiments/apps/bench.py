@@ -9,12 +9,14 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 PRESETS = ["linux-6.12", "linux-7.1", "linux-7.2", "default"]
@@ -105,6 +107,98 @@ class Mount:
         call("umount", "--lazy", self.point)
 
 
+class Cgroup:
+    """A memory cgroup on the host, of version 1 or 2, until `close`."""
+
+    def __init__(self):
+        top, name = pathlib.Path("/sys/fs/cgroup"), f"mglru-apps-{os.getpid()}"
+        try:
+            if (top / "memory/memory.limit_in_bytes").exists():
+                self.home, limit, rss = top / "memory", "memory.limit_in_bytes", "total_rss"
+            else:
+                self.home, limit, rss = top, "memory.max", "anon"
+                (top / "cgroup.subtree_control").write_text("+memory")
+            self.path, self.rss = self.home / name, rss
+            self.path.mkdir()
+            self.limit = self.path / limit
+            self.limit.read_text()
+        except OSError as error:
+            raise Failure(f"memory cgroups cannot be made here ({error})") from None
+        self.procs = self.path / "cgroup.procs"
+
+    @contextlib.contextmanager
+    def inside(self, wanted=True):
+        """This process and the children that it starts are in the cgroup, until the block ends."""
+        if wanted:
+            self.procs.write_text(str(os.getpid()))
+        try:
+            yield
+        finally:
+            if wanted:
+                (self.home / "cgroup.procs").write_text(str(os.getpid()))
+
+    def own_bytes(self):
+        """Memory that the programs allocated themselves."""
+        lines = (self.path / "memory.stat").read_text().splitlines()
+        return max(int(line.split()[1]) for line in lines if line.split()[0] == self.rss)
+
+    def set_limit(self, budget, work):
+        """Does work, then limits files to the budget: programs keep the most that they had for themselves."""
+        most, done = [self.own_bytes()], threading.Event()
+
+        def watch():
+            while not done.wait(0.1):
+                most.append(self.own_bytes())
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            work()
+        finally:
+            done.set()
+            watcher.join()
+        self.limit.write_text(str(budget + max(most)))
+
+    def close(self):
+        """Removes the cgroup, once its processes have ended."""
+        with contextlib.suppress(OSError):
+            wait_until("the cgroup is empty", lambda: not self.procs.read_text(), 10)
+            self.path.rmdir()
+
+
+def out_of_memory(directory):
+    """Drops the pages of all files below a directory, which their copying left in memory."""
+    for path in pathlib.Path(directory).rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb+") as file:
+                os.fsync(file)
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def measure_host(application, options, data, budget, results, run):
+    """One run on the host's own file system, in a memory cgroup with the budget for files."""
+    # Without a server, the work itself is the program.
+    is_server = hasattr(application, "answers")
+    cgroup = Cgroup()
+    try:
+        with copied(options, data) as (copy, _):
+            out_of_memory(copy)
+            with cgroup.inside():
+                application.start(copy)
+            try:
+                for workload in application.workloads:
+                    with cgroup.inside(not is_server):
+                        # The limit of the workload before stays until this one's own is known.
+                        cgroup.set_limit(budget, lambda: application.work(workload, copy, options.warm))
+                        values = application.work(workload, copy, options.seconds)
+                    nothing = {"hits": None, "misses/s": None, "refaults/s": None}
+                    results.add(workload, "host", {**nothing, **values})
+                    print(f"run {run + 1}: host, {workload}: done", file=sys.stderr)
+            finally:
+                application.stop()
+    finally:
+        cgroup.close()
+
+
 class Replays:
     """Traces that were recorded on mounts, replayed with the memory and the preset of the mount."""
 
@@ -121,19 +215,18 @@ class Replays:
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{self.name}-{preset}-{run + 1}.zst"
 
-    def add(self, trace, preset, state):
-        """Replays a trace, and notes its counts beside those of the mount's last state."""
-        # The budget of a mount includes its metadata, that of a replay does not.
-        pages = (state["budget_bytes"] - state["metadata_bytes"]) >> 12
-        command = [self.options.mglru, "replay", trace, "--memory", f"{pages}p", "--preset", preset, "--json"]
-        again = json.loads(call(*command))["runs"][0]
+    def add(self, trace, said, state):
+        """Replays a trace as the mount said, and notes its counts beside those of the mount's last state."""
+        options = re.search(r"as it was mounted: `mglru replay \S+ ([^`]*)`", said)[1].split()
+        pages = options[options.index("--memory") + 1]
+        again = json.loads(call(self.options.mglru, "replay", trace, *options, "--json"))["runs"][0]
         counters, mounted = again["warm"]["counters"], state["tenants"][0]
         pairs = [(mounted["hits"] + mounted["misses"], again["accesses"]),
                  (mounted["refaults"], counters["workingset_refault_file"]),
                  (mounted["reclaimed"], counters["pgsteal"])]
         cells = [cell for mount, replay in pairs
                  for cell in (mount, replay, f"{100 * (replay - mount) / max(mount, 1):+.1f}")]
-        self.rows.append([trace.name, f"{pages}", *map(str, cells)])
+        self.rows.append([trace.name, pages, *map(str, cells)])
 
     def show(self):
         """Prints both counts and the differences in percent."""
@@ -160,6 +253,8 @@ def interval(values):
     """The median, with the smallest and the largest value."""
     def short(value):
         return f"{value:.1f}" if value < 1000 else f"{value:.0f}"
+    if None in values:
+        return "-"
     median = short(statistics.median(values))
     return median if len(values) == 1 else f"{median} ({short(min(values))}..{short(max(values))})"
 
@@ -229,7 +324,7 @@ def measure(application, options, data, budget, results, replays, run):
             finally:
                 mount.close()
         if trace:
-            replays.add(trace, preset, last)
+            replays.add(trace, mount.said(), last)
 
 
 def crash(application, options, data, budget):
@@ -269,6 +364,8 @@ def main(applications):
     parser.add_argument("--seconds", type=int, help="measured seconds of each workload [30]")
     parser.add_argument("--presets", help=f"presets, by commas [{','.join(PRESETS)}]")
     parser.add_argument("--share", type=float, default=0.25, help="the budget as a share of the data [0.25]")
+    parser.add_argument("--no-host", dest="host", action="store_false",
+                        help="without rows of the host's file system in a memory cgroup")
     parser.add_argument("--record", help="record each run into this directory, and compare with replays of the traces")
     parser.add_argument("--directory", default="/var/tmp", help="where to put the data [/var/tmp]")
     parser.add_argument("--mglru", help="the program [target/release/mglru, built if it is missing]")
@@ -310,6 +407,12 @@ def one(name, application, options):
         results, replays = Results(), Replays(options, name)
         for run in range(options.runs):
             measure(application, options, data, budget, results, replays, run)
+            if options.host:
+                try:
+                    measure_host(application, options, data, budget, results, run)
+                except Failure as failure:
+                    options.host = False
+                    print(f"no rows of the host's file system: {failure}", flush=True)
         results.show()
         replays.show()
         if hasattr(application, "check"):
