@@ -3,12 +3,28 @@
 
 use crate::Core;
 use crate::folio::{FolioId, Kind};
-
 use crate::lru::{
     MAX_GENERATIONS, MIN_GENERATIONS, all_lists, list_named, may_be_on, policy_of_list, size_of_list,
 };
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::options::PAGE_BYTES;
+use std::fmt;
+
+/// Where a folio waits.
+#[derive(Clone, Copy)]
+enum Place {
+    Queued,
+    Listed { list: usize, memcg: MemcgId },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Queued => f.write_str("queued to be added"),
+            Place::Listed { list, memcg } => write!(f, "on list {list} of {memcg:?}"),
+        }
+    }
+}
 
 impl Core {
     /// Checks that every used folio is in exactly one place, that labels and sizes agree, that
@@ -27,8 +43,8 @@ impl Core {
     /// # Errors
     /// The first violation, in words.
     pub fn validate_while_charging(&self, charged: &[MemcgId]) -> Result<(), String> {
-        let mut place: Vec<Option<String>> = vec![None; self.folios.len() as usize];
-        let mut put = |folio: FolioId, what: String| match &place[folio.0 as usize] {
+        let mut place: Vec<Option<Place>> = vec![None; self.folios.len() as usize];
+        let mut put = |folio: FolioId, what: Place| match place[folio.0 as usize] {
             Some(other) => Err(format!("{folio:?} is both {other} and {what}")),
             None => {
                 place[folio.0 as usize] = Some(what);
@@ -37,7 +53,7 @@ impl Core {
         };
         for (queue, folio) in self.arrivals.queued() {
             if queue == crate::lru::Queue::Add {
-                put(folio, "queued to be added".to_owned())?;
+                put(folio, Place::Queued)?;
             }
         }
         for memcg in self.memcgs.iter() {
@@ -53,7 +69,7 @@ impl Core {
             let mut named = vec![0u64; all_lists().len()];
             for list in all_lists() {
                 for folio in locked.lists.lists.iter(&self.folios, list) {
-                    put(folio, format!("on list {list} of '{name}'"))?;
+                    put(folio, Place::Listed { list, memcg: memcg.id() })?;
                     let flags = self.folios.flags(folio).load();
                     let hinted = flags.active() && flags.mark() != 0;
                     let belongs = self.memcg_of(folio) == memcg.id() && may_be_on(flags, list);
@@ -85,7 +101,7 @@ impl Core {
         self.validate_folios(&place, charged)
     }
 
-    fn validate_folios(&self, place: &[Option<String>], charged: &[MemcgId]) -> Result<(), String> {
+    fn validate_folios(&self, place: &[Option<Place>], charged: &[MemcgId]) -> Result<(), String> {
         let mut usage = vec![0u64; self.memcgs.numbers() as usize];
         let mut charge = |memcg: MemcgId, pages| {
             self.memcgs.with_ancestors(memcg).for_each(|payer| usage[payer.id().0 as usize] += pages);
