@@ -8,7 +8,7 @@
 //!
 //! None: if several threads write an entry, `OnceLock` lets one win.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU32, Ordering::Relaxed};
 use std::sync::OnceLock;
 
 type Segment<T> = OnceLock<Box<[OnceLock<T>]>>;
@@ -33,11 +33,6 @@ fn extent(segment: usize) -> (usize, usize) {
     } else {
         ((FIRST as usize / 2) << segment, (FIRST as usize / 2) << segment)
     }
-}
-
-/// Words of a later segment that share a bit.
-fn part(segment: usize) -> usize {
-    extent(segment).1.div_ceil(64)
 }
 
 /// A table of up to 16 × 2^`N` entries.
@@ -70,9 +65,6 @@ impl<T, const N: usize> Segments<T, N> {
 pub(crate) struct Words<const N: usize> {
     first: [AtomicU32; FIRST as usize],
     later: [OnceLock<Box<[AtomicU32]>>; N],
-    /// A bit per 64th of each later segment: some of its words were asked for. Searches pass over
-    /// the others, as a sparse file may have one directory in a segment of 65,536.
-    used: [AtomicU64; N],
 }
 
 impl<const N: usize> Words<N> {
@@ -80,7 +72,6 @@ impl<const N: usize> Words<N> {
         Words {
             first: std::array::from_fn(|_| AtomicU32::new(0)),
             later: std::array::from_fn(|_| OnceLock::new()),
-            used: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
 
@@ -107,9 +98,7 @@ impl<const N: usize> Words<N> {
             return &self.first[at];
         }
         let make = || (0..extent(segment).1).map(|_| AtomicU32::new(0)).collect();
-        let words = self.later[segment - 1].get_or_init(make);
-        self.used[segment - 1].fetch_or(1 << (at / part(segment)), Relaxed);
-        &words[at]
+        &self.later[segment - 1].get_or_init(make)[at]
     }
 
     /// Bytes of the segments that were made.
@@ -121,21 +110,14 @@ impl<const N: usize> Words<N> {
     /// are skipped.
     pub(crate) fn first_from(&self, number: u32) -> Option<u32> {
         let (first, at) = place(number);
-        let search = |words: &[AtomicU32]| words.iter().position(|word| word.load(Relaxed) != 0);
         (first..=N).find_map(|segment| {
-            let from = if segment == first { at } else { 0 };
-            let found = if segment == 0 {
-                from + search(&self.first[from..])?
-            } else {
-                let (words, part) = (self.later[segment - 1].get()?, part(segment));
-                let used = self.used[segment - 1].load(Relaxed) & u64::MAX << (from / part);
-                let mut parts = (0..64).filter(|bit| used >> bit & 1 != 0);
-                parts.find_map(|bit| {
-                    let from = from.max(bit * part);
-                    search(&words[from..(bit + 1) * part]).map(|found| from + found)
-                })?
+            let words = match segment {
+                0 => &self.first[..],
+                _ => self.later[segment - 1].get()?,
             };
-            Some((extent(segment).0 + found) as u32)
+            let from = if segment == first { at } else { 0 };
+            let found = words[from..].iter().position(|word| word.load(Relaxed) != 0)?;
+            Some((extent(segment).0 + from + found) as u32)
         })
     }
 }
