@@ -49,6 +49,21 @@ pub(super) struct Ahead {
     pub(super) hits: [Option<Hit>; AHEAD_PAGES],
 }
 
+impl Ahead {
+    /// Forgets what was seen of a page that is accessed by itself: a write makes its content
+    /// another one, and a fault maps it. `next`: the place of the next operation in `located`.
+    pub(super) fn forget(&mut self, located: &[Next], next: usize, accessed: Touch) {
+        let first = self.range.start;
+        for at in next.max(first)..self.range.end {
+            if let Next::Touch(touch) = located[at]
+                && (touch.file, touch.index) == (accessed.file, accessed.index)
+            {
+                self.hits[at - first] = None;
+            }
+        }
+    }
+}
+
 /// The request that the next accesses are part of.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
@@ -133,11 +148,17 @@ impl Job {
             let Next::Touch(touch) = self.located[self.next] else {
                 unreachable!("only reads are looked up")
             };
-            let process = &mut self.process;
+            let mapping = &world.files.get(touch.file).mapping;
             if touch.mapped {
-                world.core.touch(&process.task, &world.files.get(touch.file).mapping, touch.index, hit);
-            } else if process.counts(world, touch) {
-                world.core.accessed(&world.host, || process.task.cpu, hit);
+                // Its entry may have been made or looked at since then, when other pages arrived.
+                match world.core.lookup(mapping, touch.index) {
+                    Lookup::Hit(now) if now.flags.mapped() => {
+                        world.core.touch(&self.process.task, mapping, touch.index, &now);
+                    }
+                    _ => break,
+                }
+            } else if self.process.counts(world, touch) {
+                world.core.accessed(&world.host, || self.process.task.cpu, hit);
             }
             self.next += 1;
             reads += 1;

@@ -261,6 +261,7 @@ impl Job {
             }
             world.accesses += 1;
             world.tenants[self.process.tenant].counts.accesses += 1;
+            self.ahead.forget(&self.located, self.next, touch);
             let pause = self.look(world, touch);
             self.left -= 1;
             let goes_on = matches!(self.state, State::Next) && self.window.is_none();

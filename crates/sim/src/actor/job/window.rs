@@ -157,6 +157,7 @@ impl Job {
         let mut mapped = u32::from(is_cached);
         if world.fault_around_pages > 1 && !touch.write {
             let pages = world.fault_around_pages;
+            self.ahead.range = 0..0;
             mapped += world.core.fault_around(&self.process.task, mapping, touch.index, pages);
         }
         if world.readahead_pages > 0 {
