@@ -181,6 +181,11 @@ pub(crate) fn judge_out_of_memory(world: &World, report: &OutOfMemory) -> Option
     }
     let core = &world.core;
     let target = core.memcgs().find(&report.tenant).ok()?;
+    // The index and the like may take half of the frames. A request that needs more of them fails,
+    // whatever pages there are.
+    if report.metadata_pages >= u64::from(core.options().frames / 2) {
+        return None;
+    }
     // A waiting task gives up after less than two seconds of refusals; rewriting everything then
     // takes a moment.
     let writable = world.has_flusher && !world.device.was_full(world.now(), Duration::from_secs(5));

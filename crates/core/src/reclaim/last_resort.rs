@@ -94,8 +94,12 @@ impl LastResort {
     /// is slow, not hopeless.
     fn wait_for_transfers(&mut self, core: &Core, host: &impl Host, target: MemcgId) -> Option<Throttle> {
         let totals = core.memcgs.subtree_totals(target);
-        let in_flight = totals.get(Counter::FileWriteback) + totals.get(Counter::FileReading) > 0;
-        let under_way = in_flight || totals.get(Counter::FileDirty) > 0;
+        let dirty = totals.get(Counter::FileDirty) > 0;
+        // A device that is busy with pages of others writes its dirty pages later.
+        let is_busy = || core.memcgs.subtree_totals(MemcgId::ROOT).get(Counter::FileWriteback) > 0;
+        let in_flight =
+            totals.get(Counter::FileWriteback) + totals.get(Counter::FileReading) > 0 || dirty && is_busy();
+        let under_way = in_flight || dirty;
         let now = seen(core, &totals);
         let moves = now != self.seen_before;
         if moves {
