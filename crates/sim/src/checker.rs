@@ -14,7 +14,7 @@ use crate::actor::{Actor, Job};
 use crate::content::Content;
 use crate::world::World;
 use mglru_core::reclaim::OutOfMemory;
-use mglru_core::{Core, Counter, Event, FolioId, Lookup, Mapping, MappingId, MemcgId, PAGE_BYTES};
+use mglru_core::{Core, Counter, Event, FolioId, Lookup, Mapping, MappingId, MemcgId, PAGE_BYTES, UNLIMITED};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -189,7 +189,7 @@ pub(crate) fn judge_out_of_memory(world: &World, report: &OutOfMemory) -> Option
     // A waiting task gives up after less than two seconds of refusals; rewriting everything then
     // takes a moment.
     let writable = world.has_flusher && !world.device.was_full(world.now(), Duration::from_secs(5));
-    let mut left = String::new();
+    let (mut left, mut left_pages) = (String::new(), 0);
     for memcg in core.memcgs().subtree(target) {
         let usage = core.memcgs().used_pages(memcg.id());
         if usage <= core.memcgs().effective_protection(memcg.id(), target).min_pages && memcg.id() != target {
@@ -200,13 +200,18 @@ pub(crate) fn judge_out_of_memory(world: &World, report: &OutOfMemory) -> Option
                 .map(|counter| memcg.stat().get(counter));
         let clean = file.saturating_sub(dirty + writeback + reading);
         if clean + reading > 0 || writable && dirty + writeback > 0 {
+            left_pages += file;
             let path = core.memcgs().path(memcg.id());
             left += &format!(
                 "'{path}' has {clean} clean, {dirty} dirty, {writeback} being written, {reading} being read; "
             );
         }
     }
-    (!left.is_empty()).then(|| format!("out of memory too early: {left}{report}"))
+    // Only a request of the index is for several pages. One that does not fit although more pages
+    // are free than are left fails rightly: a file with pages far apart needs 64 at once.
+    let free_pages = report.max_pages.saturating_sub(report.usage_pages);
+    let is_large = report.max_pages != UNLIMITED && free_pages > left_pages;
+    (!left.is_empty() && !is_large).then(|| format!("out of memory too early: {left}{report}"))
 }
 
 /// Checks an idle machine: only mappings hold pages.
