@@ -54,11 +54,15 @@ impl Ahead {
     /// another one, and a fault maps it. `next`: the place of the next operation in `located`.
     pub(super) fn forget(&mut self, located: &[Next], next: usize, accessed: Touch) {
         let first = self.range.start;
-        for at in next.max(first)..self.range.end {
-            if let Next::Touch(touch) = located[at]
+        let rest = next.max(first)..self.range.end;
+        if rest.is_empty() {
+            return;
+        }
+        for (touch, hit) in located[rest.clone()].iter().zip(&mut self.hits[rest.start - first..]) {
+            if let Next::Touch(touch) = touch
                 && (touch.file, touch.index) == (accessed.file, accessed.index)
             {
-                self.hits[at - first] = None;
+                *hit = None;
             }
         }
     }
