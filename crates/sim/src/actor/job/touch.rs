@@ -96,7 +96,8 @@ impl Job {
                 let charging =
                     charging.for_page(&world.core, &world.files.get(touch.file).mapping, touch.index);
                 let touch = Touch { missed: touch.missed || !is_new, ..touch };
-                if self.skips(world, Pause::Ready) {
+                // A killed tenant's access ends before it is charged.
+                if !world.tenants[self.process.tenant].killed && self.skips(world, Pause::Ready) {
                     return self.charge(world, touch, charging);
                 }
                 self.state = State::Charge(touch, charging);
