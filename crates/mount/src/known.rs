@@ -15,6 +15,7 @@ use crate::content::Files;
 use crate::node::{Nodes, Victim};
 use fuser::{INodeNo, Notifier};
 use mglru_cache::{Error, Reserved, Tenant};
+use mglru_workload::PAGE_BYTES;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -34,9 +35,6 @@ const PATIENCE: u64 = 1024;
 /// How long a request waits for the kernel to forget files of a tenant that has no room.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// A page, in bytes.
-const PAGE_BYTES: u64 = mglru_workload::PAGE_BYTES;
-
 /// The account of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Payer(u32);
@@ -46,7 +44,7 @@ impl Payer {
     pub(crate) const ROOT: Payer = Payer(0);
 }
 
-/// What a tenant pays for.
+/// The names and reserved memory of a tenant.
 struct Account {
     tenant: Tenant,
     /// Bytes that it should not exceed.
@@ -76,7 +74,8 @@ impl Ledger {
 /// The channel to the kernel, to ask it to forget.
 pub(crate) struct Channel {
     pub(crate) notifier: Notifier,
-    /// For the request that the library does not have. `None` once the kernel did not know it.
+    /// The device of the mount, for [`PRUNE`], which the library lacks. `None` once the kernel has
+    /// refused it as unknown.
     pub(crate) device: Mutex<Option<OwnedFd>>,
 }
 

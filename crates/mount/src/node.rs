@@ -381,8 +381,7 @@ impl Nodes {
             // A request that the control tree does not know, such as to rename a control file.
             return Err(Errno::PERM.into());
         }
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        let node = table.by_id.get(&id).cloned().ok_or(Errno::STALE)?;
+        let node = self.by_id(id).ok_or(Errno::STALE)?;
         if !node.used.load(Ordering::Relaxed) {
             node.used.store(true, Ordering::Relaxed);
         }

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 const BUFFERS: usize = 16;
 /// Events in a buffer after which the writer is woken.
 const BATCH: usize = 2048;
-/// Events in a buffer after which the caller is told so.
+/// Events in a buffer after which [`Recording::add`] returns `true`.
 const NOTED: usize = 256;
 /// Events in a buffer at most. All buffers, and as many events that are being written, take 56 MiB.
 const EVENTS_MAX: usize = (1 << 19) / BUFFERS;
@@ -98,7 +98,7 @@ impl Buffer {
     }
 }
 
-/// What the writer waits for.
+/// The state for which the writer waits.
 #[derive(Default)]
 struct Work {
     /// A buffer has enough.
@@ -267,7 +267,8 @@ impl Recording {
         self.state.files.lock().unwrap_or_else(PoisonError::into_inner).0.get(&node.identity).copied()
     }
 
-    /// Records a request. Returns `true` now and then.
+    /// Records a request. Returns `true` after every [`NOTED`] events of a buffer: an interval at
+    /// which the caller samples what is too slow for each request.
     pub(crate) fn add(
         &self,
         (thread, handle): (u32, Option<u32>),

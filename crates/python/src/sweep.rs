@@ -176,7 +176,8 @@ fn arguments(trace: &SweepTrace) -> (&str, String) {
     (&trace.name, options)
 }
 
-/// What fsspec said about a trace. What cannot be found or opened is an error of the request.
+/// The error of fsspec about a trace. A trace that cannot be found or opened is an error of the
+/// request.
 fn error_of(error: &PyErr, trace: &SweepTrace) -> Error {
     Python::attach(|py| {
         let value = error.value(py);

@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of how many of the last times an average is, about.
+/// Samples that the average of [`Passthrough::note_memory`] is taken over, about.
 const NOTED_TIMES: u64 = 16;
 
 /// Memory is full if at most one frame of so many is free: more than background reclaim leaves.
@@ -159,8 +159,8 @@ impl Passthrough {
         }
     }
 
-    /// The memory of a replay that does what the mount did: as many pages as there were in memory,
-    /// and half of what one reclaim attempt frees.
+    /// The memory with which a replay has the misses of this mount, in pages: the pages of files in
+    /// memory, and half of what one reclaim attempt frees.
     fn memory_pages(&self) -> u64 {
         match self.cached_pages.load(Ordering::Relaxed) {
             // It was never full.
