@@ -31,7 +31,8 @@ use crate::future::Futures;
 use crate::host::{CacheHost, Observer, OomCallback};
 use crate::regions::Regions;
 use crate::shared::Shared;
-use crate::source::{Sources, WithSources};
+use crate::slot_range::SlotCharges;
+use crate::source::{BlockSource, Sources, WithSources};
 use crate::swap::{Store, Swap};
 use crate::tenant::Tenant;
 use crate::tenants::Tenants;
@@ -264,7 +265,7 @@ impl Builder {
             at_work: RwLock::new(()),
             tenants: Tenants::default(),
             worker_panics: AtomicU64::new(0),
-            slot_charges: Mutex::default(),
+            slot_charges: SlotCharges::new(self.budget_bytes),
             budget_bytes: self.budget_bytes,
             why_not_uring: chosen.why_not_uring,
         });
@@ -367,6 +368,14 @@ impl PageCache {
         self.tenant("")?.open(path, mode)
     }
 
+    /// Opens a source for the root tenant. See [`Tenant::open_source`].
+    ///
+    /// # Errors
+    /// As [`Tenant::open_source`].
+    pub fn open_source(&self, source: Arc<dyn BlockSource>, mode: OpenMode) -> Result<CachedFile, Error> {
+        self.tenant("")?.open_source(source, mode)
+    }
+
     /// Turns [`crate::Switch::Prefetch`] on or off in the running cache. Prefetching does not
     /// affect reclaim decisions.
     pub fn set_prefetch(&self, on: bool) {
@@ -401,8 +410,8 @@ impl PageCache {
             tenants: shared.tenants.len(),
             source_ranges: shared.sources.ranges.load(Ordering::Relaxed),
             source_calls: shared.sources.calls.load(Ordering::Relaxed),
-            source_bytes: shared.sources.bytes.load(Ordering::Relaxed),
-            source_failures: shared.sources.failures.load(Ordering::Relaxed),
+            source_bytes: shared.sources.reads.bytes.load(Ordering::Relaxed),
+            source_failures: shared.sources.reads.failures.load(Ordering::Relaxed),
             disk_tier: shared.sources.tier.as_ref().map(|tier| tier.stats()),
             worker_panics: shared.worker_panics.load(Ordering::Relaxed),
             callback_panicked: shared.host.callback_panicked.load(Ordering::Relaxed),

@@ -11,9 +11,9 @@
 
 use crate::backend::{Direction, Transfer};
 use crate::error::Error;
-use crate::flight::{Flight, Waiter};
 #[cfg(feature = "async")]
-use crate::future::Outcome;
+use crate::flight::Outcome;
+use crate::flight::{Flight, Waiter};
 use crate::host::CacheHost;
 use crate::inode::Inode;
 use crate::shared::Shared;

@@ -9,9 +9,8 @@
 //! Writers hold `Inode::resize` shared and truncation holds it exclusively; then they take one
 //! folio lock at a time. Reads take no lock. No thread waits for guards while it holds a lock.
 
-use crate::backend::{BackendFile, OpenMode};
 use crate::error::Error;
-use crate::fault::{Metadata, alone};
+use crate::fault::alone;
 use crate::inode::{Failed, Inode, LEN_MAX};
 use crate::piece::{Piece, pieces};
 use crate::prefetch::prefetch_for_read;
@@ -21,9 +20,7 @@ use crate::tenant::Tenant;
 use crate::tenants::TenantState;
 use mglru_core::mapping::Glance;
 use mglru_core::readahead::{Readahead, Window, pages_max};
-use mglru_core::{
-    Arrival, FolioId, Hit, HostCharge, Kind, LockAttempt, Lookup, Mapping, MemcgId, PAGE_BYTES, Task,
-};
+use mglru_core::{Arrival, FolioId, Hit, HostCharge, LockAttempt, Lookup, MemcgId, PAGE_BYTES, Task};
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -84,10 +81,7 @@ enum Tail {
 }
 
 /// Bytes charged per handle: itself, its counters, and its place among the tenant's handles.
-const HANDLE_BYTES: u64 = (size_of::<CachedFile>() + size_of::<HandleStats>()) as u64 + 192;
-
-/// Bytes charged per file: its mapping and the metadata of this cache and the backend.
-const FILE_BYTES: u64 = (size_of::<Mapping>() + size_of::<Inode>()) as u64 + 512;
+pub(crate) const HANDLE_BYTES: u64 = (size_of::<CachedFile>() + size_of::<HandleStats>()) as u64 + 192;
 
 /// A handle on an open file whose pages are cached.
 ///
@@ -112,7 +106,7 @@ pub struct CachedFile {
 
 impl CachedFile {
     /// A handle for which `charge` was made, and which `inode.handles` counts already.
-    fn new(
+    pub(crate) fn new(
         shared: Arc<Shared>,
         inode: Arc<Inode>,
         tenant: Arc<TenantState>,
@@ -625,97 +619,6 @@ impl CachedFile {
     fn set_pages_ahead_max(&self, pages: u32) {
         self.random.store(pages == 0, Ordering::Relaxed);
         self.readahead.lock().unwrap_or_else(PoisonError::into_inner).set_max_pages(pages);
-    }
-}
-
-impl Tenant {
-    /// Opens a file. Pages that are first read or written through this handle are charged to this
-    /// tenant. Handles on the same file share its pages, also across tenants.
-    ///
-    /// Pages stay cached while any handle is open. After the last one is closed, dirty pages are
-    /// written and the cache forgets the file, so that a later open sees changes by other
-    /// processes.
-    ///
-    /// # Errors
-    /// The system refuses to open the file, the file is beyond 16 TiB, the cache is closed, or no
-    /// memory is left for the metadata of an open file.
-    pub fn open(&self, path: impl AsRef<Path>, mode: OpenMode) -> Result<CachedFile, Error> {
-        self.open_path(path.as_ref(), mode)
-    }
-
-    fn open_path(&self, path: &Path, mode: OpenMode) -> Result<CachedFile, Error> {
-        let shared = self.shared();
-        let fail = |source| Error::io("open", path, source);
-        self.open_file(path, shared.backend.open(path, mode).map_err(fail)?, mode)
-    }
-
-    /// Opens a handle on a file of the backend. `path`: for messages.
-    pub(crate) fn open_file(
-        &self,
-        path: &Path,
-        file: Arc<dyn BackendFile>,
-        mode: OpenMode,
-    ) -> Result<CachedFile, Error> {
-        let shared = self.shared();
-        let fail = |source| Error::io("open", path, source);
-        if shared.stopping.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
-        let len_of = |file: &Arc<dyn BackendFile>| match file.len().map_err(fail)? {
-            len if len > LEN_MAX => Err(Error::TooLarge { path: path.to_owned(), end: len }),
-            len => Ok(len),
-        };
-        // A file that is too large is refused before anything is charged.
-        len_of(&file)?;
-        let writable = mode != OpenMode::ReadOnly;
-        let task = Task { cpu: shared.cpu(), ..self.state().task(0) };
-        let charge = shared.charge_metadata(&task, HANDLE_BYTES)?;
-        let mut charge_of_file = None;
-        let inode = loop {
-            let mut inodes = shared.lock_inodes();
-            let known = inodes.find(file.identity()).cloned();
-            let inode = match (known, &mut charge_of_file) {
-                (Some(inode), _) => {
-                    if writable {
-                        let mut known = inode.writable.lock().unwrap_or_else(PoisonError::into_inner);
-                        known.get_or_insert(file);
-                    }
-                    inode
-                }
-                (None, charge @ Some(_)) => {
-                    // Not before: the cache may have known the file until now, and its write-back
-                    // may have extended the file meanwhile. Now nothing is on its way.
-                    let len = len_of(&file)?;
-                    let mapping = shared.core.open_mapping(Kind::File);
-                    let inode = Arc::new(Inode::new(file, writable, mapping, len));
-                    charge.take().into_iter().for_each(|paid: Metadata| inodes.insert(&inode, paid.keep()));
-                    inode
-                }
-                (None, None) => {
-                    drop(inodes);
-                    charge_of_file = Some(shared.charge_metadata(&task, FILE_BYTES)?);
-                    continue;
-                }
-            };
-            if inode.handles.fetch_add(1, Ordering::AcqRel) == 0 {
-                inode.stale.store(true, Ordering::Release);
-            }
-            break inode;
-        };
-        drop(charge_of_file);
-        let tenant = self.state().clone();
-        let handle = CachedFile::new(shared.clone(), inode.clone(), tenant, writable, charge.keep());
-        {
-            // Of several threads that open the file at once, each waits until outdated pages are
-            // gone. None drops a page that another one has read or lent since.
-            let _one = inode.opening.lock().unwrap_or_else(PoisonError::into_inner);
-            if inode.stale.swap(false, Ordering::AcqRel) {
-                // The cache was about to forget this file; its pages may be out of date.
-                shared.drop_clean_pages(&inode, 0);
-            }
-        }
-        inode.revalidate(shared)?;
-        Ok(handle)
     }
 }
 

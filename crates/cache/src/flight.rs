@@ -4,13 +4,11 @@
 //!
 //! The table's lock is a leaf.
 
-#[cfg(feature = "async")]
-use crate::future::Outcome;
+use crate::host::CacheHost;
 use crate::inode::Inode;
-use crate::shared::Shared;
 #[cfg(feature = "async")]
 use mglru_core::memcg::Stall;
-use mglru_core::{FolioId, Mapping};
+use mglru_core::{Core, FolioId, Mapping};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +20,22 @@ pub(crate) enum Flight {
     Write { inode: Arc<Inode>, folios: Vec<FolioId>, number: u64, end: u64 },
     /// A page of anonymous memory on its way to swap.
     SwapOut { mapping: Arc<Mapping>, folio: FolioId },
+}
+
+/// The error of a read that a future submitted.
+#[cfg(feature = "async")]
+#[derive(Debug, Default)]
+pub(crate) struct Outcome(Mutex<Option<io::Error>>);
+
+#[cfg(feature = "async")]
+impl Outcome {
+    fn fail(&self, error: io::Error) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+
+    pub(crate) fn take(&self) -> Option<io::Error> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 /// The future that waits for a read.
@@ -39,13 +53,13 @@ pub(crate) enum Waiter {}
 impl Waiter {
     /// Notes that the read has ended, before its pages are published or given up.
     #[cfg(feature = "async")]
-    pub(crate) fn end(self, shared: &Shared, error: Option<io::Error>) {
-        self.stall.into_iter().for_each(|stall| shared.core.end_stall(&shared.host, stall));
+    pub(crate) fn end(self, core: &Core, host: &CacheHost, error: Option<io::Error>) {
+        self.stall.into_iter().for_each(|stall| core.end_stall(host, stall));
         error.into_iter().for_each(|error| self.outcome.fail(error));
     }
 
     #[cfg(not(feature = "async"))]
-    pub(crate) fn end(self, _: &Shared, _: Option<io::Error>) {
+    pub(crate) fn end(self, _: &Core, _: &CacheHost, _: Option<io::Error>) {
         match self {}
     }
 }

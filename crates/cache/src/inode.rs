@@ -25,12 +25,12 @@
 use crate::backend::{BackendFile, FileIdentity};
 use crate::error::Error;
 use crate::piece::Piece;
-use crate::range::Locked;
 use mglru_core::readahead::{DEFAULT_MAX_PAGES, Window};
 use mglru_core::writeback::ErrorSequence;
 use mglru_core::{HostCharge, Mapping, MappingId, MemcgId, PAGE_BYTES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -65,6 +65,13 @@ struct Transfers {
     held: bool,
 }
 
+/// Ranges of pages that are locked in memory, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Locked {
+    pub(crate) next: u64,
+    pub(crate) ranges: BTreeMap<u64, Range<u64>>,
+}
+
 /// Keeps write-back of a file from starting until dropped. See [`Inode::hold_transfers`].
 pub(crate) struct HeldTransfers<'a>(&'a Inode);
 
@@ -97,7 +104,7 @@ pub(crate) struct Inode {
     /// Number of live maps per tenant.
     maps: Mutex<BTreeMap<MemcgId, u32>>,
     /// Ranges of pages that are locked in memory.
-    pub(crate) locked: Mutex<Locked>,
+    locked: Mutex<Locked>,
     /// A read found less on disk than expected, or a revalidation was postponed.
     pub(crate) changed_outside: AtomicBool,
     /// Whether the last write-back failed.
@@ -145,7 +152,7 @@ impl Inodes {
 
 impl Inode {
     pub(crate) fn new(file: Arc<dyn BackendFile>, writable: bool, mapping: Arc<Mapping>, len: u64) -> Inode {
-        let block_pages = file.clone().source().map_or(1, |source| source.block_pages());
+        let block_pages = file.block_pages();
         mapping.set_whole_pages(len / PAGE_BYTES);
         Inode {
             block_pages: block_pages.min(u64::from(BLOCK_PAGES_MAX)) as u32,
@@ -342,6 +349,10 @@ impl Inode {
         if bytes < wanted && end < self.disk_len() {
             self.changed_outside.store(true, Ordering::Release);
         }
+    }
+
+    pub(crate) fn locked(&self) -> MutexGuard<'_, Locked> {
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn maps(&self) -> MutexGuard<'_, BTreeMap<MemcgId, u32>> {

@@ -57,6 +57,7 @@ mod latch;
 mod many;
 mod mapped;
 mod oom;
+mod open;
 mod outside;
 mod piece;
 mod prefetch;
@@ -108,5 +109,6 @@ pub use mglru_core::reclaim::GenerationPages;
 pub use mglru_core::workingset::Shadow;
 pub use mglru_core::{
     ControlError, Counter, Errno, Event, FolioId, Limits, Lru, LruLock, MappingId, MechanismError,
-    Mechanisms, MemcgError, MemcgId, OomDecision, OomPolicy, OutOfMemory, PagesInRange, Preset, Switch,
+    Mechanisms, MemcgError, MemcgId, OomDecision, OomPolicy, OutOfMemory, PAGE_BYTES, PagesInRange, Preset,
+    Switch,
 };

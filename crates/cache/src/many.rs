@@ -17,6 +17,7 @@ use crate::backend::{Batch, Direction, Transfer};
 use crate::error::Error;
 use crate::file::CachedFile;
 use crate::flight::Flight;
+use crate::source::source_of;
 use mglru_core::{FolioId, PAGE_BYTES};
 use std::io;
 
@@ -63,7 +64,7 @@ impl CachedFile {
     /// unspecified.
     pub fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Result<(), Error> {
         let mut many = Many { file: self, requests, next: 0, flying: Vec::new(), later: Vec::new() };
-        let is_source = self.inode.file.clone().source().is_some();
+        let is_source = source_of(&self.inode.file).is_some();
         if is_source || !self.shared.backend.read_many(UNDER_WAY, &mut many) {
             many.submit_all();
         }

@@ -24,7 +24,7 @@
 use crate::error::Error;
 use crate::fault::alone;
 use crate::file::CachedFile;
-use crate::frames::Frames;
+use crate::frames::{Frames, use_huge_pages, zeroed_slots};
 use crate::guard::{OwnedPageGuard, PageGuard};
 use crate::inode::Inode;
 use crate::piece::pieces;
@@ -74,10 +74,37 @@ impl CachedFile {
     }
 }
 
+/// The range of slots of a file that is being mapped; without pages if it cannot pay for one.
+fn range_of(file: &CachedFile) -> Arc<SlotRange> {
+    let mapping = &file.inode.mapping;
+    if mapping.range().is_none() {
+        give_range(file);
+    }
+    mapping.range().cloned().unwrap_or_else(|| Arc::new(SlotRange::new(Box::default())))
+}
+
+fn give_range(file: &CachedFile) {
+    let shared = &*file.shared;
+    let pages = file.len().div_ceil(PAGE_BYTES);
+    let bytes = SlotRange::bytes(pages);
+    if pages == 0 || !shared.slot_charges.reserve(bytes) {
+        return;
+    }
+    let range = shared.charge_metadata(&file.task(), bytes).ok().and_then(|charge| {
+        let slots = || zeroed_slots(SlotRange::slots(pages) as usize);
+        shared.slot_charges.settle(&file.inode.mapping, || charge.keep(), slots)
+    });
+    match range {
+        Some(range) if shared.frames.huge_pages() => use_huge_pages(range.addresses()),
+        Some(_) => {}
+        None => shared.slot_charges.give_back(bytes),
+    }
+}
+
 impl Map {
     pub(crate) fn new(file: CachedFile) -> Map {
         file.tenant.join(&file.shared.core);
-        let map = Map { frames: file.shared.frames.clone(), range: file.shared.range_of(&file), file };
+        let map = Map { frames: file.shared.frames.clone(), range: range_of(&file), file };
         let mut maps = map.file.inode.maps();
         *maps.entry(map.file.task.memcg).or_default() += 1;
         map.cover(map.file.len());

@@ -9,25 +9,10 @@
 use crate::error::Error;
 use crate::fault::alone;
 use crate::file::CachedFile;
-use crate::inode::Inode;
+use crate::inode::Locked;
 use mglru_core::readahead::Window;
 use mglru_core::{Arrival, Lookup, PAGE_BYTES, PagesInRange};
-use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{MutexGuard, PoisonError};
-
-/// Ranges of pages that are locked in memory, by number.
-#[derive(Debug, Default)]
-pub(crate) struct Locked {
-    next: u64,
-    ranges: BTreeMap<u64, Range<u64>>,
-}
-
-impl Inode {
-    fn locked(&self) -> MutexGuard<'_, Locked> {
-        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Pages with at least one byte in a range of bytes.
 fn pages_of(bytes: &Range<u64>) -> Range<u64> {

@@ -41,8 +41,7 @@ pub(crate) struct Shared {
     pub(crate) tenants: Tenants,
     /// Number of panics of workers, which were restarted.
     pub(crate) worker_panics: AtomicU64,
-    /// Charges for the slots of mapped files.
-    pub(crate) slot_charges: Mutex<SlotCharges>,
+    pub(crate) slot_charges: SlotCharges,
     /// This cache's number within the process.
     pub(crate) number: u64,
     pub(crate) budget_bytes: u64,
@@ -112,7 +111,7 @@ impl Shared {
             // Emptied first, because closing the mapping cannot be undone and another thread may
             // open the file meanwhile.
             let Some(busy) = self.core.truncate(&self.host, &inode.mapping, 0, 1 << 32) else {
-                let slots = self.take_slot_charge(inode);
+                let slots = self.slot_charges.take(inode.mapping.id());
                 let closed = self.core.close_mapping(&self.host, &inode.mapping);
                 assert!(closed.is_none(), "without a handle, no thread inserts pages");
                 let charge = inodes.remove(inode);

@@ -1,4 +1,4 @@
-//! Ranges of slots for mapped files (see `mglru_core::mapping`): who gets one, and who pays.
+//! The memory that ranges of slots for mapped files take (see `mglru_core::mapping`), and who pays.
 //!
 //! A mapped file gets 8 bytes for each of its pages, and is charged for all of them at once. The
 //! system provides the memory when slots are first used. Ranges take at most 1/64 of the cache's
@@ -7,77 +7,73 @@
 //!
 //! # Locking
 //!
-//! `Shared::slot_charges` is a leaf.
+//! One mutex, a leaf.
 
-use crate::file::CachedFile;
-use crate::frames::{use_huge_pages, zeroed_slots};
-use crate::inode::Inode;
-use crate::shared::Shared;
-use mglru_core::mapping::SlotRange;
-use mglru_core::{HostCharge, MappingId, PAGE_BYTES};
+use mglru_core::mapping::{AtomicSlot, SlotRange};
+use mglru_core::{HostCharge, Mapping, MappingId};
 use std::collections::BTreeMap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The part of the budget that ranges may take.
 const PART_OF_BUDGET: u64 = 64;
 
-/// Charges for ranges, by mapping.
-#[derive(Default)]
+/// Charges for the slots of mapped files.
 pub(crate) struct SlotCharges {
+    bytes_max: u64,
+    charges: Mutex<Charges>,
+}
+
+#[derive(Default)]
+struct Charges {
     bytes: u64,
     by_mapping: BTreeMap<MappingId, HostCharge>,
 }
 
-impl Shared {
-    fn slot_charges(&self) -> MutexGuard<'_, SlotCharges> {
-        self.slot_charges.lock().unwrap_or_else(PoisonError::into_inner)
+impl SlotCharges {
+    pub(crate) fn new(budget_bytes: u64) -> SlotCharges {
+        SlotCharges { bytes_max: budget_bytes / PART_OF_BUDGET, charges: Mutex::default() }
     }
 
-    /// Gives the mapping of a file that is being mapped a range, if it has none and can pay for it.
-    /// Returns the range; without pages if it has none.
-    pub(crate) fn range_of(&self, file: &CachedFile) -> Arc<SlotRange> {
-        let mapping = &file.inode.mapping;
-        if mapping.range().is_none() {
-            self.give_range(file);
-        }
-        mapping.range().cloned().unwrap_or_else(|| Arc::new(SlotRange::new(Box::default())))
+    fn lock(&self) -> MutexGuard<'_, Charges> {
+        self.charges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn give_range(&self, file: &CachedFile) {
-        let pages = file.len().div_ceil(PAGE_BYTES);
-        let bytes = SlotRange::bytes(pages);
-        {
-            let mut charges = self.slot_charges();
-            if pages == 0 || charges.bytes + bytes > self.budget_bytes / PART_OF_BUDGET {
-                return;
-            }
+    /// Sets `bytes` aside for a range, before they are charged. `false`: that is too much.
+    pub(crate) fn reserve(&self, bytes: u64) -> bool {
+        let mut charges = self.lock();
+        let has_room = charges.bytes + bytes <= self.bytes_max;
+        if has_room {
             charges.bytes += bytes;
         }
-        let mapping = &file.inode.mapping;
-        let charge = self.charge_metadata(&file.task(), bytes);
-        let mut charges = self.slot_charges();
-        match charge {
-            Ok(charge) if !charges.by_mapping.contains_key(&mapping.id()) => {
-                charges.by_mapping.insert(mapping.id(), charge.keep());
-                let range = mapping.set_range(|| zeroed_slots(SlotRange::slots(pages) as usize));
-                if self.frames.huge_pages() {
-                    use_huge_pages(range.addresses());
-                }
-            }
-            // There is no memory for it, or another thread was faster.
-            not_needed => {
-                charges.bytes -= bytes;
-                drop(charges);
-                drop(not_needed);
-            }
+        has_room
+    }
+
+    /// Gives back what was set aside.
+    pub(crate) fn give_back(&self, bytes: u64) {
+        self.lock().bytes -= bytes;
+    }
+
+    /// Keeps the charge for reserved bytes and gives the mapping its range. `None`: another thread
+    /// was faster, and the mapping has one.
+    pub(crate) fn settle<'a>(
+        &self,
+        mapping: &'a Mapping,
+        charge: impl FnOnce() -> HostCharge,
+        slots: impl FnOnce() -> Box<[AtomicSlot]>,
+    ) -> Option<&'a SlotRange> {
+        let mut charges = self.lock();
+        if charges.by_mapping.contains_key(&mapping.id()) {
+            return None;
         }
+        charges.by_mapping.insert(mapping.id(), charge());
+        Some(mapping.set_range(slots))
     }
 
     /// Takes the charge for the range of a file that is about to be forgotten, before the number of
     /// its mapping can be reused. The caller ends it.
-    pub(crate) fn take_slot_charge(&self, inode: &Inode) -> Option<HostCharge> {
-        let mut charges = self.slot_charges();
-        let charge = charges.by_mapping.remove(&inode.mapping.id());
+    pub(crate) fn take(&self, mapping: MappingId) -> Option<HostCharge> {
+        let mut charges = self.lock();
+        let charge = charges.by_mapping.remove(&mapping);
         charges.bytes -= charge.as_ref().map_or(0, HostCharge::bytes);
         charge
     }

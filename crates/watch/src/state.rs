@@ -1,14 +1,12 @@
 //! The state of a cache at one time, as JSON.
 
-use mglru_cache::{Control, GenerationRow, PageCache, Pressure, Tenant};
+use mglru_cache::{Control, GenerationRow, PAGE_BYTES, PageCache, Pressure, Tenant};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Number of tenants in a state at most, besides the root: those that use most.
 const TENANTS_MAX: usize = 1000;
-
-const PAGE_BYTES: u64 = 4096;
 
 /// The state of a cache. Sizes are in bytes. Counts grow from the start of the cache on, so that
 /// rates are differences between two states.

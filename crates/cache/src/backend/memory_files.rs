@@ -17,7 +17,6 @@ mod power;
 
 use super::transfer::{BackendFile, Direction, FileIdentity, OpenMode, Progress, Transfer, zero_rest};
 use crate::frames::{FRAME_BYTES, Frames};
-use power::{PowerLoss, Versions};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -107,7 +106,7 @@ pub struct MemoryFiles {
 
 struct State {
     files: BTreeMap<FileIdentity, Content>,
-    names: BTreeMap<PathBuf, FileIdentity>,
+    names: Names,
     files_created: u64,
     faults: Vec<Fault>,
     random: Random,
@@ -134,6 +133,28 @@ struct Content {
     /// All versions since then, if sectors survive independently.
     versions: Option<Versions>,
     counts: Counts,
+}
+
+/// Versions since the last sync.
+#[derive(Default)]
+struct Versions {
+    /// Earlier contents of each changed page; `None` for a hole.
+    pages: BTreeMap<u64, Vec<Option<Page>>>,
+    lengths: Vec<u64>,
+}
+
+/// Names of the directory, at some time.
+type Names = BTreeMap<PathBuf, FileIdentity>;
+
+/// How the disk loses power.
+#[derive(Default)]
+struct PowerLoss {
+    /// Whether sectors survive independently.
+    tears: bool,
+    /// Number of further operations before the power fails.
+    after: Option<u64>,
+    /// Earlier names since the last sync of the directory.
+    names: Vec<Names>,
 }
 
 /// SplitMix64, which accepts any seed.

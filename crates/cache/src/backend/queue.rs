@@ -75,11 +75,6 @@ impl<T> Queue<T> {
         !std::mem::replace(&mut state.signalled, true)
     }
 
-    /// Counts a request as unfinished that is carried out without a consumer.
-    pub(crate) fn begin(&self) {
-        self.lock().unfinished += 1;
-    }
-
     /// Whether [`Self::push`] would not wait.
     #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "for futures"))]
     pub(crate) fn has_room(&self) -> bool {

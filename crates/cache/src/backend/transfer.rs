@@ -1,7 +1,6 @@
 //! The interface of a backend, and the types that all backends share.
 
 use crate::frames::{FRAME_BYTES, Frames};
-use crate::source::SourceFile;
 use std::any::Any;
 use std::fmt;
 use std::io;
@@ -64,9 +63,9 @@ pub(crate) trait BackendFile: Any + fmt::Debug + Send + Sync {
     fn path(&self) -> &Path;
     /// Whether transfers bypass the kernel's page cache. If not, each page may be in memory twice.
     fn is_direct(&self) -> bool;
-    /// The file as a source, if it is one.
-    fn source(self: Arc<Self>) -> Option<Arc<SourceFile>> {
-        None
+    /// The preferred size of reads, in pages.
+    fn block_pages(&self) -> u64 {
+        1
     }
 }
 

@@ -25,65 +25,35 @@
 //! hold locks of the core: a waker must not poll its future itself, and those of runtimes do not.
 
 mod read;
+mod state;
 mod sync;
+mod syncs;
 mod timer;
 mod turns;
 mod write;
 
 pub use read::ReadAt;
+pub(crate) use state::Futures;
 pub use sync::SyncFile;
 pub use write::WriteAt;
 
 use crate::error::Error;
+use crate::flight::Outcome;
 use crate::host::CacheHost;
 use crate::inode::Inode;
 use crate::shared::Shared;
 use mglru_core::readahead::Window;
 use mglru_core::{Arrival, ChargeStep, Charging, FolioId, NewFolio, Task, Throttle};
-use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-use sync::Syncs;
-use timer::Timer;
-use turns::{Place, Turns};
+use turns::Place;
 
 /// Steps of reclaim in one poll, before other tasks get the thread.
 const STEPS: u32 = 8;
 /// How long a task waits for room in the queue of the device.
 const NO_ROOM: Duration = Duration::from_millis(1);
-
-/// State that the futures of a cache share.
-#[derive(Default)]
-pub(crate) struct Futures {
-    timer: Timer,
-    turns: Turns,
-    syncs: Syncs,
-}
-
-impl Futures {
-    /// Wakes all tasks that wait for the cache, because it is closed.
-    pub(crate) fn close(&self) {
-        self.timer.close();
-        self.turns.close();
-        self.syncs.close();
-    }
-}
-
-/// The error of a read that a future submitted.
-#[derive(Debug, Default)]
-pub(crate) struct Outcome(Mutex<Option<io::Error>>);
-
-impl Outcome {
-    pub(crate) fn fail(&self, error: io::Error) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-    }
-
-    fn take(&self) -> Option<io::Error> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
 
 /// A pause between two polls, as the core or a full queue asked for it.
 #[derive(Debug, Default)]

@@ -1,90 +1,12 @@
-//! [`CachedFile::sync_data`] and `sync_all` as futures, and the thread that waits for the system.
-//!
-//! # Locking
-//!
-//! The queue's mutex and that of a sync's state are leaves, held for a few instructions.
+//! [`CachedFile::sync_data`] and `sync_all` as futures.
 
+use super::syncs::Done;
 use crate::error::Error;
 use crate::file::CachedFile;
-use crate::inode::Inode;
-use crate::shared::Shared;
-use std::collections::VecDeque;
 use std::fmt;
-use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
-
-/// The state of a sync, shared with the thread.
-#[derive(Default)]
-struct Done(Mutex<(Option<io::Result<()>>, Option<Waker>)>);
-
-struct Job {
-    shared: Arc<Shared>,
-    inode: Arc<Inode>,
-    all: bool,
-    done: Arc<Done>,
-}
-
-#[derive(Default)]
-struct Queue {
-    /// Jobs, whether the thread runs, and whether the cache is closed.
-    state: Mutex<(VecDeque<Job>, bool, bool)>,
-    changed: Condvar,
-}
-
-/// The syncs of a cache's futures.
-#[derive(Default)]
-pub(super) struct Syncs(Arc<Queue>);
-
-impl Syncs {
-    /// Queues a sync. `false`: no thread can be started, or the cache is closed.
-    fn submit(&self, job: Job) -> bool {
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if !state.1 && !state.2 {
-            let queue = self.0.clone();
-            let thread = std::thread::Builder::new().name("mglru-sync".to_owned());
-            state.1 = thread.spawn(move || queue.run()).is_ok();
-        }
-        if !state.1 || state.2 {
-            return false;
-        }
-        state.0.push_back(job);
-        drop(state);
-        self.0.changed.notify_one();
-        true
-    }
-
-    /// Ends the thread once the queued syncs are done.
-    pub(super) fn close(&self) {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).2 = true;
-        self.0.changed.notify_one();
-    }
-}
-
-impl Drop for Syncs {
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
-impl Queue {
-    fn run(&self) {
-        loop {
-            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let waits = |state: &mut (VecDeque<Job>, bool, bool)| state.0.is_empty() && !state.2;
-            let mut state = self.changed.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
-            let Some(job) = state.0.pop_front() else { return };
-            drop(state);
-            let result = job.shared.write_out_and_sync(&job.inode, job.all);
-            let mut done = job.done.0.lock().unwrap_or_else(PoisonError::into_inner);
-            done.0 = Some(result);
-            let waker = done.1.take();
-            drop(done);
-            waker.into_iter().for_each(Waker::wake);
-        }
-    }
-}
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 impl CachedFile {
     /// Syncs as [`Self::sync_data`], without blocking the thread.
@@ -129,20 +51,17 @@ impl Future for SyncFile<'_> {
             Some(done) => done,
             None => {
                 inode.revalidate(shared)?;
-                let done = this.done.insert(Arc::default());
-                let job = Job { shared: shared.clone(), inode: inode.clone(), all, done: done.clone() };
-                if !shared.futures.syncs.submit(job) {
-                    return Poll::Ready(if all { file.sync_all() } else { file.sync_data() });
+                let (for_thread, of) = (shared.clone(), inode.clone());
+                let work = move || for_thread.write_out_and_sync(&of, all);
+                match shared.futures.syncs.submit(work) {
+                    Some(done) => this.done.insert(done),
+                    None => return Poll::Ready(if all { file.sync_all() } else { file.sync_data() }),
                 }
-                done
             }
         };
-        let mut state = done.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(result) = state.0.take() else {
-            state.1 = Some(cx.waker().clone());
-            return Poll::Pending;
-        };
-        drop(state);
-        Poll::Ready(file.end_of_sync(result))
+        match done.poll(cx) {
+            Poll::Ready(result) => Poll::Ready(file.end_of_sync(result)),
+            Poll::Pending => Poll::Pending,
+        }
     }
 }

@@ -34,15 +34,14 @@
 //! known version are kept there ([`crate::tier`]).
 
 mod pool;
+mod reads;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tiered;
 
-use crate::error::Error;
-use crate::file::CachedFile;
-use crate::{OpenMode, PageCache, Tenant};
 use mglru_core::PAGE_BYTES;
-pub(crate) use pool::{SourceFile, Sources, WithSources};
+pub(crate) use pool::{Sources, WithSources, source_of};
+use reads::Reads;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -123,7 +122,7 @@ pub trait BlockSource: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-fn not_writable(name: &str) -> io::Error {
+pub(crate) fn not_writable(name: &str) -> io::Error {
     let what = format!("{name} cannot be written: open it with OpenMode::ReadOnly");
     io::Error::new(io::ErrorKind::Unsupported, what)
 }
@@ -141,9 +140,9 @@ pub struct SourceState {
 /// A range that the cache wants from a [`BlockSource`]. Dropped without an answer, it fails.
 #[derive(Debug)]
 pub struct RangeRequest {
-    pool: Arc<Sources>,
-    file: Arc<SourceFile>,
+    reads: Arc<Reads>,
     number: u64,
+    version: Option<Arc<str>>,
     range: Range<u64>,
     answered: bool,
 }
@@ -157,30 +156,30 @@ impl RangeRequest {
     /// The version that the bytes must have, if the source has versions: for a conditional request
     /// such as HTTP's `If-Match`.
     pub fn version(&self) -> Option<&str> {
-        self.file.version()
+        self.version.as_deref()
     }
 
     /// Whether an answer is still of use: `false` after the deadline.
     pub fn is_wanted(&self) -> bool {
-        self.pool.is_wanted(self.number)
+        self.reads.is_wanted(self.number)
     }
 
     /// Answers with the bytes of the range, and with the version that they are of, if known.
     pub fn fulfil(mut self, version: Option<&str>, bytes: &[u8]) {
         self.answered = true;
         let answer = self.check(version, bytes).map(|()| bytes);
-        self.pool.answer(self.number, answer, version.is_some());
+        self.reads.answer(self.number, answer, version.is_some());
     }
 
     /// Answers that the range cannot be read.
     pub fn fail(mut self, error: io::Error) {
         self.answered = true;
-        self.pool.answer(self.number, Err(error), false);
+        self.reads.answer(self.number, Err(error), false);
     }
 
     fn check(&self, version: Option<&str>, bytes: &[u8]) -> io::Result<()> {
         let invalid = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
-        if let (Some(expected), Some(found)) = (self.file.version(), version)
+        if let (Some(expected), Some(found)) = (self.version(), version)
             && expected != found
         {
             return invalid(format!(
@@ -204,7 +203,7 @@ impl Drop for RangeRequest {
     fn drop(&mut self) {
         if !self.answered {
             let what = format!("the source gave no answer for the range at byte {}", self.range.start);
-            self.pool.answer(self.number, Err(io::Error::other(what)), false);
+            self.reads.answer(self.number, Err(io::Error::other(what)), false);
         }
     }
 }
@@ -290,33 +289,5 @@ impl BlockSource for FileSource {
 
     fn sync(&self) -> io::Result<()> {
         self.file.sync_all()
-    }
-}
-
-impl Tenant {
-    /// Opens a source. Its pages are charged to this tenant as those of a file ([`Self::open`]).
-    /// [`OpenMode::Create`] is the same as [`OpenMode::ReadWrite`].
-    ///
-    /// # Errors
-    /// The source has no state now, is beyond 16 TiB, or cannot be written although `mode` says so;
-    /// the cache is closed, or no memory is left for the metadata of an open file.
-    pub fn open_source(&self, source: Arc<dyn BlockSource>, mode: OpenMode) -> Result<CachedFile, Error> {
-        let name = PathBuf::from(source.name());
-        let fail = |source| Error::io("open", &name, source);
-        if mode != OpenMode::ReadOnly && !source.is_writable() {
-            return Err(fail(not_writable(&source.name())));
-        }
-        let file = self.shared().sources.open(source).map_err(fail)?;
-        self.open_file(&name, file, mode)
-    }
-}
-
-impl PageCache {
-    /// Opens a source for the root tenant. See [`Tenant::open_source`].
-    ///
-    /// # Errors
-    /// As [`Tenant::open_source`].
-    pub fn open_source(&self, source: Arc<dyn BlockSource>, mode: OpenMode) -> Result<CachedFile, Error> {
-        self.tenant("")?.open_source(source, mode)
     }
 }

@@ -1,30 +1,28 @@
-//! Reads and writes of sources under way, and the threads that hand them to the sources.
-//!
-//! A read is registered when it is submitted, under a number, and ends once: by its answer or by
-//! its deadline, whichever removes it from the table first. Only then are frames written, so a late
-//! answer touches nothing.
+//! Open sources, and the threads that hand reads and writes to them.
 //!
 //! # Locking
 //!
-//! The queue's lock comes before `state`. Both are held for a few instructions, never while a
-//! source or a completion is called, and no other lock is taken under them.
+//! The queue's lock comes before that of the table of [`Reads`]. They and `state` are held for a
+//! few instructions, never while a source or a completion is called, and no other lock is taken
+//! under them.
 
-use super::tiered::{Join, Look};
+use super::reads::{Finish, Reads, Waiter};
 use super::{BlockSource, RangeRequest};
 use crate::backend::{Backend, BackendFile, Batch, Completion, Direction, FileIdentity, OpenMode, Transfer};
-use crate::backend::{Queue, is_worker, join, spawn, zero_rest};
+use crate::backend::{Queue, is_worker, join, spawn};
 use crate::frames::{FRAME_BYTES, Frames};
 use crate::tier::{SourceKey, Tier};
 use crate::trace::slow_path;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Threads that call sources. A source that answers before it returns is read by as many at once.
 const THREADS: usize = 8;
@@ -39,7 +37,8 @@ const DEVICE: u64 = u64::MAX;
 pub(crate) struct SourceFile {
     source: Arc<dyn BlockSource>,
     path: PathBuf,
-    version: Option<String>,
+    /// The version that all bytes must have.
+    version: Option<Arc<str>>,
     identity: FileIdentity,
     len: AtomicU64,
     /// The file's name in the disk tier, if that keeps it.
@@ -49,16 +48,6 @@ pub(crate) struct SourceFile {
 impl SourceFile {
     pub(super) fn bytes_at(&self, transfer: &Transfer) -> u64 {
         self.len.load(Ordering::Acquire).saturating_sub(transfer.offset).min(transfer.bytes as u64)
-    }
-
-    /// The version that all bytes must have.
-    pub(super) fn version(&self) -> Option<&str> {
-        self.version.as_deref()
-    }
-
-    /// The preferred size of reads, in pages.
-    pub(crate) fn block_pages(&self) -> u64 {
-        self.source.block_bytes().div_ceil(FRAME_BYTES as u64).max(1)
     }
 }
 
@@ -102,40 +91,15 @@ impl BackendFile for SourceFile {
         true
     }
 
-    fn source(self: Arc<Self>) -> Option<Arc<SourceFile>> {
-        Some(self)
+    fn block_pages(&self) -> u64 {
+        self.source.block_bytes().div_ceil(FRAME_BYTES as u64).max(1)
     }
 }
 
-/// Receiver of a transfer's result.
-pub(super) enum Finish {
-    /// The cache, by the transfer's tag.
-    Tag(u64),
-    /// A thread that waits.
-    Waiter(Arc<Waiter>),
-    /// A transfer of which this is a part.
-    Part(Arc<Join>),
-}
-
-#[derive(Default)]
-pub(super) struct Waiter {
-    result: Mutex<Option<io::Result<usize>>>,
-    set: Condvar,
-}
-
-impl Waiter {
-    fn wait(&self) -> io::Result<usize> {
-        let result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
-        let set = self.set.wait_while(result, |result| result.is_none());
-        set.unwrap_or_else(PoisonError::into_inner).take().expect("it was waited for")
-    }
-}
-
-/// A read that has no answer yet.
-struct UnderWay {
-    transfer: Transfer,
-    finish: Finish,
-    deadline: Instant,
+/// The file as a source, if it is one.
+pub(crate) fn source_of(file: &Arc<dyn BackendFile>) -> Option<Arc<SourceFile>> {
+    let file: Arc<dyn Any + Send + Sync> = file.clone();
+    file.downcast().ok()
 }
 
 enum Job {
@@ -143,14 +107,20 @@ enum Job {
     Write { file: Arc<SourceFile>, transfer: Transfer, finish: Finish },
 }
 
+/// A read of which the tier has something.
+pub(super) struct Look {
+    pub(super) transfer: Transfer,
+    pub(super) file: Arc<SourceFile>,
+    pub(super) key: SourceKey,
+    pub(super) finish: Finish,
+}
+
 #[derive(Default)]
 struct State {
-    reads: BTreeMap<u64, UnderWay>,
-    next: u64,
     closed: bool,
     threads: Vec<JoinHandle<()>>,
     /// Open files, by name and version.
-    known: BTreeMap<(PathBuf, Option<String>), Weak<SourceFile>>,
+    known: BTreeMap<(PathBuf, Option<Arc<str>>), Weak<SourceFile>>,
     next_inode: u64,
 }
 
@@ -160,21 +130,16 @@ pub(crate) struct Sources {
     /// The disk tier, if there is one, and reads that look there.
     pub(crate) tier: Option<Arc<Tier>>,
     pub(super) looks: Queue<Look>,
-    completion: Arc<dyn Completion>,
-    deadline: Duration,
+    pub(crate) reads: Arc<Reads>,
     queue: Queue<Job>,
     state: Mutex<State>,
-    /// Signalled when a read is registered in an empty table, or the pool is closed.
-    registered: Condvar,
     pub(crate) ranges: AtomicU64,
     pub(crate) calls: AtomicU64,
-    pub(crate) bytes: AtomicU64,
-    pub(crate) failures: AtomicU64,
 }
 
 impl fmt::Debug for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sources").field("deadline", &self.deadline).finish_non_exhaustive()
+        f.debug_struct("Sources").field("reads", &self.reads).finish_non_exhaustive()
     }
 }
 
@@ -187,18 +152,14 @@ impl Sources {
         tier: Option<Arc<Tier>>,
     ) -> Arc<Sources> {
         Arc::new(Sources {
+            reads: Arc::new(Reads::new(frames.clone(), completion, deadline, tier.clone())),
             frames,
             tier,
             looks: Queue::new(WAITING_MAX),
-            completion,
-            deadline,
             queue: Queue::new(WAITING_MAX),
             state: Mutex::default(),
-            registered: Condvar::new(),
             ranges: AtomicU64::new(0),
             calls: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
         })
     }
 
@@ -219,13 +180,14 @@ impl Sources {
         while state.threads.len() < threads && !state.closed {
             let pool = self.clone();
             let thread = match state.threads.len() {
-                0 => spawn("mglru-deadline", move || pool.watch())?,
+                0 => spawn("mglru-deadline", move || pool.reads.watch())?,
                 1..=THREADS => spawn("mglru-source", move || pool.work())?,
                 _ => spawn("mglru-tier-read", move || pool.look())?,
             };
             state.threads.push(thread);
         }
-        let key = (path.clone(), now.version.clone());
+        let version: Option<Arc<str>> = now.version.map(Arc::from);
+        let key = (path.clone(), version.clone());
         if let Some(known) = state.known.get(&key).and_then(Weak::upgrade) {
             return Ok(known);
         }
@@ -236,7 +198,6 @@ impl Sources {
         let identity = FileIdentity { device: DEVICE, inode: state.next_inode };
         state.next_inode += 1;
         let len = AtomicU64::new(now.len);
-        let version = now.version;
         let file = Arc::new(SourceFile { source, path, version, identity, len, tier_key });
         state.known.insert(key, Arc::downgrade(&file));
         Ok(file)
@@ -252,9 +213,8 @@ impl Sources {
         let bytes = file.bytes_at(&transfer);
         if bytes == 0 {
             // Beyond the end: zeros, without asking.
-            self.queue.begin();
-            let number = self.register(transfer, finish);
-            return self.answer(number, Ok(&[]), false);
+            let number = self.reads.register(transfer, None, finish);
+            return self.reads.answer(number, Ok(&[]), false);
         }
         match self.look_first(transfer, &file, finish) {
             Ok(()) => {}
@@ -267,22 +227,9 @@ impl Sources {
         let offset = transfer.offset;
         // The deadline counts from here on, not from before there was room.
         self.queue.push_with(|| {
-            let number = self.register(transfer, finish);
+            let number = self.reads.register(transfer, file.tier_key, finish);
             Job::Read { number, file, offset, bytes }
         });
-    }
-
-    /// Enters a read into the table. Returns its number.
-    fn register(&self, transfer: Transfer, finish: Finish) -> u64 {
-        let mut state = self.lock();
-        let number = state.next;
-        state.next += 1;
-        let deadline = Instant::now() + self.deadline;
-        if state.reads.is_empty() {
-            self.registered.notify_one();
-        }
-        state.reads.insert(number, UnderWay { transfer, finish, deadline });
-        number
     }
 
     /// Calls sources until the pool is closed and nothing waits.
@@ -293,7 +240,8 @@ impl Sources {
                     let result = self.write(&file, &transfer);
                     drop(transfer);
                     drop(file);
-                    self.end(finish, result);
+                    self.reads.count_failure(&result);
+                    self.queue.finish(|| self.reads.deliver(finish, result));
                     continue;
                 }
                 Job::Read { ref file, .. } => file.clone(),
@@ -303,15 +251,17 @@ impl Sources {
             let others = self.queue.take_where(RANGES_MAX - 1, same);
             let requests = std::iter::once(job).chain(others).map(|job| match job {
                 Job::Read { number, file, offset, bytes } => RangeRequest {
-                    pool: self.clone(),
-                    file,
+                    reads: self.reads.clone(),
                     number,
+                    version: file.version.clone(),
                     range: offset..offset + bytes,
                     answered: false,
                 },
                 Job::Write { .. } => unreachable!("only reads are taken"),
             });
             let mut requests: Vec<RangeRequest> = requests.collect();
+            // From here on the table counts them: a source may never return.
+            requests.iter().for_each(|_| self.queue.finish(|| {}));
             requests.sort_by_key(|request| request.range.start);
             self.calls.fetch_add(1, Ordering::Relaxed);
             self.ranges.fetch_add(requests.len() as u64, Ordering::Relaxed);
@@ -338,95 +288,12 @@ impl Sources {
         Ok(transfer.bytes)
     }
 
-    pub(super) fn is_wanted(&self, number: u64) -> bool {
-        self.lock().reads.contains_key(&number)
-    }
-
-    /// Ends a read, unless it has ended. `is_known`: the source said of which version the bytes
-    /// are.
-    pub(super) fn answer(&self, number: u64, answer: io::Result<&[u8]>, is_known: bool) {
-        let Some(UnderWay { transfer, finish, .. }) = self.lock().reads.remove(&number) else { return };
-        let stored = answer.as_ref().ok().copied().filter(|_| is_known);
-        let stored = stored.and_then(|bytes| Some((self.tier_key_of(&transfer)?, transfer.offset, bytes)));
-        let result = answer.map(|bytes| {
-            for (&frame, part) in transfer.frames.iter().zip(bytes.chunks(FRAME_BYTES)) {
-                self.frames.copy_in(frame, 0, part);
-            }
-            zero_rest(&self.frames, &transfer, bytes.len());
-            self.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-            bytes.len()
-        });
-        // The file's handle is closed before the completion says that it is not needed any more.
-        drop(transfer);
-        self.count_failure(&result);
-        self.queue.finish(|| {
-            self.deliver(finish, result);
-            // Readers go on meanwhile.
-            if let (Some((key, offset, bytes)), Some(tier)) = (stored, &self.tier) {
-                tier.offer(key, offset, bytes);
-            }
-        });
-    }
-
-    /// Reports the result of a transfer and counts it as finished.
-    fn end(&self, finish: Finish, result: io::Result<usize>) {
-        self.count_failure(&result);
-        self.queue.finish(|| self.deliver(finish, result));
-    }
-
-    fn count_failure(&self, result: &io::Result<usize>) {
-        if result.is_err() {
-            self.failures.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Reports the result of a transfer.
-    pub(super) fn deliver(&self, finish: Finish, result: io::Result<usize>) {
-        match finish {
-            Finish::Tag(tag) => self.completion.complete(tag, result),
-            Finish::Waiter(waiter) => {
-                *waiter.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-                waiter.set.notify_one();
-            }
-            Finish::Part(join) => {
-                if let Some((finish, result)) = join.end_part(result) {
-                    self.deliver(finish, result);
-                }
-            }
-        }
-    }
-
-    /// Fails reads whose deadline has passed.
-    fn watch(&self) {
-        let mut state = self.lock();
-        loop {
-            // Deadlines are in the order of numbers.
-            let first = state.reads.first_key_value().map(|(&number, read)| (number, read.deadline));
-            let Some((number, deadline)) = first else {
-                if state.closed {
-                    return;
-                }
-                state = self.registered.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                drop(state);
-                let what = format!("the source did not answer within {:?}", self.deadline);
-                self.answer(number, Err(io::Error::new(io::ErrorKind::TimedOut, what)), false);
-                state = self.lock();
-            } else {
-                let woken = self.registered.wait_timeout(state, left);
-                state = woken.unwrap_or_else(PoisonError::into_inner).0;
-            }
-        }
-    }
-
     /// Waits until all reads and writes have ended, and what they gave to the disk tier is there.
     fn drain(&self) {
         // Looks that find too little ask the sources.
         self.looks.drain();
         self.queue.drain();
+        self.reads.drain();
         if let Some(tier) = &self.tier {
             tier.drain();
         }
@@ -445,7 +312,7 @@ impl Sources {
         };
         self.looks.close();
         self.queue.close();
-        self.registered.notify_all();
+        self.reads.close();
         if let Some(tier) = &self.tier {
             tier.close();
         }
@@ -483,14 +350,14 @@ impl Backend for WithSources {
     }
 
     fn read(&self, transfer: &Transfer) -> io::Result<usize> {
-        match transfer.file.clone().source() {
+        match source_of(&transfer.file) {
             Some(file) => self.wait(Direction::Read, transfer, file),
             None => self.files.read(transfer),
         }
     }
 
     fn write(&self, transfer: &Transfer) -> io::Result<usize> {
-        match transfer.file.clone().source() {
+        match source_of(&transfer.file) {
             Some(file) => self.wait(Direction::Write, transfer, file),
             None => self.files.write(transfer),
         }
@@ -501,14 +368,14 @@ impl Backend for WithSources {
     }
 
     fn submit(&self, direction: Direction, transfer: Transfer, tag: u64) {
-        match transfer.file.clone().source() {
+        match source_of(&transfer.file) {
             Some(file) => self.sources.submit(direction, transfer, file, Finish::Tag(tag)),
             None => self.files.submit(direction, transfer, tag),
         }
     }
 
     fn has_room(&self, file: &Arc<dyn BackendFile>) -> bool {
-        match file.clone().source() {
+        match source_of(file) {
             Some(_) => self.sources.queue.has_room() && self.sources.looks.has_room(),
             None => self.files.has_room(file),
         }

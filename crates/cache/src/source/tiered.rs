@@ -4,52 +4,18 @@
 //! that is missing becomes a read of its own; the whole ends with the last of them, so that no
 //! frame is written after its end.
 
-use super::pool::{Finish, SourceFile, Sources};
+use super::pool::{Look, SourceFile, Sources};
+use super::reads::{Finish, Join};
 use super::{BlockSource, SourceState};
 use crate::backend::Transfer;
 use crate::frames::FRAME_BYTES;
 use crate::tier::SourceKey;
-use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Threads that read the tier: as many reads as a disk is good at, and apart from those that a
 /// source may keep busy.
 const THREADS: usize = 4;
-
-/// A read of which the tier has something.
-pub(super) struct Look {
-    transfer: Transfer,
-    file: Arc<SourceFile>,
-    key: SourceKey,
-    finish: Finish,
-}
-
-/// A read whose missing parts were asked for.
-pub(super) struct Join(Mutex<Joined>);
-
-struct Joined {
-    parts_left: usize,
-    bytes: usize,
-    error: Option<io::Error>,
-    finish: Option<Finish>,
-}
-
-impl Join {
-    /// Counts a part as ended. With the last one, the end of the whole.
-    pub(super) fn end_part(&self, result: io::Result<usize>) -> Option<(Finish, io::Result<usize>)> {
-        let mut joined = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        joined.parts_left -= 1;
-        if let Err(error) = result {
-            joined.error.get_or_insert(error);
-        }
-        if joined.parts_left > 0 {
-            return None;
-        }
-        let result = joined.error.take().map_or(Ok(joined.bytes), Err);
-        joined.finish.take().map(|finish| (finish, result))
-    }
-}
 
 impl Sources {
     /// The number of threads that read the tier.
@@ -61,10 +27,6 @@ impl Sources {
     pub(super) fn tier_key(&self, source: &dyn BlockSource, state: &SourceState) -> Option<SourceKey> {
         let tier = self.tier.as_ref().filter(|_| !source.is_writable() && source.is_kept_on_disk())?;
         Some(tier.key_of(&source.name(), state.version.as_deref()?, state.len))
-    }
-
-    pub(super) fn tier_key_of(&self, transfer: &Transfer) -> Option<SourceKey> {
-        transfer.file.clone().source()?.tier_key
     }
 
     /// Has a read done by the tier if that has any of its pages. `Err`: it has none.
@@ -96,11 +58,10 @@ impl Sources {
             if missing.is_empty() {
                 // Closed before the completion says that it is not needed any more.
                 drop((transfer, file));
-                self.looks.finish(|| self.deliver(finish, Ok(bytes)));
+                self.looks.finish(|| self.reads.deliver(finish, Ok(bytes)));
                 continue;
             }
-            let joined = Joined { parts_left: missing.len(), bytes, error: None, finish: Some(finish) };
-            let join = Arc::new(Join(Mutex::new(joined)));
+            let join = Arc::new(Join::new(missing.len(), bytes, finish));
             for part in missing {
                 let part = part_of(&transfer, bytes, part);
                 let wanted = part.bytes as u64;

@@ -548,7 +548,10 @@ fn a_file_belongs_to_one_cache_at_a_time() {
     asked(&object);
     (0..90).for_each(|page| assert_page(&file, page, &all));
     assert!(asked(&object) < 40 * PAGE as u64 && stats(&second).found_slots > 10, "{:?}", stats(&second));
-    assert_eq!(object.kept.lock().unwrap().len() + second.shared.sources.failures.load(Relaxed) as usize, 0);
+    assert_eq!(
+        object.kept.lock().unwrap().len() + second.shared.sources.reads.failures.load(Relaxed) as usize,
+        0
+    );
     for wrong in [directory.path().to_owned(), directory.path().join("no/such/directory")] {
         assert!(matches!(build(&wrong), Err(Error::Io { .. })));
     }

@@ -21,7 +21,7 @@ impl Shared {
                 let bytes = result.as_ref().ok().copied();
                 // Before the page is given up, which wakes the future.
                 if let Some(waiter) = waiter {
-                    waiter.end(self, result.err());
+                    waiter.end(&self.core, &self.host, result.err());
                 }
                 self.end_read(&inode, first, &folios, bytes);
                 self.forget_soon(&inode);

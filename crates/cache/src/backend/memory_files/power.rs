@@ -6,34 +6,11 @@
 //! only each one whole. The length of a file and the names of the directory are any that they were
 //! since they were synced.
 
-use super::{Content, FRAME_BYTES, FileIdentity, MemoryFiles, Page, State};
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use super::{Content, FRAME_BYTES, MemoryFiles, Page, State, Versions};
+use std::path::Path;
 
 /// A write of one sector is atomic.
 const SECTOR_BYTES: usize = 512;
-
-/// Versions since the last sync.
-#[derive(Default)]
-pub(super) struct Versions {
-    /// Earlier contents of each changed page; `None` for a hole.
-    pages: BTreeMap<u64, Vec<Option<Page>>>,
-    lengths: Vec<u64>,
-}
-
-/// Names of the directory, at some time.
-type Names = BTreeMap<PathBuf, FileIdentity>;
-
-/// How the disk loses power.
-#[derive(Default)]
-pub(super) struct PowerLoss {
-    /// Whether sectors survive independently.
-    tears: bool,
-    /// Number of further operations before the power fails.
-    after: Option<u64>,
-    /// Earlier names since the last sync of the directory.
-    names: Vec<Names>,
-}
 
 impl MemoryFiles {
     /// From now on a power loss keeps any version of each sector, length and directory since the

@@ -1,0 +1,253 @@
+//! Reads of sources that have no answer yet.
+//!
+//! A read is registered when it is submitted, under a number, and ends once: by its answer or by
+//! its deadline, whichever removes it from the table first. Only then are frames written, so a late
+//! answer touches nothing.
+//!
+//! # Locking
+//!
+//! The table's lock is a leaf. It is held for a few instructions, never while a completion is
+//! called.
+
+use crate::backend::{Completion, Transfer, is_worker, zero_rest};
+use crate::frames::{FRAME_BYTES, Frames};
+use crate::tier::{SourceKey, Tier};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Receiver of a transfer's result.
+pub(super) enum Finish {
+    /// The cache, by the transfer's tag.
+    Tag(u64),
+    /// A thread that waits.
+    Waiter(Arc<Waiter>),
+    /// A transfer of which this is a part.
+    Part(Arc<Join>),
+}
+
+#[derive(Default)]
+pub(super) struct Waiter {
+    result: Mutex<Option<io::Result<usize>>>,
+    set: Condvar,
+}
+
+impl Waiter {
+    pub(super) fn wait(&self) -> io::Result<usize> {
+        let result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
+        let set = self.set.wait_while(result, |result| result.is_none());
+        set.unwrap_or_else(PoisonError::into_inner).take().expect("it was waited for")
+    }
+}
+
+/// A read whose missing parts were asked for.
+pub(super) struct Join(Mutex<Joined>);
+
+struct Joined {
+    parts_left: usize,
+    bytes: usize,
+    error: Option<io::Error>,
+    finish: Option<Finish>,
+}
+
+impl Join {
+    /// A read of `bytes` that ends with the last of `parts`.
+    pub(super) fn new(parts: usize, bytes: usize, finish: Finish) -> Join {
+        Join(Mutex::new(Joined { parts_left: parts, bytes, error: None, finish: Some(finish) }))
+    }
+
+    /// Counts a part as ended. With the last one, the end of the whole.
+    fn end_part(&self, result: io::Result<usize>) -> Option<(Finish, io::Result<usize>)> {
+        let mut joined = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        joined.parts_left -= 1;
+        if let Err(error) = result {
+            joined.error.get_or_insert(error);
+        }
+        if joined.parts_left > 0 {
+            return None;
+        }
+        let result = joined.error.take().map_or(Ok(joined.bytes), Err);
+        joined.finish.take().map(|finish| (finish, result))
+    }
+}
+
+struct UnderWay {
+    transfer: Transfer,
+    /// The name of the source in the disk tier, if that is to keep the answer.
+    tier_key: Option<SourceKey>,
+    finish: Finish,
+    deadline: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    reads: BTreeMap<u64, UnderWay>,
+    next: u64,
+    /// Reads that have left the table and whose end is being reported.
+    ending: usize,
+    closed: bool,
+}
+
+/// All reads of a cache's sources.
+pub(crate) struct Reads {
+    frames: Arc<Frames>,
+    tier: Option<Arc<Tier>>,
+    completion: Arc<dyn Completion>,
+    deadline: Duration,
+    state: Mutex<State>,
+    /// Signalled when a read is registered in an empty table, or the table is closed.
+    registered: Condvar,
+    /// Signalled when no read is under way any more.
+    idle: Condvar,
+    pub(crate) bytes: AtomicU64,
+    /// Failed reads and writes.
+    pub(crate) failures: AtomicU64,
+}
+
+impl fmt::Debug for Reads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reads").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}
+
+impl Reads {
+    pub(super) fn new(
+        frames: Arc<Frames>,
+        completion: Arc<dyn Completion>,
+        deadline: Duration,
+        tier: Option<Arc<Tier>>,
+    ) -> Reads {
+        Reads {
+            frames,
+            tier,
+            completion,
+            deadline,
+            state: Mutex::default(),
+            registered: Condvar::new(),
+            idle: Condvar::new(),
+            bytes: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters a read into the table. Returns its number.
+    pub(super) fn register(&self, transfer: Transfer, tier_key: Option<SourceKey>, finish: Finish) -> u64 {
+        let mut state = self.lock();
+        let number = state.next;
+        state.next += 1;
+        let deadline = Instant::now() + self.deadline;
+        if state.reads.is_empty() {
+            self.registered.notify_one();
+        }
+        state.reads.insert(number, UnderWay { transfer, tier_key, finish, deadline });
+        number
+    }
+
+    /// Whether an answer is still of use.
+    pub(super) fn is_wanted(&self, number: u64) -> bool {
+        self.lock().reads.contains_key(&number)
+    }
+
+    /// Ends a read, unless it has ended. `is_known`: the source said of which version the bytes
+    /// are.
+    pub(super) fn answer(&self, number: u64, answer: io::Result<&[u8]>, is_known: bool) {
+        let UnderWay { transfer, tier_key, finish, .. } = {
+            let mut state = self.lock();
+            let Some(read) = state.reads.remove(&number) else { return };
+            state.ending += 1;
+            read
+        };
+        let stored = answer.as_ref().ok().copied().filter(|_| is_known);
+        let stored = stored.and_then(|bytes| Some((tier_key?, transfer.offset, bytes)));
+        let result = answer.map(|bytes| {
+            for (&frame, part) in transfer.frames.iter().zip(bytes.chunks(FRAME_BYTES)) {
+                self.frames.copy_in(frame, 0, part);
+            }
+            zero_rest(&self.frames, &transfer, bytes.len());
+            self.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            bytes.len()
+        });
+        // The file's handle is closed before the completion says that it is not needed any more.
+        drop(transfer);
+        self.count_failure(&result);
+        self.deliver(finish, result);
+        // Readers go on meanwhile.
+        if let (Some((key, offset, bytes)), Some(tier)) = (stored, &self.tier) {
+            tier.offer(key, offset, bytes);
+        }
+        let mut state = self.lock();
+        state.ending -= 1;
+        if state.ending == 0 && state.reads.is_empty() {
+            self.idle.notify_all();
+        }
+    }
+
+    pub(super) fn count_failure(&self, result: &io::Result<usize>) {
+        if result.is_err() {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Reports the result of a transfer.
+    pub(super) fn deliver(&self, finish: Finish, result: io::Result<usize>) {
+        match finish {
+            Finish::Tag(tag) => self.completion.complete(tag, result),
+            Finish::Waiter(waiter) => {
+                *waiter.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+                waiter.set.notify_one();
+            }
+            Finish::Part(join) => {
+                if let Some((finish, result)) = join.end_part(result) {
+                    self.deliver(finish, result);
+                }
+            }
+        }
+    }
+
+    /// Fails reads whose deadline has passed, until the table is closed and empty.
+    pub(super) fn watch(&self) {
+        let mut state = self.lock();
+        loop {
+            // Deadlines are in the order of numbers.
+            let first = state.reads.first_key_value().map(|(&number, read)| (number, read.deadline));
+            let Some((number, deadline)) = first else {
+                if state.closed {
+                    return;
+                }
+                state = self.registered.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                drop(state);
+                let what = format!("the source did not answer within {:?}", self.deadline);
+                self.answer(number, Err(io::Error::new(io::ErrorKind::TimedOut, what)), false);
+                state = self.lock();
+            } else {
+                let woken = self.registered.wait_timeout(state, left);
+                state = woken.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+    }
+
+    /// Waits until all registered reads have ended.
+    pub(super) fn drain(&self) {
+        assert!(!is_worker(), "a completion that waits for completions would wait for itself");
+        let state = self.lock();
+        let ended = self.idle.wait_while(state, |state| state.ending > 0 || !state.reads.is_empty());
+        drop(ended.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Ends the thread that watches deadlines, once the table is empty.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.registered.notify_all();
+    }
+}
