@@ -5,7 +5,6 @@
 mod switch;
 
 use std::fmt;
-use switch::FIRST_RULE;
 pub use switch::Switch;
 
 /// A named set of switches: a kernel version, or this project's choice.
@@ -135,8 +134,6 @@ const POLICY: u16 = 0b11 << POLICY_SHIFT;
 const POLICY_SHIFT: u32 = 13;
 /// Set while the policy is being switched: folios of several policies may be on lists.
 const SWITCHING: u16 = 1 << 15;
-
-const _: () = assert!(FIRST_RULE == POLICY_SHIFT);
 
 /// The switches that are on, the policy and the lock. A copy takes eight bytes, a query tests one
 /// bit.

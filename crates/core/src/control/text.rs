@@ -3,8 +3,8 @@
 //! All values cover the subtree, except in `memory.events.local`. Counts of things that do not
 //! exist here, such as shared memory, are 0, because readers look for their keys.
 
-use super::File;
 use super::error::Failure;
+use super::file::File;
 use super::value::{bytes_text, limit_text};
 use crate::folio::Kind;
 use crate::memcg::{Counter, Memcg, MemcgId, Totals};

@@ -1,8 +1,9 @@
 //! Writing to control files.
 
 use super::error::{ControlError, ControlStep, Errno, Failure};
+use super::file::File;
 use super::lru_gen::Commands;
-use super::{File, value};
+use super::value;
 use crate::Core;
 use crate::host::Host;
 use crate::lru::switch::{LruSwitch, SWITCH_FOLIOS, SwitchStep};

@@ -176,7 +176,8 @@ const BATCH_NONRESIDENT_AGE: [Switch; 4] =
 
 /// The first switch that cannot change at run time. The switches before it fit below the policy's
 /// number in the word that can.
-pub(super) const FIRST_RULE: u32 = Switch::RankByGeneration as u32;
+const FIRST_RULE: u32 = Switch::RankByGeneration as u32;
+const _: () = assert!(FIRST_RULE == super::POLICY_SHIFT);
 
 impl Switch {
     /// Finds a switch by name.

@@ -9,6 +9,7 @@
 
 mod access;
 mod common;
+mod cycles;
 mod golden;
 mod links;
 mod model;

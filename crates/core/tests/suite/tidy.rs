@@ -63,16 +63,16 @@ const UNSAFE_FILES: &[&str] = &[
 const LINES_MAX: usize = 900;
 
 /// A source file: its path from the root of the repository, and its text.
-struct Source {
-    path: String,
-    text: String,
+pub(super) struct Source {
+    pub(super) path: String,
+    pub(super) text: String,
 }
 
 /// Violations, in words that begin with the file.
 type Findings = BTreeSet<String>;
 
 /// The text without comments and without the contents of strings, line by line as before.
-fn code_only(text: &str) -> String {
+pub(super) fn code_only(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
     let at = |i: usize| chars.get(i).copied().unwrap_or('\0');
@@ -120,7 +120,7 @@ fn code_only(text: &str) -> String {
 }
 
 /// Splits test-only code off. Returns the rest, and the names of test-only modules in other files.
-fn without_tests(code: &str) -> (String, Vec<String>) {
+pub(super) fn without_tests(code: &str) -> (String, Vec<String>) {
     let mut rest = String::new();
     let mut test_modules = Vec::new();
     let mut lines = code.lines();
@@ -252,7 +252,7 @@ fn check_layers(sources: &[Source], upwards: &[(&str, &str, &str)]) -> Findings 
 }
 
 /// Test files: modules declared for tests only, and all files below `tests/` and `benches/`.
-fn test_files(sources: &[Source]) -> BTreeSet<String> {
+pub(super) fn test_files(sources: &[Source]) -> BTreeSet<String> {
     let mut files = BTreeSet::new();
     for source in sources {
         if source.path.split('/').any(|part| part == "tests" || part == "benches") {
@@ -267,7 +267,7 @@ fn test_files(sources: &[Source]) -> BTreeSet<String> {
 }
 
 /// The folder of the files of a file's modules.
-fn module_folder(path: &str) -> String {
+pub(super) fn module_folder(path: &str) -> String {
     let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
     match file {
         "lib.rs" | "main.rs" | "mod.rs" => folder.to_owned(),
@@ -361,7 +361,7 @@ fn check_leftovers(sources: &[Source]) -> Findings {
     findings
 }
 
-fn repository() -> Vec<Source> {
+pub(super) fn repository() -> Vec<Source> {
     let root =
         Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace is two folders up");
     let mut sources = Vec::new();
@@ -409,7 +409,7 @@ fn sources_have_no_leftovers() {
 
 // Tests of the checks.
 
-fn sources(files: &[(&str, &str)]) -> Vec<Source> {
+pub(super) fn sources(files: &[(&str, &str)]) -> Vec<Source> {
     files.iter().map(|&(path, text)| Source { path: path.to_owned(), text: text.to_owned() }).collect()
 }
 
