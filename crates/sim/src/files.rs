@@ -11,6 +11,10 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FileNumber(pub(crate) u32);
 
+/// Positions in a file, from each first one to before an end. The range that is first in turn is
+/// the last one.
+pub(crate) type Cuts = Vec<(u32, u64)>;
+
 /// File names below this are found by index; larger ones, which are rare, in a map.
 const DIRECT_NAMES: u32 = 1 << 16;
 
@@ -69,9 +73,28 @@ impl Files {
         (self.number(core, kind, name), index)
     }
 
-    /// Whether consecutive names are adjacent pages.
-    pub(crate) fn has_neighbours(&self) -> bool {
-        self.numbering == Numbering::Files
+    /// The file or region of consecutive pages, and ranges of positions in it. Consecutive keys
+    /// have no adjacent positions; those that were never used have none.
+    pub(crate) fn locate_run(
+        &mut self,
+        core: &Core,
+        kind: Kind,
+        page: u64,
+        pages: u32,
+    ) -> (FileNumber, Cuts) {
+        let pages = u64::from(pages);
+        let (name, cuts) = match self.numbering {
+            Numbering::Files => {
+                let end = (u64::from(page as u32) + pages).min(1 << 32);
+                ((page >> 32) as u32, vec![(page as u32, end)])
+            }
+            Numbering::Keys => {
+                let keys = &self.names[kind as usize].keys;
+                let positions = keys.positions_in(page..page.saturating_add(pages)).into_iter().rev();
+                (0, positions.map(|at| (at, u64::from(at) + 1)).collect())
+            }
+        };
+        (self.number(core, kind, name), cuts)
     }
 
     /// The file of a page whose position does not matter.

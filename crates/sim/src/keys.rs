@@ -11,6 +11,8 @@
 //! A slot holds as many bits of the hash as the position leaves free. So a probe reads `keys` only
 //! for the matching key: two cache lines per look-up, and 13 bytes per key.
 
+use std::ops::Range;
+
 /// Initial number of slots, a power of two.
 const SLOTS_AT_FIRST: usize = 1 << 10;
 
@@ -72,17 +74,37 @@ impl KeyTable {
     #[inline]
     pub(crate) fn position(&mut self, key: u64) -> u32 {
         let h = hash(key);
+        match self.look(key, h) {
+            Ok(position) => position,
+            Err(slot) => self.add(key, h, slot),
+        }
+    }
+
+    /// The positions of those keys that were used, in ascending order.
+    pub(crate) fn positions_in(&self, keys: Range<u64>) -> Vec<u32> {
+        let is_short = keys.end - keys.start < self.keys.len() as u64;
+        let mut positions: Vec<u32> = match is_short {
+            true => keys.filter_map(|key| self.look(key, hash(key)).ok()).collect(),
+            false => (0u32..).zip(&self.keys).filter(|(_, key)| keys.contains(key)).map(|(p, _)| p).collect(),
+        };
+        positions.sort_unstable();
+        positions
+    }
+
+    /// The position of a key, or the slot that it would have.
+    #[inline]
+    fn look(&self, key: u64, h: u64) -> Result<u32, usize> {
         let mask = 1u32.checked_shl(self.position_bits).map_or(u32::MAX, |bit| bit - 1);
         let wanted = self.entry(h, 0) & !mask;
         let mut slot = self.first_slot(h);
         loop {
             let entry = self.entries[slot];
             if entry == 0 {
-                return self.add(key, h, slot);
+                return Err(slot);
             }
             let position = (entry & mask) - 1;
             if entry & !mask == wanted && self.keys[position as usize] == key {
-                return position;
+                return Ok(position);
             }
             slot = self.next_slot(slot);
         }
@@ -136,6 +158,11 @@ mod tests {
             };
             let next = model.len() as u32;
             assert_eq!(table.position(key), *model.entry(key).or_insert(next));
+        }
+        for range in [0..0, 100..20_000, 1 << 40..1 << 50, u64::MAX - 999..u64::MAX] {
+            let mut expected: Vec<u32> = model.range(range.clone()).map(|(_, &position)| position).collect();
+            expected.sort_unstable();
+            assert_eq!(table.positions_in(range), expected);
         }
         let keys = model.len() as u64;
         assert!(keys > 50_000 && table.bytes() < keys * 16, "{} bytes for {keys} keys", table.bytes());

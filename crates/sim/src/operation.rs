@@ -97,7 +97,7 @@ pub enum Operation {
         /// The first page that is cut off.
         page: u64,
     },
-    /// Punches pages out of a file, dirty or not. With [`Numbering::Keys`], only the first page.
+    /// Punches pages out of a file, dirty or not.
     Punch {
         /// The first page.
         page: u64,

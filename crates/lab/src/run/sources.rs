@@ -13,6 +13,7 @@ use mglru_workload::load::{Running, Step};
 use mglru_workload::scenario::TIME_MAX;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -205,14 +206,36 @@ impl Names {
         Names { numbers, files: BTreeMap::new(), positions }
     }
 
-    /// The operation of a job with the machine's page names.
-    pub fn operation(&mut self, operation: Operation) -> Operation {
-        match operation {
+    /// Adds the operation of a job with the machine's page names. A range of opaque keys becomes an
+    /// operation for each page that was used.
+    pub fn add(&mut self, operation: Operation, batch: &mut Vec<Operation>) {
+        let named = match operation {
             Operation::Access(access) => Operation::Access(Access { page: self.page(access.page), ..access }),
             Operation::Sync { page } => Operation::Sync { page: self.page(page) },
             Operation::Release { page, pages } => Operation::Release { page: self.page(page), pages },
+            Operation::Punch { page, pages } if self.positions.is_none() => {
+                Operation::Punch { page: self.page(page), pages }
+            }
+            Operation::Punch { page, pages } => {
+                for position in self.used(page..page.saturating_add(pages.into())) {
+                    batch.push(Operation::Punch { page: self.in_file(position.into()), pages: 1 });
+                }
+                return;
+            }
             other => other,
-        }
+        };
+        batch.push(named);
+    }
+
+    /// The positions of those keys that were used, in ascending order.
+    fn used(&self, keys: Range<u64>) -> Vec<u32> {
+        let Some(positions) = &self.positions else { return Vec::new() };
+        let mut used: Vec<u32> = match keys.end - keys.start < positions.len() as u64 {
+            true => keys.filter_map(|key| positions.get(&key).copied()).collect(),
+            false => positions.iter().filter(|(key, _)| keys.contains(*key)).map(|(_, &at)| at).collect(),
+        };
+        used.sort_unstable();
+        used
     }
 
     fn page(&mut self, page: u64) -> u64 {
@@ -223,6 +246,10 @@ impl Names {
                 u64::from(*positions.entry(page).or_insert(next))
             }
         };
+        self.in_file(page)
+    }
+
+    fn in_file(&mut self, page: u64) -> u64 {
         let number = self.files.entry((page >> 32) as u32).or_insert_with(|| self.numbers.next());
         u64::from(*number) << 32 | page & 0xffff_ffff
     }
@@ -254,14 +281,22 @@ impl Source for Replay {
         if begin(&mut self.started, self.span, batch) {
             return Ok(());
         }
-        if self.next == self.decoded.len() {
-            self.decoded.clear();
-            self.next = 0;
-            self.trace.fill(&mut self.decoded)?;
+        // A batch may be of trims alone, of pages that were never used.
+        while batch.is_empty() {
+            if self.next == self.decoded.len() {
+                self.decoded.clear();
+                self.next = 0;
+                self.trace.fill(&mut self.decoded)?;
+                if self.decoded.is_empty() {
+                    break;
+                }
+            }
+            let end = self.decoded.len().min(self.next + BATCH);
+            for &operation in &self.decoded[self.next..end] {
+                self.names.add(operation, batch);
+            }
+            self.next = end;
         }
-        let end = self.decoded.len().min(self.next + BATCH);
-        batch.extend(self.decoded[self.next..end].iter().map(|&operation| self.names.operation(operation)));
-        self.next = end;
         Ok(())
     }
 
@@ -295,11 +330,37 @@ impl Source for Client {
         let (running, names) = &mut *self.load.borrow_mut();
         self.steps.clear();
         running.draw(self.client, &mut self.steps);
-        batch.extend(self.steps.iter().map(|&step| names.operation(step.into())));
+        self.steps.iter().for_each(|&step| names.add(step.into(), batch));
         Ok(())
     }
 
     fn end(&self) -> Option<Time> {
         Some(self.span.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads these pages on a machine that has a file already, then trims. Returns the trims.
+    fn trims(numbering: Numbering, read: &[u64], page: u64, pages: u32) -> Vec<Operation> {
+        let numbers = Numbers::default();
+        numbers.next();
+        let (mut names, mut batch) = (Names::new(numbers, numbering), Vec::new());
+        read.iter().for_each(|&page| names.add(Access::read(page).into(), &mut batch));
+        batch.clear();
+        names.add(Operation::Punch { page, pages }, &mut batch);
+        batch
+    }
+
+    #[test]
+    fn a_trim_is_of_the_job_s_own_pages() {
+        let trim = |page, pages| Operation::Punch { page, pages };
+        assert_eq!(trims(Numbering::Files, &[7 << 32, 9 << 32], 9 << 32 | 5, 8), [trim(2 << 32 | 5, 8)]);
+        let at = |position: u64| trim(1 << 32 | position, 1);
+        assert_eq!(trims(Numbering::Keys, &[40, 1 << 50, 42, 41], 41, 2), [at(2), at(3)]);
+        assert_eq!(trims(Numbering::Keys, &[40, 1 << 50, 42, 41], 41, u32::MAX), [at(2), at(3)]);
+        assert_eq!(trims(Numbering::Keys, &[40], 100, 8), []);
     }
 }

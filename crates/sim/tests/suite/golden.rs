@@ -3,7 +3,7 @@
 //! shortcuts.
 
 use mglru_core::{Counter, Event, Time};
-use mglru_sim::{Access, Machine, Operation, Report, Simulator};
+use mglru_sim::{Access, Machine, Numbering, Operation, Report, Simulator};
 use std::sync::{Arc, Mutex};
 
 const LIMIT_PAGES: u64 = 4096;
@@ -213,9 +213,32 @@ fn counts_from_the_warm_point_are_differences() {
 /// Opaque keys become positions in the order of first access, whatever their values.
 #[test]
 fn keys_stand_for_positions() {
-    let machine = Machine { numbering: mglru_sim::Numbering::Keys, ..Machine::ideal(LIMIT_PAGES, 31) };
+    let machine = Machine { numbering: Numbering::Keys, ..Machine::ideal(LIMIT_PAGES, 31) };
     let scattered = |page: u64| Access::read(page.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17));
     let keys = replay(&machine, t1(scattered), |_| {});
     let files = replay(&Machine::ideal(LIMIT_PAGES, 31), t1(Access::read), |_| {});
     assert_eq!(keys, files, "a cycle from page 0 on touches positions in order");
+}
+
+/// Keys that were never used lie between some of those that were, and after them.
+#[test]
+fn a_punch_drops_a_range_of_keys_as_it_drops_pages_of_a_file() {
+    let operations = || {
+        let reads = |pages: &mut dyn Iterator<Item = u64>| -> Vec<Operation> {
+            pages.map(|page| Access::read(page).into()).collect()
+        };
+        let punches = [(10, 5), (15, 15), (1000, u32::MAX), (60, 1)];
+        let punches = punches.map(|(page, pages)| Operation::Punch { page, pages });
+        let (before, after) = (reads(&mut (0..100).rev().step_by(2)), reads(&mut (0..100)));
+        before.into_iter().chain(punches).chain(after)
+    };
+    for numbering in [Numbering::Files, Numbering::Keys] {
+        let machine = Machine { numbering, ..Machine::ideal(LIMIT_PAGES, 31) };
+        let mut simulator = Simulator::new(&machine).unwrap();
+        simulator.check_every(1);
+        simulator.add_job(0, operations());
+        let counts = simulator.run().unwrap().total().counts;
+        // Of 50 odd pages, 10 are dropped; 50 even ones are new.
+        assert_eq!((counts.misses, counts.hits), (50 + 60, 40), "{numbering:?}");
+    }
 }

@@ -45,7 +45,7 @@ fn place(page: u64) -> (u32, u64) {
 fn each(trace: &TraceFile, mut with: impl FnMut(Operation) -> Result<bool, Error>) -> Result<(), Error> {
     let mut names = Names::new(Numbers::default(), trace.numbering());
     let (mut source, _) = trace.source()?;
-    let mut batch = Vec::new();
+    let (mut batch, mut named) = (Vec::new(), Vec::new());
     loop {
         batch.clear();
         source.fill(&mut batch).map_err(Error::work)?;
@@ -53,8 +53,11 @@ fn each(trace: &TraceFile, mut with: impl FnMut(Operation) -> Result<bool, Error
             return Ok(());
         }
         for &operation in &batch {
-            if !with(names.operation(operation))? {
-                return Ok(());
+            names.add(operation, &mut named);
+            for operation in named.drain(..) {
+                if !with(operation)? {
+                    return Ok(());
+                }
             }
         }
     }

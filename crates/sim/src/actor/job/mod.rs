@@ -27,7 +27,7 @@ use self::sync::Syncing;
 use self::touch::Touch;
 use self::window::Awaited;
 use super::rest;
-use crate::files::FileNumber;
+use crate::files::{Cuts, FileNumber};
 use crate::operation::{Operation, Source, SourceError};
 use crate::world::{Pause, World};
 use mglru_core::lru::switch::LruSwitch;
@@ -58,8 +58,8 @@ enum State {
     /// Paused for dirty pages, at most until that time.
     Balance(Time),
     Sync(FileNumber, Syncing),
-    /// Truncating from this page on, before that one.
-    Truncate(FileNumber, u32, u64),
+    /// Dropping these pages.
+    Truncate(FileNumber, Cuts),
     Close(Arc<Mapping>),
     SwitchLru(LruSwitch, u32),
     /// Reclaiming this number of pages.
@@ -174,7 +174,7 @@ impl Job {
                 State::Await(touch, awaited) => self.await_page(world, touch, awaited),
                 State::Balance(until) => self.balance(world, until),
                 State::Sync(file, syncing) => self.sync(world, file, syncing),
-                State::Truncate(file, from, end) => self.truncate(world, file, from, end),
+                State::Truncate(file, cuts) => self.truncate(world, file, cuts),
                 State::Close(mapping) => self.close(world, mapping),
                 State::SwitchLru(switch, folios) => self.switch_lru(world, switch, folios),
                 State::Reclaim(pages, request) => self.reclaim(world, pages, request),

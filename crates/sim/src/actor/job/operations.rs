@@ -3,7 +3,7 @@
 
 use super::process::Descriptor;
 use super::{Job, State, rest, wait_for, wait_out};
-use crate::files::FileNumber;
+use crate::files::{Cuts, FileNumber};
 use crate::operation::{Operation, Request};
 use crate::report::RequestReport;
 use crate::world::{Pause, World};
@@ -27,28 +27,26 @@ impl Job {
             }
             Operation::Truncate { page } => {
                 let (file, from) = world.files.locate(&world.core, Kind::File, page);
-                self.state = State::Truncate(file, from, 1 << 32);
+                self.state = State::Truncate(file, vec![(from, 1 << 32)]);
                 Pause::Ready
             }
             Operation::Punch { page, pages } => {
-                let (file, from) = world.files.locate(&world.core, Kind::File, page);
-                let pages = if world.files.has_neighbours() { pages } else { 1 };
-                let end = (u64::from(from) + u64::from(pages)).min(1 << 32);
-                self.state = State::Truncate(file, from, end);
+                let (file, cuts) = world.files.locate_run(&world.core, Kind::File, page, pages);
+                self.state = State::Truncate(file, cuts);
                 Pause::Ready
             }
             Operation::Release { page, pages } => {
-                let (region, from) = world.files.locate(&world.core, Kind::Anon, page);
-                let end = (u64::from(from) + u64::from(pages)).min(1 << 32);
-                self.state = State::Truncate(region, from, end);
+                let (region, cuts) = world.files.locate_run(&world.core, Kind::Anon, page, pages);
+                self.state = State::Truncate(region, cuts);
                 Pause::Ready
             }
             Operation::Discard { page, pages } => {
-                let (file, from) = world.files.locate(&world.core, Kind::File, page);
-                let end = (u64::from(from) + u64::from(pages)).min(1 << 32);
+                let (file, cuts) = world.files.locate_run(&world.core, Kind::File, page, pages);
                 let mapping = &world.files.get(file).mapping;
-                world.core.invalidate(&world.host, mapping, from, end, self.process.task.cpu);
-                world.note_dropped(mapping, from, end);
+                for (from, end) in cuts {
+                    world.core.invalidate(&world.host, mapping, from, end, self.process.task.cpu);
+                    world.note_dropped(mapping, from, end);
+                }
                 rest(world, world.access_nanos)
             }
             Operation::Unmap { page } => {
@@ -120,13 +118,18 @@ impl Job {
         Pause::Ready
     }
 
-    pub(super) fn truncate(&mut self, world: &mut World, file: FileNumber, from: u32, end: u64) -> Pause {
-        let mapping = &world.files.get(file).mapping;
-        let busy = world.core.truncate(&world.host, mapping, from, end);
-        world.note_cut(mapping, from, end);
-        let Some(folio) = busy else { return rest(world, world.access_nanos) };
-        self.state = State::Truncate(file, from, end);
-        wait_for(&world.core, folio)
+    pub(super) fn truncate(&mut self, world: &mut World, file: FileNumber, mut cuts: Cuts) -> Pause {
+        while let Some(&(from, end)) = cuts.last() {
+            let mapping = &world.files.get(file).mapping;
+            let busy = world.core.truncate(&world.host, mapping, from, end);
+            world.note_cut(mapping, from, end);
+            if let Some(folio) = busy {
+                self.state = State::Truncate(file, cuts);
+                return wait_for(&world.core, folio);
+            }
+            cuts.pop();
+        }
+        rest(world, world.access_nanos)
     }
 
     pub(super) fn close(&mut self, world: &mut World, mapping: Arc<Mapping>) -> Pause {
