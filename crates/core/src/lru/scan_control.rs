@@ -8,7 +8,7 @@ use super::multigen::window::WalkBatch;
 use super::{Shadow, Swappiness};
 use crate::Core;
 use crate::event::Sorted;
-use crate::folio::{Flags, FolioId, GenIndex, Kind};
+use crate::folio::{FolioId, GenIndex, Kind};
 use crate::host::{Host, Throttle};
 use crate::mapping::{Mapping, MappingId};
 use crate::memcg::{Counter, Effective, Memcg, MemcgId};
@@ -142,13 +142,6 @@ impl LastMapping {
             self.0 = core.mappings.get(id);
         }
         self.0.as_ref()
-    }
-
-    /// Whether a folio in this state may be reclaimed: neither it nor its mapping is locked in
-    /// memory.
-    pub(crate) fn is_evictable(&mut self, core: &Core, folio: FolioId, flags: Flags) -> bool {
-        let mapping = self.get(core, core.mapping_of(folio));
-        !flags.mlocked() && !mapping.is_some_and(|mapping| mapping.is_unevictable())
     }
 }
 

@@ -86,7 +86,6 @@ pub struct Mapping {
     /// Pages that lie wholly inside the file, at most `u32::MAX`.
     whole_pages: AtomicU32,
     recency: AtomicBool,
-    unevictable: AtomicBool,
     tree: Mutex<Tree>,
 }
 
@@ -139,7 +138,6 @@ impl Mapping {
             mapped_pages: AtomicU64::new(0),
             whole_pages: AtomicU32::new(0),
             recency: AtomicBool::new(true),
-            unevictable: AtomicBool::new(false),
             tree: Mutex::new(Tree::default()),
         }
     }
@@ -188,17 +186,6 @@ impl Mapping {
     /// Sets whether mapped accesses count.
     pub fn set_recency(&self, recency: bool) {
         self.recency.store(recency, Relaxed);
-    }
-
-    /// Whether its folios are exempt from reclaim.
-    pub fn is_unevictable(&self) -> bool {
-        self.unevictable.load(Relaxed)
-    }
-
-    /// Forbids or allows reclaim of its folios. Folios on the unevictable list return with
-    /// [`crate::Core::rescue`].
-    pub fn set_unevictable(&self, unevictable: bool) {
-        self.unevictable.store(unevictable, Relaxed);
     }
 
     #[inline]

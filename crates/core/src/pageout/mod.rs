@@ -122,10 +122,7 @@ impl Core {
         let (host, orders) = (cx.host, cx.orders);
         let flags = self.folios.flags(folio);
         let now = flags.load();
-        if !now.locked()
-            && self.verdict(orders, &mut cx.scan.last_mapping, folio, now, false, Asked::default())
-                == Verdict::Free
-        {
+        if !now.locked() && self.verdict(orders, now, false, Asked::default()) == Verdict::Free {
             self.emit_judged(host, folio, Verdict::Free);
             // The common case: freeing takes one step, which fails if anything changes until then.
             return Fate::of_doomed(now, false);
@@ -140,7 +137,7 @@ impl Core {
         let mut asked = Asked::default();
         loop {
             let now = flags.load();
-            let verdict = self.verdict(orders, &mut cx.scan.last_mapping, folio, now, !locked, asked);
+            let verdict = self.verdict(orders, now, !locked, asked);
             self.emit_judged(host, folio, verdict);
             match verdict {
                 Verdict::LookAtMappings => {
@@ -248,19 +245,11 @@ impl Core {
         outcome
     }
 
-    fn verdict(
-        &self,
-        orders: &Orders,
-        last: &mut LastMapping,
-        folio: FolioId,
-        now: Flags,
-        locked_by_other: bool,
-        asked: Asked,
-    ) -> Verdict {
+    fn verdict(&self, orders: &Orders, now: Flags, locked_by_other: bool, asked: Asked) -> Verdict {
         let referenced = lru::referenced(self.mechanisms(), now);
         judge(Facts {
             locked_by_other,
-            evictable: last.is_evictable(self, folio, now),
+            evictable: !now.mlocked(),
             mapped: now.mapped(),
             writeback: now.writeback(),
             reclaim: now.reclaim(),

@@ -123,7 +123,7 @@ pub(super) fn shrink_active(cx: &mut Context<'_, impl Host>, memcg: &Memcg, kind
     for &folio in &batch.folios {
         let flags = core.folios.flags(folio);
         let now = flags.load();
-        if !last_mapping.is_evictable(core, folio, now) {
+        if now.mlocked() {
             continue;
         }
         let mapping = last_mapping.get(core, core.mapping_of(folio));
@@ -174,10 +174,7 @@ pub(in crate::lru) fn put_back(
     let mechanisms = core.mechanisms();
     let batched = mechanisms.is_on(Switch::AgePerBatch);
     let mut back = std::mem::take(&mut scan.back);
-    back.extend(scan.rejected.drain(..).map(|folio| {
-        let now = core.folios.flags(folio).load();
-        (folio, !scan.last_mapping.is_evictable(core, folio, now))
-    }));
+    back.extend(scan.rejected.drain(..).map(|folio| (folio, core.folios.flags(folio).load().mlocked())));
     let mut activated = 0;
     if !back.is_empty() || cost.as_ref().is_some_and(|cost| cost.cost > 0) {
         let (owner, mut locked) = core.lock_living(memcg.id());

@@ -155,7 +155,7 @@ fn put_back_rejected(core: &Core, host: &impl Host, scan: &mut Scan, memcg: &Mem
         let flags = &core.folios.flags(folio);
         let now = flags.load();
         let kind = if now.swapbacked() { Kind::Anon } else { Kind::File };
-        if !scan.last_mapping.is_evictable(core, folio, now) {
+        if now.mlocked() {
             back.push((folio, true));
             continue;
         }

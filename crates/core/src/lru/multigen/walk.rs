@@ -61,7 +61,7 @@ impl Core {
         batch: &mut WalkBatch,
     ) {
         for mapping in space.regions() {
-            if !mapping.has_recency() || mapping.is_unevictable() || !swappiness.evicts(mapping.kind()) {
+            if !mapping.has_recency() || !swappiness.evicts(mapping.kind()) {
                 continue;
             }
             for table in mapping.tables(&self.leaves, 0..mapping.mapped_tables()) {

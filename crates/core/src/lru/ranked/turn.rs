@@ -203,10 +203,7 @@ fn put_back(cx: &mut Context<'_, impl Host>, memcg: &Memcg) {
         return;
     }
     let mut back = std::mem::take(&mut scan.back);
-    back.extend(scan.rejected.drain(..).map(|folio| {
-        let now = core.folios.flags(folio).load();
-        (folio, !scan.last_mapping.is_evictable(core, folio, now))
-    }));
+    back.extend(scan.rejected.drain(..).map(|folio| (folio, core.folios.flags(folio).load().mlocked())));
     core.put_back_isolated(host, memcg.id(), &mut back);
     scan.back = back;
 }

@@ -39,7 +39,7 @@ impl Core {
         memcg.lruvec.forget_walks();
         for space in memcg.spaces.take_ran() {
             for mapping in space.regions() {
-                if mapping.has_recency() && !mapping.is_unevictable() && swappiness.evicts(mapping.kind()) {
+                if mapping.has_recency() && swappiness.evicts(mapping.kind()) {
                     self.walk_mapping(memcg, &mapping);
                 }
             }
