@@ -1,6 +1,6 @@
 //! The answer to each request.
 
-use crate::server::Watched;
+use crate::state::Watched;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{

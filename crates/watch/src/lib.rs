@@ -40,8 +40,8 @@ mod state;
 pub use address::Address;
 pub use error::Error;
 pub use mglru_cache::Pressure;
-pub use server::{Watch, Watched};
-pub use state::{ListState, Requests, State, TenantState};
+pub use server::Watch;
+pub use state::{ListState, Requests, State, TenantState, Watched};
 
 #[cfg(doc)]
 use mglru_cache::PageCache;

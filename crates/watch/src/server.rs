@@ -7,11 +7,10 @@ use crate::address::Address;
 use crate::answer::answer;
 use crate::error::Error;
 use crate::listener::{self, Listener, SocketFile};
-use crate::state::State;
+use crate::state::Watched;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use mglru_cache::PageCache;
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
@@ -33,26 +32,6 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// The pause after a failure to accept, such as for lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// Something that a [`Watch`] can show.
-///
-/// Both methods are called on the thread of the watch. They should copy counters, and not wait.
-pub trait Watched: Send + Sync + 'static {
-    /// The state now.
-    fn state(&self) -> State;
-    /// All counters, in Prometheus' text format.
-    fn metrics(&self) -> String;
-}
-
-impl Watched for PageCache {
-    fn state(&self) -> State {
-        State::of(self)
-    }
-
-    fn metrics(&self) -> String {
-        self.prometheus_text()
-    }
-}
 
 /// Serves the state of a cache until it is dropped.
 ///

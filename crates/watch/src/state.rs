@@ -8,6 +8,26 @@ use std::collections::BTreeMap;
 /// Number of tenants in a state at most, besides the root: those that use most.
 const TENANTS_MAX: usize = 1000;
 
+/// Something that a [`crate::Watch`] can show.
+///
+/// Both methods are called on the thread of the watch. They should copy counters, and not wait.
+pub trait Watched: Send + Sync + 'static {
+    /// The state now.
+    fn state(&self) -> State;
+    /// All counters, in Prometheus' text format.
+    fn metrics(&self) -> String;
+}
+
+impl Watched for PageCache {
+    fn state(&self) -> State {
+        State::of(self)
+    }
+
+    fn metrics(&self) -> String {
+        self.prometheus_text()
+    }
+}
+
 /// The state of a cache. Sizes are in bytes. Counts grow from the start of the cache on, so that
 /// rates are differences between two states.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

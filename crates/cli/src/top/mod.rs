@@ -6,10 +6,9 @@ mod screen;
 
 use crate::error::Failure;
 use crate::output::Output;
-use clap::ValueEnum;
 use place::Place;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use rates::{Rates, Row};
+use rates::{Rates, Row, Sort};
 use screen::{Screen, bar};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -50,19 +49,6 @@ pub struct Args {
 fn parse_interval(text: &str) -> Result<Duration, String> {
     let seconds: Option<f64> = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected 0.1 to 3600 seconds".to_owned())
-}
-
-/// By what tenants are sorted, those to look at first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Sort {
-    Tenant,
-    Memory,
-    /// Lowest hit ratio first.
-    Hits,
-    Misses,
-    Refaults,
-    Pressure,
-    Dirty,
 }
 
 /// Runs the command.

@@ -1,10 +1,23 @@
 //! Rates: the differences between two states.
 
-use super::Sort;
 use crate::size;
+use clap::ValueEnum;
 use mglru_watch::{ListState, State, TenantState};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+
+/// By what tenants are sorted, those to look at first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    Tenant,
+    Memory,
+    /// Lowest hit ratio first.
+    Hits,
+    Misses,
+    Refaults,
+    Pressure,
+    Dirty,
+}
 
 /// A state, and the one before it.
 #[derive(Debug, Clone)]

@@ -1,7 +1,6 @@
 //! The screen of `mglru top`: the whole cache, its tenants, and the chosen tenant in detail.
 
-use super::Sort;
-use super::rates::{Rates, Row, percent, short};
+use super::rates::{Rates, Row, Sort, percent, short};
 use crate::error::Failure;
 use crate::size;
 use mglru_watch::State;

@@ -8,7 +8,7 @@ use super::tidy::{Source, code_only, module_folder, repository, sources, test_fi
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Crates without cycles.
-const CRATES: &[&str] = &["cache", "core"];
+const CRATES: &[&str] = &["cache", "cli", "core", "watch"];
 
 /// Words that define the name after them, at the top of a module.
 const ITEMS: &[&str] = &["const", "enum", "fn", "macro_rules", "static", "struct", "trait", "type", "union"];
@@ -246,7 +246,7 @@ fn files_do_not_use_each_other() {
     let sources = repository();
     for name in CRATES {
         let modules = Modules::read(&sources, &format!("crates/{name}/src/"));
-        assert!(modules.0.len() > 20, "only {} files of {name} were read", modules.0.len());
+        assert!(modules.0.len() > 5, "only {} files of {name} were read", modules.0.len());
         let cycles = modules.cycles();
         assert!(cycles.is_empty(), "files in import cycles, and what closes them: {cycles:#?}");
     }
