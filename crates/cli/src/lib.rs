@@ -15,6 +15,7 @@ mod cache_report;
 mod demo;
 mod error;
 mod evaluate;
+mod events;
 mod fidelity;
 mod fio;
 mod generate;

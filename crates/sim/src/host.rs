@@ -35,6 +35,8 @@ pub struct PageTouch {
     pub access: u64,
     /// The page's name in the job.
     pub page: u64,
+    /// The memcg of the job.
+    pub memcg: MemcgId,
     /// Whether it is anonymous memory, which has a separate name space.
     pub anon: bool,
     /// Whether it is a write.

@@ -7,25 +7,22 @@
 //! The same traces and options give the same output on every machine, except for the time taken.
 
 mod baseline;
-mod events;
 mod explain;
 mod page;
-mod perf_script;
-mod perfetto;
 mod plot;
 mod report;
 pub mod swap;
 
 use crate::cache_options::{PolicyOptions, with_mechanisms};
 use crate::error::Failure;
+use crate::events::{EventsFile, EventsPart, EventsWriter};
 use crate::output::{Output, refuse_input};
 use crate::page::ReportFile;
 use crate::parallel;
 use crate::progress::Bars;
 use crate::trace_options::TraceOptions;
 use clap::ValueEnum;
-use events::{EventsFile, EventsFilter, EventsWriter, parse_seconds};
-use mglru_core::{Preset, Switch, Time};
+use mglru_core::{Preset, Switch};
 use mglru_lab::replay::life::Sink;
 use mglru_lab::replay::memory::{Memory, parse_fraction, parse_pages};
 use mglru_lab::replay::record::PageName;
@@ -124,21 +121,8 @@ pub struct Args {
     /// kernel's tracepoints as perf script prints them (.txt).
     #[arg(long, value_name = "FILE", conflicts_with = "curve", help_heading = "Output")]
     events: Option<EventsFile>,
-    /// Only events of these pages.
-    #[arg(
-        long,
-        value_name = "PAGE,...",
-        value_delimiter = ',',
-        requires = "events",
-        help_heading = "Output"
-    )]
-    events_page: Vec<PageName>,
-    /// Only events from this second of the simulated machine on.
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, requires = "events", help_heading = "Output")]
-    events_from: Option<Time>,
-    /// Only events before this second of the simulated machine.
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, requires = "events", help_heading = "Output")]
-    events_until: Option<Time>,
+    #[command(flatten)]
+    events_part: EventsPart,
     /// Draw the miss-ratio curve.
     #[arg(long, value_name = "FILE.svg", requires = "curve", help_heading = "Output")]
     plot: Option<PlotFile>,
@@ -240,17 +224,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ));
     }
     let events = args.events.as_ref();
-    let events = events.map(|file| EventsWriter::create(file, options.mechanisms[0].lru())).transpose()?;
+    let events = events.map(|file| EventsWriter::create(file, options.mechanisms[0], false)).transpose()?;
     let events = Rc::new(RefCell::new(events));
     let sink = args.events.is_some().then(|| -> Sink {
         let events = events.clone();
-        let filter = EventsFilter {
-            pages: args.events_page.clone(),
-            from: args.events_from,
-            until: args.events_until,
-        };
+        let part = args.events_part.clone();
         Box::new(move |record| {
-            if filter.wants(record)
+            if part.wants(record)
                 && let Some(events) = &mut *events.borrow_mut()
             {
                 events.write(record);

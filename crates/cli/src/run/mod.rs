@@ -8,16 +8,19 @@ mod report;
 
 use crate::cache_options::with_mechanisms;
 use crate::error::Failure;
-use crate::output::Output;
+use crate::events::{EventsFile, EventsPart, EventsWriter, parse_tenant};
+use crate::output::{Output, refuse_input};
 use crate::progress::Bars;
 use crate::size;
 use clap::ValueEnum;
 use mglru_core::{Lru, OomPolicy, Preset, Switch};
-use mglru_lab::run::{self, Overrides, Plan};
+use mglru_lab::replay::record::{Record, What};
+use mglru_lab::run::{self, Outcome, Overrides, Plan};
 use mglru_lab::{Stage, Unit, Watch};
 use mglru_workload::scenario::Scenario;
 use serde_json::json;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -44,6 +47,16 @@ pub struct Args {
     seed: Option<u64>,
     #[command(flatten)]
     behaviours: Behaviours,
+    /// Write every event of a simulated scenario: JSON Lines (.jsonl), a trace for ui.perfetto.dev
+    /// (.perfetto), or the kernel's tracepoints as perf script prints them (.txt).
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    events: Option<EventsFile>,
+    /// Only events of these tenants and of those in them; / is the root.
+    #[arg(long, value_name = "PATH,...", value_delimiter = ',', value_parser = parse_tenant, requires = "events",
+          help_heading = "Output")]
+    events_tenant: Vec<String>,
+    #[command(flatten)]
+    events_part: EventsPart,
     /// Print one JSON document.
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -96,6 +109,7 @@ Examples:
   mglru run experiments/soft-limit.toml --world real
   mglru run experiments/kill.toml --oom-policy fail
   mglru run experiments/*.toml --preset linux-7.2 --json
+  mglru run experiments/floors.toml --events part.jsonl --events-tenant batch --events-until 2
 
 docs/book/src/scenario-files.md describes every key, and docs/book/src/counters.md each column that
 is printed. Exit status: 0 done; 1 a job failed; 2 wrong usage or an invalid scenario.";
@@ -152,13 +166,22 @@ pub fn run(args: Args) -> Result<(), Failure> {
     // A scenario that is wrong is found before the first one runs.
     let plan = |path: &PathBuf| Plan::new(Scenario::read(path, args.seed)?, world, &overrides);
     let plans: Vec<Plan> = args.scenarios.iter().map(plan).collect::<Result<_, Failure>>()?;
+    if args.events.is_some() && (args.world == World::Real || plans.len() > 1) {
+        return Err(Failure::usage("--events works for one scenario in the simulator"));
+    }
+    if let Some(file) = &args.events {
+        refuse_input("--events", file.path(), &args.scenarios)?;
+    }
     let mut output = Output::new(args.json);
     let (mut documents, mut failed) = (Vec::new(), None);
     let bars = Bars::default();
     let stage = Stage::begin(&bars, "scenario", plans.len() as u64, Unit::Steps);
     for (number, plan) in plans.iter().enumerate() {
         bars.note(&plan.scenario.name());
-        let outcome = run::run_watched(plan, args.directory.as_deref(), &bars)?;
+        let outcome = match &args.events {
+            Some(file) => recorded(plan, file, &args, &bars)?,
+            None => run::run_watched(plan, args.directory.as_deref(), &bars)?,
+        };
         let between = if number > 0 { "\n" } else { "" };
         bars.hidden(|| output.text(&format!("{between}{}", report::text(plan, &outcome))))?;
         documents.push(report::document(plan, &outcome));
@@ -174,6 +197,30 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(failure) => Err(Failure::work(failure)),
         None => Ok(()),
     }
+}
+
+/// Runs a scenario, and writes its events.
+fn recorded(plan: &Plan, file: &EventsFile, args: &Args, bars: &Bars) -> Result<Outcome, Failure> {
+    let mut events = EventsWriter::create(file, plan.mechanisms, true)?;
+    let sink = |record: &Record, path: &Arc<str>| {
+        if args.events_part.wants(record) && of_tenants(&args.events_tenant, record, path) {
+            events.write_of(record, path);
+        }
+    };
+    let outcome = run::run_recorded(plan, Box::new(sink), bars)?;
+    events.finish()?;
+    Ok(outcome)
+}
+
+/// Whether a record belongs to one of the tenants, or to one in them. Efforts of their ancestors
+/// reclaim from them, too. Without tenants all records do.
+fn of_tenants(tenants: &[String], record: &Record, path: &str) -> bool {
+    let within = |path: &str, of: &str| {
+        of == "/" || path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let is_effort = matches!(record.what, What::Effort { .. });
+    let belongs = |tenant: &String| within(path, tenant) || is_effort && within(tenant, path);
+    tenants.is_empty() || tenants.iter().any(belongs)
 }
 
 #[cfg(test)]

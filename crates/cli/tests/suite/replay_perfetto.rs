@@ -291,7 +291,7 @@ fn the_file_has_every_event_and_every_field() {
     assert_eq!(*imported.counts.iter().max().unwrap(), 100);
     let (roots, children): (Vec<_>, Vec<_>) =
         imported.tracks.values().partition(|(_, parent)| parent.is_none());
-    assert_eq!(roots, [&("mglru replay".to_owned(), None)]);
+    assert_eq!(roots, [&("mglru".to_owned(), None)]);
     let names: Vec<&str> = children.iter().map(|(name, _)| name.as_str()).collect();
     let kinds = [
         "touch", "insert", "list", "promote", "sort", "isolate", "judge", "evict", "age", "effort", "cached",

@@ -548,3 +548,67 @@ fn files_of_others_stay_as_they_are() {
         assert_eq!(fs::read_to_string(here.path().join(name)).unwrap(), name);
     }
 }
+
+/// The file's events, as the counters of each tenant count, and the part of one tenant.
+#[test]
+fn events_are_filtered_by_tenant() {
+    let here = tempfile::tempdir().unwrap();
+    let floors = format!("run {} --with subtree_lru", experiment("floors.toml").display());
+    let read = |name: &str| -> Vec<Value> {
+        let text = fs::read_to_string(here.path().join(name)).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let with = document(here.path(), &format!("{floors} --events all.jsonl"));
+    assert_eq!(with, document(here.path(), &floors), "watching changes no result");
+    let all = read("all.jsonl");
+    let evicted = |path: &str| {
+        all.iter().filter(|event| event["event"] == "evict" && event["tenant"] == path).count() as u64
+    };
+    for path in ["a", "b"] {
+        assert_eq!(evicted(path), counter(&with, path, "pgsteal"), "{path}");
+    }
+    assert!(evicted("b") > 20_000 && evicted("/") == 0);
+    done(
+        here.path(),
+        &format!("{floors} --events part.jsonl --events-tenant /b --events-from 1 --events-until 1.5"),
+    );
+    let wanted = |event: &Value| {
+        let time = (1_000_000_000..1_500_000_000).contains(&number(&event["nanos"]));
+        time && (event["tenant"] == "b" || event["event"] == "effort" && event["tenant"] == "/")
+    };
+    let expected: Vec<&Value> = all.iter().filter(|event| wanted(event)).collect();
+    let part = read("part.jsonl");
+    assert!(part.len() > 1000 && part.iter().collect::<Vec<_>>() == expected);
+    for (options, message) in [
+        ("--events all.jsonl --world real", "one scenario in the simulator"),
+        ("--events-tenant b", "--events"),
+        ("--events all.jsonl --events-tenant b,,", "a tenant is its path"),
+    ] {
+        let error = fails(here.path(), &format!("{floors} {options}"), 2);
+        assert!(error.contains(message), "{options}: {error}");
+    }
+}
+
+/// Each tenant is a process, and lines are in the order of time.
+#[test]
+fn tracepoints_of_tenants() {
+    let here = tempfile::tempdir().unwrap();
+    let floors = format!("run {} --preset linux-7.2", experiment("floors.toml").display());
+    let with = document(here.path(), &format!("{floors} --events all.txt"));
+    let text = fs::read_to_string(here.path().join("all.txt")).unwrap();
+    for path in ["a", "b"] {
+        let removed = |line: &&str| {
+            line.split_whitespace().next() == Some(path) && line.contains("mm_filemap_delete_from_page_cache")
+        };
+        assert_eq!(text.lines().filter(removed).count() as u64, counter(&with, path, "pgsteal"), "{path}");
+    }
+    // Background reclaim is no effort of a task.
+    assert!(!text.contains("memcg_reclaim_") && text.contains("mm_vmscan_lru_shrink_inactive: nid=0"));
+    let time = |line: &str| {
+        let (head, _) = line.split_once(": ").unwrap();
+        head.split_whitespace().last().unwrap().parse::<f64>().unwrap()
+    };
+    assert!(text.lines().map(time).is_sorted());
+    done(here.path(), &format!("{floors} --events all.perfetto --events-tenant b"));
+    assert!(fs::read(here.path().join("all.perfetto")).unwrap().windows(6).any(|part| part == b"tenant"));
+}

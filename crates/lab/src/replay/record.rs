@@ -5,7 +5,7 @@ use crate::columns::{Columns, Get, Values};
 use mglru_core::event::{Event, FoundBy, List, ListedFrom, Sorted};
 use mglru_core::lru::Distance;
 use mglru_core::pageout::{Reason, Verdict};
-use mglru_core::{FolioId, Lru, MappingId, Time};
+use mglru_core::{FolioId, Lru, MappingId, MemcgId, Time};
 use mglru_sim::PageTouch;
 
 /// Name of a page in the trace. File and anonymous pages have separate number spaces.
@@ -51,6 +51,9 @@ pub struct Record {
     pub access: u64,
     /// Time on the simulated machine.
     pub now: Time,
+    /// The memcg: of the job that touched the page, or the one that pays for it. For an effort, the
+    /// one whose limit or request it serves.
+    pub memcg: MemcgId,
     /// The page; `None` for events that concern all pages.
     pub page: Option<PageName>,
     /// The event.
@@ -129,8 +132,8 @@ pub struct Recorder {
     access: u64,
     /// Pages that are about to be inserted.
     arriving: Vec<((MappingId, u32), PageName)>,
-    /// Page names by folio.
-    names: Vec<Option<PageName>>,
+    /// Page names and paying memcgs by folio.
+    names: Vec<(Option<PageName>, MemcgId)>,
     refault: Option<(FolioId, Refault)>,
 }
 
@@ -150,47 +153,60 @@ impl Recorder {
             self.arriving.push((touch.place, page));
         }
         let PageTouch { write, mapped, hit, .. } = *touch;
-        Record { access: self.access, now, page: Some(page), what: What::Touch { write, mapped, hit } }
+        let what = What::Touch { write, mapped, hit };
+        Record { access: self.access, now, memcg: touch.memcg, page: Some(page), what }
     }
 
     /// The record of an event; `None` if it becomes part of the next record.
     #[inline]
     pub fn event(&mut self, now: Time, event: &Event) -> Option<Record> {
-        let (page, what) = match *event {
-            Event::Inserted { page: place, folio, .. } => {
+        let ((page, memcg), what) = match *event {
+            Event::Inserted { page: place, folio, memcg } => {
                 let arriving = self.arriving.iter().position(|(other, _)| *other == place);
                 let name = arriving.map(|at| self.arriving.swap_remove(at).1);
                 let at = folio.0 as usize;
                 if self.names.len() <= at {
-                    self.names.resize(at + 1, None);
+                    self.names.resize(at + 1, (None, MemcgId::ROOT));
                 }
-                self.names[at] = name;
+                self.names[at] = (name, memcg);
                 let refault = self.refault.take().filter(|&(of, _)| of == folio).map(|(_, refault)| refault);
-                (name, What::Insert(refault))
+                ((name, memcg), What::Insert(refault))
             }
             Event::Refault { folio, distance, recent, .. } => {
                 self.refault = Some((folio, Refault { recent, distance, lru: self.lru }));
                 return None;
             }
-            Event::Evicted { folio, shadow, .. } => {
-                (self.name(folio), What::Evict((self.lru == Lru::MultiGen).then(|| shadow.seq())))
+            Event::Evicted { folio, memcg, shadow, .. } => {
+                let oldest = (self.lru == Lru::MultiGen).then(|| shadow.seq());
+                (self.page(folio, memcg), What::Evict(oldest))
             }
-            Event::Listed { folio, list, from, .. } => (self.name(folio), What::List(list, from)),
-            Event::Promoted { folio, seq, by, .. } => (self.name(folio), What::Promote(seq, by)),
-            Event::Sorted { folio, seq, why, .. } => (self.name(folio), What::Sort(seq, why)),
-            Event::Isolated { folio, .. } => (self.name(folio), What::Isolate),
+            Event::Listed { folio, memcg, list, from } => (self.page(folio, memcg), What::List(list, from)),
+            Event::Promoted { folio, memcg, seq, by } => (self.page(folio, memcg), What::Promote(seq, by)),
+            Event::Sorted { folio, memcg, seq, why } => (self.page(folio, memcg), What::Sort(seq, why)),
+            Event::Isolated { folio, memcg } => {
+                // A removed memcg's pages belong to its parent.
+                if let Some(name) = self.names.get_mut(folio.0 as usize) {
+                    name.1 = memcg;
+                }
+                (self.page(folio, memcg), What::Isolate)
+            }
             Event::Judged { folio, verdict } => (self.name(folio), What::Judge(verdict)),
-            Event::Aged { max_seq, .. } => (None, What::Age(max_seq)),
-            Event::Effort { scanned, reclaimed, priority, .. } => {
-                (None, What::Effort { scanned, reclaimed, priority })
+            Event::Aged { memcg, max_seq } => ((None, memcg), What::Age(max_seq)),
+            Event::Effort { target, scanned, reclaimed, priority } => {
+                ((None, target), What::Effort { scanned, reclaimed, priority })
             }
             _ => return None,
         };
-        Some(Record { access: self.access, now, page, what })
+        Some(Record { access: self.access, now, memcg, page, what })
     }
 
-    fn name(&self, folio: FolioId) -> Option<PageName> {
-        self.names.get(folio.0 as usize).copied().flatten()
+    /// The folio's page, with the memcg that the event names.
+    fn page(&self, folio: FolioId, memcg: MemcgId) -> (Option<PageName>, MemcgId) {
+        (self.name(folio).0, memcg)
+    }
+
+    fn name(&self, folio: FolioId) -> (Option<PageName>, MemcgId) {
+        self.names.get(folio.0 as usize).copied().unwrap_or((None, MemcgId::ROOT))
     }
 }
 

@@ -9,10 +9,10 @@ pub struct Word(u8);
 
 /// All words. The kinds of events come first.
 #[rustfmt::skip]
-pub const WORDS: [&str; 60] = [
+pub const WORDS: [&str; 61] = [
     "touch", "insert", "list", "promote", "sort", "isolate", "judge", "evict", "age", "effort",
     "hit", "miss", "refault",
-    "access", "page", "anon", "write", "mapped", "recent", "distance", "reach", "generation", "from", "by", "why", "tier", "verdict",
+    "access", "tenant", "page", "anon", "write", "mapped", "recent", "distance", "reach", "generation", "from", "by", "why", "tier", "verdict",
     "reason", "oldest_generation", "scanned", "reclaimed", "priority",
     "active", "inactive", "newcomers", "main", "unevictable", "arrivals", "rotation", "deactivation", "activation", "isolation",
     "walk", "look_around", "relabelled", "protected", "saturated", "dirty",

@@ -29,6 +29,7 @@
 //! # }
 //! ```
 
+pub mod events;
 mod outcome;
 mod plan;
 mod real;
@@ -82,5 +83,16 @@ pub fn run_watched(plan: &Plan, directory: Option<&Path>, watch: &dyn Watch) -> 
     match plan.world {
         World::Sim => simulated::run_watched(plan, watch),
         World::Real => real::run(plan, directory),
+    }
+}
+
+/// Runs a plan in the simulator, and passes the events of its pages to `sink`.
+///
+/// # Errors
+/// As [`run_watched`], or if the plan is for real files, which have no events.
+pub fn run_recorded(plan: &Plan, sink: events::TenantSink<'_>, watch: &dyn Watch) -> Result<Outcome, Error> {
+    match plan.world {
+        World::Sim => simulated::run_recorded(plan, sink, watch),
+        World::Real => Err(Error::usage("only a simulated run has events: use the world sim")),
     }
 }

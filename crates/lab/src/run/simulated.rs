@@ -1,5 +1,6 @@
 //! Runs a scenario on the simulated machine.
 
+use super::events::{Recording, TenantSink};
 use super::outcome::{Answered, Killed, Outcome, Read, Refused, TenantRow};
 use super::plan::{Plan, SUMS};
 use super::sources::{Client, Files, FioSource, Names, Numbers, Replay, Span};
@@ -40,7 +41,19 @@ pub fn run(plan: &Plan) -> Result<Outcome, Error> {
 /// # Errors
 /// As [`run`], or if the work was cancelled.
 pub fn run_watched(plan: &Plan, watch: &dyn Watch) -> Result<Outcome, Error> {
-    simulate(plan, |_| (), |_| (), watch).map(|(outcome, ())| outcome)
+    simulate(plan, |_| (), |_| (), |_| (), watch).map(|(outcome, ())| outcome)
+}
+
+/// As [`run_watched`], and passes all events to `sink`.
+///
+/// # Errors
+/// As [`run_watched`].
+pub fn run_recorded(plan: &Plan, sink: TenantSink<'_>, watch: &dyn Watch) -> Result<Outcome, Error> {
+    let mut recording = Recording::new(plan.mechanisms.lru(), sink);
+    let observer = recording.observer();
+    let prepare = |simulator: &mut Simulator| simulator.observe(observer);
+    let outcome = simulate(plan, prepare, |_| (), |simulator| recording.pass_on(simulator.core()), watch);
+    outcome.map(|(outcome, ())| outcome)
 }
 
 /// Runs a plan on a simulator. One callback prepares it before the run, the other reads it
@@ -53,7 +66,7 @@ pub fn run_with<R>(
     prepare: impl FnOnce(&mut Simulator),
     look: impl FnOnce(&Simulator) -> R,
 ) -> Result<(Outcome, R), Error> {
-    simulate(plan, prepare, look, &Unwatched)
+    simulate(plan, prepare, look, |_| (), &Unwatched)
 }
 
 /// Steps of the simulator between two notes; a step is at most some ten thousand accesses.
@@ -63,6 +76,7 @@ fn simulate<R>(
     plan: &Plan,
     prepare: impl FnOnce(&mut Simulator),
     look: impl FnOnce(&Simulator) -> R,
+    mut after_step: impl FnMut(&Simulator),
     watch: &dyn Watch,
 ) -> Result<(Outcome, R), Error> {
     let scenario = &plan.scenario;
@@ -88,6 +102,7 @@ fn simulate<R>(
     let mut steps = 0u64;
     while simulator.step().map_err(failure)? {
         steps += 1;
+        after_step(&simulator);
         if steps.is_multiple_of(STEPS_PER_NOTE) {
             let seconds = since_start(simulator.now()).as_secs_f64();
             let millions = simulator.accesses() as f64 / 1e6;

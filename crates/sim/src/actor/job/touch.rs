@@ -6,7 +6,7 @@ use crate::host::PageTouch;
 use crate::operation::Access;
 use crate::world::{Pause, World};
 use mglru_core::mapping::TABLE_PAGES;
-use mglru_core::{Charging, Hit, Host, Lookup, Time};
+use mglru_core::{Charging, Hit, Host, Lookup, MemcgId, Time};
 use mglru_workload::trace::RequestStart;
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ impl Job {
                 let mapping = &world.files.get(touch.file).mapping;
                 let is_new = touch.anon && world.core.is_untouched(mapping, touch.index);
                 let zeros = is_new && !touch.write;
-                report(world, &mut touch, is_new, !zeros);
+                report(world, self.process.task.memcg, &mut touch, is_new, !zeros);
                 let counts = &mut world.tenants[self.process.tenant].counts;
                 if zeros {
                     // Reads zeros, like the shared zero page.
@@ -109,7 +109,7 @@ impl Job {
     /// Touches a cached page.
     #[inline]
     pub(super) fn touch(&mut self, world: &mut World, mut touch: Touch, hit: &Hit) -> Pause {
-        report(world, &mut touch, true, false);
+        report(world, self.process.task.memcg, &mut touch, true, false);
         let counts = &mut world.tenants[self.process.tenant].counts;
         counts.hits += u64::from(!touch.missed);
         if touch.mapped {
@@ -171,12 +171,12 @@ impl Job {
 
 /// Reports an access to the observers, once.
 #[inline]
-fn report(world: &World, touch: &mut Touch, hit: bool, arrives: bool) {
+fn report(world: &World, memcg: MemcgId, touch: &mut Touch, hit: bool, arrives: bool) {
     if world.host.observes() && !std::mem::replace(&mut touch.reported, true) {
         let Touch { file, index, write, mapped, anon, .. } = *touch;
         let place = (world.files.get(file).mapping.id(), index);
         let page = world.files.page_name(file, index);
         let access = world.accesses.saturating_sub(1);
-        world.host.report_touch(&PageTouch { access, page, anon, write, mapped, hit, arrives, place });
+        world.host.report_touch(&PageTouch { access, page, memcg, anon, write, mapped, hit, arrives, place });
     }
 }

@@ -15,7 +15,6 @@
 //! All packets belong to one sequence, because numbers of words are valid within a sequence only.
 //! Times come from the trace's own clock and never decrease.
 
-use mglru_core::Lru;
 use mglru_lab::replay::record::{Record, Value, What};
 use mglru_lab::replay::word::{WORDS, Word};
 use mglru_lab::word;
@@ -124,6 +123,8 @@ struct DebugAnnotation {
     bool_value: Option<bool>,
     #[prost(uint64, optional, tag = "3")]
     uint_value: Option<u64>,
+    #[prost(string, optional, tag = "6")]
+    string_value: Option<String>,
     #[prost(uint64, optional, tag = "17")]
     string_value_iid: Option<u64>,
 }
@@ -133,7 +134,7 @@ struct DebugAnnotation {
 pub struct Perfetto {
     /// The packet of the next event; its memory is used again.
     packet: TracePacket,
-    /// The policy has generations.
+    /// Generations are shown as slices: the policy has them, and there is one tenant.
     generations: bool,
     cached_pages: u64,
     /// Changes of `cached_pages` so far.
@@ -143,9 +144,8 @@ pub struct Perfetto {
 }
 
 impl Perfetto {
-    /// Begins a trace of a replay under that policy.
-    pub fn new(out: &mut Vec<u8>, lru: Lru) -> Perfetto {
-        let generations = lru == Lru::MultiGen;
+    /// Begins a trace, with generations as slices or not.
+    pub fn new(out: &mut Vec<u8>, generations: bool) -> Perfetto {
         write(out, &TracePacket { first_packet_on_sequence: true, ..packet(STATE_CLEARED) });
         for text in WORDS {
             // Every word may be any of the three.
@@ -162,7 +162,7 @@ impl Perfetto {
         };
         track(TrackDescriptor {
             uuid: PARENT,
-            name: "mglru replay".to_owned(),
+            name: "mglru".to_owned(),
             child_ordering: Some(ORDERING_EXPLICIT),
             ..TrackDescriptor::default()
         });
@@ -189,11 +189,11 @@ impl Perfetto {
         this
     }
 
-    /// Adds a record.
-    pub fn write(&mut self, out: &mut Vec<u8>, record: &Record) {
+    /// Adds a record, of this tenant in a run with tenants.
+    pub fn write(&mut self, out: &mut Vec<u8>, record: &Record, tenant: Option<&str>) {
         let nanos = record.now.as_nanos();
         self.last_nanos = nanos;
-        if let What::Age(_) = record.what {
+        if let (What::Age(_), true) = (record.what, self.generations) {
             self.end_generation(out, nanos);
         }
         let arguments = &mut self.event().debug_annotations;
@@ -205,9 +205,14 @@ impl Perfetto {
                 arguments.push(annotation(word!("anon"), Value::Bool(true)));
             }
         }
+        if let Some(tenant) = tenant {
+            let name_iid = number(word!("tenant"));
+            let string_value = Some(tenant.to_owned());
+            arguments.push(DebugAnnotation { name_iid, string_value, ..DebugAnnotation::default() });
+        }
         record.what.fields(|name, value| arguments.push(annotation(name, value)));
         match record.what {
-            What::Age(seq) => self.begin_generation(out, nanos, seq),
+            What::Age(seq) if self.generations => self.begin_generation(out, nanos, seq),
             what => {
                 self.event().name_iid = Some(number(what.shown()));
                 self.send(out, nanos, INSTANT, KINDS + what.kind() as u64);

@@ -1,18 +1,24 @@
-//! `--events FILE`: every record of a replay, or a part of them, as JSON Lines, as a Perfetto trace
-//! or as `perf script` prints tracepoints.
+//! `--events FILE`: every record of a replay or of a simulated scenario, or a part of them, as JSON
+//! Lines, as a Perfetto trace or as `perf script` prints tracepoints.
 
-use super::perf_script::PerfScript;
-use super::perfetto::Perfetto;
+mod perf_script;
+mod perfetto;
+mod tenants;
+
 use crate::error::Failure;
-use mglru_core::{Lru, Time};
+use mglru_core::{Lru, Mechanisms, MemcgId, Time};
 use mglru_lab::replay::record::{PageName, Record};
+use perf_script::PerfScript;
+use perfetto::Perfetto;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use tenants::Tenants;
 
 /// Records that go to the writing thread together.
 const BATCH_RECORDS: usize = 4096;
@@ -35,24 +41,44 @@ enum Format {
     PerfScript,
 }
 
-/// The records to write.
-#[derive(Debug, Clone, Default)]
-pub struct EventsFilter {
-    /// Only records of these pages; empty for all, and for records of no page.
-    pub pages: Vec<PageName>,
-    /// Only records from this time on.
-    pub from: Option<Time>,
-    /// Only records before this time.
-    pub until: Option<Time>,
+/// The part of the events to write.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct EventsPart {
+    /// Only events of these pages.
+    #[arg(
+        long = "events-page",
+        value_name = "PAGE,...",
+        value_delimiter = ',',
+        requires = "events",
+        help_heading = "Output"
+    )]
+    pages: Vec<PageName>,
+    /// Only events from this second of the simulated machine on.
+    #[arg(long = "events-from", value_name = "SECONDS", value_parser = parse_seconds, requires = "events",
+          help_heading = "Output")]
+    from: Option<Time>,
+    /// Only events before this second of the simulated machine.
+    #[arg(long = "events-until", value_name = "SECONDS", value_parser = parse_seconds, requires = "events",
+          help_heading = "Output")]
+    until: Option<Time>,
 }
 
-impl EventsFilter {
-    /// Whether a record is to be written.
+impl EventsPart {
+    /// Whether a record is to be written. Records without a page are, unless pages are named.
     pub fn wants(&self, record: &Record) -> bool {
         let of_page = || record.page.is_some_and(|page| self.pages.contains(&page));
         self.from.is_none_or(|from| record.now >= from)
             && self.until.is_none_or(|until| record.now < until)
             && (self.pages.is_empty() || of_page())
+    }
+}
+
+/// A tenant's path, without the slash that it may begin with; `/` is the root.
+pub fn parse_tenant(text: &str) -> Result<String, String> {
+    match text.trim_matches('/') {
+        "" if text.is_empty() => Err("a tenant is its path, such as web or web/cache".to_owned()),
+        "" => Ok("/".to_owned()),
+        path => Ok(path.to_owned()),
     }
 }
 
@@ -89,11 +115,20 @@ impl EventsFile {
     }
 }
 
+/// What the writing thread receives.
+enum Message {
+    Records(Vec<Record>),
+    /// The path of a memcg in the records that follow.
+    Tenant(MemcgId, Arc<str>),
+}
+
 /// Takes events and hands them, a batch at a time, to a thread that writes them: encoding and
 /// writing takes about as long as replaying.
 pub struct EventsWriter {
     batch: Vec<Record>,
-    full: SyncSender<Vec<Record>>,
+    /// The tenants that the writing thread knows.
+    tenants: Tenants,
+    full: SyncSender<Message>,
     /// Batches that were written, to be filled again.
     empty: Receiver<Vec<Record>>,
     writing: JoinHandle<io::Result<()>>,
@@ -101,17 +136,28 @@ pub struct EventsWriter {
 }
 
 impl EventsWriter {
-    /// Begins the file of a replay under that policy.
+    /// Begins the file of a run with these mechanisms, with or without the names of tenants.
     ///
     /// # Errors
     /// The file cannot be made.
-    pub fn create(file: &EventsFile, lru: Lru) -> Result<EventsWriter, Failure> {
+    pub fn create(
+        file: &EventsFile,
+        mechanisms: Mechanisms,
+        with_tenants: bool,
+    ) -> Result<EventsWriter, Failure> {
         let output = File::create(&file.path).map_err(|error| failure(&file.path, &error))?;
-        let (full, batches) = sync_channel::<Vec<Record>>(BATCHES_AHEAD);
+        let (full, batches) = sync_channel::<Message>(BATCHES_AHEAD);
         let (used, empty) = sync_channel(BATCHES_AHEAD + 1);
-        let mut output = EventsOutput::new(file.format, output, lru);
+        let mut output = EventsOutput::new(file.format, output, mechanisms, with_tenants);
         let writing = std::thread::spawn(move || {
-            for mut batch in batches {
+            for message in batches {
+                let mut batch = match message {
+                    Message::Records(batch) => batch,
+                    Message::Tenant(memcg, path) => {
+                        output.tenants.set(memcg, path);
+                        continue;
+                    }
+                };
                 for record in &batch {
                     output.write(record)?;
                 }
@@ -123,6 +169,7 @@ impl EventsWriter {
         });
         Ok(EventsWriter {
             batch: Vec::with_capacity(BATCH_RECORDS),
+            tenants: Tenants::default(),
             full,
             empty,
             writing,
@@ -139,11 +186,21 @@ impl EventsWriter {
         }
     }
 
+    /// Writes a record of a tenant with this path.
+    pub fn write_of(&mut self, record: &Record, path: &Arc<str>) {
+        if self.tenants.path(record.memcg) != Some(path) {
+            self.tenants.set(record.memcg, path.clone());
+            self.hand_on();
+            let _ = self.full.send(Message::Tenant(record.memcg, path.clone()));
+        }
+        self.write(record);
+    }
+
     #[cold]
     fn hand_on(&mut self) {
         let empty = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH_RECORDS));
         // A writing thread that failed does not receive; `finish` reports its error.
-        let _ = self.full.send(std::mem::replace(&mut self.batch, empty));
+        let _ = self.full.send(Message::Records(std::mem::replace(&mut self.batch, empty)));
     }
 
     /// Ends the file.
@@ -158,16 +215,19 @@ impl EventsWriter {
     }
 }
 
-/// A record as one JSON object.
-struct Line<'a>(&'a Record);
+/// A record as one JSON object, with the path of its tenant in a run with tenants.
+struct Line<'a>(&'a Record, Option<&'a Arc<str>>);
 
 impl Serialize for Line<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Line(record) = self;
+        let Line(record, tenant) = self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("access", &record.access)?;
         map.serialize_entry("nanos", &record.now.as_nanos())?;
         map.serialize_entry("event", &record.what.name())?;
+        if let Some(tenant) = *tenant {
+            map.serialize_entry("tenant", &tenant[..])?;
+        }
         if let Some(page) = record.page {
             map.serialize_entry("page", &page.number)?;
             if page.anon {
@@ -198,27 +258,35 @@ enum Encoder {
 /// A file of events.
 struct EventsOutput {
     encoder: Encoder,
+    tenants: Tenants,
     output: File,
     buffer: Vec<u8>,
 }
 
 impl EventsOutput {
-    fn new(format: Format, output: File, lru: Lru) -> EventsOutput {
+    fn new(format: Format, output: File, mechanisms: Mechanisms, with_tenants: bool) -> EventsOutput {
         let mut buffer = Vec::with_capacity(BUFFER_BYTES + 1024);
         let encoder = match format {
             Format::JsonLines => Encoder::JsonLines,
-            Format::Perfetto => Encoder::Perfetto(Box::new(Perfetto::new(&mut buffer, lru))),
-            Format::PerfScript => Encoder::PerfScript(PerfScript::default()),
+            Format::Perfetto => Encoder::Perfetto(Box::new(Perfetto::new(
+                &mut buffer,
+                mechanisms.lru() == Lru::MultiGen && !with_tenants,
+            ))),
+            Format::PerfScript => Encoder::PerfScript(PerfScript::new(mechanisms)),
         };
-        EventsOutput { encoder, output, buffer }
+        EventsOutput { encoder, tenants: Tenants::default(), output, buffer }
     }
 
     fn write(&mut self, record: &Record) -> io::Result<()> {
         match &mut self.encoder {
-            Encoder::Perfetto(perfetto) => perfetto.write(&mut self.buffer, record),
-            Encoder::PerfScript(script) => script.write(&mut self.buffer, record),
+            Encoder::Perfetto(perfetto) => {
+                let tenant = self.tenants.path(record.memcg);
+                perfetto.write(&mut self.buffer, record, tenant.map(|path| &**path));
+            }
+            Encoder::PerfScript(script) => script.write(&mut self.buffer, record, &self.tenants),
             Encoder::JsonLines => {
-                serde_json::to_writer(&mut self.buffer, &Line(record))?;
+                let tenant = self.tenants.path(record.memcg);
+                serde_json::to_writer(&mut self.buffer, &Line(record, tenant))?;
                 self.buffer.push(b'\n');
             }
         }
@@ -262,12 +330,13 @@ mod tests {
         let record = |time: &str, page| Record {
             access: 1,
             now: at(time),
+            memcg: MemcgId::ROOT,
             page,
             what: mglru_lab::replay::record::What::Isolate,
         };
-        let all = EventsFilter::default();
+        let all = EventsPart::default();
         assert!(all.wants(&record("0", None)) && all.wants(&record("5", Some(page))));
-        let part = EventsFilter { pages: vec![page], from: Some(at("1s")), until: Some(at("2.5")) };
+        let part = EventsPart { pages: vec![page], from: Some(at("1s")), until: Some(at("2.5")) };
         assert!(part.wants(&record("1", Some(page))) && part.wants(&record("2.4", Some(page))));
         let other = PageName { anon: true, ..page };
         for (time, page) in [("0.9", Some(page)), ("2.5", Some(page)), ("2", Some(other)), ("2", None)] {
