@@ -88,6 +88,8 @@ pub struct Lane {
     pub burst: Duration,
     /// Concurrent transfers; further ones wait. At least 1.
     pub depth: u32,
+    /// Whether a transfer ends after those that began before it, as when a single worker ends them.
+    pub in_order: bool,
     /// Failures per million transfers, chosen by the seed.
     pub failures_per_million: u32,
 }
@@ -99,6 +101,7 @@ impl Lane {
         bytes_per_second: 0,
         burst: Duration::ZERO,
         depth: u32::MAX,
+        in_order: false,
         failures_per_million: 0,
     };
 }
@@ -124,6 +127,7 @@ impl DeviceModel {
             bytes_per_second,
             depth: 128,
             burst: Duration::ZERO,
+            in_order: false,
             failures_per_million: 0,
         };
         DeviceModel { read: lane(80, 3_000_000_000), write: lane(20, 1_500_000_000) }
@@ -137,6 +141,7 @@ impl DeviceModel {
             bytes_per_second,
             depth: 32,
             burst: Duration::ZERO,
+            in_order: false,
             failures_per_million: 0,
         };
         DeviceModel { read: lane(120_000_000), write: lane(30_000_000) }
@@ -193,6 +198,8 @@ struct Line {
     /// Ends of active transfers; past ones are removed at the next request.
     ends: BinaryHeap<Reverse<Time>>,
     bytes_moved: Time,
+    /// End of the last transfer that was requested.
+    last_end: Time,
     requests: u64,
     failures: u64,
     pages: u64,
@@ -206,6 +213,7 @@ impl Line {
             random,
             ends: BinaryHeap::new(),
             bytes_moved: Time::ZERO,
+            last_end: Time::ZERO,
             requests: 0,
             failures: 0,
             pages: 0,
@@ -242,6 +250,8 @@ impl Line {
         let passed = Time::from_nanos(self.bytes_moved.as_nanos().saturating_sub(bucket));
         let at = passed.max(begin) + self.lane.latency.draw(&mut self.random);
         let at = trouble.end(begin, at);
+        let at = if self.lane.in_order { at.max(self.last_end) } else { at };
+        self.last_end = at;
         if self.lane.depth < u32::MAX {
             self.ends.push(Reverse(at));
         }
@@ -452,5 +462,24 @@ mod tests {
         assert!((850..1150).contains(&failed), "{failed}");
         assert_eq!(device.counts().read_failures, failed as u64);
         assert_eq!(device.counts().pages_read, 10_000);
+    }
+    /// A late transfer delays those behind it, and their own time has passed meanwhile.
+    #[test]
+    fn transfers_of_a_lane_in_order_wait_for_earlier_ones() {
+        let model = |in_order| {
+            let latency = Latency::Skewed { median: Duration::from_micros(10), spread_permille: 2000 };
+            DeviceModel { read: Lane { latency, in_order, ..Lane::IDEAL }, write: Lane::IDEAL }
+        };
+        let ends = |in_order| -> Vec<Time> {
+            let mut device = Device::new(model(in_order), 3);
+            (0..100).map(|number| device.read(at(number), 1).at).collect()
+        };
+        let (free, ordered) = (ends(false), ends(true));
+        assert!(!free.is_sorted() && ordered.is_sorted());
+        let latest = free.iter().scan(Time::ZERO, |latest, &end| {
+            *latest = end.max(*latest);
+            Some(*latest)
+        });
+        assert_eq!(ordered, latest.collect::<Vec<_>>());
     }
 }

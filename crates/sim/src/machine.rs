@@ -123,9 +123,11 @@ pub struct Machine {
     pub access_time: Duration,
     /// Duration of reclaiming one batch.
     pub batch_time: Duration,
-    /// Additional duration for each page that reclaim takes off a list and examines. The cost of
-    /// sorting is negligible in comparison.
+    /// Additional duration for each page that reclaim takes off a list and examines.
     pub scan_time: Duration,
+    /// Additional duration for each page that reclaim moves on without examining it: sorted to
+    /// another generation, or scanned on an active list.
+    pub sort_time: Duration,
     /// Duration of a page table walk per entry.
     pub walk_time: Duration,
     /// Preemption of reclaiming tasks; `None`: never.
@@ -187,6 +189,7 @@ impl Machine {
             access_time: Duration::from_micros(1),
             batch_time: Duration::ZERO,
             scan_time: Duration::ZERO,
+            sort_time: Duration::ZERO,
             walk_time: Duration::ZERO,
             preemption: None,
             memcg_dirty_limits: true,
@@ -236,6 +239,7 @@ impl Machine {
             bytes_per_second: 2 * PAGE_BYTES * 1_000_000 / 40,
             depth: 60,
             burst: Duration::ZERO,
+            in_order: false,
             failures_per_million: 0,
         };
         Machine {

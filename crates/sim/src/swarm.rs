@@ -400,6 +400,7 @@ fn slow_device(choices: &mut Choices) -> DeviceModel {
         bytes_per_second: choices.between(1_000_000, 30_000_000),
         depth: choices.between(1, 32) as u32,
         burst: Duration::ZERO,
+        in_order: false,
         failures_per_million: 0,
     };
     DeviceModel { read: lane(), write: lane() }
@@ -548,6 +549,7 @@ fn random_device(choices: &mut Choices) -> DeviceModel {
             bytes_per_second: choices.one_of(&[0, 1_000_000, 100_000_000]),
             depth: choices.one_of(&[1, 2, 7, 32, u32::MAX]),
             burst: Duration::ZERO,
+            in_order: false,
             failures_per_million: if faulty { choices.between(0, 100_000) as u32 } else { 0 },
         }
     };

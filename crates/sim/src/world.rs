@@ -160,6 +160,9 @@ pub(crate) struct World {
     /// Duration of scanning a page, and pages scanned before the last batch.
     scan_nanos: u64,
     scanned: u64,
+    /// Duration of sorting a page, and pages sorted before the last batch.
+    sort_nanos: u64,
+    sorted: u64,
     /// Duration of walking a page-table entry, and entries walked before.
     walk_nanos: u64,
     walked: u64,
@@ -218,6 +221,8 @@ impl World {
             batch_nanos: machine.batch_time.as_nanos() as u64,
             scan_nanos: machine.scan_time.as_nanos() as u64,
             scanned: 0,
+            sort_nanos: machine.sort_time.as_nanos() as u64,
+            sorted: 0,
             walk_nanos: machine.walk_time.as_nanos() as u64,
             walked: 0,
             preemption: machine.preemption,
@@ -430,7 +435,8 @@ impl World {
     pub(crate) fn take_batch_nanos(&mut self) -> u64 {
         let scanning = if self.scan_nanos == 0 { 0 } else { self.scan_nanos * self.take_scanned() };
         let walking = if self.walk_nanos == 0 { 0 } else { self.walk_nanos * self.take_walked() };
-        let nanos = self.batch_nanos + scanning + walking;
+        let sorting = if self.sort_nanos == 0 { 0 } else { self.sort_nanos * self.take_sorted() };
+        let nanos = self.batch_nanos + scanning + sorting + walking;
         let nanos = nanos + self.preemption.map_or(0, |preemption| self.lose_cpu(preemption, nanos));
         match self.host.take_compressed() {
             0 => nanos,
@@ -454,6 +460,14 @@ impl World {
         // Counters of a memcg removed meanwhile have moved to its parent.
         let before = std::mem::replace(&mut self.scanned, scanned);
         scanned.saturating_sub(before)
+    }
+
+    /// Pages sorted since the last call.
+    #[cold]
+    fn take_sorted(&mut self) -> u64 {
+        let sorted = self.core.memcgs().iter().map(|memcg| memcg.stat().get(Counter::Pgrefill)).sum();
+        let before = std::mem::replace(&mut self.sorted, sorted);
+        sorted.saturating_sub(before)
     }
 
     /// Page-table entries walked since the last call.
@@ -562,6 +576,7 @@ impl World {
 mod tests {
     use super::*;
     use crate::{Access, Latency, Operation, Simulator};
+    use mglru_core::{Mechanisms, Preset};
     use std::time::Duration;
 
     /// Duration of 1,000 reads with batches of 1 ms, where all but the first 100 need reclaim.
@@ -588,5 +603,23 @@ mod tests {
         assert!(half.abs_diff(steps * 5) < steps, "{half} for {steps} steps");
         assert_eq!(run(100, of(1, 0)), steps);
         assert_eq!(run(2000, of(1, 10)), 0);
+    }
+    /// Only the pages that reclaim sorted take that time.
+    #[test]
+    fn sorting_takes_time_per_page() {
+        let end = |sort_micros| {
+            let sort_time = Duration::from_micros(sort_micros);
+            let mechanisms = Mechanisms::preset(Preset::Linux72);
+            let machine = Machine { sort_time, mechanisms, ..Machine::ideal(200, 1) };
+            let mut simulator = Simulator::new(&machine).unwrap();
+            // Pages that are used now and then are sorted.
+            let pages = (0..4000).map(|n| if n % 3 == 0 { n % 60 } else { 100 + n });
+            simulator.add_job(0, pages.map(|page| Operation::from(Access::read(page))));
+            let report = simulator.run().unwrap();
+            (report.now.as_nanos(), report.total().counters.get(Counter::Pgrefill))
+        };
+        let ((none, sorted), (some, also)) = (end(0), end(7));
+        assert!(sorted > 10 && sorted == also, "{sorted} {also}");
+        assert_eq!((none, some), (0, 7000 * sorted));
     }
 }

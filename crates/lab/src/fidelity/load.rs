@@ -21,18 +21,29 @@ use std::time::Duration;
 const SCAN_TIME: Duration = Duration::from_micros(2);
 /// Time of a step of reclaim, apart from scanning.
 const STEP_TIME: Duration = Duration::from_micros(2);
-/// The same for files in large folios. A failing charge of the kernel fails for folios of 256, 128,
-/// … and 8 pages in turn, each after 16 efforts of 0.58 ms. Here it fails after 16 efforts of about
-/// 150 steps. With this time both take 59 ms.
-const LARGE_FOLIO_STEP_TIME: Duration = Duration::from_micros(25);
+/// Times of a fruitless effort for files in large folios: of a step, and of sorting a page. A
+/// failing charge of the kernel fails for folios of 256, 128, … and 8 pages in turn, each after 16
+/// efforts; here it fails after 16 efforts. On a CPU of its own, an effort of the kernel took 0.37
+/// ms with 64 MiB, 0.55 ms with 128 MiB and 1.1 ms with 256 MiB, because it sorts the whole memcg
+/// several times. With these times, 16 efforts here take as long as 102 of the kernel.
+const LARGE_FOLIO_STEP_TIME: Duration = Duration::from_micros(6);
+const LARGE_FOLIO_SORT_TIME: Duration = Duration::from_nanos(21);
+/// The emulated CPUs share two with other programs. In 8,407 fruitless efforts of 26 runs the
+/// writer lost its CPU every 4 to 9 ms, for 5 ms on average.
+const WRITER_PREEMPTION: Preemption = Preemption {
+    slice: Duration::from_millis(6),
+    away: Latency::Uniform { least: Duration::from_millis(2), most: Duration::from_millis(8) },
+};
 const WRITE_TIME: Duration = Duration::from_micros(10);
+/// Speed of the emulated disk when QEMU does not throttle it: 20 to 25 ms per extent.
+const DISK_BYTES_PER_SECOND: u64 = 400_000_000;
 /// ext4 ends writeback for a whole extent, after its last transfer is complete and a worker has
-/// marked it as written.
+/// marked it as written. One worker marks all extents of a file in order.
 const EXTENT_PAGES: u32 = 2048;
-/// Duration of that worker, from its call. In 28 measurements, half took up to 1 ms, a quarter more
-/// than 5, a tenth more than 21.
-const END_IO_TIME: Duration = Duration::from_micros(1100);
-const END_IO_SPREAD_PERMILLE: u32 = 3200;
+/// Time from the last transfer to that mark, with the worker idle. Of 402 extents in nine runs,
+/// half took up to 1.2 ms, a quarter over 5.2, a tenth over 11, and one in fifty over 24.
+const END_IO_TIME: Duration = Duration::from_micros(1200);
+const END_IO_SPREAD_PERMILLE: u32 = 2200;
 /// The disk was throttled by QEMU with a bucket of a tenth of a second: at 40 MB/s, nine transfers
 /// of 512 KiB passed at once.
 const DISK_BURST: Duration = Duration::from_millis(100);
@@ -72,14 +83,15 @@ pub struct Outcome {
     pub stolen_pages: u64,
 }
 
-/// Parameters of the dirty writer.
+/// Parameters of the dirty writer. Nothing pauses it without `memcg_dirty_limits`: a single memcg
+/// stays below the limits of all memory.
 #[derive(Clone, Copy, Debug)]
 pub struct DirtyWriter {
     /// Limit of its memcg, in pages.
     pub limit_pages: u64,
     /// Amount to write, in pages.
     pub file_pages: u64,
-    /// Speed of the disk; 0 for unlimited.
+    /// Speed to which the disk is throttled; 0 for none.
     pub disk_bytes_per_second: u64,
     /// Whether the cgroup's dirty pages are compared with its own limit.
     pub memcg_dirty_limits: bool,
@@ -134,14 +146,20 @@ impl DirtyWriter {
         let latency = Latency::Skewed { median: END_IO_TIME, spread_permille: END_IO_SPREAD_PERMILLE };
         let write = Lane {
             latency,
-            bytes_per_second: self.disk_bytes_per_second,
-            burst: DISK_BURST,
+            bytes_per_second: match self.disk_bytes_per_second {
+                0 => DISK_BYTES_PER_SECOND,
+                throttled => throttled.min(DISK_BYTES_PER_SECOND),
+            },
+            burst: if self.disk_bytes_per_second == 0 { Duration::ZERO } else { DISK_BURST },
             depth: 8,
+            in_order: true,
             failures_per_million: 0,
         };
         let machine = Machine {
             access_time: WRITE_TIME,
             batch_time: if self.large_folios { LARGE_FOLIO_STEP_TIME } else { STEP_TIME },
+            sort_time: if self.large_folios { LARGE_FOLIO_SORT_TIME } else { Duration::ZERO },
+            preemption: self.large_folios.then_some(WRITER_PREEMPTION),
             flusher: Some(FlusherModel {
                 portion_pages: EXTENT_PAGES,
                 transfer_pages: EXTENT_PAGES,
@@ -294,5 +312,31 @@ impl Source for Worker {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mglru_core::{Lru, Preset};
+
+    /// As kernels did in 14 of 14 and 59 of 64 runs: a disk of up to 40 MB/s is slower than the
+    /// efforts for a page, and one of 150 MB/s is not.
+    #[test]
+    fn a_writer_dies_where_the_disk_is_slower_than_its_efforts() {
+        let writer = |megabytes: u64| DirtyWriter {
+            limit_pages: 16_384,
+            file_pages: 49_152,
+            disk_bytes_per_second: megabytes * 1_000_000,
+            memcg_dirty_limits: false,
+            large_folios: true,
+        };
+        let kernel = Mechanisms::preset(Preset::Linux71).with_lru(Lru::MultiGen);
+        let run = |megabytes, seed| writer(megabytes).run(kernel, seed).unwrap();
+        for seed in [2, 3] {
+            let (slow, fast) = (run(40, seed), run(150, seed));
+            assert!(slow.killed && slow.iterations < 64, "{slow:?}");
+            assert!(!fast.killed && fast.iterations == 192, "{fast:?}");
+        }
     }
 }

@@ -24,6 +24,7 @@ fn simulator(pages_per_second: u64, latency: Duration) -> Simulator {
         bytes_per_second: pages_per_second * mglru_core::PAGE_BYTES,
         depth: 8,
         burst: Duration::ZERO,
+        in_order: false,
         failures_per_million: 0,
     };
     let machine = Machine {

@@ -35,6 +35,7 @@ fn device() -> DeviceModel {
         bytes_per_second,
         depth: 128,
         burst: Duration::ZERO,
+        in_order: false,
         failures_per_million: 0,
     };
     DeviceModel { read: lane(LEAF_READ_TIME / 8, 3_000_000_000), write: lane(WRITE_TIME, 1_500_000_000) }
