@@ -44,8 +44,9 @@ enum Fate {
 /// How a batch is taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
-    /// The newcomers were all looked at in vain.
-    pub(super) past_newcomers: bool,
+    /// Newcomers to look at before the main list gives: if others are left, they were all looked at
+    /// in vain.
+    pub(super) newcomers_left: u64,
     /// Pages of the main list that are in use are left alone.
     pub(super) spares_used: bool,
 }
@@ -200,7 +201,7 @@ impl LockedLruvec<'_> {
         &mut self,
         (core, host): (&Core, &impl Host),
         (request, budget): (u64, u64),
-        Manner { past_newcomers, spares_used }: Manner,
+        Manner { newcomers_left, spares_used }: Manner,
         last: &mut LastMapping,
         batch: &mut Isolated,
     ) -> Looked {
@@ -209,7 +210,9 @@ impl LockedLruvec<'_> {
             let ranked = &self.lruvec.ranked;
             let of_newcomers = ranked.takeable(List::Newcomers);
             let from_main = ranked.takeable(List::Main) > 0
-                && (of_newcomers == 0 || past_newcomers || of_newcomers < ranked.newcomers_pages());
+                && (of_newcomers == 0
+                    || newcomers >= newcomers_left
+                    || of_newcomers < ranked.newcomers_pages());
             batch.scanned += 1;
             if from_main {
                 if !self.take_from_main(core, host, last, spares_used, batch) {

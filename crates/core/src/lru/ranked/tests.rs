@@ -130,12 +130,11 @@ impl Naive {
     /// One batch: chosen first, evicted afterwards.
     fn batch(&mut self, wanted: u64, budget: u64, newcomers_left: &mut u64) -> (u64, u64) {
         let (mut chosen, mut scanned) = (Vec::new(), 0);
-        let past = *newcomers_left == 0;
         while scanned < budget && (chosen.len() as u64) < wanted && self.resident() > 0 {
             scanned += 1;
             let newcomers = self.lists[0].len() as u64;
             let from_main = !self.lists[1].is_empty()
-                && (newcomers == 0 || past || newcomers < self.share.pages(self.memory()));
+                && (newcomers == 0 || *newcomers_left == 0 || newcomers < self.share.pages(self.memory()));
             if from_main {
                 chosen.extend(self.choose_from_main());
                 continue;
@@ -352,6 +351,25 @@ fn newcomers_under_writeback_are_scanned_once() {
     // Nothing holds them once they are written.
     harness.effort(EffortKind::Limit, 32);
     assert_eq!(harness.stat(Counter::PgscanDirect) - before.0 - scanned, 32);
+    harness.core.validate().unwrap();
+}
+
+/// A turn's budget is its lruvec's pages, so it reaches the main list's last page only if it looks
+/// at each newcomer once. The newcomers are dirty, and batches of four do not divide them evenly.
+#[test]
+fn the_last_clean_page_is_found_behind_dirty_newcomers() {
+    let mechanisms =
+        Mechanisms::preset(Preset::Default).with_lru(Lru::Ranked).without(&[Switch::FillMain]).unwrap();
+    let mut harness = Harness::with_mechanisms(mechanisms, 24, 1);
+    harness.read_all([0; 4]);
+    harness.read_all(1..13);
+    harness.effort(EffortKind::Limit, 1);
+    assert_eq!(pages_on(&harness, List::Main), [0]);
+    let newcomers = pages_on(&harness, List::Newcomers);
+    assert_eq!(newcomers.len(), 10, "{newcomers:?}");
+    newcomers.iter().for_each(|&page| harness.write(page));
+    harness.effort(EffortKind::Limit, 4);
+    assert!(!harness.is_cached(0), "{:?}", harness.flags(0));
     harness.core.validate().unwrap();
 }
 

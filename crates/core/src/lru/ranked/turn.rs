@@ -125,8 +125,8 @@ impl RankedTurn {
         if memcg.heir().is_none() {
             // The last pass leaves no page out.
             let are_stuck = self.priority > 0 && cx.scan.stuck.pages_of(self.memcg) >= STUCK_NEWCOMERS_MAX;
-            let past_newcomers = self.newcomers_left == 0 || are_stuck;
-            let manner = Manner { past_newcomers, spares_used: self.spares_used };
+            let newcomers_left = if are_stuck { 0 } else { self.newcomers_left };
+            let manner = Manner { newcomers_left, spares_used: self.spares_used };
             let looked =
                 locked.isolate_ranked((core, host), amounts, manner, &mut cx.scan.last_mapping, &mut batch);
             let Looked { newcomers, .. } = looked;
