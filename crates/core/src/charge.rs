@@ -432,7 +432,10 @@ impl Charging {
         }
     }
 
-    fn refuse<N>(&mut self, core: &Core, host: &impl Host, report: Box<OutOfMemory>) -> ChargeStep<N> {
+    fn refuse<N>(&mut self, core: &Core, host: &impl Host, mut report: Box<OutOfMemory>) -> ChargeStep<N> {
+        if matches!(self.stage, Stage::Index) && report.victim.is_none() {
+            report.wanted_pages = self.index_bytes.div_ceil(PAGE_BYTES);
+        }
         self.end_stall(core, host);
         self.give_back(core);
         ChargeStep::OutOfMemory(report)

@@ -94,6 +94,8 @@ pub struct OutOfMemory {
     /// The tenant that was killed, so that the request failed. In [`Host::out_of_memory`], the
     /// tenant that would be killed. `None`: the request just failed.
     pub victim: Option<String>,
+    /// Pages that the request needed at once: one, or more for the index of pages far apart.
+    pub wanted_pages: u64,
     /// Pages charged to `tenant`.
     pub usage_pages: u64,
     /// The tenant's limit, in pages.

@@ -207,10 +207,9 @@ pub(crate) fn judge_out_of_memory(world: &World, report: &OutOfMemory) -> Option
             );
         }
     }
-    // Only a request of the index is for several pages. One that does not fit although more pages
-    // are free than are left fails rightly: a file with pages far apart needs 64 at once.
+    // Only a request of the index is for several pages.
     let free_pages = report.max_pages.saturating_sub(report.usage_pages);
-    let is_large = report.max_pages != UNLIMITED && free_pages > left_pages;
+    let is_large = report.wanted_pages > free_pages + left_pages;
     (!left.is_empty() && !is_large).then(|| format!("out of memory too early: {left}{report}"))
 }
 

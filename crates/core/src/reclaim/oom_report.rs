@@ -45,6 +45,7 @@ impl OutOfMemory {
         OutOfMemory {
             tenant: core.memcgs.path(memcg),
             victim: None,
+            wanted_pages: 1,
             usage_pages,
             max_pages,
             anon_pages: listed(false) + listed(true),
@@ -62,10 +63,13 @@ impl OutOfMemory {
 
 impl std::fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.tenant.is_empty() {
-            write!(f, "no page could be freed for the cache as a whole: ")?;
-        } else {
-            write!(f, "no page could be freed for tenant '{}': ", self.tenant)?;
+        match self.wanted_pages {
+            ..=1 => write!(f, "no page could be freed for ")?,
+            pages => write!(f, "{pages} pages of index are needed at once and could not be freed for ")?,
+        }
+        match &*self.tenant {
+            "" => write!(f, "the cache as a whole: ")?,
+            tenant => write!(f, "tenant '{tenant}': ")?,
         }
         let unused = match self.free_swap_pages {
             pages if (1..u64::from(FREE_SLOTS_MIN)).contains(&pages) => {
