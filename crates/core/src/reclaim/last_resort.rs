@@ -8,6 +8,7 @@
 use super::OutOfMemory;
 use super::oom::OomStep;
 use crate::Core;
+use crate::folio::Kind;
 use crate::host::{FlushReason, Host, Throttle, Time};
 use crate::memcg::{Counter, MemcgId, Totals};
 
@@ -33,8 +34,8 @@ pub(crate) struct LastResort {
     dying_waits: u32,
     /// Number of OOM kills when it began to reclaim.
     kills_seen: u64,
-    /// Pages written, being read and stolen, at the last wait.
-    seen_before: [u64; 3],
+    /// Pages written, being read, stolen and listed, at the last wait.
+    seen_before: [u64; 4],
     /// Failed writes, at the last wait.
     failed_before: u64,
     /// Generations opened, at the last wait.
@@ -126,8 +127,10 @@ impl LastResort {
     }
 }
 
-/// Pages written, being read and stolen.
-fn seen(core: &Core, totals: &Totals) -> [u64; 3] {
+/// Pages written, being read, stolen, and file pages on the lists: a page that another task read
+/// since the last effort looked for pages can be taken by the next one.
+fn seen(core: &Core, totals: &Totals) -> [u64; 4] {
     let stolen = totals.get(Counter::PgstealFile) + totals.get(Counter::PgstealAnon);
-    [core.written_pages(), totals.get(Counter::FileReading), stolen]
+    let listed = totals.listed_pages(Kind::File, false) + totals.listed_pages(Kind::File, true);
+    [core.written_pages(), totals.get(Counter::FileReading), stolen, listed]
 }
