@@ -13,10 +13,10 @@ pub(super) const PROMOTING_LOOKS: u32 = 1;
 /// Most steps of the hand per page to admit, to bound the work of a miss. In 90 % of the cases
 /// fewer than three suffice.
 pub(super) const HAND_STEPS: u32 = 64;
-/// Evictions for which a shadow counts, in memory sizes: one is slightly worse, more is no better.
+/// Evictions for which a shadow counts, in memory sizes: two are slightly worse.
 pub(super) const SHADOW_MEMORIES: u64 = 3;
-/// A newcomer that returns within evictions of half a memory would have stayed, had the list been
-/// half a memory longer.
+/// A newcomer that returns within evictions of a third of a memory would have stayed, had the list
+/// been so much longer.
 pub(super) const NEWCOMER_REACH_PERCENT: u64 = 30;
 /// A page that left the main list and returns within evictions of a tenth of a memory left too
 /// early.

@@ -44,9 +44,9 @@ enum Fate {
 /// How a batch is taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
-    /// Newcomers to look at before the main list gives: if others are left, they were all looked at
-    /// in vain.
-    pub(super) newcomers_left: u64,
+    /// Pages of each list to look at, in the order of [`List`]. Once that many were looked at, those
+    /// that are still listed cannot be freed, and the other list gives.
+    pub(super) left: [u64; 2],
     /// Pages of the main list that are in use are left alone.
     pub(super) spares_used: bool,
 }
@@ -54,8 +54,8 @@ pub(super) struct Manner {
 /// The outcome of a scan beside the batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Looked {
-    /// Newcomers that were looked at.
-    pub(super) newcomers: u64,
+    /// Pages of each list that were looked at, in the order of [`List`].
+    pub(super) looked: [u64; 2],
     /// The hand turned as far as it may, and all pages were in use.
     pub(super) all_in_use: bool,
 }
@@ -201,20 +201,22 @@ impl LockedLruvec<'_> {
         &mut self,
         (core, host): (&Core, &impl Host),
         (request, budget): (u64, u64),
-        Manner { newcomers_left, spares_used }: Manner,
+        Manner { left, spares_used }: Manner,
         last: &mut LastMapping,
         batch: &mut Isolated,
     ) -> Looked {
-        let (mut newcomers, mut all_in_use) = (0, false);
+        let [mut newcomers, mut of_main] = [0; 2];
+        let mut all_in_use = false;
         while batch.scanned < budget && (batch.folios.len() as u64) < request {
             let ranked = &self.lruvec.ranked;
             let of_newcomers = ranked.takeable(List::Newcomers);
+            let newcomers_gave = of_newcomers == 0 || newcomers >= left[List::Newcomers as usize];
+            let main_gave = of_main >= left[List::Main as usize];
             let from_main = ranked.takeable(List::Main) > 0
-                && (of_newcomers == 0
-                    || newcomers >= newcomers_left
-                    || of_newcomers < ranked.newcomers_pages());
+                && (newcomers_gave || !main_gave && of_newcomers < ranked.newcomers_pages());
             batch.scanned += 1;
             if from_main {
+                of_main += 1;
                 if !self.take_from_main(core, host, last, spares_used, batch) {
                     all_in_use = true;
                     break;
@@ -244,7 +246,7 @@ impl LockedLruvec<'_> {
                 self.take_from_main(core, host, last, spares_used, batch);
             }
         }
-        Looked { newcomers, all_in_use }
+        Looked { looked: [newcomers, of_main], all_in_use }
     }
 
     fn promote(&mut self, folio: FolioId, kind: Kind) {

@@ -23,9 +23,9 @@ pub(in crate::lru) struct RankedTurn {
     swappiness: Swappiness,
     budget: u64,
     scanned: u64,
-    /// Newcomers not yet scanned in this turn. Once all were, the rest cannot be taken: they are
-    /// dirty.
-    newcomers_left: u64,
+    /// Pages of each list not yet scanned in this turn. Once all were, the rest cannot be taken: they
+    /// are dirty.
+    left: [u64; 2],
     /// The last batch had newcomers in it.
     has_newcomers: bool,
     /// Protected pages of the memcg.
@@ -71,7 +71,7 @@ impl RankedTurn {
         } else {
             pages
         };
-        let newcomers_left = ranked.takeable(List::Newcomers);
+        let left = [List::Newcomers, List::Main].map(|list| ranked.takeable(list));
         let memcg = memcg.id();
         RankedTurn {
             memcg,
@@ -79,7 +79,7 @@ impl RankedTurn {
             swappiness,
             budget,
             scanned: 0,
-            newcomers_left,
+            left,
             has_newcomers: false,
             spared,
             below_min: false,
@@ -125,13 +125,17 @@ impl RankedTurn {
         if memcg.heir().is_none() {
             // The last pass leaves no page out.
             let are_stuck = self.priority > 0 && cx.scan.stuck.pages_of(self.memcg) >= STUCK_NEWCOMERS_MAX;
-            let newcomers_left = if are_stuck { 0 } else { self.newcomers_left };
-            let manner = Manner { newcomers_left, spares_used: self.spares_used };
+            let mut left = self.left;
+            if are_stuck {
+                left[List::Newcomers as usize] = 0;
+            }
+            let manner = Manner { left, spares_used: self.spares_used };
             let looked =
                 locked.isolate_ranked((core, host), amounts, manner, &mut cx.scan.last_mapping, &mut batch);
-            let Looked { newcomers, .. } = looked;
-            self.newcomers_left = self.newcomers_left.saturating_sub(newcomers);
-            self.has_newcomers = newcomers > 0;
+            for (left, looked) in self.left.iter_mut().zip(looked.looked) {
+                *left = left.saturating_sub(looked);
+            }
+            self.has_newcomers = looked.looked[List::Newcomers as usize] > 0;
             all_in_use = looked.all_in_use;
         }
         drop(locked);
