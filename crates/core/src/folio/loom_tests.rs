@@ -36,7 +36,7 @@ fn cached() -> Arc<FolioFlags> {
 /// As [`cached`], on the list of generation 0.
 fn listed() -> Arc<FolioFlags> {
     let flags = cached();
-    flags.enlist(GenIndex(0), NOW);
+    flags.enlist(GenIndex::new(0), NOW);
     flags
 }
 
@@ -126,14 +126,14 @@ fn loom_sizes_follow_a_walk_and_a_removal() {
     loom::model(|| {
         let flags = listed();
         flags.mark_accessed(flags.load(), NOW);
-        let walk = |flags: &FolioFlags| flags.found_young_by_walk(GenIndex(2), NOW);
+        let walk = |flags: &FolioFlags| flags.found_young_by_walk(GenIndex::new(2), NOW);
         let (walked, label) = race(&flags, walk, |flags| flags.isolate(NOW).unwrap());
         let mut sizes = [1, 0, 0, 0];
         if let Neighbour::Relabelled(old, new) = walked {
-            sizes[usize::from(old.0)] -= 1;
-            sizes[usize::from(new.0)] += 1;
+            sizes[old.as_usize()] -= 1;
+            sizes[new.as_usize()] += 1;
         }
-        sizes[usize::from(label.generation().unwrap().0)] -= 1;
+        sizes[label.generation().unwrap().as_usize()] -= 1;
         assert_eq!(sizes, [0; 4]);
         assert_eq!(flags.load().generation(), None);
     });
@@ -145,13 +145,13 @@ fn loom_sizes_follow_walks_and_a_climb() {
     loom::model(|| {
         let flags = listed();
         flags.mark_accessed(flags.load(), NOW);
-        let walk = |flags: &FolioFlags| flags.found_young_by_walk(GenIndex(2), NOW);
-        let sort = move |flags: &FolioFlags| (flags.climb(GenIndex(0), false, NOW), walk(flags));
+        let walk = |flags: &FolioFlags| flags.found_young_by_walk(GenIndex::new(2), NOW);
+        let sort = move |flags: &FolioFlags| (flags.climb(GenIndex::new(0), false, NOW), walk(flags));
         let (first, (climb, second)) = race(&flags, walk, sort);
         let mut sizes = [1, 0, 0, 0];
         let mut change = |old: GenIndex, new: GenIndex| {
-            sizes[usize::from(old.0)] -= 1;
-            sizes[usize::from(new.0)] += 1;
+            sizes[old.as_usize()] -= 1;
+            sizes[new.as_usize()] += 1;
         };
         for walked in [first, second] {
             if let Neighbour::Relabelled(old, new) = walked {
@@ -159,10 +159,10 @@ fn loom_sizes_follow_walks_and_a_climb() {
             }
         }
         if let Climb::Moved(next) = climb {
-            change(GenIndex(0), next);
+            change(GenIndex::new(0), next);
         }
         let mut expected = [0; 4];
-        expected[usize::from(flags.load().generation().unwrap().0)] = 1;
+        expected[flags.load().generation().unwrap().as_usize()] = 1;
         assert_eq!(sizes, expected);
     });
 }

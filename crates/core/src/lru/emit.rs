@@ -74,5 +74,5 @@ impl Core {
 /// The live generation with this label.
 fn seq_of(memcg: &Memcg, label: GenIndex) -> u64 {
     let max = memcg.lruvec.window.max();
-    max.0 - (u64::from(max.index().0) + MAX_GENERATIONS - u64::from(label.0)) % MAX_GENERATIONS
+    max.0 - (max.0 + MAX_GENERATIONS - label.as_usize() as u64) % MAX_GENERATIONS
 }

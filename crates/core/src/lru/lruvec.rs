@@ -204,7 +204,7 @@ impl Lruvec {
 
     /// Pages labelled with a generation.
     pub(crate) fn size(&self, generation: GenIndex, kind: Kind) -> u64 {
-        self.sizes[usize::from(generation.0)][kind as usize].load(Relaxed).max(0) as u64
+        self.sizes[generation.as_usize()][kind as usize].load(Relaxed).max(0) as u64
     }
 
     /// Pages in all generations of the kinds that `swappiness` allows.
@@ -294,7 +294,7 @@ impl Drop for LockedLruvec<'_> {
 impl LockedLruvec<'_> {
     pub(crate) fn resize(&mut self, generation: GenIndex, kind: Kind, pages: i64) {
         // A plain store suffices: only the lock holder writes sizes.
-        let size = &self.lruvec.sizes[usize::from(generation.0)][kind as usize];
+        let size = &self.lruvec.sizes[generation.as_usize()][kind as usize];
         size.store(size.load(Relaxed) + pages, Relaxed);
         let [all, active] = &mut self.listed[kind as usize];
         *all += pages;
@@ -317,7 +317,7 @@ impl LockedLruvec<'_> {
     /// relabelled folio that was removed since.
     fn active_words(&self, kind: Kind) -> i64 {
         let max = self.lruvec.window.max();
-        let words = Seq(max.0 - 1).to(max).map(|seq| &self.lruvec.sizes[usize::from(seq.index().0)]);
+        let words = Seq(max.0 - 1).to(max).map(|seq| &self.lruvec.sizes[seq.index().as_usize()]);
         words.map(|size| size[kind as usize].load(Relaxed)).sum()
     }
 
@@ -344,9 +344,9 @@ impl LockedLruvec<'_> {
 
     /// Moves the sizes of generations to those of `heir`.
     pub(super) fn hand_over_generations(&mut self, heir: &mut LockedLruvec<'_>) {
-        for generation in (0..MAX_GENERATIONS as u8).map(GenIndex) {
+        for generation in (0..MAX_GENERATIONS as u8).map(GenIndex::new) {
             for kind in Kind::ALL {
-                let pages = self.lruvec.sizes[usize::from(generation.0)][kind as usize].load(Relaxed);
+                let pages = self.lruvec.sizes[generation.as_usize()][kind as usize].load(Relaxed);
                 self.resize(generation, kind, -pages);
                 heir.resize(generation, kind, pages);
             }

@@ -651,7 +651,7 @@ impl Lruvec {
 
     /// Pages on the inactive list, or labelled with an older generation.
     pub fn inactive_pages(&self, kind: Kind) -> u64 {
-        let all: u64 = (0..MAX_GENERATIONS as u8).map(|g| self.size(GenIndex(g), kind)).sum();
+        let all: u64 = (0..MAX_GENERATIONS as u8).map(|g| self.size(GenIndex::new(g), kind)).sum();
         let [_, newcomers] = self.ranked.reported(kind);
         let in_generations = all - self.pages_in_active_generations(kind).min(all);
         let pages = self.classic.size(kind, false) + newcomers + in_generations;
@@ -738,7 +738,7 @@ pub(crate) fn may_be_on(now: Flags, list: usize) -> bool {
 pub(crate) fn size_of_list(lruvec: &Lruvec, list: usize) -> u64 {
     let kind = Kind::ALL[list % 2];
     match policy_of_list(list) {
-        Some(Lru::MultiGen) => lruvec.size(GenIndex((list / 2) as u8), kind),
+        Some(Lru::MultiGen) => lruvec.size(GenIndex::new((list / 2) as u8), kind),
         Some(Lru::Classic) => {
             let (kind, active) = classic::LISTS[list - GENERATION_LISTS];
             lruvec.classic.size(kind, active)

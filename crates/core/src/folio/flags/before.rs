@@ -122,8 +122,8 @@ mod tests {
     #[test]
     fn moving_up_forgets_all() {
         let flags = accessed(5);
-        flags.enlist(GenIndex(3), BEFORE);
-        assert_eq!(flags.climb(GenIndex(3), false, BEFORE), Climb::Moved(GenIndex(0)));
+        flags.enlist(GenIndex::new(3), BEFORE);
+        assert_eq!(flags.climb(GenIndex::new(3), false, BEFORE), Climb::Moved(GenIndex::new(0)));
         assert_eq!(rfw(&flags), (false, 0, false));
         let flags = accessed(5);
         flags.reject(BEFORE);
@@ -134,11 +134,11 @@ mod tests {
     #[test]
     fn an_activated_folio_is_counted_from_scratch() {
         let flags = accessed(4);
-        flags.enlist(GenIndex(3), BEFORE);
+        flags.enlist(GenIndex::new(3), BEFORE);
         assert_eq!(rfw(&flags), (true, 2, true), "without A, nothing is cleared");
         let flags = accessed(4);
         flags.set_active();
-        flags.enlist(GenIndex(3), BEFORE);
+        flags.enlist(GenIndex::new(3), BEFORE);
         assert_eq!((rfw(&flags), flags.load().active()), ((false, 0, true), false));
     }
 
@@ -148,10 +148,10 @@ mod tests {
     fn isolation_asks_for_an_access_since() {
         let isolated = |accesses, again: bool| {
             let flags = accessed(accesses);
-            flags.enlist(GenIndex(3), BEFORE);
+            flags.enlist(GenIndex::new(3), BEFORE);
             if again {
                 flags.isolate(BEFORE);
-                flags.enlist(GenIndex(3), BEFORE);
+                flags.enlist(GenIndex::new(3), BEFORE);
                 flags.update(|f| (Some(f.set(super::super::LRU)), ()));
             }
             flags.isolate(BEFORE);
@@ -166,12 +166,12 @@ mod tests {
     #[test]
     fn one_walk_promotes() {
         let flags = accessed(3);
-        flags.enlist(GenIndex(0), BEFORE);
-        let change = flags.found_young_by_walk(GenIndex(2), BEFORE);
-        assert_eq!(change, Neighbour::Relabelled(GenIndex(0), GenIndex(2)));
-        assert_eq!((rfw(&flags), flags.load().generation()), ((false, 0, false), Some(GenIndex(2))));
+        flags.enlist(GenIndex::new(0), BEFORE);
+        let change = flags.found_young_by_walk(GenIndex::new(2), BEFORE);
+        assert_eq!(change, Neighbour::Relabelled(GenIndex::new(0), GenIndex::new(2)));
+        assert_eq!((rfw(&flags), flags.load().generation()), ((false, 0, false), Some(GenIndex::new(2))));
         let queued = accessed(0);
-        assert_eq!(queued.found_young_by_walk(GenIndex(2), BEFORE), Neighbour::Noted);
+        assert_eq!(queued.found_young_by_walk(GenIndex::new(2), BEFORE), Neighbour::Noted);
         assert_eq!(rfw(&queued), (true, 0, false));
     }
 
@@ -190,13 +190,13 @@ mod tests {
     #[test]
     fn young_neighbours() {
         let flags = accessed(3);
-        flags.enlist(GenIndex(1), BEFORE);
-        assert!(!flags.found_young_as_neighbour(GenIndex(1), BEFORE));
+        flags.enlist(GenIndex::new(1), BEFORE);
+        assert!(!flags.found_young_as_neighbour(GenIndex::new(1), BEFORE));
         assert_eq!(rfw(&flags), (true, 1, true), "it is youngest: nothing happens");
-        assert!(flags.found_young_as_neighbour(GenIndex(2), BEFORE));
+        assert!(flags.found_young_as_neighbour(GenIndex::new(2), BEFORE));
         assert_eq!(rfw(&flags), (false, 0, false));
         flags.isolate(BEFORE);
-        assert!(!flags.found_young_as_neighbour(GenIndex(2), BEFORE));
+        assert!(!flags.found_young_as_neighbour(GenIndex::new(2), BEFORE));
         assert_eq!(rfw(&flags), (true, 0, false));
     }
 }

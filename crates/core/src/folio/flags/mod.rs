@@ -39,7 +39,22 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// Position in the ring of generation lists, 0 to 3. Only meaningful with the window of its lruvec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GenIndex(pub u8);
+pub struct GenIndex(u8);
+
+impl GenIndex {
+    /// The position `index`, which is less than 4.
+    #[inline]
+    pub const fn new(index: u8) -> GenIndex {
+        assert!(index < GENERATIONS);
+        GenIndex(index)
+    }
+
+    /// The position as a number, to index arrays.
+    #[inline]
+    pub const fn as_usize(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// Class inside a generation by accesses through descriptors, 0 to 3.
 pub type Tier = u8;
@@ -726,7 +741,7 @@ impl FolioFlags {
     /// Moves the folio up from generation `oldest` by one, for protection or to make room: clears
     /// the access count and keeps `workingset`. `reclaim`: free it as soon as it is clean.
     pub(crate) fn climb(&self, oldest: GenIndex, reclaim: bool, mechanisms: Mechanisms) -> Climb {
-        let next = GenIndex((oldest.0 + 1) % 4);
+        let next = GenIndex((oldest.0 + 1) % GENERATIONS);
         self.update(|f| match f.generation() {
             Some(label) if label != oldest => (None, Climb::Relabelled(label)),
             _ => {

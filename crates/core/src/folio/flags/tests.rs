@@ -72,8 +72,8 @@ fn restored_refs_are_wiped_by_the_first_access() {
 fn protection_keeps_workingset() {
     let flags = fresh();
     access(&flags, 5);
-    flags.enlist(GenIndex(3), NOW);
-    assert_eq!(flags.climb(GenIndex(3), false, NOW), Climb::Moved(GenIndex(0)));
+    flags.enlist(GenIndex::new(3), NOW);
+    assert_eq!(flags.climb(GenIndex::new(3), false, NOW), Climb::Moved(GenIndex::new(0)));
     assert_eq!(rfw(&flags), (false, 0, true));
     assert_eq!(flags.load().tier(NOW), 3);
 }
@@ -83,10 +83,13 @@ fn protection_keeps_workingset() {
 #[test]
 fn two_walks_promote() {
     let flags = fresh();
-    flags.enlist(GenIndex(0), NOW);
-    assert_eq!(flags.found_young_by_walk(GenIndex(2), NOW), Neighbour::Noted);
-    assert_eq!(flags.load().generation(), Some(GenIndex(0)));
-    assert_eq!(flags.found_young_by_walk(GenIndex(2), NOW), Neighbour::Relabelled(GenIndex(0), GenIndex(2)));
+    flags.enlist(GenIndex::new(0), NOW);
+    assert_eq!(flags.found_young_by_walk(GenIndex::new(2), NOW), Neighbour::Noted);
+    assert_eq!(flags.load().generation(), Some(GenIndex::new(0)));
+    assert_eq!(
+        flags.found_young_by_walk(GenIndex::new(2), NOW),
+        Neighbour::Relabelled(GenIndex::new(0), GenIndex::new(2))
+    );
     assert_eq!(rfw(&flags), (false, 0, true));
 }
 
@@ -110,7 +113,7 @@ fn eviction_finds_young() {
 fn enlisting_clears_active() {
     let flags = fresh();
     flags.set_active();
-    flags.enlist(GenIndex(1), NOW);
+    flags.enlist(GenIndex::new(1), NOW);
     assert!(!flags.load().active() && flags.load().lru());
 }
 
@@ -118,8 +121,8 @@ fn enlisting_clears_active() {
 #[test]
 fn delisting_for_reclaim_leaves_active_clear() {
     let flags = fresh();
-    flags.enlist(GenIndex(1), NOW);
-    assert_eq!(flags.isolate(NOW).unwrap().generation(), Some(GenIndex(1)));
+    flags.enlist(GenIndex::new(1), NOW);
+    assert_eq!(flags.isolate(NOW).unwrap().generation(), Some(GenIndex::new(1)));
     assert!(!flags.load().active() && flags.load().generation().is_none());
     assert_eq!(flags.load().references(), 2);
 }
@@ -129,8 +132,8 @@ fn delisting_for_reclaim_leaves_active_clear() {
 #[test]
 fn isolation_is_exclusive() {
     let flags = fresh();
-    flags.enlist(GenIndex(0), NOW);
-    assert_eq!(flags.isolate(NOW).unwrap().generation(), Some(GenIndex(0)));
+    flags.enlist(GenIndex::new(0), NOW);
+    assert_eq!(flags.isolate(NOW).unwrap().generation(), Some(GenIndex::new(0)));
     assert_eq!(flags.isolate(NOW), None);
 }
 
@@ -153,7 +156,7 @@ fn freeze_needs_the_exact_references_and_a_clean_folio() {
 fn references_never_run_into_the_version() {
     let flags = fresh();
     flags.end_content();
-    flags.enlist(GenIndex(0), NOW);
+    flags.enlist(GenIndex::new(0), NOW);
     flags.set_dirty();
     let then = flags.load();
     while flags.try_get_version(then) {}
@@ -236,7 +239,7 @@ fn isolation_cleared_reclaim() {
     for (preset, kept) in [(Preset::Linux612, false), (Preset::Linux71, false), (Preset::Linux72, true)] {
         let flags = fresh();
         let mechanisms = Mechanisms::preset(preset);
-        flags.enlist(GenIndex(0), mechanisms);
+        flags.enlist(GenIndex::new(0), mechanisms);
         flags.set_reclaim();
         flags.isolate(mechanisms);
         assert_eq!(flags.load().reclaim(), kept, "{preset:?}");

@@ -179,12 +179,12 @@ mod tests {
     fn between_the_policies() {
         let flags = listed(true);
         let mechanisms = Mechanisms::default();
-        flags.join_generation(GenIndex(2), mechanisms);
+        flags.join_generation(GenIndex::new(2), mechanisms);
         assert!(!flags.load().active() && flags.load().lru());
-        let (before, after) = flags.leave_generation(|label| label == GenIndex(2));
+        let (before, after) = flags.leave_generation(|label| label == GenIndex::new(2));
         assert_eq!(
             (before.generation(), after.generation(), after.active()),
-            (Some(GenIndex(2)), None, true)
+            (Some(GenIndex::new(2)), None, true)
         );
     }
 }

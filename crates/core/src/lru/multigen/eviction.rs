@@ -379,7 +379,7 @@ mod tests {
         let before = harness.flags(0);
         let flags = &harness.core.folios.flags(harness.folio(0));
         assert_eq!(
-            flags.climb(GenIndex(0), false, harness.core.mechanisms()),
+            flags.climb(GenIndex::new(0), false, harness.core.mechanisms()),
             Climb::Relabelled(Seq(3).index())
         );
         assert_eq!(flags.load(), before);

@@ -5,7 +5,7 @@ use crate::folio::{FolioId, GenIndex, Kind};
 use crate::lru::{LockedLruvec, MAX_GENERATIONS, Seq};
 
 pub(crate) fn list_of(generation: GenIndex, kind: Kind) -> usize {
-    usize::from(generation.0) * 2 + kind as usize
+    generation.as_usize() * 2 + kind as usize
 }
 
 impl LockedLruvec<'_> {
@@ -100,7 +100,7 @@ mod tests {
             }
             locked.place(FolioId(number), true);
         }
-        let oldest = GenIndex(0);
+        let oldest = GenIndex::new(0);
         let on = |kind| locked.lists.lists.iter(&folios, list_of(oldest, kind)).collect::<Vec<_>>();
         assert_eq!(on(Kind::File), [FolioId(1), FolioId(0)]);
         assert_eq!(on(Kind::Anon), [FolioId(3), FolioId(2)]);
@@ -114,14 +114,14 @@ mod tests {
         let folios = FolioTable::new(1);
         let lruvec = Lruvec::new(MemcgId(0), crate::Time::ZERO);
         let mut locked = lruvec.lock(&folios);
-        locked.resize(GenIndex(1), Kind::File, -3);
-        locked.resize(GenIndex(2), Kind::File, 2);
+        locked.resize(GenIndex::new(1), Kind::File, -3);
+        locked.resize(GenIndex::new(2), Kind::File, 2);
         drop(locked);
-        assert_eq!(lruvec.size(GenIndex(1), Kind::File), 0);
+        assert_eq!(lruvec.size(GenIndex::new(1), Kind::File), 0);
         assert_eq!(lruvec.evictable_pages(Swappiness::FILE_ONLY), 2);
         assert_eq!((lruvec.inactive_pages(Kind::File), lruvec.active_pages(Kind::File)), (0, 2));
-        lruvec.lock(&folios).resize(GenIndex(1), Kind::File, 4);
-        assert_eq!(lruvec.size(GenIndex(1), Kind::File), 1, "it was remembered");
+        lruvec.lock(&folios).resize(GenIndex::new(1), Kind::File, 4);
+        assert_eq!(lruvec.size(GenIndex::new(1), Kind::File), 1, "it was remembered");
     }
 
     /// [book: overview#checks]: "File-descriptor accesses never move a folio between lists at

@@ -38,7 +38,7 @@ impl WalkBatch {
         for (generation, pages) in self.pages.iter().enumerate() {
             for kind in Kind::ALL {
                 if pages[kind as usize] != 0 {
-                    locked.resize(GenIndex(generation as u8), kind, pages[kind as usize]);
+                    locked.resize(GenIndex::new(generation as u8), kind, pages[kind as usize]);
                 }
             }
         }

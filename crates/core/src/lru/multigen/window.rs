@@ -26,7 +26,7 @@ impl Seq {
     /// The list set that holds the generation.
     #[inline]
     pub fn index(self) -> GenIndex {
-        GenIndex((self.0 % MAX_GENERATIONS) as u8)
+        GenIndex::new((self.0 % MAX_GENERATIONS) as u8)
     }
 
     /// The next younger generation.
@@ -84,7 +84,7 @@ impl Window {
     }
 
     pub(crate) fn birth(&self, seq: Seq) -> Time {
-        Time::from_nanos(self.birth_ns[usize::from(seq.index().0)].load(Relaxed))
+        Time::from_nanos(self.birth_ns[seq.index().as_usize()].load(Relaxed))
     }
 
     /// Opens the next generation. The caller holds the lruvec lock.
@@ -93,7 +93,7 @@ impl Window {
         for kind in Kind::ALL {
             assert!(next.0 - self.min(kind).0 < MAX_GENERATIONS, "a kind has no room for another generation");
         }
-        self.birth_ns[usize::from(next.index().0)].store(now.as_nanos(), Relaxed);
+        self.birth_ns[next.index().as_usize()].store(now.as_nanos(), Relaxed);
         self.max.store(next.0, Release);
     }
 
@@ -166,8 +166,8 @@ pub(crate) struct WalkBatch {
 impl WalkBatch {
     pub(crate) fn note(&mut self, kind: Kind, change: Neighbour) {
         if let Neighbour::Relabelled(old, new) = change {
-            self.pages[usize::from(old.0)][kind as usize] -= 1;
-            self.pages[usize::from(new.0)][kind as usize] += 1;
+            self.pages[old.as_usize()][kind as usize] -= 1;
+            self.pages[new.as_usize()][kind as usize] += 1;
             self.changes += 1;
         }
     }
