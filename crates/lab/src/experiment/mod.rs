@@ -163,6 +163,18 @@ pub struct Effort {
     pub shorter: u32,
 }
 
+impl Effort {
+    /// Whether it only checks that everything works, in less time.
+    pub fn is_quick(self) -> bool {
+        self.shorter > 1
+    }
+
+    /// Runs per setting of an experiment that needs at least so many, unless it is quick.
+    pub fn runs_at_least(self, least: u32) -> u32 {
+        if self.is_quick() { self.runs } else { self.runs.max(least) }
+    }
+}
+
 impl Registration {
     /// Runs the experiment.
     ///

@@ -134,8 +134,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let settings = [before, after, default];
     let sweep_settings = [kernel(Preset::Linux71, &[Switch::LuleshFix])?, after, default];
     let simulated = matches!(world, World::Sim);
-    let sweep_runs =
-        if effort.shorter == 1 && simulated { effort.runs.max(SWEEP_RUNS_MIN) } else { effort.runs };
+    let sweep_runs = if simulated { effort.runs_at_least(SWEEP_RUNS_MIN) } else { effort.runs };
     let parts = [
         (Part::Tpcc { mapped_percent: 0 }, settings, effort.runs),
         (Part::Tpcc { mapped_percent: 100 }, settings, effort.runs),

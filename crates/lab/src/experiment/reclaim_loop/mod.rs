@@ -83,7 +83,7 @@ impl Part {
 
     fn runs(self, effort: Effort) -> u32 {
         match self {
-            Part::FileAnon if effort.shorter == 1 => effort.runs.max(MIX_RUNS),
+            Part::FileAnon => effort.runs_at_least(MIX_RUNS),
             Part::MappedReads | Part::Selects | Part::Compilers => effort.runs.min(RUNS_MAX),
             _ => effort.runs,
         }

@@ -54,7 +54,7 @@ pub fn run(effort: Effort, watch: &dyn Watch) -> Result<Shown, Error> {
     let tasks: Vec<(Part, Mechanisms)> =
         PARTS.iter().flat_map(|&part| steps.iter().map(move |&(_, with)| (part, with))).collect();
     // A quick run checks that the table can be made; the store has its comparison elsewhere.
-    let shorter = if effort.shorter == 1 { 1 } else { 4 * effort.shorter };
+    let shorter = if effort.is_quick() { 4 * effort.shorter } else { 1 };
     let stage = Stage::begin(watch, "the series patch by patch", tasks.len() as u64, Unit::Steps);
     let facts = parallel::all(&tasks, parallel::threads(), |_, &(part, mechanisms)| {
         let facts = part.run(mechanisms, effort.seed, shorter, false)?;

@@ -53,8 +53,8 @@ pub fn run(
     directory: &Path,
     watch: &dyn Watch,
 ) -> Result<Experiment, Error> {
-    let runs = if effort.shorter == 1 { effort.runs.max(RUNS_MIN) } else { effort.runs };
-    let (smaller, shorter) = if effort.shorter == 1 { (1, 1) } else { (QUICK_SMALLER, QUICK_SHORTER) };
+    let runs = effort.runs_at_least(RUNS_MIN);
+    let (smaller, shorter) = if effort.is_quick() { (QUICK_SMALLER, QUICK_SHORTER) } else { (1, 1) };
     let prepared = Prepared::new(directory, smaller, shorter, effort.seed, watch)?;
     let stage = Stage::begin(watch, "YCSB-B on redb", u64::from(runs) * 6, Unit::Steps);
     let mut facts = [(); 6].map(|()| Vec::new());
@@ -100,7 +100,7 @@ pub fn run(
         world: "real",
         workload: WORKLOAD.to_owned(),
         runs,
-        quick: effort.shorter > 1,
+        quick: effort.is_quick(),
         untimely: None,
         seconds: 0.0,
         rows,
