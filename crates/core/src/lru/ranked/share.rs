@@ -116,17 +116,17 @@ mod tests {
     #[test]
     fn signals_have_different_weights() {
         let plain = ShareRules { momentum: false, ..ALL };
-        assert_eq!(pages_after(&[], plain), 500);
-        assert_eq!(pages_after(&[(Signal::Larger, 10)], plain), 510);
-        assert_eq!(pages_after(&[(Signal::Smaller, 10)], plain), 480);
-        assert_eq!(pages_after(&[(Signal::Refused, 10)], plain), 498);
+        assert_eq!(pages_after(&[], plain), 1000);
+        assert_eq!(pages_after(&[(Signal::Larger, 10)], plain), 1010);
+        assert_eq!(pages_after(&[(Signal::Smaller, 10)], plain), 980);
+        assert_eq!(pages_after(&[(Signal::Refused, 10)], plain), 998);
     }
 
-    /// `step = 1 + min(run / 8, 7)`; a signal in the other direction begins a new run.
+    /// `step = 1 + min(run / 32, 7)`; a signal in the other direction begins a new run.
     #[test]
     fn runs_make_larger_steps() {
-        // 64 + (1 + 2 + … + 56) / 8 + 8 × 7, rounded down.
-        assert_eq!(pages_after(&[(Signal::Larger, 64)], ALL), 500 + 64 + 199 + 56);
+        // 64 + (1 + 2 + … + 64) / 32.
+        assert_eq!(pages_after(&[(Signal::Larger, 64)], ALL), 1000 + 64 + 65);
         let long = pages_after(&[(Signal::Larger, 300)], ALL);
         assert_eq!(pages_after(&[(Signal::Larger, 400)], ALL) - long, 100 * 8);
         assert_eq!(pages_after(&[(Signal::Larger, 300), (Signal::Smaller, 1)], ALL), long - 2);
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn rules_can_be_off() {
         let signals = [(Signal::Larger, 100), (Signal::Refused, 100)];
-        assert_eq!(pages_after(&signals, ShareRules { adapts: false, ..ALL }), 500);
+        assert_eq!(pages_after(&signals, ShareRules { adapts: false, ..ALL }), 1000);
         let with = pages_after(&signals, ALL);
         assert_eq!(pages_after(&signals, ShareRules { refusals: false, ..ALL }), with + 20);
     }

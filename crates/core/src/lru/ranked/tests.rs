@@ -338,9 +338,9 @@ fn dirty_newcomers_stay_newcomers() {
 /// at them again.
 #[test]
 fn newcomers_under_writeback_are_scanned_once() {
-    let mut harness = harness(2000);
-    (0..3).for_each(|_| harness.read_all(0..1400));
-    harness.read_all(2000..3000);
+    let mut harness = harness(1000);
+    (0..3).for_each(|_| harness.read_all(0..700));
+    harness.read_all(1000..1500);
     let newcomers = pages_on(&harness, List::Newcomers);
     assert!(newcomers.len() > 64, "{newcomers:?}");
     newcomers.iter().for_each(|&page| harness.write(page));
@@ -401,7 +401,7 @@ fn clean_newcomers_are_found_beside_a_dirty_main_list() {
 #[test]
 fn mapped_newcomers_are_promoted_by_a_second_access() {
     let mut harness = harness(200);
-    harness.read_all(0..190);
+    harness.read_all(0..180);
     (300..304).for_each(|page| harness.load(page));
     assert!(!harness.is_young(300), "the fault is for the first access");
     harness.load(300);
@@ -458,7 +458,7 @@ fn a_limit_that_changes_is_followed() {
     harness.memcg().set_max_pages(800);
     harness.read_all(3000..4000);
     let larger = target(&harness);
-    let expected = (35..=40).contains(&before) && smaller <= 10 && (35..=40).contains(&larger);
+    let expected = (75..=80).contains(&before) && smaller <= 20 && (75..=80).contains(&larger);
     assert!(expected, "{before} {smaller} {larger}");
     harness.core.validate().unwrap();
 }
