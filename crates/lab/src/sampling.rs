@@ -65,6 +65,11 @@ impl Sample {
         Sample { salt, ..self }
     }
 
+    /// This many samples of the same share: of this salt and of those that follow it.
+    pub fn with_salts(self, salts: u32) -> impl Iterator<Item = Sample> {
+        (0..salts).map(move |further| self.with_salt(self.salt.wrapping_add(further)))
+    }
+
     /// The share.
     pub fn share(self) -> f64 {
         self.share
@@ -80,6 +85,16 @@ impl Sample {
     pub fn keeps(self, page: u64, anon: bool) -> bool {
         let salt = u64::from(self.salt).wrapping_mul(SALT_STEP);
         mix(page ^ SALTS[usize::from(anon)] ^ salt) < self.threshold
+    }
+
+    /// Whether a record is in the sample: an access to one of its pages, or what files are told. Of
+    /// a request, not all pages are.
+    pub fn keeps_record(self, record: &Record) -> bool {
+        match record {
+            Record::Access(access) => self.keeps(access.page, access.anon),
+            Record::Sync { .. } | Record::Trim(_) => true,
+            Record::Request(_) => false,
+        }
     }
 
     /// The part of a number of pages that belongs to the sample, at least one.

@@ -165,11 +165,28 @@ impl TraceFile {
     /// # Errors
     /// As [`TraceFile::load`], or if a sample is still too long or has no page.
     pub fn load_with(path: &Path, loading: Loading, watch: &dyn Watch) -> Result<TraceFile, Error> {
+        let mut loaded = TraceFile::load_salts(path, loading, 1, watch)?;
+        Ok(loaded.pop().expect("a trace per salt"))
+    }
+
+    /// As [`TraceFile::load_with`], with this many samples: of the sample's salt and of those that
+    /// follow it. The file is read once. Without a sample there is one trace.
+    ///
+    /// # Errors
+    /// As [`TraceFile::load_with`], or if the samples together are too long.
+    pub fn load_salts(
+        path: &Path,
+        loading: Loading,
+        salts: u32,
+        watch: &dyn Watch,
+    ) -> Result<Vec<TraceFile>, Error> {
         let Loading { open, decoded_records_max, sample } = loading;
+        let samples: Vec<Sample> = sample.iter().flat_map(|sample| sample.with_salts(salts.max(1))).collect();
         let stage = reading(watch, "reading the trace");
         let mut reader = trace::open(path, open)?;
         let decoded_records_max = sample.map_or(decoded_records_max, |_| SAMPLED_RECORDS_MAX);
-        let (mut records, mut accesses) = (Vec::new(), 0);
+        let mut parts: Vec<Vec<Record>> = vec![Vec::new(); samples.len().max(1)];
+        let mut accesses = 0;
         // The beginning of the whole trace decides about its numbering, also of a sample.
         let mut beginning = Vec::new();
         let mut batch = Vec::new();
@@ -181,19 +198,15 @@ impl TraceFile {
             if sample.is_some() && beginning.len() < NUMBERING_RECORDS {
                 beginning.extend_from_slice(&batch);
             }
-            match sample {
-                None => records.extend_from_slice(&batch),
-                Some(sample) => records.extend(batch.iter().filter(|record| match record {
-                    Record::Access(access) => {
-                        accesses += 1;
-                        sample.keeps(access.page, access.anon)
-                    }
-                    Record::Sync { .. } | Record::Trim(_) => true,
-                    // Not all of its pages are in the sample.
-                    Record::Request(_) => false,
-                })),
+            if samples.is_empty() {
+                parts[0].extend_from_slice(&batch);
+            } else {
+                accesses += batch.iter().filter(|record| record.access().is_some()).count() as u64;
             }
-            if records.len() > decoded_records_max {
+            for (sample, part) in samples.iter().zip(&mut parts) {
+                part.extend(batch.iter().filter(|record| sample.keeps_record(record)));
+            }
+            if parts.iter().map(Vec::len).sum::<usize>() > decoded_records_max {
                 break false;
             }
         };
@@ -201,7 +214,7 @@ impl TraceFile {
         let (path_shown, skipped) = (path.display(), reader.skipped());
         if !ended && sample.is_some() {
             return Err(Error::usage(format_args!(
-                "{path_shown}: the sample has more than {decoded_records_max} records; choose a smaller share"
+                "{path_shown}: the sample has more than {decoded_records_max} records; choose a smaller share or fewer salts"
             )));
         }
         if !ended && !path.is_file() {
@@ -214,17 +227,20 @@ impl TraceFile {
             Format::KernelLab => trace::sidecar(path)?.and_then(|sidecar| sidecar.warm),
             _ => None,
         };
-        let beginning = if sample.is_some() { &beginning } else { &records };
-        let trace = TraceFile {
-            options: OpenOptions { format: Some(reader.format()), ..open },
-            skipped,
-            numbering: numbering(&beginning[..beginning.len().min(NUMBERING_RECORDS)]),
-            warm,
-            sampled: sample.map(|sample| Sampled { sample, accesses }),
-            decoded: None,
-            ..TraceFile::empty(path)
-        };
-        Ok(if ended { trace.with(records)? } else { trace })
+        let beginning = if sample.is_some() { &beginning } else { &parts[0] };
+        let numbering = numbering(&beginning[..beginning.len().min(NUMBERING_RECORDS)]);
+        let loaded = parts.into_iter().enumerate().map(|(at, records)| {
+            let trace = TraceFile {
+                options: OpenOptions { format: Some(reader.format()), ..open },
+                skipped,
+                numbering,
+                warm,
+                sampled: samples.get(at).map(|&sample| Sampled { sample, accesses }),
+                ..TraceFile::empty(path)
+            };
+            if ended { trace.with(records) } else { Ok(trace) }
+        });
+        loaded.collect()
     }
 
     /// A trace of these page numbers, as the format `plain` has them: each is read once, through a
@@ -324,19 +340,9 @@ impl TraceFile {
         if self.sampled.is_some() {
             return Err(Error::usage(format_args!("{}: it is a sample already", self.path.display())));
         }
-        let (mut records, mut accesses) = (Vec::new(), 0);
-        for record in self.records()? {
-            if let Record::Access(access) = record {
-                accesses += 1;
-                if !sample.keeps(access.page, access.anon) {
-                    continue;
-                }
-            }
-            if matches!(record, Record::Request(_)) {
-                continue;
-            }
-            records.push(*record);
-        }
+        let all = self.records()?;
+        let records = all.iter().filter(|record| sample.keeps_record(record)).copied().collect();
+        let accesses = all.iter().filter(|record| record.access().is_some()).count() as u64;
         let sampled = Some(Sampled { sample, accesses });
         let (numbering, warm) = (self.numbering, self.warm);
         TraceFile { sampled, numbering, warm, skipped: self.skipped, ..TraceFile::empty(&self.path) }

@@ -55,18 +55,20 @@ impl ReplayOptions {
     }
 }
 
-/// Replays each trace with each policy, size and seed.
+/// Replays each trace with each policy, size and seed. With several salts, each trace stands as so
+/// many samples, and the rows are their means.
 #[pyfunction]
 pub fn replay(
     py: Python<'_>,
     traces: Vec<PyRef<'_, Trace>>,
     options: ReplayOptions,
     threads: Option<usize>,
+    salts: usize,
 ) -> PyResult<Table> {
     let traces: Vec<_> = traces.iter().map(|trace| trace.0.clone()).collect();
     run(py, move |watch| {
         let threads = threads.unwrap_or_else(parallel::threads);
-        Ok(Table(grid::columns(&options.grid()?.run(&traces, threads, watch)?)))
+        Ok(Table(grid::columns(&options.grid()?.run_salts(&traces, salts, threads, watch)?)))
     })
 }
 

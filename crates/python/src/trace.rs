@@ -42,6 +42,16 @@ impl Trace {
         })
     }
 
+    /// Reads a file once, and keeps samples of this many salts from the given one on.
+    #[staticmethod]
+    fn open_samples(py: Python<'_>, path: PathBuf, share: f64, salt: u32, salts: u32) -> PyResult<Vec<Trace>> {
+        run(py, |watch| {
+            let sample = Some(sample_of((share, salt))?);
+            let loading = Loading { sample, ..OpenOptions::default().into() };
+            Ok(TraceFile::load_salts(&path, loading, salts, watch)?.into_iter().map(Trace).collect())
+        })
+    }
+
     /// Page numbers as bytes of little-endian 64-bit numbers, and flags as one byte per access.
     #[staticmethod]
     fn from_bytes(

@@ -3,6 +3,7 @@
 import gzip
 import io
 import pickle
+import statistics
 import threading
 
 import numpy
@@ -244,3 +245,30 @@ def test_samples_with_other_salts_have_other_pages(tmp_path):
         mglru.events(samples[1])
     with pytest.raises(mglru.UsageError, match="salt: -1"):
         trace.sample(0.1, -1)
+
+
+def test_several_salts_give_their_mean_and_deviation(tmp_path):
+    numbers = [page * page % 20011 * (page % 3) for page in range(60_000)]
+    path = tmp_path / "squares.plain"
+    path.write_text("".join(f"{page}\n" for page in numbers))
+    sizes, policies = ["5%", "300p"], ["default", "lru"]
+    each = mglru.replay([mglru.Trace(path, sample=0.1, salt=salt) for salt in range(4)], sizes, policies)
+    mean = mglru.replay(path, sizes, policies, sample=0.1, salts=4)
+    assert len(mean) == 4 and mean["salts"] == [4] * 4 and mean["policy"] == each["policy"][:4]
+    for row in range(4):
+        ratios = each["miss_ratio"][row::4]
+        assert mean["miss_ratio"][row] == pytest.approx(statistics.mean(ratios))
+        assert mean["miss_ratio_deviation"][row] == pytest.approx(statistics.stdev(ratios))
+    same = [mean["misses"], mean["miss_ratio_deviation"], mean["memory_pages"]]
+    for source in (mglru.Trace(path), path.open("rb")):
+        again = mglru.replay(source, sizes, policies, sample=0.1, salts=4)
+        assert [again["misses"], again["miss_ratio_deviation"], again["memory_pages"]] == same
+    one = mglru.replay(path, "5%", "lru", sample=0.1)
+    assert one["misses"] == each["misses"][2:3] and "salts" not in one.column_names
+    assert mglru.mrc(path, "lru", ["5%", "50%"], sample=0.1, salts=3)["salts"] == [3, 3]
+    with pytest.raises(mglru.UsageError, match="salts: 4: .* only for a sample"):
+        mglru.replay(path, salts=4)
+    with pytest.raises(mglru.UsageError, match="salts: 0"):
+        mglru.replay(path, sample=0.1, salts=0)
+    with pytest.raises(mglru.UsageError, match="a sample already"):
+        mglru.replay(mglru.Trace(path, sample=0.1), sample=0.1, salts=2)

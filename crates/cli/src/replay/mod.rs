@@ -108,6 +108,10 @@ pub struct Args {
     #[arg(long, value_name = "SHARE", conflicts_with_all = ["explain", "events"],
           help_heading = "Reading traces")]
     sample: Option<Sample>,
+    /// Replay samples of this many salts, and print their means and the deviation of one.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "sample", hide_default_value = true,
+          value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Reading traces")]
+    salts: u32,
     /// Print the history of these pages of the trace: 4711,0x1267,anon:5.
     #[arg(
         long,
@@ -145,7 +149,7 @@ Examples:
   mglru replay trace.txt.zst --memory 10% --baseline arc,s3-fifo,opt
   mglru replay trace.txt.zst --readahead 128KiB --fault-around 64KiB
   mglru replay anon.bin.zst --memory 32MiB --swap 64MiB --swap-device zram
-  mglru replay long.txt.zst --sample 1% --curve 1%,5%,10% --baseline lru
+  mglru replay long.txt.zst --sample 1% --salts 8 --curve 1%,5%,10% --baseline lru
   mglru replay trace.txt.zst --memory 1000p --explain 4711 --events events.jsonl
   mglru replay trace.txt.zst --events vmscan.txt --events-from 1.5 --events-until 2
   mglru replay *.txt.zst --curve 1%,5%,10%,20% --plot curve.svg
@@ -207,8 +211,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let requests = args.readahead.is_some() || args.writes == WriteMode::Exact;
     let open = OpenOptions { requests, ..args.options.open_options() };
     let loading = Loading { sample: args.sample, ..open.into() };
-    let load = |path: &PathBuf| TraceFile::load_with(path, loading, &bars);
-    let traces: Vec<TraceFile> = args.traces.iter().map(load).collect::<Result<_, _>>()?;
+    let load = |path: &PathBuf| TraceFile::load_salts(path, loading, args.salts, &bars);
+    let traces: Vec<Vec<TraceFile>> = args.traces.iter().map(load).collect::<Result<_, _>>()?;
+    let traces = traces.concat();
     if let Some(file) = &args.report {
         file.try_out(&args.traces)?;
     }
@@ -237,10 +242,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
             }
         })
     });
-    // Only curves run in parallel: the speed that is printed is that of a replay that runs alone.
+    // Only curves and samples run in parallel: the speed that is printed is that of a replay alone.
     let is_curve = !args.curve.is_empty();
-    let threads = if is_curve { parallel::threads() } else { 1 };
-    let rows = replay::replay(&traces, &options, threads, sink, &bars)?;
+    let threads = if is_curve || args.salts > 1 { parallel::threads() } else { 1 };
+    let rows = match args.salts {
+        1 => replay::replay(&traces, &options, threads, sink, &bars)?,
+        salts => replay::replay_salts(&traces, salts as usize, &options, threads, &bars)?,
+    };
     events.take().map_or(Ok(()), EventsWriter::finish)?;
     let curves = if is_curve { replay::curves(&rows, &options) } else { Vec::new() };
 

@@ -4,7 +4,7 @@ use super::explain;
 use crate::table::{Table, count, wrapped};
 use mglru_core::Lru;
 use mglru_lab::mechanisms::describe;
-use mglru_lab::replay::rows::{Curve, Row};
+use mglru_lab::replay::rows::{Curve, Row, Spread};
 use serde_json::{Value, json};
 
 /// Replays and curves as one document.
@@ -30,7 +30,10 @@ pub fn text(rows: &[Row]) -> String {
     if let [row] = rows
         && row.engine.is_some()
     {
-        text += &format!("\n{}\n{}", counters_table(row).text(), generations_table(row).text());
+        text += &format!("\n{}", counters_table(row).text());
+        if row.samples.is_none() {
+            text += &format!("\n{}", generations_table(row).text());
+        }
     }
     for life in rows.iter().flat_map(|row| &row.lives) {
         text += &format!("\n{}", explain::text(life));
@@ -42,17 +45,20 @@ pub fn text(rows: &[Row]) -> String {
 pub fn table(rows: &[Row]) -> Table {
     let warm = rows.iter().any(|row| row.warm.from_access > 0);
     let baselines = rows.iter().any(|row| row.engine.is_none());
-    let mut table = Table::new([
+    let salts = rows.iter().any(|row| row.samples.is_some());
+    let headings = [
         "trace",
         if baselines { "policy" } else { "preset" },
         "pages",
         "accesses",
         "misses",
         "miss ratio",
+        DEVIATION,
         if warm { "counted" } else { "refaults" },
         "generations",
         "M acc./s",
-    ]);
+    ];
+    let mut table = Table::with_headings(headings.into_iter().filter(|&heading| salts || heading != DEVIATION));
     for row in rows {
         let policy = match row.mechanisms() {
             Some(mechanisms) if baselines || mechanisms.lru() == Lru::Classic => {
@@ -63,22 +69,32 @@ pub fn table(rows: &[Row]) -> Table {
         };
         // Baselines have neither refaults nor generations.
         let known = |number: Option<u64>| number.map_or("-".to_owned(), count);
-        table.row([
+        let cells = [
             name(&row.trace).to_owned(),
             policy,
             count(row.memory_pages),
             count(row.total.accesses),
             count(row.total.misses),
             ratio(row.total.miss_ratio),
+            deviation(row.samples),
             match warm {
                 true => ratio(row.warm.touches.miss_ratio),
                 false => known(row.counter("workingset_refault_file")),
             },
             known(row.engine.as_ref().map(|engine| engine.generations.created)),
             format!("{:.1}", row.accesses_per_second as f64 / 1e6),
-        ]);
+        ];
+        let kept = cells.into_iter().zip(headings).filter(|&(_, heading)| salts || heading != DEVIATION);
+        table.row(kept.map(|(cell, _)| cell));
     }
     table
+}
+
+/// Heading of the standard deviation of one sample, in points.
+const DEVIATION: &str = "± points";
+
+fn deviation(samples: Option<Spread>) -> String {
+    samples.map_or("-".to_owned(), |spread| format!("{:.2}", spread.miss_ratio_deviation * 100.0))
 }
 
 /// Counters with a value above 0.
@@ -145,10 +161,11 @@ pub fn policy_label(curve: &Curve) -> String {
 
 fn points_table(curve: &Curve) -> Table {
     let counted = format!("from access {}", count(curve.warm_from));
-    let mut table = match curve.warm_from {
-        0 => Table::new(["memory", "pages", "misses", "miss ratio"]),
-        _ => Table::new(["memory", "pages", "misses", "miss ratio", &counted]),
-    };
+    let salts = curve.points.iter().any(|point| point.samples.is_some());
+    let mut headings = vec!["memory", "pages", "misses", "miss ratio"];
+    headings.extend(salts.then_some(DEVIATION));
+    headings.extend((curve.warm_from > 0).then_some(counted.as_str()));
+    let mut table = Table::with_headings(headings);
     for point in &curve.points {
         let mut cells = vec![
             point.memory.clone(),
@@ -156,6 +173,9 @@ fn points_table(curve: &Curve) -> Table {
             count(point.misses),
             ratio(point.miss_ratio),
         ];
+        if salts {
+            cells.push(deviation(point.samples));
+        }
         if curve.warm_from > 0 {
             cells.push(ratio(point.warm_miss_ratio));
         }

@@ -20,7 +20,7 @@ use super::baseline::BaselinePlan;
 use super::life::Sink;
 use super::memory::Memory;
 use super::record::Record;
-use super::rows::{Engine, Row};
+use super::rows::{Engine, Row, Spread, means};
 use super::run::{Plan, staged};
 use crate::columns::{Columns, Get, Values};
 use crate::error::Error;
@@ -217,6 +217,28 @@ impl Grid {
         Ok(cells.iter().zip(rows).map(|(cell, row)| cell.done(&traces[cell.trace], row)).collect())
     }
 
+    /// Runs all cells of samples, of which each trace has `salts` adjacent ones. Results are the
+    /// means, as those of [`Grid::run`] with one sample per trace.
+    ///
+    /// # Errors
+    /// As [`Grid::run`].
+    pub fn run_salts(
+        &self,
+        samples: &[TraceFile],
+        salts: usize,
+        threads: usize,
+        watch: &dyn Watch,
+    ) -> Result<Vec<Done>, Error> {
+        let done = self.run(samples, threads, watch)?;
+        if salts < 2 {
+            return Ok(done);
+        }
+        let cells = done.len() / samples.len().max(1);
+        let rows: Vec<Row> = done.iter().map(|done| done.row.clone()).collect();
+        let firsts = done.chunks(salts * cells).flat_map(|of_trace| of_trace[..cells].to_vec());
+        Ok(firsts.zip(means(&rows, salts, cells)).map(|(done, row)| Done { row, ..done }).collect())
+    }
+
     /// Runs one cell.
     ///
     /// # Errors
@@ -331,7 +353,19 @@ pub fn columns(done: &[Done]) -> Columns {
         seed: done.seed,
         done: Some(done),
     });
-    line_columns(&lines.collect::<Vec<Line>>())
+    let mut columns = line_columns(&lines.collect::<Vec<Line>>());
+    // Means of samples have their spread, too.
+    let spreads: Vec<_> = done.iter().map(|done| done.row.samples).collect();
+    if spreads.iter().any(Option::is_some) {
+        let real = |value: fn(&Spread) -> f64| {
+            Values::Real(spreads.iter().map(|spread| spread.as_ref().map(value)).collect())
+        };
+        let salts = spreads.iter().map(|spread| spread.map(|spread| spread.salts.into()));
+        columns.push("salts", Values::Whole(salts.collect()));
+        columns.push("miss_ratio_deviation", real(|spread| spread.miss_ratio_deviation));
+        columns.push("warm_miss_ratio_deviation", real(|spread| spread.warm_miss_ratio_deviation));
+    }
+    columns
 }
 
 /// As [`columns`]. Replays that failed have names only.
@@ -382,6 +416,7 @@ impl Line<'_> {
 mod tests {
     use super::*;
     use crate::Unwatched;
+    use crate::sampling::Sample;
 
     #[test]
     fn policies_have_names_that_lead_back() {
@@ -453,6 +488,46 @@ mod tests {
         }
         let Values::Whole(refaults) = column("workingset_refault_file") else { panic!("counts") };
         assert!(refaults[0].is_some_and(|refaults| refaults > 0) && refaults[1].is_none());
+    }
+
+    #[test]
+    fn several_salts_give_their_mean_and_deviation() {
+        let pages = |step: u64| (0..200_000).map(move |access| access * step % 20_011 * (access % 3));
+        let sample: Sample = "10%#5".parse().unwrap();
+        let traces = [3, 7919].map(|step| TraceFile::of_pages(&step.to_string(), pages(step)).unwrap());
+        let samples: Vec<TraceFile> = traces
+            .iter()
+            .flat_map(|trace| sample.with_salts(3).map(|sample| trace.sample(sample).unwrap()))
+            .collect();
+        let policies = ["default", "lru"].map(|name| name.parse().unwrap()).into();
+        let sizes = ["10%", "200p"].map(|size| size.parse().unwrap()).into();
+        let grid = Grid { policies, sizes, ..Grid::default() };
+        let single = grid.run(&samples, 1, &Unwatched).unwrap();
+        let means = grid.run_salts(&samples, 3, 2, &Unwatched).unwrap();
+        assert_eq!((single.len(), means.len()), (24, 8));
+        for (at, mean) in means.iter().enumerate() {
+            let first = at / 4 * 12 + at % 4;
+            let of = [first, first + 4, first + 8].map(|at| &single[at]);
+            let ratios = of.map(|done| done.row.total.miss_ratio);
+            let average = ratios.iter().sum::<f64>() / 3.0;
+            let variance = ratios.iter().map(|ratio| (ratio - average).powi(2)).sum::<f64>() / 2.0;
+            let spread = mean.row.samples.unwrap();
+            assert!((mean.row.total.miss_ratio - average).abs() < 1e-12, "{at}");
+            assert!((spread.miss_ratio_deviation - variance.sqrt()).abs() < 1e-12 && spread.salts == 3);
+            let names = (&of[2].policy, &of[2].row.trace, &of[2].row.memory);
+            assert_eq!((&mean.policy, &mean.row.trace, &mean.row.memory), names);
+            let notes = mean.row.notes.join("; ");
+            assert!(notes.contains("the means of 3 samples of 10 %"), "{notes}");
+            assert!(!notes.contains("a sample of"), "the remark on a single one is gone: {notes}");
+            let steals = of.map(|done| done.row.counter("pgsteal").unwrap_or(0)).iter().sum::<u64>();
+            assert!(mean.row.counter("pgsteal").unwrap_or(0).abs_diff(steals / 3) <= 1);
+        }
+        let columns = columns(&means);
+        let column = |name| columns.columns().iter().find(|column| column.name == name).unwrap().values.clone();
+        assert_eq!(column("salts"), Values::Whole(vec![Some(3); 8]));
+        let Values::Real(deviations) = column("miss_ratio_deviation") else { panic!("numbers") };
+        assert_eq!(deviations[5], Some(means[5].row.samples.unwrap().miss_ratio_deviation));
+        assert!(super::columns(&single).columns().iter().all(|column| column.name != "salts"));
     }
 
     #[test]

@@ -224,6 +224,22 @@ pub fn replay(
     Ok(rows)
 }
 
+/// Replays samples: each trace stands as `salts` adjacent ones. The rows are their means, as those
+/// of [`replay`] with one sample per trace; with a single salt they are its rows.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_salts(
+    samples: &[TraceFile],
+    salts: usize,
+    options: &Options,
+    threads: usize,
+    watch: &dyn Watch,
+) -> Result<Vec<Row>, Error> {
+    let rows = replay(samples, options, threads, None, watch)?;
+    Ok(if salts > 1 { rows::means(&rows, salts, rows.len() / samples.len()) } else { rows })
+}
+
 /// The curves of all rows of a replay with these options, with a point per size.
 pub fn curves(rows: &[Row], options: &Options) -> Vec<Curve> {
     Curve::of(rows, options.sizes.len())

@@ -57,6 +57,33 @@ pub struct Row {
     /// Remarks that the reader needs to interpret the numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Where a sample was replayed. The remark on it is the last one.
+    #[serde(skip)]
+    sample: Option<SampleMemory>,
+    /// The spread of several samples, whose means the counts are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<Spread>,
+}
+
+/// A sample and its memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct SampleMemory {
+    /// Share of the pages, in percent.
+    percent: f64,
+    /// Its part of the memory, in pages.
+    pages: u64,
+}
+
+/// The spread of samples that have different salts. A deviation is the standard deviation of one
+/// sample, estimated from all; the mean of *n* deviates by a root of *n* less.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spread {
+    /// Number of samples.
+    pub salts: u32,
+    /// Deviation of the miss ratio over all accesses.
+    pub miss_ratio_deviation: f64,
+    /// Deviation of the miss ratio since counting restarted.
+    pub warm_miss_ratio_deviation: f64,
 }
 
 /// Counts of page touches.
@@ -170,25 +197,54 @@ fn whole_pages(trace: &TraceFile, pages: u64) -> u64 {
 /// cases ([book: python#samples-of-long-traces]).
 const SAMPLED_PAGES_ENOUGH: u64 = 1000;
 
-/// Remark on the sample, if the trace is one.
-fn sample_note(trace: &TraceFile, memory_pages: u64) -> Option<String> {
-    let sampled = trace.sampled()?;
-    let percent = sampled.sample.share() * 100.0;
-    let pages = count(memory_pages);
-    if memory_pages >= SAMPLED_PAGES_ENOUGH {
-        return Some(format!(
-            "a sample of {percent} % of the pages was replayed in {pages} pages of memory: ratios are estimates"
-        ));
+impl SampleMemory {
+    /// The sample, if the trace is one.
+    fn of(trace: &TraceFile, memory_pages: u64) -> Option<SampleMemory> {
+        let percent = trace.sampled()?.sample.share() * 100.0;
+        Some(SampleMemory { percent, pages: memory_pages })
     }
-    let enough = percent * SAMPLED_PAGES_ENOUGH as f64 / memory_pages.max(1) as f64;
-    let advice = match enough {
-        enough if enough < 100.0 => format!("choose a sample of {} %", enough.ceil()),
-        _ => "replay the whole trace".to_owned(),
-    };
-    Some(format!(
-        "a sample of {percent} % of the pages was replayed in only {pages} pages of memory: ratios are estimates, and may be \
-         several points off; {advice}, or compare samples with other salts"
-    ))
+
+    fn is_small(self) -> bool {
+        self.pages < SAMPLED_PAGES_ENOUGH
+    }
+
+    /// The way to an estimate in a memory that is not small.
+    fn advice(self) -> String {
+        let enough = self.percent * SAMPLED_PAGES_ENOUGH as f64 / self.pages.max(1) as f64;
+        match enough {
+            enough if enough < 100.0 => format!("choose a sample of {} %", enough.ceil()),
+            _ => "replay the whole trace".to_owned(),
+        }
+    }
+
+    /// Remark on the sample.
+    fn note(self) -> String {
+        let (percent, pages) = (self.percent, count(self.pages));
+        let what = format!("a sample of {percent} % of the pages was replayed in");
+        match self.is_small() {
+            false => format!("{what} {pages} pages of memory: ratios are estimates"),
+            true => format!(
+                "{what} only {pages} pages of memory: ratios are estimates, and may be several points off; {}, or \
+                 compare samples with other salts",
+                self.advice()
+            ),
+        }
+    }
+
+    /// Remark on the mean of several.
+    fn note_of_mean(self, Spread { salts, miss_ratio_deviation, .. }: Spread) -> String {
+        let (percent, pages) = (self.percent, count(self.pages));
+        let (one, mean) =
+            (miss_ratio_deviation * 100.0, miss_ratio_deviation * 100.0 / f64::from(salts).sqrt());
+        let small = match self.is_small() {
+            false => String::new(),
+            true => format!("; so small a memory may also shift it: {}", self.advice()),
+        };
+        format!(
+            "the means of {salts} samples of {percent} % of the pages, each in {pages} pages of memory: one deviates by \
+             {one:.2} points, their mean by {mean:.2}{small}"
+        )
+    }
 }
 
 fn counters(tally: &Tally) -> Vec<(&'static str, u64)> {
@@ -216,7 +272,8 @@ impl Row {
             live: outcome.report.tenants[1].generations.iter().map(GenerationRow::from).collect(),
         };
         let plan = outcome.plan;
-        notes.extend(sample_note(plan.trace, plan.memory_pages));
+        let sample = SampleMemory::of(plan.trace, plan.memory_pages);
+        notes.extend(sample.map(SampleMemory::note));
         Row {
             preset: Some(plan.mechanisms.name()),
             mechanisms: Some(Settings(plan.mechanisms)),
@@ -231,6 +288,7 @@ impl Row {
             timeline: outcome.timeline,
             lives: outcome.lives,
             notes,
+            sample,
             ..Row::plain(
                 plan.trace,
                 plan.mechanisms.lru().name(),
@@ -245,9 +303,11 @@ impl Row {
     pub fn of_baseline(outcome: BaselineOutcome<'_>) -> Row {
         let plan = outcome.plan;
         let touches = Touches::of(outcome.report.warm, &outcome.report.total, plan.trace);
+        let sample = SampleMemory::of(plan.trace, plan.memory_pages);
         Row {
             warm: Warm { from_access: plan.warm_from, touches, counters: None },
-            notes: sample_note(plan.trace, plan.memory_pages).into_iter().collect(),
+            notes: sample.map(SampleMemory::note).into_iter().collect(),
+            sample,
             ..Row::plain(
                 plan.trace,
                 plan.baseline.name(),
@@ -283,7 +343,84 @@ impl Row {
             timeline: None,
             lives: Vec::new(),
             notes: Vec::new(),
+            sample: None,
+            samples: None,
         }
+    }
+
+    /// The means of at least two samples with different salts, and their spread. A mean has neither
+    /// a timeline nor live generations; `seconds` are those of all samples together.
+    fn mean(rows: &[&Row]) -> Row {
+        let of = |count: &dyn Fn(&Row) -> u64| {
+            let sum: u64 = rows.iter().map(|row| count(row)).sum();
+            (sum as f64 / rows.len() as f64).round() as u64
+        };
+        let counters = |counters: &dyn Fn(&Row) -> Option<&Vec<(&'static str, u64)>>| {
+            let names = counters(rows[0])?.iter().enumerate();
+            let mean = |(at, &(name, _)): (usize, &(&'static str, u64))| {
+                (name, of(&|row| counters(row).map_or(0, |counters| counters[at].1)))
+            };
+            Some(names.map(mean).collect::<Vec<_>>())
+        };
+        let (total, miss_ratio_deviation) = Touches::mean(rows, |row| row.total);
+        let (warm, warm_miss_ratio_deviation) = Touches::mean(rows, |row| row.warm.touches);
+        let samples = Spread { salts: rows.len() as u32, miss_ratio_deviation, warm_miss_ratio_deviation };
+        let created = |row: &Row| row.engine.as_ref().map_or(0, |engine| engine.generations.created);
+        let zero_fills = |row: &Row| row.engine.as_ref().map_or(0, |engine| engine.zero_fills);
+        let engine = counters(&|row| row.engine.as_ref().map(|engine| &engine.counters)).map(|counters| Engine {
+            zero_fills: of(&zero_fills),
+            counters,
+            generations: Generations { created: of(&created), live: Vec::new() },
+        });
+        let seconds: f64 = rows.iter().map(|row| row.seconds).sum();
+        let accesses: u64 = rows.iter().map(|row| row.total.accesses).sum();
+        let mut notes = rows[0].notes.clone();
+        if let Some(sample) = rows[0].sample {
+            notes.pop();
+            notes.push(sample.note_of_mean(samples));
+        }
+        Row {
+            memory_pages: of(&|row| row.memory_pages),
+            total,
+            warm: Warm {
+                from_access: of(&|row| row.warm.from_access),
+                touches: warm,
+                counters: counters(&|row| row.warm.counters.as_ref()),
+            },
+            engine,
+            seconds,
+            accesses_per_second: (accesses as f64 / seconds.max(1e-9)).round() as u64,
+            timeline: None,
+            notes,
+            samples: Some(samples),
+            ..rows[0].clone()
+        }
+    }
+}
+
+/// The means of samples. `rows` are those of traces with `salts` adjacent samples each, every
+/// sample with as many rows in the same order; so are the means, with one sample per trace.
+pub fn means(rows: &[Row], salts: usize, rows_per_sample: usize) -> Vec<Row> {
+    let of_trace = |rows: &[Row]| -> Vec<Row> {
+        let place = |at: usize| rows[at..].iter().step_by(rows_per_sample).collect::<Vec<&Row>>();
+        (0..rows_per_sample).map(|at| Row::mean(&place(at))).collect()
+    };
+    rows.chunks(salts * rows_per_sample).flat_map(of_trace).collect()
+}
+
+impl Touches {
+    /// The means of counts and of miss ratios, and the deviation of these.
+    fn mean(rows: &[&Row], touches: impl Fn(&Row) -> Touches) -> (Touches, f64) {
+        let of = |value: &dyn Fn(Touches) -> f64| {
+            rows.iter().map(|row| value(touches(row))).sum::<f64>() / rows.len() as f64
+        };
+        let miss_ratio = of(&|touches| touches.miss_ratio);
+        let squares = of(&|touches| (touches.miss_ratio - miss_ratio).powi(2));
+        let samples = rows.len() as f64;
+        let deviation = (squares * samples / (samples - 1.0)).sqrt();
+        let (accesses, misses) =
+            (of(&|touches| touches.accesses as f64).round() as u64, of(&|touches| touches.misses as f64).round() as u64);
+        (Touches { accesses, hits: accesses.saturating_sub(misses), misses, miss_ratio }, deviation)
     }
 }
 
@@ -359,6 +496,9 @@ pub struct Point {
     pub miss_ratio: f64,
     /// Miss ratio since counting restarted.
     pub warm_miss_ratio: f64,
+    /// The spread of several samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<Spread>,
 }
 
 impl Curve {
@@ -395,6 +535,7 @@ impl Point {
             misses: row.total.misses,
             miss_ratio: row.total.miss_ratio,
             warm_miss_ratio: row.warm.touches.miss_ratio,
+            samples: row.samples,
         }
     }
 }

@@ -72,6 +72,8 @@ class Trace:
         decoded_accesses_max: int,
     ) -> Trace: ...
     @staticmethod
+    def open_samples(path: _Path, share: float, salt: int, salts: int) -> list[Trace]: ...
+    @staticmethod
     def from_bytes(
         name: str,
         pages: bytes,

@@ -10,7 +10,7 @@ from typing import Any, Optional, Union
 from . import _mglru
 from ._errors import UsageError
 from ._table import Table
-from ._trace import Trace, _number
+from ._trace import Trace, _number, _samples
 
 TraceLike = Union[Trace, str, "os.PathLike[str]"]
 """A trace, or the path of one."""
@@ -88,6 +88,8 @@ def replay(
     readahead: Optional[Size] = None,
     fault_around: Optional[Size] = None,
     threads: Optional[int] = None,
+    sample: Optional[float] = None,
+    salts: int = 1,
 ) -> Table:
     """Replays each trace with each policy, memory size and seed, in parallel.
 
@@ -109,6 +111,11 @@ def replay(
         readahead: read ahead of sequential misses up to this size; the kernel's is ``"128KiB"``.
         fault_around: map cached pages around a mapped miss in pieces of this size.
         threads: replays at a time; ``None``: one per processor.
+        sample: replay only this share of the pages of each trace, such as 0.01, in the same share of
+            the memory; a file of any length is read once, as a stream. See :meth:`mglru.Trace.sample`.
+        salts: with ``sample``, so many samples of other pages, with the salts 0, 1 and so on. The rows
+            are their means; ``miss_ratio_deviation`` and ``warm_miss_ratio_deviation`` are the standard
+            deviations of one sample, and those of the mean are smaller by the root of ``salts``.
 
     Returns:
         A row per replay, in the order of the arguments: ``trace``, ``policy``, ``memory``,
@@ -125,6 +132,9 @@ def replay(
     >>> table = mglru.replay(trace, memory=["10%", "50%"], policy=["linux-7.2", "opt"])
     >>> len(table), table["policy"]
     (4, ['linux-7.2', 'linux-7.2', 'opt', 'opt'])
+    >>> mean = mglru.replay(trace, "50%", "lru", sample=0.5, salts=4)
+    >>> len(mean), mean["salts"], mean["miss_ratio_deviation"][0] > 0
+    (1, [4], True)
     """
     options = _options(
         memory,
@@ -138,9 +148,14 @@ def replay(
         readahead=readahead,
         fault_around=fault_around,
     )
-    traces = [_trace(source) for source in _several(trace)]
     threads = None if threads is None else _number("threads", threads)
-    return Table(_mglru.replay([trace._native for trace in traces], options, threads))
+    salts = _number("salts", salts, 16)
+    if salts < 1 or (sample is None and salts > 1):
+        raise UsageError(f"salts: {salts}: at least 1, and several only for a sample: give sample=0.01")
+    natives: list[_mglru.Trace] = []
+    for source in _several(trace):
+        natives += [_trace(source)._native] if sample is None else _samples(source, sample, salts)
+    return Table(_mglru.replay(natives, options, threads, salts))
 
 
 def mrc(

@@ -7,7 +7,7 @@ import json
 import os
 import posixpath
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, Optional
 
 from . import _mglru
@@ -21,10 +21,10 @@ def is_stream(source: Any) -> bool:
     return (isinstance(source, str) and "://" in source) or hasattr(source, "read")
 
 
-def open_trace(
-    source: Any, storage_options: Optional[Mapping[str, Any]], arguments: tuple[Any, ...]
-) -> "_mglru.Trace":
-    """Reads a trace from a URL or from an open file.
+def read(
+    source: Any, storage_options: Optional[Mapping[str, Any]], reader: "Callable[[str], list[_mglru.Trace]]"
+) -> "list[_mglru.Trace]":
+    """Reads traces from a URL or from an open file: ``reader`` gets a path that gives the bytes once.
 
     Raises:
         UsageError: as :class:`mglru.Trace`, or the file is not binary, or fsspec is missing.
@@ -33,7 +33,7 @@ def open_trace(
     name = source if isinstance(source, str) else str(getattr(source, "name", "stream"))
     with _opened(source, storage_options or {}) as path:
         try:
-            return _mglru.Trace.open(path, *arguments).named(name)
+            return [trace.named(name) for trace in reader(path)]
         except Error as error:
             raise type(error)(str(error).replace(path, name)) from None
 

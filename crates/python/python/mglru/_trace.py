@@ -194,8 +194,17 @@ class Trace:
 
 def _read(source: Any, storage_options: Any, options: tuple[Any, ...]) -> "_mglru.Trace":
     if _stream.is_stream(source):
-        return _stream.open_trace(source, storage_options, options)
+        return _stream.read(source, storage_options, lambda path: [_mglru.Trace.open(path, *options)])[0]
     return _mglru.Trace.open(source, *options)
+
+
+def _samples(source: Any, share: float, salts: int) -> "list[_mglru.Trace]":
+    """Samples of one trace with the salts 0, 1 and so on. What is read is read once."""
+    if isinstance(source, Trace):
+        return [source._native.sample(share, salt) for salt in range(salts)]
+    if _stream.is_stream(source):
+        return _stream.read(source, None, lambda path: _mglru.Trace.open_samples(path, share, 0, salts))
+    return _mglru.Trace.open_samples(os.fspath(source), share, 0, salts)
 
 
 def _open(*arguments: Any) -> Trace:
