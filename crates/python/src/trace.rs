@@ -44,7 +44,13 @@ impl Trace {
 
     /// Reads a file once, and keeps samples of this many salts from the given one on.
     #[staticmethod]
-    fn open_samples(py: Python<'_>, path: PathBuf, share: f64, salt: u32, salts: u32) -> PyResult<Vec<Trace>> {
+    fn open_samples(
+        py: Python<'_>,
+        path: PathBuf,
+        share: f64,
+        salt: u32,
+        salts: u32,
+    ) -> PyResult<Vec<Trace>> {
         run(py, |watch| {
             let sample = Some(sample_of((share, salt))?);
             let loading = Loading { sample, ..OpenOptions::default().into() };

@@ -58,7 +58,8 @@ pub fn table(rows: &[Row]) -> Table {
         "generations",
         "M acc./s",
     ];
-    let mut table = Table::with_headings(headings.into_iter().filter(|&heading| salts || heading != DEVIATION));
+    let mut table =
+        Table::with_headings(headings.into_iter().filter(|&heading| salts || heading != DEVIATION));
     for row in rows {
         let policy = match row.mechanisms() {
             Some(mechanisms) if baselines || mechanisms.lru() == Lru::Classic => {

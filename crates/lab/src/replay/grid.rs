@@ -518,12 +518,13 @@ mod tests {
             assert_eq!((&mean.policy, &mean.row.trace, &mean.row.memory), names);
             let notes = mean.row.notes.join("; ");
             assert!(notes.contains("the means of 3 samples of 10 %"), "{notes}");
-            assert!(!notes.contains("a sample of"), "the remark on a single one is gone: {notes}");
+            assert!(!notes.contains("was replayed in"), "the remark on a single one is gone: {notes}");
             let steals = of.map(|done| done.row.counter("pgsteal").unwrap_or(0)).iter().sum::<u64>();
             assert!(mean.row.counter("pgsteal").unwrap_or(0).abs_diff(steals / 3) <= 1);
         }
         let columns = columns(&means);
-        let column = |name| columns.columns().iter().find(|column| column.name == name).unwrap().values.clone();
+        let column =
+            |name| columns.columns().iter().find(|column| column.name == name).unwrap().values.clone();
         assert_eq!(column("salts"), Values::Whole(vec![Some(3); 8]));
         let Values::Real(deviations) = column("miss_ratio_deviation") else { panic!("numbers") };
         assert_eq!(deviations[5], Some(means[5].row.samples.unwrap().miss_ratio_deviation));

@@ -367,11 +367,12 @@ impl Row {
         let samples = Spread { salts: rows.len() as u32, miss_ratio_deviation, warm_miss_ratio_deviation };
         let created = |row: &Row| row.engine.as_ref().map_or(0, |engine| engine.generations.created);
         let zero_fills = |row: &Row| row.engine.as_ref().map_or(0, |engine| engine.zero_fills);
-        let engine = counters(&|row| row.engine.as_ref().map(|engine| &engine.counters)).map(|counters| Engine {
-            zero_fills: of(&zero_fills),
-            counters,
-            generations: Generations { created: of(&created), live: Vec::new() },
-        });
+        let engine =
+            counters(&|row| row.engine.as_ref().map(|engine| &engine.counters)).map(|counters| Engine {
+                zero_fills: of(&zero_fills),
+                counters,
+                generations: Generations { created: of(&created), live: Vec::new() },
+            });
         let seconds: f64 = rows.iter().map(|row| row.seconds).sum();
         let accesses: u64 = rows.iter().map(|row| row.total.accesses).sum();
         let mut notes = rows[0].notes.clone();
@@ -418,8 +419,10 @@ impl Touches {
         let squares = of(&|touches| (touches.miss_ratio - miss_ratio).powi(2));
         let samples = rows.len() as f64;
         let deviation = (squares * samples / (samples - 1.0)).sqrt();
-        let (accesses, misses) =
-            (of(&|touches| touches.accesses as f64).round() as u64, of(&|touches| touches.misses as f64).round() as u64);
+        let (accesses, misses) = (
+            of(&|touches| touches.accesses as f64).round() as u64,
+            of(&|touches| touches.misses as f64).round() as u64,
+        );
         (Touches { accesses, hits: accesses.saturating_sub(misses), misses, miss_ratio }, deviation)
     }
 }
