@@ -7,14 +7,65 @@ use mglru_lab::{Error, Watch, parallel, parquet};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The trace of the latest range, with its index.
-type Latest = Option<(usize, Arc<Result<TraceFile, Error>>)>;
+/// Records of decoded traces that this process keeps for later ranges: 512 MiB, or one trace.
+const KEPT_RECORDS_MAX: usize = 32 << 20;
 
-/// A grid that was checked. Consecutive ranges of a trace share what is decoded.
+/// A trace, once it is decoded.
+type Loaded = Arc<OnceLock<Result<TraceFile, Error>>>;
+
+/// A trace of a sweep.
+struct Kept {
+    /// The sweep.
+    sweep: u64,
+    /// Its index there.
+    number: usize,
+    trace: Loaded,
+}
+
+impl Kept {
+    /// Records in memory; of one that is being decoded, none.
+    fn records(&self) -> usize {
+        let Some(Ok(trace)) = self.trace.get() else { return 0 };
+        let records = trace.records().map_or(0, <[_]>::len);
+        // A sample is replayed with its pages at other places.
+        if trace.sampled().is_some() { 2 * records } else { records }
+    }
+}
+
+/// Traces of all sweeps of this process, in the order of their latest use.
+static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+
+fn kept() -> MutexGuard<'static, Vec<Kept>> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Forgets the traces that were used longest ago, until the rest is small enough. The latest stays.
+fn forget(kept: &mut Vec<Kept>) {
+    let mut records = 0;
+    let fits = |kept: &&Kept| {
+        records += kept.records();
+        records <= KEPT_RECORDS_MAX
+    };
+    let stay = kept.iter().rev().take_while(fits).count().max(1);
+    kept.drain(..kept.len().saturating_sub(stay));
+}
+
+/// A grid that was checked. Ranges share what is decoded, also those of several sweeps at once.
 #[pyclass(frozen, module = "mglru._mglru")]
-pub struct Sweep(sweep::Sweep, Mutex<Latest>);
+pub struct Sweep {
+    sweep: sweep::Sweep,
+    /// Number of the sweep in this process.
+    number: u64,
+}
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        kept().retain(|kept| kept.sweep != self.number);
+    }
+}
 
 #[pymethods]
 impl Sweep {
@@ -37,20 +88,20 @@ impl Sweep {
     /// Refuses traces that cannot be opened, and returns what the rows depend on.
     fn check(&self, py: Python<'_>) -> PyResult<String> {
         run(py, |_| {
-            self.0.check_traces()?;
-            self.0.identity()
+            self.sweep.check_traces()?;
+            self.sweep.identity()
         })
     }
 
     /// Number of units.
     fn units(&self) -> u64 {
-        self.0.units()
+        self.sweep.units()
     }
 
     /// Ranges that are not among the parts with these names.
     fn pending(&self, names: Vec<String>) -> Vec<(u64, u64)> {
         let done: Vec<_> = names.iter().filter_map(|name| part_units(name)).collect();
-        self.0.pending(&done).into_iter().map(|units| (units.start, units.end)).collect()
+        self.sweep.pending(&done).into_iter().map(|units| (units.start, units.end)).collect()
     }
 
     /// Runs the units of a range. Returns their rows, the number of those that failed, and the
@@ -62,8 +113,9 @@ impl Sweep {
         end: u64,
     ) -> PyResult<(Bound<'py, PyBytes>, u64, Option<String>)> {
         let (bytes, failed, first) = run(py, |watch| {
-            let trace = self.trace(self.0.trace_of(start), watch);
-            self.rows(self.0.run_units(start..end, &trace, watch)?)
+            let trace = self.trace(self.sweep.trace_of(start), watch);
+            let trace = trace.get().expect("it was decoded");
+            self.rows(self.sweep.run_units(start..end, trace, watch)?)
         })?;
         Ok((PyBytes::new(py, &bytes), failed, first))
     }
@@ -76,7 +128,7 @@ impl Sweep {
         end: u64,
         reason: &str,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let (bytes, ..) = run(py, |_| self.rows(self.0.failed_units(start..end, reason)))?;
+        let (bytes, ..) = run(py, |_| self.rows(self.sweep.failed_units(start..end, reason)))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
@@ -88,9 +140,9 @@ impl Sweep {
         threads: Option<usize>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let report = run(py, |watch| {
-            self.0.check_traces()?;
-            let folder = Folder::open(&out, &self.0)?;
-            sweep::run(&self.0, &folder, threads.unwrap_or_else(parallel::threads), watch)
+            self.sweep.check_traces()?;
+            let folder = Folder::open(&out, &self.sweep)?;
+            sweep::run(&self.sweep, &folder, threads.unwrap_or_else(parallel::threads), watch)
         })?;
         let fields = PyDict::new(py);
         fields.set_item("units", report.units)?;
@@ -104,28 +156,32 @@ impl Sweep {
 
 impl Sweep {
     fn of(sweep: sweep::Sweep) -> Sweep {
-        Sweep(sweep.with_remote(Arc::new(Fsspec)), Mutex::default())
+        static SWEEPS: AtomicU64 = AtomicU64::new(0);
+        Sweep { sweep: sweep.with_remote(Arc::new(Fsspec)), number: SWEEPS.fetch_add(1, Relaxed) }
     }
 
-    fn trace(&self, number: usize, watch: &dyn Watch) -> Arc<Result<TraceFile, Error>> {
-        let mut latest = self.1.lock().expect("no panic");
-        match &*latest {
-            Some((there, trace)) if *there == number => trace.clone(),
-            _ => {
-                // Dropped first: a worker has memory for one.
-                *latest = None;
-                let trace = Arc::new(self.0.load(number, watch));
-                *latest = Some((number, trace.clone()));
-                trace
-            }
-        }
+    /// The trace, which one thread decodes. Others of the same trace wait for that.
+    fn trace(&self, number: usize, watch: &dyn Watch) -> Loaded {
+        let mut kept = kept();
+        let is_this = |kept: &Kept| (kept.sweep, kept.number) == (self.number, number);
+        let latest = match kept.iter().position(is_this) {
+            Some(at) => kept.remove(at),
+            None => Kept { sweep: self.number, number, trace: Loaded::default() },
+        };
+        let trace = latest.trace.clone();
+        kept.push(latest);
+        // Before it is decoded: memory is for these and for this one.
+        forget(&mut kept);
+        drop(kept);
+        trace.get_or_init(|| self.sweep.load(number, watch));
+        trace
     }
 
     fn rows(&self, units: Vec<sweep::Unit>) -> Result<(Vec<u8>, u64, Option<String>), Error> {
         let mut errors = units.iter().filter_map(|unit| unit.result.as_ref().err().cloned());
         let first = errors.next();
         let failed = u64::from(first.is_some()) + errors.count() as u64;
-        Ok((parquet::bytes(&self.0.columns(&units))?, failed, first))
+        Ok((parquet::bytes(&self.sweep.columns(&units))?, failed, first))
     }
 }
 

@@ -37,6 +37,22 @@ def test_rows_are_those_of_a_replay(grid, tmp_path):
     assert mglru.sweep(grid, tmp_path / "rows", threads=1).done_units == 0
 
 
+def test_two_sweeps_at_once_decode_each_trace_once(grid, tmp_path):
+    other = {**grid, "policies": ["lru"]}
+    sweeps = [_sweep._of(_sweep._describe(each)) for each in (grid, other)]
+    ranges = [[sweep.pending([])[0] for sweep in sweeps], [sweep.pending([])[-1] for sweep in sweeps]]
+    for _ in range(2):
+        for of_trace in ranges:
+            for sweep, (start, end) in zip(sweeps, of_trace, strict=True):
+                assert sweep.run(start, end)[1] == 0, "no unit failed"
+        # From here on, nothing can be read.
+        for name in ("a", "b"):
+            (tmp_path / f"{name}.plain").unlink(missing_ok=True)
+    fresh = _sweep._of(_sweep._describe(other))
+    start, end = ranges[0][1]
+    assert fresh.run(start, end)[1] == end - start, "another sweep reads the files, which may have changed"
+
+
 def test_a_file_and_a_dictionary_are_the_same_grid(grid, tmp_path):
     (tmp_path / "grid.toml").write_text(
         "traces = ['a.plain', { path = 'b.plain', sample = '50%' }]\n"

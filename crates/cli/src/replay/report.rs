@@ -56,10 +56,11 @@ pub fn table(rows: &[Row]) -> Table {
         DEVIATION,
         if warm { "counted" } else { "refaults" },
         "generations",
-        "M acc./s",
+        SPEED,
     ];
-    let mut table =
-        Table::with_headings(headings.into_iter().filter(|&heading| salts || heading != DEVIATION));
+    // Samples run at the same time, so they have no speed.
+    let left_out = if salts { SPEED } else { DEVIATION };
+    let mut table = Table::with_headings(headings.into_iter().filter(|&heading| heading != left_out));
     for row in rows {
         let policy = match row.mechanisms() {
             Some(mechanisms) if baselines || mechanisms.lru() == Lru::Classic => {
@@ -85,11 +86,13 @@ pub fn table(rows: &[Row]) -> Table {
             known(row.engine.as_ref().map(|engine| engine.generations.created)),
             format!("{:.1}", row.accesses_per_second as f64 / 1e6),
         ];
-        let kept = cells.into_iter().zip(headings).filter(|&(_, heading)| salts || heading != DEVIATION);
+        let kept = cells.into_iter().zip(headings).filter(|&(_, heading)| heading != left_out);
         table.row(kept.map(|(cell, _)| cell));
     }
     table
 }
+
+const SPEED: &str = "M acc./s";
 
 /// Heading of the standard deviation of one sample, in points.
 const DEVIATION: &str = "± points";

@@ -109,6 +109,24 @@ fn a_sample_estimates_the_miss_ratio() {
         assert!((whole - sampled).abs() < 0.02, "{options}: {whole} and {sampled}");
         assert!(pages.abs_diff(of_pages) * 10 < pages, "{options}: {pages} and {of_pages}");
     }
+    let ratios = [7, 8, 9].map(|salt| {
+        let replay = format!("replay skewed.plain --memory 10% --sample 10%#{salt} --preset linux-7.2");
+        run(document(folder.path(), &replay))["miss_ratio"].as_f64().unwrap()
+    });
+    let several = "replay skewed.plain --sample 10%#7 --salts 3 --preset linux-7.2";
+    let mean = run(document(folder.path(), &format!("{several} --memory 10%")));
+    let average = ratios.iter().sum::<f64>() / 3.0;
+    let deviation = (ratios.iter().map(|ratio| (ratio - average).powi(2)).sum::<f64>() / 2.0).sqrt();
+    let of_mean = |value: &serde_json::Value| value.as_f64().unwrap();
+    assert!((of_mean(&mean["miss_ratio"]) - average).abs() < 1e-9, "{mean}");
+    assert!((of_mean(&mean["samples"]["miss_ratio_deviation"]) - deviation).abs() < 1e-9, "{mean}");
+    assert_eq!(mean["samples"]["salts"], 3);
+    for sizes in ["--memory 10%", "--curve 5%,10% --baseline lru"] {
+        let text = done(folder.path(), &format!("{several} {sizes}"));
+        assert!(text.contains("± points") && text.contains(&format!("{:.2}", deviation * 100.0)), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+    fails(folder.path(), "replay skewed.plain --salts 3", 2);
     let error = fails(folder.path(), "replay skewed.plain --sample 2", 2);
     assert!(error.contains("expected a share above 0 and below 1"), "{error}");
     let error = fails(folder.path(), "replay skewed.plain --sample 1% --readahead 128KiB", 2);

@@ -74,6 +74,9 @@ struct SampleMemory {
     pages: u64,
 }
 
+/// Counters by the kernel's names.
+type Counters = Vec<(&'static str, u64)>;
+
 /// The spread of samples that have different salts. A deviation is the standard deviation of one
 /// sample, estimated from all; the mean of *n* deviates by a root of *n* less.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -247,7 +250,7 @@ impl SampleMemory {
     }
 }
 
-fn counters(tally: &Tally) -> Vec<(&'static str, u64)> {
+fn counters(tally: &Tally) -> Counters {
     let sums = [("pgscan", tally.counters.pgscan()), ("pgsteal", tally.counters.pgsteal())];
     sums.into_iter().chain(tally.counters.iter()).collect()
 }
@@ -355,12 +358,12 @@ impl Row {
             let sum: u64 = rows.iter().map(|row| count(row)).sum();
             (sum as f64 / rows.len() as f64).round() as u64
         };
-        let counters = |counters: &dyn Fn(&Row) -> Option<&Vec<(&'static str, u64)>>| {
+        let counters = |counters: &dyn Fn(&Row) -> Option<&Counters>| {
             let names = counters(rows[0])?.iter().enumerate();
             let mean = |(at, &(name, _)): (usize, &(&'static str, u64))| {
                 (name, of(&|row| counters(row).map_or(0, |counters| counters[at].1)))
             };
-            Some(names.map(mean).collect::<Vec<_>>())
+            Some(names.map(mean).collect::<Counters>())
         };
         let (total, miss_ratio_deviation) = Touches::mean(rows, |row| row.total);
         let (warm, warm_miss_ratio_deviation) = Touches::mean(rows, |row| row.warm.touches);

@@ -4,7 +4,7 @@ A worker of a cluster takes long to start again, and the cluster runs what it lo
 it gives up. So the workers of a machine have one child, which decodes each trace once for all of them:
 
     worker ──┐ socket                          worker: a process of Dask or Ray
-    worker ──┼────────► child                  child:  a thread per range, one decoded trace
+    worker ──┼────────► child                  child:  a thread per range, decoded traces
     worker ──┘
 
 They meet at a socket in the folder for temporary files. Workers of other users, environments or control
@@ -38,7 +38,7 @@ from typing import IO, Any, Optional
 from ._errors import Error
 
 IDLE_S = 60.0
-"""A child without work for so long ends, in seconds, and frees its trace."""
+"""A child without work for so long ends, in seconds, and frees its traces."""
 FIRST_S = 60.0
 """A child that nobody asks for work ends after so long, in seconds."""
 ALONE_S = 5.0

@@ -103,7 +103,7 @@ def _describe(grid: Any) -> str:
     return json.dumps({"sweep": sweep, "path": os.path.abspath(os.fspath(grid))})
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=8)
 def _of(description: str) -> "_mglru.Sweep":
     fields = json.loads(description)
     if "path" in fields:
