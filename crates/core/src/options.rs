@@ -2,7 +2,7 @@
 
 use crate::folio::FEW_REFAULTS;
 use crate::host::Time;
-use crate::lru::{BATCH_FOLIOS, CLUSTER_PAGES, Swappiness};
+use crate::lru::{BATCH_FOLIOS, CLUSTER_PAGES, RUN_PER_STEP, Swappiness};
 use crate::mechanism::{MechanismError, Mechanisms, choose};
 use crate::reclaim::Watermarks;
 use crate::swap::SwapOptions;
@@ -11,8 +11,8 @@ use std::time::Duration;
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// Quantities that are the kernel's whatever the size of memory. A replay of a sample of a trace
-/// has fewer of each, in the share of its memory ([book: python#samples-of-long-traces]).
+/// Quantities that are the same whatever the size of memory. A replay of a sample of a trace has
+/// fewer of each ([book: python#samples-of-long-traces]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grain {
     /// Leaves of shadows that are dropped together when a memcg has too many. 128 in the kernel
@@ -25,12 +25,19 @@ pub struct Grain {
     /// are the bias of the tier that it is compared with; 64 in the kernel
     /// ([book: eviction#refault-positions]).
     pub few_refaults: u64,
+    /// Refaults in a row that call for the same change, after which `ranked` changes its newcomers'
+    /// share in double steps; at least 1. 32 by default.
+    pub share_run: u32,
 }
 
 impl Grain {
-    /// The kernel's quantities.
-    pub const KERNEL: Grain =
-        Grain { shadow_batch_leaves: 128, reclaim_pages: CLUSTER_PAGES, few_refaults: FEW_REFAULTS };
+    /// The kernel's quantities, and that of `ranked`.
+    pub const KERNEL: Grain = Grain {
+        shadow_batch_leaves: 128,
+        reclaim_pages: CLUSTER_PAGES,
+        few_refaults: FEW_REFAULTS,
+        share_run: RUN_PER_STEP,
+    };
 }
 
 /// The options of a core, fixed at creation.

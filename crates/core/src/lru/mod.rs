@@ -54,6 +54,7 @@ pub use lruvec::{GenerationRow, Lruvec};
 pub(crate) use lruvec::{LockedLruvec, all_lists};
 pub use multigen::window::{MAX_GENERATIONS, MIN_GENERATIONS, Seq};
 pub(crate) use order::{OrderWalk, TURN_PAGES, Visit};
+pub(crate) use ranked::RUN_PER_STEP;
 pub(crate) use scan_control::{Context, Grant, Isolated, PagedOut, Refault, Scan, TurnStep};
 pub use terms::Swappiness;
 pub(crate) use terms::{CLUSTER_PAGES, Habits};

@@ -52,6 +52,7 @@ mod turn;
 mod walk;
 
 use super::Habits;
+pub(crate) use constants::RUN_PER_STEP;
 pub(crate) use state::{List, RankedOnUse};
 pub(super) use {
     constants::fewest_pages,

@@ -117,7 +117,7 @@ impl LockedLruvec<'_> {
             !ahead && mechanisms.is_on(Switch::FillMain) && ranked.main_has_room()
         };
         if returns && !main {
-            ranked.signal(Signal::Refused, mechanisms);
+            ranked.signal(core, Signal::Refused);
         }
         let was_main = returns && now.workingset();
         self.stamp_now(folio);

@@ -45,7 +45,7 @@ pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<
         return;
     }
     if let Some(signal) = ranked.judge(memory, passed, mechanisms) {
-        ranked.signal(signal, mechanisms);
+        ranked.signal(core, signal);
     }
     if memory.left_main() {
         memcg.stat.add(pick(Counter::WorkingsetRestoreAnon, Counter::WorkingsetRestoreFile), 1);

@@ -5,15 +5,12 @@
 //! a step, and steps in one direction grow.
 
 use super::constants::{
-    MAIN_WEIGHT, REFUSALS_PER_STEP, RUN_PER_STEP, SHARE_PERCENT, SHARE_PERCENT_MAX, SHARE_PERCENT_MIN,
-    STEPS_MAX,
+    MAIN_WEIGHT, REFUSALS_PER_STEP, SHARE_PERCENT, SHARE_PERCENT_MAX, SHARE_PERCENT_MIN, STEPS_MAX,
 };
 
 /// Bits of the share: a fraction, so that it follows the size of memory.
 const FRACTION_BITS: u32 = 48;
 const ONE: u64 = 1 << FRACTION_BITS;
-/// Longer runs in one direction have no further effect.
-const RUN_MAX: i16 = (RUN_PER_STEP * STEPS_MAX) as i16;
 
 const fn percent(percent: u64) -> u64 {
     ONE / 100 * percent
@@ -39,6 +36,8 @@ pub(super) struct ShareRules {
     pub(super) refusals: bool,
     /// Steps in one direction grow.
     pub(super) momentum: bool,
+    /// Signals in one direction that double the step ([`crate::Grain::share_run`]), at least 1.
+    pub(super) run_per_step: u32,
 }
 
 /// The newcomers' share of memory, and its last run of signals in one direction.
@@ -87,10 +86,13 @@ impl Share {
         let direction = if signal == Signal::Larger { 1 } else { -1 };
         let run =
             if i32::from(self.run) * i32::from(direction) < 0 { direction } else { self.run + direction };
-        let run = run.clamp(-RUN_MAX, RUN_MAX);
-        // Steps of 1/32 page.
-        let step = if rules.momentum { RUN_PER_STEP + u32::from(run.unsigned_abs()) } else { RUN_PER_STEP };
-        let step = u64::from(step) * page / u64::from(RUN_PER_STEP);
+        // Longer runs have no further effect.
+        let per_step = rules.run_per_step;
+        let run_max = (per_step * STEPS_MAX).min(i16::MAX as u32) as i16;
+        let run = run.clamp(-run_max, run_max);
+        // In parts of a page.
+        let step = if rules.momentum { per_step + u32::from(run.unsigned_abs()) } else { per_step };
+        let step = u64::from(step) * page / u64::from(per_step);
         let change = if signal == Signal::Larger { step as i64 } else { -((step * MAIN_WEIGHT) as i64) };
         Share { run, ..self }.moved(change)
     }
@@ -105,7 +107,7 @@ impl Share {
 mod tests {
     use super::*;
 
-    const ALL: ShareRules = ShareRules { adapts: true, refusals: true, momentum: true };
+    const ALL: ShareRules = ShareRules { adapts: true, refusals: true, momentum: true, run_per_step: 32 };
 
     fn pages_after(signals: &[(Signal, usize)], rules: ShareRules) -> u64 {
         let signals = signals.iter().flat_map(|&(signal, times)| std::iter::repeat_n(signal, times));
@@ -130,6 +132,16 @@ mod tests {
         let long = pages_after(&[(Signal::Larger, 300)], ALL);
         assert_eq!(pages_after(&[(Signal::Larger, 400)], ALL) - long, 100 * 8);
         assert_eq!(pages_after(&[(Signal::Larger, 300), (Signal::Smaller, 1)], ALL), long - 2);
+    }
+
+    /// A small sample of a trace has few refaults, so that shorter runs count there.
+    #[test]
+    fn runs_are_shorter_in_a_sample() {
+        let sample = ShareRules { run_per_step: 8, ..ALL };
+        // 16 + (1 + 2 + … + 16) / 8.
+        assert_eq!(pages_after(&[(Signal::Larger, 16)], sample), 1000 + 16 + 17);
+        let long = pages_after(&[(Signal::Larger, 56)], sample);
+        assert_eq!(pages_after(&[(Signal::Larger, 156)], sample) - long, 100 * 8, "the largest step stays");
     }
 
     #[test]

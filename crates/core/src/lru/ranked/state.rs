@@ -7,6 +7,7 @@ use super::constants::{
 };
 use super::memory::Memory;
 use super::share::{Share, ShareRules, Signal};
+use crate::Core;
 use crate::folio::{Kind, MAIN, NEWCOMER, Stamp};
 use crate::lru::Swappiness;
 use crate::lru::terms::UNEVICTABLE;
@@ -210,11 +211,13 @@ impl Ranked {
     }
 
     /// Adjusts the newcomers' share after a signal.
-    pub(super) fn signal(&self, signal: Signal, mechanisms: Mechanisms) {
+    pub(super) fn signal(&self, core: &Core, signal: Signal) {
+        let mechanisms = core.mechanisms();
         let rules = ShareRules {
             adapts: mechanisms.is_on(Switch::AdaptiveNewcomers),
             refusals: mechanisms.is_on(Switch::RefusalPressure),
             momentum: mechanisms.is_on(Switch::ShareMomentum),
+            run_per_step: core.options.grain.share_run.max(1),
         };
         self.share.store(self.share().after(signal, self.memory_pages(), rules).pack(), Relaxed);
     }

@@ -55,7 +55,7 @@ struct Naive {
     evictions: Vec<u32>,
 }
 
-const RULES: ShareRules = ShareRules { adapts: true, refusals: true, momentum: true };
+const RULES: ShareRules = ShareRules { adapts: true, refusals: true, momentum: true, run_per_step: 32 };
 
 impl Naive {
     fn new(limit: u64) -> Naive {
