@@ -22,7 +22,9 @@ _CURVE = ("1%", "2%", "5%", "10%", "20%", "40%", "60%", "80%", "100%")
 
 def _several(values: Any) -> list[Any]:
     """A single value or several, as a list."""
-    is_single = isinstance(values, (str, bytes, Trace, os.PathLike)) or not isinstance(values, Iterable)
+    # An open file gives lines, too.
+    is_single = isinstance(values, (str, bytes, Trace, os.PathLike)) or hasattr(values, "read")
+    is_single = is_single or not isinstance(values, Iterable)
     return [values] if is_single else list(values)
 
 
