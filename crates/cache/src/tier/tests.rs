@@ -28,7 +28,7 @@ fn cache(files: &Arc<MemoryFiles>) -> Result<PageCache, Error> {
     PageCache::builder(1300 << 10)
         .tenant("t", 400 << 10)
         .backend(BackendKind::Memory(files.clone()))
-        .source_deadline(Duration::from_millis(30))
+        .source_deadline(Duration::from_millis(300))
         .disk_tier(tier())
         .build()
 }

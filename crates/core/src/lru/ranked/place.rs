@@ -44,8 +44,8 @@ enum Fate {
 /// How a batch is taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
-    /// Pages of each list to look at, in the order of [`List`]. Once that many were looked at, those
-    /// that are still listed cannot be freed, and the other list gives.
+    /// Pages of each list to look at, in the order of [`List`]. Once that many were looked at,
+    /// those that are still listed cannot be freed, and the other list gives.
     pub(super) left: [u64; 2],
     /// Pages of the main list that are in use are left alone.
     pub(super) spares_used: bool,

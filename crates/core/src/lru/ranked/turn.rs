@@ -23,8 +23,8 @@ pub(in crate::lru) struct RankedTurn {
     swappiness: Swappiness,
     budget: u64,
     scanned: u64,
-    /// Pages of each list not yet scanned in this turn. Once all were, the rest cannot be taken: they
-    /// are dirty.
+    /// Pages of each list not yet scanned in this turn. Once all were, the rest cannot be taken:
+    /// they are dirty.
     left: [u64; 2],
     /// The last batch had newcomers in it.
     has_newcomers: bool,
