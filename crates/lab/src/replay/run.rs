@@ -160,7 +160,8 @@ impl Plan<'_> {
 /// The power of the share by which the runs of refaults are shortened that make the steps of
 /// `ranked`'s newcomers' share grow. A sample has fewer refaults for each change of the working
 /// set, so its runs are shorter, but not in the share of its pages: one refault ends a run.
-/// Measured with a sample of 1 %: 16 instead of 32 fits best ([book: python#samples-of-long-traces]).
+/// Measured with a sample of 1 %: 16 instead of 32 fits best
+/// ([book: python#samples-of-long-traces]).
 const SHARE_RUN_POWER: f64 = 0.15;
 
 /// Gives a sample what does not depend on the size of its memory in the same share as the whole

@@ -389,7 +389,7 @@ fn clean_newcomers_are_found_beside_a_dirty_main_list() {
     assert_eq!(pages_on(&harness, List::Main), [0]);
     let newcomers = pages_on(&harness, List::Newcomers);
     let ranked = &harness.memcg().lruvec.ranked;
-    (0..100).for_each(|_| ranked.signal(Signal::Larger, mechanisms));
+    (0..100).for_each(|_| ranked.signal(&harness.core, Signal::Larger));
     assert!(newcomers.len() > 1 && (newcomers.len() as u64) < ranked.newcomers_pages(), "{newcomers:?}");
     harness.write(0);
     harness.effort(EffortKind::Limit, 1);
