@@ -27,6 +27,9 @@ pub fn name(trace: &str) -> &str {
 /// A row per replay; for a single one also its counters and generations.
 pub fn text(rows: &[Row]) -> String {
     let mut text = table(rows).text();
+    if rows.iter().any(|row| row.engine.is_some()) && rows.iter().any(|row| row.engine.is_none()) {
+        text += &format!("{ENGINE} the engine; the others are baselines\n");
+    }
     if let [row] = rows
         && row.engine.is_some()
     {
@@ -63,7 +66,8 @@ pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::with_headings(headings.into_iter().filter(|&heading| heading != left_out));
     for row in rows {
         let policy = match row.mechanisms() {
-            Some(mechanisms) if baselines || mechanisms.lru() == Lru::Classic => {
+            Some(mechanisms) if baselines => format!("{ENGINE} {} {}", row.policy, describe(mechanisms)),
+            Some(mechanisms) if mechanisms.lru() == Lru::Classic => {
                 format!("{} {}", row.policy, describe(mechanisms))
             }
             Some(mechanisms) => describe(mechanisms),
@@ -93,6 +97,9 @@ pub fn table(rows: &[Row]) -> Table {
 }
 
 const SPEED: &str = "M acc./s";
+
+/// Marks the engine's rows among baselines.
+const ENGINE: &str = "*";
 
 /// Heading of the standard deviation of one sample, in points.
 const DEVIATION: &str = "± points";

@@ -2,7 +2,7 @@
 //! newcomers' share.
 
 use super::constants::{DIRTY_PART, HAND_STEPS, LOOK_SHARE, STUCK_NEWCOMERS_MAX, TURN_SHARE};
-use super::place::{Looked, Manner};
+use super::place::Manner;
 use super::state::{List, Ranked, RankedOnUse};
 use crate::Core;
 use crate::folio::{FolioId, Kind};
