@@ -14,7 +14,7 @@ use crate::actor::{Actor, Job};
 use crate::content::Content;
 use crate::world::World;
 use mglru_core::reclaim::OutOfMemory;
-use mglru_core::{Core, Counter, Event, FolioId, Lookup, Mapping, MappingId, MemcgId, PAGE_BYTES, UNLIMITED};
+use mglru_core::{Core, Counter, Event, FolioId, Lookup, Mapping, MappingId, MemcgId, PAGE_BYTES};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -32,7 +32,10 @@ fn other_policies_stand_beside_the_engine() {
     assert!(number(&alone["misses"]) >= opt);
     let text = done(folder.path(), &format!("{replay} --baseline all"));
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-    assert_eq!(text.lines().count(), 12, "{text}");
+    assert_eq!(text.lines().count(), 13, "{text}");
+    let marked = |line: &str| line.split_whitespace().nth(1) == Some("*");
+    assert!(text.lines().enumerate().all(|(at, line)| marked(line) == (at == 1)), "{text}");
+    assert_eq!(text.lines().last(), Some("* the engine; the others are baselines"));
     for (line, run) in text.lines().skip(1).zip(runs) {
         let misses = number(&run["misses"]).to_string();
         let policy = run["policy"].as_str().unwrap();
