@@ -377,6 +377,11 @@ impl Charging {
         matches!(self.stage, Stage::Index | Stage::Limit)
     }
 
+    /// Pages that the present stage needs at once.
+    fn wanted_pages(&self) -> u64 {
+        if matches!(self.stage, Stage::Index) { self.index_bytes.div_ceil(PAGE_BYTES) } else { 1 }
+    }
+
     fn target(&self) -> MemcgId {
         if self.is_limited() { self.limited } else { MemcgId::ROOT }
     }
@@ -389,8 +394,7 @@ impl Charging {
         }
         let margin_pages = || core.memcg(self.limited).memory.margin_pages();
         let room = match self.stage {
-            Stage::Index => margin_pages() >= self.index_bytes.div_ceil(PAGE_BYTES),
-            Stage::Limit => margin_pages() > 0,
+            Stage::Index | Stage::Limit => margin_pages() >= self.wanted_pages(),
             Stage::Frame => core.free_pages() > 0,
             Stage::High => unreachable!("its efforts are its own"),
             // Free frames do not suffice: some frames cannot be given back to the system.
@@ -418,10 +422,10 @@ impl Charging {
             return self.refuse(core, host, report);
         }
         if !self.needed {
-            let report = OutOfMemory::of(core, self.target(), host.now());
+            let report = OutOfMemory::of(core, self.target(), self.wanted_pages(), host.now());
             return self.refuse(core, host, Box::new(report));
         }
-        match self.last_resort.step(core, host, self.target()) {
+        match self.last_resort.step(core, host, self.target(), self.wanted_pages()) {
             LastStep::Fail(report) => self.refuse(core, host, report),
             LastStep::Retry => {
                 self.retries = 0;
@@ -432,10 +436,7 @@ impl Charging {
         }
     }
 
-    fn refuse<N>(&mut self, core: &Core, host: &impl Host, mut report: Box<OutOfMemory>) -> ChargeStep<N> {
-        if matches!(self.stage, Stage::Index) && report.victim.is_none() {
-            report.wanted_pages = self.index_bytes.div_ceil(PAGE_BYTES);
-        }
+    fn refuse<N>(&mut self, core: &Core, host: &impl Host, report: Box<OutOfMemory>) -> ChargeStep<N> {
         self.end_stall(core, host);
         self.give_back(core);
         ChargeStep::OutOfMemory(report)

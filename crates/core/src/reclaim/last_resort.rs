@@ -62,8 +62,15 @@ impl LastResort {
     }
 
     /// Decides what to do when reclaim did not bring `target` below its limit.
-    pub(crate) fn step(&mut self, core: &Core, host: &impl Host, target: MemcgId) -> LastStep {
-        let next = self.next(core, host, target);
+    /// `wanted_pages`: those that the caller needs at once.
+    pub(crate) fn step(
+        &mut self,
+        core: &Core,
+        host: &impl Host,
+        target: MemcgId,
+        wanted_pages: u64,
+    ) -> LastStep {
+        let next = self.next(core, host, target, wanted_pages);
         self.wait = match next {
             LastStep::Wait(throttle) => Some((throttle, host.now())),
             LastStep::Fail(_) | LastStep::Retry => None,
@@ -71,13 +78,13 @@ impl LastResort {
         next
     }
 
-    fn next(&mut self, core: &Core, host: &impl Host, target: MemcgId) -> LastStep {
+    fn next(&mut self, core: &Core, host: &impl Host, target: MemcgId, wanted_pages: u64) -> LastStep {
         if core.mechanisms().wait_before_oom()
             && let Some(throttle) = self.wait_for_transfers(core, host, target)
         {
             return LastStep::Wait(throttle);
         }
-        match core.out_of_memory(host, target, &mut self.kills_seen) {
+        match core.out_of_memory(host, target, wanted_pages, &mut self.kills_seen) {
             OomStep::Fail(report) => LastStep::Fail(report),
             OomStep::Retry => {
                 (self.fruitless_waits, self.dying_waits) = (0, 0);
@@ -87,7 +94,9 @@ impl LastResort {
                 self.dying_waits += 1;
                 LastStep::Wait(Throttle::NoProgress)
             }
-            OomStep::Wait => LastStep::Fail(Box::new(OutOfMemory::of(core, target, host.now()))),
+            OomStep::Wait => {
+                LastStep::Fail(Box::new(OutOfMemory::of(core, target, wanted_pages, host.now())))
+            }
         }
     }
 

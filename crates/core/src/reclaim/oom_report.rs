@@ -7,7 +7,8 @@ use crate::{Core, Kind, PAGE_BYTES, Time};
 pub use crate::host::{GenerationPages, OutOfMemory};
 
 impl OutOfMemory {
-    pub(crate) fn of(core: &Core, memcg: MemcgId, now: Time) -> OutOfMemory {
+    /// `wanted_pages`: those that the request needs at once.
+    pub(crate) fn of(core: &Core, memcg: MemcgId, wanted_pages: u64, now: Time) -> OutOfMemory {
         let totals = core.memcgs.subtree_totals(memcg);
         let frames = u64::from(core.folios.len());
         let (usage_pages, max_pages) = if memcg == MemcgId::ROOT {
@@ -45,7 +46,7 @@ impl OutOfMemory {
         OutOfMemory {
             tenant: core.memcgs.path(memcg),
             victim: None,
-            wanted_pages: 1,
+            wanted_pages,
             usage_pages,
             max_pages,
             anon_pages: listed(false) + listed(true),

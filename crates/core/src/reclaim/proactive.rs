@@ -165,7 +165,7 @@ impl Lowering {
             return RequestStep::TryAgain(Progress::default());
         }
         if self.retries == 0 {
-            match last_resort.step(core, host, self.memcg) {
+            match last_resort.step(core, host, self.memcg, 1) {
                 LastStep::Fail(_) => return RequestStep::TryAgain(Progress::default()),
                 LastStep::Retry => self.retries = RETRIES,
                 LastStep::Wait(throttle) => {

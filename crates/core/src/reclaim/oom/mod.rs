@@ -78,12 +78,18 @@ impl Core {
         self.memcg(memcg).oom.revive()
     }
 
-    /// Handles a charge that failed at the limit of `target`. `kills_seen`: number of kills when it
-    /// began to reclaim.
-    pub(super) fn out_of_memory(&self, host: &impl Host, target: MemcgId, kills_seen: &mut u64) -> OomStep {
+    /// Handles a charge of `wanted_pages` at once that failed at the limit of `target`.
+    /// `kills_seen`: number of kills when it began to reclaim.
+    pub(super) fn out_of_memory(
+        &self,
+        host: &impl Host,
+        target: MemcgId,
+        wanted_pages: u64,
+        kills_seen: &mut u64,
+    ) -> OomStep {
         let report = || {
             self.memcg(target).stat.add(Counter::EventOom, 1);
-            Box::new(OutOfMemory::of(self, target, host.now()))
+            Box::new(OutOfMemory::of(self, target, wanted_pages, host.now()))
         };
         let policy = self.options.oom_policy;
         if policy == OomPolicy::Fail {
@@ -128,7 +134,7 @@ impl Core {
         }
         let mut kills_seen = self.oom_kills();
         // No caller waits for the result.
-        let _ = self.out_of_memory(host, MemcgId::ROOT, &mut kills_seen);
+        let _ = self.out_of_memory(host, MemcgId::ROOT, 1, &mut kills_seen);
     }
 
     pub(crate) fn oom_kills(&self) -> u64 {
