@@ -55,7 +55,7 @@ pub(super) struct Manner {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Looked {
     /// Pages of each list that were looked at, in the order of [`List`].
-    pub(super) looked: [u64; 2],
+    pub(super) of_lists: [u64; 2],
     /// The hand turned as far as it may, and all pages were in use.
     pub(super) all_in_use: bool,
 }
@@ -246,7 +246,7 @@ impl LockedLruvec<'_> {
                 self.take_from_main(core, host, last, spares_used, batch);
             }
         }
-        Looked { looked: [newcomers, of_main], all_in_use }
+        Looked { of_lists: [newcomers, of_main], all_in_use }
     }
 
     fn promote(&mut self, folio: FolioId, kind: Kind) {

@@ -357,18 +357,23 @@ fn newcomers_under_writeback_are_scanned_once() {
     harness.core.validate().unwrap();
 }
 
+/// Page 0 alone on the main list, beside newcomers below page `end`, of which an effort took some.
+fn page_0_on_main(end: u32) -> (Harness, Vec<u32>) {
+    let mechanisms = Mechanisms::preset(Preset::Default).with_lru(Lru::Ranked);
+    let mut harness = Harness::with_mechanisms(mechanisms.without(&[Switch::FillMain]).unwrap(), 24, 1);
+    harness.read_all([0; 4]);
+    harness.read_all(1..end);
+    harness.effort(EffortKind::Limit, 1);
+    assert_eq!(pages_on(&harness, List::Main), [0]);
+    let newcomers = pages_on(&harness, List::Newcomers);
+    (harness, newcomers)
+}
+
 /// A turn's budget is its lruvec's pages, so it reaches the main list's last page only if it looks
 /// at each newcomer once. The newcomers are dirty, and batches of four do not divide them evenly.
 #[test]
 fn the_last_clean_page_is_found_behind_dirty_newcomers() {
-    let mechanisms =
-        Mechanisms::preset(Preset::Default).with_lru(Lru::Ranked).without(&[Switch::FillMain]).unwrap();
-    let mut harness = Harness::with_mechanisms(mechanisms, 24, 1);
-    harness.read_all([0; 4]);
-    harness.read_all(1..13);
-    harness.effort(EffortKind::Limit, 1);
-    assert_eq!(pages_on(&harness, List::Main), [0]);
-    let newcomers = pages_on(&harness, List::Newcomers);
+    let (harness, newcomers) = page_0_on_main(13);
     assert_eq!(newcomers.len(), 10, "{newcomers:?}");
     newcomers.iter().for_each(|&page| harness.write(page));
     harness.effort(EffortKind::Limit, 4);
@@ -380,14 +385,7 @@ fn the_last_clean_page_is_found_behind_dirty_newcomers() {
 /// that is left of it is dirty.
 #[test]
 fn clean_newcomers_are_found_beside_a_dirty_main_list() {
-    let mechanisms = Mechanisms::preset(Preset::Default).with_lru(Lru::Ranked);
-    let mechanisms = mechanisms.without(&[Switch::FillMain]).unwrap();
-    let mut harness = Harness::with_mechanisms(mechanisms, 24, 1);
-    harness.read_all([0; 4]);
-    harness.read_all(1..21);
-    harness.effort(EffortKind::Limit, 1);
-    assert_eq!(pages_on(&harness, List::Main), [0]);
-    let newcomers = pages_on(&harness, List::Newcomers);
+    let (harness, newcomers) = page_0_on_main(21);
     let ranked = &harness.memcg().lruvec.ranked;
     (0..100).for_each(|_| ranked.signal(&harness.core, Signal::Larger));
     assert!(newcomers.len() > 1 && (newcomers.len() as u64) < ranked.newcomers_pages(), "{newcomers:?}");

@@ -132,10 +132,10 @@ impl RankedTurn {
             let manner = Manner { left, spares_used: self.spares_used };
             let looked =
                 locked.isolate_ranked((core, host), amounts, manner, &mut cx.scan.last_mapping, &mut batch);
-            for (left, looked) in self.left.iter_mut().zip(looked.looked) {
+            for (left, looked) in self.left.iter_mut().zip(looked.of_lists) {
                 *left = left.saturating_sub(looked);
             }
-            self.has_newcomers = looked.looked[List::Newcomers as usize] > 0;
+            self.has_newcomers = looked.of_lists[List::Newcomers as usize] > 0;
             all_in_use = looked.all_in_use;
         }
         drop(locked);
