@@ -455,28 +455,20 @@ impl World {
     #[cold]
     fn take_scanned(&mut self) -> u64 {
         const SCANNED: [Counter; 2] = [Counter::PgscanAnon, Counter::PgscanFile];
-        let of = |memcg: &Memcg| SCANNED.iter().map(|&counter| memcg.stat().get(counter)).sum::<u64>();
-        let scanned = self.core.memcgs().iter().map(of).sum();
-        // Counters of a memcg removed meanwhile have moved to its parent.
-        let before = std::mem::replace(&mut self.scanned, scanned);
-        scanned.saturating_sub(before)
+        let of = |memcg: &Memcg| SCANNED.iter().map(|&counter| memcg.stat().get(counter)).sum();
+        growth(&self.core, of, &mut self.scanned)
     }
 
     /// Pages sorted since the last call.
     #[cold]
     fn take_sorted(&mut self) -> u64 {
-        let sorted = self.core.memcgs().iter().map(|memcg| memcg.stat().get(Counter::Pgrefill)).sum();
-        let before = std::mem::replace(&mut self.sorted, sorted);
-        sorted.saturating_sub(before)
+        growth(&self.core, |memcg| memcg.stat().get(Counter::Pgrefill), &mut self.sorted)
     }
 
     /// Page-table entries walked since the last call.
     #[cold]
     fn take_walked(&mut self) -> u64 {
-        let walked = self.core.memcgs().iter().map(|memcg| memcg.lruvec().walked_entries()).sum();
-        // Entries of a removed memcg are no longer included.
-        let before = std::mem::replace(&mut self.walked, walked);
-        walked.saturating_sub(before)
+        growth(&self.core, |memcg| memcg.lruvec().walked_entries(), &mut self.walked)
     }
 
     /// The duration of compressing `pages` pages.
@@ -572,6 +564,13 @@ impl World {
     }
 }
 
+/// The growth of a count over all memcgs since it was `before`, which becomes the count. Counters
+/// of a memcg removed meanwhile have moved to its parent, but its walked entries are gone.
+fn growth(core: &Core, of: impl Fn(&Memcg) -> u64, before: &mut u64) -> u64 {
+    let now: u64 = core.memcgs().iter().map(of).sum();
+    now.saturating_sub(std::mem::replace(before, now))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -604,6 +603,7 @@ mod tests {
         assert_eq!(run(100, of(1, 0)), steps);
         assert_eq!(run(2000, of(1, 10)), 0);
     }
+
     /// Only the pages that reclaim sorted take that time.
     #[test]
     fn sorting_takes_time_per_page() {
