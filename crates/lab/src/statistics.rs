@@ -53,11 +53,16 @@ pub fn range(values: &[f64]) -> (f64, f64) {
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), &value| (least.min(value), most.max(value)))
 }
 
-/// Standard deviation of the sample, in percent of its mean.
-pub fn deviation_percent(values: &[f64]) -> f64 {
+/// Standard deviation of the sample.
+pub fn deviation(values: &[f64]) -> f64 {
     let mean = mean(values);
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    100.0 * (squares / (values.len() - 1).max(1) as f64).sqrt() / mean
+    (squares / (values.len() - 1).max(1) as f64).sqrt()
+}
+
+/// Standard deviation of the sample, in percent of its mean.
+pub fn deviation_percent(values: &[f64]) -> f64 {
+    100.0 * deviation(values) / mean(values)
 }
 
 /// Jain's fairness index: 1 if all values are equal, 1 / n if one of n has everything (Jain, Chiu

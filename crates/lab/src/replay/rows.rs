@@ -5,6 +5,7 @@ use super::life::Life;
 use super::run::Outcome;
 use crate::mechanisms::{Settings, describe};
 use crate::size::count;
+use crate::statistics::{deviation, mean};
 use crate::timeline::Timeline;
 use crate::trace_file::TraceFile;
 use mglru_core::{Counter, Mechanisms};
@@ -415,18 +416,12 @@ pub fn means(rows: &[Row], salts: usize, rows_per_sample: usize) -> Vec<Row> {
 impl Touches {
     /// The means of counts and of miss ratios, and the deviation of these.
     fn mean(rows: &[&Row], touches: impl Fn(&Row) -> Touches) -> (Touches, f64) {
-        let of = |value: &dyn Fn(Touches) -> f64| {
-            rows.iter().map(|row| value(touches(row))).sum::<f64>() / rows.len() as f64
-        };
-        let miss_ratio = of(&|touches| touches.miss_ratio);
-        let squares = of(&|touches| (touches.miss_ratio - miss_ratio).powi(2));
-        let samples = rows.len() as f64;
-        let deviation = (squares * samples / (samples - 1.0)).sqrt();
-        let (accesses, misses) = (
-            of(&|touches| touches.accesses as f64).round() as u64,
-            of(&|touches| touches.misses as f64).round() as u64,
-        );
-        (Touches { accesses, hits: accesses.saturating_sub(misses), misses, miss_ratio }, deviation)
+        let of = |value: fn(Touches) -> f64| rows.iter().map(|row| value(touches(row))).collect::<Vec<f64>>();
+        let ratios = of(|touches| touches.miss_ratio);
+        let accesses = mean(&of(|touches| touches.accesses as f64)).round() as u64;
+        let misses = mean(&of(|touches| touches.misses as f64)).round() as u64;
+        let hits = accesses.saturating_sub(misses);
+        (Touches { accesses, hits, misses, miss_ratio: mean(&ratios) }, deviation(&ratios))
     }
 }
 
