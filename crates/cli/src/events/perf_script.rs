@@ -54,7 +54,7 @@ pub struct PerfScript {
     requested: Option<u64>,
     lru: Lru,
     held: VecDeque<Held>,
-    /// What is going on in each memcg.
+    /// The effort and the batch of each memcg.
     memcgs: BTreeMap<MemcgId, State>,
     /// Time of the last record.
     now: Time,
@@ -72,7 +72,7 @@ struct Held {
     waits: Option<Waits>,
 }
 
-/// What a line lacks until the effort ends that scans this memcg.
+/// The part that a line lacks until the effort ends that scans this memcg.
 #[derive(Debug, Clone, Copy)]
 enum Waits {
     /// The memcg that the effort is for: this one or an ancestor.
