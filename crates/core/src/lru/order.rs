@@ -69,8 +69,10 @@ pub(crate) enum OrderWalk {
 }
 
 impl OrderWalk {
-    /// `full`: a walk over the tree visits every memcg, instead of sharing it with other
-    /// reclaimers.
+    /// `full`: the last try of an effort, or an effort that takes all. A walk over the tree visits
+    /// every memcg, instead of sharing it with other reclaimers. The memcg LRU shows a walk only its
+    /// old set, which may lack the one memcg with pages at the last priority, so with
+    /// `wait_before_oom` such a walk goes over the tree.
     pub(crate) fn new(core: &Core, target: MemcgId, priority: u8, full: bool) -> OrderWalk {
         let mechanisms = core.mechanisms();
         if core.takes_turns(mechanisms, target) {
@@ -80,7 +82,8 @@ impl OrderWalk {
         }
         // The order needs generations: under the classic LRU, the kernel walks the tree.
         let by_generations = !mechanisms.any_policy(|lru| !lru.habits().has_generations);
-        if mechanisms.memcg_lru() && !mechanisms.subtree_lru() && target == MemcgId::ROOT && by_generations {
+        let in_lru = mechanisms.memcg_lru() && !mechanisms.subtree_lru() && target == MemcgId::ROOT;
+        if in_lru && by_generations && !(full && mechanisms.wait_before_oom()) {
             return core.with_order(target, |order| OrderWalk::Lru(LruWalk::new(order.lru())));
         }
         OrderWalk::Tree(TreeWalk::new(full))
@@ -296,5 +299,36 @@ impl Core {
                 false => order.turns().leave(id),
             });
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Preset;
+    use crate::mechanism::Switch;
+    use crate::testing::Harness;
+
+    /// A request must not fail because the memcg with pages was in the LRU's young set whenever the
+    /// last priority came (swarm seed 20006473).
+    #[test]
+    fn the_last_try_before_a_refusal_visits_every_memcg() {
+        let visited = |with: &[Switch], full: bool| {
+            let mechanisms = Mechanisms::compose(Preset::Linux72, with, &[]).unwrap();
+            let core = &Harness::with_mechanisms(mechanisms, 1000, 31).core;
+            core.join_order(MemcgId::ROOT);
+            let before = visits(core, false);
+            core.rejuvenate_in_order(MemcgId::ROOT);
+            assert!(before.contains(&MemcgId::ROOT) && before.len() > 1, "{before:?}");
+            visits(core, full).contains(&MemcgId::ROOT)
+        };
+        let waits = &[Switch::WaitBeforeOom];
+        assert_eq!([visited(waits, true), visited(waits, false), visited(&[], true)], [true, false, false]);
+    }
+
+    /// The memcgs that a walk visits, without moving any.
+    fn visits(core: &Core, full: bool) -> Vec<MemcgId> {
+        let mut walk = OrderWalk::new(core, MemcgId::ROOT, 0, full);
+        std::iter::from_fn(|| walk.next(core, MemcgId::ROOT, None)).collect()
     }
 }
