@@ -12,7 +12,7 @@ pub(super) const PROMOTING_REFS: u32 = 2;
 pub(super) const PROMOTING_LOOKS: u32 = 1;
 /// Most steps of the hand per page to admit, to bound the work of a miss. In 90 % of the cases
 /// fewer than three suffice.
-pub(super) const HAND_STEPS: u32 = 64;
+pub(super) const HAND_STEPS: u64 = 64;
 /// Evictions for which a shadow counts, in memory sizes: one is slightly worse, more is no better.
 pub(super) const SHADOW_MEMORIES: u64 = 2;
 /// A newcomer that returns within evictions of half a memory would have stayed, had the list been

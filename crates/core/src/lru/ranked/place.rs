@@ -132,7 +132,7 @@ impl LockedLruvec<'_> {
             return true;
         }
         let away = self.folios.stamp(folio);
-        match self.candidate(core, &mut LastMapping::default()) {
+        match self.candidate(core, &mut LastMapping::default(), HAND_STEPS) {
             None => self.lruvec.ranked.takeable(List::Main) == 0,
             Some(candidate) => {
                 let clock = self.lruvec.ranked.clock();
@@ -175,10 +175,10 @@ impl LockedLruvec<'_> {
         tails.map(|folio| ranked.born(self.folios.stamp(folio))).min()
     }
 
-    /// Turns the hand to the first unused page of the main list. `None`:
-    /// [`HAND_STEPS`] pages were used, or the list is empty.
-    fn candidate(&mut self, core: &Core, last: &mut LastMapping) -> Option<FolioId> {
-        for _ in 0..HAND_STEPS {
+    /// Turns the hand to the first unused page of the main list, at most `steps` pages far. `None`:
+    /// so many pages were used, or the list is empty.
+    fn candidate(&mut self, core: &Core, last: &mut LastMapping, steps: u64) -> Option<FolioId> {
+        for _ in 0..steps {
             let (kind, folio) = self.older_tail(List::Main)?;
             self.look(core, last, folio);
             match self.folios.flags(folio).hand_step() {
@@ -266,7 +266,9 @@ impl LockedLruvec<'_> {
         spares_used: bool,
         batch: &mut Isolated,
     ) -> bool {
-        let candidate = self.candidate(core, last);
+        // The hand has taken the uses of a small list after one lap: a second one would find none.
+        let lap = if spares_used { self.lruvec.ranked.takeable(List::Main) } else { HAND_STEPS };
+        let candidate = self.candidate(core, last, lap.min(HAND_STEPS));
         if candidate.is_none() && spares_used {
             return false;
         }

@@ -147,7 +147,7 @@ impl RankedTurn {
         let (taken, scanned) = (batch.taken, batch.scanned);
         cx.scan.batch = batch;
         if all_in_use {
-            self.looks_left = self.looks_left.saturating_sub(u64::from(HAND_STEPS));
+            self.looks_left = self.looks_left.saturating_sub(HAND_STEPS);
             self.in_use = self.looks_left == 0;
         }
         match (taken, scanned) {
