@@ -26,7 +26,7 @@ pub struct Grain {
     /// ([book: eviction#refault-positions]).
     pub few_refaults: u64,
     /// Refaults in a row that call for the same change, after which `ranked` changes its newcomers'
-    /// share in double steps; at least 1. 32 by default.
+    /// share in double steps; at least 1. 8 by default.
     pub share_run: u32,
 }
 

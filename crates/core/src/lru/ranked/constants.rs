@@ -13,11 +13,11 @@ pub(super) const PROMOTING_LOOKS: u32 = 1;
 /// Most steps of the hand per page to admit, to bound the work of a miss. In 90 % of the cases
 /// fewer than three suffice.
 pub(super) const HAND_STEPS: u64 = 64;
-/// Evictions for which a shadow counts, in memory sizes: one is slightly worse, more is no better.
-pub(super) const SHADOW_MEMORIES: u64 = 2;
-/// A newcomer that returns within evictions of half a memory would have stayed, had the list been
-/// half a memory longer.
-pub(super) const NEWCOMER_REACH_PERCENT: u64 = 50;
+/// Evictions for which a shadow counts, in memory sizes: two are slightly worse.
+pub(super) const SHADOW_MEMORIES: u64 = 3;
+/// A newcomer that returns within evictions of a third of a memory would have stayed, had the list
+/// been so much longer.
+pub(super) const NEWCOMER_REACH_PERCENT: u64 = 30;
 /// A page that left the main list and returns within evictions of a tenth of a memory left too
 /// early.
 pub(super) const MAIN_REACH_PERCENT: u64 = 10;
@@ -28,11 +28,11 @@ pub(super) const MAIN_WEIGHT: u64 = 2;
 pub(super) const REFUSALS_PER_STEP: u64 = 5;
 /// Signals in one direction that double the step, so that a shift of the working set is followed in
 /// time.
-pub(crate) const RUN_PER_STEP: u32 = 32;
+pub(crate) const RUN_PER_STEP: u32 = 8;
 /// The largest step, in steps beyond the first.
 pub(super) const STEPS_MAX: u32 = 7;
 /// The initial share of newcomers, in percent of memory.
-pub(super) const SHARE_PERCENT: u64 = 10;
+pub(super) const SHARE_PERCENT: u64 = 5;
 /// Minimum and maximum of the share: neither list is ever empty.
 pub(super) const SHARE_PERCENT_MIN: u64 = 1;
 pub(super) const SHARE_PERCENT_MAX: u64 = 99;

@@ -14,8 +14,8 @@ const EVICTIONS_BITS: u32 = TOKEN_BITS - STAMP_BITS - 1;
 const EVICTIONS_MASK: u64 = (1 << EVICTIONS_BITS) - 1;
 const UNTOUCHED: u64 = 1 << EVICTIONS_BITS;
 const STAMP_SHIFT: u32 = EVICTIONS_BITS + 1;
-/// Twice the pages of a memory must fit; otherwise a page evicted long ago would seem recent. The
-/// limit is 1 TiB.
+/// Three times the pages of a memory must fit; otherwise a page evicted long ago would seem recent.
+/// The limit is 682 GiB.
 const _: () = assert!(EVICTIONS_BITS >= 29 && STAMP_SHIFT + STAMP_BITS == TOKEN_BITS);
 
 /// The fields of a shadow.

@@ -107,7 +107,7 @@ impl Share {
 mod tests {
     use super::*;
 
-    const ALL: ShareRules = ShareRules { adapts: true, refusals: true, momentum: true, run_per_step: 32 };
+    const ALL: ShareRules = ShareRules { adapts: true, refusals: true, momentum: true, run_per_step: 8 };
 
     fn pages_after(signals: &[(Signal, usize)], rules: ShareRules) -> u64 {
         let signals = signals.iter().flat_map(|&(signal, times)| std::iter::repeat_n(signal, times));
@@ -118,17 +118,17 @@ mod tests {
     #[test]
     fn signals_have_different_weights() {
         let plain = ShareRules { momentum: false, ..ALL };
-        assert_eq!(pages_after(&[], plain), 1000);
-        assert_eq!(pages_after(&[(Signal::Larger, 10)], plain), 1010);
-        assert_eq!(pages_after(&[(Signal::Smaller, 10)], plain), 980);
-        assert_eq!(pages_after(&[(Signal::Refused, 10)], plain), 998);
+        assert_eq!(pages_after(&[], plain), 500);
+        assert_eq!(pages_after(&[(Signal::Larger, 10)], plain), 510);
+        assert_eq!(pages_after(&[(Signal::Smaller, 10)], plain), 480);
+        assert_eq!(pages_after(&[(Signal::Refused, 10)], plain), 498);
     }
 
-    /// `step = 1 + min(run / 32, 7)`; a signal in the other direction begins a new run.
+    /// `step = 1 + min(run / 8, 7)`; a signal in the other direction begins a new run.
     #[test]
     fn runs_make_larger_steps() {
-        // 64 + (1 + 2 + … + 64) / 32.
-        assert_eq!(pages_after(&[(Signal::Larger, 64)], ALL), 1000 + 64 + 65);
+        // 64 + (1 + 2 + … + 56) / 8 + 8 × 7, rounded down.
+        assert_eq!(pages_after(&[(Signal::Larger, 64)], ALL), 500 + 64 + 199 + 56);
         let long = pages_after(&[(Signal::Larger, 300)], ALL);
         assert_eq!(pages_after(&[(Signal::Larger, 400)], ALL) - long, 100 * 8);
         assert_eq!(pages_after(&[(Signal::Larger, 300), (Signal::Smaller, 1)], ALL), long - 2);
@@ -137,11 +137,11 @@ mod tests {
     /// A small sample of a trace has few refaults, so that shorter runs count there.
     #[test]
     fn runs_are_shorter_in_a_sample() {
-        let sample = ShareRules { run_per_step: 8, ..ALL };
-        // 16 + (1 + 2 + … + 16) / 8.
-        assert_eq!(pages_after(&[(Signal::Larger, 16)], sample), 1000 + 16 + 17);
-        let long = pages_after(&[(Signal::Larger, 56)], sample);
-        assert_eq!(pages_after(&[(Signal::Larger, 156)], sample) - long, 100 * 8, "the largest step stays");
+        let sample = ShareRules { run_per_step: 4, ..ALL };
+        // 16 + (1 + 2 + … + 16) / 4.
+        assert_eq!(pages_after(&[(Signal::Larger, 16)], sample), 500 + 16 + 34);
+        let long = pages_after(&[(Signal::Larger, 28)], sample);
+        assert_eq!(pages_after(&[(Signal::Larger, 128)], sample) - long, 100 * 8, "the largest step stays");
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn rules_can_be_off() {
         let signals = [(Signal::Larger, 100), (Signal::Refused, 100)];
-        assert_eq!(pages_after(&signals, ShareRules { adapts: false, ..ALL }), 1000);
+        assert_eq!(pages_after(&signals, ShareRules { adapts: false, ..ALL }), 500);
         let with = pages_after(&signals, ALL);
         assert_eq!(pages_after(&signals, ShareRules { refusals: false, ..ALL }), with + 20);
     }
