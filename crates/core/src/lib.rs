@@ -95,6 +95,8 @@ pub struct Core {
     /// Memcgs that own shadow-only leaves, keyed by the base-2 logarithm of their peak number of
     /// such leaves.
     pub(crate) remembering: Mutex<BTreeSet<(u32, MemcgId)>>,
+    /// Shadows whose leaves were dropped.
+    pub(crate) compact_shadows: lru::CompactShadows,
     /// Removed memcgs that may still pay for parts of the index.
     pub(crate) left_behind: Mutex<Vec<MemcgId>>,
     /// Files and memcgs for the flusher to visit.
@@ -147,6 +149,7 @@ impl Core {
             brought_in: AtomicU64::new(0),
             written: AtomicU64::new(0),
             remembering: Mutex::default(),
+            compact_shadows: lru::CompactShadows::new(options.frames),
             left_behind: Mutex::default(),
             flushing: writeback::Flushing::default(),
             oom_lock: Mutex::default(),
@@ -324,7 +327,8 @@ impl Core {
     /// Bytes of all metadata, that is, everything but page contents.
     pub fn metadata_bytes(&self) -> u64 {
         let per_frame = FolioTable::FOLIO_BYTES + size_of::<u32>() as u64;
-        u64::from(self.folios.len()) * per_frame + self.leaves.bytes() + self.swap.bytes()
+        let index_bytes = self.leaves.bytes() + self.compact_shadows.bytes();
+        u64::from(self.folios.len()) * per_frame + index_bytes + self.swap.bytes()
     }
 
     /// Leaves of the index in use; each covers 64 consecutive pages of a file.

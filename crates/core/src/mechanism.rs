@@ -167,7 +167,7 @@ impl Mechanisms {
             | Switch::WaitBeforeOom.bit()
             | Switch::ChargeNearLimit.bit();
         // The policy `ranked` is whole in every preset.
-        const ALL: u32 = ((Switch::PageWalk.rules() << 1) - 1) | Switch::CostReleasesLock.rules();
+        const ALL: u32 = ((Switch::CompactShadows.rules() << 1) - 1) | Switch::CostReleasesLock.rules();
         const RULES_71: u32 = ALL | Switch::ProportionalProtection.rules() | Switch::BoundedSteps.rules();
         const RULES_72: u32 = RULES_71 | Switch::ReclaimLoop.rules() | Switch::FaultPlacement.rules();
         let (on, rules) = match preset {
@@ -478,6 +478,7 @@ mod tests {
                 "first_look",
                 "rereads",
                 "page_walk",
+                "compact_shadows",
                 "fixed_budget",
                 "aging_apart",
                 "exact_scan",
@@ -501,7 +502,7 @@ mod tests {
                 "bounded_steps",
             ]
         );
-        let later = |preset| on(preset)[23..].to_vec();
+        let later = |preset| on(preset)[24..].to_vec();
         let [t, f] = [true, false];
         assert_eq!(
             later(Preset::Linux612),

@@ -2,7 +2,7 @@
 
 use crate::folio::FEW_REFAULTS;
 use crate::host::Time;
-use crate::lru::{BATCH_FOLIOS, CLUSTER_PAGES, RUN_PER_STEP, Swappiness};
+use crate::lru::{BATCH_FOLIOS, CLUSTER_PAGES, Swappiness};
 use crate::mechanism::{MechanismError, Mechanisms, choose};
 use crate::reclaim::Watermarks;
 use crate::swap::SwapOptions;
@@ -25,19 +25,12 @@ pub struct Grain {
     /// are the bias of the tier that it is compared with; 64 in the kernel
     /// ([book: eviction#refault-positions]).
     pub few_refaults: u64,
-    /// Refaults in a row that call for the same change, after which `ranked` changes its newcomers'
-    /// share in double steps; at least 1. 8 by default.
-    pub share_run: u32,
 }
 
 impl Grain {
-    /// The kernel's quantities, and that of `ranked`.
-    pub const KERNEL: Grain = Grain {
-        shadow_batch_leaves: 128,
-        reclaim_pages: CLUSTER_PAGES,
-        few_refaults: FEW_REFAULTS,
-        share_run: RUN_PER_STEP,
-    };
+    /// The kernel's quantities.
+    pub const KERNEL: Grain =
+        Grain { shadow_batch_leaves: 128, reclaim_pages: CLUSTER_PAGES, few_refaults: FEW_REFAULTS };
 }
 
 /// The options of a core, fixed at creation.

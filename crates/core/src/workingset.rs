@@ -1,6 +1,7 @@
 //! Shadows of evicted pages: leaves that hold only shadows, their limit, and their removal.
 //!
-//! A shadow takes the page's place in its slot. Each policy decides its content and its effect on a
+//! A shadow takes the page's place in its slot. When its leaf is dropped, `ranked` keeps it elsewhere
+//! (`lru/ranked/compact.rs`). Each policy decides its content and its effect on a
 //! refault (`lru/multigen/refault.rs`, `lru/classic/refault.rs`, `lru/ranked/refault.rs`).
 //!
 //! Source: [book: refaults#shadow-limit].
@@ -10,7 +11,7 @@
 //! Counts are atomic. Each lruvec has a list of its shadow-only leaves with a lock of its own,
 //! taken with no other lock held.
 
-use crate::lru::turns::group_of;
+use crate::lru::{self, turns::group_of};
 use crate::mapping::ShadowLeaf;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::options::{Grain, PAGE_BYTES};
@@ -118,7 +119,10 @@ impl Core {
             let Some(leaf) = memcg.lruvec.shadow_leaves.lock().pop_front() else { break };
             // A leaf that was used again is still listed, but no longer matches its entry.
             let mapping = self.mappings.get(leaf.mapping);
-            let shadows = mapping.and_then(|m| m.lock(&self.leaves).trim(leaf.leaf_index, leaf.stamp));
+            let shadows = mapping.and_then(|mapping| {
+                let keep = |index, word| lru::leaf_dropped(self, &mapping, index, word);
+                mapping.lock(&self.leaves).trim(leaf.leaf_index, leaf.stamp, keep)
+            });
             trimmed += u64::from(shadows.is_some());
         }
         let stat = &self.memcgs.living(memcg.id()).stat;

@@ -54,7 +54,7 @@ pub use lruvec::{GenerationRow, Lruvec};
 pub(crate) use lruvec::{LockedLruvec, all_lists};
 pub use multigen::window::{MAX_GENERATIONS, MIN_GENERATIONS, Seq};
 pub(crate) use order::{OrderWalk, TURN_PAGES, Visit};
-pub(crate) use ranked::RUN_PER_STEP;
+pub(crate) use ranked::CompactShadows;
 pub(crate) use scan_control::{Context, Grant, Isolated, PagedOut, Refault, Scan, TurnStep};
 pub use terms::Swappiness;
 pub(crate) use terms::{CLUSTER_PAGES, Habits};
@@ -63,6 +63,7 @@ pub(crate) use turns::MemcgOrder;
 use crate::Core;
 use crate::folio::{Flags, FolioId, GenIndex, Kind, MAIN, NEWCOMER};
 use crate::host::Host;
+use crate::mapping::Mapping;
 use crate::mechanism::{Lru, Mechanisms, Switch};
 use crate::memcg::{Memcg, MemcgId};
 use multigen::window::GENERATION_LISTS;
@@ -615,6 +616,23 @@ impl Evictions {
             memcg.lruvec.count_evicted(kind, tiers);
             tiers.iter().sum()
         })
+    }
+}
+
+/// A leaf with nothing but shadows is dropped, with this one: the policy may keep it elsewhere. The
+/// caller holds the mapping's lock.
+pub(crate) fn leaf_dropped(core: &Core, mapping: &Mapping, index: u32, word: u64) {
+    match core.mechanisms().lru() {
+        Lru::Ranked => ranked::leaf_dropped(core, mapping, index, word),
+        _ => (),
+    }
+}
+
+/// The shadow of a page of a file that is brought in and has none in its slot.
+pub(crate) fn shadow_outside(core: &Core, mapping: &Mapping, index: u32) -> Option<u64> {
+    match core.mechanisms().lru() {
+        Lru::Ranked => ranked::shadow_outside(core, mapping, index),
+        _ => None,
     }
 }
 

@@ -85,6 +85,8 @@ switches! {
     /// Policy `ranked`: walks over page tables count accessed bits, twice per turnover of memory.
     /// Off: bits are only read at the ends of the lists.
     PageWalk = "page_walk",
+    /// Policy `ranked`: the shadows of a leaf that is dropped are kept outside of the index.
+    CompactShadows = "compact_shadows",
     /// Reclaim loop, patch "restructure the reclaim loop": the scan budget of a turn is fixed when
     /// it begins. Off: each step computes it anew from the pages left.
     FixedBudget = "fixed_budget",
@@ -225,7 +227,7 @@ impl Switch {
                 let of_classic = self.whole() == Some(Switch::BatchNonresidentAge);
                 Some(if of_classic { Lru::Classic } else { Lru::MultiGen })
             }
-            _ if (FIRST_RULE..=Switch::PageWalk as u32).contains(&(self as u32)) => Some(Lru::Ranked),
+            _ if (FIRST_RULE..=Switch::CompactShadows as u32).contains(&(self as u32)) => Some(Lru::Ranked),
             _ => None,
         }
     }

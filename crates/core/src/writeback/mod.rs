@@ -322,6 +322,7 @@ impl Core {
         end: u64,
         leaves: Leaves,
     ) -> Option<FolioId> {
+        self.compact_shadows.forget(mapping, from, end);
         let mut at = from;
         loop {
             let mut locked = mapping.lock(&self.leaves);

@@ -157,13 +157,6 @@ impl Plan<'_> {
     }
 }
 
-/// The power of the share by which the runs of refaults are shortened that make the steps of
-/// `ranked`'s newcomers' share grow. A sample has fewer refaults for each change of the working
-/// set, so its runs are shorter, but not in the share of its pages: one refault ends a run.
-/// Measured with a sample of 1 %: 16 instead of 32 fits best
-/// ([book: python#samples-of-long-traces]).
-const SHARE_RUN_POWER: f64 = 0.15;
-
 /// Gives a sample what does not depend on the size of its memory in the same share as the whole
 /// trace ([book: python#samples-of-long-traces]).
 ///
@@ -176,7 +169,6 @@ const SHARE_RUN_POWER: f64 = 0.15;
 /// * The classic LRU takes 32 pages at once, so 16 pages of the limit are free on average. The
 ///   sample gets what these are more of its memory. Smaller batches were measured to be 1 point
 ///   off.
-/// * Steps of `ranked`'s newcomers' share grow after shorter runs ([`SHARE_RUN_POWER`]).
 ///
 /// Batches of new pages keep their size: in ones of a single page, the multi-gen LRU ranks pages
 /// before their first access, and was measured to be 4 points off.
@@ -192,7 +184,6 @@ fn scale(machine: &mut Machine, share: f64) {
         machine.memory_pages += free as u32;
         machine.tenants[0].max_pages += free;
     }
-    grain.share_run = ((f64::from(grain.share_run) * share.powf(SHARE_RUN_POWER)).round() as u32).max(1);
     for quantity in [&mut grain.shadow_batch_leaves, &mut grain.reclaim_pages, &mut grain.few_refaults] {
         *quantity = part(*quantity);
     }
@@ -382,14 +373,8 @@ mod tests {
             scale(&mut machine, 0.1);
             machine.grain
         };
-        assert_eq!(
-            sample.grain,
-            Grain { shadow_batch_leaves: 1, reclaim_pages: 1, few_refaults: 1, share_run: 16 }
-        );
-        assert_eq!(
-            tenth(whole),
-            Grain { shadow_batch_leaves: 12, reclaim_pages: 3, few_refaults: 6, share_run: 23 }
-        );
+        assert_eq!(sample.grain, Grain { shadow_batch_leaves: 1, reclaim_pages: 1, few_refaults: 1 });
+        assert_eq!(tenth(whole), Grain { shadow_batch_leaves: 12, reclaim_pages: 3, few_refaults: 6 });
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(super) const MAIN_WEIGHT: u64 = 2;
 pub(super) const REFUSALS_PER_STEP: u64 = 5;
 /// Signals in one direction that double the step, so that a shift of the working set is followed in
 /// time.
-pub(crate) const RUN_PER_STEP: u32 = 8;
+pub(super) const RUN_PER_STEP: u32 = 8;
 /// The largest step, in steps beyond the first.
 pub(super) const STEPS_MAX: u32 = 7;
 /// The initial share of newcomers, in percent of memory.

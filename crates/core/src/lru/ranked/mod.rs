@@ -27,7 +27,7 @@
 //! clock.rs      time, in pages brought in           memory.rs  the token of a shadow
 //! state.rs      the words of an lruvec              place.rs   where pages go; the hand
 //! refault.rs    shadows and refaults                turn.rs    an lruvec's turn in a pass
-//! walk.rs       accessed bits in bulk
+//! walk.rs       accessed bits in bulk           compact.rs shadows whose leaves were dropped
 //! ```
 //!
 //! Its sources: second chances for a queue's old pages (CLOCK), a small queue of newcomers in front
@@ -40,6 +40,7 @@
 //! thread that loses a race loses one step.
 
 mod clock;
+mod compact;
 mod constants;
 mod memory;
 mod place;
@@ -52,11 +53,11 @@ mod turn;
 mod walk;
 
 use super::Habits;
-pub(crate) use constants::RUN_PER_STEP;
+pub(crate) use compact::CompactShadows;
 pub(crate) use state::{List, RankedOnUse};
 pub(super) use {
     constants::fewest_pages,
-    refault::{refaulted, shadow_of},
+    refault::{leaf_dropped, refaulted, shadow_of, shadow_outside},
     state::{FIRST_LIST, LISTS, list_of},
     turn::{RankedTurn, references},
 };

@@ -7,6 +7,7 @@ use crate::event::Event;
 use crate::folio::{Flags, FolioId, Kind};
 use crate::host::Host;
 use crate::lru::{Distance, Refault, Shadow};
+use crate::mapping::Mapping;
 use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg};
 
@@ -21,6 +22,25 @@ pub(in crate::lru) fn shadow_of(core: &Core, memcg: &Memcg, folio: FolioId, flag
     let forgotten = from_main && !mechanisms.is_on(Switch::MainShadows);
     let memory = Memory::new(from_main, forgotten || !flags.referenced(), stamp, ranked.evicted(list));
     Shadow { memcg: memcg.id(), workingset: from_main, token: memory.token() }
+}
+
+/// Keeps a shadow whose leaf is dropped, if it still counts.
+pub(in crate::lru) fn leaf_dropped(core: &Core, mapping: &Mapping, index: u32, word: u64) {
+    if !core.mechanisms().is_on(Switch::CompactShadows) {
+        return;
+    }
+    let shadow = Shadow::unpack(word);
+    let memory = Memory::from_token(shadow.workingset, shadow.token);
+    let (passed, reach) = core.memcg(shadow.memcg).lruvec.ranked.distance(memory);
+    if (Distance { passed, reach }).is_recent() {
+        core.compact_shadows.keep(mapping, index, word);
+    }
+}
+
+/// The shadow of a page that returns and has none in its slot.
+pub(in crate::lru) fn shadow_outside(core: &Core, mapping: &Mapping, index: u32) -> Option<u64> {
+    let is_on = core.mechanisms().is_on(Switch::CompactShadows);
+    if is_on { core.compact_shadows.take(mapping, index) } else { None }
 }
 
 /// Handles a page that returns while its shadow exists; it is not on a list yet. Adjusts the

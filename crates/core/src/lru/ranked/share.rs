@@ -5,7 +5,8 @@
 //! a step, and steps in one direction grow.
 
 use super::constants::{
-    MAIN_WEIGHT, REFUSALS_PER_STEP, SHARE_PERCENT, SHARE_PERCENT_MAX, SHARE_PERCENT_MIN, STEPS_MAX,
+    MAIN_WEIGHT, REFUSALS_PER_STEP, RUN_PER_STEP, SHARE_PERCENT, SHARE_PERCENT_MAX, SHARE_PERCENT_MIN,
+    STEPS_MAX,
 };
 
 /// Bits of the share: a fraction, so that it follows the size of memory.
@@ -36,8 +37,6 @@ pub(super) struct ShareRules {
     pub(super) refusals: bool,
     /// Steps in one direction grow.
     pub(super) momentum: bool,
-    /// Signals in one direction that double the step ([`crate::Grain::share_run`]), at least 1.
-    pub(super) run_per_step: u32,
 }
 
 /// The newcomers' share of memory, and its last run of signals in one direction.
@@ -87,12 +86,11 @@ impl Share {
         let run =
             if i32::from(self.run) * i32::from(direction) < 0 { direction } else { self.run + direction };
         // Longer runs have no further effect.
-        let per_step = rules.run_per_step;
-        let run_max = (per_step * STEPS_MAX).min(i16::MAX as u32) as i16;
+        let run_max = (RUN_PER_STEP * STEPS_MAX) as i16;
         let run = run.clamp(-run_max, run_max);
         // In parts of a page.
-        let step = if rules.momentum { per_step + u32::from(run.unsigned_abs()) } else { per_step };
-        let step = u64::from(step) * page / u64::from(per_step);
+        let step = if rules.momentum { RUN_PER_STEP + u32::from(run.unsigned_abs()) } else { RUN_PER_STEP };
+        let step = u64::from(step) * page / u64::from(RUN_PER_STEP);
         let change = if signal == Signal::Larger { step as i64 } else { -((step * MAIN_WEIGHT) as i64) };
         Share { run, ..self }.moved(change)
     }
@@ -107,7 +105,7 @@ impl Share {
 mod tests {
     use super::*;
 
-    const ALL: ShareRules = ShareRules { adapts: true, refusals: true, momentum: true, run_per_step: 8 };
+    const ALL: ShareRules = ShareRules { adapts: true, refusals: true, momentum: true };
 
     fn pages_after(signals: &[(Signal, usize)], rules: ShareRules) -> u64 {
         let signals = signals.iter().flat_map(|&(signal, times)| std::iter::repeat_n(signal, times));
@@ -132,16 +130,6 @@ mod tests {
         let long = pages_after(&[(Signal::Larger, 300)], ALL);
         assert_eq!(pages_after(&[(Signal::Larger, 400)], ALL) - long, 100 * 8);
         assert_eq!(pages_after(&[(Signal::Larger, 300), (Signal::Smaller, 1)], ALL), long - 2);
-    }
-
-    /// A small sample of a trace has few refaults, so that shorter runs count there.
-    #[test]
-    fn runs_are_shorter_in_a_sample() {
-        let sample = ShareRules { run_per_step: 4, ..ALL };
-        // 16 + (1 + 2 + … + 16) / 4.
-        assert_eq!(pages_after(&[(Signal::Larger, 16)], sample), 500 + 16 + 34);
-        let long = pages_after(&[(Signal::Larger, 28)], sample);
-        assert_eq!(pages_after(&[(Signal::Larger, 128)], sample) - long, 100 * 8, "the largest step stays");
     }
 
     #[test]

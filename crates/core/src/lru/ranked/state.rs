@@ -217,7 +217,6 @@ impl Ranked {
             adapts: mechanisms.is_on(Switch::AdaptiveNewcomers),
             refusals: mechanisms.is_on(Switch::RefusalPressure),
             momentum: mechanisms.is_on(Switch::ShareMomentum),
-            run_per_step: core.options.grain.share_run.max(1),
         };
         self.share.store(self.share().after(signal, self.memory_pages(), rules).pack(), Relaxed);
     }

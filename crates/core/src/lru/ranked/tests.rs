@@ -4,8 +4,8 @@ use super::List;
 use super::clock::{Clock, Period};
 use super::constants::fewest_pages;
 use super::constants::{
-    HAND_STEPS, MAIN_REACH_PERCENT, NEWCOMER_REACH_PERCENT, PROMOTING_REFS, RUN_PER_STEP, SHADOW_MEMORIES,
-    SLACK_PAGES, TURN_SHARE,
+    HAND_STEPS, MAIN_REACH_PERCENT, NEWCOMER_REACH_PERCENT, PROMOTING_REFS, SHADOW_MEMORIES, SLACK_PAGES,
+    TURN_SHARE,
 };
 use super::share::{Share, ShareRules, Signal};
 use crate::folio::{Kind, Stamp};
@@ -55,8 +55,7 @@ struct Naive {
     evictions: Vec<u32>,
 }
 
-const RULES: ShareRules =
-    ShareRules { adapts: true, refusals: true, momentum: true, run_per_step: RUN_PER_STEP };
+const RULES: ShareRules = ShareRules { adapts: true, refusals: true, momentum: true };
 
 impl Naive {
     fn new(limit: u64) -> Naive {
@@ -440,6 +439,26 @@ fn rereads_count_from_the_beginning_of_a_page() {
     assert_eq!(counts(default), [true, false, false]);
     assert_eq!(counts(default.without(&[Switch::Rereads]).unwrap()), [false; 3]);
     assert_eq!(counts(Mechanisms::preset(Preset::Linux72)), [false; 3]);
+}
+
+/// Pages of which each has a leaf of its own: the index keeps shadows of an eighth of memory, the
+/// table of compact shadows those of a whole one. A truncated file has none.
+#[test]
+fn shadows_outlive_their_leaves() {
+    let refaults = |without: &[Switch], truncated: bool| {
+        let mechanisms = Mechanisms::compose(Preset::Default, &[], without).unwrap();
+        let mut harness = Harness::with_mechanisms(mechanisms, 2000, 1);
+        harness.read_all((0..3000).map(|page| page * 64));
+        if truncated {
+            assert_eq!(harness.core.truncate(&harness.host, &harness.mapping, 0, 1 << 32), None);
+        }
+        harness.read_all((0..3000).map(|page| page * 64));
+        harness.core.validate().unwrap();
+        harness.stat(Counter::WorkingsetRefaultFile)
+    };
+    let (with, without) = (refaults(&[], false), refaults(&[Switch::CompactShadows], false));
+    assert!(with > 2 * without && with > 800, "{with} {without}");
+    assert_eq!(refaults(&[], true), 0);
 }
 
 /// The newcomers' target follows a limit that shrinks or grows.
