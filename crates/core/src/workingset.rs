@@ -1,7 +1,7 @@
 //! Shadows of evicted pages: leaves that hold only shadows, their limit, and their removal.
 //!
-//! A shadow takes the page's place in its slot. When its leaf is dropped, `ranked` keeps it elsewhere
-//! (`lru/ranked/compact.rs`). Each policy decides its content and its effect on a
+//! A shadow takes the page's place in its slot. When its leaf is dropped, `ranked` keeps it
+//! elsewhere (`lru/ranked/compact.rs`). Each policy decides its content and its effect on a
 //! refault (`lru/multigen/refault.rs`, `lru/classic/refault.rs`, `lru/ranked/refault.rs`).
 //!
 //! Source: [book: refaults#shadow-limit].

@@ -622,18 +622,14 @@ impl Evictions {
 /// A leaf with nothing but shadows is dropped, with this one: the policy may keep it elsewhere. The
 /// caller holds the mapping's lock.
 pub(crate) fn leaf_dropped(core: &Core, mapping: &Mapping, index: u32, word: u64) {
-    match core.mechanisms().lru() {
-        Lru::Ranked => ranked::leaf_dropped(core, mapping, index, word),
-        _ => (),
+    if core.lru() == Lru::Ranked {
+        ranked::leaf_dropped(core, mapping, index, word);
     }
 }
 
 /// The shadow of a page of a file that is brought in and has none in its slot.
 pub(crate) fn shadow_outside(core: &Core, mapping: &Mapping, index: u32) -> Option<u64> {
-    match core.mechanisms().lru() {
-        Lru::Ranked => ranked::shadow_outside(core, mapping, index),
-        _ => None,
-    }
+    if core.lru() == Lru::Ranked { ranked::shadow_outside(core, mapping, index) } else { None }
 }
 
 /// Handles a page that returns while its shadow exists. The folio is not on a list yet.

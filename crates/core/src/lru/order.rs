@@ -70,8 +70,8 @@ pub(crate) enum OrderWalk {
 
 impl OrderWalk {
     /// `full`: the last try of an effort, or an effort that takes all. A walk over the tree visits
-    /// every memcg, instead of sharing it with other reclaimers. The memcg LRU shows a walk only its
-    /// old set, which may lack the one memcg with pages at the last priority, so with
+    /// every memcg, instead of sharing it with other reclaimers. The memcg LRU shows a walk only
+    /// its old set, which may lack the one memcg with pages at the last priority, so with
     /// `wait_before_oom` such a walk goes over the tree.
     pub(crate) fn new(core: &Core, target: MemcgId, priority: u8, full: bool) -> OrderWalk {
         let mechanisms = core.mechanisms();

@@ -68,7 +68,7 @@ impl CompactShadows {
     /// The place of a page's shadow, in an era of its file.
     fn place(&self, era: u32, index: u32) -> Place {
         let hash = mix(u64::from(era) << 32 | u64::from(index));
-        let set = (hash >> 32) * self.sets_per_shard >> 32;
+        let set = ((hash >> 32) * self.sets_per_shard) >> 32;
         Place { shard: (hash % SHARDS) as usize, set: set as usize, tag: mix(hash) as u32 | 1 }
     }
 
@@ -150,8 +150,8 @@ mod tests {
         assert!((0..1000).all(|page| kept(page * 64).is_none()));
     }
 
-    /// The newest of a set stay: with four times as many shadows as entries, most of the last quarter
-    /// are there and none of the first.
+    /// The newest of a set stay: with four times as many shadows as entries, most of the last
+    /// quarter are there and none of the first.
     #[test]
     fn new_shadows_replace_the_oldest() {
         let (table, file) = (CompactShadows::new(4096), file());
