@@ -67,7 +67,8 @@ switches! {
     FillMain = "fill_main",
     /// Policy `ranked`: keep shadows of pages evicted from the main list.
     MainShadows = "main_shadows",
-    /// Policy `ranked`: the newcomers' share of memory follows their refaults. Off: a tenth.
+    /// Policy `ranked`: the newcomers' share of memory follows their refaults. Off: a
+    /// twentieth.
     AdaptiveNewcomers = "adaptive_newcomers",
     /// Policy `ranked`: the weight of a newcomer's refault is discounted by the main list's period.
     PeriodDiscount = "period_discount",

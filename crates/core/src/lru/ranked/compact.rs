@@ -74,10 +74,12 @@ impl CompactShadows {
 
     /// Keeps the shadow word of a page of a file, whose lock the caller holds.
     pub(crate) fn keep(&self, mapping: &Mapping, index: u32, word: u64) {
-        if mapping.shadow_era() == 0 {
-            mapping.set_shadow_era(self.eras.fetch_add(1, Relaxed) + 1);
+        let mut era = mapping.shadow_era();
+        if era == 0 {
+            era = self.eras.fetch_add(1, Relaxed) + 1;
+            mapping.set_shadow_era(era);
         }
-        let Place { shard, set, tag } = self.place(mapping.shadow_era(), index);
+        let Place { shard, set, tag } = self.place(era, index);
         let shard = &mut *self.shards[shard].lock();
         if shard.tags.is_empty() {
             let entries = self.sets_per_shard as usize * WAYS;
