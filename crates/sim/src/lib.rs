@@ -12,7 +12,7 @@
 //! simulator.add_job(0, (0..1000).map(|n| Access::read(n % 120).into()));
 //! let report = simulator.run()?;
 //! // A cycle of 120 pages in memory for 100: LRU would miss every time.
-//! assert_eq!(report.total().counts.misses, 361);
+//! assert_eq!(report.total().counts.misses, 293);
 //! # Ok::<(), mglru_sim::SimError>(())
 //! ```
 //!
