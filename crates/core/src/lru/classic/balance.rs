@@ -171,7 +171,7 @@ impl Core {
         // Without remedy 3 the lock is released here, and taken again for the cost.
         let mut locked = locked.filter(|_| self.mechanisms().is_on(Switch::CostReleasesLock));
         for ancestor in self.memcgs.lineage(memcg) {
-            let pages = self.known_sizes(host, ancestor).pages();
+            let pages = self.known_pages(host, ancestor);
             let mut locked = locked.take().unwrap_or_else(|| ancestor.lruvec.lock(&self.folios));
             locked.lists.costs.add(kind, cost, pages);
             drop(locked);
