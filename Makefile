@@ -1,5 +1,5 @@
 # Needs Rust and a C compiler; everything else is fetched and built by cargo.
-.PHONY: apps demo reproduce test python-test test-cluster wheel fio lint comments bench layouts loom miri stress fuzz crash swarm soak \
+.PHONY: apps demo reproduce test python-test test-cluster sweep-dask sweep-ray wheel fio lint comments bench layouts loom miri stress fuzz crash swarm soak \
 	sanitize clean book policy integration package
 
 demo:
@@ -34,6 +34,10 @@ python-test:
 # Sweeps on clusters of Dask and of Ray on this machine, with workers that are killed; not a part of `make test`.
 test-cluster:
 	@crates/python/in-environment cluster
+
+# A sweep on a local cluster of Dask, and the same on Ray: crates/python/examples/sweep.py.
+sweep-dask sweep-ray: sweep-%:
+	@crates/python/in-environment $*
 
 # The wheel to install or to publish, in target/wheels: `pip install target/wheels/*.whl`.
 wheel:
