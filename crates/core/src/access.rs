@@ -359,7 +359,7 @@ impl Core {
         let swapped_in = kind == Kind::Anon && before.shadow.is_some();
         let shadow = match before.shadow {
             Some(entry) if kind == Kind::Anon => self.leave_entry(folio, entry),
-            None if kind == Kind::File => lru::shadow_outside(self, mapping, index),
+            None if kind == Kind::File => lru::shadow_outside(self, locked.tree.shadow_era, index),
             shadow => shadow,
         };
         if arrival.readahead_mark {

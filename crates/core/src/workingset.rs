@@ -120,7 +120,7 @@ impl Core {
             // A leaf that was used again is still listed, but no longer matches its entry.
             let mapping = self.mappings.get(leaf.mapping);
             let shadows = mapping.and_then(|mapping| {
-                let keep = |index, word| lru::leaf_dropped(self, &mapping, index, word);
+                let keep = |era: &mut _, index, word| lru::leaf_dropped(self, era, index, word);
                 mapping.lock(&self.leaves).trim(leaf.leaf_index, leaf.stamp, keep)
             });
             trimmed += u64::from(shadows.is_some());

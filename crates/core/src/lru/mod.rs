@@ -63,7 +63,7 @@ pub(crate) use turns::MemcgOrder;
 use crate::Core;
 use crate::folio::{Flags, FolioId, GenIndex, Kind, MAIN, NEWCOMER};
 use crate::host::Host;
-use crate::mapping::Mapping;
+use crate::mapping::ShadowEra;
 use crate::mechanism::{Lru, Mechanisms, Switch};
 use crate::memcg::{Memcg, MemcgId};
 use multigen::window::GENERATION_LISTS;
@@ -619,17 +619,16 @@ impl Evictions {
     }
 }
 
-/// A leaf with nothing but shadows is dropped, with this one: the policy may keep it elsewhere. The
-/// caller holds the mapping's lock.
-pub(crate) fn leaf_dropped(core: &Core, mapping: &Mapping, index: u32, word: u64) {
+/// A leaf with nothing but shadows is dropped, with this one: the policy may keep it elsewhere.
+pub(crate) fn leaf_dropped(core: &Core, era: &mut ShadowEra, index: u32, word: u64) {
     if core.lru() == Lru::Ranked {
-        ranked::leaf_dropped(core, mapping, index, word);
+        ranked::leaf_dropped(core, era, index, word);
     }
 }
 
 /// The shadow of a page of a file that is brought in and has none in its slot.
-pub(crate) fn shadow_outside(core: &Core, mapping: &Mapping, index: u32) -> Option<u64> {
-    if core.lru() == Lru::Ranked { ranked::shadow_outside(core, mapping, index) } else { None }
+pub(crate) fn shadow_outside(core: &Core, era: ShadowEra, index: u32) -> Option<u64> {
+    if core.lru() == Lru::Ranked { ranked::shadow_outside(core, era, index) } else { None }
 }
 
 /// Handles a page that returns while its shadow exists. The folio is not on a list yet.

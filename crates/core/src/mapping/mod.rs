@@ -39,7 +39,7 @@ use crate::memcg::MemcgId;
 use crate::segments::Words;
 use crate::sync::{
     AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering::Acquire, Ordering::Relaxed,
-    Ordering::Release, Ordering::SeqCst, SettingsWord, fence,
+    Ordering::Release, Ordering::SeqCst, fence,
 };
 use directory::{DIRECTORY_BYTES, Directory};
 use layout::{DIRECTORY_LEAVES, DIRECTORY_PAGES, IN_RANGE};
@@ -62,6 +62,11 @@ pub enum Advice {
     Random,
 }
 
+/// Names a file among all that had shadows outside of the index since the start
+/// ([`crate::lru::CompactShadows`]), and changes when these are to be forgotten. 0: it has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ShadowEra(pub(crate) u32);
+
 /// State under the mapping lock.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
@@ -69,6 +74,8 @@ pub(crate) struct Tree {
     pub(crate) dirty: BTreeSet<u32>,
     /// Set when the mapping is being closed: insertions fail.
     pub(crate) closed: bool,
+    /// The file's shadows outside of the index.
+    pub(crate) shadow_era: ShadowEra,
     /// Bytes of the table of directories, with the numbers of the memcgs that pay for them.
     table_payers: Vec<(u32, u64)>,
 }
@@ -86,9 +93,6 @@ pub struct Mapping {
     /// Pages that lie wholly inside the file, at most `u32::MAX`.
     whole_pages: AtomicU32,
     recency: AtomicBool,
-    /// Names this file among all that had shadows outside of the index since the start, and changes
-    /// when these are to be forgotten. 0: it has none.
-    shadow_era: SettingsWord,
     tree: Mutex<Tree>,
 }
 
@@ -141,7 +145,6 @@ impl Mapping {
             mapped_pages: AtomicU64::new(0),
             whole_pages: AtomicU32::new(0),
             recency: AtomicBool::new(true),
-            shadow_era: SettingsWord::new(0),
             tree: Mutex::new(Tree::default()),
         }
     }
@@ -159,15 +162,6 @@ impl Mapping {
     /// Cached pages.
     pub fn folios(&self) -> u32 {
         self.folios.load(Relaxed)
-    }
-
-    /// The era of its shadows outside of the index ([`crate::lru::CompactShadows`]); 0: none.
-    pub(crate) fn shadow_era(&self) -> u32 {
-        self.shadow_era.load(Relaxed)
-    }
-
-    pub(crate) fn set_shadow_era(&self, era: u32) {
-        self.shadow_era.store(era, Relaxed);
     }
 
     /// Bytes of its table of directories.
@@ -650,12 +644,12 @@ impl<'a> LockedMapping<'a> {
     }
 
     /// Drops all shadows of a leaf that holds only shadows and still has this `stamp`, after it has
-    /// passed them to `each` with their indexes. Returns their number.
+    /// passed them to `each` with the file's era and their indexes. Returns their number.
     pub(crate) fn trim(
         &mut self,
         leaf_index: u32,
         stamp: u32,
-        mut each: impl FnMut(u32, u64),
+        mut each: impl FnMut(&mut ShadowEra, u32, u64),
     ) -> Option<u32> {
         let index = leaf_index * LEAF_SLOTS as u32;
         let (id, leaf) = self.leaf(index)?;
@@ -665,7 +659,7 @@ impl<'a> LockedMapping<'a> {
         }
         for (at, slot) in (0..).zip(leaf.slots) {
             if let Some(word) = slot.load().shadow() {
-                each(index + at, word);
+                each(&mut self.tree.shadow_era, index + at, word);
             }
             slot.replace(Slot::EMPTY);
         }
@@ -850,15 +844,15 @@ mod tests {
         assert!(locked.remove(5, FolioId(9), Some(1), one).unwrap().is_none(), "a page is left");
         let first = locked.remove(6, FolioId(8), None, two).unwrap().expect("only a shadow is left");
         assert_eq!(insert(&mut locked, 6, 9), (None, Some(two)), "the owner of the last page lists it");
-        assert_eq!(locked.trim(first.leaf_index, first.stamp, |_, _| ()), None);
+        assert_eq!(locked.trim(first.leaf_index, first.stamp, |_, _, _| ()), None);
         let second = locked.remove(6, FolioId(9), Some(2), one).unwrap().unwrap();
         assert_eq!(
-            locked.trim(first.leaf_index, first.stamp, |_, _| ()),
+            locked.trim(first.leaf_index, first.stamp, |_, _, _| ()),
             None,
             "an old entry does not count"
         );
         assert_eq!(locked.forget(5), None, "a shadow is left");
-        assert_eq!(locked.trim(second.leaf_index, second.stamp, |_, _| ()), Some(1));
+        assert_eq!(locked.trim(second.leaf_index, second.stamp, |_, _, _| ()), Some(1));
         assert_eq!(leaves.in_use(), 0);
         assert_eq!(insert(&mut locked, 5, 9), (None, None));
         assert!(locked.remove(5, FolioId(9), Some(3), two).unwrap().is_some());

@@ -322,7 +322,7 @@ impl Core {
         end: u64,
         leaves: Leaves,
     ) -> Option<FolioId> {
-        self.compact_shadows.forget(mapping, from, end);
+        self.compact_shadows.forget(&mut mapping.lock(&self.leaves).tree.shadow_era, from, end);
         let mut at = from;
         loop {
             let mut locked = mapping.lock(&self.leaves);

@@ -14,7 +14,7 @@
 //!
 //! Each shard has a lock, a leaf of the order. For files without shadows here, none is taken.
 
-use crate::mapping::Mapping;
+use crate::mapping::ShadowEra;
 use crate::random::mix;
 use crate::sync::{Mutex, Ordering::Relaxed, SettingsWord};
 
@@ -66,20 +66,18 @@ impl CompactShadows {
     }
 
     /// The place of a page's shadow, in an era of its file.
-    fn place(&self, era: u32, index: u32) -> Place {
-        let hash = mix(u64::from(era) << 32 | u64::from(index));
+    fn place(&self, era: ShadowEra, index: u32) -> Place {
+        let hash = mix(u64::from(era.0) << 32 | u64::from(index));
         let set = ((hash >> 32) * self.sets_per_shard) >> 32;
         Place { shard: (hash % SHARDS) as usize, set: set as usize, tag: mix(hash) as u32 | 1 }
     }
 
-    /// Keeps the shadow word of a page of a file, whose lock the caller holds.
-    pub(crate) fn keep(&self, mapping: &Mapping, index: u32, word: u64) {
-        let mut era = mapping.shadow_era();
-        if era == 0 {
-            era = self.eras.fetch_add(1, Relaxed) + 1;
-            mapping.set_shadow_era(era);
+    /// Keeps the shadow word of a page. Begins the file's era with its first one.
+    pub(crate) fn keep(&self, era: &mut ShadowEra, index: u32, word: u64) {
+        if era.0 == 0 {
+            era.0 = self.eras.fetch_add(1, Relaxed) + 1;
         }
-        let Place { shard, set, tag } = self.place(era, index);
+        let Place { shard, set, tag } = self.place(*era, index);
         let shard = &mut *self.shards[shard].lock();
         if shard.tags.is_empty() {
             let entries = self.sets_per_shard as usize * WAYS;
@@ -92,9 +90,8 @@ impl CompactShadows {
     }
 
     /// Removes and returns the shadow word of a page.
-    pub(crate) fn take(&self, mapping: &Mapping, index: u32) -> Option<u64> {
-        let era = mapping.shadow_era();
-        if era == 0 {
+    pub(crate) fn take(&self, era: ShadowEra, index: u32) -> Option<u64> {
+        if era.0 == 0 {
             return None;
         }
         let Place { shard, set, tag } = self.place(era, index);
@@ -113,12 +110,12 @@ impl CompactShadows {
 
     /// Forgets the shadows of a range that was truncated. With a large range, all of the file are
     /// forgotten: the table knows no neighbours.
-    pub(crate) fn forget(&self, mapping: &Mapping, from: u32, end: u64) {
+    pub(crate) fn forget(&self, era: &mut ShadowEra, from: u32, end: u64) {
         if end.saturating_sub(u64::from(from)) > FEW_PAGES {
-            mapping.set_shadow_era(0);
+            *era = ShadowEra::default();
         } else {
             for index in u64::from(from)..end {
-                let _ = self.take(mapping, index as u32);
+                let _ = self.take(*era, index as u32);
             }
         }
     }
@@ -134,19 +131,12 @@ impl Shard {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::folio::Kind;
-    use crate::mapping::MappingId;
-
-    fn file() -> Mapping {
-        Mapping::new(MappingId(3), Kind::File)
-    }
-
     #[test]
     fn shadows_are_returned_once() {
-        let (table, file) = (CompactShadows::new(1000), file());
-        assert_eq!(table.take(&file, 7), None);
-        (0..1000).for_each(|page| table.keep(&file, page * 64, u64::from(page)));
-        let kept = |index| table.take(&file, index);
+        let (table, mut era) = (CompactShadows::new(1000), ShadowEra::default());
+        assert_eq!(table.take(era, 7), None);
+        (0..1000).for_each(|page| table.keep(&mut era, page * 64, u64::from(page)));
+        let kept = |index| table.take(era, index);
         let found = (0..1000).filter(|&page| kept(page * 64) == Some(u64::from(page))).count();
         assert!(found > 800, "one entry per frame, in sets of eight: {found}");
         assert!((0..1000).all(|page| kept(page * 64).is_none()));
@@ -156,26 +146,28 @@ mod tests {
     /// quarter are there and none of the first.
     #[test]
     fn new_shadows_replace_the_oldest() {
-        let (table, file) = (CompactShadows::new(4096), file());
-        (0..16_384).for_each(|page| table.keep(&file, page, u64::from(page)));
+        let (table, mut era) = (CompactShadows::new(4096), ShadowEra::default());
+        (0..16_384).for_each(|page| table.keep(&mut era, page, u64::from(page)));
         let found =
-            |pages: std::ops::Range<u32>| pages.filter(|&page| table.take(&file, page).is_some()).count();
+            |pages: std::ops::Range<u32>| pages.filter(|&page| table.take(era, page).is_some()).count();
         let (first, last) = (found(0..4096), found(12_288..16_384));
         assert!(first == 0 && last > 3300, "{first} {last}");
     }
 
     #[test]
     fn other_files_and_truncated_pages_have_none() {
-        let (table, file) = (CompactShadows::new(1000), file());
-        let keep = || (0..100).for_each(|page| table.keep(&file, page, 5));
-        keep();
-        let reused = self::file();
-        assert_eq!(table.take(&reused, 9), None, "the number is the same, the file another");
-        table.forget(&file, 10, 12);
-        assert_eq!([9, 10, 11, 12].map(|page| table.take(&file, page)), [Some(5), None, None, Some(5)]);
-        table.forget(&file, 50, 1 << 32);
-        assert!((0..100).all(|page| table.take(&file, page).is_none()), "the range was large");
-        keep();
-        assert_eq!(table.take(&file, 99), Some(5));
+        let (table, mut era) = (CompactShadows::new(1000), ShadowEra::default());
+        let keep = |era: &mut ShadowEra| (0..100).for_each(|page| table.keep(era, page, 5));
+        keep(&mut era);
+        let mut another = ShadowEra::default();
+        assert_eq!(table.take(another, 9), None);
+        table.keep(&mut another, 10, 6);
+        assert_eq!((table.take(another, 9), table.take(another, 10)), (None, Some(6)));
+        table.forget(&mut era, 10, 12);
+        assert_eq!([9, 10, 11, 12].map(|page| table.take(era, page)), [Some(5), None, None, Some(5)]);
+        table.forget(&mut era, 50, 1 << 32);
+        assert!((0..100).all(|page| table.take(era, page).is_none()), "the range was large");
+        keep(&mut era);
+        assert_eq!(table.take(era, 99), Some(5));
     }
 }

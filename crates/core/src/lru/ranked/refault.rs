@@ -6,8 +6,8 @@ use crate::Core;
 use crate::event::Event;
 use crate::folio::{Flags, FolioId, Kind};
 use crate::host::Host;
-use crate::lru::{Distance, Refault, Shadow};
-use crate::mapping::Mapping;
+use crate::lru::{Refault, Shadow};
+use crate::mapping::ShadowEra;
 use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg};
 
@@ -25,22 +25,21 @@ pub(in crate::lru) fn shadow_of(core: &Core, memcg: &Memcg, folio: FolioId, flag
 }
 
 /// Keeps a shadow whose leaf is dropped, if it still counts.
-pub(in crate::lru) fn leaf_dropped(core: &Core, mapping: &Mapping, index: u32, word: u64) {
+pub(in crate::lru) fn leaf_dropped(core: &Core, era: &mut ShadowEra, index: u32, word: u64) {
     if !core.mechanisms().is_on(Switch::CompactShadows) {
         return;
     }
     let shadow = Shadow::unpack(word);
     let memory = Memory::from_token(shadow.workingset, shadow.token);
-    let (passed, reach) = core.memcg(shadow.memcg).lruvec.ranked.distance(memory);
-    if (Distance { passed, reach }).is_recent() {
-        core.compact_shadows.keep(mapping, index, word);
+    if core.memcg(shadow.memcg).lruvec.ranked.distance(memory).is_recent() {
+        core.compact_shadows.keep(era, index, word);
     }
 }
 
 /// The shadow of a page that returns and has none in its slot.
-pub(in crate::lru) fn shadow_outside(core: &Core, mapping: &Mapping, index: u32) -> Option<u64> {
+pub(in crate::lru) fn shadow_outside(core: &Core, era: ShadowEra, index: u32) -> Option<u64> {
     let is_on = core.mechanisms().is_on(Switch::CompactShadows);
-    if is_on { core.compact_shadows.take(mapping, index) } else { None }
+    if is_on { core.compact_shadows.take(era, index) } else { None }
 }
 
 /// Handles a page that returns while its shadow exists; it is not on a list yet. Adjusts the
@@ -55,8 +54,7 @@ pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<
     memcg.stat.add(pick(Counter::WorkingsetRefaultAnon, Counter::WorkingsetRefaultFile), 1);
     let (ranked, mechanisms) = (&memcg.lruvec.ranked, core.mechanisms());
     let memory = Memory::from_token(shadow.workingset, shadow.token);
-    let (passed, reach) = ranked.distance(memory);
-    let distance = Distance { passed, reach };
+    let distance = ranked.distance(memory);
     // Pages that were read ahead and not accessed before eviction are no evidence, nor are pages
     // that readahead brings in now.
     let recent = distance.is_recent() && !memory.untouched() && !ahead;
@@ -64,7 +62,7 @@ pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<
     if !recent {
         return;
     }
-    if let Some(signal) = ranked.judge(memory, passed, mechanisms) {
+    if let Some(signal) = ranked.judge(memory, distance.passed, mechanisms) {
         ranked.signal(core, signal);
     }
     if memory.left_main() {

@@ -9,8 +9,8 @@ use super::memory::Memory;
 use super::share::{Share, ShareRules, Signal};
 use crate::Core;
 use crate::folio::{Kind, MAIN, NEWCOMER, Stamp};
-use crate::lru::Swappiness;
 use crate::lru::terms::UNEVICTABLE;
+use crate::lru::{Distance, Swappiness};
 use crate::mechanism::{Mechanisms, Switch};
 use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::ops::Deref;
@@ -282,10 +282,11 @@ impl Ranked {
     }
 
     /// Evictions since the page left, from its list, and the number up to which its shadow counts.
-    pub(super) fn distance(&self, memory: Memory) -> (u64, u64) {
+    pub(super) fn distance(&self, memory: Memory) -> Distance {
         let list = if memory.left_main() { List::Main } else { List::Newcomers };
         let evicted = self.evicted[list as usize].load(Relaxed);
-        (memory.evictions_since(evicted), SHADOW_MEMORIES * self.memory_pages())
+        let passed = memory.evictions_since(evicted);
+        Distance { passed, reach: SHADOW_MEMORIES * self.memory_pages() }
     }
 
     /// The signal that a returning page gives, after so many evictions from its list.
