@@ -5,7 +5,7 @@
 demo:
 	cargo run --release --quiet -p mglru-cli -- demo
 
-# The five published experiments: one table, and target/report.html; about 11 minutes on two idle cores.
+# The five published experiments: one table, and target/report.html; 11 to 15 minutes on two idle cores.
 # `make reproduce OPTIONS=--quick` checks in under three minutes that they work.
 reproduce:
 	@mkdir -p target
@@ -18,8 +18,10 @@ apps:
 	experiments/apps/run $(APPS)
 
 # Unit, integration and documentation tests, then the atomic words under loom.
-# Each crate is compiled once, so incremental builds would not help.
+# Each crate is compiled once, so incremental builds would not help. Many tests wait for a device or a process, so four
+# run at once on two cores, too.
 test: export CARGO_INCREMENTAL = 0
+test: export RUST_TEST_THREADS = 4
 test: fio
 	cargo test --workspace --tests
 	cargo test --workspace --doc

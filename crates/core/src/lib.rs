@@ -88,8 +88,8 @@ pub struct Core {
     pub(crate) arrivals: Arrivals,
     pub(crate) swap: SwapArea,
     pub(crate) tunables: Tunables,
-    /// Pages brought in since the start, counted with `subtree_lru` only: the clock of the node.
-    pub(crate) brought_in: AtomicU64,
+    /// Pages reclaimed since the start, counted with `subtree_lru` only: the clock of the node.
+    pub(crate) reclaimed: AtomicU64,
     /// Pages written since the start.
     pub(crate) written: AtomicU64,
     /// Memcgs that own shadow-only leaves, keyed by the base-2 logarithm of their peak number of
@@ -146,7 +146,7 @@ impl Core {
             ),
             swap: SwapArea::new(options.swap, options.frames),
             tunables: Tunables::new(),
-            brought_in: AtomicU64::new(0),
+            reclaimed: AtomicU64::new(0),
             written: AtomicU64::new(0),
             remembering: Mutex::default(),
             compact_shadows: lru::CompactShadows::new(options.frames),

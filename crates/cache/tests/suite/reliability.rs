@@ -301,19 +301,22 @@ fn losses(seed: u64) -> u64 {
     world.confirmations.into_inner()
 }
 
+/// Several at once, because each mostly waits for its threads.
 #[test]
 fn a_loss_of_power_takes_nothing_that_was_confirmed() {
+    const AT_ONCE: usize = 4;
     let seconds = std::env::var("MGLRU_STRESS_SECONDS").ok().map(|text| text.parse::<u64>().unwrap());
-    let began = std::time::Instant::now();
-    let mut seed = 1;
-    loop {
-        let confirmations = losses(seed);
-        assert!(confirmations > 10, "seed {seed}: {confirmations} syncs confirm too little to test anything");
-        seed += 1;
+    let began = Instant::now();
+    let next = AtomicU64::new(1);
+    let work = || loop {
+        let seed = next.fetch_add(1, SeqCst);
         if seconds.map_or(seed > 20, |seconds| began.elapsed().as_secs() >= seconds) {
             return;
         }
-    }
+        let confirmations = losses(seed);
+        assert!(confirmations > 10, "seed {seed}: {confirmations} syncs confirm too little to test anything");
+    };
+    std::thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(work))));
 }
 
 /// Releases the device when dropped, also if a check fails, so that the other threads end.

@@ -76,7 +76,8 @@ impl OrderWalk {
     pub(crate) fn new(core: &Core, target: MemcgId, priority: u8, full: bool) -> OrderWalk {
         let mechanisms = core.mechanisms();
         if core.takes_turns(mechanisms, target) {
-            let now = core.pages_brought_in();
+            core.begin_time();
+            let now = core.pages_reclaimed();
             return core
                 .with_order(target, |order| OrderWalk::Turns(TurnsWalk::new(order.turns(), priority, now)));
         }
@@ -100,7 +101,7 @@ impl OrderWalk {
             OrderWalk::Tree(walk) => walk.next(&core.memcgs, target),
             OrderWalk::Turns(walk) => {
                 let given = before.map(|(memcg, visit)| core.given(memcg, visit));
-                let now = core.pages_brought_in();
+                let now = core.pages_reclaimed();
                 core.with_order(target, |order| walk.next(order.turns(), given, now))
             }
             OrderWalk::Lru(walk) => core.with_order(target, |order| {
@@ -117,7 +118,7 @@ impl OrderWalk {
             OrderWalk::Tree(walk) => *walk = TreeWalk::Finished,
             OrderWalk::Turns(walk) => {
                 let given = last.map(|(memcg, visit)| core.given(memcg, visit));
-                let now = core.pages_brought_in();
+                let now = core.pages_reclaimed();
                 core.with_order(target, |order| walk.stop(order.turns(), given, now));
             }
             OrderWalk::Lru(walk) => core.with_order(target, |order| {
@@ -189,15 +190,27 @@ impl Core {
             && self.memcg(target).has_children.load(Relaxed)
     }
 
-    /// The time of the node: pages that were brought in, by all memcgs. Counted with `subtree_lru`
-    /// only.
-    pub(crate) fn pages_brought_in(&self) -> u64 {
-        self.brought_in.load(Relaxed)
+    /// The time of the node: pages that were reclaimed, from all memcgs. It stands still while
+    /// memory is filled, so the order in which memcgs filled it makes none of them colder. Counted
+    /// with `subtree_lru` only.
+    pub(crate) fn pages_reclaimed(&self) -> u64 {
+        self.reclaimed.load(Relaxed)
     }
 
-    /// One page more was brought in. The time of the node since.
-    pub(crate) fn count_brought_in(&self) -> u64 {
-        if self.mechanisms().subtree_lru() { self.brought_in.fetch_add(1, Relaxed) + 1 } else { 0 }
+    /// Reclaim begins. The first time, what filled memory is as old as a whole turnover:
+    /// otherwise a memcg found in use would soon be half as old as that.
+    fn begin_time(&self) {
+        if self.pages_reclaimed() == 0 {
+            let _ = self.reclaimed.compare_exchange(0, u64::from(self.folios.len()), Relaxed, Relaxed);
+        }
+    }
+
+    /// So many pages were reclaimed.
+    pub(super) fn count_reclaimed(&self, pages: u64) {
+        if pages > 0 && self.mechanisms().subtree_lru() {
+            self.begin_time();
+            self.reclaimed.fetch_add(pages, Relaxed);
+        }
     }
 
     /// Pages of all memcgs that take turns below `target`.
@@ -284,7 +297,7 @@ impl Core {
         if has_pages != memcg.in_turns.load(Relaxed) {
             self.set_member(memcg, has_pages);
         }
-        let used_at = used_at.unwrap_or(self.pages_brought_in());
+        let used_at = used_at.unwrap_or(self.pages_reclaimed());
         Given { memcg: id, giving_pages, scanned, stolen, protected: below_min || below_low, used_at }
     }
 
@@ -292,7 +305,7 @@ impl Core {
     #[cold]
     fn set_member(&self, memcg: &Memcg, is_member: bool) {
         memcg.in_turns.store(is_member, Relaxed);
-        let (id, now) = (memcg.id(), self.pages_brought_in());
+        let (id, now) = (memcg.id(), self.pages_reclaimed());
         for keeper in self.memcgs.lineage(memcg).filter(|keeper| keeper.has_children.load(Relaxed)) {
             self.with_order(keeper.id(), |order| match is_member {
                 true => order.turns().join(id, now),

@@ -7,9 +7,9 @@
 //!          └── equally cold: by share ──┘             └── in use: left alone
 //! ```
 //!
-//! *Coldness decides.* Each lruvec notes at which time of the node its generations began
-//! ([`super::ranked`]), so that the ages of pages compare across memcgs. A memcg is as cold as the
-//! older of its lists' tails. Memcgs at least half as old as the coldest are equally cold. All
+//! *Coldness decides.* Each lruvec notes at which time of the node, in pages reclaimed, its
+//! generations began ([`super::ranked`]), so that ages compare across memcgs. A memcg is as cold as
+//! the older of its lists' tails. Memcgs at least half as old as the coldest are equally cold. All
 //! others have no turn, but in the last pass of an effort. The policy of the memcg chooses which
 //! pages it gives. If the hand finds nothing but pages in use there, the memcg counts as used now,
 //! and has its next turn when the others have grown old.

@@ -444,39 +444,46 @@ mod tests {
         touched.map(AtomicU64::into_inner)
     }
 
+    /// All at once, because each mostly waits for the disk.
     #[test]
     fn each_workload_keeps_its_committed_records() {
-        for letter in Letter::ALL {
-            let (directory, cache) = (tempfile::tempdir().unwrap(), cache());
-            let documents = laid_out(directory.path(), ycsb(letter, 64), &cache);
-            let [read, written] = work(&documents, 300);
-            assert!(read > 100, "{letter:?}: {read} pages are read");
-            // Opening the store writes the header.
-            assert_eq!(written > 1, letter != Letter::C, "{letter:?}: {written} pages are written");
-            documents.verify(false).unwrap();
-            // As after a crash.
-            let verified = documents.verify(true).unwrap();
-            let Documents { database, file, truth, .. } = documents;
-            let truth = truth.into_inner().unwrap();
-            let (inserted, updated) = match letter {
-                Letter::A | Letter::F => (0..=0, 400..=500),
-                Letter::B => (0..=0, 25..=70),
-                Letter::C => (0..=0, 0..=0),
-                Letter::D | Letter::E => (25..=70, 0..=0),
-            };
-            let writes: u64 = truth.generations.iter().map(|&generation| u64::from(generation)).sum();
-            assert!(inserted.contains(&(truth.records() - u64::from(RECORDS))), "{letter:?}");
-            assert!(updated.contains(&(writes - truth.records())), "{letter:?}: {writes}");
-            assert_eq!(verified.pages, truth.records());
-            // After closing, through another cache.
-            drop((database, file));
-            cache.close().unwrap();
-            let cache = self::cache();
-            let file = cache.tenant("").unwrap().open(directory.path().join("records"), OpenMode::ReadWrite);
-            let backend = Backend { file: FileBackend::new(file.unwrap()), performed: Arc::default() };
-            let database = Builder::new().create_with_backend(backend).unwrap();
-            assert_eq!(verify_all(&database, &truth).unwrap(), verified);
-        }
+        std::thread::scope(|scope| {
+            for letter in Letter::ALL {
+                scope.spawn(move || keeps_its_committed_records(letter));
+            }
+        });
+    }
+
+    fn keeps_its_committed_records(letter: Letter) {
+        let (directory, cache) = (tempfile::tempdir().unwrap(), cache());
+        let documents = laid_out(directory.path(), ycsb(letter, 64), &cache);
+        let [read, written] = work(&documents, 300);
+        assert!(read > 100, "{letter:?}: {read} pages are read");
+        // Opening the store writes the header.
+        assert_eq!(written > 1, letter != Letter::C, "{letter:?}: {written} pages are written");
+        documents.verify(false).unwrap();
+        // As after a crash.
+        let verified = documents.verify(true).unwrap();
+        let Documents { database, file, truth, .. } = documents;
+        let truth = truth.into_inner().unwrap();
+        let (inserted, updated) = match letter {
+            Letter::A | Letter::F => (0..=0, 400..=500),
+            Letter::B => (0..=0, 25..=70),
+            Letter::C => (0..=0, 0..=0),
+            Letter::D | Letter::E => (25..=70, 0..=0),
+        };
+        let writes: u64 = truth.generations.iter().map(|&generation| u64::from(generation)).sum();
+        assert!(inserted.contains(&(truth.records() - u64::from(RECORDS))), "{letter:?}");
+        assert!(updated.contains(&(writes - truth.records())), "{letter:?}: {writes}");
+        assert_eq!(verified.pages, truth.records());
+        // After closing, through another cache.
+        drop((database, file));
+        cache.close().unwrap();
+        let cache = self::cache();
+        let file = cache.tenant("").unwrap().open(directory.path().join("records"), OpenMode::ReadWrite);
+        let backend = Backend { file: FileBackend::new(file.unwrap()), performed: Arc::default() };
+        let database = Builder::new().create_with_backend(backend).unwrap();
+        assert_eq!(verify_all(&database, &truth).unwrap(), verified);
     }
 
     #[test]

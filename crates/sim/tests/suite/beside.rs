@@ -1,7 +1,8 @@
 //! A tenant that uses its pages all the time, beside one that streams: the stream pays for itself.
 //! And tenants that are equally cold give alike.
 
-use mglru_core::{Mechanisms, Preset, UNLIMITED};
+use mglru_core::lru::Swappiness;
+use mglru_core::{Counter, Mechanisms, MemcgId, Preset, Time, UNLIMITED};
 use mglru_sim::{Access, Machine, Operation, Report, Request, Simulator, SwapDevice, SwapModel, Tenant};
 use mglru_workload::Random;
 use std::time::Duration;
@@ -58,9 +59,8 @@ fn stream(beside: Beside) -> impl Iterator<Item = Operation> {
 }
 
 fn run(preset: Preset, channel: Channel, beside: Beside, tenants: u64, sleeps: bool) -> Report {
-    let mut machine = Machine::new(MEMORY_PAGES);
+    let mut machine = equal_tenants(tenants + 1, MEMORY_PAGES);
     machine.mechanisms = Mechanisms::preset(preset);
-    machine.tenants = (0..=tenants).map(|number| Tenant::new(&format!("t{number}"), UNLIMITED)).collect();
     if channel == Channel::Anonymous {
         machine.swap = Some(SwapModel { pages: 4096, device: SwapDevice::lab_disk() });
     }
@@ -103,21 +103,39 @@ fn a_stream_pays_for_itself() {
     assert!(worse.is_empty(), "{worse:#?}");
 }
 
-/// All read as many pages of files at the same time. The root is asked for an eighth of them, four
-/// times. A turn of a tenant with 128 pages is an eighth of them, so 128 such tenants deviate more
-/// than 16 larger ones.
+fn rest_until(begin: Duration) -> Operation {
+    Operation::RestUntil { time: Time::ZERO + begin }
+}
+
+fn equal_tenants(tenants: u64, frames: u32) -> Machine {
+    let tenants = (0..tenants).map(|number| Tenant::new(&format!("t{number}"), UNLIMITED)).collect();
+    Machine { tenants, ..Machine::new(frames) }
+}
+
+/// The sum, and the standard deviation relative to the mean.
+fn sum_and_deviation(gave: &[f64]) -> (f64, f64) {
+    let (all, number) = (gave.iter().sum::<f64>(), gave.len() as f64);
+    let mean = all / number;
+    let variance = gave.iter().map(|gave| (gave - mean).powi(2)).sum::<f64>() / number;
+    (all, variance.sqrt() / mean)
+}
+
+/// All read as many pages of files, at the same time or one tenant after the other. The root is
+/// asked for an eighth of them, four times. A turn of a tenant with 128 pages is an eighth of them,
+/// so 128 such tenants deviate more than 16 larger ones.
 #[test]
 fn equally_cold_tenants_give_alike() {
-    for (tenants, deviation_max) in [(16_u64, 0.05), (128, 0.06)] {
+    let all = [(16_u64, 0.05), (128, 0.06)];
+    for ((tenants, deviation_max), in_turn) in all.into_iter().flat_map(|case| [(case, false), (case, true)])
+    {
         let pages = 16_384 / tenants;
-        let mut machine = Machine::new(32_768);
-        machine.tenants = (0..tenants).map(|number| Tenant::new(&format!("t{number}"), UNLIMITED)).collect();
-        let mut simulator = Simulator::new(&machine).unwrap();
+        let mut simulator = Simulator::new(&equal_tenants(tenants, 32_768)).unwrap();
         for tenant in 0..tenants {
             let read = move |page| Operation::from(Access::read(tenant << 32 | page));
-            simulator.add_job(tenant as usize, (0..pages).map(read));
+            let begin = rest_until(Duration::from_millis(if in_turn { 100 * tenant } else { 0 }));
+            simulator.add_job(tenant as usize, [begin].into_iter().chain((0..pages).map(read)));
         }
-        let later = Operation::RestUntil { time: mglru_core::Time::ZERO + Duration::from_secs(30) };
+        let later = rest_until(Duration::from_secs(30));
         let request = Request { tenant: None, pages: 2048, swappiness: None, unsliced: false };
         simulator
             .add_job_of(&[None], [later].into_iter().chain((0..4).map(move |_| Operation::Reclaim(request))));
@@ -125,11 +143,76 @@ fn equally_cold_tenants_give_alike() {
         simulator.finish().unwrap();
         let gave: Vec<f64> =
             report.tenants[1..].iter().map(|tenant| (pages - tenant.usage_pages) as f64).collect();
-        let (all, mean) = (gave.iter().sum::<f64>(), gave.iter().sum::<f64>() / tenants as f64);
-        let variance = gave.iter().map(|gave| (gave - mean).powi(2)).sum::<f64>() / tenants as f64;
-        let deviation = variance.sqrt() / mean;
-        println!("{tenants} tenants gave {all}, {deviation}");
-        assert!((8110.0..=8280.0).contains(&all), "{tenants} tenants gave {all} of 8,192");
-        assert!(deviation < deviation_max, "{tenants} tenants: {deviation}, {gave:?}");
+        let (all, deviation) = sum_and_deviation(&gave);
+        println!("{tenants} tenants, in turn {in_turn}: gave {all}, {deviation}");
+        assert!((8110.0..=8280.0).contains(&all), "{tenants} tenants, in turn {in_turn}: {all} of 8,192");
+        assert!(deviation < deviation_max, "{tenants} tenants, in turn {in_turn}: {deviation}, {gave:?}");
+    }
+}
+
+/// Tenants with equal loads, which filled memory one after the other: each touches 40 % of its
+/// pages at random between two requests to the root, as in `mglru reproduce memcg-lru`.
+#[test]
+fn tenants_with_equal_loads_give_alike() {
+    let tenants = 16_u64;
+    let pages = 65_536 / tenants;
+    let mut simulator = Simulator::new(&equal_tenants(tenants, 131_072)).unwrap();
+    let at = |seconds| rest_until(Duration::from_secs(seconds));
+    for tenant in 0..tenants {
+        let mut random = Random::stream(tenant, 3);
+        let load = move |page| Operation::from(Access::load(tenant << 32 | page));
+        let begin = rest_until(Duration::from_millis(50 * tenant));
+        let rounds = (0..16).flat_map(move |round| {
+            let touched: Vec<u64> = (0..pages).filter(|_| random.below(10) < 4).collect();
+            [at(30 + 10 * round)].into_iter().chain(touched.into_iter().map(load))
+        });
+        simulator.add_job(tenant as usize, [begin].into_iter().chain((0..pages).map(load)).chain(rounds));
+    }
+    let request = Request { tenant: None, pages: 1024, swappiness: None, unsliced: false };
+    let requests = (0..16).flat_map(move |round| [at(39 + 10 * round), Operation::Reclaim(request)]);
+    simulator.add_job_of(&[None], requests);
+    let report = simulator.run().unwrap();
+    let stat = |tenant: u64| simulator.core().memcg(MemcgId(tenant as u32 + 1)).stat();
+    let gave: Vec<f64> =
+        (0..tenants).map(|tenant| stat(tenant).get(Counter::PgstealProactive) as f64).collect();
+    let (all, deviation) = sum_and_deviation(&gave);
+    println!("{tenants} tenants gave {all}, {deviation}");
+    assert!(report.requests.iter().all(|request| !request.fell_short));
+    assert!((0.99..=1.01).contains(&(all / (16.0 * 1024.0))), "{tenants} tenants gave {all} of 16,384");
+    assert!(deviation < 0.05, "{tenants} tenants: {deviation}, {gave:?}");
+    simulator.finish().unwrap();
+}
+
+/// Half of a tenant's pages are anonymous. At swappiness 0 it gives pages of files while it has
+/// some, and at 200 and 201 anonymous ones.
+#[test]
+fn the_ends_of_swappiness_take_one_kind() {
+    for (swappiness, anon) in [(0, false), (200, true), (201, true)] {
+        let mut machine = equal_tenants(1, 8192);
+        machine.swap = Some(SwapModel { pages: 8192, device: SwapDevice::lab_disk() });
+        let mut simulator = Simulator::new(&machine).unwrap();
+        let files = (0..2000).map(|page| Operation::from(Access::read(1 << 32 | page)));
+        let anons = (0..2000).map(|page| Operation::from(Access::store(page).anon()));
+        // Both kinds in both lists: some pages are used again and again.
+        let again = |page| [Access::read(1 << 32 | page), Access::store(page).anon()];
+        let again = (0..4).flat_map(move |_| (0..500).flat_map(again)).map(Operation::from);
+        simulator.add_job(0, files.chain(anons).chain(again));
+        let request = Request {
+            tenant: Some(0),
+            pages: 300,
+            swappiness: Some(Swappiness::new(swappiness).unwrap()),
+            unsliced: false,
+        };
+        let later = rest_until(Duration::from_secs(30));
+        simulator
+            .add_job_of(&[None], [later].into_iter().chain((0..4).map(move |_| Operation::Reclaim(request))));
+        let report = simulator.run().unwrap();
+        let stat = simulator.core().memcg(MemcgId(1)).stat();
+        let [of_anon, of_files] =
+            [Counter::PgstealAnon, Counter::PgstealFile].map(|counter| stat.get(counter));
+        let (taken, spared) = if anon { (of_anon, of_files) } else { (of_files, of_anon) };
+        assert!(report.requests.iter().all(|request| !request.fell_short));
+        assert!(taken >= 1200 && spared == 0, "swappiness {swappiness}: {of_anon} anonymous, {of_files}");
+        simulator.finish().unwrap();
     }
 }

@@ -107,7 +107,7 @@ impl LockedLruvec<'_> {
         let (ranked, mechanisms) = (&self.lruvec.ranked, self.folios.mechanisms());
         let now = self.folios.flags(folio).load();
         ranked.expect(|| memory_limit(core, self.lruvec.memcg));
-        ranked.tick(core.count_brought_in());
+        ranked.tick(core.pages_reclaimed());
         let returns = now.active();
         // It was read ahead and not yet used: it must not fill the main list.
         let ahead = !returns && now.workingset() && !now.referenced();

@@ -44,14 +44,18 @@ impl RankedTurn {
         let Grant { memcg, spared, priority, by_age } = grant;
         let core = cx.core;
         core.drain(cx.host, cx.orders.cpu);
-        let swappiness = core.swappiness_of(memcg.id(), cx.orders.swappiness);
         let ranked = &memcg.lruvec.ranked;
+        let swappiness = core.swappiness_of(memcg.id(), cx.orders.swappiness);
+        // As in the kernel, 200 leaves files alone while there is anonymous memory, but in the last
+        // pass: that may find none it can take.
+        let spares_files = swappiness.get() == 200 && priority > 0 && ranked.pages(Kind::Anon) > 0;
+        let swappiness = if spares_files { Swappiness::ANON_ONLY } else { swappiness };
         ranked.begin_reclaim(swappiness);
         core.walk_ranked(memcg, swappiness);
         let pages = pages(ranked, swappiness);
         if by_age {
             let _locked = memcg.lruvec.lock(&core.folios);
-            ranked.follow(core.pages_brought_in());
+            ranked.follow(core.pages_reclaimed());
         }
         let budget = if memcg.is_online() {
             let (pages, by_low) = spared.leaves(pages, memcg.usage_pages(), cx.scan.low_override);
@@ -169,6 +173,7 @@ impl RankedTurn {
             host.wake_flusher(FlushReason::Reclaim);
         }
         cx.scan.tallies.add(&tallies);
+        core.count_reclaimed(outcome.freed);
         if self.has_newcomers && outcome.freed * DIRTY_PART < tallies.taken {
             cx.scan.stuck.note(self.memcg, tallies.taken - outcome.freed);
         } else if self.has_newcomers {

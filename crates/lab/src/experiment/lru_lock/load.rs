@@ -45,7 +45,7 @@ pub enum Load {
 }
 
 /// Parameters of a run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Setting {
     /// Mechanisms of the run.
     pub mechanisms: Mechanisms,

@@ -216,27 +216,72 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     })
 }
 
-/// Results of each setting of each group, per run.
+/// Results of each setting of each group, per run. A setting of several groups runs once.
 fn run_in_turn<const GROUPS: usize>(
     groups: &[[Setting; 3]; GROUPS],
     runs: u32,
     effort: Effort,
     watch: &dyn Watch,
 ) -> Result<Vec<[[Outcome; 3]; GROUPS]>, Error> {
-    let stage = Stage::begin(watch, "threads on the core", u64::from(runs) * GROUPS as u64, Unit::Steps);
+    let settings = distinct(groups.as_flattened());
+    let steps = u64::from(runs) * settings.len() as u64;
+    let stage = Stage::begin(watch, "threads on the core", steps, Unit::Steps);
     let one_run = |run: u32| {
         let tenant_pages = TENANT_PAGES / effort.shorter;
         let size = Size { tenant_pages, time: TIME / effort.shorter, seed: effort.seed + u64::from(run) };
-        stage.advance(GROUPS as u64)?;
-        Ok(groups.map(|group| {
-            // Alternate the order, so that no setting is always first.
-            let order = if run.is_multiple_of(2) { [0, 1, 2] } else { [2, 1, 0] };
-            let mut outcomes = order.map(|setting| load::run(&group[setting], size));
-            if !run.is_multiple_of(2) {
-                outcomes.reverse();
-            }
-            outcomes
-        }))
+        let mut order: Vec<&Setting> = settings.iter().collect();
+        // Alternate the order, so that no setting is always first.
+        if !run.is_multiple_of(2) {
+            order.reverse();
+        }
+        let run_one = |setting| {
+            stage.advance(1)?;
+            Ok((setting, load::run(setting, size)))
+        };
+        let outcomes = order.into_iter().map(run_one).collect::<Result<Vec<(&Setting, Outcome)>, Error>>()?;
+        let of = |setting| {
+            let ran = outcomes.iter().find(|(ran, _)| **ran == setting);
+            ran.expect("every setting of the groups ran").1
+        };
+        Ok(groups.map(|group| group.map(of)))
     };
     (0..runs).map(one_run).collect()
+}
+
+/// The settings without repetitions. Those that differ in their mechanisms only, and are compared,
+/// run one after another.
+fn distinct(settings: &[Setting]) -> Vec<Setting> {
+    let mut distinct: Vec<Setting> = Vec::new();
+    for &setting in settings {
+        if distinct.contains(&setting) {
+            continue;
+        }
+        let is_alike = |other: &Setting| Setting { mechanisms: setting.mechanisms, ..*other } == setting;
+        let after = distinct.iter().rposition(is_alike).map_or(distinct.len(), |last| last + 1);
+        distinct.insert(after, setting);
+    }
+    distinct
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_setting_runs_once_beside_those_it_is_compared_with() {
+        let linux = Mechanisms::preset(Preset::Linux72);
+        let setting = |mechanisms, threads| Setting {
+            mechanisms,
+            load: Load::Mapped,
+            threads,
+            depth: 1,
+            watched: false,
+            smaller: 1,
+        };
+        let node = linux.with_lru_lock(LruLock::Node);
+        let default = Mechanisms::default();
+        let (one, two) = ([setting(linux, 1), setting(node, 1)], [setting(linux, 2), setting(node, 2)]);
+        let all = [one[0], one[1], two[0], one[0], setting(default, 1), two[1], two[0]];
+        assert_eq!(distinct(&all), [one[0], one[1], setting(default, 1), two[0], two[1]]);
+    }
 }

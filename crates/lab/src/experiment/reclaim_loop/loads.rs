@@ -61,7 +61,7 @@ pub fn workers(mechanisms: Mechanisms, seed: u64, shorter: u32, watched: bool) -
         window: Window {
             warm_draws: 10 * u64::from(WORKERS),
             // Fewer requests are less even by chance.
-            time: Duration::from_secs(8) / if shorter > 1 { 2 * shorter } else { 1 },
+            time: Duration::from_secs(4) / shorter,
             ..Window::default()
         },
         watched,

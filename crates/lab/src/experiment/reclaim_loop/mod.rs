@@ -44,11 +44,9 @@ pub const REGISTRATION: Registration = Registration {
     run,
 };
 
-/// Upper limit of the runs of long loads that are controls, and of the default preset's runs of the
-/// store, which get no verdict.
+/// Upper limit of the runs of long loads that are controls, and of the default preset's runs, which
+/// get no verdict.
 const RUNS_MAX: u32 = 3;
-/// Seeds of loads that may be killed.
-const MIX_RUNS: u32 = 12;
 /// Divisor of the published size of the mix of files and anonymous memory.
 const MIX_SMALLER: u64 = 128;
 
@@ -83,8 +81,9 @@ impl Part {
 
     fn runs(self, effort: Effort) -> u32 {
         match self {
-            Part::FileAnon => effort.runs_at_least(MIX_RUNS),
-            Part::MappedReads | Part::Selects | Part::Compilers => effort.runs.min(RUNS_MAX),
+            Part::ReadOnly | Part::Workers | Part::MappedReads | Part::Selects | Part::Compilers => {
+                effort.runs.min(RUNS_MAX)
+            }
             _ => effort.runs,
         }
     }
@@ -162,7 +161,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
         for seed in effort.seed..effort.seed + u64::from(part.runs(effort)) {
             // The settings beside the comparison run once and get no verdict.
             let settings = if seed == effort.seed { part.settings() } else { 3 };
-            let late = part == Part::Store && seed >= effort.seed + u64::from(RUNS_MAX);
+            let late = seed >= effort.seed + u64::from(RUNS_MAX);
             let wanted = (0..settings).filter(|&setting| setting != 2 || !late);
             tasks.extend(wanted.map(|setting| (part, setting, seed)));
         }
