@@ -1,6 +1,7 @@
 //! Detection of changes that other processes make to a file. See [`Inode`].
 
 use crate::error::Error;
+use crate::file::CachedFile;
 use crate::inode::{Inode, LEN_MAX};
 use crate::shared::Shared;
 use mglru_core::PAGE_BYTES;
@@ -70,5 +71,21 @@ impl Inode {
             shared.drop_clean_pages(self, ended_in);
         }
         Ok(())
+    }
+}
+
+impl CachedFile {
+    /// Forgets what the cache knows of the file on disk, because another process changed it: drops
+    /// the clean pages and adopts the length. Reads that begin afterwards, through any handle, see
+    /// the change. Data that was written through this cache and is not on disk yet stays. A guard
+    /// that lends a page keeps the old one.
+    ///
+    /// Changes of the length are noticed without it, at the latest by a read at the end.
+    ///
+    /// # Errors
+    /// The system does not tell the file's length.
+    pub fn invalidate(&self) -> Result<(), Error> {
+        self.shared.drop_clean_pages(&self.inode, 0);
+        self.inode.revalidate(&self.shared)
     }
 }

@@ -26,10 +26,7 @@ use rustix::fs::{AtFlags, Stat, Timespec, Timestamps, UTIME_OMIT, utimensat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
-
-/// How long an open waits for a close of the same file that another thread has received.
-const CLOSE_TIME: Duration = Duration::from_millis(100);
+use std::time::SystemTime;
 
 /// Idle files that are given up at once when memory or descriptors run out.
 const GIVEN_UP_AT_ONCE: usize = 64;
@@ -86,6 +83,13 @@ fn on_disk(stat: &Stat) -> (u64, Timespec) {
     (stat.st_size as u64, changed)
 }
 
+/// Whether a file whose pages are all written is another on disk than the cached one, because a
+/// program that does not use the mount changed it.
+fn differs(content: &Content, node: &Node) -> bool {
+    let (Some(keeper), Some(seen)) = (&content.keeper, content.seen) else { return false };
+    !keeper.has_unwritten() && node.stat().is_ok_and(|stat| on_disk(&stat) != seen)
+}
+
 /// Whether a smaller number of idle files may help.
 fn is_shortage(error: &Error) -> bool {
     let few = |errno: Errno| matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM);
@@ -125,11 +129,6 @@ impl Files {
         let held = node.descriptor.pin()?;
         let opened = self.with_room(nodes, || {
             let mut content = node.content();
-            if content.opens > 0 && self.differs(&content, node) {
-                // Perhaps the program closed the file before it was changed, and the thread that
-                // received the close has not come to it.
-                content = node.wait_until(content, CLOSE_TIME, |content| content.opens == 0);
-            }
             self.keep(&mut content, node, &held, writable)?;
             let keeper = content.keeper.as_ref().expect("it was opened just now");
             let mut file = keeper.try_clone()?;
@@ -180,15 +179,18 @@ impl Files {
         }
     }
 
-    /// Gives the node a keeper, which can write if that is wanted.
+    /// Gives the node a keeper, which can write if that is wanted. It has what is on disk now, also
+    /// if programs have the file open: a close that came before may still be in another thread.
     fn keep(&self, content: &mut Content, node: &Node, held: &Held, writable: bool) -> Result<(), Error> {
-        if self.changed_outside(content, node) {
-            content.keeper = None;
-            content.changed = None;
+        // Before the file is read: what changes afterwards shall differ.
+        let seen = || node.stat().ok().map(|stat| on_disk(&stat));
+        if let Some(keeper) = content.keeper.as_ref().filter(|_| differs(content, node)) {
+            let seen = seen();
+            keeper.invalidate()?;
+            (content.seen, content.changed) = (seen, None);
         }
         if content.keeper.is_none() {
-            // Before the file is opened: what changes afterwards shall differ.
-            content.seen = node.stat().ok().map(|stat| on_disk(&stat));
+            content.seen = seen();
         }
         if content.keeper.is_none() || (writable && !content.writable) {
             let mode = if writable { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
@@ -196,18 +198,6 @@ impl Files {
             content.writable = writable;
         }
         Ok(())
-    }
-
-    /// Whether an idle file whose pages are all written was changed by a program that does not use
-    /// the mount.
-    fn changed_outside(&self, content: &Content, node: &Node) -> bool {
-        content.idle.is_some() && self.differs(content, node)
-    }
-
-    /// Whether a file whose pages are all written is another on disk than the cached one.
-    fn differs(&self, content: &Content, node: &Node) -> bool {
-        let (Some(keeper), Some(seen)) = (&content.keeper, content.seen) else { return false };
-        !keeper.has_unwritten() && node.stat().is_ok_and(|stat| on_disk(&stat) != seen)
     }
 
     /// Ends a program's use of a file. Returns the length of a file that is gone with it.
@@ -221,7 +211,6 @@ impl Files {
             } else {
                 self.make_idle(&mut content, node);
             }
-            node.closed.notify_all();
         }
         drop(content);
         node.descriptor.unpin();
@@ -353,7 +342,7 @@ impl Files {
         let mut attributes = attributes::attributes(stat, node.id);
         if attributes.kind == fuser::FileType::RegularFile {
             let content = node.content();
-            if self.changed_outside(&content, node) {
+            if content.is_closed() && differs(&content, node) {
                 return attributes;
             }
             if let Some(keeper) = &content.keeper {

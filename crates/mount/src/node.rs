@@ -23,8 +23,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 /// The node of DIR itself.
 pub(crate) const ROOT: u64 = 1;
@@ -72,8 +71,6 @@ pub(crate) struct Node {
     /// Whether the queue has it.
     queued: AtomicBool,
     content: Mutex<Content>,
-    /// The last program that had the file open closed it.
-    pub(crate) closed: Condvar,
 }
 
 impl Node {
@@ -93,17 +90,6 @@ impl Node {
     /// The cached content of a regular file.
     pub(crate) fn content(&self) -> MutexGuard<'_, Content> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until the content is as `wanted` after a close, or until the time is up.
-    pub(crate) fn wait_until<'a>(
-        &'a self,
-        content: MutexGuard<'a, Content>,
-        time: Duration,
-        wanted: impl Fn(&Content) -> bool,
-    ) -> MutexGuard<'a, Content> {
-        let waited = self.closed.wait_timeout_while(content, time, |content| !wanted(content));
-        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
@@ -299,7 +285,6 @@ impl Nodes {
             used: AtomicBool::new(true),
             queued: AtomicBool::new(false),
             content: Mutex::default(),
-            closed: Condvar::new(),
         });
         if let Some(replaced) = table.by_id.insert(id, node.clone()) {
             self.known.remove(replaced.payer, replaced.bytes.into());

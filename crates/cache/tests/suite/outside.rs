@@ -131,6 +131,35 @@ fn a_reopened_file_shows_changes_by_others() {
 }
 
 #[test]
+fn an_invalidated_file_shows_changes_by_others() {
+    for disk in Disk::each(8) {
+        disk.set("f", &pages(0..8));
+        let cache = disk.builder(4 << 20).build().unwrap();
+        let [file, other] = [(); 2].map(|()| cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap());
+        assert_same(&read(&file, 0, 8 * PAGE), &pages(0..8), "before");
+        file.write_at(&page(99), 2 * PAGE as u64).unwrap();
+        let map = other.map().unwrap();
+        let guard = map.page(4).unwrap();
+        for first in [10, 20] {
+            // Of the same length, then longer.
+            let count = if first == 10 { 8 } else { 11 };
+            disk.set("f", &pages(first..first + count));
+            file.invalidate().unwrap();
+            let mut expected = pages(first..first + count);
+            expected[2 * PAGE..3 * PAGE].copy_from_slice(&page(99));
+            assert_eq!(other.len() as usize, expected.len());
+            assert_same(&read(&other, 0, expected.len()), &expected, "after");
+        }
+        assert_same(&guard, &page(4), "lent");
+        drop(guard);
+        file.sync_all().unwrap();
+        assert_same(&disk.contents("f")[2 * PAGE..3 * PAGE], &page(99), "written");
+        drop((map, file, other));
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
 fn two_paths_to_one_file_share_its_pages() {
     let Disk::Real(directory, kind) = Disk::uring() else { unreachable!() };
     let disk = Disk::Real(directory, kind);

@@ -113,11 +113,16 @@ fn changes_outside_are_seen(mounted: &Mounted) {
     let later = std::time::SystemTime::now() + std::time::Duration::from_secs(5);
     File::options().write(true).open(mounted.below().join("f")).unwrap().set_modified(later).unwrap();
     assert_eq!(fs::read(mounted.at("f")).unwrap(), b"equal!");
-    // A change while it is open is seen at the next open.
+    // A change while it is open is seen at the next open, by all that have it open.
     let open = File::open(mounted.at("f")).unwrap();
     fs::write(mounted.below().join("f"), "another").unwrap();
-    drop(open);
     assert_eq!(fs::read(mounted.at("f")).unwrap(), b"another");
+    let mut first = [0; 7];
+    open.read_exact_at(&mut first, 0).unwrap();
+    assert_eq!(&first, b"another");
+    fs::write(mounted.below().join("f"), "the last").unwrap();
+    drop(open);
+    assert_eq!(fs::read(mounted.at("f")).unwrap(), b"the last");
 }
 
 #[test]
