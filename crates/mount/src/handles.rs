@@ -41,6 +41,12 @@ impl<T> Handles<T> {
         Ok(slot.cloned().flatten().ok_or(Errno::BADF)?)
     }
 
+    /// The numbers of all values.
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        (0..).zip(&table.slots).filter(|(_, slot)| slot.is_some()).map(|(number, _)| number).collect()
+    }
+
     /// Removes a value.
     pub(crate) fn remove(&self, number: u64) -> Answer<Arc<T>> {
         let value = self.get(number)?;
@@ -61,6 +67,7 @@ mod tests {
         let (a, b) = (handles.add("a"), handles.add("b"));
         assert_eq!((*handles.get(a).unwrap(), *handles.get(b).unwrap()), ("a", "b"));
         assert_eq!(*handles.remove(a).unwrap(), "a");
+        assert_eq!(handles.numbers(), [b]);
         assert!(handles.get(a).is_err() && handles.get(u64::MAX).is_err());
         assert_eq!(handles.add("c"), a);
         assert_eq!(*handles.get(b).unwrap(), "b");
