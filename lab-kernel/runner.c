@@ -11,6 +11,8 @@
  * anon        = load (write: store) of one byte in a private anonymous mapping
  *
  * --tasks N: access i belongs to task i mod N; the tasks are threads with descriptors of their own and run freely.
+ * --leave PAGES: no limit of the memcg; locked memory of another memcg leaves that many pages of the machine free, so
+ *   that kswapd reclaims.
  * --readahead 1: no random advice on the descriptors, so that the kernel reads ahead as the queue's read_ahead_kb allows.
  *
  * The trace is in this process' memory before the process joins the limited cgroup, so it is
@@ -79,6 +81,7 @@ static const char *const mwant[] = { "anon", "file", "file_mapped", "file_dirty"
 	"inactive_", "active_", "workingset_", "pg", "swapcached", 0 };
 static const char *const vwant[] = { "workingset_", "pgscan_", "pgsteal_", "pgrefill", "pgactivate", "pgdeactivate", "pgmajfault", "pswp",
 	"pgrotated", "nr_vmscan_write", "nr_vmscan_immediate", "allocstall", "slabs_scanned", 0 };
+static const char *const fwant[] = { "nr_free_pages", 0 };
 static void take(struct snap *s) {
 	char p[300]; struct rusage ru; s->n = 0;
 	put(s, "t_ns", now_ns());
@@ -127,8 +130,27 @@ static int lrugen(char *o, int n, const char *cgname) {
 	}
 	return 0;
 }
+/* Locked memory that leaves `leave` pages of the machine free. */
+static void fill_machine(long leave) {
+	long free_kb = 0;
+	rd("/proc/meminfo", buf, sizeof buf);
+	char *at = strstr(buf, "MemFree:"); if (!at || sscanf(at, "MemFree: %ld", &free_kb) != 1) die("meminfo");
+	long bytes = free_kb * 1024 - leave * (long)PG;
+	if (bytes <= 0) { errno = ENOMEM; die("--leave: more than is free"); }
+	if (mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | MAP_LOCKED, -1, 0) == MAP_FAILED) die("locked memory");
+}
+/* The watermarks of the largest zone, in pages. */
+static void watermarks(long w[3]) {
+	static char zones[1 << 18]; long most = -1, of[3] = {0}, v;
+	rd("/proc/zoneinfo", zones, sizeof zones);
+	for (char *l = strtok(zones, "\n"); l; l = strtok(NULL, "\n")) {
+		if (sscanf(l, " min %ld", &v) == 1) of[0] = v; else if (sscanf(l, " low %ld", &v) == 1) of[1] = v;
+		else if (sscanf(l, " high %ld", &v) == 1 && !strstr(l, ":")) of[2] = v;
+		else if (sscanf(l, " managed %ld", &v) == 1 && v > most) { most = v; memcpy(w, of, sizeof of); }
+	}
+}
 /* What the threads of a replay share. Task 0 takes the samples and the state at the warm point. */
-static struct { long i; long long file, anon, dirty, act, rd, swrd, cur, refault, t; } smp[2048];
+static struct { long i; long long file, anon, dirty, act, rd, swrd, cur, refault, t, free; } smp[2048];
 static struct snap s0, sw, s1, ss;
 static char g0[8192], gw[8192], g1[8192];
 static const uint32_t *tr;
@@ -137,6 +159,7 @@ static const char *data, *cgname;
 static size_t n, wi, every;
 static int tasks = 1, rb = 4096, wb = 4096, blind, ahead, samples = 100, debuggen = 1, ns, warmed;
 static unsigned long sum;
+static pthread_barrier_t all_here;
 
 static int opened(void) {
 	int fd = open(data, O_RDWR); if (fd < 0) die(data);
@@ -152,14 +175,20 @@ static void sample(size_t i) {
 	smp[ns].act = get(&ss, "active_file") / PG; smp[ns].rd = (get(&ss, "disk_rd_sectors") - get(&s0, "disk_rd_sectors")) / 8;
 	smp[ns].swrd = (get(&ss, "swap_rd_sectors") - get(&s0, "swap_rd_sectors")) / 8;
 	smp[ns].refault = get(&ss, "workingset_refault_file") - get(&s0, "workingset_refault_file"); smp[ns].t = now_ns() - get(&s0, "t_ns");
-	smp[ns++].cur = atoll(buf) / PG;
+	smp[ns].cur = atoll(buf) / PG;
+	ss.n = 0; kvfile(&ss, "/proc/vmstat", "", fwant); smp[ns++].free = get(&ss, "nr_free_pages");
 }
 static void *replay(void *number) {
 	size_t task = (size_t)number; unsigned long part = 0; int fd = opened();
 	char *io = aligned_alloc(PG, PG), *wbuf = aligned_alloc(PG, PG); memset(io, 1, PG); memset(wbuf, 0x5a, PG);
-	size_t next = every;
+	size_t next = every; int counting = 0;
 	for (size_t i = task; i < n; i += tasks) {
-		if (task == 0 && !warmed && i >= wi) { take(&sw); warmed = 1; if (debuggen) lrugen(gw, sizeof gw, cgname); }
+		if (!counting && i >= wi) {
+			/* All tasks are here when counting begins. */
+			counting = 1; pthread_barrier_wait(&all_here);
+			if (task == 0) { take(&sw); warmed = 1; if (debuggen) lrugen(gw, sizeof gw, cgname); }
+			pthread_barrier_wait(&all_here);
+		}
 		uint32_t r = tr[i]; unsigned long pg = r & 0x1fffffff;
 		if (r & (1u << 29)) { if (r >> 31) a[pg * PG] = (uint8_t)i | 1; else part += a[pg * PG]; }
 		else if (r & (1u << 30)) { part += m[pg * PG]; if (r >> 31) m[pg * PG] = (uint8_t)i | 1; }
@@ -169,16 +198,17 @@ static void *replay(void *number) {
 		}
 		if (task == 0 && i + 1 >= next && ns < 2000) { sample(i); next += every; }
 	}
+	if (!counting && wi < n) { pthread_barrier_wait(&all_here); pthread_barrier_wait(&all_here); }
 	__atomic_fetch_add(&sum, part, __ATOMIC_RELAXED);
 	return NULL;
 }
 int main(int ac, char **av) {
-	const char *trace = 0; long limit = 0; double warm = 0.2; int sync_end = 0, madvr = 0;
+	const char *trace = 0; long limit = 0, leave = 0, wm[3] = {0}; double warm = 0.2; int sync_end = 0, madvr = 0;
 	unsigned long anon_pages = 0, file_pages = 0;
 	for (int i = 1; i + 1 < ac; i += 2) {
 		char *k = av[i], *v = av[i + 1];
 		if (!strcmp(k, "--trace")) trace = v; else if (!strcmp(k, "--data")) data = v; else if (!strcmp(k, "--cg")) cg = v;
-		else if (!strcmp(k, "--limit")) limit = atol(v); else if (!strcmp(k, "--warm")) warm = atof(v);
+		else if (!strcmp(k, "--limit")) limit = atol(v); else if (!strcmp(k, "--warm")) warm = atof(v); else if (!strcmp(k, "--leave")) leave = atol(v);
 		else if (!strcmp(k, "--rbytes")) rb = atoi(v); else if (!strcmp(k, "--wbytes")) wb = atoi(v);
 		else if (!strcmp(k, "--wmode")) blind = !strcmp(v, "blind"); else if (!strcmp(k, "--anon")) anon_pages = atol(v);
 		else if (!strcmp(k, "--disk")) diskstat = v; else if (!strcmp(k, "--swap")) swapstat = v; else if (!strcmp(k, "--samples")) samples = atoi(v);
@@ -221,14 +251,15 @@ int main(int ac, char **av) {
 	if (tasks < 1 || tasks > 64) { errno = ERANGE; die("--tasks"); }
 	if (tasks == 1) { cpu_set_t cs; CPU_ZERO(&cs); CPU_SET(sysconf(_SC_NPROCESSORS_ONLN) - 1, &cs); sched_setaffinity(0, sizeof cs, &cs); }
 	char p[300], q[64];
-	snprintf(p, 300, "%s/memory.max", cg); snprintf(q, 64, "%ld", limit); wr(p, q);
+	if (!leave) { snprintf(p, 300, "%s/memory.max", cg); snprintf(q, 64, "%ld", limit); wr(p, q); }
 	sync(); wr("/proc/sys/vm/drop_caches", "3"); sync(); wr("/proc/sys/vm/drop_caches", "3");
+	if (leave) { fill_machine(leave); watermarks(wm); }
 	snprintf(p, 300, "%s/cgroup.procs", cg); snprintf(q, 64, "%d", getpid()); wr(p, q);
 	printf("KLAB-START n=%zu file_pages=%lu\n", n, file_pages); fflush(stdout);
 	if (debuggen) lrugen(g0, sizeof g0, cgname);
 	take(&s0);
 	wi = (size_t)(n * warm); every = n / samples ? n / samples : 1;
-	pthread_t threads[64];
+	pthread_t threads[64]; pthread_barrier_init(&all_here, NULL, tasks);
 	for (int task = 1; task < tasks; task++) if (pthread_create(&threads[task], NULL, replay, (void *)(size_t)task)) die("thread");
 	replay((void *)0);
 	for (int task = 1; task < tasks; task++) pthread_join(threads[task], NULL);
@@ -236,12 +267,12 @@ int main(int ac, char **av) {
 	if (debuggen) lrugen(g1, sizeof g1, cgname);
 	if (sync_end) sync();
 	/* leave the limited cgroup for printing */
-	double mf = 0, ma = 0, md = 0, mx = 0, mc = 0; int k = 0; long long fmin = 1LL << 60, fmax = 0;
-	for (int i = 0; i < ns; i++) if ((size_t)smp[i].i > wi) { mf += smp[i].file; ma += smp[i].anon; md += smp[i].dirty; mx += smp[i].act; mc += smp[i].cur; if (smp[i].file < fmin) fmin = smp[i].file; if (smp[i].file > fmax) fmax = smp[i].file; k++; }
+	double mf = 0, ma = 0, md = 0, mx = 0, mc = 0, me = 0; int k = 0; long long fmin = 1LL << 60, fmax = 0;
+	for (int i = 0; i < ns; i++) if ((size_t)smp[i].i > wi) { mf += smp[i].file; ma += smp[i].anon; md += smp[i].dirty; mx += smp[i].act; mc += smp[i].cur; me += smp[i].free; if (smp[i].file < fmin) fmin = smp[i].file; if (smp[i].file > fmax) fmax = smp[i].file; k++; }
 	if (!k) k = 1, fmin = 0;
 	printf("\nKLAB-JSON-BEGIN\n{\"n\":%zu,\"warm_index\":%zu,\"limit_pages\":%ld,\"file_pages\":%lu,\"anon_pages\":%lu,\"rbytes\":%d,\"wbytes\":%d,\"wmode\":\"%s\",\"tasks\":%d,\"readahead\":%d,", n, wi, limit / (long)PG, file_pages, anon_pages, rb, wb, blind ? "blind" : "rmw", tasks, ahead);
 	printf("\"acc_fd\":%ld,\"acc_mapped\":%ld,\"acc_anon\":%ld,\"acc_write\":%ld,\"distinct_file\":%ld,\"distinct_anon\":%ld,\n", c_fd, c_map, c_anon, c_w, d_file, d_anon);
-	printf("\"cap_file_mean\":%.1f,\"cap_file_min\":%lld,\"cap_file_max\":%lld,\"cap_anon_mean\":%.1f,\"dirty_mean\":%.1f,\"active_file_mean\":%.1f,\"current_mean\":%.1f,\"sum\":%lu,\n", mf / k, fmin, fmax, ma / k, md / k, mx / k, mc / k, sum & 1);
+	printf("\"cap_file_mean\":%.1f,\"cap_file_min\":%lld,\"cap_file_max\":%lld,\"cap_anon_mean\":%.1f,\"dirty_mean\":%.1f,\"active_file_mean\":%.1f,\"current_mean\":%.1f,\"free_mean\":%.1f,\"watermark_min\":%ld,\"watermark_low\":%ld,\"watermark_high\":%ld,\"sum\":%lu,\n", mf / k, fmin, fmax, ma / k, md / k, mx / k, mc / k, me / k, wm[0], wm[1], wm[2], sum & 1);
 	out_delta("total", &s0, &s1); printf(",\n"); out_delta("warm", &sw, &s1); printf(",\n"); out_abs("start", &s0); printf(",\n"); out_abs("end", &s1);
 	printf(",\n\"lru_gen_start\":[%s],\n\"lru_gen_warm\":[%s],\n\"lru_gen_end\":[%s],\n\"samples\":[", g0, gw, g1);
 	for (int i = 0; i < ns; i++) printf("%s[%ld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld]%s", i ? "," : "", smp[i].i, smp[i].file, smp[i].anon, smp[i].dirty, smp[i].act, smp[i].rd, smp[i].swrd, smp[i].refault, smp[i].cur, smp[i].t / 1000000, i % 10 == 9 ? "\n" : "");

@@ -378,9 +378,14 @@ impl CachedFile {
     /// The readahead window for a miss of a read of `request` pages.
     pub(crate) fn window_of_miss(&self, index: u32, request: u32) -> Window {
         let mut readahead = self.readahead.lock().unwrap_or_else(PoisonError::into_inner);
-        let window = readahead.on_miss(index, request.min(self.inode.request_pages_max()));
+        let request_now = request.min(self.inode.request_pages_max());
+        let window = readahead.on_miss(index, request_now, |page| self.is_cached(page));
         readahead.note_read(index, request);
         if self.random.load(Ordering::Relaxed) { window } else { self.inode.whole_blocks(window) }
+    }
+
+    fn is_cached(&self, page: u32) -> bool {
+        self.shared.core.is_cached(&self.inode.mapping, page)
     }
 
     /// The readahead window for a miss through a map.
@@ -409,7 +414,7 @@ impl CachedFile {
         let window = {
             let mut readahead = self.readahead.lock().unwrap_or_else(PoisonError::into_inner);
             readahead.note_read(index, 1);
-            readahead.on_mark(index)
+            readahead.on_mark(index, |page| self.is_cached(page))
         };
         if let Some(window) = window {
             self.shared.read_ahead(&self.inode, &self.task(), window);

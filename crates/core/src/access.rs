@@ -100,6 +100,11 @@ impl Core {
         self.lookup_peeked(mapping, index, self.peek(mapping, index))
     }
 
+    /// Whether a page is in memory or on its way.
+    pub fn is_cached(&self, mapping: &Mapping, index: u32) -> bool {
+        !matches!(self.lookup(mapping, index), Lookup::Miss)
+    }
+
     /// Looks at a page's slot only: the shortest way to copy bytes out of a cached page. `None`:
     /// the page is not readable; [`Core::lookup`] returns the reason.
     #[inline]

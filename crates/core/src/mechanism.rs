@@ -156,8 +156,9 @@ impl Default for Mechanisms {
 impl Mechanisms {
     /// The switches of a preset.
     pub const fn preset(preset: Preset) -> Mechanisms {
-        const LINUX_612: u16 = Switch::MemcgLru.bit();
-        const LINUX_71: u16 = LINUX_612 | Switch::WorkingsetRework.bit() | Switch::LuleshFix.bit();
+        const LINUX_612: u16 = Switch::MemcgLru.bit() | Switch::ShadowsBySize.bit();
+        const LINUX_71: u16 =
+            Switch::MemcgLru.bit() | Switch::WorkingsetRework.bit() | Switch::LuleshFix.bit();
         const LINUX_72: u16 = LINUX_71 | Switch::ReparentOffline.bit();
         const OURS: u16 = LINUX_72
             | Switch::Prefetch.bit()
@@ -165,7 +166,8 @@ impl Mechanisms {
             | Switch::SubtreeLru.bit()
             | Switch::GlobalDirtyThrottle.bit()
             | Switch::WaitBeforeOom.bit()
-            | Switch::ChargeNearLimit.bit();
+            | Switch::ChargeNearLimit.bit()
+            | Switch::ShadowsBySize.bit();
         // The policy `ranked` is whole in every preset.
         const ALL: u32 = ((Switch::CompactShadows.rules() << 1) - 1) | Switch::CostReleasesLock.rules();
         const RULES_71: u32 = ALL | Switch::ProportionalProtection.rules() | Switch::BoundedSteps.rules();
@@ -351,6 +353,11 @@ impl Mechanisms {
     }
 
     #[inline]
+    pub(crate) const fn shadows_by_size(self) -> bool {
+        self.is_on(Switch::ShadowsBySize)
+    }
+
+    #[inline]
     pub(crate) const fn memcg_lru(self) -> bool {
         self.is_on(Switch::MemcgLru)
     }
@@ -500,18 +507,19 @@ mod tests {
                 "minimum_scan",
                 "proportional_protection",
                 "bounded_steps",
+                "shadows_by_size",
             ]
         );
         let later = |preset| on(preset)[24..].to_vec();
         let [t, f] = [true, false];
         assert_eq!(
             later(Preset::Linux612),
-            [&[f, f, f, f, f, f, t, f, f, f][..], &[f; 6], &[t, f, f, f, f]].concat(),
+            [&[f, f, f, f, f, f, t, f, f, f][..], &[f; 6], &[t, f, f, f, f, t]].concat(),
             "isolate_dirty"
         );
-        assert_eq!(later(Preset::Linux71), [&[f; 16][..], &[t, f, f, t, t]].concat());
-        assert_eq!(later(Preset::Linux72), [&[t; 12][..], &[f; 4], &[t, f, f, t, t]].concat());
-        assert_eq!(later(Preset::Default), [&[t; 16][..], &[t, f, f, t, t]].concat());
+        assert_eq!(later(Preset::Linux71), [&[f; 16][..], &[t, f, f, t, t, f]].concat());
+        assert_eq!(later(Preset::Linux72), [&[t; 12][..], &[f; 4], &[t, f, f, t, t, f]].concat());
+        assert_eq!(later(Preset::Default), [&[t; 16][..], &[t, f, f, t, t, t]].concat());
         let on = |preset| -> [bool; 13] {
             let all = on(preset);
             let (of_kernels, others) = all.split_at(13);
@@ -553,7 +561,7 @@ mod tests {
     #[test]
     fn switches_compose() {
         use Switch::{BoundedSteps, FaultPlacement, IsolateDirty, LuleshFix, ProportionalProtection};
-        use Switch::{ReclaimLoop, ReparentOffline, WorkingsetRework};
+        use Switch::{ReclaimLoop, ReparentOffline, ShadowsBySize, WorkingsetRework};
         let older =
             Mechanisms::compose(Preset::Linux72, &[], &[FaultPlacement, ReclaimLoop, ReparentOffline])
                 .unwrap();
@@ -562,7 +570,7 @@ mod tests {
         let newer = Mechanisms::compose(
             Preset::Linux612,
             &[WorkingsetRework, LuleshFix, ProportionalProtection, BoundedSteps],
-            &[IsolateDirty],
+            &[IsolateDirty, ShadowsBySize],
         );
         assert_eq!(word(newer.unwrap()), word(Mechanisms::preset(Preset::Linux71)));
         assert!(Mechanisms::compose(Preset::Linux612, &[ReclaimLoop], &[]).is_ok());

@@ -13,6 +13,7 @@
 
 use crate::lru::{self, turns::group_of};
 use crate::mapping::ShadowLeaf;
+use crate::mechanism::Lru;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::options::{Grain, PAGE_BYTES};
 use crate::{Core, sync::Ordering::Relaxed};
@@ -37,13 +38,32 @@ impl Core {
     }
 
     /// Drops the oldest shadows of `memcg` beyond its limit ([book: refaults#shadow-limit]): one
-    /// shadow-only leaf per eight cached pages. One call trims half of the surplus, in whole
-    /// batches ([`Grain::shadow_batch_leaves`]).
-    pub(crate) fn shrink_shadows(&self, memcg: &Memcg) {
-        let limit = memcg.lruvec.size_of_all_lists() / 8;
+    /// shadow-only leaf per eight cached pages. A call at `priority` wants half of the surplus and
+    /// a part of what earlier calls left, and trims it in whole batches
+    /// ([`Grain::shadow_batch_leaves`]), or at once if it is more than the surplus.
+    pub(crate) fn shrink_shadows(&self, memcg: &Memcg, priority: u8) {
+        let mechanisms = self.mechanisms();
+        let limit = match mechanisms.lru() {
+            // The slab pages that are counted allow a few leaves.
+            Lru::MultiGen if !mechanisms.shadows_by_size() => 0,
+            _ => memcg.lruvec.size_of_all_lists() / 8,
+        };
         let surplus = memcg.stat.get(Counter::WorkingsetNodes).saturating_sub(limit);
+        if surplus == 0 {
+            return;
+        }
         let batch = self.options.grain.shadow_batch_leaves.max(1);
-        self.trim_shadows(memcg, surplus / 2 / batch * batch);
+        let deferred = match mechanisms.lru() {
+            // Our own policy remembers what it may.
+            Lru::Ranked => 0,
+            _ => memcg.lruvec.deferred_leaves.swap(0, Relaxed),
+        };
+        let wanted = ((deferred >> priority) + surplus / 2).min(2 * surplus);
+        let is_little = wanted < batch && wanted >= surplus;
+        let trimmed = if is_little { wanted } else { wanted / batch * batch };
+        let later = (deferred + surplus / 2).saturating_sub(trimmed).min(2 * surplus);
+        memcg.lruvec.deferred_leaves.store(later, Relaxed);
+        self.trim_shadows(memcg, trimmed);
     }
 
     /// Drops the older half of a memcg's shadows, at most 128 leaves, if the index takes more than
@@ -121,7 +141,7 @@ impl Core {
             let mapping = self.mappings.get(leaf.mapping);
             let shadows = mapping.and_then(|mapping| {
                 let keep = |era: &mut _, index, word| lru::leaf_dropped(self, era, index, word);
-                mapping.lock(&self.leaves).trim(leaf.leaf_index, leaf.stamp, keep)
+                mapping.lock(&self.leaves).trim(&leaf, keep)
             });
             trimmed += u64::from(shadows.is_some());
         }
@@ -133,7 +153,7 @@ impl Core {
 
     fn is_shadow_leaf(&self, leaf: &ShadowLeaf) -> bool {
         let mapping = self.mappings.get(leaf.mapping);
-        mapping.is_some_and(|m| m.lock(&self.leaves).is_shadow_leaf(leaf.leaf_index, leaf.stamp))
+        mapping.is_some_and(|m| m.lock(&self.leaves).is_shadow_leaf(leaf))
     }
 }
 
@@ -141,12 +161,56 @@ impl Core {
 mod tests {
     use super::*;
     use crate::testing::Harness;
+    use crate::{Mechanisms, Preset};
+
+    /// 600 leaves of one page each are evicted by 4,096 pages side by side, which allow 512 leaves.
+    /// In 7.1 and 7.2 the pages on the lists of the multi-gen LRU do not count.
+    #[test]
+    fn cached_pages_allow_shadows_except_in_late_kernels() {
+        let left = |preset, lru| {
+            let mechanisms = Mechanisms::preset(preset).with_lru(lru);
+            let mut harness = Harness::with_mechanisms(mechanisms, 4096, 1);
+            harness.read_all((0..600).map(|n| n * 64));
+            harness.read_all((0..4096).map(|n| 64 * 600 + n));
+            harness.core.validate().unwrap();
+            let stat = &harness.memcg().stat;
+            let counts = [Counter::WorkingsetNodes, Counter::WorkingsetNodereclaim];
+            assert_eq!(counts.map(|counter| stat.get(counter)).iter().sum::<u64>(), 600);
+            stat.get(counts[0])
+        };
+        assert_eq!(left(Preset::Linux612, Lru::MultiGen), 600);
+        for preset in [Preset::Linux71, Preset::Linux72] {
+            assert_eq!(left(preset, Lru::Classic), 600, "{preset:?}");
+            let few = left(preset, Lru::MultiGen);
+            assert!((128..256).contains(&few), "{preset:?}: {few}");
+        }
+    }
+
+    /// Below a batch, nothing is trimmed at once; what is left adds up, and counts at low
+    /// priorities.
+    #[test]
+    fn surplus_that_is_less_than_a_batch_is_deferred() {
+        let mut harness = Harness::with_preset(Preset::Linux71, 4096, 1);
+        harness.read_all((0..200).map(|n| n * 64));
+        harness.read_all((0..4096).map(|n| 64 * 200 + n));
+        let core = &harness.core;
+        let nodes = || harness.memcg().stat.get(Counter::WorkingsetNodes);
+        assert_eq!(nodes(), 200);
+        // At most twice the surplus is deferred: 400. An eighth of it and half of the surplus are a
+        // batch and 22 more.
+        (0..10).for_each(|_| core.shrink_shadows(harness.memcg(), 12));
+        assert_eq!(nodes(), 200);
+        core.shrink_shadows(harness.memcg(), 3);
+        assert_eq!(nodes(), 72);
+        core.shrink_shadows(harness.memcg(), 0);
+        assert_eq!(nodes(), 0);
+    }
 
     /// A memcg with the most shadows, within a factor of two, gives some up; the others are not
     /// visited.
     #[test]
     fn the_memcg_with_most_shadows_gives_some_up() {
-        let mut harness = Harness::new(64, 1);
+        let mut harness = Harness::with_mechanisms(Mechanisms::default(), 64, 1);
         let few = harness.task.memcg;
         let other = harness.core.add_memcg("other", 64, crate::Time::ZERO).unwrap().id();
         let nodes = |harness: &Harness, memcg| harness.core.memcg(memcg).stat.get(Counter::WorkingsetNodes);

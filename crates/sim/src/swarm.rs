@@ -488,6 +488,7 @@ fn is_drawn_last(switch: Switch) -> bool {
                 | Switch::MinimumScan
                 | Switch::ProportionalProtection
                 | Switch::BoundedSteps
+                | Switch::ShadowsBySize
         )
 }
 

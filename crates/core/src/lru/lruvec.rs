@@ -88,6 +88,8 @@ pub struct Lruvec {
     /// Page-table entries that all walks found.
     walked_entries: AtomicU64,
     pub(crate) shadow_leaves: Mutex<VecDeque<ShadowLeaf>>,
+    /// Shadow-only leaves that calls to trim them left to later calls.
+    pub(crate) deferred_leaves: AtomicU64,
     /// The size class under which the memcg is registered in [`Core::remembering`](crate::Core),
     /// for trimming shadows; 0: not registered.
     pub(crate) shadow_group: AtomicU32,
@@ -117,6 +119,7 @@ impl Lruvec {
             walked: std::array::from_fn(|_| AtomicU64::new(0)),
             walked_entries: AtomicU64::new(0),
             shadow_leaves: Mutex::new(VecDeque::new()),
+            deferred_leaves: AtomicU64::new(0),
             shadow_group: AtomicU32::new(0),
             classic: Classic::new(),
             ranked: RankedOnUse::default(),

@@ -130,8 +130,10 @@ pub(crate) struct Before {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShadowLeaf {
     pub(crate) mapping: MappingId,
-    pub(crate) leaf_index: u32,
-    pub(crate) stamp: u32,
+    leaf_index: u32,
+    /// The leaf's place in the pool, because another leaf may have come to the same stamp.
+    id: LeafId,
+    stamp: u32,
 }
 
 impl Mapping {
@@ -611,7 +613,8 @@ impl<'a> LockedMapping<'a> {
         self.count_folios(-1);
         if counts.only_shadows() && self.keeps_shadows() {
             let leaf_index = index / LEAF_SLOTS as u32;
-            return Ok(Some(ShadowLeaf { mapping: self.mapping.id, leaf_index, stamp: counts.stamp }));
+            let mapping = self.mapping.id;
+            return Ok(Some(ShadowLeaf { mapping, leaf_index, id, stamp: counts.stamp }));
         }
         self.free_if_empty(index, id, counts);
         Ok(None)
@@ -643,18 +646,17 @@ impl<'a> LockedMapping<'a> {
         (counts.folios == 0 && counts.shadows == 0 && self.keeps_shadows()).then_some(counts.owner)
     }
 
-    /// Drops all shadows of a leaf that holds only shadows and still has this `stamp`, after it has
+    /// Drops all shadows of a leaf that has held only shadows since it was noted, after it has
     /// passed them to `each` with the file's era and their indexes. Returns their number.
     pub(crate) fn trim(
         &mut self,
-        leaf_index: u32,
-        stamp: u32,
+        noted: &ShadowLeaf,
         mut each: impl FnMut(&mut ShadowEra, u32, u64),
     ) -> Option<u32> {
-        let index = leaf_index * LEAF_SLOTS as u32;
+        let index = noted.leaf_index * LEAF_SLOTS as u32;
         let (id, leaf) = self.leaf(index)?;
         let counts = leaf.counts();
-        if !counts.only_shadows() || counts.stamp != stamp {
+        if !counts.only_shadows() || (id, counts.stamp) != (noted.id, noted.stamp) {
             return None;
         }
         for (at, slot) in (0..).zip(leaf.slots) {
@@ -667,10 +669,12 @@ impl<'a> LockedMapping<'a> {
         Some(u32::from(counts.shadows))
     }
 
-    /// Whether a leaf holds only shadows and still has this `stamp`.
-    pub(crate) fn is_shadow_leaf(&self, leaf_index: u32, stamp: u32) -> bool {
-        let counts = self.leaf(leaf_index * LEAF_SLOTS as u32).map(|(_, leaf)| leaf.counts());
-        counts.is_some_and(|c| c.only_shadows() && c.stamp == stamp)
+    /// Whether a leaf has held only shadows since it was noted.
+    pub(crate) fn is_shadow_leaf(&self, noted: &ShadowLeaf) -> bool {
+        self.leaf(noted.leaf_index * LEAF_SLOTS as u32).is_some_and(|(id, leaf)| {
+            let counts = leaf.counts();
+            counts.only_shadows() && (id, counts.stamp) == (noted.id, noted.stamp)
+        })
     }
 
     /// The next occupied slot from `index` on, before `end`.
@@ -844,15 +848,11 @@ mod tests {
         assert!(locked.remove(5, FolioId(9), Some(1), one).unwrap().is_none(), "a page is left");
         let first = locked.remove(6, FolioId(8), None, two).unwrap().expect("only a shadow is left");
         assert_eq!(insert(&mut locked, 6, 9), (None, Some(two)), "the owner of the last page lists it");
-        assert_eq!(locked.trim(first.leaf_index, first.stamp, |_, _, _| ()), None);
+        assert_eq!(locked.trim(&first, |_, _, _| ()), None);
         let second = locked.remove(6, FolioId(9), Some(2), one).unwrap().unwrap();
-        assert_eq!(
-            locked.trim(first.leaf_index, first.stamp, |_, _, _| ()),
-            None,
-            "an old entry does not count"
-        );
+        assert_eq!(locked.trim(&first, |_, _, _| ()), None, "an old entry does not count");
         assert_eq!(locked.forget(5), None, "a shadow is left");
-        assert_eq!(locked.trim(second.leaf_index, second.stamp, |_, _, _| ()), Some(1));
+        assert_eq!(locked.trim(&second, |_, _, _| ()), Some(1));
         assert_eq!(leaves.in_use(), 0);
         assert_eq!(insert(&mut locked, 5, 9), (None, None));
         assert!(locked.remove(5, FolioId(9), Some(3), two).unwrap().is_some());

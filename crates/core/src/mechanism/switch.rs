@@ -156,6 +156,9 @@ switches! {
     /// Multi-gen: a step scans no more than the budget. Off: up to 4096 folios, however small the
     /// budget. Between 6.12 and 7.1.
     BoundedSteps = "bounded_steps",
+    /// Multi-gen: the limit of shadow-only index nodes goes by the pages on the lists. Off, as in
+    /// 7.1 and 7.2: by slab pages alone, so that a hundredth of them is allowed.
+    ShadowsBySize = "shadows_by_size",
 }
 
 /// The patches of the reclaim loop's series that change what reclaim decides, in the order of the
@@ -221,7 +224,8 @@ impl Switch {
             Switch::PrefetchNext
             | Switch::MinimumScan
             | Switch::ProportionalProtection
-            | Switch::BoundedSteps => Some(Lru::MultiGen),
+            | Switch::BoundedSteps
+            | Switch::ShadowsBySize => Some(Lru::MultiGen),
             Switch::BatchNonresidentAge | Switch::CostReleasesLock => Some(Lru::Classic),
             Switch::ReclaimLoop => None,
             _ if self.is_part() => {
@@ -233,11 +237,19 @@ impl Switch {
         }
     }
 
-    /// The switch's bit in the word that can change at run time. A switch with parts has none, so
-    /// that one of those bits is free.
+    /// The switch whose bit in the word this one has. A switch with parts needs none.
+    const fn lends_bit(self) -> Option<Switch> {
+        match self {
+            Switch::PrefetchNext => Some(Switch::ReclaimLoop),
+            Switch::ShadowsBySize => Some(Switch::FaultPlacement),
+            _ => None,
+        }
+    }
+
+    /// The switch's bit in the word that can change at run time.
     pub(super) const fn bit(self) -> u16 {
-        if matches!(self, Switch::PrefetchNext) {
-            return 1 << Switch::ReclaimLoop as u32;
+        if let Some(lender) = self.lends_bit() {
+            return 1 << lender as u32;
         }
         assert!((self as u32) < FIRST_RULE && self.parts().is_empty());
         1 << self as u32
@@ -246,7 +258,7 @@ impl Switch {
     /// The switch's bits among the rules that never change: its own, or those of its parts; 0 for
     /// switches that can change at run time.
     pub(super) const fn rules(self) -> u32 {
-        if matches!(self, Switch::PrefetchNext) {
+        if self.lends_bit().is_some() {
             return 0;
         }
         let number = self as u32;
@@ -260,4 +272,5 @@ impl Switch {
     }
 }
 
-const _: () = assert!(Switch::ALL.len() as u32 <= FIRST_RULE + u32::BITS);
+// The last one has a bit in the word.
+const _: () = assert!(Switch::ALL.len() as u32 - 1 <= FIRST_RULE + u32::BITS);

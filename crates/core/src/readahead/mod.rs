@@ -1,10 +1,11 @@
 //! Readahead: the further pages that a miss brings in, for sequential reads and around mapped
 //! misses.
 //!
-//! For reads, the window starts at four times the request and doubles (quadruples while small) with
-//! every window used, up to a maximum. Each window carries a mark: an access to the marked page
+//! For reads, the window starts at twice the request (four times while small) and grows likewise
+//! with every window used, up to a maximum. Each window carries a mark: an access to the marked page
 //! starts the next window before the reader gets to the end. A read that does not continue the last
-//! one brings in only itself.
+//! one brings in only itself, unless the pages before it are cached: they are the trace of a
+//! sequential reader, of this or another open file, and the window is as long as the trace.
 //!
 //! A miss through a mapping brings in the pages around it, as many as the largest window, since
 //! mapped accesses are local more often than sequential. If misses outnumber hits by a hundred,
@@ -13,7 +14,8 @@
 //! [`Readahead`] chooses the pages, and [`Filling`] brings them into memory step by step.
 //! [`Core::fault_around`](crate::Core::fault_around) creates further page-table entries at a fault.
 //!
-//! Source: the on-demand readahead of Linux ("On-demand readahead", LWN 235164), as behaviour; for
+//! Source: the on-demand readahead of Linux ("On-demand readahead", LWN 235164) with its context
+//! readahead ("readahead: introduce context readahead algorithm", Linux 2.6.31), as behaviour; for
 //! mapped misses, "readahead: mmap read-around simplification" (Linux 2.6.31).
 
 mod fault_around;
@@ -31,9 +33,10 @@ pub const DEFAULT_MAX_PAGES: u32 = 32;
 #[derive(Clone, Debug)]
 pub struct Readahead {
     max_pages: u32,
-    /// The last window: its first page and its length.
+    /// The last window: its first page, its length, and its pages from the mark on.
     start: u32,
     size: u32,
+    ahead: u32,
     /// The page after the last read, where a sequential reader continues.
     next: Option<u32>,
     /// Mapped misses, minus mapped accesses that found a cached page without an entry; at most ten
@@ -47,7 +50,7 @@ const MISSES_MAX: u32 = 100;
 impl Readahead {
     /// State for a newly opened file. `max_pages` 0 turns readahead off.
     pub fn new(max_pages: u32) -> Readahead {
-        Readahead { max_pages, start: 0, size: 0, next: None, mapped_misses: 0 }
+        Readahead { max_pages, start: 0, size: 0, ahead: 0, next: None, mapped_misses: 0 }
     }
 
     /// The maximum window, in pages.
@@ -67,20 +70,46 @@ impl Readahead {
     }
 
     fn initial(&self, request: u32) -> u32 {
-        request.saturating_mul(4).next_power_of_two().min(self.max_pages).max(request)
+        let least = request.checked_next_power_of_two().unwrap_or(request);
+        let times = match least {
+            small if small <= self.max_pages / 32 => 4,
+            middle if middle <= self.max_pages / 4 => 2,
+            _ => return self.max_pages.max(request),
+        };
+        least * times
+    }
+
+    fn next_size(&self, size: u32) -> u32 {
+        let times = if size < self.max_pages / 16 { 4 } else { 2 };
+        size.saturating_mul(times).clamp(1, self.max_pages)
     }
 
     /// The window to read after a read of `request` pages missed page `index`, the first of them.
-    pub fn on_miss(&mut self, index: u32, request: u32) -> Window {
+    /// `is_cached`: whether a page is in memory or being read.
+    pub fn on_miss(&mut self, index: u32, request: u32, is_cached: impl Fn(u32) -> bool) -> Window {
         let request = request.max(1);
-        let sequential = index == 0 || self.next == Some(index) || self.next == index.checked_add(1);
-        if self.max_pages == 0 || !sequential {
-            return Window { first: index, pages: request, mark: None };
+        let alone = Window { first: index, pages: request, mark: None };
+        if self.max_pages == 0 {
+            return alone;
+        }
+        let goes_on = index == 0 || self.next == Some(index) || self.next == index.checked_add(1);
+        if goes_on {
+            self.size = self.initial(request);
+            self.ahead = self.size - request;
+        } else {
+            let before = (0..index).rev().take(self.max_pages as usize);
+            let traces = before.take_while(|&page| is_cached(page)).count() as u32;
+            if traces <= request {
+                return alone;
+            }
+            // A file that is cached from its beginning is probably read whole.
+            let traces = if traces == index { 2 * traces } else { traces };
+            self.size = traces.saturating_add(request).min(self.max_pages).max(request);
+            self.ahead = (self.size - request).min(1);
         }
         self.start = index;
-        self.size = self.initial(request);
-        let ahead = self.size - request;
-        Window { first: index, pages: self.size, mark: (ahead > 0).then(|| index.saturating_add(request)) }
+        let mark = index.saturating_add(self.size - self.ahead);
+        Window { first: index, pages: self.size, mark: (self.ahead > 0).then_some(mark) }
     }
 
     /// The window to read after a mapped access missed page `index`. It need not begin with the
@@ -95,8 +124,8 @@ impl Readahead {
             return alone;
         }
         (self.start, self.size) = (index.saturating_sub(self.max_pages / 2), self.max_pages);
-        let ahead = self.max_pages / 4;
-        let mark = (ahead > 0).then(|| self.start.saturating_add(self.size - ahead));
+        self.ahead = self.max_pages / 4;
+        let mark = (self.ahead > 0).then(|| self.start.saturating_add(self.size - self.ahead));
         Window { first: self.start, pages: self.size, mark }
     }
 
@@ -105,17 +134,23 @@ impl Readahead {
         self.mapped_misses = self.mapped_misses.saturating_sub(pages);
     }
 
-    /// The window to read ahead after an access to the marked page `index`.
-    pub fn on_mark(&mut self, index: u32) -> Option<Window> {
+    /// The window to read ahead after an access to the marked page `index`; `None` if a whole window
+    /// after it is in memory.
+    pub fn on_mark(&mut self, index: u32, is_cached: impl Fn(u32) -> bool) -> Option<Window> {
         if self.max_pages == 0 {
             return None;
         }
         let end = self.start.saturating_add(self.size);
-        // Several readers of one file may meet each other's marks: continue from there.
-        let first = if (self.start..end).contains(&index) { end } else { index.checked_add(1)? };
-        let size = if self.size < self.max_pages / 16 { self.size * 4 } else { self.size * 2 };
-        (self.start, self.size) = (first, size.clamp(1, self.max_pages));
-        Some(Window { first, pages: self.size, mark: Some(first) })
+        (self.start, self.size) = if end.checked_sub(self.ahead) == Some(index) {
+            (end, self.next_size(self.size))
+        } else {
+            // Another reader's mark: continue with the first page that is missing after it.
+            let mut after = (1..=self.max_pages).map_while(|by| index.checked_add(by));
+            let first = after.find(|&page| !is_cached(page))?;
+            (first, self.next_size(first - index + 1))
+        };
+        self.ahead = self.size;
+        Some(Window { first: self.start, pages: self.size, mark: Some(self.start) })
     }
 }
 
@@ -123,25 +158,58 @@ impl Readahead {
 mod tests {
     use super::*;
 
+    const NONE: fn(u32) -> bool = |_| false;
+
     #[test]
     fn a_sequential_reader_stays_ahead() {
         let mut readahead = Readahead::new(32);
-        let first = readahead.on_miss(0, 1);
+        let first = readahead.on_miss(0, 1, NONE);
         assert_eq!(first, Window { first: 0, pages: 4, mark: Some(1) });
         readahead.note_read(0, 1);
-        assert_eq!(readahead.on_mark(1), Some(Window { first: 4, pages: 8, mark: Some(4) }));
-        assert_eq!(readahead.on_mark(4), Some(Window { first: 12, pages: 16, mark: Some(12) }));
-        assert_eq!(readahead.on_mark(12), Some(Window { first: 28, pages: 32, mark: Some(28) }));
-        assert_eq!(readahead.on_mark(28), Some(Window { first: 60, pages: 32, mark: Some(60) }));
+        assert_eq!(readahead.on_mark(1, NONE), Some(Window { first: 4, pages: 8, mark: Some(4) }));
+        assert_eq!(readahead.on_mark(4, NONE), Some(Window { first: 12, pages: 16, mark: Some(12) }));
+        assert_eq!(readahead.on_mark(12, NONE), Some(Window { first: 28, pages: 32, mark: Some(28) }));
+        assert_eq!(readahead.on_mark(28, NONE), Some(Window { first: 60, pages: 32, mark: Some(60) }));
     }
 
     #[test]
     fn a_random_reader_gets_only_the_requested_pages() {
         let mut readahead = Readahead::new(32);
         readahead.note_read(10, 1);
-        assert_eq!(readahead.on_miss(500, 2), Window { first: 500, pages: 2, mark: None });
+        assert_eq!(readahead.on_miss(500, 2, NONE), Window { first: 500, pages: 2, mark: None });
         readahead.note_read(500, 2);
-        assert_eq!(readahead.on_miss(502, 1), Window { first: 502, pages: 4, mark: Some(503) }, "continues");
+        assert_eq!(
+            readahead.on_miss(502, 1, NONE),
+            Window { first: 502, pages: 4, mark: Some(503) },
+            "continues"
+        );
+    }
+
+    /// The window is as long as the cached pages before the miss, twice as long from the beginning of
+    /// the file; its last page is marked.
+    #[test]
+    fn cached_pages_before_a_miss_are_the_trace_of_a_reader() {
+        let mut readahead = Readahead::new(32);
+        let window = |first, pages| Window { first, pages, mark: Some(first + pages - 1) };
+        let alone = |first, pages| Window { first, pages, mark: None };
+        let cached = |page| [1, 2, 3].contains(&(page % 1000)) || page < 5 || page > 100_000;
+        assert_eq!(readahead.on_miss(2002, 1, cached), alone(2002, 1), "one page before");
+        assert_eq!(readahead.on_miss(2004, 1, cached), window(2004, 4));
+        assert_eq!(readahead.on_mark(2007, cached), Some(Window { first: 2008, pages: 8, mark: Some(2008) }));
+        assert_eq!(readahead.on_miss(3004, 3, cached), alone(3004, 3), "no more than the request");
+        assert_eq!(readahead.on_miss(5, 1, cached), window(5, 11), "from the beginning of the file");
+        assert_eq!(readahead.on_miss(200_000, 1, cached), window(200_000, 32), "as many as are allowed");
+    }
+
+    #[test]
+    fn a_mark_of_another_reader_continues_after_what_is_cached() {
+        let mut readahead = Readahead::new(32);
+        readahead.on_miss(0, 1, NONE);
+        let cached = |page| page <= 506;
+        let next = Window { first: 507, pages: 16, mark: Some(507) };
+        assert_eq!(readahead.on_mark(500, cached), Some(next));
+        assert_eq!(readahead.on_mark(507, NONE), Some(Window { first: 523, pages: 32, mark: Some(523) }));
+        assert_eq!(readahead.on_mark(900, |page| page <= 932), None);
     }
 
     /// 128 KiB around the miss, with a mark at the beginning of the last quarter; after a hundred
@@ -150,7 +218,7 @@ mod tests {
     fn mapped_misses_read_around() {
         let mut readahead = Readahead::new(32);
         assert_eq!(readahead.on_fault(100), Window { first: 84, pages: 32, mark: Some(108) });
-        assert_eq!(readahead.on_mark(108), Some(Window { first: 116, pages: 32, mark: Some(116) }));
+        assert_eq!(readahead.on_mark(108, NONE), Some(Window { first: 116, pages: 32, mark: Some(116) }));
         assert_eq!(readahead.on_fault(5), Window { first: 0, pages: 32, mark: Some(24) });
         let alone = |index| Window { first: index, pages: 1, mark: None };
         let windows: Vec<Window> = (3..=200).map(|miss| readahead.on_fault(miss * 1000)).collect();
@@ -168,16 +236,17 @@ mod tests {
     #[test]
     fn advice_random_turns_it_off() {
         let mut readahead = Readahead::new(0);
-        assert_eq!(readahead.on_miss(0, 1), Window { first: 0, pages: 1, mark: None });
-        assert_eq!(readahead.on_mark(0), None);
+        assert_eq!(readahead.on_miss(0, 1, NONE), Window { first: 0, pages: 1, mark: None });
+        assert_eq!(readahead.on_mark(0, NONE), None);
     }
 
     #[test]
     fn the_end_of_the_index_does_not_overflow() {
         let mut readahead = Readahead::new(32);
         readahead.note_read(u32::MAX - 1, 1);
-        readahead.on_miss(u32::MAX, 1);
-        readahead.on_mark(u32::MAX);
-        assert_eq!(readahead.on_mark(u32::MAX), None);
+        readahead.on_miss(u32::MAX, 1, NONE);
+        readahead.on_mark(u32::MAX, NONE);
+        assert_eq!(readahead.on_mark(u32::MAX, NONE), None);
+        readahead.on_miss(u32::MAX - 9, u32::MAX, |_| true);
     }
 }

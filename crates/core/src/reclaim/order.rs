@@ -84,7 +84,7 @@ impl NodeWalk {
             self.turn = None;
             self.last = Some((memcg.id(), visit));
             cx.scan.walk = None;
-            core.shrink_shadows(memcg);
+            core.shrink_shadows(memcg, self.pass.priority());
             if visit.aged && !orders.is_root() {
                 core.rejuvenate_in_order(memcg.id());
             }

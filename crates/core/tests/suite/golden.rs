@@ -41,8 +41,10 @@ fn t3(channel: Channel) -> Vec<(u32, Channel)> {
 }
 
 /// Replays a trace. Returns the columns of the tables, in their order (`pgactivate` after refill).
+/// The tables are of models that never trim shadows ([book: golden-traces#harness]).
 fn replay(preset: Preset, batch: usize, trace: &[(u32, Channel)]) -> [u64; 13] {
-    let mut harness = Harness::with_preset(preset, LIMIT_PAGES, batch);
+    let mechanisms = Mechanisms::compose(preset, &[Switch::ShadowsBySize], &[]).unwrap();
+    let mut harness = Harness::with_mechanisms(mechanisms.with_lru(Lru::MultiGen), LIMIT_PAGES, batch);
     for &(page, channel) in trace {
         harness.access(page, channel);
     }

@@ -380,6 +380,8 @@ impl Pair {
         assert_eq!(window, (model.max, model.min, model.min_anon), "youngest and oldest generations");
         assert_eq!(real.sizes(), model.sizes(), "pages per generation");
         assert_eq!(real.memcg().usage_pages(), model.usage, "charged pages");
+        let leaves = real.stat(Counter::WorkingsetNodes);
+        assert_eq!(leaves, model.shadow_leaves.len() as u64, "leaves of only shadows");
         let seq = |label| (model.max - 3..=model.max).find(|&seq| lru::Seq(seq).index() == label);
         for page in 0..pages {
             let Some(hit) = real.hit(page) else {

@@ -151,8 +151,8 @@ fn shadows_are_limited_and_the_oldest_go_first() {
     assert!(!remembered(&mut harness, evicted[evicted.len() - kept - 1]));
 }
 
-/// A memory of 128 pages may have 16 leaves of shadows. Batches of 128 would never drop one until
-/// there are 272.
+/// A memory of 128 pages may have 16 leaves of shadows. Batches of 128 drop none until there are
+/// 272, or until what was deferred and a low priority make up a batch.
 #[test]
 fn small_memories_can_drop_shadows_in_small_batches() {
     let shadows = |batch_leaves| {
@@ -164,7 +164,7 @@ fn small_memories_can_drop_shadows_in_small_batches() {
         assert_eq!(harness.core.validate(), Ok(()));
         harness.stat(Counter::WorkingsetNodes)
     };
-    assert!((232..272).contains(&shadows(128)), "{}", shadows(128));
+    assert!((100..272).contains(&shadows(128)), "{}", shadows(128));
     assert!((12..64).contains(&shadows(1)), "{}", shadows(1));
 }
 

@@ -166,7 +166,7 @@ fn kind(run: &KernelRun, means: bool) -> RowKind {
         lru: run.lru,
         access: run.access,
         shifts,
-        is_loose: run.setting.readahead_pages > 0 || run.setting.tasks > 1,
+        is_loose: run.setting.is_loose(),
         means,
         limit_pages: run.limit_pages,
     }

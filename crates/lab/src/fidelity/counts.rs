@@ -30,7 +30,7 @@ pub enum MemoryFrom {
 pub struct Compared {
     /// A comparison per count.
     pub comparisons: Vec<Comparison>,
-    /// The capacity of each row, repetitions included.
+    /// The capacity of each row with a limit, repetitions included.
     pub capacities: Vec<PredictedCapacity>,
     /// Rows that cannot be replayed, with reasons.
     pub skipped: Vec<Skipped>,
@@ -54,7 +54,8 @@ pub fn compare(
     let traces = Traces::load(path, &table.runs, watch)?;
     let capacities = traces.capacities(&table.runs)?;
     if memory == MemoryFrom::Predicted {
-        for (run, capacity) in table.runs.iter_mut().zip(&capacities) {
+        let limited = table.runs.iter_mut().filter(|run| run.watermarks.is_none());
+        for (run, capacity) in limited.zip(&capacities) {
             run.memory_pages = capacity.memory_pages();
         }
     }
@@ -84,10 +85,12 @@ impl Traces {
         &self.0[&run.setting.workload]
     }
 
-    /// Predicts the capacity of each run. Runs of a load with the same limit share a prediction.
+    /// Predicts the capacity of each run with a limit. Runs of a load with the same limit share a
+    /// prediction.
     fn capacities(&self, runs: &[KernelRun]) -> Result<Vec<PredictedCapacity>, Error> {
         let mut known = BTreeMap::new();
-        let predicted = runs.iter().map(|run| {
+        let limited = runs.iter().filter(|run| run.watermarks.is_none());
+        let predicted = limited.map(|run| {
             let key = (run.setting.workload.as_str(), run.limit_pages, run.warm_from);
             let predicted = match known.get(&key) {
                 Some(&predicted) => predicted,
@@ -126,6 +129,7 @@ fn replay(traces: &Traces, subjects: &[Subject], watch: &dyn Watch) -> Result<Ve
             readahead_pages: run.setting.readahead_pages,
             fault_around_pages: run.setting.fault_around_pages,
             tasks: run.setting.tasks,
+            watermarks: run.watermarks,
         }));
     }
     let outcomes = run_all(plans, parallel::threads(), watch)?;

@@ -1,6 +1,7 @@
 //! Runs of real kernels: rows of the kernel lab's table `results.csv`.
 
 use crate::Error;
+use mglru_core::reclaim::Watermarks;
 use mglru_core::{Lru, PAGE_BYTES, Preset};
 use mglru_sim::{SwapDevice, SwapModel, Writes};
 use std::path::{Path, PathBuf};
@@ -149,10 +150,18 @@ pub struct Setting {
     pub fault_around_pages: u32,
     /// Number of tasks, to which the accesses belong in turn.
     pub tasks: u32,
+    /// Whether background reclaim frees memory, because the machine has little, and no limit does.
+    pub background: bool,
 }
 
 impl Setting {
-    /// The conditions that differ from one task without readahead, in words; empty if none does.
+    /// Whether a second run has other counts: with readahead, several tasks or background reclaim, no
+    /// order of events is certain.
+    pub fn is_loose(&self) -> bool {
+        self.readahead_pages > 0 || self.tasks > 1 || self.background
+    }
+
+    /// The conditions that differ from one task without readahead below a limit, in words; empty if none does.
     pub fn conditions(&self) -> String {
         let mut words = Vec::new();
         if self.readahead_pages > 0 {
@@ -163,6 +172,9 @@ impl Setting {
         }
         if self.tasks > 1 {
             words.push(format!("{} tasks", self.tasks));
+        }
+        if self.background {
+            words.push("background reclaim".to_owned());
         }
         words.join(", ")
     }
@@ -230,8 +242,8 @@ impl Setting {
     #[cfg(test)]
     pub(super) fn new(workload: &str, kernel: &str, lru: &str) -> Setting {
         let [workload, kernel, lru, swap, wmode] = [workload, kernel, lru, "none", "rmw"].map(str::to_owned);
-        let (readahead_pages, fault_around_pages, tasks) = (0, 0, 1);
-        Setting { workload, kernel, lru, swap, wmode, readahead_pages, fault_around_pages, tasks }
+        let (readahead_pages, fault_around_pages, tasks, background) = (0, 0, 1, false);
+        Setting { workload, kernel, lru, swap, wmode, readahead_pages, fault_around_pages, tasks, background }
     }
 
     fn swap_device(&self) -> Option<SwapDevice> {
@@ -281,12 +293,15 @@ pub struct KernelRun {
     pub lru: Lru,
     /// Empty, or `rep2`, `rep3`, … for repetitions.
     pub tag: String,
-    /// `memory.max` in pages.
+    /// `memory.max` in pages; without a limit, pages that were free at the beginning.
     pub limit_pages: u64,
     /// Measured mean number of file pages in memory, and with swap also of anonymous pages.
     pub capacity_pages: f64,
-    /// Memory of the replay: the capacity plus half an effort.
+    /// Memory of the replay: the capacity plus half an effort or, with background reclaim, plus the
+    /// mean of the low and the high watermark.
     pub memory_pages: u64,
+    /// The watermarks of a run without a limit.
+    pub watermarks: Option<Watermarks>,
     /// Number of records in the trace.
     pub records: u64,
     /// The access at which counting started.
@@ -410,6 +425,13 @@ impl Fields<'_> {
         self.record[position].trim().parse().ok()
     }
 
+    /// The watermarks of a run without a limit.
+    fn watermarks(&self) -> Option<Watermarks> {
+        let pages = |column| self.optional(column).and_then(|pages| u32::try_from(pages).ok());
+        let (min, low, high) = (pages("watermark_min")?, pages("watermark_low")?, pages("watermark_high")?);
+        (high > 0).then_some(Watermarks { min, low, high })
+    }
+
     fn setting(&self) -> Setting {
         let text = |column| self.text(column).to_owned();
         let pages = |column, unit: u64| {
@@ -422,6 +444,7 @@ impl Fields<'_> {
             readahead_pages: pages("read_ahead_kb", 1024),
             fault_around_pages,
             tasks: self.optional("tasks").unwrap_or(1).clamp(1, 1024) as u32,
+            background: self.watermarks().is_some(),
             workload: text("workload"),
             kernel: text("kernel"),
             lru: text("lru"),
@@ -448,6 +471,9 @@ impl Fields<'_> {
         // Without swap, the only anonymous pages are those of the program that ran the trace.
         let anon_pages = if setting.has_swap() { self.number("cap_anon_mean")? } else { 0.0 };
         let capacity_pages = self.number("cap_file_mean")? + anon_pages;
+        let watermarks = self.watermarks();
+        let free_pages = watermarks
+            .map_or(HALF_AN_EFFORT_PAGES, |Watermarks { low, high, .. }| u64::from(low.midpoint(high)));
         Ok(KernelRun {
             setting,
             preset,
@@ -455,7 +481,8 @@ impl Fields<'_> {
             tag: self.text("tag").to_owned(),
             limit_pages: self.number("limit_pages")? as u64,
             capacity_pages,
-            memory_pages: capacity_pages as u64 + HALF_AN_EFFORT_PAGES,
+            memory_pages: capacity_pages as u64 + free_pages,
+            watermarks,
             records: self.number("n")? as u64,
             warm_from: self.number("warm_index")? as u64,
             access,

@@ -49,7 +49,7 @@ pub struct RowKind {
     pub access: Access,
     /// Whether the working set moves, by the workload's name.
     pub shifts: bool,
-    /// Whether it reads ahead or has several tasks, so that no order of accesses is certain.
+    /// Whether no order of events is certain: readahead, several tasks, background reclaim.
     pub is_loose: bool,
     /// Whether means over at least five limits are compared.
     pub means: bool,

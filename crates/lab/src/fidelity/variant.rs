@@ -52,7 +52,7 @@ impl Variant {
                     ..plain
                 })
                 .into(),
-            (_, Access::Reads) if run.setting.tasks == 1 && run.setting.readahead_pages == 0 => vec![plain],
+            (_, Access::Reads) if !run.setting.is_loose() => vec![plain],
             (Lru::MultiGen | Lru::Ranked, _) => {
                 let around =
                     AROUND_PAGES.into_iter().filter_map(|by| plain.memory_pages.checked_add_signed(by));

@@ -164,6 +164,7 @@ impl Options {
             readahead_pages: self.readahead_pages.unwrap_or(0),
             fault_around_pages: self.fault_around_pages.unwrap_or(0),
             tasks: 1,
+            watermarks: None,
         };
         let sizes = &self.sizes;
         Ok(self.mechanisms.iter().flat_map(|&of| sizes.iter().map(move |memory| plan(of, memory))).collect())

@@ -11,7 +11,8 @@ use crate::trace_file::TraceFile;
 use crate::watch::{Stage, Unit, Unwatched, Watch};
 use mglru_core::Refresh;
 use mglru_core::lru::Swappiness;
-use mglru_core::{Counter, Lru, Mechanisms};
+use mglru_core::reclaim::Watermarks;
+use mglru_core::{Counter, Lru, Mechanisms, UNLIMITED};
 use mglru_sim::{Machine, Report, SimError, Simulator, SwapModel, Writes};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -59,6 +60,9 @@ pub struct Plan<'a> {
     pub fault_around_pages: u32,
     /// Number of tasks; access *i* belongs to task *i* modulo this number.
     pub tasks: u32,
+    /// Instead of a limit: memory is the machine's, and background reclaim keeps its free pages
+    /// between these marks.
+    pub watermarks: Option<Watermarks>,
 }
 
 impl<'a> Plan<'a> {
@@ -83,6 +87,7 @@ impl<'a> Plan<'a> {
             readahead_pages: 0,
             fault_around_pages: 0,
             tasks: 1,
+            watermarks: None,
         }
     }
 }
@@ -150,6 +155,11 @@ impl Plan<'_> {
         machine.seed = self.seed;
         machine.readahead_pages = self.readahead_pages;
         machine.fault_around_pages = self.fault_around_pages;
+        if let Some(watermarks) = self.watermarks {
+            machine.memory_pages = frames as u32;
+            machine.watermarks = watermarks;
+            machine.tenants[0].max_pages = UNLIMITED;
+        }
         if let Some(sampled) = self.trace.sampled() {
             scale(&mut machine, sampled.sample.share());
         }

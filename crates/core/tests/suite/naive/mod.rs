@@ -7,6 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Pages under one page table.
+/// Pages of an index leaf, and leaves that are forgotten together.
+const LEAF: u32 = 64;
+const LEAVES_AT_ONCE: usize = 128;
 const TABLE: u32 = 512;
 
 /// A folio, by order of arrival. A page that is truncated and read again gets another one.
@@ -161,6 +164,9 @@ pub struct Naive {
     /// The folio of each cached page.
     pub cached: BTreeMap<u32, Id>,
     shadows: BTreeMap<u32, Shadow>,
+    /// Leaves that hold only shadows, oldest first, and those that trimming left for later.
+    pub shadow_leaves: Vec<u32>,
+    deferred_leaves: usize,
     pub usage: u64,
     pub max: u64,
     pub min: u64,
@@ -193,6 +199,8 @@ impl Naive {
             folios: Vec::new(),
             cached: BTreeMap::new(),
             shadows: BTreeMap::new(),
+            shadow_leaves: Vec::new(),
+            deferred_leaves: 0,
             usage: 0,
             max: 3,
             min: 0,
@@ -287,6 +295,7 @@ impl Naive {
         self.folios.push(folio);
         let id = self.folios.len() - 1;
         self.cached.insert(page, id);
+        self.note_leaf(page);
         self.enqueue(Queue::Add, id);
     }
 
@@ -610,6 +619,7 @@ impl Naive {
         self.evicted_by_tier[folio.tier()] += 1;
         self.cached.remove(&folio.page);
         self.shadows.insert(folio.page, shadow);
+        self.note_leaf(folio.page);
         self.usage -= 1;
         self.reclaimed += 1;
         self.counts.steal += 1;
@@ -667,6 +677,7 @@ impl Naive {
         for _ in 0..2 {
             for priority in (0..=12).rev() {
                 self.pass(priority, goal, proactive);
+                self.trim_shadows(priority);
                 if self.reclaimed >= goal {
                     return self.reclaimed;
                 }
@@ -762,7 +773,11 @@ impl Naive {
         let busy = |id: &Id| self.folios[*id].locked || self.folios[*id].writeback;
         let busy_page = self.cached.range(pages.clone()).find(|(_, id)| busy(id)).map(|(&page, _)| page);
         let pages = pages.start..busy_page.unwrap_or(pages.end);
-        self.shadows.retain(|page, _| !pages.contains(page));
+        let forgotten: Vec<u32> = self.shadows.range(pages.clone()).map(|(&page, _)| page).collect();
+        for page in forgotten {
+            self.shadows.remove(&page);
+            self.note_leaf(page);
+        }
         let removed: Vec<u32> = self.cached.range(pages).map(|(&page, _)| page).collect();
         removed.into_iter().for_each(|page| self.remove(page));
         busy_page.is_none()
@@ -773,6 +788,42 @@ impl Naive {
         let folio = &mut self.folios[id];
         (folio.dirty, folio.mapped, folio.young) = (false, false, false);
         self.put_reference(id);
+        self.note_leaf(page);
+    }
+
+    // Shadows ([book: refaults#shadow-limit]).
+
+    /// Notes whether the leaf of a page that came or went holds only shadows now.
+    fn note_leaf(&mut self, page: u32) {
+        let leaf = page / LEAF;
+        let pages = leaf * LEAF..(leaf + 1) * LEAF;
+        let only_shadows =
+            self.cached.range(pages.clone()).next().is_none() && self.shadows.range(pages).next().is_some();
+        match self.shadow_leaves.iter().position(|&noted| noted == leaf) {
+            None if only_shadows => self.shadow_leaves.push(leaf),
+            Some(at) if !only_shadows => drop(self.shadow_leaves.remove(at)),
+            _ => {}
+        }
+    }
+
+    /// Forgets the oldest leaves beyond one for eight pages on lists.
+    fn trim_shadows(&mut self, priority: u32) {
+        let listed = self.lists.values().map(VecDeque::len).sum::<usize>();
+        let surplus = self.shadow_leaves.len().saturating_sub(listed / 8);
+        if surplus == 0 {
+            return;
+        }
+        let mut wanted = ((self.deferred_leaves >> priority) + surplus / 2).min(2 * surplus);
+        let mut trimmed = 0;
+        while wanted >= LEAVES_AT_ONCE || wanted >= surplus {
+            let now = wanted.min(LEAVES_AT_ONCE);
+            (wanted, trimmed) = (wanted - now, trimmed + now);
+        }
+        let left = (self.deferred_leaves + surplus / 2).saturating_sub(trimmed);
+        self.deferred_leaves = left.min(2 * surplus);
+        for leaf in self.shadow_leaves.drain(..trimmed.min(self.shadow_leaves.len())) {
+            self.shadows.retain(|page, _| page / LEAF != leaf);
+        }
     }
 
     /// Follows advice that pages are not needed ([book: access#rotation-and-advice]): removes

@@ -63,12 +63,13 @@ impl Job {
             return None;
         }
         let previous = self.process.descriptors[touch.file.0 as usize].previous.checked_sub(1);
+        let is_cached = |page| world.core.is_cached(&world.files.get(touch.file).mapping, page);
         let readahead = self.readahead(touch, world.readahead_pages);
         let window = if touch.mapped {
             readahead.on_fault(touch.index)
         } else if touch.handle != RequestStart::NO_HANDLE {
             // As the cache does: hits are not noted.
-            let window = readahead.on_miss(touch.index, touch.request);
+            let window = readahead.on_miss(touch.index, touch.request, is_cached);
             readahead.note_read(touch.index, touch.request);
             window
         } else if touch.goes_on {
@@ -78,7 +79,7 @@ impl Job {
             if let Some(previous) = previous {
                 readahead.note_read(previous as u32, 1);
             }
-            readahead.on_miss(touch.index, touch.request)
+            readahead.on_miss(touch.index, touch.request, is_cached)
         };
         (window.pages > 1).then_some(window)
     }
@@ -112,7 +113,8 @@ impl Job {
         }
         let readahead = self.readahead(touch, world.readahead_pages);
         readahead.note_read(touch.index, 1);
-        if let Some(window) = readahead.on_mark(touch.index) {
+        let is_cached = |page| world.core.is_cached(&file.mapping, page);
+        if let Some(window) = readahead.on_mark(touch.index, is_cached) {
             let filling = Filling::ahead(&world.core, self.process.task.memcg, window, file.pages);
             self.window = Some(Box::new(Window { mapping: file.mapping.clone(), filling }));
         }
