@@ -119,7 +119,7 @@ impl Shared {
 
     /// Starts reading a window asynchronously.
     pub(crate) fn read_ahead(&self, inode: &Arc<Inode>, task: &Task, window: Window) {
-        let mut filling = Filling::ahead(&self.core, task.memcg, window, file_pages(inode));
+        let mut filling = Filling::ahead(&self.core, task.memcg, window, file_pages(inode), false);
         while let Some(run) = self.fill(&mut filling, inode, task) {
             self.submit_read(inode, run, None);
         }
@@ -128,7 +128,7 @@ impl Shared {
     /// Inserts one missing page, locked and without content, if no waiting is needed. `None`: the
     /// page is in memory already, or there is no free memory.
     pub(crate) fn try_insert(&self, inode: &Inode, task: &Task, index: u32) -> Option<FolioId> {
-        let mut filling = Filling::ahead(&self.core, task.memcg, alone(index), file_pages(inode));
+        let mut filling = Filling::ahead(&self.core, task.memcg, alone(index), file_pages(inode), false);
         self.fill(&mut filling, inode, task).map(|run| run.folios[0])
     }
 

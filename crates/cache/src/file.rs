@@ -114,6 +114,7 @@ impl CachedFile {
         charge: HostCharge,
     ) -> CachedFile {
         let errors_reported = AtomicU64::new(inode.errors_reported());
+        let readahead = shared.core.new_readahead(inode.pages_ahead_max());
         CachedFile {
             task: tenant.task(shared.cpu()),
             stats: tenant.new_handle(),
@@ -121,7 +122,7 @@ impl CachedFile {
             tenant,
             writable,
             last_page: AtomicU64::new(0),
-            readahead: Mutex::new(Readahead::new(inode.pages_ahead_max())),
+            readahead: Mutex::new(readahead),
             inode,
             errors_reported,
             random: AtomicBool::new(false),
@@ -379,7 +380,9 @@ impl CachedFile {
     pub(crate) fn window_of_miss(&self, index: u32, request: u32) -> Window {
         let mut readahead = self.readahead.lock().unwrap_or_else(PoisonError::into_inner);
         let request_now = request.min(self.inode.request_pages_max());
-        let window = readahead.on_miss(index, request_now, |page| self.is_cached(page));
+        // Cached pages before a miss are no trace of a reader here, as they are in the kernel: blocks
+        // are cached whole, and databases read at random beside what they have read.
+        let window = readahead.on_miss(index, request_now, |_| false);
         readahead.note_read(index, request);
         if self.random.load(Ordering::Relaxed) { window } else { self.inode.whole_blocks(window) }
     }
@@ -398,7 +401,7 @@ impl CachedFile {
     /// entry or has the readahead mark.
     #[cold]
     pub(crate) fn note_mapped(&self, index: u32, hit: &Hit) {
-        self.readahead.lock().unwrap_or_else(PoisonError::into_inner).note_mapped(1);
+        self.readahead.lock().unwrap_or_else(PoisonError::into_inner).note_mapped(true, 0);
         if hit.readahead() {
             self.continue_readahead(index, hit);
         }

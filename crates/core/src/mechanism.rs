@@ -135,7 +135,7 @@ const POLICY_SHIFT: u32 = 13;
 /// Set while the policy is being switched: folios of several policies may be on lists.
 const SWITCHING: u16 = 1 << 15;
 
-/// The switches that are on, the policy and the lock. A copy takes eight bytes, a query tests one
+/// The switches that are on, the policy and the lock. A copy takes 16 bytes, a query tests one
 /// bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanisms {
@@ -144,7 +144,7 @@ pub struct Mechanisms {
     on: u16,
     /// Switches that cannot change at run time: the optional rules of `ranked`, the parts of
     /// others, and small changes between kernels.
-    rules: u32,
+    rules: u64,
 }
 
 impl Default for Mechanisms {
@@ -156,7 +156,7 @@ impl Default for Mechanisms {
 impl Mechanisms {
     /// The switches of a preset.
     pub const fn preset(preset: Preset) -> Mechanisms {
-        const LINUX_612: u16 = Switch::MemcgLru.bit() | Switch::ShadowsBySize.bit();
+        const LINUX_612: u16 = Switch::MemcgLru.bit();
         const LINUX_71: u16 =
             Switch::MemcgLru.bit() | Switch::WorkingsetRework.bit() | Switch::LuleshFix.bit();
         const LINUX_72: u16 = LINUX_71 | Switch::ReparentOffline.bit();
@@ -166,20 +166,24 @@ impl Mechanisms {
             | Switch::SubtreeLru.bit()
             | Switch::GlobalDirtyThrottle.bit()
             | Switch::WaitBeforeOom.bit()
-            | Switch::ChargeNearLimit.bit()
-            | Switch::ShadowsBySize.bit();
+            | Switch::ChargeNearLimit.bit();
         // The policy `ranked` is whole in every preset.
-        const ALL: u32 = ((Switch::CompactShadows.rules() << 1) - 1) | Switch::CostReleasesLock.rules();
-        const RULES_71: u32 = ALL | Switch::ProportionalProtection.rules() | Switch::BoundedSteps.rules();
-        const RULES_72: u32 = RULES_71 | Switch::ReclaimLoop.rules() | Switch::FaultPlacement.rules();
+        const ALL: u64 = ((Switch::CompactShadows.rules() << 1) - 1) | Switch::CostReleasesLock.rules();
+        const SINCE_71: u64 = ALL | Switch::ProportionalProtection.rules() | Switch::BoundedSteps.rules();
+        const SINCE_72: u64 = SINCE_71
+            | Switch::ReclaimLoop.rules()
+            | Switch::FaultPlacement.rules()
+            | Switch::MissesPerFault.rules();
         let (on, rules) = match preset {
             // Late updates of 6.12, which were measured, have this part of the reclaim loop
             // ([book: versions#version-names]).
-            Preset::Linux612 => (LINUX_612, ALL | Switch::IsolateDirty.rules()),
-            Preset::Linux71 => (LINUX_71, RULES_71),
-            Preset::Linux72 => (LINUX_72, RULES_72),
+            Preset::Linux612 => {
+                (LINUX_612, ALL | Switch::IsolateDirty.rules() | Switch::ShadowsBySize.rules())
+            }
+            Preset::Linux71 => (LINUX_71, SINCE_71 | Switch::AlignedReadahead.rules()),
+            Preset::Linux72 => (LINUX_72, SINCE_72 | Switch::AlignedReadahead.rules()),
             Preset::Default => {
-                let rules = RULES_72 | Switch::BatchNonresidentAge.rules();
+                let rules = SINCE_72 | Switch::BatchNonresidentAge.rules() | Switch::ShadowsBySize.rules();
                 (OURS | (Lru::Ranked as u16) << POLICY_SHIFT, rules)
             }
         };
@@ -508,18 +512,20 @@ mod tests {
                 "proportional_protection",
                 "bounded_steps",
                 "shadows_by_size",
+                "aligned_readahead",
+                "misses_per_fault",
             ]
         );
         let later = |preset| on(preset)[24..].to_vec();
         let [t, f] = [true, false];
         assert_eq!(
             later(Preset::Linux612),
-            [&[f, f, f, f, f, f, t, f, f, f][..], &[f; 6], &[t, f, f, f, f, t]].concat(),
+            [&[f, f, f, f, f, f, t, f, f, f][..], &[f; 6], &[t, f, f, f, f, t, f, f]].concat(),
             "isolate_dirty"
         );
-        assert_eq!(later(Preset::Linux71), [&[f; 16][..], &[t, f, f, t, t, f]].concat());
-        assert_eq!(later(Preset::Linux72), [&[t; 12][..], &[f; 4], &[t, f, f, t, t, f]].concat());
-        assert_eq!(later(Preset::Default), [&[t; 16][..], &[t, f, f, t, t, t]].concat());
+        assert_eq!(later(Preset::Linux71), [&[f; 16][..], &[t, f, f, t, t, f, t, f]].concat());
+        assert_eq!(later(Preset::Linux72), [&[t; 12][..], &[f; 4], &[t, f, f, t, t, f, t, t]].concat());
+        assert_eq!(later(Preset::Default), [&[t; 16][..], &[t, f, f, t, t, t, f, t]].concat());
         let on = |preset| -> [bool; 13] {
             let all = on(preset);
             let (of_kernels, others) = all.split_at(13);
@@ -560,23 +566,23 @@ mod tests {
 
     #[test]
     fn switches_compose() {
-        use Switch::{BoundedSteps, FaultPlacement, IsolateDirty, LuleshFix, ProportionalProtection};
-        use Switch::{ReclaimLoop, ReparentOffline, ShadowsBySize, WorkingsetRework};
-        let older =
-            Mechanisms::compose(Preset::Linux72, &[], &[FaultPlacement, ReclaimLoop, ReparentOffline])
-                .unwrap();
+        use Switch::WorkingsetRework;
+        use Switch::{AlignedReadahead, BoundedSteps, FaultPlacement, IsolateDirty, LuleshFix};
+        use Switch::{MissesPerFault, ProportionalProtection, ReclaimLoop, ReparentOffline, ShadowsBySize};
+        let of_72 = [FaultPlacement, ReclaimLoop, ReparentOffline, MissesPerFault];
+        let older = Mechanisms::compose(Preset::Linux72, &[], &of_72).unwrap();
         let word = |mechanisms: Mechanisms| (mechanisms.on, mechanisms.rules);
         assert_eq!((word(older), older.name()), (word(Mechanisms::preset(Preset::Linux71)), "linux-7.2"));
         let newer = Mechanisms::compose(
             Preset::Linux612,
-            &[WorkingsetRework, LuleshFix, ProportionalProtection, BoundedSteps],
+            &[WorkingsetRework, LuleshFix, ProportionalProtection, BoundedSteps, AlignedReadahead],
             &[IsolateDirty, ShadowsBySize],
         );
         assert_eq!(word(newer.unwrap()), word(Mechanisms::preset(Preset::Linux71)));
         assert!(Mechanisms::compose(Preset::Linux612, &[ReclaimLoop], &[]).is_ok());
         assert!(Mechanisms::compose(Preset::Linux71, &[], &[LuleshFix]).is_ok());
         let classic = Mechanisms::preset(Preset::Linux72).with_lru(Lru::Classic);
-        let without = classic.without(&[FaultPlacement, ReclaimLoop, ReparentOffline]).unwrap();
+        let without = classic.without(&of_72).unwrap();
         assert_eq!(without, older.with_lru(Lru::Classic), "the policy stays");
         assert!(classic.without(&[WorkingsetRework]).is_err());
         for preset in Preset::ALL {

@@ -489,6 +489,8 @@ fn is_drawn_last(switch: Switch) -> bool {
                 | Switch::ProportionalProtection
                 | Switch::BoundedSteps
                 | Switch::ShadowsBySize
+                | Switch::AlignedReadahead
+                | Switch::MissesPerFault
         )
 }
 

@@ -92,6 +92,7 @@ fn a_trace_has_counts_and_no_time() {
             "prefetch_next",
             "proportional_protection",
             "bounded_steps",
+            "shadows_by_size",
             "lru_lock"
         ]
     );

@@ -159,6 +159,11 @@ switches! {
     /// Multi-gen: the limit of shadow-only index nodes goes by the pages on the lists. Off, as in
     /// 7.1 and 7.2: by slab pages alone, so that a hundredth of them is allowed.
     ShadowsBySize = "shadows_by_size",
+    /// Windows that are read ahead end at multiples of four pages. Between 6.12 and 7.1.
+    AlignedReadahead = "aligned_readahead",
+    /// Reading around mapped misses stops when they outnumber faults on cached pages by a hundred
+    /// (7.2). Off: pages that a fault maps around its own count as such faults, too.
+    MissesPerFault = "misses_per_fault",
 }
 
 /// The patches of the reclaim loop's series that change what reclaim decides, in the order of the
@@ -237,19 +242,11 @@ impl Switch {
         }
     }
 
-    /// The switch whose bit in the word this one has. A switch with parts needs none.
-    const fn lends_bit(self) -> Option<Switch> {
-        match self {
-            Switch::PrefetchNext => Some(Switch::ReclaimLoop),
-            Switch::ShadowsBySize => Some(Switch::FaultPlacement),
-            _ => None,
-        }
-    }
-
-    /// The switch's bit in the word that can change at run time.
+    /// The switch's bit in the word that can change at run time. A switch with parts has none, so
+    /// that one of those bits is free.
     pub(super) const fn bit(self) -> u16 {
-        if let Some(lender) = self.lends_bit() {
-            return 1 << lender as u32;
+        if matches!(self, Switch::PrefetchNext) {
+            return 1 << Switch::ReclaimLoop as u32;
         }
         assert!((self as u32) < FIRST_RULE && self.parts().is_empty());
         1 << self as u32
@@ -257,8 +254,8 @@ impl Switch {
 
     /// The switch's bits among the rules that never change: its own, or those of its parts; 0 for
     /// switches that can change at run time.
-    pub(super) const fn rules(self) -> u32 {
-        if self.lends_bit().is_some() {
+    pub(super) const fn rules(self) -> u64 {
+        if matches!(self, Switch::PrefetchNext) {
             return 0;
         }
         let number = self as u32;
@@ -272,5 +269,4 @@ impl Switch {
     }
 }
 
-// The last one has a bit in the word.
-const _: () = assert!(Switch::ALL.len() as u32 - 1 <= FIRST_RULE + u32::BITS);
+const _: () = assert!(Switch::ALL.len() as u32 <= FIRST_RULE + u64::BITS);

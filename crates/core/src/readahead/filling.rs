@@ -65,14 +65,15 @@ pub struct Filling {
 
 impl Filling {
     /// Fills a window ahead of the reader, for a task of `memcg` and a file of `file_pages` pages.
-    pub fn ahead(core: &Core, memcg: MemcgId, window: Window, file_pages: u64) -> Filling {
+    /// `in_fault`: whether a mapped access asked for it.
+    pub fn ahead(core: &Core, memcg: MemcgId, window: Window, file_pages: u64, in_fault: bool) -> Filling {
         let first = u64::from(window.first);
         let most = u64::from(window.pages).min(pages_max(core, memcg));
         Filling {
             next: first,
             end: (first + most).min(file_pages).min(INDEX_END),
             mark: window.mark,
-            arrival: Arrival { ahead: true, ..Arrival::default() },
+            arrival: Arrival { ahead: true, in_fault, ..Arrival::default() },
             wanted: None,
             charging: None,
             folios: Vec::new(),
@@ -229,7 +230,7 @@ mod tests {
 
     fn ahead(harness: &Harness, first: u32, pages: u32, file_pages: u64) -> Vec<(u32, usize)> {
         let window = Window { first, pages, mark: Some(first) };
-        fill(harness, Filling::ahead(&harness.core, harness.task.memcg, window, file_pages))
+        fill(harness, Filling::ahead(&harness.core, harness.task.memcg, window, file_pages, false))
     }
 
     /// Inserts a missing page and fills a window around it.

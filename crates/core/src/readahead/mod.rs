@@ -15,8 +15,10 @@
 //! [`Core::fault_around`](crate::Core::fault_around) creates further page-table entries at a fault.
 //!
 //! Source: the on-demand readahead of Linux ("On-demand readahead", LWN 235164) with its context
-//! readahead ("readahead: introduce context readahead algorithm", Linux 2.6.31), as behaviour; for
-//! mapped misses, "readahead: mmap read-around simplification" (Linux 2.6.31).
+//! readahead ("readahead: introduce context readahead algorithm", Linux 2.6.31), as behaviour;
+//! for mapped misses, "readahead: mmap read-around simplification" (Linux 2.6.31). Windows that end
+//! at multiples of four pages, and misses that only faults make up for, are as rows of kernels 7.1
+//! and 7.2 show them ([book: agreement#readahead-agreement]).
 
 mod fault_around;
 mod filling;
@@ -25,6 +27,10 @@ mod window;
 pub use fault_around::FAULT_AROUND_PAGES;
 pub use filling::{FillStep, Filling, ReadRun, pages_max};
 pub use window::Window;
+
+use std::num::NonZeroU32;
+
+use crate::{Core, Mechanisms, Switch};
 
 /// The default maximum window: 128 KiB, as in the kernel.
 pub const DEFAULT_MAX_PAGES: u32 = 32;
@@ -37,20 +43,42 @@ pub struct Readahead {
     start: u32,
     size: u32,
     ahead: u32,
+    /// Whether windows ahead end at multiples of [`ALIGNMENT`] ([`Switch::AlignedReadahead`]).
+    is_aligned: bool,
+    /// Whether a fault makes up for one miss only ([`Switch::MissesPerFault`]).
+    per_fault: bool,
     /// The page after the last read, where a sequential reader continues.
-    next: Option<u32>,
+    next: Option<NonZeroU32>,
     /// Mapped misses, minus mapped accesses that found a cached page without an entry; at most ten
     /// times [`MISSES_MAX`].
-    mapped_misses: u32,
+    mapped_misses: u16,
 }
 
+/// Windows ahead may end at multiples of this.
+const ALIGNMENT: u32 = 4;
+
 /// The number of mapped misses at which read-around stops.
-const MISSES_MAX: u32 = 100;
+const MISSES_MAX: u16 = 100;
+
+impl Core {
+    /// Readahead state for a newly opened file. `max_pages` 0 turns readahead off.
+    pub fn new_readahead(&self, max_pages: u32) -> Readahead {
+        Readahead::new(max_pages, self.mechanisms())
+    }
+}
 
 impl Readahead {
-    /// State for a newly opened file. `max_pages` 0 turns readahead off.
-    pub fn new(max_pages: u32) -> Readahead {
-        Readahead { max_pages, start: 0, size: 0, ahead: 0, next: None, mapped_misses: 0 }
+    fn new(max_pages: u32, mechanisms: Mechanisms) -> Readahead {
+        Readahead {
+            max_pages,
+            start: 0,
+            size: 0,
+            ahead: 0,
+            is_aligned: mechanisms.is_on(Switch::AlignedReadahead),
+            per_fault: mechanisms.is_on(Switch::MissesPerFault),
+            next: None,
+            mapped_misses: 0,
+        }
     }
 
     /// The maximum window, in pages.
@@ -66,7 +94,7 @@ impl Readahead {
 
     /// Notes a read of `pages` pages from `first`, hit or miss.
     pub fn note_read(&mut self, first: u32, pages: u32) {
-        self.next = first.checked_add(pages);
+        self.next = first.checked_add(pages).and_then(NonZeroU32::new);
     }
 
     fn initial(&self, request: u32) -> u32 {
@@ -85,14 +113,15 @@ impl Readahead {
     }
 
     /// The window to read after a read of `request` pages missed page `index`, the first of them.
-    /// `is_cached`: whether a page is in memory or being read.
+    /// `is_cached`: whether a page is in memory or being read; always false: no traces are sought.
     pub fn on_miss(&mut self, index: u32, request: u32, is_cached: impl Fn(u32) -> bool) -> Window {
         let request = request.max(1);
         let alone = Window { first: index, pages: request, mark: None };
         if self.max_pages == 0 {
             return alone;
         }
-        let goes_on = index == 0 || self.next == Some(index) || self.next == index.checked_add(1);
+        let next = self.next.map(NonZeroU32::get);
+        let goes_on = index == 0 || next == Some(index) || next.is_some() && next == index.checked_add(1);
         if goes_on {
             self.size = self.initial(request);
             self.ahead = self.size - request;
@@ -129,9 +158,11 @@ impl Readahead {
         Window { first: self.start, pages: self.size, mark }
     }
 
-    /// Notes that page-table entries were created for `pages` cached pages.
-    pub fn note_mapped(&mut self, pages: u32) {
-        self.mapped_misses = self.mapped_misses.saturating_sub(pages);
+    /// Notes that a fault created page-table entries: for the page it needed, if that was cached, and
+    /// for `around` cached pages around it.
+    pub fn note_mapped(&mut self, needed: bool, around: u32) {
+        let around = if self.per_fault { 0 } else { around.try_into().unwrap_or(u16::MAX) };
+        self.mapped_misses = self.mapped_misses.saturating_sub(around.saturating_add(needed.into()));
     }
 
     /// The window to read ahead after an access to the marked page `index`; `None` if a whole window
@@ -149,6 +180,10 @@ impl Readahead {
             let first = after.find(|&page| !is_cached(page))?;
             (first, self.next_size(first - index + 1))
         };
+        let after_end = self.start.wrapping_add(self.size) % ALIGNMENT;
+        if self.is_aligned && after_end < self.size {
+            self.size -= after_end;
+        }
         self.ahead = self.size;
         Some(Window { first: self.start, pages: self.size, mark: Some(self.start) })
     }
@@ -158,11 +193,17 @@ impl Readahead {
 mod tests {
     use super::*;
 
+    use crate::Preset;
+
     const NONE: fn(u32) -> bool = |_| false;
+
+    fn kernel(preset: Preset) -> Readahead {
+        Readahead::new(32, Mechanisms::preset(preset))
+    }
 
     #[test]
     fn a_sequential_reader_stays_ahead() {
-        let mut readahead = Readahead::new(32);
+        let mut readahead = kernel(Preset::Linux612);
         let first = readahead.on_miss(0, 1, NONE);
         assert_eq!(first, Window { first: 0, pages: 4, mark: Some(1) });
         readahead.note_read(0, 1);
@@ -174,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_random_reader_gets_only_the_requested_pages() {
-        let mut readahead = Readahead::new(32);
+        let mut readahead = kernel(Preset::Linux612);
         readahead.note_read(10, 1);
         assert_eq!(readahead.on_miss(500, 2, NONE), Window { first: 500, pages: 2, mark: None });
         readahead.note_read(500, 2);
@@ -189,10 +230,10 @@ mod tests {
     /// the file; its last page is marked.
     #[test]
     fn cached_pages_before_a_miss_are_the_trace_of_a_reader() {
-        let mut readahead = Readahead::new(32);
+        let mut readahead = kernel(Preset::Linux612);
         let window = |first, pages| Window { first, pages, mark: Some(first + pages - 1) };
         let alone = |first, pages| Window { first, pages, mark: None };
-        let cached = |page| [1, 2, 3].contains(&(page % 1000)) || page < 5 || page > 100_000;
+        let cached = |page| [1, 2, 3].contains(&(page % 1000)) || !(5..=100_000).contains(&page);
         assert_eq!(readahead.on_miss(2002, 1, cached), alone(2002, 1), "one page before");
         assert_eq!(readahead.on_miss(2004, 1, cached), window(2004, 4));
         assert_eq!(readahead.on_mark(2007, cached), Some(Window { first: 2008, pages: 8, mark: Some(2008) }));
@@ -201,9 +242,36 @@ mod tests {
         assert_eq!(readahead.on_miss(200_000, 1, cached), window(200_000, 32), "as many as are allowed");
     }
 
+    /// Since 7.1; a window that would be empty stays as it is.
+    #[test]
+    fn windows_ahead_end_at_multiples_of_four() {
+        let mut readahead = kernel(Preset::Linux71);
+        assert_eq!(readahead.on_miss(2, 1, |page| page < 2).pages, 5, "not that of a miss");
+        assert_eq!(readahead.on_mark(6, NONE), Some(Window { first: 7, pages: 9, mark: Some(7) }));
+        assert_eq!(readahead.on_mark(7, NONE), Some(Window { first: 16, pages: 16, mark: Some(16) }));
+        let cached = |page| page < 4002;
+        let mut small = Readahead::new(1, Mechanisms::preset(Preset::Linux71));
+        assert_eq!(small.on_mark(4001, cached), Some(Window { first: 4002, pages: 1, mark: Some(4002) }));
+    }
+
+    /// In 7.2, 16 pages that a fault maps make up for one miss.
+    #[test]
+    fn a_fault_makes_up_for_one_miss() {
+        for (preset, expected) in [(Preset::Linux71, 32), (Preset::Linux72, 1)] {
+            let mut readahead = kernel(preset);
+            for miss in 0..200 {
+                readahead.on_fault(miss * 1000);
+                if miss % 4 == 0 {
+                    readahead.note_mapped(true, 15);
+                }
+            }
+            assert_eq!(readahead.on_fault(7).pages, expected, "{preset:?}");
+        }
+    }
+
     #[test]
     fn a_mark_of_another_reader_continues_after_what_is_cached() {
-        let mut readahead = Readahead::new(32);
+        let mut readahead = kernel(Preset::Linux612);
         readahead.on_miss(0, 1, NONE);
         let cached = |page| page <= 506;
         let next = Window { first: 507, pages: 16, mark: Some(507) };
@@ -216,7 +284,7 @@ mod tests {
     /// misses without hits, nothing.
     #[test]
     fn mapped_misses_read_around() {
-        let mut readahead = Readahead::new(32);
+        let mut readahead = kernel(Preset::Linux612);
         assert_eq!(readahead.on_fault(100), Window { first: 84, pages: 32, mark: Some(108) });
         assert_eq!(readahead.on_mark(108, NONE), Some(Window { first: 116, pages: 32, mark: Some(116) }));
         assert_eq!(readahead.on_fault(5), Window { first: 0, pages: 32, mark: Some(24) });
@@ -224,25 +292,25 @@ mod tests {
         let windows: Vec<Window> = (3..=200).map(|miss| readahead.on_fault(miss * 1000)).collect();
         assert!(windows[..98].iter().all(|window| window.pages == 32), "up to the hundredth");
         assert!((101..=200).zip(&windows[98..]).all(|(miss, &window)| window == alone(miss * 1000)));
-        readahead.note_mapped(101);
+        readahead.note_mapped(true, 100);
         assert_eq!(readahead.on_fault(7000).pages, 32, "99 more than hits");
-        readahead.note_mapped(1000);
+        readahead.note_mapped(true, 999);
         (0..5000).for_each(|miss| assert!(readahead.on_fault(miss).pages > 0));
-        readahead.note_mapped(901);
+        readahead.note_mapped(true, 900);
         assert_eq!(readahead.on_fault(7000).pages, 32, "no more than a thousand are remembered");
-        assert_eq!(Readahead::new(0).on_fault(9), alone(9));
+        assert_eq!(Readahead::new(0, Mechanisms::default()).on_fault(9), alone(9));
     }
 
     #[test]
     fn advice_random_turns_it_off() {
-        let mut readahead = Readahead::new(0);
+        let mut readahead = Readahead::new(0, Mechanisms::default());
         assert_eq!(readahead.on_miss(0, 1, NONE), Window { first: 0, pages: 1, mark: None });
         assert_eq!(readahead.on_mark(0, NONE), None);
     }
 
     #[test]
     fn the_end_of_the_index_does_not_overflow() {
-        let mut readahead = Readahead::new(32);
+        let mut readahead = kernel(Preset::Linux612);
         readahead.note_read(u32::MAX - 1, 1);
         readahead.on_miss(u32::MAX, 1, NONE);
         readahead.on_mark(u32::MAX, NONE);

@@ -91,11 +91,12 @@ impl Traces {
         let mut known = BTreeMap::new();
         let limited = runs.iter().filter(|run| run.watermarks.is_none());
         let predicted = limited.map(|run| {
-            let key = (run.setting.workload.as_str(), run.limit_pages, run.warm_from);
+            let tasks = run.setting.tasks;
+            let key = (run.setting.workload.as_str(), run.limit_pages, run.warm_from, tasks);
             let predicted = match known.get(&key) {
                 Some(&predicted) => predicted,
                 None => {
-                    let predicted = predict(self.of(run).records()?, run.warm_from, run.limit_pages);
+                    let predicted = predict(self.of(run).records()?, run.warm_from, run.limit_pages, tasks);
                     known.insert(key, predicted);
                     predicted
                 }

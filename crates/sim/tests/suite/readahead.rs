@@ -38,9 +38,10 @@ fn a_file_that_is_read_in_order_is_read_ahead() {
 
 #[test]
 fn reads_in_no_order_bring_only_themselves() {
-    let pages = (1..FILE_PAGES).map(|n| n * 377 % FILE_PAGES);
+    // Without neighbours, which would be the trace of a sequential reader.
+    let pages = (1..499).map(|n| n * 377 % 499 * 2);
     let report = run(&machine(32, 0), pages.map(Access::read));
-    assert_eq!((report.device.reads, report.device.pages_read), (FILE_PAGES - 1, FILE_PAGES - 1));
+    assert_eq!((report.device.reads, report.device.pages_read), (498, 498));
 }
 
 fn request(handle: u32, pages: std::ops::Range<u64>) -> impl Iterator<Item = Operation> {
@@ -61,15 +62,15 @@ fn a_request_of_several_pages_is_not_a_sequential_read() {
 }
 
 /// Two readers of one file. The first begins at its beginning, so that one miss shows that it is
-/// sequential; of the second, it takes two.
+/// sequential; of the second, it takes two. With one open file for both, none continues the other,
+/// and the pages that are cached before a miss tell after one more.
 #[test]
 fn each_open_file_is_read_ahead_on_its_own() {
     let in_turn = |second| {
         let both = move |n: u64| request(0, n..n + 1).chain(request(second, 500 + n..501 + n));
         run_operations(&machine(32, 0), (0..400).flat_map(both)).total().counts.misses
     };
-    assert_eq!(in_turn(1), 3);
-    assert!(in_turn(0) > 30, "{}", in_turn(0));
+    assert_eq!((in_turn(1), in_turn(0)), (3, 4));
 }
 
 #[test]

@@ -41,8 +41,8 @@ pub(super) struct OpenFile {
 
 impl OpenFile {
     /// Its readahead state.
-    pub(super) fn readahead(&mut self, pages_max: u32) -> &mut Readahead {
-        self.readahead.get_or_insert_with(|| Readahead::new(pages_max))
+    pub(super) fn readahead(&mut self, world: &World) -> &mut Readahead {
+        self.readahead.get_or_insert_with(|| world.core.new_readahead(world.readahead_pages))
     }
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Process {
     /// Indexed by file number.
     pub(super) descriptors: Vec<Descriptor>,
     /// Readahead state, indexed by file number, as far as used.
-    pub(super) readahead: Vec<Readahead>,
+    pub(super) readahead: Vec<[Readahead; 2]>,
     /// Open files that the source knows by number, by that number.
     pub(super) handles: Vec<Option<OpenFile>>,
     /// Number of file replacements for which these are valid.

@@ -113,10 +113,10 @@ impl Job {
         let counts = &mut world.tenants[self.process.tenant].counts;
         counts.hits += u64::from(!touch.missed);
         if touch.mapped {
-            let is_fault = !touch.missed && !hit.flags.mapped();
-            counts.minor_faults += u64::from(is_fault);
+            let is_new = !hit.flags.mapped();
+            counts.minor_faults += u64::from(is_new && !touch.missed);
             world.core.touch(&self.process.task, &world.files.get(touch.file).mapping, touch.index, hit);
-            if is_fault && !touch.anon {
+            if is_new && !touch.anon {
                 self.map_around(world, touch);
             }
         } else if !(touch.write && world.overwrite) && self.process.counts(world, touch) {

@@ -41,18 +41,19 @@ pub(super) struct Awaited {
 }
 
 impl Job {
-    /// Its process's readahead state for the file of an access, or for the open file if that is
-    /// known.
-    fn readahead(&mut self, touch: Touch, pages_max: u32) -> &mut Readahead {
+    /// The readahead state of the open file, if that is known. Otherwise its process reads each file
+    /// through one descriptor, and maps it through another.
+    fn readahead(&mut self, touch: Touch, world: &World) -> &mut Readahead {
         if touch.handle != RequestStart::NO_HANDLE {
             let open = self.process.handle(touch).expect("it has a number");
-            return open.readahead(pages_max);
+            return open.readahead(world);
         }
         let (file, readahead) = (touch.file.0 as usize, &mut self.process.readahead);
         if readahead.len() <= file {
-            readahead.resize(file + 1, Readahead::new(pages_max));
+            let new = world.core.new_readahead(world.readahead_pages);
+            readahead.resize(file + 1, [new.clone(), new]);
         }
-        &mut readahead[file]
+        &mut readahead[file][usize::from(touch.mapped)]
     }
 
     /// The window around a missing page; `None`: only the page itself.
@@ -64,7 +65,7 @@ impl Job {
         }
         let previous = self.process.descriptors[touch.file.0 as usize].previous.checked_sub(1);
         let is_cached = |page| world.core.is_cached(&world.files.get(touch.file).mapping, page);
-        let readahead = self.readahead(touch, world.readahead_pages);
+        let readahead = self.readahead(touch, world);
         let window = if touch.mapped {
             readahead.on_fault(touch.index)
         } else if touch.handle != RequestStart::NO_HANDLE {
@@ -111,11 +112,12 @@ impl Job {
         if !world.core.take_readahead_mark(&file.mapping, touch.index, hit) {
             return;
         }
-        let readahead = self.readahead(touch, world.readahead_pages);
+        let readahead = self.readahead(touch, world);
         readahead.note_read(touch.index, 1);
         let is_cached = |page| world.core.is_cached(&file.mapping, page);
         if let Some(window) = readahead.on_mark(touch.index, is_cached) {
-            let filling = Filling::ahead(&world.core, self.process.task.memcg, window, file.pages);
+            let memcg = self.process.task.memcg;
+            let filling = Filling::ahead(&world.core, memcg, window, file.pages, touch.mapped);
             self.window = Some(Box::new(Window { mapping: file.mapping.clone(), filling }));
         }
     }
@@ -150,20 +152,21 @@ impl Job {
         self.look(world, Touch { alone: true, ..touch })
     }
 
-    /// Maps the pages around a load or store that needed a page-table entry, of a page that is
-    /// cached or about to be read.
+    /// Maps the pages around a load or store that needed a page-table entry: of a page that is
+    /// cached, about to be read, or just read, since the fault is then tried again.
     #[cold]
     pub(super) fn map_around(&mut self, world: &World, touch: Touch) {
         let mapping = &world.files.get(touch.file).mapping;
         let is_cached = matches!(world.core.lookup(mapping, touch.index), Lookup::Hit(_));
-        let mut mapped = u32::from(is_cached);
+        let mut around = 0;
         if world.fault_around_pages > 1 && !touch.write {
-            let pages = world.fault_around_pages;
             self.ahead.range = 0..0;
-            mapped += world.core.fault_around(&self.process.task, mapping, touch.index, pages);
+            let pages = world.fault_around_pages;
+            around = world.core.fault_around(&self.process.task, mapping, touch.index, pages);
         }
         if world.readahead_pages > 0 {
-            self.readahead(touch, world.readahead_pages).note_mapped(mapped);
+            // A miss is not made up for by the end of its own fault.
+            self.readahead(touch, world).note_mapped(is_cached && !touch.missed, around);
         }
     }
 }
