@@ -380,8 +380,8 @@ impl CachedFile {
     pub(crate) fn window_of_miss(&self, index: u32, request: u32) -> Window {
         let mut readahead = self.readahead.lock().unwrap_or_else(PoisonError::into_inner);
         let request_now = request.min(self.inode.request_pages_max());
-        // Cached pages before a miss are no trace of a reader here, as they are in the kernel: blocks
-        // are cached whole, and databases read at random beside what they have read.
+        // In the kernel, cached pages before a miss are the trace of a reader. Not here: blocks are
+        // cached whole, and databases read at random beside what they have read.
         let window = readahead.on_miss(index, request_now, |_| false);
         readahead.note_read(index, request);
         if self.random.load(Ordering::Relaxed) { window } else { self.inode.whole_blocks(window) }

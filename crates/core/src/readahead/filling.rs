@@ -208,8 +208,9 @@ pub fn pages_max(core: &Core, memcg: MemcgId) -> u64 {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::reclaim::EffortKind;
     use crate::testing::Harness;
-    use crate::{Counter, Options};
+    use crate::{Counter, Options, Preset};
 
     /// Fills a window and returns its runs, which are read at once.
     fn fill(harness: &Harness, mut filling: Filling) -> Vec<(u32, usize)> {
@@ -274,6 +275,23 @@ mod tests {
         harness.task = harness.core.new_task(small, 0);
         assert_eq!(around(&harness, 400, window(384)), [(396, 8)], "a quarter of 32");
         harness.core.validate().unwrap();
+    }
+
+    /// In 6.12, a page that comes back in a fault is hot at once, and so are those that a mapped
+    /// access brings ahead of itself.
+    #[test]
+    fn pages_ahead_of_a_mapped_access_arrive_in_a_fault() {
+        for (in_fault, restored) in [(false, 0), (true, 3)] {
+            let mut harness = Harness::with_preset(Preset::Linux612, 100, 31);
+            harness.read_ahead(0..9);
+            harness.drain();
+            harness.effort(EffortKind::Limit, 3);
+            assert!(harness.evicted().starts_with(&[0, 1, 2]));
+            let window = Window { first: 0, pages: 3, mark: None };
+            fill(&harness, Filling::ahead(&harness.core, harness.task.memcg, window, 9, in_fault));
+            assert_eq!(harness.stat(Counter::WorkingsetRefaultFile), 3);
+            assert_eq!(harness.stat(Counter::WorkingsetRestoreFile), restored, "in a fault: {in_fault}");
+        }
     }
 
     /// If memory cannot be freed, the window ends but no request fails: the requested page is read.

@@ -2,9 +2,9 @@
 //! misses.
 //!
 //! For reads, the window starts at twice the request (four times while small) and grows likewise
-//! with every window used, up to a maximum. Each window carries a mark: an access to the marked page
-//! starts the next window before the reader gets to the end. A read that does not continue the last
-//! one brings in only itself, unless the pages before it are cached: they are the trace of a
+//! with every window used, up to a maximum. Each window carries a mark: an access to the marked
+//! page starts the next window before the reader gets to the end. A read that does not continue the
+//! last one brings in only itself, unless the pages before it are cached: they are the trace of a
 //! sequential reader, of this or another open file, and the window is as long as the trace.
 //!
 //! A miss through a mapping brings in the pages around it, as many as the largest window, since
@@ -158,15 +158,15 @@ impl Readahead {
         Window { first: self.start, pages: self.size, mark }
     }
 
-    /// Notes that a fault created page-table entries: for the page it needed, if that was cached, and
-    /// for `around` cached pages around it.
+    /// Notes that a fault created page-table entries: for the page it needed, if that was cached,
+    /// and for `around` cached pages around it.
     pub fn note_mapped(&mut self, needed: bool, around: u32) {
         let around = if self.per_fault { 0 } else { around.try_into().unwrap_or(u16::MAX) };
         self.mapped_misses = self.mapped_misses.saturating_sub(around.saturating_add(needed.into()));
     }
 
-    /// The window to read ahead after an access to the marked page `index`; `None` if a whole window
-    /// after it is in memory.
+    /// The window to read ahead after an access to the marked page `index`; `None` if a whole
+    /// window after it is in memory.
     pub fn on_mark(&mut self, index: u32, is_cached: impl Fn(u32) -> bool) -> Option<Window> {
         if self.max_pages == 0 {
             return None;
@@ -226,8 +226,8 @@ mod tests {
         );
     }
 
-    /// The window is as long as the cached pages before the miss, twice as long from the beginning of
-    /// the file; its last page is marked.
+    /// The window is as long as the cached pages before the miss, twice as long from the beginning
+    /// of the file; its last page is marked.
     #[test]
     fn cached_pages_before_a_miss_are_the_trace_of_a_reader() {
         let mut readahead = kernel(Preset::Linux612);

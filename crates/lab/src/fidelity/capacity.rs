@@ -14,9 +14,9 @@
 //! | room below the limit | 28 pages | half of what one reclaim effort frees |
 //!
 //! Charges come in batches of 64 pages per CPU, but an effort frees fewer than that. So at the
-//! limit the whole batch fails and the page alone is charged: the batches cost nothing there, as long
-//! as one task runs. Of several, one can be charged a batch of what another has freed. What they keep
-//! so is what runs with 2, 8 and 32 tasks on two CPUs show: `memory.current` beside its parts.
+//! limit the whole batch fails and the page alone is charged: with one task, the batches cost
+//! nothing there. With several, one can be charged a batch of what another has freed. The pages in
+//! transit were measured with 2, 8 and 32 tasks on two CPUs: `memory.current` beside its parts.
 //!
 //! How many pages in memory were written depends on the policy. The prediction uses plain LRU.
 

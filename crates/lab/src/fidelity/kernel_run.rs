@@ -155,13 +155,14 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Whether a second run has other counts: with readahead, several tasks or background reclaim, no
-    /// order of events is certain.
+    /// Whether a second run has other counts: with readahead, several tasks or background reclaim,
+    /// the order of events is not certain.
     pub fn is_loose(&self) -> bool {
         self.readahead_pages > 0 || self.tasks > 1 || self.background
     }
 
-    /// The conditions that differ from one task without readahead below a limit, in words; empty if none does.
+    /// The conditions that differ from one task without readahead below a limit, in words; empty if
+    /// none does.
     pub fn conditions(&self) -> String {
         let mut words = Vec::new();
         if self.readahead_pages > 0 {

@@ -54,7 +54,7 @@ pub(crate) struct Process {
     pub(super) task: Task,
     /// Indexed by file number.
     pub(super) descriptors: Vec<Descriptor>,
-    /// Readahead state, indexed by file number, as far as used.
+    /// Readahead state by descriptor and by mapping, indexed by file number, as far as used.
     pub(super) readahead: Vec<[Readahead; 2]>,
     /// Open files that the source knows by number, by that number.
     pub(super) handles: Vec<Option<OpenFile>>,

@@ -41,8 +41,8 @@ pub(super) struct Awaited {
 }
 
 impl Job {
-    /// The readahead state of the open file, if that is known. Otherwise its process reads each file
-    /// through one descriptor, and maps it through another.
+    /// The readahead state of the open file, if that is known. Otherwise its process reads each
+    /// file through one descriptor, and maps it through another.
     fn readahead(&mut self, touch: Touch, world: &World) -> &mut Readahead {
         if touch.handle != RequestStart::NO_HANDLE {
             let open = self.process.handle(touch).expect("it has a number");
