@@ -109,10 +109,10 @@ fn misses_through_a_mapping_read_and_map_around() {
 #[test]
 fn reads_and_a_mapping_read_ahead_on_their_own() {
     let reads = || (0..300u64).map(Access::read);
-    let loads = || (0..300u64).filter(|n| n % 60 == 0).map(|n| Access::load(400 + n * 2));
+    let loads = || (0..300u64).filter(|n| n.is_multiple_of(60)).map(|n| Access::load(400 + n * 2));
     let alone = [run(&machine(32, 0), reads()), run(&machine(32, 0), loads())].map(|report| report.device);
     let between =
-        |n: u64| [Access::read(n)].into_iter().chain((n % 60 == 0).then(|| Access::load(400 + n * 2)));
+        |n: u64| [Access::read(n)].into_iter().chain(n.is_multiple_of(60).then(|| Access::load(400 + n * 2)));
     let both = run(&machine(32, 0), (0..300).flat_map(between)).device;
     let sum = (alone[0].reads + alone[1].reads, alone[0].pages_read + alone[1].pages_read);
     assert_eq!((both.reads, both.pages_read), sum);
