@@ -141,6 +141,16 @@ impl Core {
         }
     }
 
+    /// The folio of a slot that [`Core::peek`] loaded, if its content may be read at once.
+    ///
+    /// For a host that runs one actor at a time: nothing happens between the two calls, so the slot
+    /// still is that page's.
+    #[inline]
+    pub fn readable(&self, found: &Found) -> Option<FolioId> {
+        let folio = found.slot.folio().filter(|_| found.slot.uptodate())?;
+        (!self.folios.flags(folio).load().writing()).then_some(folio)
+    }
+
     /// Whether the bytes copied since the lookup are that page, unchanged.
     ///
     /// The folio names its page, and its version proves that this held throughout. The slot alone
@@ -235,6 +245,12 @@ impl Core {
         if let Some(before) = lru::accessed(self, folio, then) {
             lru::accessed_again(self, host, cpu(), folio, before);
         }
+    }
+
+    /// As [`Core::accessed`], for a folio that is the page's at present ([`Core::readable`]).
+    #[inline]
+    pub fn accessed_folio(&self, host: &impl Host, cpu: impl FnOnce() -> usize, folio: FolioId) {
+        self.mark_accessed(host, cpu, folio, self.folios.flags(folio).load());
     }
 
     /// As [`Core::accessed`], for a page seen by [`Core::glance`].

@@ -68,9 +68,15 @@ impl Files {
     pub(crate) fn locate(&mut self, core: &Core, kind: Kind, page: u64) -> (FileNumber, u32) {
         let (name, index) = match self.numbering {
             Numbering::Files => ((page >> 32) as u32, page as u32),
-            Numbering::Keys => (0, self.names[kind as usize].keys.position(page)),
+            Numbering::Keys => (0, self.position(kind, page)),
         };
         (self.number(core, kind, name), index)
+    }
+
+    /// The position of a key. Not inlined, so that [`Self::locate`] is.
+    #[inline(never)]
+    fn position(&mut self, kind: Kind, key: u64) -> u32 {
+        self.names[kind as usize].keys.position(key)
     }
 
     /// The file or region of consecutive pages, and ranges of positions in it. Consecutive keys

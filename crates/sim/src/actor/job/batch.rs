@@ -8,7 +8,7 @@ use crate::files::FileNumber;
 use crate::operation::{Access, Operation, SourceError};
 use crate::world::World;
 use mglru_core::mapping::LEAF_SLOTS;
-use mglru_core::{Hit, Kind, Lookup, Time};
+use mglru_core::{FolioId, Kind, Lookup, Time};
 use mglru_workload::trace::RequestStart;
 
 /// Number of pages to look up together before accessing them, so that their cache misses overlap.
@@ -16,6 +16,10 @@ const AHEAD_PAGES: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Next {
+    /// A whole read of a file's page through the process's only descriptor. Most accesses of most
+    /// traces are such reads, so they are short.
+    Read(FileNumber, u32),
+    /// Any other access.
     Touch(Touch),
     Loads(Loads),
     Other(Operation),
@@ -40,32 +44,13 @@ impl Loads {
     }
 }
 
-/// Pages looked up in advance.
+/// Pages looked up in advance. Valid until pages are reclaimed or another actor runs.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     /// Their places in the batch.
     pub(super) range: std::ops::Range<usize>,
-    /// Cached pages that are only read.
-    pub(super) hits: [Option<Hit>; AHEAD_PAGES],
-}
-
-impl Ahead {
-    /// Forgets what was seen of a page that is accessed by itself: a write makes its content
-    /// another one, and a fault maps it. `next`: the place of the next operation in `located`.
-    pub(super) fn forget(&mut self, located: &[Next], next: usize, accessed: Touch) {
-        let first = self.range.start;
-        let rest = next.max(first)..self.range.end;
-        if rest.is_empty() {
-            return;
-        }
-        for (touch, hit) in located[rest.clone()].iter().zip(&mut self.hits[rest.start - first..]) {
-            if let Next::Touch(touch) = touch
-                && (touch.file, touch.index) == (accessed.file, accessed.index)
-            {
-                *hit = None;
-            }
-        }
-    }
+    /// The folios of cached pages that are only read.
+    pub(super) folios: [Option<FolioId>; AHEAD_PAGES],
 }
 
 /// The request that the next accesses are part of.
@@ -112,26 +97,31 @@ impl Job {
             self.source.fill(&mut self.batch)?;
         }
         let mut files = 0;
+        self.located.reserve(self.batch.len());
+        // Each arm pushes by itself: as one value, the variants would be copied field by field.
         for &operation in &self.batch {
-            let next = match operation {
+            match operation {
                 Operation::Access(access) => {
                     let kind = if access.anon { Kind::Anon } else { Kind::File };
                     let (file, index) = world.files.locate(&world.core, kind, access.page);
                     files = files.max(file.0 as usize + 1);
-                    Next::Touch(self.request.next(Touch::of(file, index, access)))
+                    if self.request.left == 0 && access == Access::read(access.page) {
+                        self.located.push(Next::Read(file, index));
+                    } else {
+                        let touch = self.request.next(Touch::of(file, index, access));
+                        self.located.push(Next::Touch(touch));
+                    }
                 }
                 Operation::Request(request) => {
                     self.request = Request { start: request, left: request.pages };
-                    continue;
                 }
                 Operation::Loads { first, pages } => {
                     let (file, first) = world.files.locate(&world.core, Kind::File, first);
                     files = files.max(file.0 as usize + 1);
-                    Next::Loads(Loads { file, first, pages })
+                    self.located.push(Next::Loads(Loads { file, first, pages }));
                 }
-                other => Next::Other(other),
-            };
-            self.located.push(next);
+                other => self.located.push(Next::Other(other)),
+            }
         }
         if self.process.descriptors.len() < files {
             self.process.descriptors.resize(files, Descriptor::default());
@@ -144,25 +134,32 @@ impl Job {
     pub(super) fn touch_ahead(&mut self, world: &mut World, horizon: Time) {
         let most = world.accesses_before(horizon).min(u64::from(self.left - 1));
         let mut reads = 0;
-        while reads < most && self.next < self.located.len() {
+        while reads < most {
             if !self.ahead.range.contains(&self.next) {
+                if self.next == self.located.len() {
+                    break;
+                }
                 self.look_ahead(world);
             }
-            let Some(hit) = &self.ahead.hits[self.next - self.ahead.range.start] else { break };
-            let Next::Touch(touch) = self.located[self.next] else {
-                unreachable!("only reads are looked up")
-            };
-            let mapping = &world.files.get(touch.file).mapping;
-            if touch.mapped {
-                // Its entry may have been made or looked at since then, when other pages arrived.
-                match world.core.lookup(mapping, touch.index) {
-                    Lookup::Hit(now) if now.flags.mapped() => {
-                        world.core.touch(&self.process.task, mapping, touch.index, &now);
+            let Some(folio) = self.ahead.folios[self.next - self.ahead.range.start] else { break };
+            let counts = match &self.located[self.next] {
+                &Next::Read(file, index) => self.process.counts_read(world, file, index),
+                Next::Touch(touch) if touch.mapped => {
+                    let mapping = &world.files.get(touch.file).mapping;
+                    // Its entry may have been made or looked at since then, when other pages arrived.
+                    match world.core.lookup(mapping, touch.index) {
+                        Lookup::Hit(now) if now.flags.mapped() => {
+                            world.core.touch(&self.process.task, mapping, touch.index, &now);
+                        }
+                        _ => break,
                     }
-                    _ => break,
+                    false
                 }
-            } else if self.process.counts(world, touch) {
-                world.core.accessed(&world.host, || self.process.task.cpu, hit);
+                Next::Touch(touch) => self.process.counts(world, touch),
+                _ => unreachable!("only reads are looked up"),
+            };
+            if counts {
+                world.core.accessed_folio(&world.host, || self.process.task.cpu, folio);
             }
             self.next += 1;
             reads += 1;
@@ -177,35 +174,25 @@ impl Job {
         world.pass(reads);
     }
 
-    /// Looks up the next pages. The results are valid until pages are reclaimed or another actor
-    /// runs.
+    /// Looks up the next pages.
     pub(super) fn look_ahead(&mut self, world: &World) {
         let end = self.located.len().min(self.next + AHEAD_PAGES);
         self.ahead.range = self.next..end;
         let coming = &self.located[self.next..end];
         let mut peeked = [None; AHEAD_PAGES];
         for (peeked, next) in peeked.iter_mut().zip(coming) {
-            if let Next::Touch(touch) = next {
-                *peeked = world.core.peek(&world.files.get(touch.file).mapping, touch.index);
-            }
-        }
-        for ((hit, next), peeked) in self.ahead.hits.iter_mut().zip(coming).zip(peeked) {
-            *hit = match next {
-                Next::Touch(touch) if !touch.write => {
-                    let mapping = &world.files.get(touch.file).mapping;
-                    let maps = || {
-                        self.process.descriptors[touch.file.0 as usize].mapped
-                            && mapping.mapped_pages() > u64::from(touch.index)
-                    };
-                    match world.core.lookup_peeked(mapping, touch.index, peeked) {
-                        // Excludes pages that need a fault or that have the readahead mark.
-                        Lookup::Hit(hit) if hit.readahead() => None,
-                        Lookup::Hit(hit) if !touch.mapped || hit.flags.mapped() && maps() => Some(hit),
-                        _ => None,
-                    }
-                }
-                _ => None,
+            let (file, index) = match next {
+                &Next::Read(file, index) => (file, index),
+                Next::Touch(touch) => (touch.file, touch.index),
+                _ => continue,
             };
+            *peeked = world.core.peek(&world.files.get(file).mapping, index);
+        }
+        for ((folio, next), peeked) in self.ahead.folios.iter_mut().zip(coming).zip(peeked) {
+            // Pages that have the readahead mark or need a fault are none of these.
+            let found =
+                peeked.filter(|found| !found.slot.readahead() && self.process.reads_only(world, next, found));
+            *folio = found.and_then(|found| world.core.readable(&found));
         }
     }
 

@@ -28,7 +28,7 @@ use self::touch::Touch;
 use self::window::Awaited;
 use super::rest;
 use crate::files::{Cuts, FileNumber};
-use crate::operation::{Operation, Source, SourceError};
+use crate::operation::{Access, Operation, Source, SourceError};
 use crate::world::{Pause, World};
 use mglru_core::lru::switch::LruSwitch;
 use mglru_core::reclaim::Proactive;
@@ -241,6 +241,7 @@ impl Job {
                     let Some(&next) = self.located.get(self.next) else { continue };
                     self.next += 1;
                     match next {
+                        Next::Read(file, index) => Touch::of(file, index, Access::read(0)),
                         Next::Touch(touch) => touch,
                         Next::Loads(loads) => {
                             self.loads = loads;
@@ -261,7 +262,6 @@ impl Job {
             }
             world.accesses += 1;
             world.tenants[self.process.tenant].counts.accesses += 1;
-            self.ahead.forget(&self.located, self.next, touch);
             let pause = self.look(world, touch);
             self.left -= 1;
             let goes_on = matches!(self.state, State::Next) && self.window.is_none();

@@ -1,10 +1,12 @@
 //! The processes of a job: their tenants and open files.
 
+use super::batch::Next;
 use super::touch::Touch;
 use super::{Job, State};
 use crate::files::FileNumber;
 use crate::world::{TenantState, World};
 use mglru_core::Task;
+use mglru_core::mapping::Found;
 use mglru_core::readahead::Readahead;
 use mglru_workload::trace::RequestStart;
 use std::collections::BTreeMap;
@@ -22,11 +24,11 @@ impl Descriptor {
     /// Records an access, and returns whether it counts: not if the last access was to the same
     /// page, unless the policy or the machine has it so.
     #[inline]
-    pub(super) fn counts(&mut self, world: &World, touch: Touch) -> bool {
-        let position = u64::from(touch.index) + 1;
+    pub(super) fn counts(&mut self, world: &World, index: u32, inside: bool) -> bool {
+        let position = u64::from(index) + 1;
         std::mem::replace(&mut self.previous, position) != position
             || world.count_repeats
-            || world.core.counts_reread(touch.inside)
+            || world.core.counts_reread(inside)
     }
 }
 
@@ -81,16 +83,39 @@ impl Process {
 
     /// [`Descriptor::counts`] of the open file, or of the process's only one.
     #[inline]
-    pub(super) fn counts(&mut self, world: &World, touch: Touch) -> bool {
-        match self.handle(touch) {
-            Some(open) => open.descriptor.counts(world, touch),
-            None => self.descriptors[touch.file.0 as usize].counts(world, touch),
+    pub(super) fn counts(&mut self, world: &World, touch: &Touch) -> bool {
+        let descriptor = match self.handle(touch) {
+            Some(open) => &mut open.descriptor,
+            None => &mut self.descriptors[touch.file.0 as usize],
+        };
+        descriptor.counts(world, touch.index, touch.inside)
+    }
+
+    /// [`Self::counts`] of a whole read through the only descriptor.
+    #[inline]
+    pub(super) fn counts_read(&mut self, world: &World, file: FileNumber, index: u32) -> bool {
+        self.descriptors[file.0 as usize].counts(world, index, false)
+    }
+
+    /// Whether an access that found this slot only reads, and makes no page-table entry.
+    #[inline]
+    pub(super) fn reads_only(&self, world: &World, next: &Next, found: &Found) -> bool {
+        match next {
+            Next::Read(..) => true,
+            Next::Touch(touch) if touch.mapped && !touch.write => {
+                let mapping = &world.files.get(touch.file).mapping;
+                found.slot.mapped()
+                    && self.descriptors[touch.file.0 as usize].mapped
+                    && mapping.mapped_pages() > u64::from(touch.index)
+            }
+            Next::Touch(touch) => !touch.write,
+            _ => false,
         }
     }
 
     /// The open file of an access, if the source knows it.
     #[inline]
-    pub(super) fn handle(&mut self, touch: Touch) -> Option<&mut OpenFile> {
+    pub(super) fn handle(&mut self, touch: &Touch) -> Option<&mut OpenFile> {
         if touch.handle == RequestStart::NO_HANDLE {
             return None;
         }

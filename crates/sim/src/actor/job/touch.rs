@@ -119,7 +119,7 @@ impl Job {
             if is_new && !touch.anon {
                 self.map_around(world, touch);
             }
-        } else if !(touch.write && world.overwrite) && self.process.counts(world, touch) {
+        } else if !(touch.write && world.overwrite) && self.process.counts(world, &touch) {
             world.core.accessed(&world.host, || self.process.task.cpu, hit);
         }
         if hit.readahead() && !(touch.write && world.parts) {

@@ -45,7 +45,7 @@ impl Job {
     /// file through one descriptor, and maps it through another.
     fn readahead(&mut self, touch: Touch, world: &World) -> &mut Readahead {
         if touch.handle != RequestStart::NO_HANDLE {
-            let open = self.process.handle(touch).expect("it has a number");
+            let open = self.process.handle(&touch).expect("it has a number");
             return open.readahead(world);
         }
         let (file, readahead) = (touch.file.0 as usize, &mut self.process.readahead);
