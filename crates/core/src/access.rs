@@ -20,7 +20,7 @@ use crate::folio::{Flags, FolioId, Kind};
 use crate::host::Host;
 use crate::lru::{self, Queue, Refault, Shadow};
 use crate::mapping::{Found, Glance, InsertError, LEAF_SLOTS, Mapping, SEQUENCE_MASK};
-use crate::mechanism::{Lru, Switch};
+use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::mm::AddressSpace;
 use std::sync::Arc;
@@ -227,8 +227,7 @@ impl Core {
     /// continuation: a read that begins with the page reads it anew.
     #[inline]
     pub fn counts_reread(&self, inside: bool) -> bool {
-        let mechanisms = self.mechanisms();
-        !inside && mechanisms.lru() == Lru::Ranked && mechanisms.is_on(Switch::Rereads)
+        !inside && self.habits().counts_rereads && self.mechanisms().is_on(Switch::Rereads)
     }
 
     /// Counts an access through a descriptor. Where the previous read on the same open file ended

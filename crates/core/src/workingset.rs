@@ -13,7 +13,6 @@
 
 use crate::lru::{self, turns::group_of};
 use crate::mapping::ShadowLeaf;
-use crate::mechanism::Lru;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::options::{Grain, PAGE_BYTES};
 use crate::{Core, sync::Ordering::Relaxed};
@@ -42,22 +41,19 @@ impl Core {
     /// a part of what earlier calls left, and trims it in whole batches
     /// ([`Grain::shadow_batch_leaves`]), or at once if it is more than the surplus.
     pub(crate) fn shrink_shadows(&self, memcg: &Memcg, priority: u8) {
-        let mechanisms = self.mechanisms();
-        let limit = match mechanisms.lru() {
+        let habits = self.habits();
+        let limit = if habits.has_generations && !self.mechanisms().shadows_by_size() {
             // The slab pages that are counted allow a few leaves.
-            Lru::MultiGen if !mechanisms.shadows_by_size() => 0,
-            _ => memcg.lruvec.size_of_all_lists() / 8,
+            0
+        } else {
+            memcg.lruvec.size_of_all_lists() / 8
         };
         let surplus = memcg.stat.get(Counter::WorkingsetNodes).saturating_sub(limit);
         if surplus == 0 {
             return;
         }
         let batch = self.options.grain.shadow_batch_leaves.max(1);
-        let deferred = match mechanisms.lru() {
-            // Our own policy remembers what it may.
-            Lru::Ranked => 0,
-            _ => memcg.lruvec.deferred_leaves.swap(0, Relaxed),
-        };
+        let deferred = if habits.trims_at_once { 0 } else { memcg.lruvec.deferred_leaves.swap(0, Relaxed) };
         let wanted = ((deferred >> priority) + surplus / 2).min(2 * surplus);
         let is_little = wanted < batch && wanted >= surplus;
         let trimmed = if is_little { wanted } else { wanted / batch * batch };
@@ -161,7 +157,7 @@ impl Core {
 mod tests {
     use super::*;
     use crate::testing::Harness;
-    use crate::{Mechanisms, Preset};
+    use crate::{Lru, Mechanisms, Preset};
 
     /// 600 leaves of one page each are evicted by 4,096 pages side by side, which allow 512 leaves.
     /// In 7.1 and 7.2 the pages on the lists of the multi-gen LRU do not count.

@@ -6,7 +6,6 @@ use crate::folio::Kind;
 use crate::host::Host;
 use crate::lru::ranked::List;
 use crate::lru::{MAX_GENERATIONS, MIN_GENERATIONS, Seq, Swappiness};
-use crate::mechanism::Lru;
 use crate::memcg::{Memcg, MemcgId};
 use crate::reclaim::{EffortKind, Orders, Scan};
 use crate::{Core, Time};
@@ -30,7 +29,7 @@ impl Core {
                 writeln!(text, "memcg {id} /{path}")
             };
             _ = writeln!(text, " node {:>5}", 0);
-            if self.lru() == Lru::Ranked {
+            if self.habits().shows_lists {
                 write_lists(&mut text, memcg);
             } else {
                 self.write_generations(&mut text, memcg, now, full);

@@ -136,9 +136,14 @@ impl Core {
                 let (pages, swappiness) = value::request(text)?;
                 return Ok(Work::Reclaim(Proactive::new(self, id, pages, swappiness, cpu)));
             }
-            File::LruGen if self.lru() == Lru::Ranked => {
-                let what = "the policy `ranked` has no generations that can be opened or evicted: use memory.reclaim";
-                return Err((Errno::NotSupported, what.to_owned()));
+            File::LruGen if self.habits().shows_lists => {
+                let lru = self.lru().name();
+                return Err((
+                    Errno::NotSupported,
+                    format!(
+                        "the policy `{lru}` has no generations that can be opened or evicted: use memory.reclaim"
+                    ),
+                ));
             }
             File::LruGen => return Ok(Work::Commands(Box::new(Commands::new(text)))),
             File::Enabled => {

@@ -21,6 +21,10 @@ pub(super) const HABITS: Habits = Habits {
     starts_by_size: false,
     finishes_passes: false,
     waits_for_writeback: false,
+    trims_at_once: false,
+    counts_rereads: false,
+    takes_turns: false,
+    shows_lists: false,
 };
 
 pub(super) fn list_of(kind: Kind) -> usize {

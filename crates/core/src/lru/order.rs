@@ -15,7 +15,7 @@ use super::multigen::memcg_lru::{LruWalk, MemcgLru, Op, Segment};
 use super::turns::{Given, MemcgOrder, Turns, TurnsWalk};
 use crate::Core;
 use crate::folio::Kind;
-use crate::mechanism::{Lru, Mechanisms};
+use crate::mechanism::Mechanisms;
 use crate::memcg::{Memcg, MemcgId, TreeWalk};
 use crate::sync::Ordering::Relaxed;
 
@@ -186,7 +186,7 @@ impl Core {
     /// Whether the memcgs below `target` give pages in turn, by the age of what they have.
     fn takes_turns(&self, mechanisms: Mechanisms, target: MemcgId) -> bool {
         mechanisms.subtree_lru()
-            && mechanisms.lru() == Lru::Ranked
+            && mechanisms.lru().habits().takes_turns
             && self.memcg(target).has_children.load(Relaxed)
     }
 

@@ -27,6 +27,14 @@ pub(crate) struct Habits {
     pub(crate) finishes_passes: bool,
     /// Root reclaim waits if dirty or writeback pages are in its way.
     pub(crate) waits_for_writeback: bool,
+    /// Shadows beyond the limit are dropped at once, not in whole batches over several passes.
+    pub(crate) trims_at_once: bool,
+    /// With `rereads`, a read that begins with the page of the previous read counts again.
+    pub(crate) counts_rereads: bool,
+    /// With `subtree_lru`, sibling memcgs give pages in turn, by the age of what they have.
+    pub(crate) takes_turns: bool,
+    /// `lru_gen` shows lists instead of generations, and takes no commands.
+    pub(crate) shows_lists: bool,
 }
 
 /// Relative cost of reclaiming file against anonymous pages: 0 takes only file pages, 1 to 200

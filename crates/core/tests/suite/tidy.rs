@@ -60,6 +60,10 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/cache/tests/hits.rs",
 ];
 
+/// The files of the core that name single policies: the seam, and the definition of the switches.
+const POLICY_FILES: &[&str] =
+    &["crates/core/src/lru/mod.rs", "crates/core/src/mechanism.rs", "crates/core/src/mechanism/switch.rs"];
+
 const LINES_MAX: usize = 900;
 
 /// A source file: its path from the root of the repository, and its text.
@@ -345,6 +349,22 @@ fn check_unsafe(sources: &[Source], allowed: &[&str]) -> Findings {
     findings
 }
 
+/// Production code of the core that names a policy outside the seam.
+fn check_policies(sources: &[Source], allowed: &[&str]) -> Findings {
+    let test_files = test_files(sources);
+    let of_core = |source: &&Source| {
+        source.path.starts_with("crates/core/src/")
+            && !allowed.contains(&source.path.as_str())
+            && !test_files.contains(&source.path)
+    };
+    let names_one = |source: &&Source| {
+        let (code, _) = without_tests(&code_only(&source.text));
+        ["Lru::MultiGen", "Lru::Classic", "Lru::Ranked"].iter().any(|name| code.contains(name))
+    };
+    let found = sources.iter().filter(of_core).filter(names_one);
+    found.map(|source| format!("{}: names a policy: ask `lru/mod.rs` or `Habits`", source.path)).collect()
+}
+
 /// Ignored tests, and files longer than `LINES_MAX`. Clippy finds other leftovers.
 fn check_leftovers(sources: &[Source]) -> Findings {
     let mut findings = Findings::new();
@@ -400,6 +420,11 @@ fn every_file_is_compiled() {
 #[test]
 fn unsafe_code_is_in_its_rooms() {
     assert_tidy(check_unsafe(&repository(), UNSAFE_FILES));
+}
+
+#[test]
+fn only_the_seam_names_policies() {
+    assert_tidy(check_policies(&repository(), POLICY_FILES));
 }
 
 #[test]
@@ -498,6 +523,23 @@ fn unsafe_code_elsewhere_is_found() {
     let findings = check_unsafe(&bad, &["crates/cache/src/frames.rs", "crates/cache/src/safe.rs"]);
     let found: Vec<_> = messages(&findings).into_keys().collect();
     assert_eq!(found, ["crates/cache/src/other.rs", "crates/cache/src/safe.rs"]);
+}
+
+#[test]
+fn policies_named_outside_the_seam_are_found() {
+    let found = check_policies(
+        &sources(&[
+            ("crates/core/src/lru/mod.rs", "match lru { Lru::Classic => 1 }"),
+            ("crates/core/src/access.rs", "if self.lru() == Lru::Ranked {}"),
+            (
+                "crates/core/src/node.rs",
+                "// Lru::Ranked\n#[cfg(test)]\nmod tests {\n    use Lru::Classic;\n}\n",
+            ),
+            ("crates/sim/src/machine.rs", "Lru::Ranked"),
+        ]),
+        POLICY_FILES,
+    );
+    assert_eq!(messages(&found).into_keys().collect::<Vec<_>>(), ["crates/core/src/access.rs"]);
 }
 
 #[test]

@@ -42,6 +42,10 @@ pub(super) const HABITS: Habits = Habits {
     starts_by_size: false,
     finishes_passes: true,
     waits_for_writeback: true,
+    trims_at_once: false,
+    counts_rereads: false,
+    takes_turns: false,
+    shows_lists: false,
 };
 
 impl LockedLruvec<'_> {

@@ -30,4 +30,8 @@ pub(super) const HABITS: Habits = Habits {
     starts_by_size: true,
     finishes_passes: false,
     waits_for_writeback: false,
+    trims_at_once: false,
+    counts_rereads: false,
+    takes_turns: false,
+    shows_lists: false,
 };

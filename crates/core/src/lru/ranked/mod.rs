@@ -69,4 +69,8 @@ pub(super) const HABITS: Habits = Habits {
     starts_by_size: false,
     finishes_passes: false,
     waits_for_writeback: true,
+    trims_at_once: true,
+    counts_rereads: true,
+    takes_turns: true,
+    shows_lists: true,
 };
