@@ -47,7 +47,8 @@ const UPWARDS: &[(&str, &str, &str)] = &[
 /// Files that may contain `unsafe`.
 const UNSAFE_FILES: &[&str] = &[
     "crates/cache/src/frames.rs",
-    "crates/cache/src/backend/uring.rs",
+    "crates/cache/src/backend/uring/mod.rs",
+    "crates/cache/src/backend/uring/submitter.rs",
     // System calls that read and write frames.
     "crates/cache/src/backend/threads.rs",
     // Lends the bytes of a frame that no thread can write.

@@ -38,6 +38,9 @@
 //! Each blocking ring has a mutex, taken by `try_lock` only: a thread that finds no free ring makes
 //! the plain system call instead. The thread's ring needs no lock.
 
+mod submitter;
+
+use self::submitter::Submitter;
 use super::disk_file::{DiskFile, Step};
 use super::queue::{Queue, Request, join, spawn};
 use super::threads::{ThreadBackend, finish, transfer_now};
@@ -49,7 +52,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
@@ -71,8 +74,8 @@ const WAITING_MAX: usize = 256;
 const BLOCKING_RINGS: usize = 64;
 /// Active transfers per call. More gain nothing on a single device queue.
 const BLOCKING_ENTRIES: usize = 64;
-/// Answers processed before their successors are submitted. A device answers many at once and
-/// should not idle until the last of them is copied.
+/// Answers taken together, and transfers prepared for their places. A device answers many at once
+/// and should not idle until the last of them is copied.
 const ANSWERS_TOGETHER: usize = 8;
 /// Rings that a thread tries, starting with its own, before it uses a plain system call.
 const RINGS_TRIED: usize = 4;
@@ -222,20 +225,13 @@ impl UringBackend {
             unsafe { ring.submission().push(&entry) }.expect("a ring has an entry for each");
         };
         let guard = UnderWay;
-        let (mut handed_out, mut more) = (0, true);
+        let mut ahead = Ahead { batch, direction, frames, handed_out: 0, more: true, ready: VecDeque::new() };
         let mut answers = Vec::with_capacity(places.len());
+        let mut ended = Vec::with_capacity(places.len());
         loop {
-            while more && let Some(&at) = free.last() {
-                let Some(transfer) = batch.next() else {
-                    more = false;
-                    break;
-                };
-                let number = handed_out;
-                handed_out += 1;
-                if !DiskFile::of(&transfer).is_direct() {
-                    batch.done(number, transfer_now(frames, direction, &transfer));
-                    continue;
-                }
+            while let Some(&at) = free.last()
+                && let Some((number, transfer)) = ahead.ready.pop_front()
+            {
                 free.pop();
                 let progress = Progress::new(direction, &transfer);
                 let step = DiskFile::of(&transfer).step(frames, &transfer, &progress);
@@ -243,11 +239,23 @@ impl UringBackend {
                 push(ring, at, &place.step);
             }
             let under_way = places.len() - free.len();
-            if under_way == 0 {
-                break;
+            // The device works while this thread copies what arrived and prepares what comes.
+            let has_work = ahead.more || !ended.is_empty();
+            let mut entered = if has_work && !ring.submission().is_empty() { ring.submit() } else { Ok(0) };
+            for (Place { number, transfer, .. }, result) in ended.drain(..) {
+                ahead.end(number, &transfer, result);
             }
-            let waits_for = usize::from(ring.completion().is_empty());
-            let entered = ring.submit_and_wait(waits_for);
+            ahead.prepare();
+            match (under_way, ahead.ready.is_empty()) {
+                (0, true) => break,
+                (0, false) => continue,
+                (_, false) if !free.is_empty() && entered.is_ok() => continue,
+                _ => {}
+            }
+            if entered.is_ok() {
+                let waits_for = usize::from(ring.completion().is_empty());
+                entered = ring.submit_and_wait(waits_for);
+            }
             answers.extend(ring.completion().take(ANSWERS_TOGETHER));
             let answered = !answers.is_empty();
             for answer in answers.drain(..) {
@@ -256,11 +264,8 @@ impl UringBackend {
                 let file = DiskFile::of(&place.transfer);
                 if let Some(result) = file.advance(&mut place.progress, place.step.direct, result_of(&answer))
                 {
-                    finish(frames, direction, &place.transfer, &result);
-                    let number = place.number;
-                    places[at] = None;
+                    ended.extend(places[at].take().map(|place| (place, result)));
                     free.push(at);
-                    batch.done(number, result);
                 } else {
                     place.step = file.step(frames, &place.transfer, &place.progress);
                     push(ring, at, &place.step);
@@ -287,12 +292,10 @@ impl UringBackend {
             *slot = None;
         }
         drop(slot);
-        for place in places.into_iter().flatten() {
-            batch.done(place.number, transfer_now(frames, direction, &place.transfer));
-        }
-        while more && let Some(transfer) = batch.next() {
-            batch.done(handed_out, transfer_now(frames, direction, &transfer));
-            handed_out += 1;
+        ahead.ready.extend(places.into_iter().flatten().map(|place| (place.number, place.transfer)));
+        while let Some((number, transfer)) = ahead.ready.pop_front() {
+            ahead.batch.done(number, transfer_now(frames, direction, &transfer));
+            ahead.prepare();
         }
         true
     }
@@ -501,6 +504,43 @@ fn is_transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }
 
+/// The transfers of a batch that are prepared and not yet submitted: their pages are paid for while
+/// the device works on others, so that a free place is used at once.
+struct Ahead<'a> {
+    batch: &'a mut dyn Batch,
+    direction: Direction,
+    frames: &'a Frames,
+    handed_out: usize,
+    more: bool,
+    /// With their numbers.
+    ready: VecDeque<(usize, Transfer)>,
+}
+
+impl Ahead<'_> {
+    /// Prepares as many transfers as are answered together. Those that no ring can carry out end at
+    /// once.
+    fn prepare(&mut self) {
+        while self.more && self.ready.len() < ANSWERS_TOGETHER {
+            let Some(transfer) = self.batch.next() else {
+                self.more = false;
+                return;
+            };
+            let number = self.handed_out;
+            self.handed_out += 1;
+            if DiskFile::of(&transfer).is_direct() {
+                self.ready.push_back((number, transfer));
+            } else {
+                self.batch.done(number, transfer_now(self.frames, self.direction, &transfer));
+            }
+        }
+    }
+
+    fn end(&mut self, number: usize, transfer: &Transfer, result: io::Result<usize>) {
+        finish(self.frames, self.direction, transfer, &result);
+        self.batch.done(number, result);
+    }
+}
+
 /// An active transfer of a batch, with all memory that the kernel uses.
 struct Place {
     number: usize,
@@ -530,210 +570,6 @@ struct UnderWay;
 impl Drop for UnderWay {
     fn drop(&mut self) {
         std::process::abort();
-    }
-}
-
-/// An active submitted transfer, with all memory that the kernel uses.
-struct Operation {
-    request: Request,
-    progress: Progress,
-    step: Step,
-}
-
-impl Operation {
-    fn new(frames: &Frames, request: Request) -> Operation {
-        let progress = Progress::new(request.direction, &request.transfer);
-        let step = DiskFile::of(&request.transfer).step(frames, &request.transfer, &progress);
-        Operation { request, progress, step }
-    }
-}
-
-/// The state of the backend's thread.
-struct Submitter<'a> {
-    shared: &'a Shared,
-    ring: IoUring,
-    registered: bool,
-    /// Operations, indexed by their `user_data`. Their lists of pieces must not move: they lie on
-    /// the heap, or, for a single piece, in the box.
-    under_way: Vec<Option<Box<Operation>>>,
-    free: Vec<usize>,
-    /// `user_data` of the entries that the kernel has not accepted yet, in order.
-    not_accepted: VecDeque<u64>,
-    /// Destination of the read that wakes the thread, on the heap so that it does not move.
-    counter: Box<[u8; 8]>,
-    wake_armed: bool,
-}
-
-/// The system refuses to enter the ring.
-struct Refused;
-
-impl<'a> Submitter<'a> {
-    fn new(shared: &'a Shared, ring: IoUring, registered: bool) -> Submitter<'a> {
-        let under_way = (0..UNDER_WAY_MAX).map(|_| None).collect();
-        let free = (0..UNDER_WAY_MAX).rev().collect();
-        let counter = Box::new([0; 8]);
-        let not_accepted = VecDeque::with_capacity(ENTRIES as usize);
-        Submitter { shared, ring, registered, under_way, free, not_accepted, counter, wake_armed: false }
-    }
-
-    /// The thread's loop, until the backend is dropped: starts queued transfers, waits for an
-    /// answer or a wake-up, and completes answered transfers.
-    fn work(mut self) {
-        let mut started = Vec::with_capacity(UNDER_WAY_MAX);
-        let mut answers = Vec::with_capacity(ENTRIES as usize);
-        loop {
-            let over = self.shared.queue.take_up_to(self.free.len(), &mut started);
-            if over {
-                break;
-            }
-            for request in started.drain(..) {
-                self.start(request);
-            }
-            self.arm_wake();
-            if self.enter().is_err() {
-                return self.work_without_ring();
-            }
-            answers.extend(self.ring.completion());
-            for answer in answers.drain(..) {
-                self.answer(&answer);
-            }
-        }
-        self.disarm_wake();
-    }
-
-    /// Submits all entries and waits for an answer, unless there is one.
-    fn enter(&mut self) -> Result<(), Refused> {
-        let entered = self.ring.submit_and_wait(1);
-        let left = self.ring.submission().len();
-        self.not_accepted.drain(..self.not_accepted.len() - left);
-        match entered {
-            Err(error) if !is_transient(&error) => {
-                self.shared.refused.store(true, Ordering::Relaxed);
-                Err(Refused)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The thread's loop once the ring cannot be entered, until the backend is dropped: ends the
-    /// operations under way, then carries out queued transfers itself.
-    fn work_without_ring(mut self) {
-        let refused: Vec<u64> = self.not_accepted.drain(..).collect();
-        for entry in &refused {
-            match usize::try_from(*entry).ok().and_then(|slot| self.under_way.get_mut(slot)?.take()) {
-                Some(operation) => self.carry_out(*operation),
-                None => self.wake_armed = false,
-            }
-        }
-        if self.wake_armed {
-            wake(&self.shared.wake);
-        }
-        // The kernel accepted the others, and answers them while this thread sleeps.
-        while self.wake_armed || self.under_way.iter().any(Option::is_some) {
-            let answers: Vec<cqueue::Entry> = self.ring.completion().collect();
-            if answers.is_empty() {
-                std::thread::sleep(ANSWER_POLL);
-            }
-            for answer in answers {
-                self.take_answer(&answer);
-            }
-        }
-        while let Some(request) = self.shared.queue.pop() {
-            self.carry_out(Operation::new(&self.shared.frames, request));
-        }
-    }
-
-    /// Ends a transfer by plain system calls: the whole of it, as parts may be repeated.
-    fn carry_out(&self, operation: Operation) {
-        let Request { direction, transfer, tag } = operation.request;
-        let result = transfer_now(&self.shared.frames, direction, &transfer);
-        drop(transfer);
-        self.shared.queue.finish(|| self.shared.completion.complete(tag, result));
-    }
-
-    /// Takes an answer once nothing more can be submitted.
-    fn take_answer(&mut self, answer: &cqueue::Entry) {
-        if answer.user_data() == WAKE {
-            self.wake_armed = false;
-        } else if let Some(operation) = self.under_way[answer.user_data() as usize].take() {
-            self.carry_out(*operation);
-        }
-    }
-
-    fn start(&mut self, request: Request) {
-        let slot = self.free.pop().expect("`work` takes no more requests than there are free places");
-        self.under_way[slot] = Some(Box::new(Operation::new(&self.shared.frames, request)));
-        self.push_step(slot);
-    }
-
-    fn push_step(&mut self, slot: usize) {
-        let operation = self.under_way[slot].as_ref().expect("a place in use");
-        let entry = entry(&self.shared.frames, operation.request.direction, &operation.step, self.registered);
-        // SAFETY: the operation in `slot` owns file and pieces and stays there until `answer`;
-        // `shared` holds the frames.
-        unsafe { self.push(entry.user_data(slot as u64)) }
-    }
-
-    /// # Safety
-    ///
-    /// Everything that `entry` points to stays valid until it is answered.
-    unsafe fn push(&mut self, entry: squeue::Entry) {
-        self.not_accepted.push_back(entry.get_user_data());
-        // SAFETY: the caller's obligation.
-        unsafe { self.ring.submission().push(&entry) }.expect("as many entries as can be under way");
-    }
-
-    fn answer(&mut self, answer: &cqueue::Entry) {
-        if answer.user_data() == WAKE {
-            self.wake_armed = false;
-            return;
-        }
-        let slot = answer.user_data() as usize;
-        let mut operation = self.under_way[slot].take().expect("one answer for each step");
-        let file = DiskFile::of(&operation.request.transfer);
-        match file.advance(&mut operation.progress, operation.step.direct, result_of(answer)) {
-            None => {
-                operation.step =
-                    file.step(&self.shared.frames, &operation.request.transfer, &operation.progress);
-                self.under_way[slot] = Some(operation);
-                self.push_step(slot);
-            }
-            Some(result) => {
-                self.free.push(slot);
-                let Request { direction, transfer, tag } = operation.request;
-                finish(&self.shared.frames, direction, &transfer, &result);
-                // Close the file's handle before the completion reports that it is no longer
-                // needed.
-                drop(transfer);
-                self.shared.queue.finish(|| self.shared.completion.complete(tag, result));
-            }
-        }
-    }
-
-    /// Starts the read that the next `wake` completes.
-    fn arm_wake(&mut self) {
-        if !self.wake_armed {
-            let event: RawFd = self.shared.wake.as_raw_fd();
-            let entry = opcode::Read::new(Fd(event), self.counter.as_mut_ptr(), 8).build();
-            // SAFETY: the counter and the event's descriptor live until `disarm_wake` has seen the
-            // answer.
-            unsafe { self.push(entry.user_data(WAKE)) }
-            self.wake_armed = true;
-        }
-    }
-
-    /// Completes the active read, which still points to the counter.
-    fn disarm_wake(&mut self) {
-        while self.wake_armed {
-            wake(&self.shared.wake);
-            if self.enter().is_err() {
-                if self.not_accepted.contains(&WAKE) {
-                    return;
-                }
-                std::thread::sleep(ANSWER_POLL);
-            }
-            self.wake_armed = self.ring.completion().all(|answer| answer.user_data() != WAKE);
-        }
     }
 }
 
