@@ -3,15 +3,18 @@
 //! The library caches hold an eight-byte number per page: its place in the array in huge pages,
 //! from which the bytes are then read. Their users do more, because they keep pages behind
 //! reference-counted pointers to separate allocations; here nothing keeps a page from being reused
-//! while it is read. quick_cache is also measured without reading the page.
+//! while it is read. quick_cache is also measured without reading the page. SQLite's page cache
+//! stands for a storage engine's own pool; it serves one thread.
 
 use crate::Failure;
 use crate::file::{DataFile, PAGE_BYTES, zipf_words};
 use crate::measure::{Effort, Figures, Way, compare, major_faults};
 use crate::memory::Region;
+use crate::sqlite::Pool;
 use mglru_cache::{CachedFile, Map, OpenMode, PageCache};
 use std::cell::RefCell;
 use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
 
 const PAGE: usize = PAGE_BYTES as usize;
 /// Number of drawn offsets, more than any processor's cache remembers.
@@ -24,9 +27,9 @@ const HELD: &str = "the library caches evict nothing";
 
 /// Memory for measuring hits on `pages` pages: the pages in our cache, in the kernel's and in an
 /// array, the offsets, and the library caches' entries, measured as about 400 bytes for all of them
-/// together.
+/// together, and SQLite's of some 600.
 pub fn memory_bytes(pages: u64) -> u64 {
-    pages * (3 * PAGE_BYTES + 64 + 512) + (OFFSETS * size_of::<u64>()) as u64
+    pages * (3 * PAGE_BYTES + 64 + 512 + 640) + (OFFSETS * size_of::<u64>()) as u64
 }
 
 /// Measures hits of both kinds. `notes` receives deviations from the intended setup.
@@ -152,7 +155,30 @@ fn mapped_hits(
         Way::new("moka", |offset| of_page(from_moka(offset / PAGE_BYTES), offset)),
         Way::new("foyer", |offset| of_page(from_foyer(offset / PAGE_BYTES), offset)),
     ];
-    Ok(compare(&ways, &[1, 2], offsets, effort))
+    let mut figures = compare(&ways, &[1, 2], offsets, effort);
+    let pool = Mutex::new(Pool::new(pages)?);
+    let from_pool = |offsets: &[u64]| {
+        let mut pool = pool.lock().expect("no holder panics");
+        let read = |&offset: &u64| of_page(pool.fetch(offset / PAGE_BYTES), offset);
+        offsets.iter().map(read).fold(0, u64::wrapping_add)
+    };
+    let cursor = |offsets: &[u64]| {
+        let mut cursor = map.cursor();
+        // Eight loads from each page, as from a node of a tree.
+        let words = |&offset: &u64| {
+            let page = offset / PAGE_BYTES * PAGE_BYTES;
+            (0..8).map(move |word| page + (offset + word * 520) % PAGE_BYTES / 8 * 8)
+        };
+        let load = |offset| cursor.load_value::<u64>(offset).expect("a resident page can be read");
+        offsets[..offsets.len() / 8].iter().flat_map(words).map(load).fold(0, u64::wrapping_add)
+    };
+    let ways = [
+        Way::new("mapped_hit_again", |offset| load(map, offset)),
+        Way::in_batches("sqlite_pool", from_pool),
+        Way::in_batches("cursor_of_eight_loads", cursor),
+    ];
+    figures.extend(compare(&ways, &[1], offsets, effort));
+    Ok(figures)
 }
 
 /// Bytes of a small read.

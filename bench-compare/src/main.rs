@@ -1,5 +1,5 @@
 //! Compares mglru's page cache in one run with its alternatives: the kernel's `mmap` and `pread`,
-//! fio, an array in huge pages, and the libraries quick_cache, moka and foyer.
+//! fio, an array in huge pages, SQLite's page cache, and the libraries quick_cache, moka and foyer.
 //!
 //! ```sh
 //! cargo run --release --manifest-path bench-compare/Cargo.toml               # tables; --quick takes a minute
@@ -9,6 +9,7 @@
 //! [`hits`], [`misses`] and [`neighbours`] measure, using [`measure`]; [`report`] and [`plot`]
 //! present the results. The file is created in `TMPDIR`, which thereby selects the device.
 
+mod counters;
 mod file;
 mod hits;
 mod measure;
@@ -17,6 +18,7 @@ mod misses;
 mod neighbours;
 mod plot;
 mod report;
+mod sqlite;
 
 use clap::Parser;
 use file::DataFile;
@@ -35,7 +37,8 @@ const MEMORY_LEFT_BYTES: u64 = 1 << 30;
 /// Minimum number of pages; the hot pages of two tenants must be a part of them.
 const PAGES_MIN: u64 = 1 << 16;
 
-/// Compare mglru's page cache with mmap, pread, fio and library caches, side by side in one run.
+/// Compare mglru's page cache with mmap, pread, fio, SQLite's page cache and library caches, side by
+/// side in one run.
 #[derive(Parser)]
 #[command(name = "bench-compare", version)]
 struct Arguments {
@@ -95,6 +98,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         eprintln!("hits beside others");
         figures.extend(neighbours::tenants(&data, effort, &mut notes)?);
         figures.extend(neighbours::reclaim(&data, effort, &mut notes, &mut failures)?);
+        figures.push(neighbours::cost_of_reclaim(&data, effort)?);
     }
     let report = Report { figures };
     if let Some(path) = &arguments.plot {

@@ -5,6 +5,7 @@
 //! in which the processor's caches warm up, does not count. All ways of a round use the same
 //! offsets, drawn in advance.
 
+use crate::counters::Counts;
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Accesses between two reads of the clock.
 const BATCH: usize = 1024;
+/// Accesses whose instructions and misses the processor counts.
+const COUNTED: usize = 1 << 20;
 /// The counted part of a sample divided by the warm-up.
 const WARM_UP_DIVISOR: u32 = 4;
 /// Attempts at an undisturbed sample before a disturbed one is accepted.
@@ -53,6 +56,11 @@ impl<'a> Way<'a> {
     pub fn in_batches(name: &'static str, accesses: impl Fn(&[u64]) -> u64 + Send + Sync + 'a) -> Way<'a> {
         Way { name, run: Box::new(accesses) }
     }
+
+    /// Makes the accesses at these offsets.
+    pub fn run(&self, offsets: &[u64]) -> u64 {
+        (self.run)(offsets)
+    }
 }
 
 /// Results of one way, in nanoseconds per operation and thread.
@@ -62,6 +70,8 @@ pub struct Figures {
     pub name: &'static str,
     /// Number of threads.
     pub threads: usize,
+    /// The processor's counts, where it counts.
+    pub counts: Option<Counts>,
     /// One sample per round, in order.
     samples: Vec<f64>,
 }
@@ -73,7 +83,7 @@ impl Figures {
     /// If there are no samples.
     pub fn new(name: &'static str, threads: usize, samples: Vec<f64>) -> Figures {
         assert!(!samples.is_empty(), "{name} was measured");
-        Figures { name, threads, samples }
+        Figures { name, threads, counts: None, samples }
     }
 
     /// Quartiles of the samples.
@@ -81,10 +91,26 @@ impl Figures {
         Quartiles::of(self.samples.clone())
     }
 
-    /// Quartiles over all rounds of this time divided by the other. A disturbance longer than a
-    /// round changes both times, but not their ratio.
-    pub fn over(&self, other: &Figures) -> Quartiles {
-        Quartiles::of(self.samples.iter().zip(&other.samples).map(|(ours, theirs)| ours / theirs).collect())
+    /// This time divided by the other, by round. A disturbance longer than a round changes both
+    /// times, but not their ratio.
+    pub fn over(&self, other: &Figures) -> Ratios {
+        Ratios(self.samples.clone()).over(&Ratios(other.samples.clone()))
+    }
+}
+
+/// One ratio per round, in order.
+#[derive(Clone, Debug)]
+pub struct Ratios(Vec<f64>);
+
+impl Ratios {
+    /// These divided by others, by round.
+    pub fn over(&self, other: &Ratios) -> Ratios {
+        Ratios(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect())
+    }
+
+    /// Quartiles over all rounds.
+    pub fn quartiles(self) -> Quartiles {
+        Quartiles::of(self.0)
     }
 }
 
@@ -139,7 +165,14 @@ pub fn compare(ways: &[Way<'_>], threads: &[usize], offsets: &[u64], effort: Eff
     contests
         .into_iter()
         .zip(samples)
-        .map(|((way, threads), samples)| Figures::new(way.name, threads, samples))
+        .map(|((way, threads), samples)| Figures {
+            counts: if threads == 1 {
+                Counts::of(way, &offsets[..COUNTED.min(offsets.len())]).ok()
+            } else {
+                None
+            },
+            ..Figures::new(way.name, threads, samples)
+        })
         .collect()
 }
 
@@ -204,6 +237,12 @@ pub fn beside<T>(disturb: impl FnMut() + Send, measure: impl FnOnce() -> T) -> T
     })
 }
 
+/// Processor time of this process so far, in seconds.
+pub fn cpu_time() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
 /// Major faults of this process. `None`: unknown to the system.
 pub fn major_faults() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/stat").ok()?;
@@ -226,7 +265,7 @@ mod tests {
         assert_eq!([lower, median, upper], [2.0, 3.0, 4.0]);
         assert_eq!(figures(&[7.0]).quartiles_ns().values(), [7.0; 3]);
         // The second round was disturbed.
-        assert_eq!(figures(&[9.0, 90.0, 8.0]).over(&figures(&[3.0, 30.0, 2.0])).median, 3.0);
+        assert_eq!(figures(&[9.0, 90.0, 8.0]).over(&figures(&[3.0, 30.0, 2.0])).quartiles().median, 3.0);
     }
 
     #[test]

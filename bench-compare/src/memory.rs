@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //!
-//! This is the program's only file with unsafe code. A [`Region`] owns its mapping until it drops.
+//! A [`Region`] owns its mapping until it drops.
 //! A mapped file is one that this program created without a name and no longer writes, so its bytes
 //! do not change.
 

@@ -1,20 +1,24 @@
-//! Cost of a miss: random pages at queue depth 32 from two threads, with our cache and with fio on
-//! the same file.
+//! Cost of a miss: random pages at queue depth 32 from one thread and from two, with our cache and
+//! with fio on the same file.
 //!
-//! Our depth is that of `read_many`. Only reads that missed count.
+//! Our depth is that of `read_many`. Only reads that missed count. The processor's time is that of
+//! the whole process, with background reclaim; fio's is what fio says of its jobs. A cache also
+//! copies a page to the reader, so our time stands beside fio's with the time of a copy added.
 
 use crate::Failure;
 use crate::file::{DataFile, PAGE_BYTES, uniform_pages};
-use crate::measure::{Effort, Figures};
+use crate::measure::{Effort, Figures, cpu_time};
 use mglru_cache::{Advice, OpenMode, PageCache, ReadRequest, Tenant};
+use std::hint::black_box;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// fio's `numjobs` and `iodepth`.
-const THREADS: usize = 2;
+/// fio's `numjobs`.
+const THREADS: [usize; 2] = [1, 2];
+/// fio's `iodepth`.
 const DEPTH: usize = 32;
 /// Reads per call, of which `read_many` has `DEPTH` active.
 const TOGETHER: usize = 1024;
@@ -23,6 +27,8 @@ const OFFSETS: usize = 4 << 20;
 const CACHE_DIVISOR: u64 = 64;
 /// Minimum cache size.
 const CACHE_BYTES_MIN: u64 = 8 << 20;
+/// Bytes that the copied pages are taken from, more than any processor's cache holds.
+const COPIED_BYTES: usize = 256 << 20;
 
 /// Measures misses of our cache, and of fio if it is installed.
 ///
@@ -33,38 +39,78 @@ pub fn measure(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
     let offsets = uniform_pages(data.bytes() / PAGE_BYTES, OFFSETS);
     let cache = PageCache::builder((data.bytes() / CACHE_DIVISOR).max(CACHE_BYTES_MIN)).build()?;
     let tenant = cache.tenant("")?;
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let copied = vec![1_u8; COPIED_BYTES];
+    let mut figures = Vec::new();
     let mut fio_failed = None;
-    for round in 0..effort.long_rounds {
-        let mut reads = offsets.clone();
-        reads.rotate_left(OFFSETS / effort.long_rounds * round);
-        ours.push(ns_per_miss(&tenant, data.path(), &reads, effort.long_sample)?);
-        if fio_failed.is_none() {
-            match fio_iops(data.path(), effort.long_sample) {
-                Ok(iops) => theirs.push(ns_on_each_thread(iops)),
-                Err(why) => fio_failed = Some(why),
+    for threads in THREADS {
+        let [mut ours, mut our_cpu, mut theirs, mut their_cpu] = [const { Vec::new() }; 4];
+        for round in 0..effort.long_rounds {
+            let mut reads = offsets.clone();
+            reads.rotate_left(OFFSETS / effort.long_rounds * round);
+            let cost = cost_of_misses(&tenant, data.path(), &reads, threads, effort.long_sample)?;
+            ours.push(cost.ns);
+            our_cpu.push(cost.cpu_ns);
+            if fio_failed.is_none() {
+                match fio(data.path(), threads, effort.long_sample) {
+                    Ok(cost) => {
+                        theirs.push(cost.ns);
+                        their_cpu.push(cost.cpu_ns + ns_per_copy(&copied, &reads));
+                    }
+                    Err(why) => fio_failed = Some(why),
+                }
             }
         }
+        figures.push(Figures::new("miss", threads, ours));
+        figures.push(Figures::new("miss_processor_time", threads, our_cpu));
+        if fio_failed.is_none() {
+            figures.push(Figures::new("fio", threads, theirs));
+            figures.push(Figures::new("fio_and_copy_processor_time", threads, their_cpu));
+        }
     }
-    let mut figures = vec![Figures::new("miss", THREADS, ours)];
-    match fio_failed {
-        Some(why) => notes.push(format!("misses are not compared with fio: {why}")),
-        None => figures.push(Figures::new("fio", THREADS, theirs)),
+    if let Some(why) = fio_failed {
+        notes.push(format!("misses are not compared with fio: {why}"));
     }
     Ok(figures)
 }
 
-/// Nanoseconds between two reads of one thread at `iops` reads per second in total.
-fn ns_on_each_thread(iops: f64) -> f64 {
-    1e9 / iops * THREADS as f64
+/// The cost of a read, in nanoseconds.
+struct Cost {
+    /// Between two reads of one thread.
+    ns: f64,
+    /// Of processors.
+    cpu_ns: f64,
 }
 
-fn ns_per_miss(tenant: &Tenant, path: &Path, offsets: &[u64], length: Duration) -> Result<f64, Failure> {
+impl Cost {
+    fn of(reads: f64, elapsed: f64, cpu: f64, threads: usize) -> Cost {
+        Cost { ns: elapsed * 1e9 * threads as f64 / reads, cpu_ns: cpu * 1e9 / reads }
+    }
+}
+
+/// Nanoseconds for copying a random page.
+fn ns_per_copy(from: &[u8], offsets: &[u64]) -> f64 {
+    const COPIES: usize = 1 << 14;
+    let mut page = [0; PAGE_BYTES as usize];
+    let before = cpu_time();
+    for &offset in &offsets[..COPIES] {
+        page.copy_from_slice(&from[offset as usize % from.len()..][..PAGE_BYTES as usize]);
+        black_box(&page);
+    }
+    (cpu_time() - before) * 1e9 / COPIES as f64
+}
+
+fn cost_of_misses(
+    tenant: &Tenant,
+    path: &Path,
+    offsets: &[u64],
+    threads: usize,
+    length: Duration,
+) -> Result<Cost, Failure> {
     let file = tenant.open(path, OpenMode::ReadOnly)?;
     file.advise(Advice::Random, 0..0)?;
-    let start = Barrier::new(THREADS + 1);
-    let (missed, elapsed) = thread::scope(|scope| {
-        for offsets in offsets.chunks(OFFSETS / THREADS) {
+    let start = Barrier::new(threads + 1);
+    let (missed, elapsed, cpu) = thread::scope(|scope| {
+        for offsets in offsets.chunks(OFFSETS / threads) {
             let (start, file) = (&start, file.try_clone().expect("there is memory for a handle"));
             scope.spawn(move || {
                 let mut pages = vec![0; TOGETHER * PAGE_BYTES as usize];
@@ -88,15 +134,15 @@ fn ns_per_miss(tenant: &Tenant, path: &Path, offsets: &[u64], length: Duration) 
         }
         let before = tenant.stats().misses;
         start.wait();
-        let began = Instant::now();
+        let (began, cpu_before) = (Instant::now(), cpu_time());
         thread::sleep(length);
-        (tenant.stats().misses - before, began.elapsed())
+        (tenant.stats().misses - before, began.elapsed().as_secs_f64(), cpu_time() - cpu_before)
     });
-    Ok(ns_on_each_thread(missed as f64 / elapsed.as_secs_f64()))
+    Ok(Cost::of(missed as f64, elapsed, cpu, threads))
 }
 
-/// Runs fio on the file. Returns reads per second, or the reason why there are none.
-fn fio_iops(path: &Path, length: Duration) -> Result<f64, String> {
+/// Runs fio on the file. The error says why there is no result.
+fn fio(path: &Path, threads: usize, length: Duration) -> Result<Cost, String> {
     let output = Command::new("fio")
         .args([
             "--name=misses",
@@ -107,7 +153,7 @@ fn fio_iops(path: &Path, length: Duration) -> Result<f64, String> {
             "--readonly",
         ])
         .args(["--group_reporting", "--time_based", "--norandommap", "--output-format=json"])
-        .arg(format!("--numjobs={THREADS}"))
+        .arg(format!("--numjobs={threads}"))
         .arg(format!("--iodepth={DEPTH}"))
         .arg(format!("--runtime={}ms", length.as_millis()))
         .arg(format!("--filename={}", path.display()))
@@ -118,8 +164,12 @@ fn fio_iops(path: &Path, length: Duration) -> Result<f64, String> {
     }
     let report: serde_json::Value = serde_json::from_slice(&output.stdout)
         .map_err(|error| format!("its report cannot be read: {error}"))?;
-    report["jobs"][0]["read"]["iops"]
-        .as_f64()
-        .filter(|&iops| iops > 0.0)
-        .ok_or_else(|| "its report has no jobs[0].read.iops".to_owned())
+    let job = &report["jobs"][0];
+    let number = |value: &serde_json::Value, name: &str| {
+        value.as_f64().filter(|&value| value > 0.0).ok_or_else(|| format!("its report has no jobs[0].{name}"))
+    };
+    let iops = number(&job["read"]["iops"], "read.iops")?;
+    // A group's shares are of one processor, averaged over its jobs.
+    let share = (number(&job["usr_cpu"], "usr_cpu")? + number(&job["sys_cpu"], "sys_cpu")?) / 100.0;
+    Ok(Cost::of(iops, 1.0, share * threads as f64, threads))
 }

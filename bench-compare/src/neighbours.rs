@@ -4,7 +4,7 @@
 use crate::Failure;
 use crate::file::{DataFile, PAGE_BYTES, uniform_pages};
 use crate::hits::{load, read};
-use crate::measure::{Effort, Figures, Way, beside, sample};
+use crate::measure::{Effort, Figures, Way, beside, cpu_time, sample};
 use mglru_cache::{Advice, OpenMode, PageCache, Tenant};
 use rustix::fs::OFlags;
 use std::fs::File;
@@ -163,6 +163,37 @@ pub fn reclaim(
         ));
     }
     Ok(figures)
+}
+
+/// Processor time for reclaiming a clean page through the cache, with all that its removal takes: a
+/// tenant's memory is filled by reads, and half of it is requested back (`memory.reclaim`).
+///
+/// # Errors
+/// The file cannot be opened.
+pub fn cost_of_reclaim(data: &DataFile, effort: Effort) -> Result<Figures, Failure> {
+    let bytes = (data.bytes() / 4).max(4 * HOT_BYTES);
+    let cache = PageCache::builder(2 * bytes).tenant("clean", bytes).build()?;
+    let clean = cache.tenant("clean")?;
+    let file = clean.open(data.path(), OpenMode::ReadOnly)?;
+    file.advise(Advice::Sequential, 0..0)?;
+    let mut block = vec![0; 1 << 20];
+    let mut samples = Vec::new();
+    for _ in 0..effort.long_rounds {
+        for position in (0..bytes / 4 * 3).step_by(block.len()) {
+            file.read_at(&mut block, position)?;
+        }
+        let before = proactive(&clean);
+        let began = cpu_time();
+        cache.control().write("clean/memory.reclaim", &(bytes / 2).to_string())?;
+        let seconds = cpu_time() - began;
+        samples.push(seconds * 1e9 / (proactive(&clean) - before).max(1) as f64);
+    }
+    Ok(Figures::new("reclaimed_clean_page", 1, samples))
+}
+
+/// Pages of a tenant that were reclaimed on request.
+fn proactive(tenant: &Tenant) -> u64 {
+    tenant.stats().counter("pgsteal_proactive").expect("the cache counts what it reclaims")
 }
 
 /// Pages of a tenant that background reclaim freed, and that its readers freed themselves.
