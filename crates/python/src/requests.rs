@@ -219,7 +219,7 @@ pub fn scenario(
             Table(outcome.tenant_columns()),
             Table(outcome.action_columns()),
             Table(outcome.kill_columns()),
-            Table(outcome.reading_columns(&plan)),
+            Table(outcome.reading_columns()),
         ];
         Ok((outcome.time.as_secs_f64(), tables, outcome.failures))
     })

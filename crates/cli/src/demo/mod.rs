@@ -16,6 +16,7 @@ use crate::{layout, size};
 use mglru_core::{Mechanisms, Preset};
 use mglru_lab::demo::{self, Request};
 use report::Report;
+use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -90,9 +91,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     };
     output.text(&report::introduction(&request))?;
     let outcome = demo::run(&request, &Bars::default())?;
-    let report = Report { request, budget, outcome };
+    let document = json!({ "demo": outcome });
+    let report = Report(outcome);
     output.text(&report.text())?;
-    let document = report.json();
     output.document(&document)?;
     if let Some(file) = &args.report {
         file.write(&report.page(&document))?;

@@ -184,7 +184,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         };
         let between = if number > 0 { "\n" } else { "" };
         bars.hidden(|| output.text(&format!("{between}{}", report::text(plan, &outcome))))?;
-        documents.push(report::document(plan, &outcome));
+        documents.push(json!(outcome));
         failed = failed.or(outcome.failures.into_iter().next());
         stage.advance(1)?;
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! Variant   which mechanisms are off together       variant.rs
 //! Input     a trace or a scenario, run once         input.rs
-//! Effect    effect and its significance, from pairs of runs with the same seed      effect.rs
+//! Ablation  effects with their significance      result.rs, crate::effect
 //! ```
 //!
 //! All runs are simulated, so equal requests give equal results on every machine.
@@ -43,12 +43,12 @@
 //! # }
 //! ```
 
-mod effect;
 mod input;
+mod result;
 mod variant;
 
-pub use effect::{Ablation, Effect, Metric, Row, is_noise, sort};
 pub use input::{Input, TenantCounts};
+pub use result::{Ablation, Row, ends, sort};
 pub use variant::{Variant, Variants};
 
 use crate::error::Error;
@@ -110,5 +110,5 @@ pub fn ablate(input: &Input, request: &Request, watch: &dyn Watch) -> Result<Abl
     for (&(variant, _), run) in tasks.iter().zip(runs) {
         by_variant[variant].push(run);
     }
-    Ok(Ablation::new(input, variants, by_variant, began.elapsed().as_secs_f64()))
+    Ok(Ablation::new(input, variants, by_variant, first, began.elapsed().as_secs_f64()))
 }

@@ -2,43 +2,26 @@
 
 use super::loads::{Load, Size};
 use super::{Request, Setting};
+use crate::effect::Count;
 use crate::error::Error;
 use crate::parallel;
 use crate::replay::memory::Swap;
 use crate::replay::run::Plan;
 use crate::trace_file::TraceFile;
 use crate::watch::{Stage, Unit, Watch};
-use mglru_core::Counter::{WorkingsetRefaultAnon, WorkingsetRefaultFile};
 use mglru_core::Mechanisms;
 use mglru_workload::Random;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::process::Command;
 
 /// Share of the accesses before counting starts.
 const WARM: u64 = 4;
 /// Largest share by which a seed varies the memory, so that loads without chance vary, too.
 const MEMORY_SHARE: f64 = 0.01;
 
-/// Counts of one run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Count {
-    /// Counted accesses.
-    pub accesses: u64,
-    /// Accesses that waited for a device.
-    pub misses: u64,
-    /// Evicted pages that came back.
-    pub refaults: u64,
-    /// Scanned folios.
-    pub scanned: u64,
-    /// Reclaimed folios.
-    pub reclaimed: u64,
-    /// Times that a lock of lists was taken, in the whole run.
-    pub lock_holds: u64,
-    /// Page-table entries that walks visited, in the whole run.
-    pub walked_entries: u64,
-}
-
 /// Counts of the presets of one build, to be compared with those of another.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// Number of accesses of each load.
     pub accesses: u64,
@@ -51,7 +34,7 @@ pub struct Counts {
 }
 
 /// Counts of a load under a preset.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CountRow {
     /// Name of the load.
     pub load: String,
@@ -82,6 +65,39 @@ pub fn counts(request: &Request, watch: &dyn Watch) -> Result<Counts, Error> {
 }
 
 impl Counts {
+    /// Has another build of the command `mglru` count the loads of a request.
+    ///
+    /// # Errors
+    /// It cannot be run, or does not know how to count.
+    pub fn of_build(binary: &Path, request: &Request) -> Result<Counts, Error> {
+        let presets: Vec<&str> = request.presets.iter().map(|preset| preset.name()).collect();
+        let mut command = Command::new(binary);
+        command.args(["evaluate", "--counts", "--preset", &presets.join(",")]);
+        if !request.loads.is_empty() {
+            command.args(["--load", &request.loads.join(",")]);
+        }
+        for (option, value) in [
+            ("--runs", u64::from(request.runs)),
+            ("--seed", request.seed),
+            ("--accesses", request.size.accesses),
+            ("--pages", request.size.pages),
+        ] {
+            command.args([option, &value.to_string()]);
+        }
+        let name = binary.display();
+        let run = command.output();
+        let run = run.map_err(|error| Error::work(format_args!("{name}: cannot be run: {error}")))?;
+        if !run.status.success() {
+            return Err(Error::work(format_args!(
+                "{name}: it cannot count the loads; build it from a branch that has `mglru evaluate`: {}",
+                String::from_utf8_lossy(&run.stderr).trim()
+            )));
+        }
+        serde_json::from_slice(&run.stdout).map_err(|error| {
+            Error::work(format_args!("{name}: its answer is not the expected document: {error}"))
+        })
+    }
+
     /// The counts by setting, load and seed.
     pub(super) fn of(
         &self,
@@ -172,17 +188,7 @@ fn run(
         ..Plan::plain(trace, mechanisms, memory_pages)
     };
     let outcome = plan.run(None, |_| Ok(()))?;
-    let warm = outcome.warm();
-    let refaults = [WorkingsetRefaultFile, WorkingsetRefaultAnon];
-    Ok(Count {
-        accesses: warm.counts.accesses,
-        misses: warm.counts.misses,
-        refaults: refaults.into_iter().map(|counter| warm.counters.get(counter)).sum(),
-        scanned: warm.counters.pgscan(),
-        reclaimed: warm.counters.pgsteal(),
-        lock_holds: outcome.costs.lock_holds,
-        walked_entries: outcome.costs.walked_entries,
-    })
+    Ok(Count::of(&outcome.warm(), outcome.costs))
 }
 
 #[cfg(test)]
@@ -203,7 +209,7 @@ mod tests {
         let request = request();
         let counts = counts(&request, &Unwatched).unwrap();
         assert_eq!(counts.rows.len(), 6);
-        let (settings, _) = Request { change: Change::Build(counts.clone()), ..request.clone() }.settings();
+        let (settings, _) = Request { change: Change::Build { binary: "other".into(), counts: counts.clone() }, ..request.clone() }.settings();
         let found = counts.of(&request.loads().unwrap(), &settings, &request).unwrap();
         let again = measure(
             &request.loads().unwrap(),

@@ -5,11 +5,12 @@
 //!   × setting  where it is tried: three presets, or the pair of presets itself
 //!   × load     standard loads, generated from a seed                            loads.rs
 //!   × seed     before and after see the same accesses                           measure.rs
-//! Evaluation   per load and setting: effects with intervals, and a verdict      result.rs
+//! Evaluation   per load and setting: effects with intervals, and a verdict      result.rs, crate::effect
 //! ```
 //!
 //! All runs are simulated: the same request gives the same figures on every machine. The other
-//! build of a [`Change::Build`] is asked for its [`Counts`] through its own command.
+//! build of a [`Change::Build`] is asked for its [`Counts`] through its own command
+//! ([`Counts::of_build`]).
 //!
 //! ```
 //! use mglru_core::{Preset, Switch};
@@ -32,22 +33,39 @@ mod measure;
 mod result;
 
 pub use loads::{LOADS, Load, Size};
-pub use measure::{Count, CountRow, Counts, counts};
-pub use result::{Effect, Evaluation, Metric, Row, Verdict};
+pub use measure::{CountRow, Counts, counts};
+pub use result::{Evaluation, METRICS, Row};
 
 use crate::error::Error;
 use crate::watch::Watch;
 use mglru_core::{MechanismError, Mechanisms, Preset, Switch};
+use std::path::PathBuf;
 
 /// The evaluated change.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     /// A mechanism, off before and on after.
     Mechanism(Switch),
     /// A preset, and the one after it.
     Presets(Preset, Preset),
     /// This build before, and what another build of this program counted after.
-    Build(Counts),
+    Build {
+        /// The program.
+        binary: PathBuf,
+        /// Its counts.
+        counts: Counts,
+    },
+}
+
+impl Change {
+    /// The change, in a line.
+    pub fn words(&self) -> String {
+        match self {
+            Change::Mechanism(mechanism) => format!("{}: off → on", mechanism.name()),
+            Change::Presets(before, after) => format!("preset {} → {}", before.name(), after.name()),
+            Change::Build { binary, .. } => format!("this build → {}", binary.display()),
+        }
+    }
 }
 
 /// A request for an evaluation.
@@ -152,7 +170,7 @@ pub fn evaluate(request: &Request, watch: &dyn Watch) -> Result<Evaluation, Erro
     let before: Vec<Mechanisms> = settings.iter().map(|setting| setting.before).collect();
     let after: Vec<Mechanisms> = settings.iter().map(|setting| setting.after).collect();
     let (before, after) = match &request.change {
-        Change::Build(counts) => {
+        Change::Build { counts, .. } => {
             let before = measure::measure(&loads, &before, request, watch)?;
             (before, counts.of(&loads, &settings, request)?)
         }
@@ -163,6 +181,5 @@ pub fn evaluate(request: &Request, watch: &dyn Watch) -> Result<Evaluation, Erro
             (measured, after)
         }
     };
-    let names = settings.iter().map(|setting| setting.name.clone()).collect();
-    Ok(Evaluation::new(&loads, names, refused, &before, &after))
+    Ok(Evaluation::new(request, &loads, &settings, refused, &before, &after))
 }

@@ -45,7 +45,8 @@ use crate::watch::{Unwatched, Watch};
 use std::path::Path;
 
 /// The environment of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum World {
     /// The simulator, under a virtual clock.
     Sim,

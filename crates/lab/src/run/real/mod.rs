@@ -26,7 +26,7 @@ use files::TraceJob;
 use mglru_cache::{PageCache, Swap, Tenant, TenantStats};
 use mglru_core::lru::Swappiness;
 use mglru_workload::Load;
-use mglru_workload::scenario::{Action, What, Work};
+use mglru_workload::scenario::{Action, Command, Work};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -87,7 +87,7 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Error> {
         let failures =
             parts.iter().zip(&ended).filter_map(|(part, ended)| ended.failure(&part.place)).collect();
         // Failed requests are reported by their jobs, among the failures.
-        Ok(Outcome { time, tenants, answers, kills, refusals: Vec::new(), readings, failures })
+        Ok(Outcome { answers, kills, readings, failures, ..Outcome::new(plan, time, tenants) })
     })
 }
 
@@ -462,7 +462,8 @@ fn administer(
             let began = stage.began.elapsed();
             let done = carry_out(plan, action, cache, stage, parts);
             let error = done.err().map(|error| error.to_string());
-            answers.push(Answered { began, ended: stage.began.elapsed(), error });
+            let time = (began, stage.began.elapsed());
+            answers.push(Answered::new(&plan.scenario, action, time, error));
         } else if let Some(every) = every {
             readings.extend(read(cache, files, stage.began.elapsed()));
             while next_read <= stage.began.elapsed() {
@@ -480,9 +481,9 @@ fn carry_out(
     stage: &Stage,
     parts: &[Part],
 ) -> Result<(), mglru_cache::Error> {
-    match &action.what {
-        What::Write { file, value } => cache.control().write(file, value),
-        &What::Create(number) => {
+    match &action.command {
+        Command::Write { file, value } => cache.control().write(file, value),
+        &Command::Create(number) => {
             let tenant = &plan.scenario.tenants[number];
             let made = cache.add_tenant(&tenant.path, &tenant.limits);
             let error = made.as_ref().err().is_some();
@@ -491,7 +492,7 @@ fn carry_out(
             stage.changed.notify_all();
             result
         }
-        &What::Remove(number) => {
+        &Command::Remove(number) => {
             cache.remove_tenant(&plan.scenario.tenants[number].path)?;
             let mut state = stage.state();
             state.tenants[number].gone = true;
@@ -499,7 +500,7 @@ fn carry_out(
             parts.iter().filter(|part| state.jobs[part.job] == Some(number)).for_each(Part::stop);
             Ok(())
         }
-        &What::Move { job, to } => {
+        &Command::Move { job, to } => {
             let tenant = stage.tenant(plan, to)?;
             // Under the lock, so that a job that begins now sees the move or begins in the new
             // tenant.
@@ -515,11 +516,11 @@ fn carry_out(
 
 fn read(cache: &PageCache, files: &[String], time: Duration) -> Vec<Read> {
     let control = cache.control();
-    let read = |(file, path): (usize, &String)| {
-        let text = control.read(path).map_err(|error| error.to_string());
-        Read { time, file, text }
+    let read = |file: &String| {
+        let text = control.read(file).map_err(|error| error.to_string());
+        Read { time, file: file.clone(), text }
     };
-    files.iter().enumerate().map(read).collect()
+    files.iter().map(read).collect()
 }
 
 fn row(stats: &TenantStats, number: Option<usize>, parts: &[Part], ended: &[Ended]) -> TenantRow {
@@ -540,5 +541,6 @@ fn row(stats: &TenantStats, number: Option<usize>, parts: &[Part], ended: &[Ende
         misses: stats.misses,
         out_of_memory: counter("oom"),
         counters: sums.chain(stats.counters.iter()).collect(),
+        ..TenantRow::default()
     }
 }
