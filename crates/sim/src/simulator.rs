@@ -11,8 +11,8 @@
 //! changes nothing but speed; [`Simulator::set_shortcuts`] turns that off.
 
 use crate::actor::{
-    Actor, Administrator, Answer, BackgroundActor, Command, ControlReader, FlusherActor, Job, Process, Reading,
-    Reaper,
+    Actor, Administrator, Answer, BackgroundActor, Command, ControlReader, FlusherActor, Job, Process,
+    Reading, Reaper,
 };
 use crate::checker::{self, Model};
 use crate::host::Observer;

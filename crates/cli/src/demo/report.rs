@@ -144,7 +144,7 @@ impl Report {
     /// Conditions of the comparison.
     pub fn notes(&self) -> Vec<String> {
         let memory = size::show(self.0.request.budget_bytes);
-                let mut notes = vec![format!(
+        let mut notes = vec![format!(
             "{} pages were read and verified, and none was wrong. The file was written in {:.1} s.",
             count(self.0.pages_verified()),
             self.0.layout.as_secs_f64()

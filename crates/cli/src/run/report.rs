@@ -113,7 +113,8 @@ fn readings(plan: &Plan, outcome: &Outcome) -> String {
         outcome.readings.iter().filter(move |reading| reading.file == file)
     }
     let is_long = |file: &&str| {
-        of_file(outcome, file).any(|reading| reading.text.as_ref().is_ok_and(|text| text.trim_end().contains('\n')))
+        of_file(outcome, file)
+            .any(|reading| reading.text.as_ref().is_ok_and(|text| text.trim_end().contains('\n')))
     };
     let (long, short): (Vec<&str>, Vec<&str>) = files.partition(is_long);
     let mut text = String::new();

@@ -173,7 +173,8 @@ pub fn ends(interval: &Interval) -> [Option<f64>; 2] {
 impl Serialize for Ablation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let full = self.metrics.iter().zip(&self.full);
-        let full = full.map(|(metric, values)| Full { metric: metric.name(), median: median(values), values });
+        let full =
+            full.map(|(metric, values)| Full { metric: metric.name(), median: median(values), values });
         let not_alone = self.variants.not_alone.iter().map(|(name, why)| Reason { mechanism: name, why });
         let cannot_matter =
             self.variants.cannot_matter.iter().map(|&(mechanism, why)| Reason { mechanism, why });
@@ -264,7 +265,9 @@ impl Without {
 /// Whether all counters are the same, seed by seed.
 fn same(runs: &[Run], others: &[Run]) -> bool {
     runs.iter().zip(others).all(|(run, other)| {
-        run.counters == other.counters && run.count.p99_nanos == other.count.p99_nanos && run.tenants == other.tenants
+        run.counters == other.counters
+            && run.count.p99_nanos == other.count.p99_nanos
+            && run.tenants == other.tenants
     })
 }
 

@@ -209,7 +209,11 @@ mod tests {
         let request = request();
         let counts = counts(&request, &Unwatched).unwrap();
         assert_eq!(counts.rows.len(), 6);
-        let (settings, _) = Request { change: Change::Build { binary: "other".into(), counts: counts.clone() }, ..request.clone() }.settings();
+        let (settings, _) = Request {
+            change: Change::Build { binary: "other".into(), counts: counts.clone() },
+            ..request.clone()
+        }
+        .settings();
         let found = counts.of(&request.loads().unwrap(), &settings, &request).unwrap();
         let again = measure(
             &request.loads().unwrap(),

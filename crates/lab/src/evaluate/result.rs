@@ -66,9 +66,8 @@ impl Evaluation {
         for (at, load) in loads.iter().enumerate() {
             for (number, setting) in settings.iter().enumerate() {
                 let (before, after) = (&before[number][at], &after[number][at]);
-                let effect = |metric: Metric| {
-                    Effect::of(metric, &metric.values(before), &metric.values(after), None)
-                };
+                let effect =
+                    |metric: Metric| Effect::of(metric, &metric.values(before), &metric.values(after), None);
                 let effects: Vec<Effect> = METRICS.into_iter().map(effect).collect();
                 let verdict = effects[0].verdict(before == after);
                 let setting = setting.name.clone();

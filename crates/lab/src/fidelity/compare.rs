@@ -81,7 +81,11 @@ enum Number {
 }
 
 fn number(value: f64) -> Number {
-    if value.fract() == 0.0 { Number::Whole(value as u64) } else { Number::Mean((value * 10.0).round() / 10.0) }
+    if value.fract() == 0.0 {
+        Number::Whole(value as u64)
+    } else {
+        Number::Mean((value * 10.0).round() / 10.0)
+    }
 }
 
 impl Serialize for Comparison {

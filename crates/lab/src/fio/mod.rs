@@ -81,12 +81,7 @@ pub struct Done {
 /// # Errors
 /// If a file cannot be opened or a thread cannot be started. Failed accesses are in the outcomes
 /// ([`Done::check`]).
-pub fn run(
-    plan: &Plan,
-    cache: &PageCache,
-    mechanisms: Mechanisms,
-    watch: &dyn Watch,
-) -> Result<Done, Error> {
+pub fn run(plan: &Plan, cache: &PageCache, mechanisms: Mechanisms, watch: &dyn Watch) -> Result<Done, Error> {
     let stage = Stage::begin(watch, "jobs", STEPS, Unit::Steps);
     run_looking(plan, cache, mechanisms, &mut |progress| stage.advance_to(progress.share()).map(|()| TICK))
 }

@@ -76,7 +76,11 @@ pub(crate) struct Administrator {
 impl Administrator {
     /// `first_later`: index of the first of the `later` tenants among all tenants, where the root
     /// is 0.
-    pub(crate) fn new(first_later: usize, later: Vec<Tenant>, commands: Vec<(Time, Command)>) -> Administrator {
+    pub(crate) fn new(
+        first_later: usize,
+        later: Vec<Tenant>,
+        commands: Vec<(Time, Command)>,
+    ) -> Administrator {
         Administrator { first_later, later, commands: commands.into(), write: None }
     }
 

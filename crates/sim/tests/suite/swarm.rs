@@ -25,8 +25,8 @@ use mglru_core::swap::FREE_SLOTS_MIN;
 use mglru_core::writeback::FlusherOptions;
 use mglru_core::{Counter, Lru, LruLock, Mechanisms, OomPolicy, Preset, Switch, Time, UNLIMITED};
 use mglru_sim::{
-    Access, Command, DeviceModel, Interleaving, Lane, Latency, Machine, Numbering, Operation, Report, SimError,
-    Simulator, SwapDevice, SwapModel, Tenant, Trouble, Writes,
+    Access, Command, DeviceModel, Interleaving, Lane, Latency, Machine, Numbering, Operation, Report,
+    SimError, Simulator, SwapDevice, SwapModel, Tenant, Trouble, Writes,
 };
 use mglru_workload::Random;
 use std::fmt;
@@ -249,7 +249,8 @@ impl Plan {
         let slowed_down = machine.tenants.iter().any(|tenant| tenant.swap_high_pages < UNLIMITED);
         let access_max = REFUSAL_MAX + if slowed_down { HIGH_PAUSE_MAX } else { Duration::ZERO };
         let time_max = TIME_MAX.max(access_max * accesses as u32);
-        let mut plan = Plan { machine, jobs, later, commands, check_every, warm_from: accesses / 3, time_max };
+        let mut plan =
+            Plan { machine, jobs, later, commands, check_every, warm_from: accesses / 3, time_max };
         if seed % 3 == 2 {
             plan.get_into_trouble(&mut choices);
         }
@@ -679,9 +680,7 @@ fn random_commands(choices: &mut Choices, machine: &Machine) -> (Vec<Tenant>, Ve
                 1 => Command::Remove(some),
                 10 => Command::Move { job: 0..choices.between(1, 3) as usize, to: Some(some) },
                 2 => Command::Write { file: "memory.reclaim".to_owned(), value: format!("{}", bytes / 8) },
-                3 | 4 => {
-                    Command::Write { file: format!("{path}/memory.reclaim"), value: format!("{bytes}") }
-                }
+                3 | 4 => Command::Write { file: format!("{path}/memory.reclaim"), value: format!("{bytes}") },
                 _ => {
                     let file =
                         choices.one_of(&["max", "max", "low", "low", "min", "high", "swap.max", "swap.high"]);

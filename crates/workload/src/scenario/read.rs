@@ -1,4 +1,7 @@
 //! Converts TOML to a [`Scenario`].
+//!
+//! Not through serde: its errors do not name the table or the key, and list all keys instead of the
+//! nearest one.
 
 use super::error::Error;
 use super::table::{Table, Text, Value, advice};
