@@ -9,6 +9,7 @@ use super::super::crosscheck;
 use super::super::evidence::{Check, Experiment, Published, Row, Values};
 use crate::layout;
 use crate::load::documents::Documents;
+use crate::parallel;
 use crate::temporary::TemporaryFolder;
 use crate::{Error, Stage, Unit, Watch};
 use mglru_cache::PageCache;
@@ -222,9 +223,5 @@ fn during(time: Duration, documents: &Documents) -> Result<u64, Error> {
         }
         Ok(done)
     };
-    std::thread::scope(|scope| {
-        let work = &work;
-        let threads: Vec<_> = (0..CLIENTS as usize).map(|client| scope.spawn(move || work(client))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("no client panics")).sum()
-    })
+    parallel::each(0..CLIENTS as usize, work).into_iter().sum()
 }

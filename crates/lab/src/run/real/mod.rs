@@ -21,6 +21,7 @@ use crate::fio::plan::{Plan as FioPlan, PlannedJob};
 use crate::layout;
 use crate::load::{RealLoad, Setup};
 use crate::membership::{Member, Membership};
+use crate::parallel;
 use crate::temporary::TemporaryFolder;
 use files::TraceJob;
 use mglru_cache::{PageCache, Swap, Tenant, TenantStats};
@@ -326,13 +327,7 @@ impl<'p> Part<'p> {
             membership.report(&mut member, accesses);
             failure
         };
-        let done: Vec<Option<String>> = std::thread::scope(|scope| {
-            let client = &client;
-            let threads: Vec<_> =
-                (0..clients as usize).map(|number| scope.spawn(move || client(number))).collect();
-            let joined = threads.into_iter().map(|thread| thread.join());
-            joined.map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-        });
+        let done: Vec<Option<String>> = parallel::each(0..clients as usize, client);
         let load = load.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ended { mapped: true, failure: done.into_iter().flatten().next(), open: Open::Load(load) }
     }
