@@ -13,7 +13,7 @@ use clap::Parser;
 use indicatif::ProgressBar;
 use mglru_cache::Swap;
 use mglru_lab::fio::{Plan, Progress, TenantLimit, run_looking};
-use mglru_workload::fio::report::{Outcome, Report, preamble};
+use mglru_workload::fio::report::{JobOutcome, Report, preamble};
 use mglru_workload::fio::{Eta, Invocation, OutputFormat};
 use serde_json::json;
 use std::io::Write;
@@ -246,7 +246,7 @@ fn print(
     }
 }
 
-fn report(invocation: &Invocation, outcomes: Vec<Outcome>) -> Report {
+fn report(invocation: &Invocation, outcomes: Vec<JobOutcome>) -> Report {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Report::new(
         since_1970.as_millis() as u64,

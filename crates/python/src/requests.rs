@@ -4,7 +4,7 @@ use crate::table::Table;
 use crate::trace::Trace;
 use crate::work::run;
 use mglru_core::{Lru, OomPolicy, Preset, Switch};
-use mglru_lab::ablate::{self as ablation, Input, Request};
+use mglru_lab::ablate::{self as ablation, AblationRequest, Input};
 use mglru_lab::arguments::{either, named, optional};
 use mglru_lab::replay::grid::{self, Choice, Grid};
 use mglru_lab::replay::memory::{Memory, parse_fraction};
@@ -145,7 +145,7 @@ pub fn ablate(
         if options.runs == 0 || options.runs > 1000 {
             return Err(Error::usage("runs: expected 1 to 1000"));
         }
-        let request = Request {
+        let request = AblationRequest {
             input: scenario.unwrap_or_default(),
             overrides: overrides(
                 options.preset.as_deref(),

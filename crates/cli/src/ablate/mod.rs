@@ -17,7 +17,7 @@ use crate::progress::Bars;
 use crate::replay::swap::SwapArgs;
 use crate::run::Behaviours;
 use crate::trace_options::TraceOptions;
-use mglru_lab::ablate::{self, Input, Request};
+use mglru_lab::ablate::{self, AblationRequest, Input};
 use mglru_lab::replay::memory::{Memory, parse_fraction};
 use report::Shown;
 use serde_json::json;
@@ -80,7 +80,7 @@ the report.";
 /// # Errors
 /// Wrong usage, or an input that cannot be read or run.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let request = Request {
+    let request = AblationRequest {
         input: args.input,
         overrides: args.behaviours.overrides(),
         memory: args.memory,

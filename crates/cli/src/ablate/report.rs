@@ -2,7 +2,7 @@
 
 use crate::statistics::{CONFIDENCE, Interval, median};
 use crate::table::{Table, count, wrapped};
-use mglru_lab::ablate::{Ablation, Row, ends, sort};
+use mglru_lab::ablate::{Ablation, VariantRow, ends, sort};
 use mglru_lab::effect::is_noise;
 use mglru_lab::mechanisms::describe;
 
@@ -78,8 +78,8 @@ impl Shown<'_> {
 
     /// Rows of single mechanisms or of pairs that change a counter, sorted by their effect on a
     /// metric.
-    pub fn rows_by(&self, metric: usize, pairs: bool) -> Vec<Row> {
-        let mut rows: Vec<Row> =
+    pub fn rows_by(&self, metric: usize, pairs: bool) -> Vec<VariantRow> {
+        let mut rows: Vec<VariantRow> =
             self.rows.iter().filter(|row| row.is_pair == pairs && !row.changes_nothing).cloned().collect();
         sort(&mut rows, metric);
         rows
@@ -120,8 +120,8 @@ impl Shown<'_> {
             Table::new(["without both", "effect", "beyond the sum", "from", "to", ""]).with_words_last();
         let mut rows = self.rows_by(metric, true);
         rows.retain(|row| row.same_as.is_none());
-        let beyond = |row: &Row| row.effects.get(metric).and_then(|effect| effect.beyond);
-        let rank = |row: &Row| {
+        let beyond = |row: &VariantRow| row.effects.get(metric).and_then(|effect| effect.beyond);
+        let rank = |row: &VariantRow| {
             let (size, noise) = beyond(row)
                 .map_or((0.0, false), |(size, interval)| (size.abs(), is_noise(&interval) == Some(true)));
             (noise, -size)

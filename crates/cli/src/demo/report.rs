@@ -4,16 +4,16 @@ use crate::size;
 use crate::table::{Table, count, wrapped};
 use console::Style;
 use mglru_lab::cache_counts::evictions;
-use mglru_lab::demo::{Cache, CacheRun, Outcome, Request, is_in_memory};
+use mglru_lab::demo::{Cache, CacheRun, DemoOutcome, DemoRequest, is_in_memory};
 
 /// Columns of the longest bar.
 const BAR_COLUMNS: f64 = 44.0;
 
 /// The outcome of a demo, for output.
-pub struct Report(pub Outcome);
+pub struct Report(pub DemoOutcome);
 
 /// The question, and how the demo answers it.
-pub fn introduction(request: &Request) -> String {
+pub fn introduction(request: &DemoRequest) -> String {
     let in_memory = match is_in_memory(request) {
         true => {
             "\n\nThis directory is in memory (tmpfs), so no read waits for a disk. Choose a directory on a disk with \

@@ -13,7 +13,7 @@ use crate::output::Output;
 use crate::progress::Bars;
 use clap::ValueEnum;
 use mglru_core::{Preset, Switch};
-use mglru_lab::evaluate::{Change, Counts, LOADS, Request, Size, counts, evaluate};
+use mglru_lab::evaluate::{Change, Counts, EvaluationRequest, LOADS, Size, counts, evaluate};
 use report::Shown;
 use serde_json::json;
 use std::path::PathBuf;
@@ -61,7 +61,7 @@ pub struct Args {
     /// Format of the report.
     #[arg(
         long,
-        value_name = "text|markdown|json",
+        value_name = "text|markdown",
         value_enum,
         default_value = "text",
         hide_possible_values = true,
@@ -80,8 +80,6 @@ enum Format {
     Text,
     /// For a merge request.
     Markdown,
-    /// For a program.
-    Json,
 }
 
 const EXAMPLES: &str = "\
@@ -105,8 +103,7 @@ fn examples() -> String {
 /// # Errors
 /// Wrong usage, or another build that cannot be asked.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let is_json = args.json || args.format == Format::Json;
-    let mut output = Output::new(is_json || args.counts);
+    let mut output = Output::new(args.json || args.counts);
     let bars = Bars::default();
     let change = match (&args.presets[..], args.mechanism) {
         (&[before, after], _) => Change::Presets(before, after),
@@ -115,7 +112,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ([], None) => Change::Presets(Preset::Default, Preset::Default),
         _ => return Err(Failure::usage("--presets needs two presets: before,after")),
     };
-    let mut request = Request::new(change);
+    let mut request = EvaluationRequest::new(change);
     request.presets.clear();
     for &preset in &args.preset {
         if !request.presets.contains(&preset) {
@@ -137,6 +134,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
     output.document(&json!({ "evaluation": evaluation }))?;
     match args.format {
         Format::Markdown => output.text(&shown.markdown()),
-        Format::Text | Format::Json => output.text(&shown.text()),
+        Format::Text => output.text(&shown.text()),
     }
 }

@@ -3,12 +3,12 @@
 use crate::table::{Table, capital, wrapped};
 use mglru_core::{Lru, Mechanisms};
 use mglru_lab::effect::{Effect, Metric, Verdict};
-use mglru_lab::evaluate::{Change, Evaluation, METRICS, Request, Row};
+use mglru_lab::evaluate::{Change, Evaluation, EvaluationRequest, LoadRow, METRICS};
 
 /// An evaluation, for output.
 pub struct Shown<'a> {
     pub evaluation: &'a Evaluation,
-    pub request: &'a Request,
+    pub request: &'a EvaluationRequest,
 }
 
 impl Shown<'_> {
@@ -112,7 +112,7 @@ impl Shown<'_> {
     }
 
     /// A row per load and a column per setting.
-    fn table(&self, cell: impl Fn(&Row) -> String) -> Table {
+    fn table(&self, cell: impl Fn(&LoadRow) -> String) -> Table {
         let settings = self.evaluation.settings.iter().map(String::as_str);
         let mut table = Table::with_headings(["load"].into_iter().chain(settings));
         for rows in self.evaluation.rows.chunk_by(|a, b| a.load == b.load) {

@@ -4,7 +4,7 @@ use crate::table::{Table, count};
 use mglru_lab::equal_memcgs::Rounds;
 use mglru_lab::fidelity::counts::Compared;
 use mglru_lab::fidelity::deltas::{Agreement, Delta, SIGN_MATTERS_PERCENT, SIZE_POINTS, SIZE_SHARE};
-use mglru_lab::fidelity::load::Outcome;
+use mglru_lab::fidelity::load::LoadOutcome;
 use mglru_lab::fidelity::oom::{kernel_kills, kills};
 use mglru_lab::fidelity::{Comparison, Setting, Skipped, memcg_reclaim, oom};
 use mglru_lab::statistics::median;
@@ -283,7 +283,7 @@ pub fn oom(compared: &[oom::Compared]) -> String {
     .with_words_last();
     for one in compared {
         let row = &one.rows[0];
-        let of = |figure: fn(&Outcome) -> f64| median(&one.ours.iter().map(figure).collect::<Vec<f64>>());
+        let of = |figure: fn(&LoadOutcome) -> f64| median(&one.ours.iter().map(figure).collect::<Vec<f64>>());
         let ratio = |part: usize, all: usize| if all == 0 { "-".to_owned() } else { format!("{part}/{all}") };
         table.row([
             one.name(),

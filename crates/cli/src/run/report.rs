@@ -5,12 +5,12 @@ use crate::size;
 use crate::table::{Table, count, percent, wrapped};
 use mglru_core::PAGE_BYTES;
 use mglru_lab::mechanisms::describe;
-use mglru_lab::run::{Killed, Outcome, Plan, Read, Refused};
+use mglru_lab::run::{Killed, Plan, Read, Refused, ScenarioOutcome};
 use mglru_workload::scenario::Command;
 use std::time::Duration;
 
 /// The result as text.
-pub fn text(plan: &Plan, outcome: &Outcome) -> String {
+pub fn text(plan: &Plan, outcome: &ScenarioOutcome) -> String {
     let scenario = &plan.scenario;
     let mut text = scenario.name();
     if let Some(description) = &scenario.description {
@@ -58,7 +58,7 @@ fn name_of(path: &str) -> String {
     if path.is_empty() { "(root)".to_owned() } else { path.to_owned() }
 }
 
-fn tenants(plan: &Plan, outcome: &Outcome) -> String {
+fn tenants(plan: &Plan, outcome: &ScenarioOutcome) -> String {
     let fixed = ["tenant", "usage", "peak", "hits", "misses", "miss ratio", "refused"];
     let headings = fixed.into_iter().chain(plan.counters.iter().map(String::as_str));
     let mut table = Table::with_headings(headings);
@@ -87,7 +87,7 @@ fn at(time: Duration) -> String {
     format!("{:.3} s", time.as_secs_f64())
 }
 
-fn actions(outcome: &Outcome) -> String {
+fn actions(outcome: &ScenarioOutcome) -> String {
     let mut table = Table::new(["action", "began", "took", "result"]).with_words_last();
     for answer in &outcome.answers {
         let what = match &answer.command {
@@ -107,9 +107,9 @@ fn actions(outcome: &Outcome) -> String {
 }
 
 /// Files of one line are columns over time. Of other files, the last reading is shown.
-fn readings(plan: &Plan, outcome: &Outcome) -> String {
+fn readings(plan: &Plan, outcome: &ScenarioOutcome) -> String {
     let files = plan.scenario.print.files.iter().map(|file| file.value.as_str());
-    fn of_file<'a>(outcome: &'a Outcome, file: &'a str) -> impl DoubleEndedIterator<Item = &'a Read> {
+    fn of_file<'a>(outcome: &'a ScenarioOutcome, file: &'a str) -> impl DoubleEndedIterator<Item = &'a Read> {
         outcome.readings.iter().filter(move |reading| reading.file == file)
     }
     let is_long = |file: &&str| {

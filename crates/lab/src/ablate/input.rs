@@ -1,6 +1,6 @@
 //! Inputs: a trace or a scenario, run once with some mechanisms and a seed.
 
-use super::Request;
+use super::AblationRequest;
 use crate::effect::{Count, Metric};
 use crate::error::Error;
 use crate::replay::memory::{Memory, Swap};
@@ -78,7 +78,7 @@ impl Input {
     ///
     /// # Errors
     /// If it cannot be read, or the options do not apply to it.
-    pub fn load(args: &Request, watch: &dyn Watch) -> Result<Input, Error> {
+    pub fn load(args: &AblationRequest, watch: &dyn Watch) -> Result<Input, Error> {
         if args.input.extension().is_some_and(|extension| extension == "toml") {
             return Ok(Input::Scenario(Box::new(ScenarioInput::load(args)?)));
         }
@@ -89,7 +89,7 @@ impl Input {
     ///
     /// # Errors
     /// If the options do not apply to it.
-    pub fn of_trace(trace: TraceFile, args: &Request, watch: &dyn Watch) -> Result<Input, Error> {
+    pub fn of_trace(trace: TraceFile, args: &AblationRequest, watch: &dyn Watch) -> Result<Input, Error> {
         if trace.sampled().is_some() {
             let name = trace.path().display();
             return Err(Error::usage(format_args!(
@@ -213,7 +213,7 @@ impl TraceInput {
 }
 
 impl ScenarioInput {
-    fn load(args: &Request) -> Result<ScenarioInput, Error> {
+    fn load(args: &AblationRequest) -> Result<ScenarioInput, Error> {
         if args.warm.is_some() || args.swap.size.is_some() {
             return Err(Error::usage(
                 "--warm and --swap are about traces; a scenario sets its swap in [machine]",

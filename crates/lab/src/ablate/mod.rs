@@ -12,14 +12,14 @@
 //!
 //! ```
 //! use mglru_lab::Unwatched;
-//! use mglru_lab::ablate::{Input, Request, ablate};
+//! use mglru_lab::ablate::{Input, AblationRequest, ablate};
 //!
 //! # fn main() -> Result<(), mglru_lab::Error> {
 //! # let directory = tempfile::tempdir().expect("a temporary folder");
 //! # let path = directory.path().join("trace.txt");
 //! # let text: String = (0..5000).map(|at| format!("{}\n", at * at % 1009)).collect();
 //! # std::fs::write(&path, text).expect("room for a trace");
-//! let request = Request {
+//! let request = AblationRequest {
 //!     input: path, // of a trace: here, 5,000 accesses to 505 pages
 //!     overrides: Default::default(),
 //!     memory: Some("10%".parse().expect("a share of the trace's pages")),
@@ -48,7 +48,7 @@ mod result;
 mod variant;
 
 pub use input::{Input, TenantCounts};
-pub use result::{Ablation, Row, ends, sort};
+pub use result::{Ablation, VariantRow, ends, sort};
 pub use variant::{Variant, Variants};
 
 use crate::error::Error;
@@ -63,7 +63,7 @@ use std::time::Instant;
 
 /// A request for an ablation.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct AblationRequest {
     /// A trace, or a scenario (`.toml`).
     pub input: PathBuf,
     /// Behaviours of the full set.
@@ -88,7 +88,7 @@ pub struct Request {
 ///
 /// # Errors
 /// If the full set cannot be run. The first seed uses the requested memory unchanged.
-pub fn ablate(input: &Input, request: &Request, watch: &dyn Watch) -> Result<Ablation, Error> {
+pub fn ablate(input: &Input, request: &AblationRequest, watch: &dyn Watch) -> Result<Ablation, Error> {
     let began = Instant::now();
     let variants = Variants::of(input.mechanisms(), request.pairs);
     let first = request.seed;

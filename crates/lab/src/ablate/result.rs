@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 
 /// Result of a variant.
 #[derive(Debug, Clone)]
-pub struct Row {
+pub struct VariantRow {
     /// Name of the variant.
     pub name: String,
     /// Mechanisms that were off.
@@ -49,7 +49,7 @@ pub struct Ablation {
     /// Values of the full set, by metric and seed.
     pub full: Vec<Vec<f64>>,
     /// The variants, sorted by their effect on the first metric; those within the noise come last.
-    pub rows: Vec<Row>,
+    pub rows: Vec<VariantRow>,
     /// The variants, and the mechanisms that were not run.
     pub variants: Variants,
     /// Tenants of the full set, by seed.
@@ -77,7 +77,7 @@ impl Ablation {
         let full = done(&runs[0]).expect("a failure of the full set is an error");
         let values = |runs: &[Run], metric: Metric| metric.values(runs.iter().map(|run| &run.count));
         let all: Vec<Result<Vec<Run>, String>> = runs.iter().map(|runs| done(runs)).collect();
-        let mut rows: Vec<Row> = Vec::new();
+        let mut rows: Vec<VariantRow> = Vec::new();
         for (variant, runs) in variants.run.iter().zip(&all).skip(1) {
             let effect = |runs: &[Run], metric: Metric| {
                 let (before, after) = (values(&full, metric), values(runs, metric));
@@ -86,7 +86,7 @@ impl Ablation {
                 let parts = parts.and_then(|[a, b]| Some([a.ok()?, b.ok()?]));
                 Effect::of(metric, &before, &after, parts)
             };
-            rows.push(Row {
+            rows.push(VariantRow {
                 name: variant.name(),
                 without: variant.without.clone(),
                 is_pair: variant.pair.is_some(),
@@ -136,7 +136,7 @@ impl Ablation {
 
     /// A row per variant and metric. A variant that could not be run has one row, with the reason.
     pub fn columns(&self) -> Columns {
-        struct Line<'a>(&'a Row, Option<&'a Effect>);
+        struct Line<'a>(&'a VariantRow, Option<&'a Effect>);
         let mut lines = Vec::new();
         for row in &self.rows {
             match row.effects.as_slice() {
@@ -213,7 +213,7 @@ struct Reason<'a> {
     why: &'a str,
 }
 
-impl Serialize for Row {
+impl Serialize for VariantRow {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         document!(serializer, {
             "without": self.without,
@@ -273,8 +273,8 @@ fn same(runs: &[Run], others: &[Run]) -> bool {
 
 /// Sorts by the effect on a metric. Variants that could not be run come first, those within the
 /// noise last.
-pub fn sort(rows: &mut [Row], metric: usize) {
-    let rank = |row: &Row| match row.effects.get(metric) {
+pub fn sort(rows: &mut [VariantRow], metric: usize) {
+    let rank = |row: &VariantRow| match row.effects.get(metric) {
         None => (0, 0.0),
         Some(effect) if effect.is_noise() == Some(true) => (2, -effect.median.abs()),
         Some(effect) => (1, -effect.median.abs()),
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn large_effects_come_first_and_noise_last() {
-        let row = |name: &str, median, low, high| Row {
+        let row = |name: &str, median, low, high| VariantRow {
             name: name.to_owned(),
             without: Vec::new(),
             is_pair: false,
@@ -311,7 +311,7 @@ mod tests {
         };
         let mut rows =
             vec![row("noise", 9.0, -1.0, 20.0), row("small", 1.0, 0.5, 2.0), row("large", -5.0, -6.0, -4.0)];
-        rows.push(Row {
+        rows.push(VariantRow {
             effects: Vec::new(),
             failed: Some("why".to_owned()),
             ..row("failed", 0.0, 0.0, 0.0)

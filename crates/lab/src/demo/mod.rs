@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Counting starts when clients have read twice as many pages as the cache holds, and goes on for
-//! [`Request::time`]. The reads and their order are the same for every cache; a faster cache gets
+//! [`DemoRequest::time`]. The reads and their order are the same for every cache; a faster cache gets
 //! further in the same time.
 //!
 //! ```
@@ -23,10 +23,10 @@
 //!
 //! # fn main() -> Result<(), mglru_lab::Error> {
 //! let mechanisms = [Preset::Default, Preset::Linux72].map(Mechanisms::preset);
-//! let request = demo::Request {
+//! let request = demo::DemoRequest {
 //!     mechanisms: mechanisms.into(),
 //!     time: Duration::from_millis(50),
-//!     ..demo::Request::new(std::env::temp_dir(), 8 << 20, 2 << 20)
+//!     ..demo::DemoRequest::new(std::env::temp_dir(), 8 << 20, 2 << 20)
 //! };
 //! let outcome = demo::run(&request, &Unwatched)?;
 //! for run in &outcome.runs {
@@ -68,7 +68,7 @@ pub const BUDGET_BYTES_MIN: u64 = 2 << 20;
 
 /// A comparison of caches.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct DemoRequest {
     /// Where the file is made. It has no name and is gone when the demo ends, however it ends.
     pub directory: PathBuf,
     /// Size of the file, at least [`FILE_BYTES_MIN`].
@@ -85,10 +85,10 @@ pub struct Request {
     pub mechanisms: Vec<Mechanisms>,
 }
 
-impl Request {
+impl DemoRequest {
     /// Eight seconds per cache, seed 1, and no mechanisms: only plain LRU and the system's cache.
-    pub fn new(directory: PathBuf, file_bytes: u64, budget_bytes: u64) -> Request {
-        Request {
+    pub fn new(directory: PathBuf, file_bytes: u64, budget_bytes: u64) -> DemoRequest {
+        DemoRequest {
             directory,
             file_bytes,
             budget_bytes,
@@ -112,9 +112,9 @@ impl Request {
 
 /// Result of a comparison.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct DemoOutcome {
     /// The request.
-    pub request: Request,
+    pub request: DemoRequest,
     /// How long it took to write the file.
     pub layout: Duration,
     /// One per cache, in the order in which they ran: ours, plain LRU, the system's.
@@ -199,16 +199,16 @@ impl CacheRun {
     }
 }
 
-impl Outcome {
+impl DemoOutcome {
     /// Pages that were read and verified, in all caches.
     pub fn pages_verified(&self) -> u64 {
         self.runs.iter().map(|run| run.pages_verified).sum()
     }
 }
 
-impl Serialize for Outcome {
+impl Serialize for DemoOutcome {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Outcome { request, layout, runs, system_left_out } = self;
+        let DemoOutcome { request, layout, runs, system_left_out } = self;
         document!(serializer, {
             "file_bytes": request.file_bytes,
             "reader_bytes": request.reader_bytes(),
@@ -286,7 +286,7 @@ struct Scan {
 /// # Errors
 /// File or memory are too small, the file cannot be made, a read failed, or a page was not what it
 /// should be.
-pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
+pub fn run(request: &DemoRequest, watch: &dyn Watch) -> Result<DemoOutcome, Error> {
     let too_small = |option: &str, bytes, least| {
         Err(Error::usage(format_args!(
             "{option} {}: the demo needs at least {}",
@@ -321,15 +321,15 @@ pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
         }
         Err(reason) => Some(reason),
     };
-    Ok(Outcome { request: request.clone(), layout, runs, system_left_out })
+    Ok(DemoOutcome { request: request.clone(), layout, runs, system_left_out })
 }
 
-fn builder(request: &Request, mechanisms: Mechanisms) -> mglru_cache::Builder {
+fn builder(request: &DemoRequest, mechanisms: Mechanisms) -> mglru_cache::Builder {
     PageCache::builder(request.budget_bytes).mechanisms(mechanisms).backend(request.backend.clone())
 }
 
 fn run_mglru(
-    request: &Request,
+    request: &DemoRequest,
     mechanisms: Mechanisms,
     file: &DemoFile,
     watch: &dyn Watch,
@@ -349,7 +349,7 @@ fn run_mglru(
     Ok(CacheRun { engine: Some(engine), ..run })
 }
 
-fn run_plain_lru(request: &Request, file: &DemoFile, watch: &dyn Watch) -> Result<CacheRun, Error> {
+fn run_plain_lru(request: &DemoRequest, file: &DemoFile, watch: &dyn Watch) -> Result<CacheRun, Error> {
     let cache = Arc::new(PlainLru::new(request.budget_bytes));
     let open = || Ok::<_, Error>(PlainLru::handle(&cache, file.open_direct()?));
     let clients = Clients { reader: &open()?, scan: &open()? };
@@ -357,7 +357,7 @@ fn run_plain_lru(request: &Request, file: &DemoFile, watch: &dyn Watch) -> Resul
 }
 
 /// Call it inside of the memory cgroup: the system charges a page to the process that reads it.
-fn run_system(request: &Request, file: &DemoFile, watch: &dyn Watch) -> Result<CacheRun, Error> {
+fn run_system(request: &DemoRequest, file: &DemoFile, watch: &dyn Watch) -> Result<CacheRun, Error> {
     file.drop_from_system_cache();
     let open = |advice| -> Result<SystemFile, Error> { Ok(SystemFile::new(file.open()?, advice)) };
     let reader = open(rustix::fs::Advice::Random)?;
@@ -368,7 +368,7 @@ fn run_system(request: &Request, file: &DemoFile, watch: &dyn Watch) -> Result<C
 }
 
 fn run_clients(
-    request: &Request,
+    request: &DemoRequest,
     cache: Cache,
     clients: Clients<'_>,
     watch: &dyn Watch,
@@ -386,6 +386,6 @@ fn run_clients(
 }
 
 /// Whether the directory is in memory, so that a miss costs no disk read.
-pub fn is_in_memory(request: &Request) -> bool {
+pub fn is_in_memory(request: &DemoRequest) -> bool {
     layout::is_in_memory(&request.directory)
 }

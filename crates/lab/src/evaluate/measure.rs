@@ -1,7 +1,7 @@
 //! Runs of the loads, and their counts.
 
 use super::loads::{Load, Size};
-use super::{Request, Setting};
+use super::{EvaluationRequest, Setting};
 use crate::effect::Count;
 use crate::error::Error;
 use crate::parallel;
@@ -48,7 +48,7 @@ pub struct CountRow {
 ///
 /// # Errors
 /// A load is unknown or cannot be run.
-pub fn counts(request: &Request, watch: &dyn Watch) -> Result<Counts, Error> {
+pub fn counts(request: &EvaluationRequest, watch: &dyn Watch) -> Result<Counts, Error> {
     let loads = request.loads()?;
     let presets: Vec<Mechanisms> = request.presets.iter().map(|&preset| Mechanisms::preset(preset)).collect();
     let measured = measure(&loads, &presets, request, watch)?;
@@ -69,7 +69,7 @@ impl Counts {
     ///
     /// # Errors
     /// It cannot be run, or does not know how to count.
-    pub fn of_build(binary: &Path, request: &Request) -> Result<Counts, Error> {
+    pub fn of_build(binary: &Path, request: &EvaluationRequest) -> Result<Counts, Error> {
         let presets: Vec<&str> = request.presets.iter().map(|preset| preset.name()).collect();
         let mut command = Command::new(binary);
         command.args(["evaluate", "--counts", "--preset", &presets.join(",")]);
@@ -103,7 +103,7 @@ impl Counts {
         &self,
         loads: &[Load],
         settings: &[Setting],
-        request: &Request,
+        request: &EvaluationRequest,
     ) -> Result<Vec<Vec<Vec<Count>>>, Error> {
         let asked = (request.size.accesses, request.size.pages, request.seed);
         if (self.accesses, self.pages, self.seed) != asked {
@@ -133,7 +133,7 @@ impl Counts {
 pub(super) fn measure(
     loads: &[Load],
     mechanisms: &[Mechanisms],
-    request: &Request,
+    request: &EvaluationRequest,
     watch: &dyn Watch,
 ) -> Result<Vec<Vec<Vec<Count>>>, Error> {
     let seeds: Vec<u64> =
@@ -198,10 +198,15 @@ mod tests {
     use crate::evaluate::Change;
     use mglru_core::Preset;
 
-    fn request() -> Request {
+    fn request() -> EvaluationRequest {
         let size = Size { accesses: 3000, pages: 600 };
         let change = Change::Presets(Preset::Linux71, Preset::Linux72);
-        Request { size, runs: 2, loads: vec!["anon".to_owned(), "mapped".to_owned()], ..Request::new(change) }
+        EvaluationRequest {
+            size,
+            runs: 2,
+            loads: vec!["anon".to_owned(), "mapped".to_owned()],
+            ..EvaluationRequest::new(change)
+        }
     }
 
     #[test]
@@ -209,7 +214,7 @@ mod tests {
         let request = request();
         let counts = counts(&request, &Unwatched).unwrap();
         assert_eq!(counts.rows.len(), 6);
-        let (settings, _) = Request {
+        let (settings, _) = EvaluationRequest {
             change: Change::Build { binary: "other".into(), counts: counts.clone() },
             ..request.clone()
         }
@@ -225,9 +230,9 @@ mod tests {
         let count = found[0][1][0];
         assert!(count.misses > 0 && count.lock_holds > 0 && count.walked_entries > 0, "{count:?}");
         for wrong in [
-            Request { runs: 3, ..request.clone() },
-            Request { seed: 2, ..request.clone() },
-            Request { size: Size { accesses: 9, pages: 9 }, ..request.clone() },
+            EvaluationRequest { runs: 3, ..request.clone() },
+            EvaluationRequest { seed: 2, ..request.clone() },
+            EvaluationRequest { size: Size { accesses: 9, pages: 9 }, ..request.clone() },
         ] {
             let error = counts.of(&wrong.loads().unwrap(), &settings, &wrong).unwrap_err();
             assert!(error.text().contains("with the same options"), "{error}");

@@ -15,12 +15,12 @@
 //! ```
 //! use mglru_core::{Preset, Switch};
 //! use mglru_lab::Unwatched;
-//! use mglru_lab::evaluate::{Change, Request, Size, evaluate};
+//! use mglru_lab::evaluate::{Change, EvaluationRequest, Size, evaluate};
 //!
 //! # fn main() -> Result<(), mglru_lab::Error> {
 //! let change = Change::Mechanism(Switch::ReclaimLoop);
 //! let size = Size { accesses: 2000, pages: 500 };
-//! let request = Request { presets: vec![Preset::Linux71], runs: 2, size, ..Request::new(change) };
+//! let request = EvaluationRequest { presets: vec![Preset::Linux71], runs: 2, size, ..EvaluationRequest::new(change) };
 //! for row in evaluate(&request, &Unwatched)?.rows {
 //!     println!("{}: {:+.2} % misses", row.load, row.misses().median);
 //! }
@@ -34,7 +34,7 @@ mod result;
 
 pub use loads::{LOADS, Load, Size};
 pub use measure::{CountRow, Counts, counts};
-pub use result::{Evaluation, METRICS, Row};
+pub use result::{Evaluation, LoadRow, METRICS};
 
 use crate::error::Error;
 use crate::watch::Watch;
@@ -70,7 +70,7 @@ impl Change {
 
 /// A request for an evaluation.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct EvaluationRequest {
     /// The evaluated change.
     pub change: Change,
     /// The presets on which a mechanism or a build is tried.
@@ -85,11 +85,11 @@ pub struct Request {
     pub size: Size,
 }
 
-impl Request {
+impl EvaluationRequest {
     /// A change over all loads, on three presets, with six seeds.
-    pub fn new(change: Change) -> Request {
+    pub fn new(change: Change) -> EvaluationRequest {
         let presets = vec![Preset::Linux71, Preset::Linux72, Preset::Default];
-        Request { change, presets, loads: Vec::new(), seed: 1, runs: 6, size: Size::default() }
+        EvaluationRequest { change, presets, loads: Vec::new(), seed: 1, runs: 6, size: Size::default() }
     }
 
     /// The loads.
@@ -123,7 +123,7 @@ pub struct Setting {
 /// The settings, and the presets on which the change cannot be tried, with reasons.
 type Settings = (Vec<Setting>, Vec<(&'static str, String)>);
 
-impl Request {
+impl EvaluationRequest {
     fn settings(&self) -> Settings {
         let (mut settings, mut refused) = (Vec::new(), Vec::new());
         let both = |preset: Preset| -> Result<[Mechanisms; 2], MechanismError> {
@@ -156,7 +156,7 @@ impl Request {
 ///
 /// # Errors
 /// The request is invalid, or a load cannot be run.
-pub fn evaluate(request: &Request, watch: &dyn Watch) -> Result<Evaluation, Error> {
+pub fn evaluate(request: &EvaluationRequest, watch: &dyn Watch) -> Result<Evaluation, Error> {
     let loads = request.loads()?;
     let (settings, refused) = request.settings();
     if settings.is_empty() {

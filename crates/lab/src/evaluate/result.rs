@@ -1,7 +1,7 @@
 //! Effects and verdicts.
 
 use super::loads::{Load, Size};
-use super::{Request, Setting};
+use super::{EvaluationRequest, Setting};
 use crate::document::document;
 use crate::effect::{Count, Effect, Metric, Verdict};
 use serde::{Serialize, Serializer};
@@ -12,7 +12,7 @@ pub const METRICS: [Metric; 4] =
 
 /// A load in a setting.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct LoadRow {
     /// Name of the load.
     pub load: &'static str,
     /// A description of the load.
@@ -26,7 +26,7 @@ pub struct Row {
     pub effects: Vec<Effect>,
 }
 
-impl Row {
+impl LoadRow {
     /// The effect on misses.
     pub fn misses(&self) -> &Effect {
         &self.effects[0]
@@ -43,7 +43,7 @@ pub struct Evaluation {
     /// Length of each load.
     pub size: Size,
     /// The rows, by load and then by setting.
-    pub rows: Vec<Row>,
+    pub rows: Vec<LoadRow>,
     /// Names of the settings.
     pub settings: Vec<String>,
     /// Presets on which the change cannot be tried, with reasons.
@@ -55,7 +55,7 @@ pub struct Evaluation {
 impl Evaluation {
     /// Compares counts by setting, load and seed.
     pub(super) fn new(
-        request: &Request,
+        request: &EvaluationRequest,
         loads: &[Load],
         settings: &[Setting],
         refused: Vec<(&'static str, String)>,
@@ -71,7 +71,7 @@ impl Evaluation {
                 let effects: Vec<Effect> = METRICS.into_iter().map(effect).collect();
                 let verdict = effects[0].verdict(before == after);
                 let setting = setting.name.clone();
-                rows.push(Row { load: load.name, words: load.words, setting, verdict, effects });
+                rows.push(LoadRow { load: load.name, words: load.words, setting, verdict, effects });
             }
         }
         let runs = before.first().and_then(|loads| loads.first()).map_or(0, Vec::len);
@@ -131,9 +131,9 @@ mod tests {
     }
 
     fn evaluated(before: Vec<Count>, after: Vec<Count>) -> Evaluation {
-        let request = Request {
+        let request = EvaluationRequest {
             presets: vec![Preset::Linux72],
-            ..Request::new(Change::Mechanism(Switch::ReclaimLoop))
+            ..EvaluationRequest::new(Change::Mechanism(Switch::ReclaimLoop))
         };
         let (settings, refused) = request.settings();
         Evaluation::new(&request, &LOADS[..1], &settings, refused, &[vec![before]], &[vec![after]])

@@ -7,7 +7,7 @@ use super::kernel_run::{Filter, KernelRun, Measure, Skipped, Table, trace_of};
 use crate::document::document;
 use crate::error::Error;
 use crate::parallel;
-use crate::replay::run::{Outcome, Plan, run_all};
+use crate::replay::run::{Plan, ReplayOutcome, run_all};
 use crate::trace_file::TraceFile;
 use crate::watch::Watch;
 use mglru_core::lru::Swappiness;
@@ -177,7 +177,7 @@ fn check_length(trace: &TraceFile, run: &KernelRun, watch: &dyn Watch) -> Result
 }
 
 /// A count of a replay.
-fn count(outcome: &Outcome, measure: Measure) -> f64 {
+fn count(outcome: &ReplayOutcome, measure: Measure) -> f64 {
     let warm = outcome.warm();
     let total = outcome.report.total();
     // The kernel lab counts swap-ins separately.

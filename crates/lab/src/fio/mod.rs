@@ -44,7 +44,7 @@ use job::Runner;
 use mglru_cache::{OpenMode, PageCache, Tenant, TenantStats};
 use mglru_core::Mechanisms;
 use mglru_workload::fio::Channel;
-use mglru_workload::fio::report::Outcome;
+use mglru_workload::fio::report::JobOutcome;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -70,8 +70,8 @@ pub struct TenantLimit {
 /// Result of a run.
 #[derive(Debug)]
 pub struct Done {
-    /// Outcome of each instance, in the plan's order.
-    pub outcomes: Vec<Outcome>,
+    /// JobOutcome of each instance, in the plan's order.
+    pub outcomes: Vec<JobOutcome>,
     /// The cache after the jobs ended and before their files were closed.
     pub cache: CacheCounts,
 }
@@ -102,7 +102,7 @@ pub fn run_looking(
     // The files are still open, so their pages are still in memory and counted.
     let began = Instant::now();
     let wrote = plan.jobs.iter().any(|planned| planned.job.mix.writes());
-    let mut outcomes: Vec<Outcome> = runners.iter().map(Runner::finish).collect();
+    let mut outcomes: Vec<JobOutcome> = runners.iter().map(Runner::finish).collect();
     let sync = wrote.then(|| began.elapsed());
     progress.add_to(&mut outcomes);
     let mut cache = CacheCounts { sync, ..CacheCounts::of(cache, mechanisms) };
@@ -121,7 +121,7 @@ impl Done {
     /// The first failed job with its reason, and the number of other failed jobs.
     pub fn check(&self, plan: &Plan) -> Result<(), Error> {
         let with_failure = |(planned, outcome)| {
-            let (planned, outcome): (&PlannedJob, &Outcome) = (planned, outcome);
+            let (planned, outcome): (&PlannedJob, &JobOutcome) = (planned, outcome);
             Some((&planned.job.name, outcome.failure.as_ref()?, outcome.verify_errors))
         };
         let failed: Vec<_> = plan.jobs.iter().zip(&self.outcomes).filter_map(with_failure).collect();

@@ -4,7 +4,7 @@
 //! ```text
 //! TraceFile + Options ─► Plan          trace × mechanisms × memory      run.rs
 //!                     ─► BaselinePlan  trace × policy × memory          baseline.rs
-//!                     ─► Row, Curve    results                          rows.rs
+//!                     ─► ReplayRow, Curve    results                          rows.rs
 //! ```
 //!
 //! Apart from durations, equal traces and options give equal values on every machine.
@@ -48,7 +48,7 @@ use mglru_core::Mechanisms;
 use mglru_core::Refresh;
 use mglru_sim::{Baseline, Writes};
 use record::PageName;
-use rows::{Curve, Row};
+use rows::{Curve, ReplayRow};
 use run::{Plan, run_all, run_baselines};
 
 /// Options of a replay.
@@ -276,7 +276,7 @@ pub fn replay(
     threads: usize,
     sink: Option<Sink>,
     watch: &dyn Watch,
-) -> Result<Vec<Row>, Error> {
+) -> Result<Vec<ReplayRow>, Error> {
     let (mut plans, mut baselines) = (Vec::new(), Vec::new());
     for trace in traces {
         plans.extend(options.plans(trace, watch)?);
@@ -292,8 +292,8 @@ pub fn replay(
         (_, last) => run_all(plans.into_iter().chain(last).collect(), threads, watch)?,
     };
     let baselines = run_baselines(baselines, threads, watch)?;
-    let mut outcomes = outcomes.into_iter().map(Row::of);
-    let mut baselines = baselines.into_iter().map(Row::of_baseline);
+    let mut outcomes = outcomes.into_iter().map(ReplayRow::of);
+    let mut baselines = baselines.into_iter().map(ReplayRow::of_baseline);
     let per_trace = [options.mechanisms.len(), options.baselines.len()].map(|of| of * options.sizes.len());
     let mut rows = Vec::new();
     for _ in traces {
@@ -314,13 +314,13 @@ pub fn replay_salts(
     options: &Options,
     threads: usize,
     watch: &dyn Watch,
-) -> Result<Vec<Row>, Error> {
+) -> Result<Vec<ReplayRow>, Error> {
     let rows = replay(samples, options, threads, None, watch)?;
     Ok(if salts > 1 { rows::means(&rows, salts, rows.len() / samples.len()) } else { rows })
 }
 
 /// The curves of all rows of a replay with these options, with a point per size.
-pub fn curves(rows: &[Row], options: &Options) -> Vec<Curve> {
+pub fn curves(rows: &[ReplayRow], options: &Options) -> Vec<Curve> {
     Curve::of(rows, options.sizes.len())
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Result of a run.
 #[derive(Debug, Clone, Serialize)]
-pub struct Outcome {
+pub struct ScenarioOutcome {
     /// Name of the scenario.
     pub scenario: String,
     /// Where it ran.
@@ -114,16 +114,16 @@ pub struct Read {
     pub text: Result<String, String>,
 }
 
-impl Outcome {
+impl ScenarioOutcome {
     /// The outcome of a plan in which nothing happened but accesses.
-    pub(super) fn new(plan: &Plan, time: Duration, mut tenants: Vec<TenantRow>) -> Outcome {
+    pub(super) fn new(plan: &Plan, time: Duration, mut tenants: Vec<TenantRow>) -> ScenarioOutcome {
         let mut of_scenario = plan.scenario.tenants.iter();
         for row in tenants.iter_mut().filter(|row| !row.path.is_empty()) {
             if let Some(tenant) = of_scenario.find(|tenant| tenant.path == row.path) {
                 (row.created, row.removed) = (tenant.from, tenant.until);
             }
         }
-        Outcome {
+        ScenarioOutcome {
             scenario: plan.scenario.name(),
             world: plan.world,
             memory_pages: plan.memory_bytes / PAGE_BYTES,
@@ -229,7 +229,7 @@ impl Serialize for Read {
     }
 }
 
-impl Outcome {
+impl ScenarioOutcome {
     /// A row per tenant, with a column per counter.
     pub fn tenant_columns(&self) -> Columns {
         let tenants = &self.tenants;

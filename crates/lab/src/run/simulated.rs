@@ -1,7 +1,7 @@
 //! Runs a scenario on the simulated machine.
 
 use super::events::{Recording, TenantSink};
-use super::outcome::{Answered, Killed, Outcome, Read, Refused, TenantRow};
+use super::outcome::{Answered, Killed, Read, Refused, ScenarioOutcome, TenantRow};
 use super::plan::{Plan, SUMS};
 use super::sources::{Client, Files, FioSource, Names, Numbers, Replay, Span};
 use crate::Unwatched;
@@ -32,7 +32,7 @@ const BATCH_TIME: Duration = Duration::from_micros(1);
 ///
 /// # Errors
 /// If the machine cannot be built or a trace cannot be read, or of a bug in the simulator.
-pub fn run(plan: &Plan) -> Result<Outcome, Error> {
+pub fn run(plan: &Plan) -> Result<ScenarioOutcome, Error> {
     run_watched(plan, &Unwatched)
 }
 
@@ -40,7 +40,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Error> {
 ///
 /// # Errors
 /// As [`run`], or if the work was cancelled.
-pub fn run_watched(plan: &Plan, watch: &dyn Watch) -> Result<Outcome, Error> {
+pub fn run_watched(plan: &Plan, watch: &dyn Watch) -> Result<ScenarioOutcome, Error> {
     simulate(plan, |_| (), |_| (), |_| (), watch).map(|(outcome, ())| outcome)
 }
 
@@ -48,7 +48,7 @@ pub fn run_watched(plan: &Plan, watch: &dyn Watch) -> Result<Outcome, Error> {
 ///
 /// # Errors
 /// As [`run_watched`].
-pub fn run_recorded(plan: &Plan, sink: TenantSink<'_>, watch: &dyn Watch) -> Result<Outcome, Error> {
+pub fn run_recorded(plan: &Plan, sink: TenantSink<'_>, watch: &dyn Watch) -> Result<ScenarioOutcome, Error> {
     let mut recording = Recording::new(plan.mechanisms.lru(), sink);
     let observer = recording.observer();
     let prepare = |simulator: &mut Simulator| simulator.observe(observer);
@@ -65,7 +65,7 @@ pub fn run_with<R>(
     plan: &Plan,
     prepare: impl FnOnce(&mut Simulator),
     look: impl FnOnce(&Simulator) -> R,
-) -> Result<(Outcome, R), Error> {
+) -> Result<(ScenarioOutcome, R), Error> {
     simulate(plan, prepare, look, |_| (), &Unwatched)
 }
 
@@ -78,7 +78,7 @@ fn simulate<R>(
     look: impl FnOnce(&Simulator) -> R,
     mut after_step: impl FnMut(&Simulator),
     watch: &dyn Watch,
-) -> Result<(Outcome, R), Error> {
+) -> Result<(ScenarioOutcome, R), Error> {
     let scenario = &plan.scenario;
     let first = scenario.first_tenants();
     let tenants: Vec<Tenant> = scenario.tenants.iter().map(tenant).collect();
@@ -135,7 +135,7 @@ fn simulate<R>(
     let answers = answers.collect();
     simulator.finish().map_err(failure)?;
     let tenants = report.tenants.iter().map(row).collect();
-    let outcome = Outcome {
+    let outcome = ScenarioOutcome {
         answers,
         kills: report
             .kills
@@ -152,7 +152,7 @@ fn simulate<R>(
             })
             .collect(),
         readings,
-        ..Outcome::new(plan, since_start(report.now), tenants)
+        ..ScenarioOutcome::new(plan, since_start(report.now), tenants)
     };
     Ok((outcome, looked))
 }

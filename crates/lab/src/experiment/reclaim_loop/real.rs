@@ -6,7 +6,7 @@
 
 use super::super::Effort;
 use super::super::crosscheck;
-use super::super::evidence::{Check, Experiment, Published, Row, Values};
+use super::super::evidence::{Check, Experiment, MetricRow, Published, Values};
 use crate::layout;
 use crate::load::documents::Documents;
 use crate::parallel;
@@ -72,7 +72,7 @@ pub fn run(
         let [before, after, default] =
             [0, 1, 2].map(|setting| facts[3 * part + setting].iter().map(figure).collect());
         // Counts too: jobs run for a fixed time.
-        Row { metric, unit, values: Values::Timed, published, before, after, default }
+        MetricRow { metric, unit, values: Values::Timed, published, before, after, default }
     };
     let change = |before, after| Published::Change { before, after };
     let refaults = |facts: &RealFacts| facts.counters["workingset_refault_file"] as f64;

@@ -9,7 +9,7 @@
 mod beneath;
 mod files;
 
-use super::outcome::{Answered, Killed, Outcome, Read, TenantRow};
+use super::outcome::{Answered, Killed, Read, ScenarioOutcome, TenantRow};
 use super::plan::{Plan, SUMS};
 use crate::Unwatched;
 use crate::error::Error;
@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// If the cache cannot be built or files cannot be created.
-pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Error> {
+pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<ScenarioOutcome, Error> {
     let parent = directory.map_or_else(layout::default_directory, Path::to_owned);
     let cannot = |error| {
         let place = parent.display();
@@ -88,7 +88,13 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Error> {
         let failures =
             parts.iter().zip(&ended).filter_map(|(part, ended)| ended.failure(&part.place)).collect();
         // Failed requests are reported by their jobs, among the failures.
-        Ok(Outcome { answers, kills, readings, failures, ..Outcome::new(plan, time, tenants) })
+        Ok(ScenarioOutcome {
+            answers,
+            kills,
+            readings,
+            failures,
+            ..ScenarioOutcome::new(plan, time, tenants)
+        })
     })
 }
 
