@@ -77,13 +77,15 @@ mod tests {
     use super::command_lines::{CommandLine, arguments, is_placeholder, of_page, pages, words};
     use super::*;
     use clap::Parser;
+    use clap::error::ErrorKind;
     use mglru_workload::fio::Invocation;
     use std::fs;
 
     /// The error of a command line.
     ///
     /// Brackets and dots of a synopsis are left out, and the first of alternatives is taken. A
-    /// placeholder stands for any value: a name, or else a number. A mention may lack arguments.
+    /// placeholder stands for any value: a name, or else a small or a large number. A mention may lack
+    /// arguments.
     fn problem(line: &CommandLine) -> Option<String> {
         let synopsis = line.arguments.replace(['[', ']'], " ").replace("...", " ");
         let first = |word: String| match word.split_once('|') {
@@ -101,18 +103,24 @@ mod tests {
             };
             parsed(words.iter().map(word).collect(), line.is_mention)
         };
-        let error = parse(None).err()?;
-        let error =
-            if words.iter().any(|word| is_placeholder(word)) { parse(Some("1")).err()? } else { error };
+        let mut error = parse(None).err()?;
+        for value in ["1", "8192"].iter().filter(|_| words.iter().any(|word| is_placeholder(word))) {
+            error = parse(Some(value)).err()?;
+        }
         // "the following required arguments were not provided", "a value is required for"
         (!(line.is_mention && error.contains("required"))).then_some(error)
     }
 
     fn parsed(words: Vec<String>, is_mention: bool) -> Result<(), String> {
         let arguments = ["mglru".to_owned()].into_iter().chain(words.clone());
-        if let Err(error) = Command::try_parse_from(arguments) {
+        match Command::try_parse_from(arguments) {
             // Help and version are errors, too.
-            return if error.use_stderr() { Err(error.to_string()) } else { Ok(()) };
+            Err(help) if !help.use_stderr() => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                return Err("a subcommand is required".to_owned());
+            }
+            Err(error) => return Err(error.to_string()),
+            Ok(_) => {}
         }
         if words[0] != "fio" {
             return Ok(());
@@ -125,6 +133,9 @@ mod tests {
         let options = words[1..].iter().filter(|word| word.starts_with('-')).cloned();
         let invocation = Invocation::parse(&options.chain(job).collect::<Vec<_>>());
         let invocation = invocation.map_err(|error| error.to_string())?;
+        if invocation.own.iter().any(|own| own == "--help") {
+            return Ok(());
+        }
         fio::check_own_options(&invocation.own).map_err(|error| error.to_string())
     }
 

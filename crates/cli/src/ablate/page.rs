@@ -1,6 +1,7 @@
 //! Results of an ablation as a page.
 
-use super::report::{Shown, difference, value};
+use super::report::Shown;
+use crate::effect::{difference, value};
 use crate::page::chart::{self, Bar, BarGroup};
 use crate::page::{Figure, Page, Part, Section};
 use crate::statistics::{median, range};

@@ -1,38 +1,11 @@
 //! Results of an ablation as text.
 
-use crate::statistics::{CONFIDENCE, Interval, median};
+use crate::effect::{difference, value, verdict};
+use crate::statistics::{CONFIDENCE, median};
 use crate::table::{Table, count, wrapped};
 use mglru_lab::ablate::{Ablation, VariantRow, ends, sort};
 use mglru_lab::effect::is_noise;
 use mglru_lab::mechanisms::describe;
-
-/// A value of a metric.
-pub fn value(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        1000.0.. => count(value.round() as u64),
-        _ => format!("{value:.3}"),
-    }
-}
-
-/// A difference.
-pub fn difference(difference: f64, is_percent: bool) -> String {
-    match is_percent {
-        true => format!("{difference:+.2} %"),
-        false if difference.abs() >= 1000.0 => format!("{difference:+.0}"),
-        false => format!("{difference:+.3}"),
-    }
-}
-
-/// A word about an effect with that interval; empty for a certain effect.
-fn verdict(interval: &Interval) -> String {
-    match is_noise(interval) {
-        None => "uncertain",
-        Some(true) => "noise",
-        Some(false) => "",
-    }
-    .to_owned()
-}
 
 /// An ablation, for output.
 pub struct Shown<'a>(pub &'a Ablation);

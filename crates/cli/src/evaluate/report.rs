@@ -1,5 +1,6 @@
 //! An evaluation as text and Markdown, with the same numbers.
 
+use crate::effect::median_and_interval;
 use crate::table::{Table, capital, wrapped};
 use mglru_core::{Lru, Mechanisms};
 use mglru_lab::effect::{Effect, Metric, Verdict};
@@ -123,12 +124,8 @@ impl Shown<'_> {
 
     fn misses(&self) -> Table {
         self.table(|row| {
-            let Effect { median, interval, is_same, .. } = *row.misses();
-            if is_same {
-                "same".to_owned()
-            } else {
-                format!("{median:+.2} % [{:+.2}, {:+.2}]", interval.low, interval.high)
-            }
+            let misses = row.misses();
+            if misses.is_same { "same".to_owned() } else { median_and_interval(misses) }
         })
     }
 
