@@ -84,8 +84,8 @@ mod tests {
     /// The error of a command line.
     ///
     /// Brackets and dots of a synopsis are left out, and the first of alternatives is taken. A
-    /// placeholder stands for any value: a name, or else a small or a large number. A mention may lack
-    /// arguments.
+    /// placeholder stands for any value: a name, or else a small or a large number. A mention may
+    /// lack arguments.
     fn problem(line: &CommandLine) -> Option<String> {
         let synopsis = line.arguments.replace(['[', ']'], " ").replace("...", " ");
         let first = |word: String| match word.split_once('|') {

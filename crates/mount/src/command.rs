@@ -42,8 +42,8 @@ impl TemporaryMountPoint {
     }
 
     /// Runs a command with its arguments in a mount at this place, which `MGLRU_MOUNT` names for
-    /// it, and unmounts. `lingers` is called if another process still has files open; the mount then
-    /// ends when it closes them.
+    /// it, and unmounts. `lingers` is called if another process still has files open; the mount
+    /// then ends when it closes them.
     ///
     /// # Errors
     /// The mount cannot be served or ended.
@@ -71,8 +71,8 @@ impl TemporaryMountPoint {
         }
     }
 
-    /// Starts a program with the limit of descriptors that there was before: programs make tables of
-    /// that size.
+    /// Starts a program with the limit of descriptors that there was before: programs make tables
+    /// of that size.
     fn start(&self, command: &mut Command) -> io::Result<Child> {
         let raised = getrlimit(Resource::Nofile);
         // The mount needs few descriptors before the program runs.

@@ -209,9 +209,10 @@ impl Simulator {
         self.jobs - 1
     }
 
-    /// Executes commands, each at its time or after the previous one ends, and reads control files at
-    /// intervals of `every`, from the start. `later`: tenants that commands create; they are numbered
-    /// after the machine's. Call it once, before jobs are added. The run also waits for all commands.
+    /// Executes commands, each at its time or after the previous one ends, and reads control files
+    /// at intervals of `every`, from the start. `later`: tenants that commands create; they are
+    /// numbered after the machine's. Call it once, before jobs are added. The run also waits for
+    /// all commands.
     ///
     /// # Panics
     /// If there are jobs already.

@@ -207,8 +207,8 @@ fn a_reader_that_leaves_is_no_reason_to_panic() {
 /// Traces are made this long, for time.
 const ACCESSES: &str = "20000";
 
-/// Blocks of the documentation whose fence says `sh run` are run, line by line, in a folder of their
-/// own with the scenarios of `experiments`.
+/// Blocks of the documentation whose fence says `sh run` are run, line by line, in a folder of
+/// their own with the scenarios of `experiments`.
 #[test]
 fn marked_command_lines_of_the_documentation_work() {
     let mut count = 0;

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Counting starts when clients have read twice as many pages as the cache holds, and goes on for
-//! [`DemoRequest::time`]. The reads and their order are the same for every cache; a faster cache gets
-//! further in the same time.
+//! [`DemoRequest::time`]. The reads and their order are the same for every cache; a faster cache
+//! gets further in the same time.
 //!
 //! ```
 //! use mglru_core::{Mechanisms, Preset};

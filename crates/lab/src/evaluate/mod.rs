@@ -20,7 +20,8 @@
 //! # fn main() -> Result<(), mglru_lab::Error> {
 //! let change = Change::Mechanism(Switch::ReclaimLoop);
 //! let size = Size { accesses: 2000, pages: 500 };
-//! let request = EvaluationRequest { presets: vec![Preset::Linux71], runs: 2, size, ..EvaluationRequest::new(change) };
+//! let request = EvaluationRequest::new(change);
+//! let request = EvaluationRequest { presets: vec![Preset::Linux71], runs: 2, size, ..request };
 //! for row in evaluate(&request, &Unwatched)?.rows {
 //!     println!("{}: {:+.2} % misses", row.load, row.misses().median);
 //! }

@@ -68,8 +68,8 @@ pub struct Registration {
     /// Published claims, each with the metric that shows it. They are the rows of the summary
     /// table.
     pub claims: &'static [Claim],
-    /// Whether it runs in [`Environment::Real`]. An experiment that always measures the machine may run
-    /// there unchanged.
+    /// Whether it runs in [`Environment::Real`]. An experiment that always measures the machine may
+    /// run there unchanged.
     pub in_real_world: bool,
     /// Whether running all experiments uses the `quick` size, because the full one takes long. The
     /// number of runs stays the same.

@@ -343,8 +343,8 @@ pub(crate) struct Line<'a> {
     pub done: Option<&'a Done>,
 }
 
-/// Rows of results as columns: a column per count of [`ReplayRow`], and a column per counter under the
-/// kernel's name. Other policies than the engine have no counters.
+/// Rows of results as columns: a column per count of [`ReplayRow`], and a column per counter under
+/// the kernel's name. Other policies than the engine have no counters.
 pub fn columns(done: &[Done]) -> Columns {
     let lines = done.iter().map(|done| Line {
         trace: &done.row.trace,

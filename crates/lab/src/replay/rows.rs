@@ -3,6 +3,7 @@
 use super::baseline::BaselineOutcome;
 use super::life::Life;
 use super::run::ReplayOutcome;
+use crate::document::Map;
 use crate::mechanisms::{Settings, describe};
 use crate::size::count;
 use crate::statistics::{deviation, mean};
@@ -76,7 +77,7 @@ struct SampleMemory {
 }
 
 /// Counters by the kernel's names.
-type Counters = Vec<(&'static str, u64)>;
+pub type Counters = Vec<(&'static str, u64)>;
 
 /// The spread of samples that have different salts. A deviation is the standard deviation of one
 /// sample, estimated from all; the mean of *n* deviates by a root of *n* less.
@@ -113,7 +114,7 @@ pub struct Warm {
     pub touches: Touches,
     /// Counters of the engine, by the kernel's names.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_map")]
-    pub counters: Option<Vec<(&'static str, u64)>>,
+    pub counters: Option<Counters>,
 }
 
 /// Values that only the engine has.
@@ -123,7 +124,7 @@ pub struct Engine {
     pub zero_fills: u64,
     /// Counters by the kernel's names; `pgscan` and `pgsteal` are sums, as in memory.stat.
     #[serde(serialize_with = "map")]
-    pub counters: Vec<(&'static str, u64)>,
+    pub counters: Counters,
     /// Generations of the multi-gen LRU.
     pub generations: Generations,
 }
@@ -156,15 +157,11 @@ impl From<&mglru_core::lru::GenerationRow> for GenerationRow {
     }
 }
 
-/// Serialises pairs of a name and a value as a map.
-pub fn map<S: Serializer>(pairs: &[(&'static str, u64)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(pairs.iter().copied())
+fn map<S: Serializer>(pairs: &[(&'static str, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+    Map(pairs).serialize(serializer)
 }
 
-fn some_map<S: Serializer>(
-    pairs: &Option<Vec<(&'static str, u64)>>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
+fn some_map<S: Serializer>(pairs: &Option<Counters>, serializer: S) -> Result<S::Ok, S::Error> {
     map(pairs.as_deref().unwrap_or_default(), serializer)
 }
 

@@ -1,5 +1,5 @@
-//! The administrator, which executes commands at their times (write control files, create and remove
-//! tenants, move jobs), and the actor that reads control files.
+//! The administrator, which executes commands at their times (write control files, create and
+//! remove tenants, move jobs), and the actor that reads control files.
 //!
 //! Commands run one after the other. A write takes as long as the reclaim that it causes; later
 //! commands wait, as lines of a shell script do.

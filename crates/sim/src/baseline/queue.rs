@@ -119,7 +119,8 @@ impl Queue {
     }
 }
 
-/// A memory of a fixed number of pages in one queue. The tag of a page outside of it is the default.
+/// A memory of a fixed number of pages in one queue. The tag of a page outside of it is the
+/// default.
 #[derive(Debug)]
 pub(super) struct Memory<T> {
     capacity: u32,

@@ -14,8 +14,8 @@
 //! may exceed a limit; under our preset none is killed while pages can be freed; and a killed
 //! tenant has given back all of its anonymous memory.
 //!
-//! A failure names its seed, which is enough to reproduce it. The example `swarm` runs as many seeds
-//! as it is told to, with this file.
+//! A failure names its seed, which is enough to reproduce it. The example `swarm` runs as many
+//! seeds as it is told to, with this file.
 
 use mglru_core::Refresh;
 use mglru_core::lru::Swappiness;
