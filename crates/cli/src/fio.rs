@@ -13,8 +13,9 @@ use clap::Parser;
 use indicatif::ProgressBar;
 use mglru_cache::Swap;
 use mglru_lab::fio::{Plan, Progress, TenantLimit, run_looking};
-use mglru_workload::fio::report::{Outcome, Report, preamble};
+use mglru_workload::fio::report::{JobOutcome, Report, preamble};
 use mglru_workload::fio::{Eta, Invocation, OutputFormat};
+use serde_json::json;
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -203,7 +204,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let mut line = Line::new(invocation.eta);
     let mut status = Every::new(invocation.status_interval);
-    let done = run_looking(&plan, &cache, &mut |jobs| {
+    let done = run_looking(&plan, &cache, mechanisms, &mut |jobs| {
         if line.every.is_due() {
             line.show(jobs);
         }
@@ -217,8 +218,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let closed = cache.close();
     let succeeded = done.check(&plan);
     let report = report(&invocation, done.outcomes);
-    let cache = CacheReport { budget, mechanisms, stats: done.stats, tenants: done.tenants, sync: done.sync };
-    print(&report, Some(&cache), &invocation, &mut output)?;
+    print(&report, Some(CacheReport { budget, counts: &done.cache }), &invocation, &mut output)?;
     succeeded?;
     Ok(closed?)
 }
@@ -226,7 +226,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 /// Prints results, and the counts of the cache once the run is over.
 fn print(
     report: &Report,
-    cache: Option<&CacheReport>,
+    cache: Option<CacheReport<'_>>,
     invocation: &Invocation,
     output: &mut Output,
 ) -> Result<(), Failure> {
@@ -239,14 +239,14 @@ fn print(
         OutputFormat::Json => {
             let mut document = report.json();
             if let Some(cache) = cache {
-                document["mglru"] = cache.json();
+                document["mglru"] = json!(cache.counts);
             }
             output.text(&format!("{document:#}\n"))
         }
     }
 }
 
-fn report(invocation: &Invocation, outcomes: Vec<Outcome>) -> Report {
+fn report(invocation: &Invocation, outcomes: Vec<JobOutcome>) -> Report {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Report::new(
         since_1970.as_millis() as u64,

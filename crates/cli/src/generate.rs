@@ -101,7 +101,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             (Load::Sweep { arrays, array_pages }, threads, common)
         }
     };
-    let request = generate::Request { load, clients, seed: common.seed, accesses: common.accesses };
+    let request = generate::TraceRequest { load, clients, seed: common.seed, accesses: common.accesses };
     let Converted { accesses, renumbered_pages, .. } =
         generate::write(&request, &common.to, &Bars::default())?;
     let (load, pages) = (load.name(), renumbered_pages.unwrap_or(0));

@@ -13,6 +13,7 @@ mod ablate;
 mod cache_options;
 mod cache_report;
 mod demo;
+mod effect;
 mod error;
 mod evaluate;
 mod events;

@@ -69,114 +69,96 @@ pub fn man(args: ManArgs) -> Result<(), Failure> {
 }
 
 #[cfg(test)]
+#[path = "../tests/suite/common/command_lines.rs"]
+mod command_lines;
+
+#[cfg(test)]
 mod tests {
+    use super::command_lines::{CommandLine, arguments, is_placeholder, of_page, pages, words};
     use super::*;
     use clap::Parser;
+    use clap::error::ErrorKind;
     use mglru_workload::fio::Invocation;
     use std::fs;
-    use std::path::Path;
 
-    /// Command lines in a text: in Markdown, of its fenced blocks; else all that look like
-    /// examples.
-    fn command_lines(text: &str, is_markdown: bool) -> Vec<String> {
-        let (mut lines, mut fenced) = (Vec::new(), !is_markdown);
-        let joined = text.replace("\\\n", " ");
-        for line in joined.lines() {
-            if is_markdown && line.trim_start().starts_with("```") {
-                fenced = !fenced;
-                continue;
-            }
-            let line = line.trim().trim_start_matches("$ ");
-            let start = match line.split_once(" -- ") {
-                Some((cargo, arguments)) if cargo.starts_with("cargo run") && cargo.contains("mglru-cli") => {
-                    Some(arguments)
-                }
-                _ => line.strip_prefix("mglru ").or_else(|| line.strip_prefix("target/release/mglru ")),
-            };
-            if let (true, Some(arguments)) = (fenced, start) {
-                // Examples of help have their explanation behind a gap.
-                let end = [" # ", " | ", " > ", " && ", "; ", "   "]
-                    .iter()
-                    .filter_map(|end| arguments.find(end))
-                    .min();
-                lines.push(arguments[..end.unwrap_or(arguments.len())].trim().to_owned());
-            }
-        }
-        lines
-    }
-
-    /// As a shell does: quotes keep blanks together.
-    fn words(line: &str) -> Vec<String> {
-        let (mut words, mut quote) = (vec![String::new()], None);
-        for letter in line.chars() {
-            match (letter, quote) {
-                ('\'' | '"', None) => quote = Some(letter),
-                (_, Some(open)) if open == letter => quote = None,
-                (' ', None) => words.push(String::new()),
-                _ => words.last_mut().unwrap().push(letter),
-            }
-        }
-        words.retain(|word| !word.is_empty());
-        words
-    }
-
-    /// The error of a command line. Lines with placeholders are skipped.
-    fn problem(line: &str) -> Option<String> {
-        let words = words(line);
-        if line.contains("...") || line.contains('[') || words.iter().any(|word| word == "COMMAND") {
+    /// The error of a command line.
+    ///
+    /// Brackets and dots of a synopsis are left out, and the first of alternatives is taken. A
+    /// placeholder stands for any value: a name, or else a small or a large number. A mention may
+    /// lack arguments.
+    fn problem(line: &CommandLine) -> Option<String> {
+        let synopsis = line.arguments.replace(['[', ']'], " ").replace("...", " ");
+        let first = |word: String| match word.split_once('|') {
+            Some((first, _)) => first.to_owned(),
+            None => word,
+        };
+        let words: Vec<String> = words(&synopsis).into_iter().map(first).collect();
+        if words.first().is_none_or(|command| is_placeholder(command)) {
             return None;
         }
+        let parse = |placeholder: Option<&str>| {
+            let word = |word: &String| match placeholder {
+                Some(value) if is_placeholder(word) => value.to_owned(),
+                _ => word.clone(),
+            };
+            parsed(words.iter().map(word).collect(), line.is_mention)
+        };
+        let mut error = parse(None).err()?;
+        for value in ["1", "8192"].iter().filter(|_| words.iter().any(|word| is_placeholder(word))) {
+            error = parse(Some(value)).err()?;
+        }
+        // "the following required arguments were not provided", "a value is required for"
+        (!(line.is_mention && error.contains("required"))).then_some(error)
+    }
+
+    fn parsed(words: Vec<String>, is_mention: bool) -> Result<(), String> {
         let arguments = ["mglru".to_owned()].into_iter().chain(words.clone());
-        if let Err(error) = Command::try_parse_from(arguments) {
-            return error.use_stderr().then(|| error.to_string());
+        match Command::try_parse_from(arguments) {
+            // Help and version are errors, too.
+            Err(help) if !help.use_stderr() => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                return Err("a subcommand is required".to_owned());
+            }
+            Err(error) => return Err(error.to_string()),
+            Ok(_) => {}
         }
         if words[0] != "fio" {
-            return None;
+            return Ok(());
         }
         // A job stands in for job files, which need not be here.
+        let lacks_job = is_mention && !words.iter().any(|word| word.starts_with("--name"));
         let has_files = words[1..].iter().any(|word| !word.starts_with('-'));
-        let job = has_files.then(|| ["--name=job", "--size=1m"].map(str::to_owned)).into_iter().flatten();
-        let arguments: Vec<String> =
-            words[1..].iter().filter(|word| word.starts_with('-')).cloned().chain(job).collect();
-        match Invocation::parse(&arguments) {
-            Ok(invocation) => fio::check_own_options(&invocation.own).err().map(|error| error.to_string()),
-            Err(error) => Some(error.to_string()),
+        let job = ["--name=job", "--size=1m"].map(str::to_owned).into_iter();
+        let job = job.filter(|_| has_files || lacks_job);
+        let options = words[1..].iter().filter(|word| word.starts_with('-')).cloned();
+        let invocation = Invocation::parse(&options.chain(job).collect::<Vec<_>>());
+        let invocation = invocation.map_err(|error| error.to_string())?;
+        if invocation.own.iter().any(|own| own == "--help") {
+            return Ok(());
         }
-    }
-
-    fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                files(&path, found);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
-                found.push(path);
-            }
-        }
+        fio::check_own_options(&invocation.own).map_err(|error| error.to_string())
     }
 
     #[test]
     fn every_command_line_of_the_documentation_is_understood() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let mut found = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
-        files(&root.join("docs"), &mut found);
-        let (mut count, mut problems) = (0, Vec::new());
-        let mut check = |of: &str, lines: Vec<String>| {
-            count += lines.len();
+        let (mut fenced, mut mentions, mut problems) = (0, 0, Vec::new());
+        let mut check = |of: &str, lines: Vec<CommandLine>| {
             for line in lines {
-                problems.extend(problem(&line).map(|problem| format!("{of}: mglru {line}\n{problem}")));
+                *(if line.is_mention { &mut mentions } else { &mut fenced }) += 1;
+                let found = problem(&line);
+                problems.extend(found.map(|found| format!("{of}: mglru {}\n{found}", line.arguments)));
             }
         };
-        for path in found {
-            let text = fs::read_to_string(&path).unwrap();
-            check(&path.display().to_string(), command_lines(&text, true));
+        for path in pages() {
+            check(&path.display().to_string(), of_page(&fs::read_to_string(&path).unwrap()));
         }
         let mut program = Command::command();
         program.build();
         let mut commands = vec![program];
         while let Some(mut command) = commands.pop() {
-            let help = command.render_long_help().to_string();
-            let lines = command_lines(&help, false);
+            let help = command.render_long_help().to_string().replace("\\\n", " ");
+            let lines = help.lines().filter_map(arguments);
+            let lines: Vec<_> = lines.map(|arguments| CommandLine { arguments, is_mention: false }).collect();
             let name = command.get_name().to_owned();
             let has_examples =
                 command.get_subcommands().next().is_some() || lines.len() >= 3 || name == "help";
@@ -184,20 +166,39 @@ mod tests {
             check(&format!("{name} --help"), lines);
             commands.extend(command.get_subcommands().filter(|of| of.get_name() != "help").cloned());
         }
-        assert!(count > 60, "only {count} command lines found");
+        assert!(fenced > 100 && mentions > 60, "{fenced} command lines and {mentions} mentions found");
         assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 
     #[test]
     fn a_wrong_line_is_found() {
-        let text =
-            "```sh\nmglru demo --sise 1g   # a slip\n```\nmglru nothing\n\n    cargo run -p mglru-cli -- x\n";
-        assert_eq!(command_lines(text, true), ["demo --sise 1g"]);
-        assert!(problem("demo --sise 1g").unwrap().contains("--sise"));
-        assert!(problem("fio --name=a --rw=raed --size=1m").is_some());
-        assert!(
-            problem("fio --memory=lots jobs.fio").is_some() && problem("fio --memory=1g jobs.fio").is_none()
-        );
+        let page = "See `mglru top\nMOUNTPOINT`.\n```sh run\nmglru demo --sise 1g   # a slip\n```\nmglru nothing\n\n    cargo run -p mglru-cli -- x\n";
+        let fenced = |arguments: &str| CommandLine { arguments: arguments.to_owned(), is_mention: false };
+        let mention = |arguments: &str| CommandLine { arguments: arguments.to_owned(), is_mention: true };
+        assert_eq!(of_page(page), [fenced("demo --sise 1g"), mention("top MOUNTPOINT")]);
+        for line in [
+            fenced("demo --sise 1g"),
+            mention("demo --sise"),
+            fenced("replay --curve 1%"),
+            fenced("replay TRACE --explain"),
+            mention("replay --explain page"),
+            fenced("fio --name=a --rw=raed --size=1m"),
+            fenced("fio --memory=lots jobs.fio"),
+            mention("fio --foo"),
+        ] {
+            assert!(problem(&line).is_some(), "{line:?}");
+        }
+        for line in [
+            mention("replay --curve 1%"),
+            mention("replay --explain"),
+            mention("fio"),
+            fenced("replay TRACE --memory N --explain PAGE [--json]"),
+            fenced("replay TRACE --lru classic|multigen"),
+            fenced("COMMAND --help"),
+            fenced("fio --memory=1g jobs.fio"),
+        ] {
+            assert_eq!(problem(&line), None, "{line:?}");
+        }
         assert_eq!(words("a 'b c' \"d\""), ["a", "b c", "d"]);
     }
 

@@ -6,12 +6,10 @@ use crate::size;
 use mglru_cache::PageCache;
 use mglru_core::Limits;
 use mglru_mount::{
-    Address, Member, Mount, Options, Programs, RecordOptions, Requests, Summary, Unmounted, Who,
-    record_system,
+    Address, Ended, Member, Mount, Options, Programs, RecordOptions, Requests, Summary, TemporaryMountPoint,
+    Unmounted, Who, record_system,
 };
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -236,16 +234,6 @@ fn say(summary: &Summary, cache: &CacheOptions) {
     }
 }
 
-/// An empty directory to mount at, removed when this is dropped. Never with its contents: if the
-/// mount is still there, they are the user's files.
-struct MountPoint(PathBuf);
-
-impl Drop for MountPoint {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir(&self.0);
-    }
-}
-
 /// Records programs that run already.
 fn record_running(programs: &Programs, args: &RecordArgs) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -266,45 +254,20 @@ fn record_running(programs: &Programs, args: &RecordArgs) -> Result<(), Failure>
     Ok(())
 }
 
-/// Starts a program with the limit of descriptors that there was before the mount raised it:
-/// programs make tables of that size.
-fn start(command: &mut Command, limit: Rlimit) -> std::io::Result<Child> {
-    let raised = getrlimit(Resource::Nofile);
-    // The mount needs few descriptors before the program runs.
-    let _ = setrlimit(Resource::Nofile, limit);
-    let child = command.spawn();
-    let _ = setrlimit(Resource::Nofile, raised);
-    child
-}
-
 pub fn record(args: RecordArgs) -> Result<(), Failure> {
     if let Some(programs) = &args.system {
         return record_running(programs, &args);
     }
-    let temporary = |error| Failure::work(format_args!("cannot create a temporary mount point: {error}"));
-    let limit = getrlimit(Resource::Nofile);
-    let at =
-        MountPoint(tempfile::Builder::new().prefix("mglru-record-").tempdir().map_err(temporary)?.keep());
-    let (mut mount, cache) = args.common.mount(&args.directory, &at.0, Some(&args.output))?;
-    let unmounter = mount.unmounter();
+    let at = TemporaryMountPoint::create().map_err(failure)?;
+    let (mount, cache) = args.common.mount(&args.directory, at.path(), Some(&args.output))?;
     // The command gets the interrupt, too, and the mount has to outlive it.
     let _ = ctrlc::set_handler(|| {});
     eprintln!("mglru: {} is mounted with {cache}; the command runs in it", args.directory.display());
-    let serving = std::thread::spawn(move || mount.serve());
-    let (program, arguments) = args.command.split_first().expect("clap requires one");
-    let mut command = Command::new(program);
-    command.args(arguments).current_dir(&at.0).env("MGLRU_MOUNT", &at.0);
-    let ended = start(&mut command, limit).and_then(|mut child| child.wait());
-    if unmounter.unmount().map_err(failure)? == Unmounted::WhenClosed {
-        eprintln!("mglru: a process still has files open; the mount ends when it closes them");
-    }
-    let summary = match serving.join() {
-        Ok(summary) => summary.map_err(failure)?,
-        Err(panic) => std::panic::resume_unwind(panic),
-    };
+    let lingers = || eprintln!("mglru: a process still has files open; the mount ends when it closes them");
+    let Ended { status, summary } = at.run(mount, &args.command, lingers).map_err(failure)?;
     say(&summary, &args.common.cache);
-    let program = program.display();
-    match ended {
+    let program = args.command[0].display();
+    match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(Failure::work(format_args!("the command `{program}` failed: {status}"))),
         Err(error) => Err(Failure::usage(format_args!("cannot run `{program}`: {error}"))),

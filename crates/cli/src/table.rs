@@ -143,6 +143,12 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
+/// Text with its first letter as a capital.
+pub fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
 /// Text in lines of at most 100 columns. Continuation lines of indented text are indented further.
 pub fn wrapped(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();

@@ -7,8 +7,9 @@ use crate::progress::Bars;
 use crate::table::{Table, count};
 use crate::trace_file::{self, TraceSummary};
 use crate::trace_options::TraceOptions;
-use mglru_workload::trace::{Format, TraceInfo, WriteOptions};
-use serde_json::{Value, json};
+use mglru_workload::trace::{Format, WriteOptions};
+use serde::Serialize;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Arguments of the command.
@@ -119,23 +120,23 @@ fn info(args: InfoArgs) -> Result<(), Failure> {
     let mut output = Output::new(args.json);
     let mut documents = Vec::new();
     for (position, path) in args.files.iter().enumerate() {
-        let TraceSummary { info, description, warm } =
-            trace_file::summary(path, args.options.open_options(), &Bars::default())?;
+        let summary = trace_file::summary(path, args.options.open_options(), &Bars::default())?;
         let gap = if position == 0 { "" } else { "\n" };
-        output.text(&format!("{gap}{}", info_text(path, &info, description.as_deref(), warm)))?;
-        let mut document = json!({ "trace": path.display().to_string() });
-        let fields = document.as_object_mut().expect("an object");
-        if let Value::Object(counts) = serde_json::to_value(&info).expect("numbers and text") {
-            fields.extend(counts);
-        }
-        fields.insert("description".to_owned(), description.into());
-        fields.insert("warm".to_owned(), warm.into());
-        documents.push(document);
+        output.text(&format!("{gap}{}", info_text(path, &summary)))?;
+        documents.push(json!(Named { trace: path.display().to_string(), summary }));
     }
     output.document(&json!({ "traces": documents }))
 }
 
-fn info_text(path: &Path, info: &TraceInfo, description: Option<&str>, warm: Option<f64>) -> String {
+/// The document of a trace.
+#[derive(Serialize)]
+struct Named {
+    trace: String,
+    #[serde(flatten)]
+    summary: TraceSummary,
+}
+
+fn info_text(path: &Path, TraceSummary { info, description, warm }: &TraceSummary) -> String {
     let compression = match info.compression.as_slice() {
         [] => String::new(),
         layers => format!(" in {}", layers.join(" in ")),

@@ -1,5 +1,7 @@
 //! Results as named columns of one type each, for data frames and Parquet files.
 //!
+//! They are listed, and not derived from serde, because a table without rows has types, too.
+//!
 //! ```
 //! use mglru_lab::columns::{Columns, Get, Values};
 //!

@@ -11,7 +11,7 @@ const BATCH_ACCESSES: usize = 1 << 16;
 
 /// A request to write a trace of a load.
 #[derive(Debug, Clone, Copy)]
-pub struct Request {
+pub struct TraceRequest {
     /// The load.
     pub load: Load,
     /// Number of clients, which take turns.
@@ -32,7 +32,7 @@ pub struct Request {
 /// # fn main() -> Result<(), mglru_lab::Error> {
 /// let folder = tempfile::tempdir().expect("a temporary directory");
 /// let load = Load::Sweep { arrays: 4, array_pages: 16 };
-/// let request = generate::Request { load, clients: 1, seed: 1, accesses: 1000 };
+/// let request = generate::TraceRequest { load, clients: 1, seed: 1, accesses: 1000 };
 /// let made = generate::write(&request, &folder.path().join("sweep.bin"), &Unwatched)?;
 /// assert!(made.accesses >= 1000);
 /// # Ok(())
@@ -41,8 +41,8 @@ pub struct Request {
 ///
 /// # Errors
 /// If the load is invalid or the trace cannot be written.
-pub fn write(request: &Request, to: &Path, watch: &dyn Watch) -> Result<Converted, Error> {
-    let &Request { load, clients, seed, accesses: wanted } = request;
+pub fn write(request: &TraceRequest, to: &Path, watch: &dyn Watch) -> Result<Converted, Error> {
+    let &TraceRequest { load, clients, seed, accesses: wanted } = request;
     let mut running = load.start(clients, seed).map_err(Error::usage)?;
     // Only this format has anonymous pages. It numbers pages from 0.
     let options = WriteOptions { renumber: true, drop: false };

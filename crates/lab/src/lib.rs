@@ -9,6 +9,7 @@
 //! * [`run`]: run a scenario (tenants, jobs, and actions over time) in the simulator or on real
 //!   files.
 //! * [`ablate`]: switch mechanisms off one by one, and measure the effect of each.
+//! * [`evaluate`]: measure one change over the standard loads.
 //! * [`experiment`]: reproduce the published experiments, before against after.
 //! * [`fidelity`]: repeat recorded runs of real kernels, and compare the counts.
 //! * [`replay`]: replay traces under a virtual clock with the engine and with other policies.
@@ -22,11 +23,13 @@
 //! * [`mechanisms`]: select behaviours by preset, switches, policy and lock.
 //! * [`trace_file`]: decode and count a trace ahead of its replays.
 //! * [`load`]: run the built-in loads with verified contents on a real cache.
+//! * [`effect`]: effects of a change with confidence intervals, from pairs of runs.
 //! * [`equal_memcgs`]: a load of many equal tenants under reclaim from the root.
 //! * [`layout`]: create files with verifiable contents.
 //! * [`membership`]: move a running job between tenants.
 //! * [`timeline`]: record a simulated run over time.
 //! * [`statistics`]: medians, quartiles and confidence intervals.
+//! * [`cache_counts`]: sizes and counts of a real cache and its tenants.
 //! * [`columns`]: results as columns, for data frames and Parquet files.
 //! * [`parquet`]: columns as Parquet files.
 //! * [`sampling`]: replay a sample of the pages of a long trace.
@@ -52,10 +55,13 @@
 
 pub mod ablate;
 pub mod arguments;
+pub mod cache_counts;
 mod cgroup;
 pub mod columns;
 mod cpu;
 pub mod demo;
+mod document;
+pub mod effect;
 pub mod equal_memcgs;
 mod error;
 pub mod evaluate;

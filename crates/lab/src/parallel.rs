@@ -44,6 +44,17 @@ pub fn all<T: Sync, R: Send>(
     results.into_iter().map_while(|result| result).collect()
 }
 
+/// Gives each item a thread of its own, all at once, and returns the results in order. A panic goes
+/// on in the caller.
+pub fn each<T: Send, R: Send>(items: impl IntoIterator<Item = T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = items.into_iter().map(|item| scope.spawn(move || work(item))).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined.map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,5 +76,22 @@ mod tests {
         let fail = |_, &task: &u32| if task >= 7 { Err(Error::work(task)) } else { Ok(task) };
         assert_eq!(all(&tasks, 1, fail), Err(Error::work(7)));
         assert_eq!(all(&tasks, 4, fail), Err(Error::work(7)));
+    }
+
+    #[test]
+    fn each_item_has_a_thread_and_a_place() {
+        // Each waits for the other: one thread for both would never end.
+        let barrier = std::sync::Barrier::new(2);
+        let double = |item: u32| {
+            barrier.wait();
+            2 * item
+        };
+        assert_eq!(each([1, 2], double), [2, 4]);
+    }
+
+    #[test]
+    #[should_panic(expected = "of a thread")]
+    fn a_panic_goes_on() {
+        each([1], |_| panic!("of a thread"));
     }
 }

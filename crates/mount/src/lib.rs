@@ -14,6 +14,7 @@
 //! record      what programs ask for, as a trace
 //! seen        the state of the mount, for other programs
 //! system      a trace of programs outside of a mount, by tracepoints
+//! command     a mount for one command
 //! ```
 //!
 //! `docs/mount.md` is the guide.
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod attributes;
+mod command;
 mod content;
 mod control;
 mod descriptor;
@@ -38,6 +40,7 @@ mod session;
 mod space;
 mod system;
 
+pub use command::{Ended, TemporaryMountPoint};
 pub use error::Error;
 pub use mglru_watch::{Address, Requests};
 pub use record::RecordOptions;

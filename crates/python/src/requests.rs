@@ -4,14 +4,14 @@ use crate::table::Table;
 use crate::trace::Trace;
 use crate::work::run;
 use mglru_core::{Lru, OomPolicy, Preset, Switch};
-use mglru_lab::ablate::{self as ablation, Input, Request};
+use mglru_lab::ablate::{self as ablation, AblationRequest, Input};
 use mglru_lab::arguments::{either, named, optional};
 use mglru_lab::replay::grid::{self, Choice, Grid};
-use mglru_lab::replay::memory::{Memory, Swap, parse_fraction, parse_pages, parse_swap, parse_swappiness};
-use mglru_lab::replay::{Options, record};
+use mglru_lab::replay::memory::{Memory, parse_fraction};
+use mglru_lab::replay::{TextOptions, TextSwap, record};
 use mglru_lab::run::{self as scenarios, Overrides, Plan, World};
 use mglru_lab::{Error, fidelity as kernels, parallel, size, timeline as over_time};
-use mglru_sim::{Baseline, Writes};
+use mglru_sim::Baseline;
 use mglru_workload::scenario::Scenario;
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -32,26 +32,23 @@ pub struct ReplayOptions {
     fault_around: Option<String>,
 }
 
-fn swap_of(size: Option<&str>, device: &str, swappiness: &str) -> Result<Swap, Error> {
-    let zram = either("swap_device", device, [("zram", true), ("disk", false)])?;
-    let size = optional("swap", size, parse_swap)?;
-    Ok(Swap { size, zram, swappiness: named("swappiness", parse_swappiness(swappiness))? })
+fn swap_of<'a>(size: Option<&'a str>, device: &'a str, swappiness: &'a str) -> TextSwap<'a> {
+    TextSwap { size, device: Some(device), swappiness: Some(swappiness) }
 }
 
 impl ReplayOptions {
     fn grid(&self) -> Result<Grid, Error> {
         let policies = self.policy.iter().map(|name| name.parse::<Choice>()).collect::<Result<_, _>>()?;
         let sizes = self.memory.iter().map(|size| named("memory", size.parse::<Memory>()));
-        let treatments = [("rmw", Writes::AfterRead), ("blind", Writes::Overwrite)];
-        let options = Options {
-            warm: optional("warm", self.warm.as_deref(), parse_fraction)?,
-            writes: either("writes", &self.writes, treatments)?,
-            swap: swap_of(self.swap.as_deref(), &self.swap_device, &self.swappiness)?,
-            readahead_pages: optional("readahead", self.readahead.as_deref(), parse_pages)?,
-            fault_around_pages: optional("fault_around", self.fault_around.as_deref(), parse_pages)?,
-            ..Options::default()
+        let sizes = sizes.collect::<Result<_, _>>()?;
+        let options = TextOptions {
+            warm: self.warm.as_deref(),
+            writes: Some(&self.writes),
+            swap: swap_of(self.swap.as_deref(), &self.swap_device, &self.swappiness),
+            readahead: self.readahead.as_deref(),
+            fault_around: self.fault_around.as_deref(),
         };
-        Ok(Grid { policies, sizes: sizes.collect::<Result<_, _>>()?, seeds: self.seeds.clone(), options })
+        Ok(Grid { policies, sizes, seeds: self.seeds.clone(), options: options.options()? })
     }
 }
 
@@ -148,7 +145,7 @@ pub fn ablate(
         if options.runs == 0 || options.runs > 1000 {
             return Err(Error::usage("runs: expected 1 to 1000"));
         }
-        let request = Request {
+        let request = AblationRequest {
             input: scenario.unwrap_or_default(),
             overrides: overrides(
                 options.preset.as_deref(),
@@ -161,7 +158,7 @@ pub fn ablate(
             runs: options.runs,
             pairs: options.pairs,
             warm: optional("warm", options.warm.as_deref(), parse_fraction)?,
-            swap: swap_of(options.swap.as_deref(), &options.swap_device, &options.swappiness)?,
+            swap: swap_of(options.swap.as_deref(), &options.swap_device, &options.swappiness).swap()?,
             open: Default::default(),
         };
         let input = match trace {
@@ -219,7 +216,7 @@ pub fn scenario(
             Table(outcome.tenant_columns()),
             Table(outcome.action_columns()),
             Table(outcome.kill_columns()),
-            Table(outcome.reading_columns(&plan)),
+            Table(outcome.reading_columns()),
         ];
         Ok((outcome.time.as_secs_f64(), tables, outcome.failures))
     })

@@ -8,20 +8,24 @@
     reason = "an example is a host"
 )]
 
-use mglru_sim::swarm::run_seed;
+#[path = "../tests/suite/swarm.rs"]
+mod swarm;
+
 use std::process::ExitCode;
 use std::time::Instant;
+use swarm::run_seed;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>().expect("a number"));
     let from = arguments.next().unwrap_or(0);
     let count = arguments.next().unwrap_or(1000);
     let begin = Instant::now();
-    let (mut accesses, mut failures, mut kills, mut killing) = (0, 0, 0, 0);
+    let (mut steps, mut accesses, mut failures, mut kills, mut killing) = (0, 0, 0, 0, 0);
     for seed in from..from + count {
         let one = Instant::now();
         match run_seed(seed) {
             Ok(report) => {
+                steps += report.steps;
                 accesses += report.report.accesses();
                 kills += report.report.kills.len();
                 killing += u32::from(!report.report.kills.is_empty());
@@ -37,7 +41,7 @@ fn main() -> ExitCode {
     }
     let time = begin.elapsed();
     println!(
-        "{count} seeds, {accesses} accesses, {kills} kills in {killing} seeds, {failures} failures, {time:?}"
+        "{count} seeds, {steps} steps, {accesses} accesses, {kills} kills in {killing} seeds, {failures} failures, {time:?}"
     );
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -36,10 +36,9 @@ pub mod report;
 pub mod sample;
 pub mod simulator;
 pub mod swap;
-pub mod swarm;
 mod world;
 
-pub use actor::{Answer, Order, Reading};
+pub use actor::{Answer, Command, Reading};
 pub use baseline::Baseline;
 pub use mglru_core::writeback::FlusherOptions as FlusherModel;
 

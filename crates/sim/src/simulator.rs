@@ -11,8 +11,8 @@
 //! changes nothing but speed; [`Simulator::set_shortcuts`] turns that off.
 
 use crate::actor::{
-    Actor, Administrator, Answer, BackgroundActor, ControlReader, FlusherActor, Job, Order, Process, Reading,
-    Reaper,
+    Actor, Administrator, Answer, BackgroundActor, Command, ControlReader, FlusherActor, Job, Process,
+    Reading, Reaper,
 };
 use crate::checker::{self, Model};
 use crate::host::Observer;
@@ -209,29 +209,30 @@ impl Simulator {
         self.jobs - 1
     }
 
-    /// Executes orders, each at its time or after the previous one ends, and reads control files at
-    /// intervals of `every`, from the start. `later`: tenants that orders create; they are numbered
-    /// after the machine's. Call it once, before jobs are added. The run also waits for all orders.
+    /// Executes commands, each at its time or after the previous one ends, and reads control files
+    /// at intervals of `every`, from the start. `later`: tenants that commands create; they are
+    /// numbered after the machine's. Call it once, before jobs are added. The run also waits for
+    /// all commands.
     ///
     /// # Panics
     /// If there are jobs already.
     pub fn administer(
         &mut self,
         later: Vec<Tenant>,
-        orders: Vec<(Time, Order)>,
+        commands: Vec<(Time, Command)>,
         every: Option<(Duration, Vec<String>)>,
     ) {
         assert_eq!(self.jobs, 0, "the administrator comes before the jobs");
         let first_later = self.world.tenants.len();
         self.world.tenants.extend(later.iter().map(|_| TenantState::new(None)));
-        self.place(Actor::Administrator(Administrator::new(first_later, later, orders)));
+        self.place(Actor::Administrator(Administrator::new(first_later, later, commands)));
         self.jobs_left += 1;
         if let Some((every, files)) = every {
             self.place(Actor::Reader(ControlReader::new(every, files)));
         }
     }
 
-    /// Results of the orders so far.
+    /// Results of the commands so far.
     pub fn answers(&self) -> &[Answer] {
         &self.world.answers
     }

@@ -17,9 +17,10 @@ use crate::progress::Bars;
 use crate::replay::swap::SwapArgs;
 use crate::run::Behaviours;
 use crate::trace_options::TraceOptions;
-use mglru_lab::ablate::{self, Input, Request};
+use mglru_lab::ablate::{self, AblationRequest, Input};
 use mglru_lab::replay::memory::{Memory, parse_fraction};
 use report::Shown;
+use serde_json::json;
 use std::path::PathBuf;
 
 /// Arguments of the command.
@@ -79,7 +80,7 @@ the report.";
 /// # Errors
 /// Wrong usage, or an input that cannot be read or run.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let request = Request {
+    let request = AblationRequest {
         input: args.input,
         overrides: args.behaviours.overrides(),
         memory: args.memory,
@@ -96,13 +97,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
         report.try_out(&input.files())?;
     }
     let ablation = ablate::ablate(&input, &request, &bars)?;
+    let document = json!({ "ablation": ablation });
     let ablation = Shown(&ablation);
-    let document = ablation.document(args.seed);
     let mut output = Output::new(args.json);
-    output.text(&ablation.text(args.seed))?;
+    output.text(&ablation.text())?;
     output.document(&document)?;
     if let Some(report) = &args.report {
-        report.write(&ablation.page(&request.input, args.seed, &document))?;
+        report.write(&ablation.page(&request.input, &document))?;
         output.text(&format!("\nThe report is in {}\n", report.path().display()))?;
     }
     Ok(())

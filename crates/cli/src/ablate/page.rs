@@ -1,17 +1,18 @@
 //! Results of an ablation as a page.
 
-use super::report::{Shown, difference, value};
+use super::report::Shown;
+use crate::effect::{difference, value};
 use crate::page::chart::{self, Bar, BarGroup};
 use crate::page::{Figure, Page, Part, Section};
 use crate::statistics::{median, range};
-use crate::table::Table;
+use crate::table::{Table, capital};
 use crate::timeline_figures::{self, Along};
 use serde_json::Value;
 use std::path::Path;
 
 impl Shown<'_> {
     /// The page.
-    pub fn page<'a>(&self, input: &Path, seed: u64, document: &'a Value) -> Page<'a> {
+    pub fn page<'a>(&self, input: &Path, document: &'a Value) -> Page<'a> {
         let mut sections = Vec::new();
         for (number, metric) in self.metrics.iter().enumerate() {
             let mut section = Section::new(capital(metric.words()));
@@ -44,7 +45,7 @@ impl Shown<'_> {
         }
         Page {
             title: format!("Effect of each mechanism: {}", file_name(input)),
-            summary: vec![self.setting(seed), self.how()],
+            summary: vec![self.setting(), self.how()],
             command: crate::page::command_line(),
             sections,
             document,
@@ -117,9 +118,4 @@ impl Shown<'_> {
 
 fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }

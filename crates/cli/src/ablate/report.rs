@@ -1,43 +1,11 @@
-//! Results of an ablation as text and as JSON, with the same numbers.
+//! Results of an ablation as text.
 
-use crate::statistics::{CONFIDENCE, Interval, median, median_interval};
+use crate::effect::{difference, value, verdict};
+use crate::statistics::{CONFIDENCE, median};
 use crate::table::{Table, count, wrapped};
-use mglru_lab::ablate::{Ablation, Effect, Metric, Row, TenantCounts, is_noise, sort};
-use mglru_lab::mechanisms::{Settings, describe};
-use serde_json::{Value, json};
-
-/// A value of a metric.
-pub fn value(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        1000.0.. => count(value.round() as u64),
-        _ => format!("{value:.3}"),
-    }
-}
-
-/// A difference.
-pub fn difference(difference: f64, is_percent: bool) -> String {
-    match is_percent {
-        true => format!("{difference:+.2} %"),
-        false if difference.abs() >= 1000.0 => format!("{difference:+.0}"),
-        false => format!("{difference:+.3}"),
-    }
-}
-
-/// A word about an effect with that interval; empty for a certain effect.
-fn verdict(interval: &Interval) -> String {
-    match is_noise(interval) {
-        None => "uncertain",
-        Some(true) => "noise",
-        Some(false) => "",
-    }
-    .to_owned()
-}
-
-/// The ends of an interval; a single run has none.
-fn ends(interval: &Interval) -> [Option<f64>; 2] {
-    [interval.low, interval.high].map(|end| (interval.confidence > 0.0).then_some(end))
-}
+use mglru_lab::ablate::{Ablation, VariantRow, ends, sort};
+use mglru_lab::effect::is_noise;
+use mglru_lab::mechanisms::describe;
 
 /// An ablation, for output.
 pub struct Shown<'a>(pub &'a Ablation);
@@ -51,19 +19,9 @@ impl std::ops::Deref for Shown<'_> {
 }
 
 impl Shown<'_> {
-    /// Runs of each variant.
-    pub fn runs(&self) -> usize {
-        self.full[0].len()
-    }
-
-    /// Confidence of the intervals, 0 to 1.
-    pub fn confidence(&self) -> f64 {
-        median_interval(&self.full[0]).confidence
-    }
-
     /// The setting, in a sentence.
-    pub fn setting(&self, seed: u64) -> String {
-        let (lru, runs) = (self.mechanisms.lru().name(), self.runs());
+    pub fn setting(&self) -> String {
+        let (lru, runs, seed) = (self.mechanisms.lru().name(), self.runs(), self.seed);
         let memory = count(self.memory_pages);
         let seeds = match runs {
             1 => format!("1 seed ({seed}), which varies"),
@@ -93,8 +51,8 @@ impl Shown<'_> {
 
     /// Rows of single mechanisms or of pairs that change a counter, sorted by their effect on a
     /// metric.
-    pub fn rows_by(&self, metric: usize, pairs: bool) -> Vec<Row> {
-        let mut rows: Vec<Row> =
+    pub fn rows_by(&self, metric: usize, pairs: bool) -> Vec<VariantRow> {
+        let mut rows: Vec<VariantRow> =
             self.rows.iter().filter(|row| row.is_pair == pairs && !row.changes_nothing).cloned().collect();
         sort(&mut rows, metric);
         rows
@@ -124,7 +82,7 @@ impl Shown<'_> {
             let show = |figure| difference(figure, effect.is_percent);
             let [low, high] = ends(&effect.interval).map(|end| end.map_or("-".to_owned(), show));
             let verdict = verdict(&effect.interval);
-            table.row([name, all.clone(), value(effect.without), show(effect.median), low, high, verdict]);
+            table.row([name, all.clone(), value(effect.after), show(effect.median), low, high, verdict]);
         }
         table
     }
@@ -135,8 +93,8 @@ impl Shown<'_> {
             Table::new(["without both", "effect", "beyond the sum", "from", "to", ""]).with_words_last();
         let mut rows = self.rows_by(metric, true);
         rows.retain(|row| row.same_as.is_none());
-        let beyond = |row: &Row| row.effects.get(metric).and_then(|effect| effect.beyond);
-        let rank = |row: &Row| {
+        let beyond = |row: &VariantRow| row.effects.get(metric).and_then(|effect| effect.beyond);
+        let rank = |row: &VariantRow| {
             let (size, noise) = beyond(row)
                 .map_or((0.0, false), |(size, interval)| (size.abs(), is_noise(&interval) == Some(true)));
             (noise, -size)
@@ -213,8 +171,8 @@ impl Shown<'_> {
     }
 
     /// The results as text.
-    pub fn text(&self, seed: u64) -> String {
-        let mut text = format!("{}\n{}\n", wrapped(&self.setting(seed)), wrapped(&self.how()));
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n{}\n", wrapped(&self.setting()), wrapped(&self.how()));
         for (number, metric) in self.metrics.iter().enumerate() {
             text += &format!("\n{}\n\n{}", metric.words(), self.table(number).text());
             if let Some(table) = self.pairs_table(number) {
@@ -226,69 +184,5 @@ impl Shown<'_> {
             text += &format!("{}\n", wrapped(&line));
         }
         text + &format!("\n{} runs in {:.1} s\n", self.runs() * self.variants.run.len(), self.seconds)
-    }
-
-    /// The results as a document.
-    pub fn document(&self, seed: u64) -> Value {
-        let full = self.metrics.iter().zip(&self.full).map(
-            |(metric, values)| json!({"metric": metric.name(), "median": median(values), "values": values}),
-        );
-        let not_alone = self.variants.not_alone.iter();
-        let cannot_matter = self.variants.cannot_matter.iter();
-        let tenants = |of_seed: &Vec<_>| {
-            let of_seed: &Vec<TenantCounts> = of_seed;
-            let tenants = of_seed.iter();
-            tenants
-                .map(|tenant| json!({"name": tenant.name, "hits": tenant.hits, "misses": tenant.misses}))
-                .collect::<Vec<_>>()
-        };
-        json!({"ablation": {
-            "input": self.kind.1,
-            "kind": self.kind.0,
-            "preset": self.mechanisms.name(),
-            "mechanisms": Settings(self.mechanisms),
-            "memory_pages": self.memory_pages,
-            "runs": self.runs(),
-            "seed": seed,
-            "varied": self.varied,
-            "confidence": self.confidence(),
-            "seconds": self.seconds,
-            "full": full.collect::<Vec<_>>(),
-            "variants": self.rows.iter().map(|row| self.row_json(row)).collect::<Vec<_>>(),
-            "cannot_matter": cannot_matter.map(|(name, why)| json!({"mechanism": name, "why": why})).collect::<Vec<_>>(),
-            "not_alone": not_alone.map(|(name, why)| json!({"mechanism": name, "why": why})).collect::<Vec<_>>(),
-            "off": self.variants.off,
-            "tenants": self.tenants.iter().map(tenants).collect::<Vec<_>>(),
-            "timeline": self.timeline,
-        }})
-    }
-
-    fn row_json(&self, row: &Row) -> Value {
-        let effect = |(metric, effect): (&Metric, &Effect)| {
-            let [low, high] = ends(&effect.interval);
-            let mut value = json!({
-                "metric": metric.name(),
-                "without": effect.without,
-                "unit": if effect.is_percent { "%" } else { "1" },
-                "effect": effect.median,
-                "low": low,
-                "high": high,
-                "within_noise": effect.is_noise(),
-            });
-            if let Some((beyond, interval)) = effect.beyond {
-                let [low, high] = ends(&interval);
-                let noise = is_noise(&interval);
-                value["beyond"] = json!({"effect": beyond, "low": low, "high": high, "within_noise": noise});
-            }
-            value
-        };
-        json!({
-            "without": row.without,
-            "pair": row.is_pair,
-            "changes_nothing": row.changes_nothing,
-            "same_as": row.same_as,
-            "failed": row.failed,
-            "effects": self.metrics.iter().zip(&row.effects).map(effect).collect::<Vec<_>>(),
-        })
     }
 }

@@ -1,7 +1,7 @@
 //! `mglru demo`: which cache keeps the pages that matter while a scan runs beside them?
 //!
 //! ```text
-//! Args ─► mglru_lab::demo ─► Outcome ─► chart, tables, JSON, page      report.rs, page.rs
+//! Args ─► mglru_lab::demo ─► DemoOutcome ─► chart, tables, JSON, page      report.rs, page.rs
 //! ```
 
 mod page;
@@ -14,8 +14,9 @@ use crate::page::ReportFile;
 use crate::progress::Bars;
 use crate::{layout, size};
 use mglru_core::{Mechanisms, Preset};
-use mglru_lab::demo::{self, Request};
+use mglru_lab::demo::{self, DemoRequest};
 use report::Report;
+use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -81,18 +82,18 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if mechanisms[0] != rival {
         mechanisms.push(rival);
     }
-    let request = Request {
+    let request = DemoRequest {
         time: args.seconds,
         seed: args.seed,
         backend: args.cache.backend(),
         mechanisms,
-        ..Request::new(directory, args.size, budget.bytes)
+        ..DemoRequest::new(directory, args.size, budget.bytes)
     };
     output.text(&report::introduction(&request))?;
     let outcome = demo::run(&request, &Bars::default())?;
-    let report = Report { request, budget, outcome };
+    let document = json!({ "demo": outcome });
+    let report = Report(outcome);
     output.text(&report.text())?;
-    let document = report.json();
     output.document(&document)?;
     if let Some(file) = &args.report {
         file.write(&report.page(&document))?;

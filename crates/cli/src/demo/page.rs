@@ -33,7 +33,7 @@ impl Report {
         inside.parts.extend(self.engines().map(Part::Table));
         inside.text(Report::REFAULT);
         self.notes().into_iter().for_each(|note| inside.text(note));
-        let request = &self.request;
+        let request = &self.0.request;
         Page {
             title: "A scan beside a skewed reader".to_owned(),
             summary: vec![format!(
@@ -50,7 +50,7 @@ impl Report {
 
     fn figure(&self, name: &str, title: &str, measure: Measure<'_>) -> Figure {
         let mut table = Table::new(["cache", name]);
-        let bars = self.outcome.runs.iter().map(|run| {
+        let bars = self.0.runs.iter().map(|run| {
             let (value, shown) = measure(run);
             table.row([run.cache.name(), shown.clone()]);
             Bar { label: run.cache.name(), value, range: (value, value), shown }

@@ -13,10 +13,10 @@ use crate::output::Output;
 use crate::progress::Bars;
 use clap::ValueEnum;
 use mglru_core::{Preset, Switch};
-use mglru_lab::evaluate::{Change, Counts, LOADS, Request, Size, counts, evaluate};
+use mglru_lab::evaluate::{Change, Counts, EvaluationRequest, LOADS, Size, counts, evaluate};
 use report::Shown;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use serde_json::json;
+use std::path::PathBuf;
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -61,7 +61,7 @@ pub struct Args {
     /// Format of the report.
     #[arg(
         long,
-        value_name = "text|markdown|json",
+        value_name = "text|markdown",
         value_enum,
         default_value = "text",
         hide_possible_values = true,
@@ -80,8 +80,6 @@ enum Format {
     Text,
     /// For a merge request.
     Markdown,
-    /// For a program.
-    Json,
 }
 
 const EXAMPLES: &str = "\
@@ -105,80 +103,37 @@ fn examples() -> String {
 /// # Errors
 /// Wrong usage, or another build that cannot be asked.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let is_json = args.json || args.format == Format::Json;
-    let mut output = Output::new(is_json || args.counts);
+    let mut output = Output::new(args.json || args.counts);
     let bars = Bars::default();
-    let change = match (&args.presets[..], args.mechanism, &args.binary) {
-        (&[before, after], ..) => Change::Presets(before, after),
-        ([], Some(mechanism), _) => Change::Mechanism(mechanism),
-        ([], None, Some(binary)) => Change::Build(ask(binary, &args)?),
-        // The counts are those of this build.
-        ([], None, None) => Change::Presets(Preset::Default, Preset::Default),
+    let change = match (&args.presets[..], args.mechanism) {
+        (&[before, after], _) => Change::Presets(before, after),
+        ([], Some(mechanism)) => Change::Mechanism(mechanism),
+        // Without another build, the counts are those of this build.
+        ([], None) => Change::Presets(Preset::Default, Preset::Default),
         _ => return Err(Failure::usage("--presets needs two presets: before,after")),
     };
-    let mut request = Request::new(change);
+    let mut request = EvaluationRequest::new(change);
     request.presets.clear();
     for &preset in &args.preset {
         if !request.presets.contains(&preset) {
             request.presets.push(preset);
         }
     }
-    request.loads.clone_from(&args.load);
+    request.loads = args.load;
     (request.seed, request.runs) = (args.seed, args.runs);
     request.size = Size { accesses: args.accesses, pages: args.pages };
+    if let Some(binary) = args.binary {
+        let counts = Counts::of_build(&binary, &request)?;
+        request.change = Change::Build { binary, counts };
+    }
     if args.counts {
-        return output.document(&serde_json::json!(counts(&request, &bars)?));
+        return output.document(&json!(counts(&request, &bars)?));
     }
     let evaluation = evaluate(&request, &bars)?;
-    let shown = Shown { evaluation: &evaluation, request: &request, title: title(&args) };
-    output.document(&shown.document())?;
+    let shown = Shown { evaluation: &evaluation, request: &request };
+    output.document(&json!({ "evaluation": evaluation }))?;
     match args.format {
         Format::Markdown => output.text(&shown.markdown()),
-        Format::Text | Format::Json => output.text(&shown.text()),
+        Format::Text => output.text(&shown.text()),
     }
-}
-
-/// The evaluated change, in a line.
-fn title(args: &Args) -> String {
-    match (&args.presets[..], args.mechanism, &args.binary) {
-        ([before, after], ..) => format!("preset {} → {}", before.name(), after.name()),
-        (_, Some(mechanism), _) => format!("{}: off → on", mechanism.name()),
-        (_, _, Some(binary)) => format!("this build → {}", binary.display()),
-        _ => String::new(),
-    }
-}
-
-/// Has another build count the same loads.
-fn ask(binary: &Path, args: &Args) -> Result<Counts, Failure> {
-    let list = |names: Vec<&str>| names.join(",");
-    let mut command = Command::new(binary);
-    command.args([
-        "evaluate",
-        "--counts",
-        "--preset",
-        &list(args.preset.iter().map(|of| of.name()).collect()),
-    ]);
-    if !args.load.is_empty() {
-        command.args(["--load", &list(args.load.iter().map(String::as_str).collect())]);
-    }
-    for (option, value) in [
-        ("--runs", u64::from(args.runs)),
-        ("--seed", args.seed),
-        ("--accesses", args.accesses),
-        ("--pages", args.pages),
-    ] {
-        command.args([option, &value.to_string()]);
-    }
-    let name = binary.display();
-    let run =
-        command.output().map_err(|error| Failure::work(format_args!("{name}: cannot be run: {error}")))?;
-    if !run.status.success() {
-        return Err(Failure::work(format_args!(
-            "{name}: it cannot count the loads; build it from a branch that has `mglru evaluate`: {}",
-            String::from_utf8_lossy(&run.stderr).trim()
-        )));
-    }
-    serde_json::from_slice(&run.stdout).map_err(|error| {
-        Failure::work(format_args!("{name}: its answer is not the expected document: {error}"))
-    })
 }

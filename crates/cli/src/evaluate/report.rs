@@ -1,16 +1,15 @@
-//! An evaluation as text, Markdown and JSON, with the same numbers.
+//! An evaluation as text and Markdown, with the same numbers.
 
-use crate::table::{Table, wrapped};
+use crate::effect::median_and_interval;
+use crate::table::{Table, capital, wrapped};
 use mglru_core::{Lru, Mechanisms};
-use mglru_lab::evaluate::{Change, Effect, Evaluation, Metric, Request, Row, Verdict};
-use serde_json::{Value, json};
+use mglru_lab::effect::{Effect, Metric, Verdict};
+use mglru_lab::evaluate::{Change, Evaluation, EvaluationRequest, LoadRow, METRICS};
 
 /// An evaluation, for output.
 pub struct Shown<'a> {
     pub evaluation: &'a Evaluation,
-    pub request: &'a Request,
-    /// The evaluated change.
-    pub title: String,
+    pub request: &'a EvaluationRequest,
 }
 
 impl Shown<'_> {
@@ -21,7 +20,7 @@ impl Shown<'_> {
             text += &format!("{}\n", wrapped(&line));
         }
         text += &format!("\nMisses: median change, and its interval\n{}", self.misses().text());
-        for metric in &Metric::ALL[1..] {
+        for metric in &METRICS[1..] {
             text += &format!("\n{}, before → after\n{}", capital(metric.words()), self.costs(*metric).text());
         }
         text += &format!("\n{}\n{}\n", wrapped(&self.how()), crate::page::command_line());
@@ -35,53 +34,15 @@ impl Shown<'_> {
             text += &format!("* {line}\n");
         }
         text += &format!("\n### Misses: median change, and its interval\n\n{}", markdown(&self.misses()));
-        for metric in &Metric::ALL[1..] {
+        for metric in &METRICS[1..] {
             let costs = markdown(&self.costs(*metric));
             text += &format!("\n### {}, before → after\n\n{costs}", capital(metric.words()));
         }
         text + &format!("\n{}\n\n```sh\n{}\n```\n", self.how(), crate::page::command_line())
     }
 
-    /// The report as a document.
-    pub fn document(&self) -> Value {
-        let Evaluation { rows, settings, refused, runs } = self.evaluation;
-        let effect = |(metric, effect): (&Metric, &Effect)| {
-            json!({
-                "metric": metric.name(),
-                "before": effect.before,
-                "after": effect.after,
-                "change": effect.median,
-                "unit": if effect.before == 0.0 { "1" } else { "%" },
-                "low": effect.interval.low,
-                "high": effect.interval.high,
-                "same": effect.is_same,
-            })
-        };
-        let row = |row: &Row| {
-            json!({
-                "load": row.load,
-                "setting": row.setting,
-                "verdict": row.verdict.name(),
-                "effects": Metric::ALL.iter().zip(&row.effects).map(effect).collect::<Vec<_>>(),
-            })
-        };
-        json!({"evaluation": {
-            "change": self.title,
-            "version": env!("CARGO_PKG_VERSION"),
-            "settings": settings,
-            "not_applicable": refused.iter().map(|(preset, why)| json!({"preset": preset, "why": why})).collect::<Vec<_>>(),
-            "runs": runs,
-            "seed": self.request.seed,
-            "accesses": self.request.size.accesses,
-            "pages": self.request.size.pages,
-            "memory_pages": self.request.size.memory_pages(),
-            "confidence": self.evaluation.confidence(),
-            "rows": rows.iter().map(row).collect::<Vec<_>>(),
-        }})
-    }
-
     fn heading(&self) -> String {
-        format!("Evaluation of {}", self.title)
+        format!("Evaluation of {}", self.evaluation.change)
     }
 
     fn setting(&self) -> String {
@@ -152,7 +113,7 @@ impl Shown<'_> {
     }
 
     /// A row per load and a column per setting.
-    fn table(&self, cell: impl Fn(&Row) -> String) -> Table {
+    fn table(&self, cell: impl Fn(&LoadRow) -> String) -> Table {
         let settings = self.evaluation.settings.iter().map(String::as_str);
         let mut table = Table::with_headings(["load"].into_iter().chain(settings));
         for rows in self.evaluation.rows.chunk_by(|a, b| a.load == b.load) {
@@ -163,27 +124,18 @@ impl Shown<'_> {
 
     fn misses(&self) -> Table {
         self.table(|row| {
-            let Effect { median, interval, is_same, .. } = *row.misses();
-            if is_same {
-                "same".to_owned()
-            } else {
-                format!("{median:+.2} % [{:+.2}, {:+.2}]", interval.low, interval.high)
-            }
+            let misses = row.misses();
+            if misses.is_same { "same".to_owned() } else { median_and_interval(misses) }
         })
     }
 
     fn costs(&self, metric: Metric) -> Table {
-        let at = Metric::ALL.iter().position(|of| *of == metric).unwrap_or(0);
+        let at = METRICS.iter().position(|of| *of == metric).unwrap_or(0);
         self.table(|row| {
             let Effect { before, after, is_same, .. } = row.effects[at];
             if is_same { format!("{before:.2}") } else { format!("{before:.2} → {after:.2}") }
         })
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn markdown(table: &Table) -> String {

@@ -113,8 +113,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 CapacityFrom::Predicted => MemoryFrom::Predicted,
             };
             let compared = counts::compare(&args.results, &filter, memory, &bars)?;
-            let shown = report::Counts::of(&compared);
-            let document = shown.document();
+            let (shown, document) = (report::Counts(&compared), json!(compared));
             output.text(&shown.text())?;
             output.document(&document)?;
             if let Some(file) = &args.report {

@@ -11,7 +11,7 @@ impl Counts<'_> {
     /// The page. It begins with the changes, which are new to most readers.
     pub fn page<'a>(&self, results: &Path, document: &'a Value) -> Page<'a> {
         let mut sections = Vec::new();
-        if !self.deltas.is_empty() {
+        if !self.0.deltas.is_empty() {
             let mut section = Section::new("Changes between kernels and policies");
             section.text(format!("{}.", self.delta_verdict()));
             section.parts.push(Part::Figure(self.delta_figure()));
@@ -39,7 +39,7 @@ impl Counts<'_> {
     }
 
     fn delta_figure(&self) -> Figure {
-        let points = self.deltas.iter().map(|delta| {
+        let points = self.0.deltas.iter().map(|delta| {
             let (from, to) = sides(delta);
             Point {
                 x: delta.kernel_percent,

@@ -1,37 +1,28 @@
-//! The comparison as tables and as JSON.
+//! The comparison as tables.
 
 use crate::table::{Table, count};
 use mglru_lab::equal_memcgs::Rounds;
-use mglru_lab::fidelity::capacity::PredictedCapacity;
 use mglru_lab::fidelity::counts::Compared;
-use mglru_lab::fidelity::deltas::{Agreement, Delta, SIGN_MATTERS_PERCENT, SIZE_POINTS, SIZE_SHARE, deltas};
-use mglru_lab::fidelity::load::Outcome;
+use mglru_lab::fidelity::deltas::{Agreement, Delta, SIGN_MATTERS_PERCENT, SIZE_POINTS, SIZE_SHARE};
+use mglru_lab::fidelity::load::LoadOutcome;
 use mglru_lab::fidelity::oom::{kernel_kills, kills};
 use mglru_lab::fidelity::{Comparison, Setting, Skipped, memcg_reclaim, oom};
 use mglru_lab::statistics::median;
-use serde_json::{Value, json};
 
 /// Wanted distance of a predicted capacity.
 const CAPACITY_PERCENT: f64 = 1.0;
 
 /// The comparison of a table of counts.
-pub struct Counts<'a> {
-    pub compared: &'a Compared,
-    pub deltas: Vec<Delta>,
-}
+pub struct Counts<'a>(pub &'a Compared);
 
-impl<'a> Counts<'a> {
-    pub fn of(compared: &'a Compared) -> Counts<'a> {
-        Counts { compared, deltas: deltas(&compared.comparisons) }
-    }
-
+impl Counts<'_> {
     /// All tables, each with its verdict below.
     pub fn text(&self) -> String {
         let mut text = format!("{}\n{}\n", self.table().text(), self.verdict());
-        text += &skipped_text(&self.compared.skipped);
+        text += &skipped_text(&self.0.skipped);
         text += &format!("\nPages that the limit leaves\n{}\n", self.capacity_table().text());
         text += &format!("{}\n", self.capacity_verdict());
-        if !self.deltas.is_empty() {
+        if !self.0.deltas.is_empty() {
             text +=
                 &format!("\nChange of all misses\n{}\n{}\n", self.delta_table().text(), self.delta_verdict());
         }
@@ -40,7 +31,7 @@ impl<'a> Counts<'a> {
 
     /// How many counts are within their tolerance.
     pub fn verdict(&self) -> String {
-        let comparisons = &self.compared.comparisons;
+        let comparisons = &self.0.comparisons;
         let out = comparisons.iter().filter(|comparison| !comparison.within()).count();
         match out {
             0 => format!("all {} counts are within their tolerance", comparisons.len()),
@@ -63,7 +54,7 @@ impl<'a> Counts<'a> {
         ]);
         let mut previous = None;
         let mut kernel = "";
-        for comparison in &self.compared.comparisons {
+        for comparison in &self.0.comparisons {
             let setting = &comparison.setting;
             let run = (setting, comparison.limit_pages, comparison.kernel_runs);
             let is_new = previous.replace(run) != Some(run);
@@ -103,7 +94,7 @@ impl<'a> Counts<'a> {
             "measured",
             "difference",
         ]);
-        for one in &self.compared.capacities {
+        for one in &self.0.capacities {
             let (setting, predicted) = (&one.run.setting, one.predicted);
             let tag = if one.run.tag.is_empty() { String::new() } else { format!(" {}", one.run.tag) };
             table.row([
@@ -127,7 +118,7 @@ impl<'a> Counts<'a> {
 
     /// The largest distance of a predicted capacity.
     pub fn capacity_verdict(&self) -> String {
-        let capacities = &self.compared.capacities;
+        let capacities = &self.0.capacities;
         let most = capacities.iter().map(|one| one.difference_percent().abs()).fold(0.0, f64::max);
         let within =
             capacities.iter().filter(|one| one.difference_percent().abs() <= CAPACITY_PERCENT).count();
@@ -141,7 +132,7 @@ impl<'a> Counts<'a> {
     pub fn delta_table(&self) -> Table {
         let headings = ["load", "from", "to", "kernel", "mglru", "apart", "verdict"];
         let mut table = Table::new(headings).with_words_last();
-        for delta in &self.deltas {
+        for delta in &self.0.deltas {
             let (from, to) = sides(delta);
             table.row([
                 delta_load(delta),
@@ -158,7 +149,7 @@ impl<'a> Counts<'a> {
 
     /// How many changes agree in sign and size.
     pub fn delta_verdict(&self) -> String {
-        let Agreement { deltas, signs, signs_agree, sizes_agree } = Agreement::of(&self.deltas);
+        let Agreement { deltas, signs, signs_agree, sizes_agree } = Agreement::of(&self.0.deltas);
         format!(
             "{signs_agree} of {signs} signs agree where the kernel's change exceeds {SIGN_MATTERS_PERCENT} %; \
              {sizes_agree} of {deltas} sizes are within {:.0} % or {SIZE_POINTS} points",
@@ -234,95 +225,6 @@ fn skipped_text(skipped: &[Skipped]) -> String {
     text
 }
 
-/// A count as a whole number, or a mean with one decimal.
-fn number(value: f64) -> Value {
-    if value.fract() == 0.0 { json!(value as u64) } else { json!((value * 10.0).round() / 10.0) }
-}
-
-/// Three decimals.
-fn rounded(percent: f64) -> f64 {
-    (percent * 1000.0).round() / 1000.0
-}
-
-impl Counts<'_> {
-    /// The comparison as a document.
-    pub fn document(&self) -> Value {
-        let Compared { comparisons, skipped, capacities } = self.compared;
-        let mut document = document(comparisons, skipped);
-        document["capacities"] = capacities.iter().map(capacity_document).collect();
-        document["deltas"] = self.deltas.iter().map(delta_document).collect();
-        document["agreement"] = json!(Agreement::of(&self.deltas));
-        document
-    }
-}
-
-fn capacity_document(one: &PredictedCapacity) -> Value {
-    let (run, predicted) = (&one.run, one.predicted);
-    let tenth = |value: f64| (value * 10.0).round() / 10.0;
-    json!({
-        "workload": run.setting.workload,
-        "kernel": run.setting.kernel,
-        "lru": run.setting.lru,
-        "swap": run.setting.swap,
-        "tag": run.tag,
-        "limit_pages": run.limit_pages,
-        "measured_pages": run.capacity_pages,
-        "predicted_pages": tenth(predicted.pages),
-        "difference_percent": rounded(one.difference_percent()),
-        "index_pages": tenth(predicted.index_pages),
-        "buffer_head_pages": tenth(predicted.buffer_head_pages),
-        "page_tables": tenth(predicted.page_tables),
-    })
-}
-
-fn delta_document(delta: &Delta) -> Value {
-    let mut document = json!(delta);
-    document["kernel_percent"] = json!(rounded(delta.kernel_percent));
-    document["our_percent"] = json!(rounded(delta.our_percent));
-    document["sign_agrees"] = json!(delta.sign_agrees());
-    document["size_agrees"] = json!(delta.size_agrees());
-    document
-}
-
-fn document(comparisons: &[Comparison], skipped: &[Skipped]) -> Value {
-    let row = |comparison: &Comparison| {
-        json!({
-            "workload": comparison.setting.workload,
-            "kernel": comparison.setting.kernel,
-            "lru": comparison.setting.lru,
-            "swap": comparison.setting.swap,
-            "readahead_pages": comparison.setting.readahead_pages,
-            "fault_around_pages": comparison.setting.fault_around_pages,
-            "tasks": comparison.setting.tasks,
-            "limit_pages": comparison.limit_pages,
-            "memory_pages": comparison.memory_pages,
-            "counter": comparison.measure.name(),
-            "kernel_count": number(comparison.kernel),
-            "our_count": number(comparison.ours),
-            "difference_percent": comparison.difference_percent().map(rounded),
-            "tolerance_percent": comparison.tolerance.percent_of(comparison.kernel).map(rounded),
-            "within": comparison.within(),
-            "kernel_runs": comparison.kernel_runs,
-            "our_runs": comparison.our_runs,
-        })
-    };
-    let skip = |row: &Skipped| {
-        json!({
-            "workload": row.setting.workload,
-            "kernel": row.setting.kernel,
-            "lru": row.setting.lru,
-            "swap": row.setting.swap,
-            "limit_pages": row.limit_pages,
-            "tag": row.tag,
-            "reason": row.reason,
-        })
-    };
-    json!({
-        "rows": comparisons.iter().map(row).collect::<Vec<_>>(),
-        "skipped": skipped.iter().map(skip).collect::<Vec<_>>(),
-    })
-}
-
 /// Rows of `memcg-reclaim.csv`.
 pub fn memcg_reclaim(compared: &[memcg_reclaim::Compared]) -> String {
     let mut table = Table::new([
@@ -381,7 +283,7 @@ pub fn oom(compared: &[oom::Compared]) -> String {
     .with_words_last();
     for one in compared {
         let row = &one.rows[0];
-        let of = |figure: fn(&Outcome) -> f64| median(&one.ours.iter().map(figure).collect::<Vec<f64>>());
+        let of = |figure: fn(&LoadOutcome) -> f64| median(&one.ours.iter().map(figure).collect::<Vec<f64>>());
         let ratio = |part: usize, all: usize| if all == 0 { "-".to_owned() } else { format!("{part}/{all}") };
         table.row([
             one.name(),

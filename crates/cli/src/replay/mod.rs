@@ -21,12 +21,11 @@ use crate::page::ReportFile;
 use crate::parallel;
 use crate::progress::Bars;
 use crate::trace_options::TraceOptions;
-use clap::ValueEnum;
 use mglru_core::{Preset, Switch};
 use mglru_lab::replay::life::Sink;
 use mglru_lab::replay::memory::{Memory, parse_fraction, parse_pages};
 use mglru_lab::replay::record::PageName;
-use mglru_lab::replay::{self, Options};
+use mglru_lab::replay::{self, Options, WRITES, parse_writes};
 use mglru_lab::sampling::Sample;
 use mglru_lab::trace_file::{Loading, TraceFile};
 use mglru_sim::Writes;
@@ -35,7 +34,7 @@ use plot::PlotFile;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
-use swap::SwapArgs;
+use swap::{SwapArgs, words};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -68,12 +67,12 @@ pub struct Args {
     #[arg(
         long,
         value_name = "HOW",
-        value_enum,
+        value_parser = words(WRITES.map(|(name, _)| name), parse_writes),
         default_value = "rmw",
         hide_possible_values = true,
         help_heading = "Machine"
     )]
-    writes: WriteMode,
+    writes: Writes,
     /// Seed of random choices; a single job makes none.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Machine")]
     seed: u64,
@@ -158,17 +157,6 @@ Columns: `pages` is the memory, a miss an access to a page that is not in memory
 of a file page that was evicted and is still remembered, `counted` the miss ratio after --warm, and
 `M acc./s` the speed of the replay. docs/book/src/counters.md explains all columns and counters.";
 
-/// The effect of a write to a page that is not cached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum WriteMode {
-    /// Read it first: read-modify-write.
-    Rmw,
-    /// Overwrite it whole.
-    Blind,
-    /// Overwrite it where the request covers all of it, and read it first otherwise.
-    Exact,
-}
-
 impl Args {
     fn options(&self) -> Result<Options, Failure> {
         let mut presets = Vec::new();
@@ -185,11 +173,7 @@ impl Args {
             sizes: if is_curve { self.curve.clone() } else { vec![self.memory.clone()] },
             baselines: baseline::chosen(&self.baseline),
             warm: self.warm,
-            writes: match self.writes {
-                WriteMode::Rmw => Writes::AfterRead,
-                WriteMode::Blind => Writes::Overwrite,
-                WriteMode::Exact => Writes::AsRequested,
-            },
+            writes: self.writes,
             swap: self.swap.swap(),
             seed: self.seed,
             check_every: self.check,
@@ -208,7 +192,7 @@ impl Args {
 pub fn run(args: Args) -> Result<(), Failure> {
     let (options, bars) = (args.options()?, Bars::default());
     // Only these depend on which pages belong to one request.
-    let requests = args.readahead.is_some() || args.writes == WriteMode::Exact;
+    let requests = args.readahead.is_some() || args.writes == Writes::AsRequested;
     let open = OpenOptions { requests, ..args.options.open_options() };
     let loading = Loading { sample: args.sample, ..open.into() };
     let load = |path: &PathBuf| TraceFile::load_salts(path, loading, args.salts, &bars);

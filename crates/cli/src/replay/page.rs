@@ -7,12 +7,12 @@ use crate::page::{Figure, Page, Part, Section, command_line};
 use crate::table::Table;
 use crate::timeline_figures::{self, Along};
 use mglru_lab::replay::life::Life;
-use mglru_lab::replay::rows::{Curve, Row};
+use mglru_lab::replay::rows::{Curve, ReplayRow};
 use mglru_lab::timeline::Timeline;
 use serde_json::Value;
 
 /// The page of replays and curves: charts first, then tables.
-pub fn page<'a>(rows: &[Row], curves: &[Curve], document: &'a Value) -> Page<'a> {
+pub fn page<'a>(rows: &[ReplayRow], curves: &[Curve], document: &'a Value) -> Page<'a> {
     let mut sections = Vec::new();
     if !curves.is_empty() {
         let mut section = Section::new("Miss ratio by memory");

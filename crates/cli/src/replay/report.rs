@@ -4,11 +4,11 @@ use super::explain;
 use crate::table::{Table, count, wrapped};
 use mglru_core::Lru;
 use mglru_lab::mechanisms::describe;
-use mglru_lab::replay::rows::{Curve, Row, Spread};
+use mglru_lab::replay::rows::{Curve, ReplayRow, Spread};
 use serde_json::{Value, json};
 
 /// Replays and curves as one document.
-pub fn document(rows: &[Row], curves: &[Curve]) -> Value {
+pub fn document(rows: &[ReplayRow], curves: &[Curve]) -> Value {
     match curves {
         [] => json!({ "runs": rows }),
         curves => json!({ "runs": rows, "curves": curves }),
@@ -25,7 +25,7 @@ pub fn name(trace: &str) -> &str {
 }
 
 /// A row per replay; for a single one also its counters and generations.
-pub fn text(rows: &[Row]) -> String {
+pub fn text(rows: &[ReplayRow]) -> String {
     let mut text = table(rows).text();
     if rows.iter().any(|row| row.engine.is_some()) && rows.iter().any(|row| row.engine.is_none()) {
         text += &format!("{ENGINE} the engine; the others are baselines\n");
@@ -45,7 +45,7 @@ pub fn text(rows: &[Row]) -> String {
 }
 
 /// A row per replay.
-pub fn table(rows: &[Row]) -> Table {
+pub fn table(rows: &[ReplayRow]) -> Table {
     let warm = rows.iter().any(|row| row.warm.from_access > 0);
     let baselines = rows.iter().any(|row| row.engine.is_none());
     let salts = rows.iter().any(|row| row.samples.is_some());
@@ -109,7 +109,7 @@ fn deviation(samples: Option<Spread>) -> String {
 }
 
 /// Counters with a value above 0.
-pub fn counters_table(row: &Row) -> Table {
+pub fn counters_table(row: &ReplayRow) -> Table {
     let from_access = row.warm.from_access;
     let from = format!("from access {}", count(from_access));
     let mut table = match from_access {
@@ -130,7 +130,7 @@ pub fn counters_table(row: &Row) -> Table {
 }
 
 /// The generations at the end.
-pub fn generations_table(row: &Row) -> Table {
+pub fn generations_table(row: &ReplayRow) -> Table {
     let rows = row.engine.as_ref().map_or(&[][..], |engine| &engine.generations.live);
     let anon = rows.iter().any(|row| row.anon > 0);
     let mut table = match anon {
@@ -146,7 +146,7 @@ pub fn generations_table(row: &Row) -> Table {
 }
 
 /// Notes, each with its trace if there are several rows.
-pub fn notes_text(rows: &[Row]) -> String {
+pub fn notes_text(rows: &[ReplayRow]) -> String {
     let engines = rows.iter().filter(|row| row.engine.is_some()).count();
     let mut text = String::new();
     for row in rows {
@@ -196,7 +196,7 @@ fn points_table(curve: &Curve) -> Table {
 }
 
 /// A table per curve.
-pub fn curves_text(rows: &[Row], curves: &[Curve]) -> String {
+pub fn curves_text(rows: &[ReplayRow], curves: &[Curve]) -> String {
     let mut text = String::new();
     for curve in curves {
         let heading = wrapped(&format!("{}, {}", curve.trace, policy_label(curve)));

@@ -1,8 +1,8 @@
 //! Options for the swap of a replay.
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use mglru_core::lru::Swappiness;
-use mglru_lab::replay::memory::{Memory, Swap, parse_swap, parse_swappiness};
+use mglru_lab::replay::memory::{Memory, Swap, parse_is_zram, parse_swap, parse_swappiness};
 
 /// Options for swap.
 #[derive(Debug, Clone, clap::Args)]
@@ -16,34 +16,30 @@ pub struct SwapArgs {
     #[arg(
         long,
         value_name = "zram|disk",
-        value_enum,
+        action = clap::ArgAction::Set,
+        value_parser = words(["zram", "disk"], parse_is_zram),
         default_value = "disk",
         requires = "swap",
         hide_possible_values = true
     )]
-    swap_device: DeviceKind,
+    swap_device: bool,
     /// Preference for anonymous pages in reclaim: 0 (never) to 200, or max (201: anonymous pages
     /// only).
     #[arg(long, value_name = "N", default_value = "60", value_parser = parse_swappiness)]
     swappiness: Swappiness,
 }
 
-/// The swap device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum DeviceKind {
-    /// Compressed memory.
-    Zram,
-    /// A disk of its own.
-    Disk,
+/// A parser of a few words, which errors and completions list.
+pub fn words<const N: usize, T: Clone + Send + Sync + 'static>(
+    words: [&'static str; N],
+    parse: fn(&str) -> Result<T, String>,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(words).try_map(move |word| parse(&word))
 }
 
 impl SwapArgs {
     /// The same for the library.
     pub fn swap(&self) -> Swap {
-        Swap {
-            size: self.swap.clone(),
-            zram: self.swap_device == DeviceKind::Zram,
-            swappiness: self.swappiness,
-        }
+        Swap { size: self.swap.clone(), zram: self.swap_device, swappiness: self.swappiness }
     }
 }

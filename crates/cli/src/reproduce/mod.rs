@@ -13,7 +13,8 @@ use crate::error::Failure;
 use crate::output::Output;
 use crate::page::ReportFile;
 use crate::progress::Bars;
-use mglru_lab::experiment::{self, EXPERIMENTS, Order, Registration, World};
+use crate::run::World;
+use mglru_lab::experiment::{self, EXPERIMENTS, Environment, ExperimentRequest, Registration};
 use mglru_lab::layout;
 use serde_json::json;
 use std::path::PathBuf;
@@ -30,7 +31,7 @@ pub struct Args {
     /// Run in the simulator (sim), or with the cache on smaller real files (real); lru-lock always
     /// runs on real threads, without files.
     #[arg(long, value_name = "sim|real", value_enum, default_value = "sim", hide_possible_values = true)]
-    world: WorldName,
+    world: World,
     /// Directory for files, with --world real [default: the directory for temporary files].
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
@@ -71,13 +72,6 @@ Columns: `before` and `after` are medians with the change off and on, `default` 
 default, `change` is from before to after in percent, and `between` bounds it. docs/experiments has
 a page per experiment, and docs/book/src/counters.md explains the verdicts.";
 
-/// The value of `--world`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum WorldName {
-    Sim,
-    Real,
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -92,19 +86,19 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
     }
     let world = match (args.world, &args.directory) {
-        (WorldName::Sim, None) => World::Sim,
-        (WorldName::Sim, Some(_)) => {
+        (World::Sim, None) => Environment::Sim,
+        (World::Sim, Some(_)) => {
             return Err(Failure::usage("--directory needs --world real: the simulator makes no files"));
         }
-        (WorldName::Real, directory) => {
-            World::Real { directory: directory.clone().unwrap_or_else(layout::default_directory) }
+        (World::Real, directory) => {
+            Environment::Real { directory: directory.clone().unwrap_or_else(layout::default_directory) }
         }
     };
-    let is_simulated = matches!(world, World::Sim);
+    let is_simulated = matches!(world, Environment::Sim);
     let order = |quick: bool| {
-        let mut order = Order::new(world.clone(), quick);
+        let mut order = ExperimentRequest::new(world.clone(), quick);
         // As one of all, a reduced experiment has as many runs as the others.
-        let usual = Order::new(world.clone(), args.quick).effort.runs;
+        let usual = ExperimentRequest::new(world.clone(), args.quick).effort.runs;
         order.effort.runs = args.runs.unwrap_or(usual);
         order.effort.seed = args.seed;
         order
@@ -184,7 +178,7 @@ fn add_up(done: &[Done]) -> Result<(), Failure> {
 
 /// The command that repeats this experiment alone. `small` is the number of runs of an experiment
 /// that ran as with `--quick`.
-fn command(of: &Registration, args: &Args, world: &World, small: Option<u32>) -> String {
+fn command(of: &Registration, args: &Args, world: &Environment, small: Option<u32>) -> String {
     let mut command = format!("mglru reproduce {}", of.name);
     if let Some(runs) = args.runs.or(small) {
         command += &format!(" --runs {runs}");
@@ -192,7 +186,7 @@ fn command(of: &Registration, args: &Args, world: &World, small: Option<u32>) ->
     if args.seed != 1 {
         command += &format!(" --seed {}", args.seed);
     }
-    if matches!(world, World::Real { .. }) {
+    if matches!(world, Environment::Real { .. }) {
         command += " --world real";
     }
     command + if args.quick || small.is_some() { " --quick" } else { "" }

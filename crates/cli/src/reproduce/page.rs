@@ -7,7 +7,7 @@ use crate::page::chart::{self, Axes, Bar, BarGroup, Series};
 use crate::page::{Figure, Page, Part, Section, command_line};
 use crate::table::Table;
 use crate::timeline_figures::{self, Along};
-use mglru_lab::experiment::{Crosschecks, Experiment, PairChanges, Row, Shares, Shown, Verdict};
+use mglru_lab::experiment::{Crosschecks, Experiment, MetricRow, PairChanges, Shares, Shown, Verdict};
 use mglru_lab::statistics::{median, quartiles};
 use serde_json::Value;
 use std::path::Path;
@@ -85,7 +85,7 @@ fn pairs(experiment: &str, metrics: &[PairChanges]) -> Figure {
     Figure { name: format!("{experiment}-pairs"), title, caption, chart, table }
 }
 
-fn group(experiment: &Experiment, row: &Row) -> BarGroup {
+fn group(experiment: &Experiment, row: &MetricRow) -> BarGroup {
     let bar = |label: &str, values: &[f64]| Bar {
         label: label.to_owned(),
         value: median(values),

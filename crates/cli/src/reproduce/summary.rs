@@ -2,7 +2,7 @@
 
 use super::text::short;
 use crate::table::{Table, wrapped};
-use mglru_lab::experiment::{Claim, Experiment, Registration, Row};
+use mglru_lab::experiment::{Claim, Experiment, MetricRow, Registration};
 use mglru_lab::statistics::median;
 
 /// An experiment and its result.
@@ -14,7 +14,7 @@ pub struct Done {
 }
 
 impl Done {
-    fn claimed(&self) -> impl Iterator<Item = (&Claim, &Row)> {
+    fn claimed(&self) -> impl Iterator<Item = (&Claim, &MetricRow)> {
         let row = |claim: &Claim| self.experiment.rows.iter().find(|row| row.metric == claim.metric);
         self.of.claims.iter().filter_map(move |claim| Some((claim, row(claim)?)))
     }

@@ -1,7 +1,7 @@
 //! `mglru run`: a scenario, under the virtual clock or on real files.
 //!
 //! ```text
-//! Args ─► mglru_lab::run ─► Outcome ─► text, JSON      report.rs
+//! Args ─► mglru_lab::run ─► ScenarioOutcome ─► text, JSON      report.rs
 //! ```
 
 mod report;
@@ -15,7 +15,7 @@ use crate::size;
 use clap::ValueEnum;
 use mglru_core::{Lru, OomPolicy, Preset, Switch};
 use mglru_lab::replay::record::{Record, What};
-use mglru_lab::run::{self, Outcome, Overrides, Plan};
+use mglru_lab::run::{self, Overrides, Plan, ScenarioOutcome};
 use mglru_lab::{Stage, Unit, Watch};
 use mglru_workload::scenario::Scenario;
 use serde_json::json;
@@ -184,7 +184,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         };
         let between = if number > 0 { "\n" } else { "" };
         bars.hidden(|| output.text(&format!("{between}{}", report::text(plan, &outcome))))?;
-        documents.push(report::document(plan, &outcome));
+        documents.push(json!(outcome));
         failed = failed.or(outcome.failures.into_iter().next());
         stage.advance(1)?;
     }
@@ -200,7 +200,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Runs a scenario, and writes its events.
-fn recorded(plan: &Plan, file: &EventsFile, args: &Args, bars: &Bars) -> Result<Outcome, Failure> {
+fn recorded(plan: &Plan, file: &EventsFile, args: &Args, bars: &Bars) -> Result<ScenarioOutcome, Failure> {
     let mut events = EventsWriter::create(file, plan.mechanisms, true)?;
     let sink = |record: &Record, path: &Arc<str>| {
         if args.events_part.wants(record) && of_tenants(&args.events_tenant, record, path) {

@@ -8,7 +8,7 @@ use crate::error::Failure;
 use crate::output::Output;
 use place::Place;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use rates::{Rates, Row, Sort};
+use rates::{Rates, Sort, TenantRates};
 use screen::{Screen, bar};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -112,7 +112,7 @@ fn text(rates: &Rates, sort: Sort) -> String {
     let headings = ["tenant", "memory", "limit", "hits", "misses", "refaults", "pressure", "dirty", "lists"];
     let mut table = crate::table::Table::new(headings).with_words_last();
     for row in rates.rows(sort) {
-        let Row { memory, limit, hits, misses, refaults, pressure, dirty, lists, .. } = row;
+        let TenantRates { memory, limit, hits, misses, refaults, pressure, dirty, lists, .. } = row;
         let limit = limit.map_or_else(|| "none".to_owned(), crate::size::show);
         let cells = [row.name, crate::size::show(memory), limit, rates::percent(hits)];
         let counts = [misses, refaults].map(rates::short);

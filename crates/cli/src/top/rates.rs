@@ -28,7 +28,7 @@ pub struct Rates {
 
 /// A tenant's line.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct TenantRates {
     /// The path; `all` for the root.
     pub name: String,
     /// In bytes.
@@ -75,7 +75,7 @@ impl Rates {
     }
 
     /// Tenants, the root first, the others in an order.
-    pub fn rows(&self, sort: Sort) -> Vec<Row> {
+    pub fn rows(&self, sort: Sort) -> Vec<TenantRates> {
         let tenants = self.before.iter().flat_map(|before| &before.tenants);
         let before: BTreeMap<_, _> = tenants.map(|tenant| (tenant.path.as_str(), tenant)).collect();
         let none = TenantState::default();
@@ -84,7 +84,7 @@ impl Rates {
             let then = before.get(now.path.as_str()).filter(|then| then.hits <= now.hits).copied();
             self.row(then.unwrap_or(&none), now)
         };
-        let mut rows: Vec<Row> = self.now.tenants.iter().map(row).collect();
+        let mut rows: Vec<TenantRates> = self.now.tenants.iter().map(row).collect();
         let others = rows.get_mut(1..).unwrap_or_default();
         // Fractions have at most a few digits.
         let most_first = |value: f64| Reverse((value * 1000.0) as u64);
@@ -100,10 +100,10 @@ impl Rates {
         rows
     }
 
-    fn row(&self, then: &TenantState, now: &TenantState) -> Row {
+    fn row(&self, then: &TenantState, now: &TenantState) -> TenantRates {
         let rate = |then: u64, now: u64| now.saturating_sub(then) as f64 / self.seconds();
         let (hits, misses) = (rate(then.hits, now.hits), rate(then.misses, now.misses));
-        Row {
+        TenantRates {
             name: if now.path.is_empty() { "all".to_owned() } else { now.path.clone() },
             memory: now.usage_bytes,
             limit: now.max_bytes,

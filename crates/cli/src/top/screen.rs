@@ -1,6 +1,6 @@
 //! The screen of `mglru top`: the whole cache, its tenants, and the chosen tenant in detail.
 
-use super::rates::{Rates, Row, Sort, percent, short};
+use super::rates::{Rates, Sort, TenantRates, percent, short};
 use crate::error::Failure;
 use crate::size;
 use mglru_watch::State;
@@ -9,7 +9,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
-use ratatui::widgets::{Block, Cell, Paragraph, Row as TableRow, Sparkline, Table, TableState};
+use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, TableState};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Looks that a sparkline remembers.
@@ -173,7 +173,7 @@ impl Screen {
         );
     }
 
-    fn draw_tenants(&mut self, frame: &mut Frame<'_>, area: Rect, rows: &[Row]) {
+    fn draw_tenants(&mut self, frame: &mut Frame<'_>, area: Rect, rows: &[TenantRates]) {
         let sorted = match self.sort {
             Sort::Tenant => 0,
             Sort::Memory => 1,
@@ -191,15 +191,15 @@ impl Screen {
             let line = Line::styled(text, style);
             Cell::new(if (1..8).contains(&at) && at != 2 { line.right_aligned() } else { line })
         };
-        let header = TableRow::new(headings.into_iter().enumerate().map(heading));
-        let line = |row: &Row| {
+        let header = Row::new(headings.into_iter().enumerate().map(heading));
+        let line = |row: &TenantRates| {
             let full = row.limit.is_some_and(|limit| row.memory as f64 >= limit as f64 * NEARLY_FULL);
             let pressed = row.pressure >= PRESSED;
             let right = |text: String| Cell::new(Line::raw(text).right_aligned());
             let marked = |cell: Cell<'static>, marked, colour| {
                 if marked { cell.style(Style::new().fg(colour)) } else { cell }
             };
-            TableRow::new([
+            Row::new([
                 Cell::new(row.name.clone()),
                 right(size::show(row.memory)),
                 marked(Cell::new(filled(row.memory, row.limit)), full, Color::Yellow),

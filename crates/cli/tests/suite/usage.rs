@@ -1,5 +1,6 @@
 //! Help, width of the output, and errors of wrong usage.
 
+use crate::common::command_lines::{arguments, blocks, pages, root, words};
 use crate::common::{command, done, fails, on_terminal, text};
 use mglru_core::{Preset, Switch};
 use std::fs;
@@ -201,4 +202,35 @@ fn a_reader_that_leaves_is_no_reason_to_panic() {
         assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()), "{arguments}");
     }
     assert_eq!(fs::metadata(here.path().join("a.0.0")).unwrap().len(), 1 << 20, "the job ran");
+}
+
+/// Traces are made this long, for time.
+const ACCESSES: &str = "20000";
+
+/// Blocks of the documentation whose fence says `sh run` are run, line by line, in a folder of
+/// their own with the scenarios of `experiments`.
+#[test]
+fn marked_command_lines_of_the_documentation_work() {
+    let mut count = 0;
+    for page in pages() {
+        let (blocks, _) = blocks(&fs::read_to_string(&page).unwrap());
+        for block in blocks.iter().filter(|block| block.info.split(' ').any(|word| word == "run")) {
+            let folder = tempfile::tempdir().unwrap();
+            symlink(root().join("experiments"), folder.path().join("experiments")).unwrap();
+            for line in block.lines.iter().filter_map(|line| arguments(line)) {
+                let mut words = words(&line);
+                if let Some(at) = words.iter().position(|word| word == "--accesses") {
+                    words[at + 1] = ACCESSES.to_owned();
+                }
+                let started = std::time::Instant::now();
+                let output = command(folder.path(), "").args(&words).output().unwrap();
+                println!("{:?} mglru {line}", started.elapsed());
+                let errors = text(&output.stderr);
+                assert!(output.status.success(), "{}: mglru {line}\n{errors}", page.display());
+                assert!(!text(&output.stdout).is_empty(), "{}: mglru {line}", page.display());
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 20, "only {count} command lines are run");
 }

@@ -1,9 +1,10 @@
 //! Inputs: a trace or a scenario, run once with some mechanisms and a seed.
 
-use super::Request;
+use super::AblationRequest;
+use crate::effect::{Count, Metric};
 use crate::error::Error;
 use crate::replay::memory::{Memory, Swap};
-use crate::replay::run::Plan as Replay;
+use crate::replay::run::{Costs, Plan as Replay};
 use crate::replay::warm_point;
 use crate::run::{Overrides, Plan as ScenarioPlan, World, simulated};
 use crate::timeline::{self, Timeline};
@@ -14,6 +15,7 @@ use mglru_sim::{Simulator, Tally};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
 use mglru_workload::scenario::Scenario;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 /// Share of memory by which seeds vary it under a trace; it varies by at least some pages.
@@ -48,7 +50,7 @@ pub struct ScenarioInput {
 }
 
 /// Counts of a tenant.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TenantCounts {
     /// Name of the tenant.
     pub name: String,
@@ -61,20 +63,8 @@ pub struct TenantCounts {
 /// Result of a run.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// Counted accesses. In a scenario each variant completes a different number.
-    pub accesses: u64,
-    /// Accesses that waited for a device.
-    pub misses: u64,
-    /// Evicted pages that came back.
-    pub refaults: u64,
-    /// Pages that reclaim isolated.
-    pub scanned: u64,
-    /// Pages that reclaim freed.
-    pub reclaimed: u64,
-    /// Touches per second of simulated time.
-    pub accesses_per_second: f64,
-    /// 99th percentile of access latency, in nanoseconds of simulated time.
-    pub p99_nanos: u64,
+    /// Its counts.
+    pub count: Count,
     /// All counters of all tenants, for comparing runs.
     pub counters: Vec<(String, u64)>,
     /// Tenants of a scenario.
@@ -88,7 +78,7 @@ impl Input {
     ///
     /// # Errors
     /// If it cannot be read, or the options do not apply to it.
-    pub fn load(args: &Request, watch: &dyn Watch) -> Result<Input, Error> {
+    pub fn load(args: &AblationRequest, watch: &dyn Watch) -> Result<Input, Error> {
         if args.input.extension().is_some_and(|extension| extension == "toml") {
             return Ok(Input::Scenario(Box::new(ScenarioInput::load(args)?)));
         }
@@ -99,7 +89,7 @@ impl Input {
     ///
     /// # Errors
     /// If the options do not apply to it.
-    pub fn of_trace(trace: TraceFile, args: &Request, watch: &dyn Watch) -> Result<Input, Error> {
+    pub fn of_trace(trace: TraceFile, args: &AblationRequest, watch: &dyn Watch) -> Result<Input, Error> {
         if trace.sampled().is_some() {
             let name = trace.path().display();
             return Err(Error::usage(format_args!(
@@ -134,6 +124,16 @@ impl Input {
     /// Whether the input has meaningful times. A trace has none.
     pub fn has_time(&self) -> bool {
         matches!(self, Input::Scenario(_))
+    }
+
+    /// The metrics to compare.
+    pub fn metrics(&self) -> &'static [Metric] {
+        use Metric::{MissRatio, Misses, P99, RefaultRatio, Refaults, ScannedPerReclaimed, Throughput};
+        if self.has_time() {
+            &[Throughput, P99, MissRatio, RefaultRatio, ScannedPerReclaimed]
+        } else {
+            &[Misses, Refaults, ScannedPerReclaimed]
+        }
     }
 
     /// Memory in pages with the first seed.
@@ -206,13 +206,14 @@ impl TraceInput {
         };
         let outcome = plan.run(None, |_| Ok(()))?;
         let counted = outcome.warm();
+        let count = Count::of(&counted, outcome.costs);
         let timeline = outcome.timeline.map(|timeline| timeline.labelled("all mechanisms"));
-        Ok(Run { timeline, ..Run::of(&counted, 0.0, None) })
+        Ok(Run { timeline, ..Run::of(&counted, count) })
     }
 }
 
 impl ScenarioInput {
-    fn load(args: &Request) -> Result<ScenarioInput, Error> {
+    fn load(args: &AblationRequest) -> Result<ScenarioInput, Error> {
         if args.warm.is_some() || args.swap.size.is_some() {
             return Err(Error::usage(
                 "--warm and --swap are about traces; a scenario sets its swap in [machine]",
@@ -256,28 +257,23 @@ impl ScenarioInput {
             hits: tenant.hits,
             misses: tenant.misses,
         });
-        let run = Run::of(&total, outcome.time.as_secs_f64(), Some(&latencies));
+        let seconds = outcome.time.as_secs_f64();
+        let per_second = if seconds > 0.0 { total.counts.accesses as f64 / seconds } else { 0.0 };
+        let count = Count {
+            accesses_per_second: per_second,
+            p99_nanos: latencies.percentile_ns(99.0),
+            ..Count::of(&total, Costs::default())
+        };
+        let run = Run::of(&total, count);
         Ok(Run { tenants: tenants.collect(), timeline, ..run })
     }
 }
 
 impl Run {
-    fn of(tally: &Tally, seconds: f64, latencies: Option<&Latencies>) -> Run {
-        use mglru_core::Counter::{WorkingsetRefaultAnon, WorkingsetRefaultFile};
-        let counters = &tally.counters;
+    fn of(tally: &Tally, count: Count) -> Run {
         let counts = [("misses", tally.counts.misses), ("out_of_memory", tally.counts.out_of_memory)];
-        let all = counts.into_iter().chain(counters.iter());
-        Run {
-            accesses: tally.counts.accesses,
-            misses: tally.counts.misses,
-            refaults: counters.get(WorkingsetRefaultFile) + counters.get(WorkingsetRefaultAnon),
-            scanned: counters.pgscan(),
-            reclaimed: counters.pgsteal(),
-            accesses_per_second: if seconds > 0.0 { tally.counts.accesses as f64 / seconds } else { 0.0 },
-            p99_nanos: latencies.map_or(0, |latencies| latencies.percentile_ns(99.0)),
-            counters: all.map(|(name, value)| (name.to_owned(), value)).collect(),
-            tenants: Vec::new(),
-            timeline: None,
-        }
+        let all = counts.into_iter().chain(tally.counters.iter());
+        let counters = all.map(|(name, value)| (name.to_owned(), value)).collect();
+        Run { count, counters, tenants: Vec::new(), timeline: None }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! Variant   which mechanisms are off together       variant.rs
 //! Input     a trace or a scenario, run once         input.rs
-//! Effect    effect and its significance, from pairs of runs with the same seed      effect.rs
+//! Ablation  effects with their significance      result.rs, crate::effect
 //! ```
 //!
 //! All runs are simulated, so equal requests give equal results on every machine.
@@ -12,14 +12,14 @@
 //!
 //! ```
 //! use mglru_lab::Unwatched;
-//! use mglru_lab::ablate::{Input, Request, ablate};
+//! use mglru_lab::ablate::{Input, AblationRequest, ablate};
 //!
 //! # fn main() -> Result<(), mglru_lab::Error> {
 //! # let directory = tempfile::tempdir().expect("a temporary folder");
 //! # let path = directory.path().join("trace.txt");
 //! # let text: String = (0..5000).map(|at| format!("{}\n", at * at % 1009)).collect();
 //! # std::fs::write(&path, text).expect("room for a trace");
-//! let request = Request {
+//! let request = AblationRequest {
 //!     input: path, // of a trace: here, 5,000 accesses to 505 pages
 //!     overrides: Default::default(),
 //!     memory: Some("10%".parse().expect("a share of the trace's pages")),
@@ -43,12 +43,12 @@
 //! # }
 //! ```
 
-mod effect;
 mod input;
+mod result;
 mod variant;
 
-pub use effect::{Ablation, Effect, Metric, Row, is_noise, sort};
 pub use input::{Input, TenantCounts};
+pub use result::{Ablation, VariantRow, ends, sort};
 pub use variant::{Variant, Variants};
 
 use crate::error::Error;
@@ -63,7 +63,7 @@ use std::time::Instant;
 
 /// A request for an ablation.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct AblationRequest {
     /// A trace, or a scenario (`.toml`).
     pub input: PathBuf,
     /// Behaviours of the full set.
@@ -88,7 +88,7 @@ pub struct Request {
 ///
 /// # Errors
 /// If the full set cannot be run. The first seed uses the requested memory unchanged.
-pub fn ablate(input: &Input, request: &Request, watch: &dyn Watch) -> Result<Ablation, Error> {
+pub fn ablate(input: &Input, request: &AblationRequest, watch: &dyn Watch) -> Result<Ablation, Error> {
     let began = Instant::now();
     let variants = Variants::of(input.mechanisms(), request.pairs);
     let first = request.seed;
@@ -110,5 +110,5 @@ pub fn ablate(input: &Input, request: &Request, watch: &dyn Watch) -> Result<Abl
     for (&(variant, _), run) in tasks.iter().zip(runs) {
         by_variant[variant].push(run);
     }
-    Ok(Ablation::new(input, variants, by_variant, began.elapsed().as_secs_f64()))
+    Ok(Ablation::new(input, variants, by_variant, first, began.elapsed().as_secs_f64()))
 }

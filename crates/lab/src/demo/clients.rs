@@ -4,7 +4,7 @@
 //! [`SCAN_BYTES`] per token. A few tokens may wait; then the reader waits. So all caches see the
 //! same reads in nearly the same order, however fast they are.
 
-use super::{Cache, CacheRun, Request};
+use super::{Cache, CacheRun, DemoRequest};
 use crate::error::Error;
 use mglru_core::PAGE_BYTES;
 use mglru_workload::fio::Latencies;
@@ -65,7 +65,12 @@ pub fn scan_part(file_bytes: u64) -> Range<u64> {
 ///
 /// # Errors
 /// A read failed, a page was not what it should be, or the watcher ended the run.
-pub fn run(request: &Request, cache: Cache, clients: Clients<'_>, look: Look<'_>) -> Result<CacheRun, Error> {
+pub fn run(
+    request: &DemoRequest,
+    cache: Cache,
+    clients: Clients<'_>,
+    look: Look<'_>,
+) -> Result<CacheRun, Error> {
     let scanned_bytes = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let (tokens, wait) = sync_channel(SCANS_AHEAD);
@@ -90,7 +95,7 @@ fn pattern(order: Order, bytes: u64, block_bytes: u32, seed: u64) -> Pattern {
 
 /// Reads a piece per token; how many pages there were.
 fn scan(
-    request: &Request,
+    request: &DemoRequest,
     file: &dyn CachedRead,
     tokens: &Receiver<()>,
     scanned_bytes: &AtomicU64,
@@ -119,7 +124,7 @@ struct Counting {
 }
 
 fn read(
-    request: &Request,
+    request: &DemoRequest,
     (cache, file): (Cache, &dyn CachedRead),
     tokens: SyncSender<()>,
     scanned_bytes: &AtomicU64,
@@ -241,11 +246,11 @@ mod tests {
         }
     }
 
-    fn request() -> Request {
+    fn request() -> DemoRequest {
         let time = Duration::from_millis(30);
-        Request {
+        DemoRequest {
             time,
-            ..Request::new("unused".into(), super::super::FILE_BYTES_MIN, super::super::BUDGET_BYTES_MIN)
+            ..DemoRequest::new("unused".into(), super::super::FILE_BYTES_MIN, super::super::BUDGET_BYTES_MIN)
         }
     }
 
@@ -282,7 +287,7 @@ mod tests {
             .unwrap();
         assert!(error.text().starts_with("scan: ") && error.text().contains("offset"), "{error}");
         let stop = |_, _, _| Err(Error::Cancelled);
-        let slow = Request { time: Duration::from_secs(3), ..request() };
+        let slow = DemoRequest { time: Duration::from_secs(3), ..request() };
         let clients = (made(None), made(None));
         let error =
             run(&slow, Cache::System, Clients { reader: &clients.0, scan: &clients.1 }, &stop).err().unwrap();

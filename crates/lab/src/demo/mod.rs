@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Counting starts when clients have read twice as many pages as the cache holds, and goes on for
-//! [`Request::time`]. The reads and their order are the same for every cache; a faster cache gets
-//! further in the same time.
+//! [`DemoRequest::time`]. The reads and their order are the same for every cache; a faster cache
+//! gets further in the same time.
 //!
 //! ```
 //! use mglru_core::{Mechanisms, Preset};
@@ -23,10 +23,10 @@
 //!
 //! # fn main() -> Result<(), mglru_lab::Error> {
 //! let mechanisms = [Preset::Default, Preset::Linux72].map(Mechanisms::preset);
-//! let request = demo::Request {
+//! let request = demo::DemoRequest {
 //!     mechanisms: mechanisms.into(),
 //!     time: Duration::from_millis(50),
-//!     ..demo::Request::new(std::env::temp_dir(), 8 << 20, 2 << 20)
+//!     ..demo::DemoRequest::new(std::env::temp_dir(), 8 << 20, 2 << 20)
 //! };
 //! let outcome = demo::run(&request, &Unwatched)?;
 //! for run in &outcome.runs {
@@ -42,6 +42,8 @@ mod file;
 mod memory_cgroup;
 mod plain_lru;
 
+use crate::cache_counts::CacheCounts;
+use crate::document::document;
 use crate::error::Error;
 use crate::layout;
 use crate::mechanisms::describe;
@@ -50,10 +52,11 @@ use crate::watch::{Stage, Unit, Watch};
 use clients::Clients;
 use file::{DemoFile, SystemFile};
 use memory_cgroup::MemoryCgroup;
-use mglru_cache::{Advice, BackendKind, CacheStats, OpenMode, PageCache, TenantStats};
+use mglru_cache::{Advice, BackendKind, OpenMode, PageCache};
 use mglru_core::{Mechanisms, PAGE_BYTES, Preset};
 use mglru_workload::fio::Latencies;
 use plain_lru::PlainLru;
+use serde::{Serialize, Serializer};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,7 +68,7 @@ pub const BUDGET_BYTES_MIN: u64 = 2 << 20;
 
 /// A comparison of caches.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct DemoRequest {
     /// Where the file is made. It has no name and is gone when the demo ends, however it ends.
     pub directory: PathBuf,
     /// Size of the file, at least [`FILE_BYTES_MIN`].
@@ -82,10 +85,10 @@ pub struct Request {
     pub mechanisms: Vec<Mechanisms>,
 }
 
-impl Request {
+impl DemoRequest {
     /// Eight seconds per cache, seed 1, and no mechanisms: only plain LRU and the system's cache.
-    pub fn new(directory: PathBuf, file_bytes: u64, budget_bytes: u64) -> Request {
-        Request {
+    pub fn new(directory: PathBuf, file_bytes: u64, budget_bytes: u64) -> DemoRequest {
+        DemoRequest {
             directory,
             file_bytes,
             budget_bytes,
@@ -109,7 +112,9 @@ impl Request {
 
 /// Result of a comparison.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct DemoOutcome {
+    /// The request.
+    pub request: DemoRequest,
     /// How long it took to write the file.
     pub layout: Duration,
     /// One per cache, in the order in which they ran: ours, plain LRU, the system's.
@@ -169,7 +174,7 @@ pub struct CacheRun {
     /// Pages that were read and verified, of both clients, from the beginning. No page was wrong.
     pub pages_verified: u64,
     /// Counts of our cache, from the beginning; `None` for other caches.
-    pub engine: Option<Engine>,
+    pub engine: Option<CacheCounts>,
 }
 
 impl CacheRun {
@@ -183,19 +188,97 @@ impl CacheRun {
         self.reads as f64 / self.seconds.max(1e-9)
     }
 
+    /// Bytes per second of the scan.
+    pub fn scanned_per_second(&self) -> f64 {
+        self.scanned_bytes as f64 / self.seconds.max(1e-9)
+    }
+
     /// Bytes per second, of both clients.
     pub fn bytes_per_second(&self) -> f64 {
         (self.reads * PAGE_BYTES + self.scanned_bytes) as f64 / self.seconds.max(1e-9)
     }
 }
 
-/// Our cache at the end of its run.
-#[derive(Debug, Clone)]
-pub struct Engine {
-    /// Sizes of the cache.
-    pub stats: CacheStats,
-    /// Counts of the tenants: only the root.
-    pub tenants: Vec<TenantStats>,
+impl DemoOutcome {
+    /// Pages that were read and verified, in all caches.
+    pub fn pages_verified(&self) -> u64 {
+        self.runs.iter().map(|run| run.pages_verified).sum()
+    }
+}
+
+impl Serialize for DemoOutcome {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let DemoOutcome { request, layout, runs, system_left_out } = self;
+        document!(serializer, {
+            "file_bytes": request.file_bytes,
+            "reader_bytes": request.reader_bytes(),
+            "scan_bytes": request.scan_bytes(),
+            "budget_bytes": request.budget_bytes,
+            "directory": request.directory.display().to_string(),
+            "in_memory": is_in_memory(request),
+            "seed": request.seed,
+            "layout_seconds": layout.as_secs_f64(),
+            "pages_verified": self.pages_verified(),
+            "pages_wrong": 0,
+            "caches": runs,
+            "system_left_out": system_left_out,
+        })
+    }
+}
+
+impl Serialize for CacheRun {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let kind = match self.cache {
+            Cache::Mglru(_) => "mglru",
+            Cache::PlainLru => "plain-lru",
+            Cache::System => "system",
+        };
+        document!(serializer, {
+            "name": self.cache.name(),
+            "kind": kind,
+            "warmed": self.warmed,
+            "seconds": self.seconds,
+            "reader": Reader(self),
+            "scan": Scan { bytes: self.scanned_bytes, bytes_per_second: self.scanned_per_second() },
+            "bytes_per_second": self.bytes_per_second(),
+            "pages_verified": self.pages_verified,
+            "mglru": self.engine,
+        })
+    }
+}
+
+struct Reader<'a>(&'a CacheRun);
+
+impl Serialize for Reader<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let run = self.0;
+        document!(serializer, {
+            "reads": run.reads,
+            "hits": run.hits,
+            "hit_ratio": run.hit_ratio(),
+            "reads_per_second": run.reads_per_second(),
+            "latency_ns": LatencyNs {
+                mean: run.latencies.mean_ns(),
+                p50: run.latencies.percentile_ns(50.0),
+                p99: run.latencies.percentile_ns(99.0),
+                max: run.latencies.max_ns(),
+            },
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct LatencyNs {
+    mean: f64,
+    p50: u64,
+    p99: u64,
+    max: u64,
+}
+
+#[derive(Serialize)]
+struct Scan {
+    bytes: u64,
+    bytes_per_second: f64,
 }
 
 /// Runs the clients through all caches.
@@ -203,7 +286,7 @@ pub struct Engine {
 /// # Errors
 /// File or memory are too small, the file cannot be made, a read failed, or a page was not what it
 /// should be.
-pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
+pub fn run(request: &DemoRequest, watch: &dyn Watch) -> Result<DemoOutcome, Error> {
     let too_small = |option: &str, bytes, least| {
         Err(Error::usage(format_args!(
             "{option} {}: the demo needs at least {}",
@@ -238,15 +321,15 @@ pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
         }
         Err(reason) => Some(reason),
     };
-    Ok(Outcome { layout, runs, system_left_out })
+    Ok(DemoOutcome { request: request.clone(), layout, runs, system_left_out })
 }
 
-fn builder(request: &Request, mechanisms: Mechanisms) -> mglru_cache::Builder {
+fn builder(request: &DemoRequest, mechanisms: Mechanisms) -> mglru_cache::Builder {
     PageCache::builder(request.budget_bytes).mechanisms(mechanisms).backend(request.backend.clone())
 }
 
 fn run_mglru(
-    request: &Request,
+    request: &DemoRequest,
     mechanisms: Mechanisms,
     file: &DemoFile,
     watch: &dyn Watch,
@@ -260,14 +343,13 @@ fn run_mglru(
     let (reader, scan) = (open(Advice::Random)?, open(Advice::Sequential)?);
     let clients = Clients { reader: &reader, scan: &scan };
     let run = run_clients(request, Cache::Mglru(mechanisms), clients, watch)?;
-    let tenants = cache.tenants().iter().map(mglru_cache::Tenant::stats).collect();
-    let engine = Engine { stats: cache.stats(), tenants };
+    let engine = CacheCounts::of(&cache, mechanisms);
     drop((reader, scan));
     cache.close()?;
     Ok(CacheRun { engine: Some(engine), ..run })
 }
 
-fn run_plain_lru(request: &Request, file: &DemoFile, watch: &dyn Watch) -> Result<CacheRun, Error> {
+fn run_plain_lru(request: &DemoRequest, file: &DemoFile, watch: &dyn Watch) -> Result<CacheRun, Error> {
     let cache = Arc::new(PlainLru::new(request.budget_bytes));
     let open = || Ok::<_, Error>(PlainLru::handle(&cache, file.open_direct()?));
     let clients = Clients { reader: &open()?, scan: &open()? };
@@ -275,7 +357,7 @@ fn run_plain_lru(request: &Request, file: &DemoFile, watch: &dyn Watch) -> Resul
 }
 
 /// Call it inside of the memory cgroup: the system charges a page to the process that reads it.
-fn run_system(request: &Request, file: &DemoFile, watch: &dyn Watch) -> Result<CacheRun, Error> {
+fn run_system(request: &DemoRequest, file: &DemoFile, watch: &dyn Watch) -> Result<CacheRun, Error> {
     file.drop_from_system_cache();
     let open = |advice| -> Result<SystemFile, Error> { Ok(SystemFile::new(file.open()?, advice)) };
     let reader = open(rustix::fs::Advice::Random)?;
@@ -286,7 +368,7 @@ fn run_system(request: &Request, file: &DemoFile, watch: &dyn Watch) -> Result<C
 }
 
 fn run_clients(
-    request: &Request,
+    request: &DemoRequest,
     cache: Cache,
     clients: Clients<'_>,
     watch: &dyn Watch,
@@ -304,6 +386,6 @@ fn run_clients(
 }
 
 /// Whether the directory is in memory, so that a miss costs no disk read.
-pub fn is_in_memory(request: &Request) -> bool {
+pub fn is_in_memory(request: &DemoRequest) -> bool {
     layout::is_in_memory(&request.directory)
 }

@@ -1,44 +1,27 @@
 //! Runs of the loads, and their counts.
 
 use super::loads::{Load, Size};
-use super::{Request, Setting};
+use super::{EvaluationRequest, Setting};
+use crate::effect::Count;
 use crate::error::Error;
 use crate::parallel;
 use crate::replay::memory::Swap;
 use crate::replay::run::Plan;
 use crate::trace_file::TraceFile;
 use crate::watch::{Stage, Unit, Watch};
-use mglru_core::Counter::{WorkingsetRefaultAnon, WorkingsetRefaultFile};
 use mglru_core::Mechanisms;
 use mglru_workload::Random;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::process::Command;
 
 /// Share of the accesses before counting starts.
 const WARM: u64 = 4;
 /// Largest share by which a seed varies the memory, so that loads without chance vary, too.
 const MEMORY_SHARE: f64 = 0.01;
 
-/// Counts of one run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Count {
-    /// Counted accesses.
-    pub accesses: u64,
-    /// Accesses that waited for a device.
-    pub misses: u64,
-    /// Evicted pages that came back.
-    pub refaults: u64,
-    /// Scanned folios.
-    pub scanned: u64,
-    /// Reclaimed folios.
-    pub reclaimed: u64,
-    /// Times that a lock of lists was taken, in the whole run.
-    pub lock_holds: u64,
-    /// Page-table entries that walks visited, in the whole run.
-    pub walked_entries: u64,
-}
-
 /// Counts of the presets of one build, to be compared with those of another.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// Number of accesses of each load.
     pub accesses: u64,
@@ -51,7 +34,7 @@ pub struct Counts {
 }
 
 /// Counts of a load under a preset.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CountRow {
     /// Name of the load.
     pub load: String,
@@ -65,7 +48,7 @@ pub struct CountRow {
 ///
 /// # Errors
 /// A load is unknown or cannot be run.
-pub fn counts(request: &Request, watch: &dyn Watch) -> Result<Counts, Error> {
+pub fn counts(request: &EvaluationRequest, watch: &dyn Watch) -> Result<Counts, Error> {
     let loads = request.loads()?;
     let presets: Vec<Mechanisms> = request.presets.iter().map(|&preset| Mechanisms::preset(preset)).collect();
     let measured = measure(&loads, &presets, request, watch)?;
@@ -82,12 +65,45 @@ pub fn counts(request: &Request, watch: &dyn Watch) -> Result<Counts, Error> {
 }
 
 impl Counts {
+    /// Has another build of the command `mglru` count the loads of a request.
+    ///
+    /// # Errors
+    /// It cannot be run, or does not know how to count.
+    pub fn of_build(binary: &Path, request: &EvaluationRequest) -> Result<Counts, Error> {
+        let presets: Vec<&str> = request.presets.iter().map(|preset| preset.name()).collect();
+        let mut command = Command::new(binary);
+        command.args(["evaluate", "--counts", "--preset", &presets.join(",")]);
+        if !request.loads.is_empty() {
+            command.args(["--load", &request.loads.join(",")]);
+        }
+        for (option, value) in [
+            ("--runs", u64::from(request.runs)),
+            ("--seed", request.seed),
+            ("--accesses", request.size.accesses),
+            ("--pages", request.size.pages),
+        ] {
+            command.args([option, &value.to_string()]);
+        }
+        let name = binary.display();
+        let run = command.output();
+        let run = run.map_err(|error| Error::work(format_args!("{name}: cannot be run: {error}")))?;
+        if !run.status.success() {
+            return Err(Error::work(format_args!(
+                "{name}: it cannot count the loads; build it from a branch that has `mglru evaluate`: {}",
+                String::from_utf8_lossy(&run.stderr).trim()
+            )));
+        }
+        serde_json::from_slice(&run.stdout).map_err(|error| {
+            Error::work(format_args!("{name}: its answer is not the expected document: {error}"))
+        })
+    }
+
     /// The counts by setting, load and seed.
     pub(super) fn of(
         &self,
         loads: &[Load],
         settings: &[Setting],
-        request: &Request,
+        request: &EvaluationRequest,
     ) -> Result<Vec<Vec<Vec<Count>>>, Error> {
         let asked = (request.size.accesses, request.size.pages, request.seed);
         if (self.accesses, self.pages, self.seed) != asked {
@@ -117,7 +133,7 @@ impl Counts {
 pub(super) fn measure(
     loads: &[Load],
     mechanisms: &[Mechanisms],
-    request: &Request,
+    request: &EvaluationRequest,
     watch: &dyn Watch,
 ) -> Result<Vec<Vec<Vec<Count>>>, Error> {
     let seeds: Vec<u64> =
@@ -172,17 +188,7 @@ fn run(
         ..Plan::plain(trace, mechanisms, memory_pages)
     };
     let outcome = plan.run(None, |_| Ok(()))?;
-    let warm = outcome.warm();
-    let refaults = [WorkingsetRefaultFile, WorkingsetRefaultAnon];
-    Ok(Count {
-        accesses: warm.counts.accesses,
-        misses: warm.counts.misses,
-        refaults: refaults.into_iter().map(|counter| warm.counters.get(counter)).sum(),
-        scanned: warm.counters.pgscan(),
-        reclaimed: warm.counters.pgsteal(),
-        lock_holds: outcome.costs.lock_holds,
-        walked_entries: outcome.costs.walked_entries,
-    })
+    Ok(Count::of(&outcome.warm(), outcome.costs))
 }
 
 #[cfg(test)]
@@ -192,10 +198,15 @@ mod tests {
     use crate::evaluate::Change;
     use mglru_core::Preset;
 
-    fn request() -> Request {
+    fn request() -> EvaluationRequest {
         let size = Size { accesses: 3000, pages: 600 };
         let change = Change::Presets(Preset::Linux71, Preset::Linux72);
-        Request { size, runs: 2, loads: vec!["anon".to_owned(), "mapped".to_owned()], ..Request::new(change) }
+        EvaluationRequest {
+            size,
+            runs: 2,
+            loads: vec!["anon".to_owned(), "mapped".to_owned()],
+            ..EvaluationRequest::new(change)
+        }
     }
 
     #[test]
@@ -203,7 +214,11 @@ mod tests {
         let request = request();
         let counts = counts(&request, &Unwatched).unwrap();
         assert_eq!(counts.rows.len(), 6);
-        let (settings, _) = Request { change: Change::Build(counts.clone()), ..request.clone() }.settings();
+        let (settings, _) = EvaluationRequest {
+            change: Change::Build { binary: "other".into(), counts: counts.clone() },
+            ..request.clone()
+        }
+        .settings();
         let found = counts.of(&request.loads().unwrap(), &settings, &request).unwrap();
         let again = measure(
             &request.loads().unwrap(),
@@ -215,9 +230,9 @@ mod tests {
         let count = found[0][1][0];
         assert!(count.misses > 0 && count.lock_holds > 0 && count.walked_entries > 0, "{count:?}");
         for wrong in [
-            Request { runs: 3, ..request.clone() },
-            Request { seed: 2, ..request.clone() },
-            Request { size: Size { accesses: 9, pages: 9 }, ..request.clone() },
+            EvaluationRequest { runs: 3, ..request.clone() },
+            EvaluationRequest { seed: 2, ..request.clone() },
+            EvaluationRequest { size: Size { accesses: 9, pages: 9 }, ..request.clone() },
         ] {
             let error = counts.of(&wrong.loads().unwrap(), &settings, &wrong).unwrap_err();
             assert!(error.text().contains("with the same options"), "{error}");

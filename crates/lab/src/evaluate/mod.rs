@@ -5,21 +5,23 @@
 //!   × setting  where it is tried: three presets, or the pair of presets itself
 //!   × load     standard loads, generated from a seed                            loads.rs
 //!   × seed     before and after see the same accesses                           measure.rs
-//! Evaluation   per load and setting: effects with intervals, and a verdict      result.rs
+//! Evaluation   per load and setting: effects with intervals, and a verdict      result.rs, crate::effect
 //! ```
 //!
 //! All runs are simulated: the same request gives the same figures on every machine. The other
-//! build of a [`Change::Build`] is asked for its [`Counts`] through its own command.
+//! build of a [`Change::Build`] is asked for its [`Counts`] through its own command
+//! ([`Counts::of_build`]).
 //!
 //! ```
 //! use mglru_core::{Preset, Switch};
 //! use mglru_lab::Unwatched;
-//! use mglru_lab::evaluate::{Change, Request, Size, evaluate};
+//! use mglru_lab::evaluate::{Change, EvaluationRequest, Size, evaluate};
 //!
 //! # fn main() -> Result<(), mglru_lab::Error> {
 //! let change = Change::Mechanism(Switch::ReclaimLoop);
 //! let size = Size { accesses: 2000, pages: 500 };
-//! let request = Request { presets: vec![Preset::Linux71], runs: 2, size, ..Request::new(change) };
+//! let request = EvaluationRequest::new(change);
+//! let request = EvaluationRequest { presets: vec![Preset::Linux71], runs: 2, size, ..request };
 //! for row in evaluate(&request, &Unwatched)?.rows {
 //!     println!("{}: {:+.2} % misses", row.load, row.misses().median);
 //! }
@@ -32,27 +34,44 @@ mod measure;
 mod result;
 
 pub use loads::{LOADS, Load, Size};
-pub use measure::{Count, CountRow, Counts, counts};
-pub use result::{Effect, Evaluation, Metric, Row, Verdict};
+pub use measure::{CountRow, Counts, counts};
+pub use result::{Evaluation, LoadRow, METRICS};
 
 use crate::error::Error;
 use crate::watch::Watch;
 use mglru_core::{MechanismError, Mechanisms, Preset, Switch};
+use std::path::PathBuf;
 
 /// The evaluated change.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     /// A mechanism, off before and on after.
     Mechanism(Switch),
     /// A preset, and the one after it.
     Presets(Preset, Preset),
     /// This build before, and what another build of this program counted after.
-    Build(Counts),
+    Build {
+        /// The program.
+        binary: PathBuf,
+        /// Its counts.
+        counts: Counts,
+    },
+}
+
+impl Change {
+    /// The change, in a line.
+    pub fn words(&self) -> String {
+        match self {
+            Change::Mechanism(mechanism) => format!("{}: off → on", mechanism.name()),
+            Change::Presets(before, after) => format!("preset {} → {}", before.name(), after.name()),
+            Change::Build { binary, .. } => format!("this build → {}", binary.display()),
+        }
+    }
 }
 
 /// A request for an evaluation.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct EvaluationRequest {
     /// The evaluated change.
     pub change: Change,
     /// The presets on which a mechanism or a build is tried.
@@ -67,11 +86,11 @@ pub struct Request {
     pub size: Size,
 }
 
-impl Request {
+impl EvaluationRequest {
     /// A change over all loads, on three presets, with six seeds.
-    pub fn new(change: Change) -> Request {
+    pub fn new(change: Change) -> EvaluationRequest {
         let presets = vec![Preset::Linux71, Preset::Linux72, Preset::Default];
-        Request { change, presets, loads: Vec::new(), seed: 1, runs: 6, size: Size::default() }
+        EvaluationRequest { change, presets, loads: Vec::new(), seed: 1, runs: 6, size: Size::default() }
     }
 
     /// The loads.
@@ -105,7 +124,7 @@ pub struct Setting {
 /// The settings, and the presets on which the change cannot be tried, with reasons.
 type Settings = (Vec<Setting>, Vec<(&'static str, String)>);
 
-impl Request {
+impl EvaluationRequest {
     fn settings(&self) -> Settings {
         let (mut settings, mut refused) = (Vec::new(), Vec::new());
         let both = |preset: Preset| -> Result<[Mechanisms; 2], MechanismError> {
@@ -138,7 +157,7 @@ impl Request {
 ///
 /// # Errors
 /// The request is invalid, or a load cannot be run.
-pub fn evaluate(request: &Request, watch: &dyn Watch) -> Result<Evaluation, Error> {
+pub fn evaluate(request: &EvaluationRequest, watch: &dyn Watch) -> Result<Evaluation, Error> {
     let loads = request.loads()?;
     let (settings, refused) = request.settings();
     if settings.is_empty() {
@@ -152,7 +171,7 @@ pub fn evaluate(request: &Request, watch: &dyn Watch) -> Result<Evaluation, Erro
     let before: Vec<Mechanisms> = settings.iter().map(|setting| setting.before).collect();
     let after: Vec<Mechanisms> = settings.iter().map(|setting| setting.after).collect();
     let (before, after) = match &request.change {
-        Change::Build(counts) => {
+        Change::Build { counts, .. } => {
             let before = measure::measure(&loads, &before, request, watch)?;
             (before, counts.of(&loads, &settings, request)?)
         }
@@ -163,6 +182,5 @@ pub fn evaluate(request: &Request, watch: &dyn Watch) -> Result<Evaluation, Erro
             (measured, after)
         }
     };
-    let names = settings.iter().map(|setting| setting.name.clone()).collect();
-    Ok(Evaluation::new(&loads, names, refused, &before, &after))
+    Ok(Evaluation::new(request, &loads, &settings, refused, &before, &after))
 }

@@ -1,119 +1,32 @@
 //! Effects and verdicts.
 
-use super::loads::Load;
-use super::measure::Count;
-use crate::statistics::{CONFIDENCE, Interval, median, median_interval};
+use super::loads::{Load, Size};
+use super::{EvaluationRequest, Setting};
+use crate::document::document;
+use crate::effect::{Count, Effect, Metric, Verdict};
+use serde::{Serialize, Serializer};
 
-/// A compared quantity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Metric {
-    /// Misses: the benefit.
-    Misses,
-    /// Scanned folios per reclaimed folio.
-    ScannedPerReclaimed,
-    /// Times that a lock of lists was taken, per 1,000 accesses.
-    LockHolds,
-    /// Page-table entries that walks visited, per 1,000 accesses.
-    WalkedEntries,
-}
-
-impl Metric {
-    /// All metrics; the first decides the verdict.
-    pub const ALL: [Metric; 4] =
-        [Metric::Misses, Metric::ScannedPerReclaimed, Metric::LockHolds, Metric::WalkedEntries];
-
-    /// Stable name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Metric::Misses => "misses",
-            Metric::ScannedPerReclaimed => "scanned_per_reclaimed",
-            Metric::LockHolds => "lock_holds_per_1000_accesses",
-            Metric::WalkedEntries => "walked_entries_per_1000_accesses",
-        }
-    }
-
-    /// Description for people.
-    pub fn words(self) -> &'static str {
-        match self {
-            Metric::Misses => "misses",
-            Metric::ScannedPerReclaimed => "folios scanned per reclaimed",
-            Metric::LockHolds => "lock holds per 1,000 accesses",
-            Metric::WalkedEntries => "page-table entries walked per 1,000 accesses",
-        }
-    }
-
-    fn value(self, count: &Count) -> f64 {
-        let per_1000 = |value: u64| 1000.0 * value as f64 / count.accesses.max(1) as f64;
-        match self {
-            Metric::Misses => count.misses as f64,
-            Metric::ScannedPerReclaimed if count.reclaimed == 0 => 0.0,
-            Metric::ScannedPerReclaimed => count.scanned as f64 / count.reclaimed as f64,
-            Metric::LockHolds => per_1000(count.lock_holds),
-            Metric::WalkedEntries => per_1000(count.walked_entries),
-        }
-    }
-}
-
-/// A change of one metric.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Effect {
-    /// Median before.
-    pub before: f64,
-    /// Median after.
-    pub after: f64,
-    /// Median of the changes seed by seed, in percent of the value before; absolute where that is
-    /// 0.
-    pub median: f64,
-    /// Its confidence interval.
-    pub interval: Interval,
-    /// Whether every run has the same value before and after.
-    pub is_same: bool,
-}
-
-/// The judgement of a change under a load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Fewer misses: the whole interval is below 0.
-    Gains,
-    /// More misses: the whole interval is above 0.
-    Loses,
-    /// The interval contains 0.
-    Nothing,
-    /// Every count of every run is the same.
-    Untouched,
-    /// There are too few runs for a verdict.
-    Uncertain,
-}
-
-impl Verdict {
-    /// Stable name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Verdict::Gains => "gains",
-            Verdict::Loses => "loses",
-            Verdict::Nothing => "nothing",
-            Verdict::Untouched => "untouched",
-            Verdict::Uncertain => "uncertain",
-        }
-    }
-}
+/// The compared metrics; the first decides the verdict.
+pub const METRICS: [Metric; 4] =
+    [Metric::Misses, Metric::ScannedPerReclaimed, Metric::LockHolds, Metric::WalkedEntries];
 
 /// A load in a setting.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LoadRow {
     /// Name of the load.
     pub load: &'static str,
     /// A description of the load.
+    #[serde(skip)]
     pub words: &'static str,
     /// Name of the setting: of a preset, or of both.
     pub setting: String,
-    /// An effect per metric, in the order of [`Metric::ALL`].
-    pub effects: Vec<Effect>,
     /// The verdict.
     pub verdict: Verdict,
+    /// An effect per metric, in the order of [`METRICS`].
+    pub effects: Vec<Effect>,
 }
 
-impl Row {
+impl LoadRow {
     /// The effect on misses.
     pub fn misses(&self) -> &Effect {
         &self.effects[0]
@@ -123,8 +36,14 @@ impl Row {
 /// Result of an evaluation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evaluation {
+    /// The evaluated change, in a line.
+    pub change: String,
+    /// The first seed.
+    pub seed: u64,
+    /// Length of each load.
+    pub size: Size,
     /// The rows, by load and then by setting.
-    pub rows: Vec<Row>,
+    pub rows: Vec<LoadRow>,
     /// Names of the settings.
     pub settings: Vec<String>,
     /// Presets on which the change cannot be tried, with reasons.
@@ -136,8 +55,9 @@ pub struct Evaluation {
 impl Evaluation {
     /// Compares counts by setting, load and seed.
     pub(super) fn new(
+        request: &EvaluationRequest,
         loads: &[Load],
-        settings: Vec<String>,
+        settings: &[Setting],
         refused: Vec<(&'static str, String)>,
         before: &[Vec<Vec<Count>>],
         after: &[Vec<Vec<Count>>],
@@ -146,20 +66,18 @@ impl Evaluation {
         for (at, load) in loads.iter().enumerate() {
             for (number, setting) in settings.iter().enumerate() {
                 let (before, after) = (&before[number][at], &after[number][at]);
-                let effects: Vec<Effect> =
-                    Metric::ALL.into_iter().map(|metric| effect(metric, before, after)).collect();
-                let verdict = verdict(&effects[0], before == after);
-                rows.push(Row {
-                    load: load.name,
-                    words: load.words,
-                    setting: setting.clone(),
-                    effects,
-                    verdict,
-                });
+                let effect =
+                    |metric: Metric| Effect::of(metric, &metric.values(before), &metric.values(after), None);
+                let effects: Vec<Effect> = METRICS.into_iter().map(effect).collect();
+                let verdict = effects[0].verdict(before == after);
+                let setting = setting.name.clone();
+                rows.push(LoadRow { load: load.name, words: load.words, setting, verdict, effects });
             }
         }
         let runs = before.first().and_then(|loads| loads.first()).map_or(0, Vec::len);
-        Evaluation { rows, settings, refused, runs }
+        let settings = settings.iter().map(|setting| setting.name.clone()).collect();
+        let change = request.change.words();
+        Evaluation { change, seed: request.seed, size: request.size, rows, settings, refused, runs }
     }
 
     /// Confidence of the intervals, 0 to 1.
@@ -174,75 +92,63 @@ impl Evaluation {
     }
 }
 
-fn effect(metric: Metric, before: &[Count], after: &[Count]) -> Effect {
-    let values = |counts: &[Count]| counts.iter().map(|count| metric.value(count)).collect::<Vec<f64>>();
-    let (before, after) = (values(before), values(after));
-    let change = |(&before, &after): (&f64, &f64)| {
-        if before == 0.0 { after } else { 100.0 * (after / before - 1.0) }
-    };
-    let changes: Vec<f64> = before.iter().zip(&after).map(change).collect();
-    Effect {
-        before: median(&before),
-        after: median(&after),
-        median: median(&changes),
-        interval: median_interval(&changes),
-        is_same: before == after,
+impl Serialize for Evaluation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let refused = self.refused.iter().map(|(preset, why)| Refused { preset, why });
+        document!(serializer, {
+            "change": self.change,
+            "version": env!("CARGO_PKG_VERSION"),
+            "settings": self.settings,
+            "not_applicable": refused.collect::<Vec<_>>(),
+            "runs": self.runs,
+            "seed": self.seed,
+            "accesses": self.size.accesses,
+            "pages": self.size.pages,
+            "memory_pages": self.size.memory_pages(),
+            "confidence": self.confidence(),
+            "rows": self.rows,
+        })
     }
 }
 
-fn verdict(misses: &Effect, is_same: bool) -> Verdict {
-    let interval = misses.interval;
-    match () {
-        () if is_same => Verdict::Untouched,
-        () if interval.confidence < CONFIDENCE => Verdict::Uncertain,
-        () if interval.high < 0.0 => Verdict::Gains,
-        () if interval.low > 0.0 => Verdict::Loses,
-        () => Verdict::Nothing,
-    }
+/// A preset on which the change cannot be tried.
+#[derive(Serialize)]
+struct Refused<'a> {
+    preset: &'a str,
+    why: &'a str,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evaluate::LOADS;
+    use crate::evaluate::{Change, LOADS};
+    use crate::statistics::CONFIDENCE;
+    use mglru_core::{Preset, Switch};
 
     fn counts(misses: [u64; 6]) -> Vec<Count> {
-        let count = |misses| Count {
-            accesses: 1000,
-            misses,
-            refaults: 0,
-            scanned: 30,
-            reclaimed: 10,
-            lock_holds: 50,
-            walked_entries: 0,
-        };
-        misses.map(count).into()
+        let of = Count { accesses: 1000, scanned: 30, reclaimed: 10, lock_holds: 50, ..Count::default() };
+        misses.map(|misses| Count { misses, ..of }).into()
     }
 
     fn evaluated(before: Vec<Count>, after: Vec<Count>) -> Evaluation {
-        Evaluation::new(
-            &LOADS[..1],
-            vec!["linux-7.2".to_owned()],
-            Vec::new(),
-            &[vec![before]],
-            &[vec![after]],
-        )
+        let request = EvaluationRequest {
+            presets: vec![Preset::Linux72],
+            ..EvaluationRequest::new(Change::Mechanism(Switch::ReclaimLoop))
+        };
+        let (settings, refused) = request.settings();
+        Evaluation::new(&request, &LOADS[..1], &settings, refused, &[vec![before]], &[vec![after]])
     }
 
     #[test]
-    fn an_interval_on_one_side_of_0_decides() {
-        let before = || counts([100; 6]);
-        let of = |misses: [u64; 6]| evaluated(before(), counts(misses)).rows[0].verdict;
-        assert_eq!(of([99, 98, 97, 96, 95, 94]), Verdict::Gains);
-        assert_eq!(of([101; 6]), Verdict::Loses);
-        assert_eq!(of([99, 98, 97, 96, 95, 101]), Verdict::Nothing);
-        assert_eq!(of([100; 6]), Verdict::Untouched);
-        let evaluation = evaluated(before(), counts([90; 6]));
+    fn misses_decide() {
+        let evaluation = evaluated(counts([100; 6]), counts([90; 6]));
         let misses = evaluation.rows[0].misses();
         assert_eq!((misses.before, misses.after), (100.0, 90.0));
         assert!((misses.median + 10.0).abs() < 1e-9 && evaluation.confidence() >= CONFIDENCE);
         assert_eq!(evaluation.with(Verdict::Gains), ["skewed (linux-7.2)"]);
         assert_eq!(evaluation.with(Verdict::Loses), Vec::<String>::new());
+        let same = evaluated(counts([100; 6]), counts([100; 6]));
+        assert_eq!(same.rows[0].verdict, Verdict::Untouched);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Each metric is shown as the median of all runs. Runs before and after form pairs: they have the
 //! same seed, or alternate. A verdict depends on the confidence interval of the median change
 //! ([`median_interval`], 95 % from six pairs on), never on medians alone, so that noise does not
-//! make settings look equal. [`Row::judge`] has the rules.
+//! make settings look equal. [`MetricRow::judge`] has the rules.
 
 use crate::statistics::{Interval, jain, median, median_interval, quantile, spread};
 use crate::timeline::Timeline;
@@ -96,7 +96,7 @@ impl Verdict {
 
 /// All runs of a metric under three settings.
 #[derive(Debug)]
-pub struct Row {
+pub struct MetricRow {
     /// Stable name of the metric.
     pub metric: &'static str,
     /// Unit of the values.
@@ -175,7 +175,7 @@ pub struct Experiment {
     /// Duration of the experiment in seconds.
     pub seconds: f64,
     /// Measured metrics.
-    pub rows: Vec<Row>,
+    pub rows: Vec<MetricRow>,
     /// Expected conditions.
     pub checks: Vec<Check>,
     /// Cross-checks.
@@ -193,7 +193,7 @@ pub fn change(before: f64, after: f64) -> f64 {
     }
 }
 
-impl Row {
+impl MetricRow {
     /// Relative change of the median.
     pub fn change(&self) -> f64 {
         change(median(&self.before), median(&self.after))
@@ -295,7 +295,7 @@ impl Row {
 
 impl Experiment {
     /// The verdict on a metric.
-    pub fn verdict_of(&self, row: &Row) -> Verdict {
+    pub fn verdict_of(&self, row: &MetricRow) -> Verdict {
         match row.judge() {
             Verdict::Unpublished => Verdict::Unpublished,
             _ if row.values == Values::Timed && self.untimely.is_some() => Verdict::NotMeasurable,
@@ -309,7 +309,7 @@ impl Experiment {
     }
 
     /// Runs per setting behind a metric's values.
-    pub fn runs_of(&self, row: &Row) -> usize {
+    pub fn runs_of(&self, row: &MetricRow) -> usize {
         match row.values {
             Values::Resampled => self.runs as usize,
             Values::Counted | Values::Timed | Values::Given => row.pairs(),
@@ -318,7 +318,7 @@ impl Experiment {
 
     /// Reasons why the verdict on a metric is provisional. In a quick test, that holds for every
     /// metric.
-    fn caveat(&self, row: &Row) -> Option<String> {
+    fn caveat(&self, row: &MetricRow) -> Option<String> {
         let runs = self.runs_of(row);
         let few = match self.verdict_of(row) {
             Verdict::Unpublished | Verdict::NotMeasurable | Verdict::ByConstruction => None,
@@ -334,12 +334,12 @@ impl Experiment {
     }
 
     /// The verdict on a metric as text, with its caveat.
-    pub fn verdict_text(&self, row: &Row) -> String {
+    pub fn verdict_text(&self, row: &MetricRow) -> String {
         let word = self.verdict_of(row).word();
         self.caveat(row).map_or(word.to_owned(), |caveat| format!("{word} ({caveat})"))
     }
 
-    fn row_document<'a>(&self, row: &'a Row) -> RowDocument<'a> {
+    fn row_document<'a>(&self, row: &'a MetricRow) -> RowDocument<'a> {
         let Interval { low, high, confidence } = row.interval();
         RowDocument {
             metric: row.metric,
@@ -463,7 +463,7 @@ struct OfSettings<T> {
     default: T,
 }
 
-impl Row {
+impl MetricRow {
     fn of_settings<'a, T>(&'a self, figure: impl Fn(&'a [f64]) -> T) -> OfSettings<T> {
         OfSettings {
             before: figure(&self.before),
@@ -540,12 +540,20 @@ impl Serialize for Experiment {
 mod tests {
     use super::*;
 
-    fn row(published: Published, before: &[f64], after: &[f64]) -> Row {
+    fn row(published: Published, before: &[f64], after: &[f64]) -> MetricRow {
         let (before, after) = (before.into(), after.into());
-        Row { metric: "m", unit: "1", values: Values::Counted, published, before, after, default: vec![1.0] }
+        MetricRow {
+            metric: "m",
+            unit: "1",
+            values: Values::Counted,
+            published,
+            before,
+            after,
+            default: vec![1.0],
+        }
     }
 
-    fn times(quick: bool, untimely: Option<&'static str>, row: Row) -> String {
+    fn times(quick: bool, untimely: Option<&'static str>, row: MetricRow) -> String {
         let experiment = Experiment {
             name: "x",
             world: "real",
@@ -554,7 +562,7 @@ mod tests {
             quick,
             untimely,
             seconds: 0.0,
-            rows: vec![Row { values: Values::Timed, ..row }],
+            rows: vec![MetricRow { values: Values::Timed, ..row }],
             checks: Vec::new(),
             crosschecks: Crosschecks::NotApplicable { not_applicable: "a test" },
             shown: Vec::new(),
@@ -618,7 +626,7 @@ mod tests {
         assert_eq!(times(false, None, same(2)), "holds (2 runs)");
         assert_eq!(times(false, Some("busy"), same(6)), "not measurable here");
         let unpublished =
-            |quick| times(quick, Some("busy"), Row { published: Published::Nothing, ..same(2) });
+            |quick| times(quick, Some("busy"), MetricRow { published: Published::Nothing, ..same(2) });
         assert_eq!((unpublished(true), unpublished(false)), ("- (quick)".to_owned(), "-".to_owned()));
     }
 
@@ -627,7 +635,8 @@ mod tests {
     #[test]
     fn one_run_and_given_values_have_no_verdict() {
         let half = Published::Change { before: 100.0, after: 50.0 };
-        let of = |runs: usize, values| Row { values, ..row(half, &vec![100.0; runs], &vec![50.0; runs]) };
+        let of =
+            |runs: usize, values| MetricRow { values, ..row(half, &vec![100.0; runs], &vec![50.0; runs]) };
         assert_eq!(of(1, Values::Counted).judge(), Verdict::OneRun);
         assert_eq!(times(false, None, of(1, Values::Timed)), "no verdict (1 run)");
         assert_eq!(of(6, Values::Given).judge(), Verdict::ByConstruction);
@@ -642,7 +651,7 @@ mod tests {
     #[test]
     fn resampled_values_are_not_counted_as_runs() {
         let after: Vec<f64> = (0..=200).map(|at| f64::from(at) / 2.0).collect();
-        let resampled = Row { values: Values::Resampled, ..row(Published::Same, &[50.0; 201], &after) };
+        let resampled = MetricRow { values: Values::Resampled, ..row(Published::Same, &[50.0; 201], &after) };
         let interval = resampled.interval();
         assert!((interval.low + 0.95).abs() < 1e-9 && (interval.high - 0.95).abs() < 1e-9, "{interval:?}");
     }

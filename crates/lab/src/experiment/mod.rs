@@ -22,10 +22,10 @@
 //! ```
 //! # fn main() -> Result<(), mglru_lab::Error> {
 //! use mglru_lab::Unwatched;
-//! use mglru_lab::experiment::{Order, World, by_name};
+//! use mglru_lab::experiment::{ExperimentRequest, Environment, by_name};
 //!
 //! let workingset = by_name("workingset").expect("one of them");
-//! let mut order = Order::new(World::Sim, true);
+//! let mut order = ExperimentRequest::new(Environment::Sim, true);
 //! (order.effort.runs, order.effort.shorter) = (1, 100);
 //! let experiment = workingset.run(&order, &Unwatched)?;
 //! println!("{}: {}", experiment.name, experiment.verdict().word());
@@ -49,8 +49,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 pub use evidence::{
-    Check, Column, Crosschecks, Experiment, PAIRS_MIN, PairChanges, Published, Row, Shares, Shown, Values,
-    Verdict,
+    Check, Column, Crosschecks, Experiment, MetricRow, PAIRS_MIN, PairChanges, Published, Shares, Shown,
+    Values, Verdict,
 };
 
 pub(crate) use crate::run::simulated::SCAN_TIME;
@@ -68,13 +68,13 @@ pub struct Registration {
     /// Published claims, each with the metric that shows it. They are the rows of the summary
     /// table.
     pub claims: &'static [Claim],
-    /// Whether it runs in [`World::Real`]. An experiment that always measures the machine may run
-    /// there unchanged.
+    /// Whether it runs in [`Environment::Real`]. An experiment that always measures the machine may
+    /// run there unchanged.
     pub in_real_world: bool,
     /// Whether running all experiments uses the `quick` size, because the full one takes long. The
     /// number of runs stays the same.
     pub quick_among_all: bool,
-    run: fn(&Order, &dyn Watch) -> Result<Experiment, Error>,
+    run: fn(&ExperimentRequest, &dyn Watch) -> Result<Experiment, Error>,
 }
 
 /// A published claim, and the metric that shows it.
@@ -108,7 +108,7 @@ pub fn names() -> [&'static str; 5] {
 
 /// Environment of an experiment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum World {
+pub enum Environment {
     /// The simulator.
     Sim,
     /// The real cache.
@@ -118,37 +118,41 @@ pub enum World {
     },
 }
 
-impl World {
+impl Environment {
     /// `sim` or `real`.
     pub fn name(&self) -> &'static str {
         match self {
-            World::Sim => "sim",
-            World::Real { .. } => "real",
+            Environment::Sim => "sim",
+            Environment::Real { .. } => "real",
         }
     }
 }
 
 /// A request to run an experiment.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct ExperimentRequest {
     /// Number, seed and length of runs.
     pub effort: Effort,
     /// Whether to run only a quick test of the experiment.
     pub quick: bool,
     /// Environment.
-    pub world: World,
+    pub world: Environment,
 }
 
-impl Order {
+impl ExperimentRequest {
     /// The default number of runs for this environment, from seed 1 on. `quick` makes 2 runs of an
     /// eighth of the time.
-    pub fn new(world: World, quick: bool) -> Order {
+    pub fn new(world: Environment, quick: bool) -> ExperimentRequest {
         let runs = match (quick, &world) {
             (true, _) => RUNS_QUICK,
-            (false, World::Sim) => RUNS_SIMULATED,
-            (false, World::Real { .. }) => RUNS_REAL,
+            (false, Environment::Sim) => RUNS_SIMULATED,
+            (false, Environment::Real { .. }) => RUNS_REAL,
         };
-        Order { effort: Effort { runs, seed: 1, shorter: if quick { 8 } else { 1 } }, quick, world }
+        ExperimentRequest {
+            effort: Effort { runs, seed: 1, shorter: if quick { 8 } else { 1 } },
+            quick,
+            world,
+        }
     }
 }
 
@@ -181,8 +185,8 @@ impl Registration {
     /// # Errors
     /// If it does not run in that environment or files cannot be created, or of a bug in the
     /// simulator.
-    pub fn run(&self, order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
-        if !self.in_real_world && order.world != World::Sim {
+    pub fn run(&self, order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error> {
+        if !self.in_real_world && order.world != Environment::Sim {
             return Err(Error::usage(format_args!("{} runs in the simulator only", self.name)));
         }
         let began = Instant::now();

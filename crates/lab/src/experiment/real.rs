@@ -7,6 +7,7 @@
 use super::workingset::{CLIENTS, Part, Run, SWEEP_THREADS, Task};
 use crate::layout::{self, Content};
 use crate::load::{RealLoad, Setup, Verified};
+use crate::parallel;
 use crate::{Error, Watch};
 use mglru_cache::{CachedFile, OpenMode, PageCache, Swap, Tenant};
 use mglru_core::PAGE_BYTES;
@@ -112,11 +113,7 @@ fn during(time: Duration, clients: u32, tenant: &Tenant, work: Work<'_>) -> Resu
         }
         result
     };
-    std::thread::scope(|scope| {
-        let client = &client;
-        let clients: Vec<_> = (0..clients).map(|number| scope.spawn(move || client(number))).collect();
-        clients.into_iter().try_for_each(|client| client.join().expect("no client panics"))
-    })?;
+    parallel::each(0..clients, client).into_iter().collect::<Result<(), Error>>()?;
     let seconds = began.elapsed().as_secs_f64();
     Ok(Run {
         counters: tenant.stats().counters.iter().collect(),

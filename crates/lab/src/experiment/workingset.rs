@@ -15,9 +15,9 @@
 //! clock, [`real`] with a quarter of that in the real cache, on real files with verified contents.
 
 use super::crosscheck::{self, Crosscheck};
-use super::evidence::{Check, Experiment, Published, Row, Shown, Values};
+use super::evidence::{Check, Experiment, MetricRow, Published, Shown, Values};
 use super::simulated;
-use super::{Claim, Order, Registration, World, real};
+use super::{Claim, Environment, ExperimentRequest, Registration, real};
 use crate::parallel;
 use crate::statistics::{deviation_percent, resampled};
 use crate::timeline::Timeline;
@@ -125,15 +125,15 @@ pub(super) fn kernel(preset: Preset, without: &[Switch]) -> Result<Mechanisms, E
 ///
 /// # Errors
 /// If files cannot be created or a page is wrong, or of a bug in the simulator.
-fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
-    let Order { effort, world, .. } = order;
+fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error> {
+    let ExperimentRequest { effort, world, .. } = order;
     let effort = *effort;
     let (default, after) = (Mechanisms::default(), kernel(Preset::Linux71, &[])?);
     // Only the published patches differ: the preset linux-6.12 differs in more.
     let before = kernel(Preset::Linux71, &[Switch::WorkingsetRework, Switch::LuleshFix])?;
     let settings = [before, after, default];
     let sweep_settings = [kernel(Preset::Linux71, &[Switch::LuleshFix])?, after, default];
-    let simulated = matches!(world, World::Sim);
+    let simulated = matches!(world, Environment::Sim);
     let sweep_runs = if simulated { effort.runs_at_least(SWEEP_RUNS_MIN) } else { effort.runs };
     let parts = [
         (Part::Tpcc { mapped_percent: 0 }, settings, effort.runs),
@@ -154,8 +154,8 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let threads = if simulated { parallel::threads() } else { 1 };
     let runs = parallel::all(&tasks, threads, |_, task| {
         let run = match world {
-            World::Sim => simulated::run(task),
-            World::Real { directory } => real::run(task, directory, watch),
+            Environment::Sim => simulated::run(task),
+            Environment::Real { directory } => real::run(task, directory, watch),
         };
         stage.advance(1)?;
         run
@@ -172,8 +172,8 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let (tpcc, mapped) = (part(effort.runs), part(effort.runs));
     let (control, sweep) = (part(effort.runs), part(sweep_runs));
     let scale = match world {
-        World::Sim => simulated::SCALE,
-        World::Real { .. } => real::SCALE,
+        Environment::Sim => simulated::SCALE,
+        Environment::Real { .. } => real::SCALE,
     };
     let mut rows = rows(&tpcc, &mapped, &control, &sweep, effort.seed);
     if !simulated {
@@ -186,8 +186,8 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let watched = tpcc.iter().chain(&mapped).flatten().filter_map(|run| run.crosscheck.as_ref());
     let crosschecks = match world {
         // The clients and background reclaim.
-        World::Sim => crosscheck::of(watched, u64::from(CLIENTS) + 1),
-        World::Real { .. } => crosscheck::REAL_TIME,
+        Environment::Sim => crosscheck::of(watched, u64::from(CLIENTS) + 1),
+        Environment::Real { .. } => crosscheck::REAL_TIME,
     };
     if !simulated {
         let all = [&tpcc, &mapped, &control, &sweep].into_iter().flatten().flatten();
@@ -229,9 +229,9 @@ fn row(
     published: Published,
     runs: &[Vec<Run>; 3],
     of: impl Fn(&Run) -> f64,
-) -> Row {
+) -> MetricRow {
     let [before, after, default] = [0, 1, 2].map(|setting| runs[setting].iter().map(&of).collect());
-    Row { metric, unit, values: Values::Counted, published, before, after, default }
+    MetricRow { metric, unit, values: Values::Counted, published, before, after, default }
 }
 
 fn rows(
@@ -240,7 +240,7 @@ fn rows(
     control: &[Vec<Run>; 3],
     sweep: &[Vec<Run>; 3],
     seed: u64,
-) -> Vec<Row> {
+) -> Vec<MetricRow> {
     let (anon, file) = (Counter::WorkingsetRefaultAnon, Counter::WorkingsetRefaultFile);
     let published = |before, after| Published::Change { before, after };
     let rates = |setting: usize| -> Vec<f64> {
@@ -261,7 +261,7 @@ fn rows(
             run.count(Counter::WorkingsetNodes)
         }),
         // The runs end at a fixed time, as the published ones did.
-        Row {
+        MetricRow {
             values: Values::Given,
             ..row("tpcc_seconds", "s", published(10_801.0, 10_801.0), tpcc, |run| run.seconds)
         },
@@ -278,7 +278,7 @@ fn rows(
         row("lulesh_mean_zones_per_second", "1/s", published(6894.0, 7574.0), sweep, |run| {
             run.accesses as f64 / 3.0 / run.seconds
         }),
-        Row {
+        MetricRow {
             metric: "lulesh_deviation_percent",
             unit: "%",
             values: Values::Resampled,

@@ -21,8 +21,10 @@
 //! How many pages in memory were written depends on the policy. The prediction uses plain LRU.
 
 use super::kernel_run::{HALF_AN_EFFORT_PAGES, KernelRun};
+use crate::document::{document, rounded};
 use mglru_core::PAGE_BYTES;
 use mglru_workload::trace::{PageAccess, Record};
+use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Bytes of an index node, with the pointer that names its memcg.
@@ -77,6 +79,27 @@ impl PredictedCapacity {
     /// Memory of a replay: the prediction and half an effort.
     pub fn memory_pages(&self) -> u64 {
         self.predicted.pages as u64 + HALF_AN_EFFORT_PAGES
+    }
+}
+
+impl Serialize for PredictedCapacity {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (run, predicted) = (&self.run, self.predicted);
+        let tenth = |value: f64| (value * 10.0).round() / 10.0;
+        document!(serializer, {
+            "workload": run.setting.workload,
+            "kernel": run.setting.kernel,
+            "lru": run.setting.lru,
+            "swap": run.setting.swap,
+            "tag": run.tag,
+            "limit_pages": run.limit_pages,
+            "measured_pages": run.capacity_pages,
+            "predicted_pages": tenth(predicted.pages),
+            "difference_percent": rounded(self.difference_percent()),
+            "index_pages": tenth(predicted.index_pages),
+            "buffer_head_pages": tenth(predicted.buffer_head_pages),
+            "page_tables": tenth(predicted.page_tables),
+        })
     }
 }
 

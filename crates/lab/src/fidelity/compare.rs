@@ -12,8 +12,10 @@
 use super::kernel_run::{Access, KernelRun, Measure, Setting};
 use super::tolerance::{RowKind, Tolerance, tolerance};
 use super::variant::Variant;
+use crate::document::{document, rounded};
 use crate::statistics::{mean, median, range};
 use mglru_core::Lru;
+use serde::{Serialize, Serializer};
 
 /// Largest distance between the limits of a series, in pages.
 const SERIES_SPAN_PAGES: u64 = 128;
@@ -67,6 +69,46 @@ impl Comparison {
         } else {
             (self.ours == 0.0).then_some(0.0)
         }
+    }
+}
+
+/// A count as a whole number, or a mean with one decimal.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Number {
+    Whole(u64),
+    Mean(f64),
+}
+
+fn number(value: f64) -> Number {
+    if value.fract() == 0.0 {
+        Number::Whole(value as u64)
+    } else {
+        Number::Mean((value * 10.0).round() / 10.0)
+    }
+}
+
+impl Serialize for Comparison {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        document!(serializer, {
+            "workload": self.setting.workload,
+            "kernel": self.setting.kernel,
+            "lru": self.setting.lru,
+            "swap": self.setting.swap,
+            "readahead_pages": self.setting.readahead_pages,
+            "fault_around_pages": self.setting.fault_around_pages,
+            "tasks": self.setting.tasks,
+            "limit_pages": self.limit_pages,
+            "memory_pages": self.memory_pages,
+            "counter": self.measure.name(),
+            "kernel_count": number(self.kernel),
+            "our_count": number(self.ours),
+            "difference_percent": self.difference_percent().map(rounded),
+            "tolerance_percent": self.tolerance.percent_of(self.kernel).map(rounded),
+            "within": self.within(),
+            "kernel_runs": self.kernel_runs,
+            "our_runs": self.our_runs,
+        })
     }
 }
 

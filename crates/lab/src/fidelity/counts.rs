@@ -2,16 +2,19 @@
 
 use super::capacity::{PredictedCapacity, predict};
 use super::compare::{Comparison, Subject, subjects};
+use super::deltas::{Agreement, Delta, deltas};
 use super::kernel_run::{Filter, KernelRun, Measure, Skipped, Table, trace_of};
+use crate::document::document;
 use crate::error::Error;
 use crate::parallel;
-use crate::replay::run::{Outcome, Plan, run_all};
+use crate::replay::run::{Plan, ReplayOutcome, run_all};
 use crate::trace_file::TraceFile;
 use crate::watch::Watch;
 use mglru_core::lru::Swappiness;
 use mglru_core::{Counter, Mechanisms};
 use mglru_sim::Tally;
 use mglru_workload::trace::OpenOptions;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -34,6 +37,20 @@ pub struct Compared {
     pub capacities: Vec<PredictedCapacity>,
     /// Rows that cannot be replayed, with reasons.
     pub skipped: Vec<Skipped>,
+    /// The changes that the counts allow.
+    pub deltas: Vec<Delta>,
+}
+
+impl Serialize for Compared {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        document!(serializer, {
+            "rows": self.comparisons,
+            "skipped": self.skipped,
+            "capacities": self.capacities,
+            "deltas": self.deltas,
+            "agreement": Agreement::of(&self.deltas),
+        })
+    }
 }
 
 /// Replays the rows of a table that pass the filter, and compares.
@@ -60,7 +77,8 @@ pub fn compare(
         }
     }
     let comparisons = replay(&traces, &subjects(&table.runs), watch)?;
-    Ok(Compared { comparisons, capacities, skipped: table.skipped })
+    let deltas = deltas(&comparisons);
+    Ok(Compared { comparisons, capacities, skipped: table.skipped, deltas })
 }
 
 /// The traces of a table, by workload.
@@ -159,7 +177,7 @@ fn check_length(trace: &TraceFile, run: &KernelRun, watch: &dyn Watch) -> Result
 }
 
 /// A count of a replay.
-fn count(outcome: &Outcome, measure: Measure) -> f64 {
+fn count(outcome: &ReplayOutcome, measure: Measure) -> f64 {
     let warm = outcome.warm();
     let total = outcome.report.total();
     // The kernel lab counts swap-ins separately.

@@ -12,7 +12,8 @@
 
 use super::compare::Comparison;
 use super::kernel_run::{Measure, Setting, version_rank};
-use serde::Serialize;
+use crate::document::{document, rounded};
+use serde::{Serialize, Serializer};
 
 /// The kernel's change, in percent, above which the engine's must have the same sign.
 pub const SIGN_MATTERS_PERCENT: f64 = 0.5;
@@ -31,7 +32,7 @@ pub struct Side {
 }
 
 /// A change of the misses of a whole trace.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Delta {
     /// The workload.
     pub workload: String,
@@ -67,6 +68,23 @@ impl Delta {
     pub fn size_agrees(&self) -> bool {
         // Slack for rounding: both are quotients of counts below 2^32.
         self.apart() <= (SIZE_SHARE * self.kernel_percent.abs()).max(SIZE_POINTS) + 1e-9
+    }
+}
+
+impl Serialize for Delta {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        document!(serializer, {
+            "workload": self.workload,
+            "swap": self.swap,
+            "limit_pages": self.limit_pages,
+            "runs": self.runs,
+            "from": self.from,
+            "to": self.to,
+            "kernel_percent": rounded(self.kernel_percent),
+            "our_percent": rounded(self.our_percent),
+            "sign_agrees": self.sign_agrees(),
+            "size_agrees": self.size_agrees(),
+        })
     }
 }
 

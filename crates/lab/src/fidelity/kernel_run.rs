@@ -1,9 +1,11 @@
 //! Runs of real kernels: rows of the kernel lab's table `results.csv`.
 
 use crate::Error;
+use crate::document::document;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Lru, PAGE_BYTES, Preset};
 use mglru_sim::{SwapDevice, SwapModel, Writes};
+use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
 
 /// Half of the pages that one reclaim effort frees. Memory oscillates between the limit and a full
@@ -333,6 +335,20 @@ pub struct Skipped {
     pub limit_pages: u64,
     /// Reason.
     pub reason: String,
+}
+
+impl Serialize for Skipped {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        document!(serializer, {
+            "workload": self.setting.workload,
+            "kernel": self.setting.kernel,
+            "lru": self.setting.lru,
+            "swap": self.setting.swap,
+            "limit_pages": self.limit_pages,
+            "tag": self.tag,
+            "reason": self.reason,
+        })
+    }
 }
 
 /// Rows of a table.

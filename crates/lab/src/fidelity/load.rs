@@ -68,7 +68,7 @@ const CAPACITY_PERMILLE: u64 = 972;
 
 /// Result of a load.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct LoadOutcome {
     /// Whether a charge failed, where the kernel would kill.
     pub killed: bool,
     /// Buffers written, or rounds.
@@ -141,7 +141,7 @@ fn machine(mechanisms: Mechanisms, seed: u64, limit_pages: u64) -> Machine {
 
 impl DirtyWriter {
     /// Runs the load once.
-    pub fn run(&self, mechanisms: Mechanisms, seed: u64) -> Result<Outcome, SimError> {
+    pub fn run(&self, mechanisms: Mechanisms, seed: u64) -> Result<LoadOutcome, SimError> {
         let limit_pages = self.limit_pages * CAPACITY_PERMILLE / 1000;
         let latency = Latency::Skewed { median: END_IO_TIME, spread_permille: END_IO_SPREAD_PERMILLE };
         let write = Lane {
@@ -181,7 +181,7 @@ impl DirtyWriter {
 }
 
 /// Runs until the end, a time limit or a failed charge.
-fn watch(simulator: &mut Simulator, until: Option<Time>) -> Result<Outcome, SimError> {
+fn watch(simulator: &mut Simulator, until: Option<Time>) -> Result<LoadOutcome, SimError> {
     let lab = simulator.core().memcgs().find("lab").expect("the machine has this tenant");
     let count = |simulator: &Simulator, counter| simulator.core().memcg(lab).stat().get(counter);
     let (mut killed, mut peak_dirty_pages) = (false, 0);
@@ -189,7 +189,7 @@ fn watch(simulator: &mut Simulator, until: Option<Time>) -> Result<Outcome, SimE
         killed = count(simulator, Counter::EventOom) > 0;
         peak_dirty_pages = peak_dirty_pages.max(count(simulator, Counter::FileDirty));
     }
-    Ok(Outcome {
+    Ok(LoadOutcome {
         killed,
         iterations: 0,
         end: simulator.now(),
@@ -210,7 +210,7 @@ struct Progress {
 
 impl Mix {
     /// Runs the load once.
-    pub fn run(&self, mechanisms: Mechanisms, seed: u64) -> Result<Outcome, SimError> {
+    pub fn run(&self, mechanisms: Mechanisms, seed: u64) -> Result<LoadOutcome, SimError> {
         let read = Lane {
             latency: Latency::Skewed { median: MIX_READ_TIME, spread_permille: 500 },
             depth: 128,

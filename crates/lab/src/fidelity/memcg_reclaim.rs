@@ -24,7 +24,7 @@ const DEVIATION_SHARE: f64 = 0.25;
 
 /// A row of the table.
 #[derive(Debug, Clone, serde::Deserialize)]
-pub struct Row {
+pub struct ReclaimRow {
     /// Version of the kernel.
     pub kernel: String,
     /// The kernel lab's name of the policy.
@@ -57,7 +57,7 @@ pub struct Row {
 #[derive(Debug, Clone)]
 pub struct Compared {
     /// The kernel's row.
-    pub row: Row,
+    pub row: ReclaimRow,
     /// The engine's results, one per seed.
     pub ours: Vec<Rounds>,
     /// Difference in spread among kernels with equal behaviour.
@@ -75,16 +75,16 @@ pub(super) fn is_meant(header: &str) -> bool {
 /// If the file cannot be read, or of a bug in the simulator.
 pub fn compare(path: &Path, filter: &Filter, watch: &dyn Watch) -> Result<Vec<Compared>, Error> {
     // Unselected kernels also show the difference among kernels with the same policy.
-    let all = rows::<Row>(path)?;
-    let wanted = |row: &&Row| filter.wants(&row.kernel, &row.lru);
-    let mut machines: Vec<Vec<Row>> = Vec::new();
+    let all = rows::<ReclaimRow>(path)?;
+    let wanted = |row: &&ReclaimRow| filter.wants(&row.kernel, &row.lru);
+    let mut machines: Vec<Vec<ReclaimRow>> = Vec::new();
     for row in all.iter().filter(wanted).cloned() {
         match machines.last_mut() {
             Some(phases) if row.first_round > 0 => phases.push(row),
             _ => machines.push(vec![row]),
         }
     }
-    let tasks: Vec<(Vec<Row>, u64)> =
+    let tasks: Vec<(Vec<ReclaimRow>, u64)> =
         machines.into_iter().flat_map(|phases| (1..=SEEDS).map(move |seed| (phases.clone(), seed))).collect();
     let stage = Stage::begin(watch, "requests among many memcgs", tasks.len() as u64, Unit::Steps);
     let runs = parallel::all(&tasks, parallel::threads(), |_, (phases, seed)| {
@@ -107,7 +107,7 @@ pub fn compare(path: &Path, filter: &Filter, watch: &dyn Watch) -> Result<Vec<Co
 
 /// Difference in spread among kernels with equal behaviour: the classic LRU is the same in all of
 /// them.
-fn noise(of: &Row, rows: &[Row]) -> f64 {
+fn noise(of: &ReclaimRow, rows: &[ReclaimRow]) -> f64 {
     if of.lru != "classic" {
         return 0.0;
     }
@@ -116,13 +116,13 @@ fn noise(of: &Row, rows: &[Row]) -> f64 {
     most - least
 }
 
-impl Row {
+impl ReclaimRow {
     fn load(&self) -> (&str, usize, u32, u64) {
         (&self.lru, self.memcgs, self.pages_each, self.request_bytes)
     }
 }
 
-fn replay(phases: &[Row], seed: u64) -> Result<Vec<Rounds>, Error> {
+fn replay(phases: &[ReclaimRow], seed: u64) -> Result<Vec<Rounds>, Error> {
     let row = &phases[0];
     let (preset, lru) = preset_of(&row.kernel, &row.lru).map_err(Error::work)?;
     let load = EqualMemcgs {
@@ -238,7 +238,7 @@ impl Compared {
 
     /// Description of the run.
     pub fn name(&self) -> String {
-        let Row { kernel, lru, memcgs, pages_each, request_bytes, .. } = &self.row;
+        let ReclaimRow { kernel, lru, memcgs, pages_each, request_bytes, .. } = &self.row;
         format!("{kernel} {lru} {memcgs} × {pages_each}, {} MiB", request_bytes >> 20)
     }
 }
@@ -305,8 +305,8 @@ pub fn check(compared: &[Compared]) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    fn row(kernel: &str, lru: &str, stddev_over_mean_percent: f64) -> Row {
-        Row {
+    fn row(kernel: &str, lru: &str, stddev_over_mean_percent: f64) -> ReclaimRow {
+        ReclaimRow {
             kernel: kernel.to_owned(),
             lru: lru.to_owned(),
             memcgs: 128,

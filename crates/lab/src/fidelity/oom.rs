@@ -6,7 +6,7 @@
 //! rate. The project's default preset must never kill.
 
 use super::kernel_run::{Filter, preset_of, rows};
-use super::load::{DirtyWriter, Mix, Outcome};
+use super::load::{DirtyWriter, LoadOutcome, Mix};
 use crate::parallel;
 use crate::statistics::median;
 use crate::{Error, Stage, Unit, Watch};
@@ -25,7 +25,7 @@ const LIKELY: f64 = 0.05;
 
 /// A row of the table.
 #[derive(Debug, Clone, serde::Deserialize)]
-pub struct Row {
+pub struct OomRow {
     /// The kernel lab's letter of the load.
     pub case: String,
     /// Version of the kernel.
@@ -62,12 +62,12 @@ enum Load {
 #[derive(Debug, Clone)]
 pub struct Compared {
     /// The kernel's runs, at least one.
-    pub rows: Vec<Row>,
+    pub rows: Vec<OomRow>,
     load: Load,
     /// The engine's runs with the kernel's preset.
-    pub ours: Vec<Outcome>,
+    pub ours: Vec<LoadOutcome>,
     /// The engine's runs with the default preset.
-    pub default: Vec<Outcome>,
+    pub default: Vec<LoadOutcome>,
 }
 
 /// Whether the file's header is that of this table.
@@ -75,7 +75,7 @@ pub(super) fn is_meant(header: &str) -> bool {
     header.contains("oom_kills")
 }
 
-impl Row {
+impl OomRow {
     fn parameter(&self, name: &str) -> Result<&str, Error> {
         let found = self.parameters.split(' ').find_map(|one| one.strip_prefix(name)?.strip_prefix('='));
         found.ok_or_else(|| Error::work(format_args!("'{}' has no {name}", self.parameters)))
@@ -136,10 +136,10 @@ impl Row {
 /// If a file cannot be read, or of a bug in the simulator.
 pub fn compare(tables: &[&Path], filter: &Filter, watch: &dyn Watch) -> Result<Vec<Compared>, Error> {
     let mut compared: Vec<Compared> = Vec::new();
-    let wanted = |row: &Row| filter.wants(&row.kernel, &row.lru) && filter.wants_workload(&row.case);
-    let mut all: Vec<Row> = Vec::new();
+    let wanted = |row: &OomRow| filter.wants(&row.kernel, &row.lru) && filter.wants_workload(&row.case);
+    let mut all: Vec<OomRow> = Vec::new();
     for table in tables {
-        all.extend(rows::<Row>(table)?.into_iter().filter(wanted));
+        all.extend(rows::<OomRow>(table)?.into_iter().filter(wanted));
     }
     for row in all {
         match compared.iter_mut().find(|one| one.rows[0].group() == row.group()) {
@@ -184,7 +184,7 @@ pub fn compare(tables: &[&Path], filter: &Filter, watch: &dyn Watch) -> Result<V
 }
 
 /// Number of engine runs that were killed.
-pub fn kills(outcomes: &[Outcome]) -> usize {
+pub fn kills(outcomes: &[LoadOutcome]) -> usize {
     outcomes.iter().filter(|outcome| outcome.killed).count()
 }
 
@@ -227,7 +227,7 @@ impl Compared {
 
     /// Description of the run.
     pub fn name(&self) -> String {
-        let Row { case, kernel, lru, cgroup_version, limit_bytes, .. } = &self.rows[0];
+        let OomRow { case, kernel, lru, cgroup_version, limit_bytes, .. } = &self.rows[0];
         let speed = match self.load {
             Load::Writer(DirtyWriter { disk_bytes_per_second: 0, .. }) => ", any speed".to_owned(),
             Load::Writer(writer) => format!(", {} MB/s", writer.disk_bytes_per_second / 1_000_000),
@@ -239,7 +239,7 @@ impl Compared {
 }
 
 /// Number of kernel runs that were killed.
-pub fn kernel_kills(rows: &[Row]) -> usize {
+pub fn kernel_kills(rows: &[OomRow]) -> usize {
     rows.iter().filter(|row| row.killed()).count()
 }
 

@@ -27,7 +27,7 @@ use crate::load::{LoadError, Performed, RealLoad};
 use crate::membership::{Member, Membership};
 use mglru_cache::{self as cache, Advice, CachedFile, Map, MapAdvice, Tenant};
 use mglru_core::PAGE_BYTES;
-use mglru_workload::fio::report::{self, Outcome};
+use mglru_workload::fio::report::{self, JobOutcome};
 use mglru_workload::fio::{Channel, Hint, Job};
 use mglru_workload::{Access, Mix, Order};
 use std::sync::atomic::Ordering::Relaxed;
@@ -224,7 +224,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Adds the load's error to the outcome.
-    pub fn add_load_failure(&self, outcome: &mut Outcome) {
+    pub fn add_load_failure(&self, outcome: &mut JobOutcome) {
         if let Some(error) = &self.load_failure {
             fail_load(outcome, error);
         }
@@ -232,7 +232,7 @@ impl<'a> Runner<'a> {
 
     /// Writes the dirty pages of the files to the device, if the job wrote. Returns the job's
     /// outcome.
-    pub fn finish(&self) -> Outcome {
+    pub fn finish(&self) -> JobOutcome {
         let mut outcome = self.meter.outcome();
         if self.planned.job.mix.writes() {
             for open in &self.files {
@@ -259,7 +259,7 @@ struct Lane<'a> {
     member: Member,
     is_first: bool,
     buffer: Vec<u8>,
-    outcome: Outcome,
+    outcome: JobOutcome,
     began: Instant,
     /// Time since which accesses are measured.
     measured: Instant,
@@ -295,7 +295,7 @@ impl<'a> Lane<'a> {
             member: Member::default(),
             is_first: number == 0,
             buffer,
-            outcome: Outcome::default(),
+            outcome: JobOutcome::default(),
             began,
             measured: began,
             in_ramp: !job.ramp.is_zero(),
@@ -509,8 +509,8 @@ impl<'a> Lane<'a> {
     /// Discards the measurements so far.
     #[cold]
     fn end_ramp(&mut self, now: Instant) {
-        let Outcome { failure, verify_errors, .. } = std::mem::take(&mut self.outcome);
-        self.outcome = Outcome { failure, verify_errors, ..Outcome::default() };
+        let JobOutcome { failure, verify_errors, .. } = std::mem::take(&mut self.outcome);
+        self.outcome = JobOutcome { failure, verify_errors, ..JobOutcome::default() };
         self.measured = now;
         self.in_ramp = false;
     }
@@ -553,12 +553,12 @@ impl<'a> Lane<'a> {
 }
 
 /// Records the first failure.
-fn fail(outcome: &mut Outcome, errno: i32, message: String) {
+fn fail(outcome: &mut JobOutcome, errno: i32, message: String) {
     outcome.failure.get_or_insert(report::Failure { errno, message });
 }
 
 /// Records the failure of a load. Only wrong contents count as failed verification.
-fn fail_load(outcome: &mut Outcome, error: &LoadError) {
+fn fail_load(outcome: &mut JobOutcome, error: &LoadError) {
     let errno = match error {
         LoadError::Cache(error) => errno(error),
         LoadError::Device(_) => ERRNO_IO,

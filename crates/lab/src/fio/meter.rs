@@ -1,7 +1,7 @@
 //! Progress of instances: the progress line, rates over time, and intermediate results.
 
 use mglru_workload::fio::Job;
-use mglru_workload::fio::report::{Outcome, Samples};
+use mglru_workload::fio::report::{JobOutcome, Samples};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ pub struct LaneMeter {
     writes: AtomicU64,
     written_bytes: AtomicU64,
     /// Its outcome when it last answered, or at its end.
-    outcome: Mutex<Outcome>,
+    outcome: Mutex<JobOutcome>,
 }
 
 impl LaneMeter {
@@ -31,7 +31,7 @@ impl LaneMeter {
     }
 
     /// Publishes the outcome so far.
-    pub fn publish(&self, outcome: &Outcome) {
+    pub fn publish(&self, outcome: &JobOutcome) {
         outcome.clone_into(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
@@ -92,8 +92,8 @@ impl Meter {
     }
 
     /// The sum of its threads' last published outcomes.
-    pub fn outcome(&self) -> Outcome {
-        let mut outcome = Outcome::default();
+    pub fn outcome(&self) -> JobOutcome {
+        let mut outcome = JobOutcome::default();
         for lane in &self.lanes {
             let published = lane.outcome.lock().unwrap_or_else(PoisonError::into_inner);
             outcome.read.merge(&published.read);
@@ -151,7 +151,7 @@ impl Progress {
     }
 
     /// Current outcomes of all instances. Their threads get a moment to publish them.
-    pub fn outcomes(&self) -> Vec<Outcome> {
+    pub fn outcomes(&self) -> Vec<JobOutcome> {
         for meter in &self.meters {
             meter.asked.fetch_add(1, Relaxed);
         }
@@ -199,7 +199,7 @@ impl Progress {
     }
 
     /// Adds the samples to the outcomes.
-    pub(super) fn add_to(&self, outcomes: &mut [Outcome]) {
+    pub(super) fn add_to(&self, outcomes: &mut [JobOutcome]) {
         for (outcome, [read, write]) in outcomes.iter_mut().zip(&self.rates) {
             for (transfer, [bandwidth, rate]) in [(&mut outcome.read, read), (&mut outcome.write, write)] {
                 if transfer.ios > 0 {

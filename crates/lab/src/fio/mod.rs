@@ -8,6 +8,7 @@
 //!
 //! ```
 //! use mglru_cache::PageCache;
+//! use mglru_core::Mechanisms;
 //! use mglru_lab::{Unwatched, fio};
 //! use mglru_workload::fio::Invocation;
 //!
@@ -18,8 +19,9 @@
 //! let jobs = Invocation::parse(&options).expect("jobs").jobs;
 //! let plan = fio::Plan::new(&jobs, &[])?;
 //! plan.lay_out(&Unwatched)?;
-//! let cache = PageCache::builder(4 << 20).build()?;
-//! let done = fio::run(&plan, &cache, &Unwatched)?;
+//! let mechanisms = Mechanisms::default();
+//! let cache = PageCache::builder(4 << 20).mechanisms(mechanisms).build()?;
+//! let done = fio::run(&plan, &cache, mechanisms, &Unwatched)?;
 //! done.check(&plan)?;
 //! assert_eq!(done.outcomes[0].read.bytes, 256 << 10);
 //! # Ok(())
@@ -34,13 +36,15 @@ mod monitor;
 pub(crate) mod plan;
 pub(crate) mod source;
 
+use crate::cache_counts::CacheCounts;
 use crate::load::{RealLoad, Setup};
 use crate::{Error, Stage, Unit, Watch};
 use blocks::Blocks;
 use job::Runner;
-use mglru_cache::{CacheStats, OpenMode, PageCache, Tenant, TenantStats};
+use mglru_cache::{OpenMode, PageCache, Tenant, TenantStats};
+use mglru_core::Mechanisms;
 use mglru_workload::fio::Channel;
-use mglru_workload::fio::report::Outcome;
+use mglru_workload::fio::report::JobOutcome;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,48 +70,48 @@ pub struct TenantLimit {
 /// Result of a run.
 #[derive(Debug)]
 pub struct Done {
-    /// Outcome of each instance, in the plan's order.
-    pub outcomes: Vec<Outcome>,
-    /// Statistics of the cache after the jobs ended and before their files were closed.
-    pub stats: CacheStats,
-    /// Statistics of the tenants at that time, the root first. For jobs with mapped accesses, hits
-    /// are accesses minus misses.
-    pub tenants: Vec<TenantStats>,
-    /// Duration of the final sync; `None` if all jobs only read.
-    pub sync: Option<Duration>,
+    /// JobOutcome of each instance, in the plan's order.
+    pub outcomes: Vec<JobOutcome>,
+    /// The cache after the jobs ended and before their files were closed.
+    pub cache: CacheCounts,
 }
 
-/// Runs jobs whose files are laid out.
+/// Runs jobs whose files are laid out, in a cache with these mechanisms.
 ///
 /// # Errors
 /// If a file cannot be opened or a thread cannot be started. Failed accesses are in the outcomes
 /// ([`Done::check`]).
-pub fn run(plan: &Plan, cache: &PageCache, watch: &dyn Watch) -> Result<Done, Error> {
+pub fn run(plan: &Plan, cache: &PageCache, mechanisms: Mechanisms, watch: &dyn Watch) -> Result<Done, Error> {
     let stage = Stage::begin(watch, "jobs", STEPS, Unit::Steps);
-    run_looking(plan, cache, &mut |progress| stage.advance_to(progress.share()).map(|()| TICK))
+    run_looking(plan, cache, mechanisms, &mut |progress| stage.advance_to(progress.share()).map(|()| TICK))
 }
 
 /// Runs jobs whose files are laid out, and calls `look` during the run.
 ///
 /// # Errors
 /// As [`run`], or the error of `look`.
-pub fn run_looking(plan: &Plan, cache: &PageCache, look: Look<'_>) -> Result<Done, Error> {
+pub fn run_looking(
+    plan: &Plan,
+    cache: &PageCache,
+    mechanisms: Mechanisms,
+    look: Look<'_>,
+) -> Result<Done, Error> {
     let mut runners = open(plan, cache)?;
     let mut progress = Progress::new(runners.iter().map(|runner| runner.meter.clone()).collect());
     monitor::run(&mut runners, &mut progress, look)?;
     // The files are still open, so their pages are still in memory and counted.
     let began = Instant::now();
     let wrote = plan.jobs.iter().any(|planned| planned.job.mix.writes());
-    let mut outcomes: Vec<Outcome> = runners.iter().map(Runner::finish).collect();
+    let mut outcomes: Vec<JobOutcome> = runners.iter().map(Runner::finish).collect();
     let sync = wrote.then(|| began.elapsed());
     progress.add_to(&mut outcomes);
-    let tenants = cache.tenants().iter().map(Tenant::stats).collect();
-    let (stats, tenants) = (cache.stats(), count_mapped_hits(tenants, &runners));
+    let mut cache = CacheCounts { sync, ..CacheCounts::of(cache, mechanisms) };
+    count_mapped_hits(&mut cache.tenants, &runners);
     for (runner, outcome) in runners.iter_mut().zip(&mut outcomes) {
         runner.end_load();
         runner.add_load_failure(outcome);
     }
-    Ok(Done { outcomes, stats, tenants, sync })
+    Ok(Done { outcomes, cache })
 }
 
 impl Done {
@@ -117,7 +121,7 @@ impl Done {
     /// The first failed job with its reason, and the number of other failed jobs.
     pub fn check(&self, plan: &Plan) -> Result<(), Error> {
         let with_failure = |(planned, outcome)| {
-            let (planned, outcome): (&PlannedJob, &Outcome) = (planned, outcome);
+            let (planned, outcome): (&PlannedJob, &JobOutcome) = (planned, outcome);
             Some((&planned.job.name, outcome.failure.as_ref()?, outcome.verify_errors))
         };
         let failed: Vec<_> = plan.jobs.iter().zip(&self.outcomes).filter_map(with_failure).collect();
@@ -184,13 +188,12 @@ fn start_load(planned: &PlannedJob, cache: &PageCache) -> Result<Option<RealLoad
 
 /// Fills in hits through mappings. The cache does not count them, because that would cost more than
 /// the hit. They are the jobs' accesses minus the cache's misses.
-fn count_mapped_hits(mut tenants: Vec<TenantStats>, runners: &[Runner]) -> Vec<TenantStats> {
-    for tenant in &mut tenants {
+fn count_mapped_hits(tenants: &mut [TenantStats], runners: &[Runner]) {
+    for tenant in tenants {
         let of_tenant = || runners.iter().filter(|runner| runner.planned().tenant == tenant.name);
         if of_tenant().any(Runner::is_mapped) {
             let accesses: u64 = of_tenant().map(Runner::page_accesses).sum();
             tenant.hits = accesses.saturating_sub(tenant.misses);
         }
     }
-    tenants
 }

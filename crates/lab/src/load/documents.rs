@@ -26,7 +26,7 @@ use mglru_redb::FileBackend;
 use mglru_workload::random::mix;
 use mglru_workload::trace::PageAccess;
 use mglru_workload::verify::{self, Identity};
-use mglru_workload::ycsb::{Client, Letter, Request, Ycsb};
+use mglru_workload::ycsb::{Client, Letter, StoreRequest, Ycsb};
 use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -262,11 +262,11 @@ impl Documents {
         let records = self.truth.read().expect("no panic").records();
         let request = self.clients[client].lock().expect("no panic").next(records);
         match request {
-            Request::Read { key } => self.read(key)?,
-            Request::Update { key } => self.write(Some(key))?,
-            Request::Insert => self.write(None)?,
-            Request::Scan { key, records } => self.scan(key, records)?,
-            Request::ReadModifyWrite { key } => {
+            StoreRequest::Read { key } => self.read(key)?,
+            StoreRequest::Update { key } => self.write(Some(key))?,
+            StoreRequest::Insert => self.write(None)?,
+            StoreRequest::Scan { key, records } => self.scan(key, records)?,
+            StoreRequest::ReadModifyWrite { key } => {
                 self.read(key)?;
                 self.write(Some(key))?;
             }

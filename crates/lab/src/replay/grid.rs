@@ -20,7 +20,7 @@ use super::baseline::BaselinePlan;
 use super::life::Sink;
 use super::memory::Memory;
 use super::record::Record;
-use super::rows::{Engine, Row, Spread, means};
+use super::rows::{Engine, ReplayRow, Spread, means};
 use super::run::{Plan, staged};
 use crate::columns::{Columns, Get, Values};
 use crate::error::Error;
@@ -164,7 +164,7 @@ pub struct Done {
     /// Share of the trace's pages that was replayed; 1 without sampling.
     pub sample: f64,
     /// The result.
-    pub row: Row,
+    pub row: ReplayRow,
 }
 
 /// A replay that is ready to run.
@@ -234,7 +234,7 @@ impl Grid {
             return Ok(done);
         }
         let cells = done.len() / samples.len().max(1);
-        let rows: Vec<Row> = done.iter().map(|done| done.row.clone()).collect();
+        let rows: Vec<ReplayRow> = done.iter().map(|done| done.row.clone()).collect();
         let firsts = done.chunks(salts * cells).flat_map(|of_trace| of_trace[..cells].to_vec());
         Ok(firsts.zip(means(&rows, salts, cells)).map(|(done, row)| Done { row, ..done }).collect())
     }
@@ -319,16 +319,16 @@ impl Grid {
 }
 
 impl Task<'_> {
-    fn run(&self, progress: &dyn Fn(u64) -> Result<(), Error>) -> Result<Row, Error> {
+    fn run(&self, progress: &dyn Fn(u64) -> Result<(), Error>) -> Result<ReplayRow, Error> {
         match self {
-            Task::Engine(plan) => (**plan).clone().run(None, progress).map(Row::of),
-            Task::Baseline(plan) => plan.run(progress).map(Row::of_baseline),
+            Task::Engine(plan) => (**plan).clone().run(None, progress).map(ReplayRow::of),
+            Task::Baseline(plan) => plan.run(progress).map(ReplayRow::of_baseline),
         }
     }
 }
 
 impl Cell {
-    fn done(&self, trace: &TraceFile, row: Row) -> Done {
+    fn done(&self, trace: &TraceFile, row: ReplayRow) -> Done {
         let sample = trace.sampled().map_or(1.0, |sampled| sampled.sample.share());
         Done { policy: self.policy.to_string(), seed: self.seed, sample, row }
     }
@@ -343,8 +343,8 @@ pub(crate) struct Line<'a> {
     pub done: Option<&'a Done>,
 }
 
-/// Rows of results as columns: a column per count of [`Row`], and a column per counter under the
-/// kernel's name. Other policies than the engine have no counters.
+/// Rows of results as columns: a column per count of [`ReplayRow`], and a column per counter under
+/// the kernel's name. Other policies than the engine have no counters.
 pub fn columns(done: &[Done]) -> Columns {
     let lines = done.iter().map(|done| Line {
         trace: &done.row.trace,
@@ -403,7 +403,7 @@ pub(crate) fn line_columns(lines: &[Line<'_>]) -> Columns {
 }
 
 impl Line<'_> {
-    fn row(&self) -> Option<&Row> {
+    fn row(&self) -> Option<&ReplayRow> {
         self.done.map(|done| &done.row)
     }
 

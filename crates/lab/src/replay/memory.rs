@@ -155,6 +155,18 @@ pub fn parse_swap(text: &str) -> Result<Memory, String> {
     })
 }
 
+/// Parses the kind of a swap device: whether it is compressed memory.
+///
+/// # Errors
+/// If the text is neither `zram` nor `disk`.
+pub fn parse_is_zram(text: &str) -> Result<bool, String> {
+    match text {
+        "zram" => Ok(true),
+        "disk" => Ok(false),
+        _ => Err(format!("unknown `{text}`; expected zram or disk")),
+    }
+}
+
 /// Parses a swappiness: 0 to 200, or `max`, which is 201.
 ///
 /// # Errors

@@ -4,7 +4,7 @@
 //! ```text
 //! TraceFile + Options ─► Plan          trace × mechanisms × memory      run.rs
 //!                     ─► BaselinePlan  trace × policy × memory          baseline.rs
-//!                     ─► Row, Curve    results                          rows.rs
+//!                     ─► ReplayRow, Curve    results                          rows.rs
 //! ```
 //!
 //! Apart from durations, equal traces and options give equal values on every machine.
@@ -37,17 +37,18 @@ pub mod rows;
 pub mod run;
 pub mod word;
 
+use crate::arguments::optional;
 use crate::error::Error;
 use crate::trace_file::TraceFile;
 use crate::watch::Watch;
 use baseline::BaselinePlan;
 use life::Sink;
-use memory::{Memory, Swap};
+use memory::{Memory, Swap, parse_fraction, parse_is_zram, parse_pages, parse_swap, parse_swappiness};
 use mglru_core::Mechanisms;
 use mglru_core::Refresh;
 use mglru_sim::{Baseline, Writes};
 use record::PageName;
-use rows::{Curve, Row};
+use rows::{Curve, ReplayRow};
 use run::{Plan, run_all, run_baselines};
 
 /// Options of a replay.
@@ -98,6 +99,83 @@ impl Default for Options {
             readahead_pages: None,
             fault_around_pages: None,
         }
+    }
+}
+
+/// Words for [`Options::writes`].
+pub const WRITES: [(&str, Writes); 3] =
+    [("rmw", Writes::AfterRead), ("blind", Writes::Overwrite), ("exact", Writes::AsRequested)];
+
+/// The treatment of writes with this name.
+///
+/// # Errors
+/// There is none.
+pub fn parse_writes(name: &str) -> Result<Writes, String> {
+    let found = WRITES.into_iter().find(|(known, _)| *known == name);
+    found.map(|(_, writes)| writes).ok_or_else(|| format!("unknown `{name}`; expected rmw, blind or exact"))
+}
+
+/// Options of replays as front ends get them: as text, and `None` where the user says nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TextOptions<'a> {
+    /// A share of accesses: [`Options::warm`].
+    pub warm: Option<&'a str>,
+    /// A word for [`Options::writes`].
+    pub writes: Option<&'a str>,
+    /// Swap for anonymous pages.
+    pub swap: TextSwap<'a>,
+    /// A size: [`Options::readahead_pages`].
+    pub readahead: Option<&'a str>,
+    /// A size: [`Options::fault_around_pages`].
+    pub fault_around: Option<&'a str>,
+}
+
+/// Swap as text.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TextSwap<'a> {
+    /// Its size.
+    pub size: Option<&'a str>,
+    /// A word for its device.
+    pub device: Option<&'a str>,
+    /// A number, or `max`.
+    pub swappiness: Option<&'a str>,
+}
+
+impl TextOptions<'_> {
+    /// The options.
+    ///
+    /// # Errors
+    /// The first invalid value, with its name. Writes as requests need them are for traces that are
+    /// read with their requests, which only a single replay does.
+    pub fn options(&self) -> Result<Options, Error> {
+        let of_pages = |word: &str| match parse_writes(word) {
+            Ok(Writes::AsRequested) | Err(_) => Err(format!("unknown `{word}`; expected rmw or blind")),
+            writes => writes,
+        };
+        Ok(Options {
+            warm: optional("warm", self.warm, parse_fraction)?,
+            writes: optional("writes", self.writes, of_pages)?.unwrap_or_default(),
+            swap: self.swap.swap()?,
+            readahead_pages: optional("readahead", self.readahead, parse_pages)?,
+            fault_around_pages: optional("fault_around", self.fault_around, parse_pages)?,
+            ..Options::default()
+        })
+    }
+}
+
+impl TextSwap<'_> {
+    /// The swap.
+    ///
+    /// # Errors
+    /// The first invalid value, with its name.
+    pub fn swap(&self) -> Result<Swap, Error> {
+        let default = Swap::default();
+        Ok(Swap {
+            size: optional("swap", self.size, parse_swap)?,
+            zram: optional("swap_device", self.device, parse_is_zram)?.unwrap_or(default.zram),
+            swappiness: optional("swappiness", self.swappiness, parse_swappiness)?
+                .unwrap_or(default.swappiness),
+        })
     }
 }
 
@@ -198,7 +276,7 @@ pub fn replay(
     threads: usize,
     sink: Option<Sink>,
     watch: &dyn Watch,
-) -> Result<Vec<Row>, Error> {
+) -> Result<Vec<ReplayRow>, Error> {
     let (mut plans, mut baselines) = (Vec::new(), Vec::new());
     for trace in traces {
         plans.extend(options.plans(trace, watch)?);
@@ -214,8 +292,8 @@ pub fn replay(
         (_, last) => run_all(plans.into_iter().chain(last).collect(), threads, watch)?,
     };
     let baselines = run_baselines(baselines, threads, watch)?;
-    let mut outcomes = outcomes.into_iter().map(Row::of);
-    let mut baselines = baselines.into_iter().map(Row::of_baseline);
+    let mut outcomes = outcomes.into_iter().map(ReplayRow::of);
+    let mut baselines = baselines.into_iter().map(ReplayRow::of_baseline);
     let per_trace = [options.mechanisms.len(), options.baselines.len()].map(|of| of * options.sizes.len());
     let mut rows = Vec::new();
     for _ in traces {
@@ -236,13 +314,13 @@ pub fn replay_salts(
     options: &Options,
     threads: usize,
     watch: &dyn Watch,
-) -> Result<Vec<Row>, Error> {
+) -> Result<Vec<ReplayRow>, Error> {
     let rows = replay(samples, options, threads, None, watch)?;
     Ok(if salts > 1 { rows::means(&rows, salts, rows.len() / samples.len()) } else { rows })
 }
 
 /// The curves of all rows of a replay with these options, with a point per size.
-pub fn curves(rows: &[Row], options: &Options) -> Vec<Curve> {
+pub fn curves(rows: &[ReplayRow], options: &Options) -> Vec<Curve> {
     Curve::of(rows, options.sizes.len())
 }
 

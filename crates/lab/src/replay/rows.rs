@@ -2,7 +2,8 @@
 
 use super::baseline::BaselineOutcome;
 use super::life::Life;
-use super::run::Outcome;
+use super::run::ReplayOutcome;
+use crate::document::Map;
 use crate::mechanisms::{Settings, describe};
 use crate::size::count;
 use crate::statistics::{deviation, mean};
@@ -15,7 +16,7 @@ use serde::{Serialize, Serializer};
 /// Result of one replay, by the engine or by another policy. It serialises to an element of `runs`
 /// in JSON documents.
 #[derive(Debug, Clone, Serialize)]
-pub struct Row {
+pub struct ReplayRow {
     /// Path of the trace.
     pub trace: String,
     /// Name of the policy.
@@ -76,7 +77,7 @@ struct SampleMemory {
 }
 
 /// Counters by the kernel's names.
-type Counters = Vec<(&'static str, u64)>;
+pub type Counters = Vec<(&'static str, u64)>;
 
 /// The spread of samples that have different salts. A deviation is the standard deviation of one
 /// sample, estimated from all; the mean of *n* deviates by a root of *n* less.
@@ -113,7 +114,7 @@ pub struct Warm {
     pub touches: Touches,
     /// Counters of the engine, by the kernel's names.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_map")]
-    pub counters: Option<Vec<(&'static str, u64)>>,
+    pub counters: Option<Counters>,
 }
 
 /// Values that only the engine has.
@@ -123,7 +124,7 @@ pub struct Engine {
     pub zero_fills: u64,
     /// Counters by the kernel's names; `pgscan` and `pgsteal` are sums, as in memory.stat.
     #[serde(serialize_with = "map")]
-    pub counters: Vec<(&'static str, u64)>,
+    pub counters: Counters,
     /// Generations of the multi-gen LRU.
     pub generations: Generations,
 }
@@ -156,15 +157,11 @@ impl From<&mglru_core::lru::GenerationRow> for GenerationRow {
     }
 }
 
-/// Serialises pairs of a name and a value as a map.
-pub fn map<S: Serializer>(pairs: &[(&'static str, u64)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(pairs.iter().copied())
+fn map<S: Serializer>(pairs: &[(&'static str, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+    Map(pairs).serialize(serializer)
 }
 
-fn some_map<S: Serializer>(
-    pairs: &Option<Vec<(&'static str, u64)>>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
+fn some_map<S: Serializer>(pairs: &Option<Counters>, serializer: S) -> Result<S::Ok, S::Error> {
     map(pairs.as_deref().unwrap_or_default(), serializer)
 }
 
@@ -256,7 +253,7 @@ fn counters(tally: &Tally) -> Counters {
     sums.into_iter().chain(tally.counters.iter()).collect()
 }
 
-impl Row {
+impl ReplayRow {
     /// Mechanisms of the engine.
     pub fn mechanisms(&self) -> Option<Mechanisms> {
         self.mechanisms.map(|settings| settings.0)
@@ -269,7 +266,7 @@ impl Row {
     }
 
     /// The row of a replay by the engine.
-    pub fn of(outcome: Outcome<'_>) -> Row {
+    pub fn of(outcome: ReplayOutcome<'_>) -> ReplayRow {
         let (all, warm, mut notes) = (outcome.report.total(), outcome.warm(), outcome.notes());
         let generations = Generations {
             created: outcome.generations_created(),
@@ -278,7 +275,7 @@ impl Row {
         let plan = outcome.plan;
         let sample = SampleMemory::of(plan.trace, plan.memory_pages);
         notes.extend(sample.map(SampleMemory::note));
-        Row {
+        ReplayRow {
             preset: Some(plan.mechanisms.name()),
             mechanisms: Some(Settings(plan.mechanisms)),
             swap_pages: Some(plan.swap.map_or(0, |swap| swap.pages)),
@@ -293,7 +290,7 @@ impl Row {
             lives: outcome.lives,
             notes,
             sample,
-            ..Row::plain(
+            ..ReplayRow::plain(
                 plan.trace,
                 plan.mechanisms.lru().name(),
                 (plan.memory, plan.memory_pages),
@@ -304,15 +301,15 @@ impl Row {
     }
 
     /// The row of a replay by another policy.
-    pub fn of_baseline(outcome: BaselineOutcome<'_>) -> Row {
+    pub fn of_baseline(outcome: BaselineOutcome<'_>) -> ReplayRow {
         let plan = outcome.plan;
         let touches = Touches::of(outcome.report.warm, &outcome.report.total, plan.trace);
         let sample = SampleMemory::of(plan.trace, plan.memory_pages);
-        Row {
+        ReplayRow {
             warm: Warm { from_access: plan.warm_from, touches, counters: None },
             notes: sample.map(SampleMemory::note).into_iter().collect(),
             sample,
-            ..Row::plain(
+            ..ReplayRow::plain(
                 plan.trace,
                 plan.baseline.name(),
                 (plan.memory, plan.memory_pages),
@@ -328,9 +325,9 @@ impl Row {
         (memory, memory_pages): (String, u64),
         total: Counts,
         seconds: f64,
-    ) -> Row {
+    ) -> ReplayRow {
         let total = Touches::of(total, &total, trace);
-        Row {
+        ReplayRow {
             trace: trace.path().display().to_string(),
             policy,
             preset: None,
@@ -354,12 +351,12 @@ impl Row {
 
     /// The means of at least two samples with different salts, and their spread. A mean has neither
     /// a timeline nor live generations; `seconds` are those of all samples together.
-    fn mean(rows: &[&Row]) -> Row {
-        let of = |count: &dyn Fn(&Row) -> u64| {
+    fn mean(rows: &[&ReplayRow]) -> ReplayRow {
+        let of = |count: &dyn Fn(&ReplayRow) -> u64| {
             let sum: u64 = rows.iter().map(|row| count(row)).sum();
             (sum as f64 / rows.len() as f64).round() as u64
         };
-        let counters = |counters: &dyn Fn(&Row) -> Option<&Counters>| {
+        let counters = |counters: &dyn Fn(&ReplayRow) -> Option<&Counters>| {
             let names = counters(rows[0])?.iter().enumerate();
             let mean = |(at, &(name, _)): (usize, &(&'static str, u64))| {
                 (name, of(&|row| counters(row).map_or(0, |counters| counters[at].1)))
@@ -369,8 +366,8 @@ impl Row {
         let (total, miss_ratio_deviation) = Touches::mean(rows, |row| row.total);
         let (warm, warm_miss_ratio_deviation) = Touches::mean(rows, |row| row.warm.touches);
         let samples = Spread { salts: rows.len() as u32, miss_ratio_deviation, warm_miss_ratio_deviation };
-        let created = |row: &Row| row.engine.as_ref().map_or(0, |engine| engine.generations.created);
-        let zero_fills = |row: &Row| row.engine.as_ref().map_or(0, |engine| engine.zero_fills);
+        let created = |row: &ReplayRow| row.engine.as_ref().map_or(0, |engine| engine.generations.created);
+        let zero_fills = |row: &ReplayRow| row.engine.as_ref().map_or(0, |engine| engine.zero_fills);
         let engine =
             counters(&|row| row.engine.as_ref().map(|engine| &engine.counters)).map(|counters| Engine {
                 zero_fills: of(&zero_fills),
@@ -384,7 +381,7 @@ impl Row {
             notes.pop();
             notes.push(sample.note_of_mean(samples));
         }
-        Row {
+        ReplayRow {
             memory_pages: of(&|row| row.memory_pages),
             total,
             warm: Warm {
@@ -405,17 +402,17 @@ impl Row {
 
 /// The means of samples. `rows` are those of traces with `salts` adjacent samples each, every
 /// sample with as many rows in the same order; so are the means, with one sample per trace.
-pub fn means(rows: &[Row], salts: usize, rows_per_sample: usize) -> Vec<Row> {
-    let of_trace = |rows: &[Row]| -> Vec<Row> {
-        let place = |at: usize| rows[at..].iter().step_by(rows_per_sample).collect::<Vec<&Row>>();
-        (0..rows_per_sample).map(|at| Row::mean(&place(at))).collect()
+pub fn means(rows: &[ReplayRow], salts: usize, rows_per_sample: usize) -> Vec<ReplayRow> {
+    let of_trace = |rows: &[ReplayRow]| -> Vec<ReplayRow> {
+        let place = |at: usize| rows[at..].iter().step_by(rows_per_sample).collect::<Vec<&ReplayRow>>();
+        (0..rows_per_sample).map(|at| ReplayRow::mean(&place(at))).collect()
     };
     rows.chunks(salts * rows_per_sample).flat_map(of_trace).collect()
 }
 
 impl Touches {
     /// The means of counts and of miss ratios, and the deviation of these.
-    fn mean(rows: &[&Row], touches: impl Fn(&Row) -> Touches) -> (Touches, f64) {
+    fn mean(rows: &[&ReplayRow], touches: impl Fn(&ReplayRow) -> Touches) -> (Touches, f64) {
         let of = |value: fn(Touches) -> f64| rows.iter().map(|row| value(touches(row))).collect::<Vec<f64>>();
         let ratios = of(|touches| touches.miss_ratio);
         let accesses = mean(&of(|touches| touches.accesses as f64)).round() as u64;
@@ -425,7 +422,7 @@ impl Touches {
     }
 }
 
-impl Outcome<'_> {
+impl ReplayOutcome<'_> {
     /// Counts since counting restarted.
     pub fn warm(&self) -> Tally {
         // A replay has at least one access, and the warm point is one of them.
@@ -504,8 +501,8 @@ pub struct Point {
 
 impl Curve {
     /// The curves of rows sorted by trace, policy and memory, with `points` points each.
-    pub fn of(rows: &[Row], points: usize) -> Vec<Curve> {
-        let curve = |rows: &[Row]| Curve {
+    pub fn of(rows: &[ReplayRow], points: usize) -> Vec<Curve> {
+        let curve = |rows: &[ReplayRow]| Curve {
             trace: rows[0].trace.clone(),
             policy: rows[0].policy,
             preset: rows[0].preset,
@@ -529,7 +526,7 @@ impl Curve {
 }
 
 impl Point {
-    fn of(row: &Row) -> Point {
+    fn of(row: &ReplayRow) -> Point {
         Point {
             memory: row.memory.clone(),
             memory_pages: row.memory_pages,

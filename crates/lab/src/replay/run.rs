@@ -94,7 +94,7 @@ impl<'a> Plan<'a> {
 
 /// Result of a replay.
 #[derive(Debug)]
-pub struct Outcome<'a> {
+pub struct ReplayOutcome<'a> {
     /// The replay.
     pub plan: Plan<'a>,
     /// Counts of the simulator.
@@ -204,7 +204,7 @@ impl<'a> Plan<'a> {
     ///
     /// # Errors
     /// As [`Plan::run`].
-    pub fn watched(self, sink: Option<Sink>, watch: &dyn Watch) -> Result<Outcome<'a>, Error> {
+    pub fn watched(self, sink: Option<Sink>, watch: &dyn Watch) -> Result<ReplayOutcome<'a>, Error> {
         let stage = Stage::begin(watch, "replay", STEPS, Unit::Steps);
         self.run(sink, |step| stage.advance_to(step as f64 / STEPS as f64))
     }
@@ -219,7 +219,7 @@ impl<'a> Plan<'a> {
         self,
         sink: Option<Sink>,
         progress: impl Fn(u64) -> Result<(), Error>,
-    ) -> Result<Outcome<'a>, Error> {
+    ) -> Result<ReplayOutcome<'a>, Error> {
         if self.trace.sampled().is_some() && (sink.is_some() || !self.explain.is_empty()) {
             return Err(Error::usage(format_args!(
                 "{}: a sample's pages are moved together, so events would name other pages; replay the whole trace \
@@ -274,7 +274,7 @@ impl<'a> Plan<'a> {
             simulator.finish().map_err(|error| failure(&self, error))?;
         }
         let lives = watcher.map_or(Vec::new(), |watcher| watcher.borrow_mut().finish());
-        Ok(Outcome { report, lives, timeline, costs, skipped: decoding.skipped(), took, plan: self })
+        Ok(ReplayOutcome { report, lives, timeline, costs, skipped: decoding.skipped(), took, plan: self })
     }
 }
 
@@ -321,7 +321,7 @@ pub fn run_all<'a>(
     plans: Vec<Plan<'a>>,
     threads: usize,
     watch: &dyn Watch,
-) -> Result<Vec<Outcome<'a>>, Error> {
+) -> Result<Vec<ReplayOutcome<'a>>, Error> {
     staged(&plans, threads, watch, "replay", |plan, progress| plan.clone().run(None, progress))
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! Scenario    the parsed file                 mglru_workload::scenario
 //! Plan        checked against the core        plan.rs
-//! Outcome     results                         simulated.rs | real.rs
+//! ScenarioOutcome     results                         simulated.rs | real.rs
 //! ```
 //!
 //! ```
@@ -36,7 +36,7 @@ mod real;
 pub mod simulated;
 pub mod sources;
 
-pub use outcome::{Answered, Killed, Outcome, Read, Refused, TenantRow};
+pub use outcome::{Answered, Killed, Read, Refused, ScenarioOutcome, TenantRow};
 pub(crate) use plan::SUMS;
 pub use plan::{Overrides, Plan};
 
@@ -45,7 +45,8 @@ use crate::watch::{Unwatched, Watch};
 use std::path::Path;
 
 /// The environment of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum World {
     /// The simulator, under a virtual clock.
     Sim,
@@ -70,7 +71,7 @@ impl World {
 /// # Errors
 /// If the machine or the cache cannot be built, a trace cannot be read, or a file cannot be
 /// created.
-pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Error> {
+pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<ScenarioOutcome, Error> {
     run_watched(plan, directory, &Unwatched)
 }
 
@@ -79,7 +80,11 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Error> {
 ///
 /// # Errors
 /// As [`run`], or if the work was cancelled in a simulated run.
-pub fn run_watched(plan: &Plan, directory: Option<&Path>, watch: &dyn Watch) -> Result<Outcome, Error> {
+pub fn run_watched(
+    plan: &Plan,
+    directory: Option<&Path>,
+    watch: &dyn Watch,
+) -> Result<ScenarioOutcome, Error> {
     match plan.world {
         World::Sim => simulated::run_watched(plan, watch),
         World::Real => real::run(plan, directory),
@@ -90,7 +95,11 @@ pub fn run_watched(plan: &Plan, directory: Option<&Path>, watch: &dyn Watch) -> 
 ///
 /// # Errors
 /// As [`run_watched`], or if the plan is for real files, which have no events.
-pub fn run_recorded(plan: &Plan, sink: events::TenantSink<'_>, watch: &dyn Watch) -> Result<Outcome, Error> {
+pub fn run_recorded(
+    plan: &Plan,
+    sink: events::TenantSink<'_>,
+    watch: &dyn Watch,
+) -> Result<ScenarioOutcome, Error> {
     match plan.world {
         World::Sim => simulated::run_recorded(plan, sink, watch),
         World::Real => Err(Error::usage("only a simulated run has events: use the world sim")),

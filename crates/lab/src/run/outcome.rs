@@ -1,19 +1,39 @@
 //! Results of a scenario.
 
-use super::Plan;
 use super::plan::SUMS;
+use super::{Plan, World};
 use crate::columns::{Columns, Get, Values};
-use mglru_core::{Counter, OutOfMemory};
+use crate::document::{Map, document, seconds};
+use crate::mechanisms::Settings;
+use mglru_core::{Counter, OutOfMemory, PAGE_BYTES};
+use mglru_workload::scenario::{Action, Command, Scenario};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use std::time::Duration;
 
 /// Result of a run.
-#[derive(Debug, Clone)]
-pub struct Outcome {
+#[derive(Debug, Clone, Serialize)]
+pub struct ScenarioOutcome {
+    /// Name of the scenario.
+    pub scenario: String,
+    /// Where it ran.
+    pub world: World,
+    /// Memory in pages.
+    pub memory_pages: u64,
+    /// Name of the preset.
+    pub preset: &'static str,
+    /// Mechanisms of the run.
+    pub mechanisms: Settings,
+    /// Seed of all random choices.
+    pub seed: u64,
     /// Duration on the clock of its world.
+    #[serde(rename = "seconds", serialize_with = "seconds")]
     pub time: Duration,
-    /// The root first, then the scenario's tenants in order.
+    /// The root first, then the scenario's tenants in order. Tenants that could not be created are
+    /// missing.
     pub tenants: Vec<TenantRow>,
     /// Results of the actions.
+    #[serde(rename = "actions")]
     pub answers: Vec<Answered>,
     /// Tenants killed to free memory.
     pub kills: Vec<Killed>,
@@ -26,10 +46,14 @@ pub struct Outcome {
 }
 
 /// Memory and counts of a tenant.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct TenantRow {
     /// Path of the tenant; empty for the root.
     pub path: String,
+    /// Time of its creation.
+    pub created: Duration,
+    /// Time of its removal; `None` if it lived to the end.
+    pub removed: Option<Duration>,
     /// Pages charged at the end.
     pub usage_pages: u64,
     /// Highest number of charged pages.
@@ -47,6 +71,10 @@ pub struct TenantRow {
 /// Result of an action.
 #[derive(Debug, Clone)]
 pub struct Answered {
+    /// The time that the scenario has.
+    pub at: Duration,
+    /// The command, with the name of the job and paths of tenants.
+    pub command: Command<Option<String>, String>,
     /// Start time.
     pub began: Duration,
     /// End time.
@@ -80,13 +108,128 @@ pub struct Refused {
 pub struct Read {
     /// Time of the reading.
     pub time: Duration,
-    /// Index of the file in the plan.
-    pub file: usize,
+    /// Path of the file.
+    pub file: String,
     /// Contents of the file, or the error of reading it.
     pub text: Result<String, String>,
 }
 
-impl Outcome {
+impl ScenarioOutcome {
+    /// The outcome of a plan in which nothing happened but accesses.
+    pub(super) fn new(plan: &Plan, time: Duration, mut tenants: Vec<TenantRow>) -> ScenarioOutcome {
+        let mut of_scenario = plan.scenario.tenants.iter();
+        for row in tenants.iter_mut().filter(|row| !row.path.is_empty()) {
+            if let Some(tenant) = of_scenario.find(|tenant| tenant.path == row.path) {
+                (row.created, row.removed) = (tenant.from, tenant.until);
+            }
+        }
+        ScenarioOutcome {
+            scenario: plan.scenario.name(),
+            world: plan.world,
+            memory_pages: plan.memory_bytes / PAGE_BYTES,
+            preset: plan.mechanisms.name(),
+            mechanisms: Settings(plan.mechanisms),
+            seed: plan.scenario.machine.seed,
+            time,
+            tenants,
+            answers: Vec::new(),
+            kills: Vec::new(),
+            refusals: Vec::new(),
+            readings: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+}
+
+impl Answered {
+    pub(super) fn new(
+        scenario: &Scenario,
+        action: &Action,
+        (began, ended): (Duration, Duration),
+        error: Option<String>,
+    ) -> Answered {
+        let job = |&job: &usize| scenario.jobs[job].name.clone();
+        let command = action.command.map(job, |&tenant| scenario.tenants[tenant].path.clone());
+        Answered { at: action.at, command, began, ended, error }
+    }
+}
+
+impl Serialize for TenantRow {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        document!(serializer, {
+            "path": self.path,
+            "created_seconds": self.created.as_secs_f64(),
+            "removed_seconds": self.removed.map(|removed| removed.as_secs_f64()),
+            "usage_pages": self.usage_pages,
+            "peak_pages": self.peak_pages,
+            "hits": self.hits,
+            "misses": self.misses,
+            "miss_ratio": self.miss_ratio(),
+            "out_of_memory": self.out_of_memory,
+            "counters": Map(&self.counters),
+        })
+    }
+}
+
+impl Serialize for Answered {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("at_seconds", &self.at.as_secs_f64())?;
+        map.serialize_entry("began_seconds", &self.began.as_secs_f64())?;
+        map.serialize_entry("ended_seconds", &self.ended.as_secs_f64())?;
+        match &self.command {
+            Command::Write { file, value } => {
+                map.serialize_entry("write", &std::collections::BTreeMap::from([(file, value)]))?;
+            }
+            Command::Create(tenant) => map.serialize_entry("create", tenant)?,
+            Command::Remove(tenant) => map.serialize_entry("remove", tenant)?,
+            Command::Move { job, to } => {
+                map.serialize_entry("move", job)?;
+                map.serialize_entry("to", to.as_deref().unwrap_or_default())?;
+            }
+        }
+        map.serialize_entry("error", &self.error)?;
+        map.end()
+    }
+}
+
+impl Serialize for Killed {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Killed { time, report } = self;
+        document!(serializer, {
+            "seconds": time.map(|time| time.as_secs_f64()),
+            "victim": report.victim,
+            "limit_of": report.tenant,
+            "usage_pages": report.usage_pages,
+            "max_pages": report.max_pages,
+            "anon_pages": report.anon_pages,
+            "report": report.to_string(),
+        })
+    }
+}
+
+impl Serialize for Refused {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        document!(serializer, {
+            "seconds": self.time.as_secs_f64(),
+            "tenant": self.tenant,
+            "limit_of": self.report.tenant,
+            "report": self.report.to_string(),
+        })
+    }
+}
+
+impl Serialize for Read {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        document!(serializer, {
+            "seconds": self.time.as_secs_f64(),
+            "file": self.file,
+            "text": self.text.as_deref().ok(),
+        })
+    }
+}
+
+impl ScenarioOutcome {
     /// A row per tenant, with a column per counter.
     pub fn tenant_columns(&self) -> Columns {
         let tenants = &self.tenants;
@@ -137,18 +280,15 @@ impl Outcome {
         )
     }
 
-    /// A row per reading of a control file of the plan.
-    pub fn reading_columns(&self, plan: &Plan) -> Columns {
-        let files = &plan.scenario.print.files;
-        let lines: Vec<(&str, &Read)> =
-            self.readings.iter().map(|read| (files[read.file].value.as_str(), read)).collect();
+    /// A row per reading of a control file.
+    pub fn reading_columns(&self) -> Columns {
         Columns::of(
-            &lines,
+            &self.readings,
             &[
-                ("seconds", Get::Real(|line| Some(line.1.time.as_secs_f64()))),
-                ("file", Get::Text(|line| Some(line.0.to_owned()))),
-                ("text", Get::Text(|line| line.1.text.clone().ok())),
-                ("error", Get::Text(|line| line.1.text.clone().err())),
+                ("seconds", Get::Real(|read| Some(read.time.as_secs_f64()))),
+                ("file", Get::Text(|read| Some(read.file.clone()))),
+                ("text", Get::Text(|read| read.text.clone().ok())),
+                ("error", Get::Text(|read| read.text.clone().err())),
             ],
         )
     }

@@ -13,7 +13,7 @@ use mglru_core::{
     UNLIMITED,
 };
 use mglru_sim::host::SimHost;
-use mglru_workload::scenario::{Located, Place, Scenario, What, Work};
+use mglru_workload::scenario::{Command, Located, Place, Scenario, Work};
 
 /// Memory of the simulator per page of the machine, in bytes: 68 at the start and 49 when the page
 /// is used, measured with 1 and 5 GiB. The rest is for remembered evictions.
@@ -197,18 +197,18 @@ fn rehearse(scenario: &Scenario, mechanisms: Mechanisms) -> Result<(), Error> {
     let mut unread: Vec<&Located<String>> = scenario.print.files.iter().collect();
     unread.retain(|file| core.read_control(&file.value, Time::ZERO).is_err());
     for action in &scenario.actions {
-        match &action.what {
-            What::Create(number) => create(*number, action.place)?,
-            What::Remove(number) => {
+        match &action.command {
+            Command::Create(number) => create(*number, action.place)?,
+            Command::Remove(number) => {
                 let path = &scenario.tenants[*number].path;
                 let removed = core.memcgs().find(path).and_then(|memcg| core.remove_memcg(&host, memcg));
                 removed.map_err(|error| at(scenario, action.place, error))?;
             }
-            What::Move { to, .. } => {
+            Command::Move { to, .. } => {
                 let path = to.map_or("", |to| &scenario.tenants[to].path);
                 core.memcgs().find(path).map_err(|error| at(scenario, action.place, error))?;
             }
-            What::Write { file, value } => match core.write_control(file, value, 0) {
+            Command::Write { file, value } => match core.write_control(file, value, 0) {
                 Ok(write) => {
                     let checked = write.check();
                     write.cancel(&core);

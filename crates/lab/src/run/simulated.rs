@@ -1,7 +1,7 @@
 //! Runs a scenario on the simulated machine.
 
 use super::events::{Recording, TenantSink};
-use super::outcome::{Answered, Killed, Outcome, Read, Refused, TenantRow};
+use super::outcome::{Answered, Killed, Read, Refused, ScenarioOutcome, TenantRow};
 use super::plan::{Plan, SUMS};
 use super::sources::{Client, Files, FioSource, Names, Numbers, Replay, Span};
 use crate::Unwatched;
@@ -11,10 +11,10 @@ use crate::watch::Watch;
 use mglru_core::lru::Swappiness;
 use mglru_core::{PAGE_BYTES, Time, UNLIMITED};
 use mglru_sim::{
-    Counters, DeviceModel, Machine, Numbering, Order, SimError, Simulator, SwapDevice, SwapModel, Tenant,
+    Command, Counters, DeviceModel, Machine, Numbering, SimError, Simulator, SwapDevice, SwapModel, Tenant,
     TenantReport, Writes,
 };
-use mglru_workload::scenario::{self, Device, Job, MEMORY_BYTES_MAX, What, Work};
+use mglru_workload::scenario::{self, Device, Job, MEMORY_BYTES_MAX, Work};
 use mglru_workload::trace::OpenOptions;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -32,7 +32,7 @@ const BATCH_TIME: Duration = Duration::from_micros(1);
 ///
 /// # Errors
 /// If the machine cannot be built or a trace cannot be read, or of a bug in the simulator.
-pub fn run(plan: &Plan) -> Result<Outcome, Error> {
+pub fn run(plan: &Plan) -> Result<ScenarioOutcome, Error> {
     run_watched(plan, &Unwatched)
 }
 
@@ -40,7 +40,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Error> {
 ///
 /// # Errors
 /// As [`run`], or if the work was cancelled.
-pub fn run_watched(plan: &Plan, watch: &dyn Watch) -> Result<Outcome, Error> {
+pub fn run_watched(plan: &Plan, watch: &dyn Watch) -> Result<ScenarioOutcome, Error> {
     simulate(plan, |_| (), |_| (), |_| (), watch).map(|(outcome, ())| outcome)
 }
 
@@ -48,7 +48,7 @@ pub fn run_watched(plan: &Plan, watch: &dyn Watch) -> Result<Outcome, Error> {
 ///
 /// # Errors
 /// As [`run_watched`].
-pub fn run_recorded(plan: &Plan, sink: TenantSink<'_>, watch: &dyn Watch) -> Result<Outcome, Error> {
+pub fn run_recorded(plan: &Plan, sink: TenantSink<'_>, watch: &dyn Watch) -> Result<ScenarioOutcome, Error> {
     let mut recording = Recording::new(plan.mechanisms.lru(), sink);
     let observer = recording.observer();
     let prepare = |simulator: &mut Simulator| simulator.observe(observer);
@@ -65,7 +65,7 @@ pub fn run_with<R>(
     plan: &Plan,
     prepare: impl FnOnce(&mut Simulator),
     look: impl FnOnce(&Simulator) -> R,
-) -> Result<(Outcome, R), Error> {
+) -> Result<(ScenarioOutcome, R), Error> {
     simulate(plan, prepare, look, |_| (), &Unwatched)
 }
 
@@ -78,7 +78,7 @@ fn simulate<R>(
     look: impl FnOnce(&Simulator) -> R,
     mut after_step: impl FnMut(&Simulator),
     watch: &dyn Watch,
-) -> Result<(Outcome, R), Error> {
+) -> Result<(ScenarioOutcome, R), Error> {
     let scenario = &plan.scenario;
     let first = scenario.first_tenants();
     let tenants: Vec<Tenant> = scenario.tenants.iter().map(tenant).collect();
@@ -86,9 +86,9 @@ fn simulate<R>(
     let mut simulator = Simulator::new(&machine(plan, now.to_vec())?).map_err(failure)?;
     let files: Vec<String> = scenario.print.files.iter().map(|file| file.value.clone()).collect();
     let numbers = job_numbers(&scenario.jobs);
-    let orders = scenario.actions.iter().map(|action| order(action, &numbers)).collect();
+    let commands = scenario.actions.iter().map(|action| command(action, &numbers)).collect();
     let every = scenario.print.every.filter(|_| !files.is_empty());
-    simulator.administer(later.to_vec(), orders, every.map(|every| (every, files.clone())));
+    simulator.administer(later.to_vec(), commands, every.map(|every| (every, files.clone())));
     let file_numbers = Numbers::default();
     let mut shared_files = Files::new(file_numbers.clone());
     for job in &scenario.jobs {
@@ -117,26 +117,25 @@ fn simulate<R>(
         .iter()
         .map(|reading| Read {
             time: since_start(reading.time),
-            file: reading.file,
+            file: files[reading.file].clone(),
             text: reading.text.clone().map_err(|error| error.to_string()),
         })
         .collect();
     let end = simulator.now();
-    readings.extend(files.iter().enumerate().map(|(file, path)| Read {
+    readings.extend(files.iter().map(|file| Read {
         time: since_start(end),
-        file,
-        text: simulator.core().read_control(path, end).map_err(|error| error.to_string()),
+        file: file.clone(),
+        text: simulator.core().read_control(file, end).map_err(|error| error.to_string()),
     }));
-    let answers = simulator.answers().iter().map(|answer| Answered {
-        began: since_start(answer.time.0),
-        ended: since_start(answer.time.1),
-        error: answer.result.as_ref().err().map(ToString::to_string),
+    let answers = scenario.actions.iter().zip(simulator.answers()).map(|(action, answer)| {
+        let (began, ended) = answer.time;
+        let error = answer.result.as_ref().err().map(ToString::to_string);
+        Answered::new(scenario, action, (since_start(began), since_start(ended)), error)
     });
     let answers = answers.collect();
     simulator.finish().map_err(failure)?;
-    let outcome = Outcome {
-        time: since_start(report.now),
-        tenants: report.tenants.iter().map(row).collect(),
+    let tenants = report.tenants.iter().map(row).collect();
+    let outcome = ScenarioOutcome {
         answers,
         kills: report
             .kills
@@ -153,7 +152,7 @@ fn simulate<R>(
             })
             .collect(),
         readings,
-        failures: Vec::new(),
+        ..ScenarioOutcome::new(plan, since_start(report.now), tenants)
     };
     Ok((outcome, looked))
 }
@@ -242,14 +241,8 @@ fn job_numbers(jobs: &[Job]) -> Vec<Range<usize>> {
     jobs.iter().map(numbers).collect()
 }
 
-fn order(action: &scenario::Action, numbers: &[Range<usize>]) -> (Time, Order) {
-    let order = match &action.what {
-        What::Write { file, value } => Order::Write { file: file.clone(), value: value.clone() },
-        What::Create(number) => Order::Create(*number),
-        What::Remove(number) => Order::Remove(*number),
-        What::Move { job, to } => Order::Move { jobs: numbers[*job].clone(), to: *to },
-    };
-    (Time::ZERO + action.at, order)
+fn command(action: &scenario::Action, numbers: &[Range<usize>]) -> (Time, Command) {
+    (Time::ZERO + action.at, action.command.map(|&job| numbers[job].clone(), |&tenant| tenant))
 }
 
 /// Adds a job with all its instances or clients.
@@ -298,6 +291,7 @@ fn row(tenant: &TenantReport) -> TenantRow {
         misses: counts.misses,
         out_of_memory: counts.out_of_memory,
         counters: counters(&tenant.total.counters),
+        ..TenantRow::default()
     }
 }
 

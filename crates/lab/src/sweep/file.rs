@@ -2,13 +2,13 @@
 
 use super::Sweep;
 use super::remote::is_url;
-use crate::arguments::{either, named, optional};
+use crate::arguments::{named, optional};
 use crate::error::Error;
-use crate::replay::Options;
 use crate::replay::grid::{Choice, Grid};
-use crate::replay::memory::{Memory, Swap, parse_fraction, parse_pages, parse_swap, parse_swappiness};
+use crate::replay::memory::Memory;
+use crate::replay::{TextOptions, TextSwap};
 use crate::sampling::Sample;
-use mglru_sim::{Baseline, Writes};
+use mglru_sim::Baseline;
 use mglru_workload::trace::{Format, OpenOptions};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -139,33 +139,21 @@ impl GridFile {
         }
         let sizes = self.memory.iter().map(|size| named("memory", size.text().parse::<Memory>()));
         let sizes = sizes.collect::<Result<Vec<_>, _>>()?;
-        let default = Options::default();
-        let devices = [("disk", false), ("zram", true)];
-        let swap = Swap {
-            size: optional("swap", text(&self.swap).as_deref(), parse_swap)?,
-            zram: self
-                .swap_device
-                .as_deref()
-                .map(|word| either("swap_device", word, devices))
-                .transpose()?
-                .unwrap_or(default.swap.zram),
-            swappiness: optional("swappiness", text(&self.swappiness).as_deref(), parse_swappiness)?
-                .unwrap_or(default.swap.swappiness),
+        let texts = [&self.warm, &self.swap, &self.swappiness, &self.readahead, &self.fault_around];
+        let [warm, size, swappiness, readahead, fault_around] = texts.map(text);
+        let swap = TextSwap {
+            size: size.as_deref(),
+            device: self.swap_device.as_deref(),
+            swappiness: swappiness.as_deref(),
         };
-        let writes = [("rmw", Writes::AfterRead), ("blind", Writes::Overwrite)];
-        let options = Options {
-            warm: optional("warm", text(&self.warm).as_deref(), parse_fraction)?,
-            writes: self
-                .writes
-                .as_deref()
-                .map(|word| either("writes", word, writes))
-                .transpose()?
-                .unwrap_or(default.writes),
+        let options = TextOptions {
+            warm: warm.as_deref(),
+            writes: self.writes.as_deref(),
             swap,
-            readahead_pages: optional("readahead", text(&self.readahead).as_deref(), parse_pages)?,
-            fault_around_pages: optional("fault_around", text(&self.fault_around).as_deref(), parse_pages)?,
-            ..default
+            readahead: readahead.as_deref(),
+            fault_around: fault_around.as_deref(),
         };
+        let options = options.options()?;
         let grid = Grid { policies, sizes, seeds: self.seeds.clone(), options };
         let traces = self.traces.iter().map(|entry| entry.trace(folder)).collect::<Result<_, _>>()?;
         Sweep::new(grid, traces)

@@ -2,6 +2,7 @@
 
 use super::{Folder, Sweep, Unit};
 use crate::error::Error;
+use crate::parallel;
 use crate::size::count;
 use crate::trace_file::TraceFile;
 use crate::watch::{self, Stage, Unwatched, Watch};
@@ -111,12 +112,8 @@ pub fn run(sweep: &Sweep, folder: &Folder, threads: usize, watch: &dyn Watch) ->
         Ok(())
     };
     let stop = || next.store(units.len(), Relaxed);
-    let results: Vec<Result<(), Error>> = std::thread::scope(|scope| {
-        let worker = || scope.spawn(|| work().inspect_err(|_| stop()));
-        let workers: Vec<_> = (0..threads.clamp(1, units.len().max(1))).map(|_| worker()).collect();
-        let join = |worker: std::thread::ScopedJoinHandle<'_, _>| worker.join().expect("no panic");
-        workers.into_iter().map(join).collect()
-    });
+    let workers = 0..threads.clamp(1, units.len().max(1));
+    let results = parallel::each(workers, |_| work().inspect_err(|_| stop()));
     results.into_iter().collect::<Result<(), Error>>()?;
     let (report, _) = report.into_inner().expect("no panic");
     Ok(Report { seconds: began.elapsed().as_secs_f64(), ..report })

@@ -1,8 +1,8 @@
-//! The administrator, which executes orders at their times (write control files, create and remove
-//! tenants, move jobs), and the actor that reads control files.
+//! The administrator, which executes commands at their times (write control files, create and
+//! remove tenants, move jobs), and the actor that reads control files.
 //!
-//! Orders run one after the other. A write takes as long as the reclaim that it causes; later
-//! orders wait, as lines of a shell script do.
+//! Commands run one after the other. A write takes as long as the reclaim that it causes; later
+//! commands wait, as lines of a shell script do.
 //!
 //! A moved job changes its tenant at once, or after its current operation. When a tenant is
 //! removed, its jobs end before their next batch of operations. A started operation finishes and is
@@ -20,31 +20,10 @@ use std::time::Duration;
 /// The CPU of control file writes.
 const CPU: usize = 0;
 
-/// An order of the administrator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Writes a value to a control file.
-    Write {
-        /// Path, such as `a/b/memory.max`.
-        file: String,
-        /// Value in the kernel's format.
-        value: String,
-    },
-    /// Creates the tenant with this number.
-    Create(usize),
-    /// Ends the jobs of the tenant with this number and removes it.
-    Remove(usize),
-    /// Moves jobs to another tenant, which is charged for pages that they bring in from then on.
-    /// Earlier pages stay charged, as in cgroup v2.
-    Move {
-        /// Numbers of the jobs.
-        jobs: Range<usize>,
-        /// Number of the tenant; `None`: the root.
-        to: Option<usize>,
-    },
-}
+/// A command of the administrator. Jobs and tenants are numbers of the machine.
+pub type Command = mglru_workload::scenario::Command<Range<usize>>;
 
-/// Why an order failed.
+/// Why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The control file rejected the value or could not fulfil the request.
@@ -64,12 +43,12 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Result of an order.
+/// Result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Start and end.
     pub time: (Time, Time),
-    /// Whether the order succeeded.
+    /// Whether the command succeeded.
     pub result: Result<(), Refusal>,
 }
 
@@ -89,7 +68,7 @@ pub(crate) struct Administrator {
     /// Number of the first tenant that is created later.
     first_later: usize,
     later: Vec<Tenant>,
-    orders: VecDeque<(Time, Order)>,
+    commands: VecDeque<(Time, Command)>,
     /// An active write and its start.
     write: Option<(Time, ControlWrite)>,
 }
@@ -97,8 +76,12 @@ pub(crate) struct Administrator {
 impl Administrator {
     /// `first_later`: index of the first of the `later` tenants among all tenants, where the root
     /// is 0.
-    pub(crate) fn new(first_later: usize, later: Vec<Tenant>, orders: Vec<(Time, Order)>) -> Administrator {
-        Administrator { first_later, later, orders: orders.into(), write: None }
+    pub(crate) fn new(
+        first_later: usize,
+        later: Vec<Tenant>,
+        commands: Vec<(Time, Command)>,
+    ) -> Administrator {
+        Administrator { first_later, later, commands: commands.into(), write: None }
     }
 
     pub(crate) fn step(&mut self, world: &mut World) -> Pause {
@@ -106,21 +89,21 @@ impl Administrator {
             return self.go_on(world, began, write);
         }
         let now = world.now();
-        match self.orders.front() {
+        match self.commands.front() {
             None => return Pause::Done,
             Some((time, _)) if *time > now => return Pause::Until(*time),
             Some(_) => {}
         }
-        let Some((_, order)) = self.orders.pop_front() else { unreachable!("it was there") };
-        let result = match order {
-            Order::Write { file, value } => match world.core.write_control(&file, &value, CPU) {
+        let Some((_, command)) = self.commands.pop_front() else { unreachable!("it was there") };
+        let result = match command {
+            Command::Write { file, value } => match world.core.write_control(&file, &value, CPU) {
                 Ok(write) => return self.go_on(world, now, write),
                 Err(error) => Err(Refusal::Control(error)),
             },
-            Order::Create(number) => self.create(world, number + 1).map_err(Refusal::Tenant),
-            Order::Remove(number) => remove(world, number + 1).map_err(Refusal::Tenant),
-            Order::Move { jobs, to } => {
-                move_jobs(world, jobs, to.map_or(0, |number| number + 1)).map_err(Refusal::Tenant)
+            Command::Create(number) => self.create(world, number + 1).map_err(Refusal::Tenant),
+            Command::Remove(number) => remove(world, number + 1).map_err(Refusal::Tenant),
+            Command::Move { job, to } => {
+                move_jobs(world, job, to.map_or(0, |number| number + 1)).map_err(Refusal::Tenant)
             }
         };
         world.answers.push(Answer { time: (now, now), result });
@@ -221,8 +204,8 @@ mod tests {
         Time::ZERO + Duration::from_millis(millis)
     }
 
-    fn write(millis: u64, file: &str, value: &str) -> (Time, Order) {
-        (at(millis), Order::Write { file: file.to_owned(), value: value.to_owned() })
+    fn write(millis: u64, file: &str, value: &str) -> (Time, Command) {
+        (at(millis), Command::Write { file: file.to_owned(), value: value.to_owned() })
     }
 
     fn machine(seed: u64) -> Machine {
@@ -253,20 +236,20 @@ mod tests {
             let mut simulator = Simulator::new(&machine(seed)).unwrap();
             simulator.check_every(1);
             let later = vec![Tenant::new("a/b", 100), Tenant::new("a/b", UNLIMITED), Tenant::new("c/d", 100)];
-            let orders = vec![
-                (at(1), Order::Create(1)),
+            let commands = vec![
+                (at(1), Command::Create(1)),
                 write(5, "a/b/memory.max", "200K"),
-                (at(20), Order::Remove(1)),
-                (at(20), Order::Create(2)),
+                (at(20), Command::Remove(1)),
+                (at(20), Command::Create(2)),
                 write(30, "memory.reclaim", "100K"),
                 write(30, "a/b/memory.max", "soon"),
                 // Tenant `c` does not exist: its job ends without starting.
-                (at(31), Order::Create(3)),
-                (at(31), Order::Remove(0)),
-                (at(40), Order::Remove(2)),
+                (at(31), Command::Create(3)),
+                (at(31), Command::Remove(0)),
+                (at(40), Command::Remove(2)),
             ];
             let files = ["a/b/memory.current", "a/memory.current"].map(str::to_owned).into();
-            simulator.administer(later, orders, Some((Duration::from_millis(10), files)));
+            simulator.administer(later, commands, Some((Duration::from_millis(10), files)));
             simulator.add_job(0, touches(1, seed).take(2000));
             for tenant in 1..=3 {
                 simulator.add_job(tenant, touches(tenant as u64 + 1, seed));
@@ -307,19 +290,19 @@ mod tests {
         let tenants = vec![Tenant::new("a", UNLIMITED), Tenant::new("b", UNLIMITED)];
         let mut simulator = Simulator::new(&Machine { tenants, ..machine(1) }).unwrap();
         simulator.check_every(1);
-        let to = |job, to| Order::Move { jobs: job..job + 1, to };
-        let orders = vec![
+        let to = |job, to| Command::Move { job: job..job + 1, to };
+        let commands = vec![
             (at(10), to(0, Some(1))),
             // Twice, before the job starts.
             (at(10), to(1, Some(1))),
             (at(10), to(1, None)),
             // This tenant does not exist yet.
             (at(10), to(0, Some(2))),
-            (at(20), Order::Create(2)),
-            (at(20), Order::Remove(2)),
+            (at(20), Command::Create(2)),
+            (at(20), Command::Remove(2)),
             (at(20), to(0, Some(2))),
         ];
-        simulator.administer(vec![Tenant::new("c", UNLIMITED)], orders, None);
+        simulator.administer(vec![Tenant::new("c", UNLIMITED)], commands, None);
         let store = |page: u64| Operation::from(Access::store(1 << 32 | page).anon());
         let read = |page: u64| Operation::from(Access::read(2 << 32 | page));
         let until = |millis| [Operation::RestUntil { time: at(millis) }];
@@ -352,7 +335,7 @@ mod tests {
             let mut simulator = Simulator::new(&machine).unwrap();
             simulator.check_every(500);
             let file = "lru_gen/enabled";
-            let orders = vec![
+            let commands = vec![
                 write(20, file, "n"),
                 write(60, file, "y"),
                 write(90, file, "0"),
@@ -360,7 +343,7 @@ mod tests {
             ];
             simulator.administer(
                 Vec::new(),
-                orders,
+                commands,
                 Some((Duration::from_millis(10), vec![file.to_owned()])),
             );
             let files = |file, pages, seed| {
@@ -382,7 +365,7 @@ mod tests {
                 simulator.readings().iter().map(|reading| reading.text.clone().unwrap()).collect();
             let at = |millis: usize| values[millis / 10].as_str();
             assert_eq!([at(10), at(40), at(80), at(100)], ["0x0006\n", "0x0000\n", "0x0007\n", "0x0000\n"]);
-            assert_eq!(simulator.core().lru(), mglru_core::Lru::Ranked, "the default, and the last order");
+            assert_eq!(simulator.core().lru(), mglru_core::Lru::Ranked, "the default, and the last command");
         }
     }
 

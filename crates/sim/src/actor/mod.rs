@@ -11,7 +11,7 @@ mod job;
 mod reaper;
 
 pub(crate) use administrator::{Administrator, ControlReader};
-pub use administrator::{Answer, Order, Reading};
+pub use administrator::{Answer, Command, Reading};
 pub(crate) use background::BackgroundActor;
 pub(crate) use flusher::FlusherActor;
 pub(crate) use job::{Job, Process};

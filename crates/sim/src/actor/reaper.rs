@@ -37,7 +37,7 @@ impl Reaper {
 #[cfg(test)]
 mod tests {
     use crate::{
-        Access, DeviceModel, Interleaving, Kill, Machine, Operation, Order, Report, Simulator, SwapDevice,
+        Access, Command, DeviceModel, Interleaving, Kill, Machine, Operation, Report, Simulator, SwapDevice,
         SwapModel, Tenant,
     };
     use mglru_core::{Counter, OomPolicy, Time, UNLIMITED};
@@ -116,7 +116,7 @@ mod tests {
         tenants.push(Tenant::new("top/c", UNLIMITED));
         let mut simulator = Simulator::new(&Machine { tenants, ..machine(OomPolicy::Victim) }).unwrap();
         simulator.check_every(1);
-        simulator.administer(Vec::new(), vec![(at(50), Order::Move { jobs: 0..1, to: Some(2) })], None);
+        simulator.administer(Vec::new(), vec![(at(50), Command::Move { job: 0..1, to: Some(2) })], None);
         let until = |millis| [Operation::RestUntil { time: at(millis) }];
         let all = stores(1, before).chain(until(60)).chain(stores(1, before + after)).chain(until(1000));
         simulator.add_job(1, all);

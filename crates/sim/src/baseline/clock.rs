@@ -6,18 +6,15 @@
 //! become the newest. A new page's bit is clear.
 
 use super::Policy;
-use super::queue::{Pages, Queue};
+use super::queue::Memory;
 
 /// The CLOCK policy.
 #[derive(Debug)]
-pub struct Clock {
-    memory_pages: u32,
-    pages: Pages<State>,
-    queue: Queue,
-}
+pub struct Clock(Memory<Bit>);
 
+/// The usage bit of a page in memory.
 #[derive(Debug, Clone, Copy, Default)]
-enum State {
+enum Bit {
     #[default]
     Out,
     Unused,
@@ -27,18 +24,17 @@ enum State {
 impl Clock {
     /// Creates the policy for a memory of `memory_pages` pages.
     pub fn new(memory_pages: u32) -> Clock {
-        Clock { memory_pages, pages: Pages::default(), queue: Queue::EMPTY }
+        Clock(Memory::new(memory_pages))
     }
 
     fn evict(&mut self) {
-        while let Some(page) = self.queue.pop(&mut self.pages) {
-            match self.pages.tag(page) {
-                State::Used => {
-                    self.pages.set_tag(page, State::Unused);
-                    self.queue.push(&mut self.pages, page);
-                }
-                _ => return self.pages.set_tag(page, State::Out),
+        while let Some(page) = self.0.queue.oldest() {
+            let is_used = matches!(self.0.pages.tag(page), Bit::Used);
+            self.0.take_out(page);
+            if !is_used {
+                return;
             }
+            self.0.bring_in(page, Bit::Unused);
         }
     }
 }
@@ -46,15 +42,14 @@ impl Clock {
 impl Policy for Clock {
     #[inline]
     fn touch(&mut self, page: u32) -> bool {
-        if !matches!(self.pages.reach(page), State::Out) {
-            self.pages.set_tag(page, State::Used);
+        if !matches!(self.0.pages.reach(page), Bit::Out) {
+            self.0.pages.set_tag(page, Bit::Used);
             return true;
         }
-        if self.queue.len() == self.memory_pages {
+        if self.0.is_full() {
             self.evict();
         }
-        self.pages.set_tag(page, State::Unused);
-        self.queue.push(&mut self.pages, page);
+        self.0.bring_in(page, Bit::Unused);
         false
     }
 }

@@ -4,38 +4,33 @@
 //! 1970.
 
 use super::Policy;
-use super::queue::{Pages, Queue};
+use super::queue::Memory;
 
-/// The LRU policy.
+/// The LRU policy. A tag says whether the page is in memory.
 #[derive(Debug)]
-pub struct Lru {
-    memory_pages: u32,
-    /// Whether each page is in memory.
-    pages: Pages<bool>,
-    queue: Queue,
-}
+pub struct Lru(Memory<bool>);
 
 impl Lru {
     /// Creates the policy for a memory of `memory_pages` pages.
     pub fn new(memory_pages: u32) -> Lru {
-        Lru { memory_pages, pages: Pages::default(), queue: Queue::EMPTY }
+        Lru(Memory::new(memory_pages))
     }
 }
 
 impl Policy for Lru {
     #[inline]
     fn touch(&mut self, page: u32) -> bool {
-        if self.pages.reach(page) {
-            self.queue.renew(&mut self.pages, page);
+        let memory = &mut self.0;
+        if memory.pages.reach(page) {
+            memory.queue.renew(&mut memory.pages, page);
             return true;
         }
-        if self.queue.len() == self.memory_pages
-            && let Some(victim) = self.queue.pop(&mut self.pages)
+        if memory.is_full()
+            && let Some(victim) = memory.queue.oldest()
         {
-            self.pages.set_tag(victim, false);
+            memory.take_out(victim);
         }
-        self.queue.push(&mut self.pages, page);
-        self.pages.set_tag(page, true);
+        memory.bring_in(page, true);
         false
     }
 }

@@ -119,6 +119,42 @@ impl Queue {
     }
 }
 
+/// A memory of a fixed number of pages in one queue. The tag of a page outside of it is the
+/// default.
+#[derive(Debug)]
+pub(super) struct Memory<T> {
+    capacity: u32,
+    pub(super) pages: Pages<T>,
+    pub(super) queue: Queue,
+}
+
+impl<T: Copy + Default> Memory<T> {
+    /// A memory for `capacity` pages.
+    pub(super) fn new(capacity: u32) -> Memory<T> {
+        Memory { capacity, pages: Pages::default(), queue: Queue::EMPTY }
+    }
+
+    /// Whether a further page needs the room of another.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.queue.len() == self.capacity
+    }
+
+    /// Brings a page in, as the newest.
+    #[inline]
+    pub(super) fn bring_in(&mut self, page: u32, tag: T) {
+        self.queue.push(&mut self.pages, page);
+        self.pages.set_tag(page, tag);
+    }
+
+    /// Takes a page out.
+    #[inline]
+    pub(super) fn take_out(&mut self, page: u32) {
+        self.queue.remove(&mut self.pages, page);
+        self.pages.set_tag(page, T::default());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,20 +7,19 @@
 //! the survivors.
 
 use super::Policy;
-use super::queue::{Pages, Queue};
+use super::queue::Memory;
 
 /// The SIEVE policy.
 #[derive(Debug)]
 pub struct Sieve {
-    memory_pages: u32,
-    pages: Pages<State>,
-    queue: Queue,
+    memory: Memory<Visit>,
     /// The next page to check; `None`: the oldest.
     hand: Option<u32>,
 }
 
+/// Whether a page in memory was accessed since the hand passed.
 #[derive(Debug, Clone, Copy, Default)]
-enum State {
+enum Visit {
     #[default]
     Out,
     Unvisited,
@@ -30,18 +29,17 @@ enum State {
 impl Sieve {
     /// Creates the policy for a memory of `memory_pages` pages.
     pub fn new(memory_pages: u32) -> Sieve {
-        Sieve { memory_pages, pages: Pages::default(), queue: Queue::EMPTY, hand: None }
+        Sieve { memory: Memory::new(memory_pages), hand: None }
     }
 
     fn evict(&mut self) {
-        while let Some(page) = self.hand.or(self.queue.oldest()) {
-            self.hand = self.queue.newer(&self.pages, page);
-            if matches!(self.pages.tag(page), State::Unvisited) {
-                self.queue.remove(&mut self.pages, page);
-                self.pages.set_tag(page, State::Out);
-                return;
+        let memory = &mut self.memory;
+        while let Some(page) = self.hand.or(memory.queue.oldest()) {
+            self.hand = memory.queue.newer(&memory.pages, page);
+            if matches!(memory.pages.tag(page), Visit::Unvisited) {
+                return memory.take_out(page);
             }
-            self.pages.set_tag(page, State::Unvisited);
+            memory.pages.set_tag(page, Visit::Unvisited);
         }
     }
 }
@@ -49,15 +47,14 @@ impl Sieve {
 impl Policy for Sieve {
     #[inline]
     fn touch(&mut self, page: u32) -> bool {
-        if !matches!(self.pages.reach(page), State::Out) {
-            self.pages.set_tag(page, State::Visited);
+        if !matches!(self.memory.pages.reach(page), Visit::Out) {
+            self.memory.pages.set_tag(page, Visit::Visited);
             return true;
         }
-        if self.queue.len() == self.memory_pages {
+        if self.memory.is_full() {
             self.evict();
         }
-        self.pages.set_tag(page, State::Unvisited);
-        self.queue.push(&mut self.pages, page);
+        self.memory.bring_in(page, Visit::Unvisited);
         false
     }
 }
@@ -69,10 +66,10 @@ mod tests {
 
     fn inside(sieve: &Sieve) -> String {
         let mut inside = String::new();
-        let mut next = sieve.queue.oldest();
+        let mut next = sieve.memory.queue.oldest();
         while let Some(page) = next {
             inside.push(char::from(b'a' + page as u8));
-            next = sieve.queue.newer(&sieve.pages, page);
+            next = sieve.memory.queue.newer(&sieve.memory.pages, page);
         }
         inside
     }

@@ -17,4 +17,5 @@ mod protection;
 mod readahead;
 mod rereads;
 mod samples;
+mod swarm;
 mod trouble;

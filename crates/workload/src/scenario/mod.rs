@@ -171,20 +171,21 @@ pub enum Work {
     },
 }
 
-/// An event at a given time.
+/// A command of the administrator at a given time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Action {
     /// Time since the start of the run.
     pub at: Duration,
-    /// The event.
-    pub what: What,
+    /// The command, with indices of jobs and tenants.
+    pub command: Command,
     /// Its place in the file.
     pub place: Place,
 }
 
-/// The event of an action.
+/// A command of the administrator. Front ends, the cache and the simulator name jobs and tenants
+/// differently: by name, by index, or by a range of indices.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
+pub enum Command<Job = usize, Tenant = usize> {
     /// Write a value to a control file.
     Write {
         /// Path of the control file, for example `a/b/memory.max`.
@@ -192,17 +193,32 @@ pub enum What {
         /// The value, as the kernel accepts it.
         value: String,
     },
-    /// Create the tenant with this index.
-    Create(usize),
-    /// End the jobs of the tenant with this index, and remove the tenant.
-    Remove(usize),
-    /// Move a job to another tenant.
+    /// Create a tenant.
+    Create(Tenant),
+    /// End the jobs of a tenant, and remove the tenant.
+    Remove(Tenant),
+    /// Move a job to another tenant, which is charged for pages that the job brings in from then
+    /// on. Earlier pages stay charged, as in cgroup v2.
     Move {
-        /// Index of the job.
-        job: usize,
-        /// Index of the tenant; `None` for the root.
-        to: Option<usize>,
+        /// The job.
+        job: Job,
+        /// The tenant; `None` for the root.
+        to: Option<Tenant>,
     },
+}
+
+impl<Job, Tenant> Command<Job, Tenant> {
+    /// The same command with other names of jobs and tenants.
+    pub fn map<J, T>(&self, job: impl FnOnce(&Job) -> J, tenant: impl FnOnce(&Tenant) -> T) -> Command<J, T> {
+        match self {
+            Command::Write { file, value } => Command::Write { file: file.clone(), value: value.clone() },
+            Command::Create(of) => Command::Create(tenant(of)),
+            Command::Remove(of) => Command::Remove(tenant(of)),
+            Command::Move { job: moved, to } => {
+                Command::Move { job: job(moved), to: to.as_ref().map(tenant) }
+            }
+        }
+    }
 }
 
 /// The values to print. They are always printed once at the end.
@@ -240,7 +256,7 @@ impl Scenario {
 
     /// The tenants that exist from the start. They come first in [`Scenario::tenants`].
     pub fn first_tenants(&self) -> &[Tenant] {
-        let later = self.actions.iter().filter(|action| matches!(action.what, What::Create(_))).count();
+        let later = self.actions.iter().filter(|action| matches!(action.command, Command::Create(_))).count();
         &self.tenants[..self.tenants.len() - later]
     }
 

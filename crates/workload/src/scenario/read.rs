@@ -1,10 +1,13 @@
 //! Converts TOML to a [`Scenario`].
+//!
+//! Not through serde: its errors do not name the table or the key, and list all keys instead of the
+//! nearest one.
 
 use super::error::Error;
 use super::table::{Table, Text, Value, advice};
 use super::tree::Tree;
 use super::{
-    Action, Device, Job, Limits, MEMORY_BYTES_MAX, Machine, Print, Scenario, Swap, TIME_MAX, What, Work,
+    Action, Command, Device, Job, Limits, MEMORY_BYTES_MAX, Machine, Print, Scenario, Swap, TIME_MAX, Work,
     split_control,
 };
 use crate::PAGE_BYTES;
@@ -201,7 +204,7 @@ fn actions(
     let mut actions = Vec::new();
     for (at, action) in tables {
         let place = source.place(action.at);
-        let mut add = |what| actions.push(Action { at, what, place });
+        let mut add = |command| actions.push(Action { at, command, place });
         let (create, remove, write) = (action.get("create"), action.get("remove"), action.get("write"));
         if let (Some(memory), None) = (action.get("memory"), &create) {
             return Err(
@@ -214,7 +217,7 @@ fn actions(
         }
         match (create, remove, write, moved) {
             (Some(path), None, None, None) => {
-                add(What::Create(tree.create(path.text(source)?, path.at, limits(&action)?, at)?));
+                add(Command::Create(tree.create(path.text(source)?, path.at, limits(&action)?, at)?));
             }
             (None, None, None, Some(name)) => {
                 let job = find_job(&name, source, jobs)?;
@@ -223,10 +226,10 @@ fn actions(
                     "" => None,
                     path => Some(tree.find(path, to.at, at)?),
                 };
-                add(What::Move { job, to });
+                add(Command::Move { job, to });
             }
             (None, Some(path), None, None) => {
-                add(What::Remove(tree.remove(path.text(source)?, path.at, at)?))
+                add(Command::Remove(tree.remove(path.text(source)?, path.at, at)?))
             }
             (None, None, Some(files), None) => {
                 for (file, value) in files.as_any_table(source, "write".to_owned())?.in_order() {
@@ -238,7 +241,7 @@ fn actions(
                     let place = source.place(value.at);
                     actions.push(Action {
                         at,
-                        what: What::Write { file: file.to_owned(), value: text },
+                        command: Command::Write { file: file.to_owned(), value: text },
                         place,
                     });
                 }

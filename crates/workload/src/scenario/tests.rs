@@ -98,19 +98,19 @@ fn a_scenario_is_understood() {
     assert_eq!((b.limits.min_bytes, b.limits.low_bytes), (4 << 20, 8 << 20));
     assert_eq!((b.limits.high_bytes, b.limits.swap_high_bytes), (Some(16 << 20), Some(1 << 20)));
     assert_eq!((c.from, c.until), (seconds(10), Some(seconds(20))));
-    let whats: Vec<(Duration, &What)> =
-        scenario.actions.iter().map(|action| (action.at, &action.what)).collect();
-    let write = |file: &str, value: &str| What::Write { file: file.to_owned(), value: value.to_owned() };
+    let commands: Vec<(Duration, &Command)> =
+        scenario.actions.iter().map(|action| (action.at, &action.command)).collect();
+    let write = |file: &str, value: &str| Command::Write { file: file.to_owned(), value: value.to_owned() };
     let half = Duration::from_millis(500);
     assert_eq!(
-        whats,
+        commands,
         [
             (half, &write("a/memory.max", "24M")),
             (half, &write("memory.reclaim", "1M")),
-            (seconds(10), &What::Create(2)),
-            (seconds(15), &What::Move { job: 2, to: Some(1) }),
-            (seconds(16), &What::Move { job: 2, to: None }),
-            (seconds(20), &What::Remove(2)),
+            (seconds(10), &Command::Create(2)),
+            (seconds(15), &Command::Move { job: 2, to: Some(1) }),
+            (seconds(16), &Command::Move { job: 2, to: None }),
+            (seconds(20), &Command::Remove(2)),
         ]
     );
     let tenants: Vec<Option<usize>> = scenario.jobs.iter().map(|job| job.tenant).collect();

@@ -93,7 +93,7 @@ impl Ycsb {
 
 /// A client's request to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Request {
+pub enum StoreRequest {
     /// Read a record.
     Read {
         /// Key of the record, from 0.
@@ -139,17 +139,17 @@ impl Client {
     }
 
     /// The next request to a store that currently has `records` records.
-    pub fn next(&mut self, records: u64) -> Request {
+    pub fn next(&mut self, records: u64) -> StoreRequest {
         let write = self.random.below(100) < u64::from(self.ycsb.writes_percent);
         match (self.ycsb.letter, write) {
-            (Letter::D | Letter::E, true) => Request::Insert,
-            (Letter::D, false) => Request::Read { key: records - 1 - self.ranks.rank(&mut self.random) },
+            (Letter::D | Letter::E, true) => StoreRequest::Insert,
+            (Letter::D, false) => StoreRequest::Read { key: records - 1 - self.ranks.rank(&mut self.random) },
             (Letter::E, false) => {
-                Request::Scan { key: self.scattered(), records: 1 + self.random.below(SCAN_RECORDS) }
+                StoreRequest::Scan { key: self.scattered(), records: 1 + self.random.below(SCAN_RECORDS) }
             }
-            (Letter::F, true) => Request::ReadModifyWrite { key: self.scattered() },
-            (Letter::A | Letter::B | Letter::C, true) => Request::Update { key: self.scattered() },
-            (_, false) => Request::Read { key: self.scattered() },
+            (Letter::F, true) => StoreRequest::ReadModifyWrite { key: self.scattered() },
+            (Letter::A | Letter::B | Letter::C, true) => StoreRequest::Update { key: self.scattered() },
+            (_, false) => StoreRequest::Read { key: self.scattered() },
         }
     }
 
@@ -198,13 +198,13 @@ impl Operations {
         let computes = Step::Rest { nanos: OPERATION_NANOS };
         steps.push(computes);
         match self.client.next(self.records) {
-            Request::Read { key } => self.visit(key, false, steps),
-            Request::Update { key } => self.visit(key, true, steps),
-            Request::Insert => {
+            StoreRequest::Read { key } => self.visit(key, false, steps),
+            StoreRequest::Update { key } => self.visit(key, true, steps),
+            StoreRequest::Insert => {
                 self.visit(self.records, true, steps);
                 self.records += 1;
             }
-            Request::Scan { key, records } => {
+            StoreRequest::Scan { key, records } => {
                 let first = self.leaf(key);
                 // The first record can be at any position in its leaf.
                 let last = u64::from(first)
@@ -213,7 +213,7 @@ impl Operations {
                     self.store.visit(leaf, 0, false, steps);
                 }
             }
-            Request::ReadModifyWrite { key } => {
+            StoreRequest::ReadModifyWrite { key } => {
                 self.visit(key, false, steps);
                 // Two requests to the server.
                 steps.push(computes);
@@ -315,14 +315,14 @@ mod tests {
             let (mut counts, mut records, mut scanned, mut latest) = ([0; 5], 1000, 0, 0);
             for _ in 0..COUNT {
                 let (kind, key) = match client.next(records) {
-                    Request::Read { key } => (0, key),
-                    Request::Update { key } => (1, key),
-                    Request::Insert => (2, records),
-                    Request::Scan { key, records } => {
+                    StoreRequest::Read { key } => (0, key),
+                    StoreRequest::Update { key } => (1, key),
+                    StoreRequest::Insert => (2, records),
+                    StoreRequest::Scan { key, records } => {
                         scanned += records;
                         (3, key)
                     }
-                    Request::ReadModifyWrite { key } => (4, key),
+                    StoreRequest::ReadModifyWrite { key } => (4, key),
                 };
                 assert!(key < records || kind == 2);
                 latest += u64::from(kind == 0 && key + 10 >= records);
@@ -381,7 +381,7 @@ mod tests {
         let mut client = operations(Letter::E, 1000).client;
         let mut counts = BTreeMap::new();
         for records in 1000..11_000 {
-            if let Request::Scan { key, .. } = client.next(records) {
+            if let StoreRequest::Scan { key, .. } = client.next(records) {
                 *counts.entry(key).or_insert(0) += 1;
             }
         }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses its part")]
 
+pub mod command_lines;
+
 use serde_json::Value;
 use std::fs;
 use std::io::Read;

@@ -74,7 +74,7 @@ pub struct Size {
 
 /// Results of all threads of a run.
 #[derive(Debug, Clone, Copy)]
-pub struct Outcome {
+pub struct LockOutcome {
     /// Pages reclaimed in the timed part.
     pub reclaimed: u64,
     /// Pages reclaimed per second, summed over the threads.
@@ -106,14 +106,14 @@ impl Host for Clock {
     fn frame_retired(&self, _: FolioId) {}
 }
 
-struct World {
+struct LockMachine {
     core: Core,
     host: Clock,
     tenants: Vec<MemcgId>,
 }
 
-impl World {
-    fn new(setting: &Setting, size: Size) -> World {
+impl LockMachine {
+    fn new(setting: &Setting, size: Size) -> LockMachine {
         let mut options = Options::new((setting.threads as u32 + 1) * size.tenant_pages + 1024);
         options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
         options.mechanisms = setting.mechanisms;
@@ -130,7 +130,7 @@ impl World {
         let tenants = (0..setting.threads)
             .map(|tenant| add(parent, &format!("t{tenant}"), u64::from(size.tenant_pages)))
             .collect();
-        World { core, host: Clock(Instant::now()), tenants }
+        LockMachine { core, host: Clock(Instant::now()), tenants }
     }
 
     fn stat(&self, counter: Counter) -> u64 {
@@ -170,7 +170,7 @@ impl World {
 }
 
 struct Worker<'a> {
-    world: &'a World,
+    world: &'a LockMachine,
     task: Task,
     mapping: Arc<Mapping>,
     load: Load,
@@ -182,7 +182,7 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    fn new(world: &World, load: Load, number: usize, size: Size) -> Worker<'_> {
+    fn new(world: &LockMachine, load: Load, number: usize, size: Size) -> Worker<'_> {
         let task = world.core.new_task(world.tenants[number], number);
         let mapping = world.core.open_mapping(Kind::File);
         if load == Load::Mapped {
@@ -268,9 +268,9 @@ impl Worker<'_> {
 }
 
 /// Runs one setting.
-pub fn run(setting: &Setting, size: Size) -> Outcome {
+pub fn run(setting: &Setting, size: Size) -> LockOutcome {
     let size = Size { tenant_pages: size.tenant_pages / setting.smaller, ..size };
-    let world = &World::new(setting, size);
+    let world = &LockMachine::new(setting, size);
     let barrier = &Barrier::new(setting.threads + 1);
     std::thread::scope(|scope| {
         let worker = |number| {
@@ -297,7 +297,7 @@ pub fn run(setting: &Setting, size: Size) -> Outcome {
             (reclaimed_per_second, processors) = (reclaimed_per_second + rate, processors + share);
         }
         let ([reclaimed_after, writes_after], locks_after) = (counts(), world.locks());
-        Outcome {
+        LockOutcome {
             reclaimed: reclaimed_after - reclaimed,
             reclaimed_per_second,
             processors,
@@ -325,7 +325,7 @@ pub fn clock_writes_per_batch(mechanisms: Mechanisms, depth: u32) -> Result<u64,
     let size = Size { tenant_pages: 2 * PAGES, time: Duration::ZERO, seed: 0 };
     let load = Load::ReadTwice;
     let setting = Setting { mechanisms, load, threads: 1, depth, watched: false, smaller: 1 };
-    let world = World::new(&setting, size);
+    let world = LockMachine::new(&setting, size);
     let worker = Worker::new(&world, load, 0, size);
     for page in 0..PAGES {
         let hit = worker.find(page);

@@ -12,11 +12,11 @@
 mod load;
 
 use super::crosscheck;
-use super::evidence::{Check, Experiment, Published, Row, Values};
-use super::{Claim, Effort, Order, Registration};
+use super::evidence::{Check, Experiment, MetricRow, Published, Values};
+use super::{Claim, Effort, ExperimentRequest, Registration};
 use crate::statistics::median;
 use crate::{Error, Stage, Unit, Watch};
-use load::{Load, Outcome, Setting, Size, clock_writes_per_batch};
+use load::{Load, LockOutcome, Setting, Size, clock_writes_per_batch};
 use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch};
 use std::time::Duration;
 
@@ -53,8 +53,8 @@ type Three = [Mechanisms; 3];
 ///
 /// # Errors
 /// If reclaim did not produce the batch that the count of clock writes requires.
-fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
-    let &Order { effort, quick, .. } = order;
+fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error> {
+    let &ExperimentRequest { effort, quick, .. } = order;
     let classic = |mechanisms: Mechanisms| mechanisms.with_lru(Lru::Classic);
     let linux = classic(Mechanisms::preset(Preset::Linux72));
     let turned = |with: &[Switch], without: &[Switch]| {
@@ -108,10 +108,10 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     ];
     let runs = if quick { effort.runs } else { effort.runs.max(RUNS_MIN) };
     let outcomes = run_in_turn(&groups, runs, effort, watch)?;
-    let column = |group: usize, setting: usize, figure: &dyn Fn(&Outcome) -> f64| -> Vec<f64> {
+    let column = |group: usize, setting: usize, figure: &dyn Fn(&LockOutcome) -> f64| -> Vec<f64> {
         outcomes.iter().map(|run| figure(&run[group][setting])).collect()
     };
-    let row = |metric, unit, published, group, figure: &dyn Fn(&Outcome) -> f64| Row {
+    let row = |metric, unit, published, group, figure: &dyn Fn(&LockOutcome) -> f64| MetricRow {
         metric,
         unit,
         // Also for counts per page, which get no verdict.
@@ -123,7 +123,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     };
     let per_batch = |mechanisms| clock_writes_per_batch(mechanisms, DEEP).map(|writes| vec![writes as f64]);
     let [before, after, default] = clock;
-    let batch = Row {
+    let batch = MetricRow {
         metric: "ancestor_clock_writes_per_batch",
         unit: "writes",
         // One batch, put back once: the remedy's definition, and no measurement.
@@ -133,12 +133,14 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
         after: per_batch(after)?,
         default: per_batch(default)?,
     };
-    let rate: &dyn Fn(&Outcome) -> f64 = &|outcome| outcome.reclaimed_per_second;
-    let taken: &dyn Fn(&Outcome) -> f64 = &|outcome| outcome.shared.taken as f64 / outcome.reclaimed as f64;
-    let waited: &dyn Fn(&Outcome) -> f64 =
+    let rate: &dyn Fn(&LockOutcome) -> f64 = &|outcome| outcome.reclaimed_per_second;
+    let taken: &dyn Fn(&LockOutcome) -> f64 =
+        &|outcome| outcome.shared.taken as f64 / outcome.reclaimed as f64;
+    let waited: &dyn Fn(&LockOutcome) -> f64 =
         &|outcome| 1000.0 * outcome.shared.waited as f64 / outcome.shared.taken.max(1) as f64;
-    let held: &dyn Fn(&Outcome) -> f64 = &|outcome| 100.0 * outcome.held;
-    let writes: &dyn Fn(&Outcome) -> f64 = &|outcome| outcome.clock_writes as f64 / outcome.reclaimed as f64;
+    let held: &dyn Fn(&LockOutcome) -> f64 = &|outcome| 100.0 * outcome.held;
+    let writes: &dyn Fn(&LockOutcome) -> f64 =
+        &|outcome| outcome.clock_writes as f64 / outcome.reclaimed as f64;
     let gain = Published::Change { before: 1.0, after: 1.8 };
     let (per_second, nothing) = ("pages/s", Published::Nothing);
     let two_at_a_time = median(&column(0, 1, &|outcome| outcome.processors)) >= PROCESSORS_MIN;
@@ -222,7 +224,7 @@ fn run_in_turn<const GROUPS: usize>(
     runs: u32,
     effort: Effort,
     watch: &dyn Watch,
-) -> Result<Vec<[[Outcome; 3]; GROUPS]>, Error> {
+) -> Result<Vec<[[LockOutcome; 3]; GROUPS]>, Error> {
     let settings = distinct(groups.as_flattened());
     let steps = u64::from(runs) * settings.len() as u64;
     let stage = Stage::begin(watch, "threads on the core", steps, Unit::Steps);
@@ -238,7 +240,8 @@ fn run_in_turn<const GROUPS: usize>(
             stage.advance(1)?;
             Ok((setting, load::run(setting, size)))
         };
-        let outcomes = order.into_iter().map(run_one).collect::<Result<Vec<(&Setting, Outcome)>, Error>>()?;
+        let outcomes =
+            order.into_iter().map(run_one).collect::<Result<Vec<(&Setting, LockOutcome)>, Error>>()?;
         let of = |setting| {
             let ran = outcomes.iter().find(|(ran, _)| **ran == setting);
             ran.expect("every setting of the groups ran").1

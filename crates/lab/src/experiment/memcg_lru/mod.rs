@@ -15,8 +15,8 @@
 mod real;
 
 use super::crosscheck::{self, Crosscheck, Watcher};
-use super::evidence::{Check, Experiment, Published, Row, Shares, Shown, Values};
-use super::{Claim, Order, Registration, World};
+use super::evidence::{Check, Experiment, MetricRow, Published, Shares, Shown, Values};
+use super::{Claim, Environment, ExperimentRequest, Registration};
 use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
 use crate::parallel;
 use crate::{Error, Stage, Unit, Watch};
@@ -62,14 +62,14 @@ struct Setting {
 ///
 /// # Errors
 /// A bug in the simulator.
-fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
+fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error> {
     let effort = order.effort;
     let preset = Mechanisms::preset;
     let before = preset(Preset::Linux612).with_lru(Lru::Classic);
     let tree_walk = Mechanisms::compose(Preset::Linux72, &[], &[Switch::MemcgLru]).map_err(Error::work)?;
     let many = |mechanisms, unsliced| Setting { mechanisms, unsliced, memcgs: MEMCGS };
     let one = |mechanisms| Setting { mechanisms, unsliced: false, memcgs: 1 };
-    let is_simulated = matches!(order.world, World::Sim);
+    let is_simulated = matches!(order.world, Environment::Sim);
     let mut settings = vec![
         many(before, is_simulated),
         many(preset(Preset::Linux72), false),
@@ -89,8 +89,10 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let real_size = real::Size::of_machine(effort.shorter, order.quick);
     let runs = parallel::all(&tasks, threads, |_, &(setting, seed)| {
         let run = match &order.world {
-            World::Sim => one_run(setting, seed, order)?,
-            World::Real { directory } => (real::run(setting.mechanisms, seed, &real_size, directory)?, None),
+            Environment::Sim => one_run(setting, seed, order)?,
+            Environment::Real { directory } => {
+                (real::run(setting.mechanisms, seed, &real_size, directory)?, None)
+            }
         };
         stage.advance(1)?;
         Ok(run)
@@ -100,8 +102,8 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let of = |setting: usize, figure: fn(&Rounds) -> f64| -> Vec<f64> {
         runs.iter().skip(setting).step_by(settings.len()).map(figure).collect()
     };
-    let row =
-        |metric, unit, published, [before, after, default]: [usize; 3], figure: fn(&Rounds) -> f64| Row {
+    let row = |metric, unit, published, [before, after, default]: [usize; 3], figure: fn(&Rounds) -> f64| {
+        MetricRow {
             metric,
             unit,
             values: Values::Counted,
@@ -109,7 +111,8 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
             before: of(before, figure),
             after: of(after, figure),
             default: of(default, figure),
-        };
+        }
+    };
     let change = |before, after| Published::Change { before, after };
     // In real runs all requests are sliced.
     let published_ratio = if is_simulated { change(425.0, 95.0) } else { Published::Nothing };
@@ -186,8 +189,8 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
         checks,
         crosschecks: match order.world {
             // Only the requesting task reclaims.
-            World::Sim => crosscheck::of(seen.iter().flatten(), 1),
-            World::Real { .. } => crosscheck::REAL_TIME,
+            Environment::Sim => crosscheck::of(seen.iter().flatten(), 1),
+            Environment::Real { .. } => crosscheck::REAL_TIME,
         },
         shown: vec![shown],
     })
@@ -202,7 +205,11 @@ fn simulated_workload() -> String {
 }
 
 /// Result of a run; for the first seed, also the events observed since memory was full.
-fn one_run(setting: Setting, seed: u64, order: &Order) -> Result<(Rounds, Option<Crosscheck>), Error> {
+fn one_run(
+    setting: Setting,
+    seed: u64,
+    order: &ExperimentRequest,
+) -> Result<(Rounds, Option<Crosscheck>), Error> {
     // `shorter` reduces the size here.
     let shorter = order.effort.shorter;
     let requests = if order.quick { REQUESTS_QUICK } else { REQUESTS };

@@ -15,6 +15,7 @@ use crate::Error;
 use crate::equal_memcgs::Rounds;
 use crate::layout::available_memory_bytes;
 use crate::layout::{self, Content};
+use crate::parallel;
 use mglru_cache::{AnonRegion, Limits, Map, OpenMode, PageCache, Swap, Tenant};
 use mglru_core::{Mechanisms, PAGE_BYTES};
 use mglru_workload::{Random, verify};
@@ -160,17 +161,12 @@ pub(super) fn run(mechanisms: Mechanisms, seed: u64, size: &Size, directory: &Pa
         memories.push(Memory::new(tenant, number as u64, pages_each, seed, place.path())?);
     }
     let touch_all = |share: f64, round: u64| {
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = memories
-                .chunks(TENANTS / THREADS)
-                .zip(0..)
-                .map(|(part, thread)| {
-                    let mut random = Random::stream(seed, round << 8 | thread);
-                    scope.spawn(move || part.iter().try_for_each(|memory| memory.touch(share, &mut random)))
-                })
-                .collect();
-            threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
-        })
+        let touch = |(part, thread): (&[Memory], u64)| {
+            let mut random = Random::stream(seed, round << 8 | thread);
+            part.iter().try_for_each(|memory| memory.touch(share, &mut random))
+        };
+        let done = parallel::each(memories.chunks(TENANTS / THREADS).zip(0..), touch);
+        done.into_iter().collect::<Result<(), Error>>()
     };
     let counters = |name| memories.iter().map(|memory| memory.counter(name)).collect::<Vec<u64>>();
     let now = || (counters("pgsteal_proactive"), counters("pgscan_proactive").into_iter().sum::<u64>());

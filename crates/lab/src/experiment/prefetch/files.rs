@@ -8,6 +8,7 @@
 
 use crate::Error;
 use crate::cpu::process_seconds;
+use crate::parallel;
 use mglru_cache::{AnonRegion, CachedFile, OpenMode, PageCache, ReadRequest, Swap, Tenant};
 use mglru_core::{Lru, Mechanisms, PAGE_BYTES};
 use mglru_workload::{Accesses, BlockBytes, Distribution, Length, Mix, Order, Pattern, Random};
@@ -231,19 +232,19 @@ impl Side {
             Prefetch::Ours => self.cache.set_prefetch(true),
         }
         let (began, cpu) = (Instant::now(), process_seconds());
-        let done = std::thread::scope(|scope| {
-            let work = |job: &mut Job| {
-                let (mut reads, mut writes) = (0, 0);
-                while began.elapsed() < time {
-                    let (read, written) = job.step()?;
-                    (reads, writes) = (reads + read, writes + written);
-                }
-                Ok::<_, Error>((reads, writes))
-            };
-            let jobs: Vec<_> = self.jobs.iter_mut().map(|job| scope.spawn(move || work(job))).collect();
-            jobs.into_iter().map(|job| job.join().expect("no job panics")).collect::<Result<Vec<_>, _>>()
-        })?;
-        let (reads, writes) = done.into_iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let work = |job: &mut Job| {
+            let (mut reads, mut writes) = (0, 0);
+            while began.elapsed() < time {
+                let (read, written) = job.step()?;
+                (reads, writes) = (reads + read, writes + written);
+            }
+            Ok::<_, Error>((reads, writes))
+        };
+        let (mut reads, mut writes) = (0, 0);
+        for done in parallel::each(&mut self.jobs, work) {
+            let (read, written) = done?;
+            (reads, writes) = (reads + read, writes + written);
+        }
         let seconds = began.elapsed().as_secs_f64();
         let cpu_seconds = process_seconds() - cpu;
         Ok(Turn { reads, writes, seconds, cpu_seconds, reclaimed: self.reclaimed() })

@@ -11,14 +11,14 @@ mod files;
 mod scan;
 
 use super::crosscheck;
-use super::evidence::{Check, Experiment, PairChanges, Published, Row, Shown, Values};
-use super::{Claim, Effort, Order, Registration};
+use super::evidence::{Check, Experiment, MetricRow, PairChanges, Published, Shown, Values};
+use super::{Claim, Effort, ExperimentRequest, Registration};
 use crate::layout;
 use crate::statistics::heads_at_most;
 use crate::{Error, Stage, Unit, Watch};
 use files::{Load, Prefetch, Side, Turn};
 use mglru_core::{Lru, Mechanisms};
-use scan::{Scanned, WAYS, Way, World};
+use scan::{ScanMachine, Scanned, WAYS, Way};
 use std::fs;
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ type Four = [Vec<f64>; WAYS];
 ///
 /// # Errors
 /// If a file cannot be created, or the cache fails.
-fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
+fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error> {
     let (effort, quick) = (order.effort, order.quick);
     let runs = if quick { effort.runs } else { effort.runs.max(RUNS_MIN) };
     let scans = Scans::new(effort, runs, watch)?;
@@ -208,23 +208,23 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     })
 }
 
-fn row(metric: &'static str, unit: &'static str, published: Published, values: Three) -> Row {
+fn row(metric: &'static str, unit: &'static str, published: Published, values: Three) -> MetricRow {
     let [before, after, default] = values;
-    Row { metric, unit, values: Values::Timed, published, before, after, default }
+    MetricRow { metric, unit, values: Values::Timed, published, before, after, default }
 }
 
 /// Effect of the published patch on a scan.
-fn scan_row(metric: &'static str, [none, next, ours, _]: &Four) -> Row {
+fn scan_row(metric: &'static str, [none, next, ours, _]: &Four) -> MetricRow {
     row(metric, "folios/s", Published::Nothing, [none, next, ours].map(Vec::clone))
 }
 
 /// Effect of what the default preset does.
-fn ours_row(metric: &'static str, published: Published, [none, _, ours, _]: &Four) -> Row {
+fn ours_row(metric: &'static str, published: Published, [none, _, ours, _]: &Four) -> MetricRow {
     row(metric, "folios/s", published, [none, ours, ours].map(Vec::clone))
 }
 
 /// Effect of the prefetch instruction on a scan that follows links.
-fn instruction_row(metric: &'static str, [.., ours, silent]: &Four) -> Row {
+fn instruction_row(metric: &'static str, [.., ours, silent]: &Four) -> MetricRow {
     row(metric, "folios/s", Published::Nothing, [silent, ours, ours].map(Vec::clone))
 }
 
@@ -244,7 +244,7 @@ impl Scans {
         let (folios, seed) = (FOLIOS / effort.shorter, effort.seed);
         let each = u64::from(folios / TENANTS);
         let stage = Stage::begin(watch, "scanning", 4, Unit::Steps);
-        let world = World::new(multigen(), folios, TENANTS, seed);
+        let world = ScanMachine::new(multigen(), folios, TENANTS, seed);
         let making_room = over_tenants(runs, &|way, tenant| world.make_room(way, tenant));
         stage.advance(1)?;
         // Half of each tenant's pages, in three parts.
@@ -252,7 +252,7 @@ impl Scans {
         stage.advance(1)?;
         let metadata_bytes = world.metadata_bytes();
         drop(world);
-        let world = World::new(Mechanisms::default().with_lru(Lru::Classic), folios / 4, TENANTS, seed);
+        let world = ScanMachine::new(Mechanisms::default().with_lru(Lru::Classic), folios / 4, TENANTS, seed);
         let classic = over_tenants(runs, &|way, tenant| world.reclaim(way, tenant, each / 24));
         stage.advance(1)?;
         drop(world);
@@ -294,7 +294,7 @@ fn over_tenants(runs: u32, scan: &dyn Fn(Way, usize) -> Scanned) -> Four {
 fn repeated(runs: u32, folios: u32, tenants: u32, rounds: u32, seed: u64) -> Four {
     let mut all = Four::default();
     for run in 0..runs {
-        let world = World::new(multigen(), folios, tenants, seed + u64::from(run));
+        let world = ScanMachine::new(multigen(), folios, tenants, seed + u64::from(run));
         let mut sums = [Scanned::default(); WAYS];
         for round in 0..rounds as usize {
             for at in 0..Way::ALL.len() {
@@ -313,7 +313,7 @@ fn repeated(runs: u32, folios: u32, tenants: u32, rounds: u32, seed: u64) -> Fou
 fn counted_alike(folios: u32, seed: u64) -> bool {
     [Lru::MultiGen, Lru::Classic].into_iter().all(|lru| {
         let counters = Way::ALL.map(|way| {
-            let world = World::new(Mechanisms::default().with_lru(lru), folios, FEW_TENANTS, seed);
+            let world = ScanMachine::new(Mechanisms::default().with_lru(lru), folios, FEW_TENANTS, seed);
             for tenant in 0..FEW_TENANTS as usize {
                 if lru == Lru::MultiGen {
                     world.make_room(way, tenant);
@@ -355,7 +355,7 @@ struct Signs {
 
 impl Signs {
     /// Signs of the differences of paired measurements.
-    fn of(row: &Row) -> Signs {
+    fn of(row: &MetricRow) -> Signs {
         let signs = |up: bool| {
             let differ = |(before, after): &(&f64, &f64)| if up { after > before } else { after < before };
             row.before.iter().zip(&row.after).filter(differ).count() as u32
@@ -377,7 +377,7 @@ impl Signs {
 
 /// Checks rows whose names contain one of `parts`. On a busy machine only processor time is
 /// comparable.
-fn signs(what: &str, rows: &[Row], parts: &[&str], holds: impl Fn(&Signs) -> bool) -> Check {
+fn signs(what: &str, rows: &[MetricRow], parts: &[&str], holds: impl Fn(&Signs) -> bool) -> Check {
     let rows = rows.iter().filter(|row| parts.iter().any(|part| row.metric.contains(part)));
     let all: Vec<_> = rows.map(|row| (row.metric, Signs::of(row))).collect();
     let texts = all.iter().map(|(metric, signs)| {

@@ -90,16 +90,16 @@ struct Tenant {
 }
 
 /// A node full of folios of some tenants.
-pub struct World {
+pub struct ScanMachine {
     core: Core,
     /// Start of its clock.
     began: Instant,
     tenants: Vec<Tenant>,
 }
 
-impl World {
+impl ScanMachine {
     /// Creates a node with all folios in the oldest generation of their tenants.
-    pub fn new(mechanisms: Mechanisms, folios: u32, tenants: u32, seed: u64) -> World {
+    pub fn new(mechanisms: Mechanisms, folios: u32, tenants: u32, seed: u64) -> ScanMachine {
         let mut options = Options::new(folios);
         options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
         options.mechanisms = mechanisms;
@@ -120,7 +120,7 @@ impl World {
             pages[number] += 1;
         }
         core.drain_all(&host);
-        World { core, began, tenants }
+        ScanMachine { core, began, tenants }
     }
 
     fn set(&self, way: Way) {

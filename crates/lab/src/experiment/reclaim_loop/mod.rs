@@ -20,8 +20,8 @@ mod real;
 mod store;
 
 use super::crosscheck;
-use super::evidence::{Check, Experiment, Published, Row, Shares, Shown, Values};
-use super::{Claim, Effort, Order, Registration, World};
+use super::evidence::{Check, Experiment, MetricRow, Published, Shares, Shown, Values};
+use super::{Claim, Effort, Environment, ExperimentRequest, Registration};
 use crate::parallel;
 use crate::statistics::deviation_percent;
 use crate::{Error, Stage, Unit, Watch};
@@ -151,9 +151,9 @@ fn settings() -> Result<[Mechanisms; SETTINGS], Error> {
 ///
 /// # Errors
 /// If files cannot be created or a record is wrong, or of a bug in the simulator.
-fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
+fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error> {
     let (settings, effort) = (settings()?, order.effort);
-    if let World::Real { directory } = &order.world {
+    if let Environment::Real { directory } = &order.world {
         return real::run(effort, [settings[0], settings[1], settings[2]], directory, watch);
     }
     let mut tasks = Vec::new();
@@ -255,7 +255,7 @@ the first failed allocation or after 128 rounds. dd: 192 MiB under 64 M, a quart
 limit, on a disk of 40 MB/s.
 ";
 
-fn rows(runs: &Runs) -> Vec<Row> {
+fn rows(runs: &Runs) -> Vec<MetricRow> {
     let row = |metric,
                unit,
                published,
@@ -263,7 +263,7 @@ fn rows(runs: &Runs) -> Vec<Row> {
                [before, after, default]: [usize; 3],
                figure: &dyn Fn(&Facts) -> f64| {
         let of = |setting| runs.of(part, setting).map(figure).collect();
-        Row {
+        MetricRow {
             metric,
             unit,
             values: Values::Counted,

@@ -6,9 +6,10 @@
 
 use super::super::Effort;
 use super::super::crosscheck;
-use super::super::evidence::{Check, Experiment, Published, Row, Values};
+use super::super::evidence::{Check, Experiment, MetricRow, Published, Values};
 use crate::layout;
 use crate::load::documents::Documents;
+use crate::parallel;
 use crate::temporary::TemporaryFolder;
 use crate::{Error, Stage, Unit, Watch};
 use mglru_cache::PageCache;
@@ -71,7 +72,7 @@ pub fn run(
         let [before, after, default] =
             [0, 1, 2].map(|setting| facts[3 * part + setting].iter().map(figure).collect());
         // Counts too: jobs run for a fixed time.
-        Row { metric, unit, values: Values::Timed, published, before, after, default }
+        MetricRow { metric, unit, values: Values::Timed, published, before, after, default }
     };
     let change = |before, after| Published::Change { before, after };
     let refaults = |facts: &RealFacts| facts.counters["workingset_refault_file"] as f64;
@@ -222,9 +223,5 @@ fn during(time: Duration, documents: &Documents) -> Result<u64, Error> {
         }
         Ok(done)
     };
-    std::thread::scope(|scope| {
-        let work = &work;
-        let threads: Vec<_> = (0..CLIENTS as usize).map(|client| scope.spawn(move || work(client))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("no client panics")).sum()
-    })
+    parallel::each(0..CLIENTS as usize, work).into_iter().sum()
 }

@@ -9,7 +9,7 @@
 mod beneath;
 mod files;
 
-use super::outcome::{Answered, Killed, Outcome, Read, TenantRow};
+use super::outcome::{Answered, Killed, Read, ScenarioOutcome, TenantRow};
 use super::plan::{Plan, SUMS};
 use crate::Unwatched;
 use crate::error::Error;
@@ -21,12 +21,13 @@ use crate::fio::plan::{Plan as FioPlan, PlannedJob};
 use crate::layout;
 use crate::load::{RealLoad, Setup};
 use crate::membership::{Member, Membership};
+use crate::parallel;
 use crate::temporary::TemporaryFolder;
 use files::TraceJob;
 use mglru_cache::{PageCache, Swap, Tenant, TenantStats};
 use mglru_core::lru::Swappiness;
 use mglru_workload::Load;
-use mglru_workload::scenario::{Action, What, Work};
+use mglru_workload::scenario::{Action, Command, Work};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -38,7 +39,7 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// If the cache cannot be built or files cannot be created.
-pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Error> {
+pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<ScenarioOutcome, Error> {
     let parent = directory.map_or_else(layout::default_directory, Path::to_owned);
     let cannot = |error| {
         let place = parent.display();
@@ -87,7 +88,13 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Error> {
         let failures =
             parts.iter().zip(&ended).filter_map(|(part, ended)| ended.failure(&part.place)).collect();
         // Failed requests are reported by their jobs, among the failures.
-        Ok(Outcome { time, tenants, answers, kills, refusals: Vec::new(), readings, failures })
+        Ok(ScenarioOutcome {
+            answers,
+            kills,
+            readings,
+            failures,
+            ..ScenarioOutcome::new(plan, time, tenants)
+        })
     })
 }
 
@@ -326,13 +333,7 @@ impl<'p> Part<'p> {
             membership.report(&mut member, accesses);
             failure
         };
-        let done: Vec<Option<String>> = std::thread::scope(|scope| {
-            let client = &client;
-            let threads: Vec<_> =
-                (0..clients as usize).map(|number| scope.spawn(move || client(number))).collect();
-            let joined = threads.into_iter().map(|thread| thread.join());
-            joined.map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-        });
+        let done: Vec<Option<String>> = parallel::each(0..clients as usize, client);
         let load = load.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ended { mapped: true, failure: done.into_iter().flatten().next(), open: Open::Load(load) }
     }
@@ -462,7 +463,8 @@ fn administer(
             let began = stage.began.elapsed();
             let done = carry_out(plan, action, cache, stage, parts);
             let error = done.err().map(|error| error.to_string());
-            answers.push(Answered { began, ended: stage.began.elapsed(), error });
+            let time = (began, stage.began.elapsed());
+            answers.push(Answered::new(&plan.scenario, action, time, error));
         } else if let Some(every) = every {
             readings.extend(read(cache, files, stage.began.elapsed()));
             while next_read <= stage.began.elapsed() {
@@ -480,9 +482,9 @@ fn carry_out(
     stage: &Stage,
     parts: &[Part],
 ) -> Result<(), mglru_cache::Error> {
-    match &action.what {
-        What::Write { file, value } => cache.control().write(file, value),
-        &What::Create(number) => {
+    match &action.command {
+        Command::Write { file, value } => cache.control().write(file, value),
+        &Command::Create(number) => {
             let tenant = &plan.scenario.tenants[number];
             let made = cache.add_tenant(&tenant.path, &tenant.limits);
             let error = made.as_ref().err().is_some();
@@ -491,7 +493,7 @@ fn carry_out(
             stage.changed.notify_all();
             result
         }
-        &What::Remove(number) => {
+        &Command::Remove(number) => {
             cache.remove_tenant(&plan.scenario.tenants[number].path)?;
             let mut state = stage.state();
             state.tenants[number].gone = true;
@@ -499,7 +501,7 @@ fn carry_out(
             parts.iter().filter(|part| state.jobs[part.job] == Some(number)).for_each(Part::stop);
             Ok(())
         }
-        &What::Move { job, to } => {
+        &Command::Move { job, to } => {
             let tenant = stage.tenant(plan, to)?;
             // Under the lock, so that a job that begins now sees the move or begins in the new
             // tenant.
@@ -515,11 +517,11 @@ fn carry_out(
 
 fn read(cache: &PageCache, files: &[String], time: Duration) -> Vec<Read> {
     let control = cache.control();
-    let read = |(file, path): (usize, &String)| {
-        let text = control.read(path).map_err(|error| error.to_string());
-        Read { time, file, text }
+    let read = |file: &String| {
+        let text = control.read(file).map_err(|error| error.to_string());
+        Read { time, file: file.clone(), text }
     };
-    files.iter().enumerate().map(read).collect()
+    files.iter().map(read).collect()
 }
 
 fn row(stats: &TenantStats, number: Option<usize>, parts: &[Part], ended: &[Ended]) -> TenantRow {
@@ -540,5 +542,6 @@ fn row(stats: &TenantStats, number: Option<usize>, parts: &[Part], ended: &[Ende
         misses: stats.misses,
         out_of_memory: counter("oom"),
         counters: sums.chain(stats.counters.iter()).collect(),
+        ..TenantRow::default()
     }
 }

@@ -1,6 +1,6 @@
 //! Options for the choice, order and size of blocks, and for reads and writes.
 
-use super::{Argument, JobOption, Refusal};
+use super::{JobOption, Refusal};
 use crate::distribution::Distribution;
 use crate::fio::job_text::{JobText, ReadWrite};
 use crate::fio::units::{parse_integer, parse_parts, parse_size, parse_switch};
@@ -12,54 +12,36 @@ const THETA_DEFAULT: f64 = 1.1;
 const H_DEFAULT: f64 = 0.2;
 
 pub(super) const OPTIONS: &[JobOption] = &[
-    JobOption {
-        name: "rw",
-        aliases: &["readwrite"],
-        argument: Argument::Required,
-        help: "read, write, randread, randwrite, rw (or readwrite) or randrw",
-        apply: read_write,
-    },
-    JobOption {
-        name: "rwmixread",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "percentage of reads in a mixed job, 0 to 100",
-        apply: |value, job| {
-            job.read_percent = Some(parse_integer(value, 0..=100)? as u8);
-            Ok(())
-        },
-    },
-    JobOption {
-        name: "rwmixwrite",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "percentage of writes in a mixed job, 0 to 100; the last of this and rwmixread counts",
-        apply: |value, job| {
+    JobOption::new("rw", "read, write, randread, randwrite, rw (or readwrite) or randrw", read_write)
+        .or(&["readwrite"]),
+    JobOption::new("rwmixread", "percentage of reads in a mixed job, 0 to 100", |value, job| {
+        job.read_percent = Some(parse_integer(value, 0..=100)? as u8);
+        Ok(())
+    }),
+    JobOption::new(
+        "rwmixwrite",
+        "percentage of writes in a mixed job, 0 to 100; the last of this and rwmixread counts",
+        |value, job| {
             job.read_percent = Some(100 - parse_integer(value, 0..=100)? as u8);
             Ok(())
         },
-    },
-    JobOption {
-        name: "bs",
-        aliases: &["blocksize"],
-        argument: Argument::Required,
-        help: "bytes per access, such as 4k; or of reads and of writes, such as 4k,64k",
-        apply: block_size,
-    },
-    JobOption {
-        name: "random_distribution",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "which blocks are hot: random (none), zipf:THETA or pareto:H",
-        apply: random_distribution,
-    },
-    JobOption {
-        name: "workload",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "a built-in load instead of block accesses: tpcc:warehouses=N,cache=SIZE, sweep:size=SIZE,arrays=N or \
+    ),
+    JobOption::new(
+        "bs",
+        "bytes per access, such as 4k; or of reads and of writes, such as 4k,64k",
+        block_size,
+    )
+    .or(&["blocksize"]),
+    JobOption::new(
+        "random_distribution",
+        "which blocks are hot: random (none), zipf:THETA or pareto:H",
+        random_distribution,
+    ),
+    JobOption::new(
+        "workload",
+        "a built-in load instead of block accesses: tpcc:warehouses=N,cache=SIZE, sweep:size=SIZE,arrays=N or \
                ycsb:workload=LETTER,records=N",
-        apply: |value, job| {
+        |value, job| {
             let load = Load::parse(value)?;
             if !load.has_contents() {
                 let name = load.name();
@@ -71,37 +53,28 @@ pub(super) const OPTIONS: &[JobOption] = &[
             job.load = Some(load);
             Ok(())
         },
-    },
-    JobOption {
-        name: "norandommap",
-        aliases: &[],
-        argument: Argument::Flag,
-        help: "draw blocks independently, instead of each once per pass",
-        apply: |value, job| {
+    ),
+    JobOption::flag(
+        "norandommap",
+        "draw blocks independently, instead of each once per pass",
+        |value, job| {
             job.no_random_map = parse_switch(value)?;
             Ok(())
         },
-    },
-    JobOption {
-        name: "randrepeat",
-        aliases: &["allrandrepeat"],
-        argument: Argument::Required,
-        help: "1: the same random choices in every run; change them with randseed",
-        apply: |value, _| match parse_switch(value)? {
+    ),
+    JobOption::new(
+        "randrepeat",
+        "1: the same random choices in every run; change them with randseed",
+        |value, _| match parse_switch(value)? {
             true => Ok(()),
             false => Err(Refusal::NotYet("give each run a randseed=NUMBER of its own".to_owned())),
         },
-    },
-    JobOption {
-        name: "randseed",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "the seed of every random choice, a whole number",
-        apply: |value, job| {
-            job.seed = Some(parse_integer(value, 0..=u64::MAX)?);
-            Ok(())
-        },
-    },
+    )
+    .or(&["allrandrepeat"]),
+    JobOption::new("randseed", "the seed of every random choice, a whole number", |value, job| {
+        job.seed = Some(parse_integer(value, 0..=u64::MAX)?);
+        Ok(())
+    }),
 ];
 
 fn read_write(value: &str, job: &mut JobText) -> Result<(), Refusal> {

@@ -1,6 +1,6 @@
 //! Options for the I/O engine, depth, syncs and verification.
 
-use super::{Argument, JobOption, Refusal};
+use super::{JobOption, Refusal};
 use crate::fio::job::{Engine, Hint, Verify};
 use crate::fio::job_text::JobText;
 use crate::fio::units::{parse_integer, parse_switch};
@@ -9,122 +9,80 @@ use crate::fio::units::{parse_integer, parse_switch};
 const IODEPTH_MAX: u64 = 32_768;
 
 pub(super) const OPTIONS: &[JobOption] = &[
-    JobOption {
-        name: "ioengine",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "psync, io_uring and similar (calls with a descriptor), or mmap (mapped access)",
-        apply: engine,
-    },
-    JobOption {
-        name: "iodepth",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "concurrent accesses, for io_uring and similar engines in random order; others have one at a time",
-        apply: |value, job| {
+    JobOption::new(
+        "ioengine",
+        "psync, io_uring and similar (calls with a descriptor), or mmap (mapped access)",
+        engine,
+    ),
+    JobOption::new(
+        "iodepth",
+        "concurrent accesses, for io_uring and similar engines in random order; others have one at a time",
+        |value, job| {
             job.iodepth = Some(parse_integer(value, 1..=IODEPTH_MAX)? as u32);
             Ok(())
         },
-    },
-    JobOption {
-        name: "iodepth_batch_submit",
-        aliases: &["iodepth_batch"],
-        argument: Argument::Required,
-        help: "accesses that one thread takes at once; 0: as many as iodepth",
-        apply: |value, job| {
+    ),
+    JobOption::new(
+        "iodepth_batch_submit",
+        "accesses that one thread takes at once; 0: as many as iodepth",
+        |value, job| {
             job.batch = Some(parse_integer(value, 0..=IODEPTH_MAX)? as u32);
             Ok(())
         },
-    },
-    JobOption {
-        name: "iodepth_batch_complete",
-        aliases: &["iodepth_batch_complete_min"],
-        argument: Argument::Required,
-        help: "without effect: accesses complete one by one",
-        apply: without_effect,
-    },
-    JobOption {
-        name: "iodepth_batch_complete_max",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "without effect: accesses complete one by one",
-        apply: without_effect,
-    },
-    JobOption {
-        name: "iodepth_low",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "without effect: each access that completes is followed by the next",
-        apply: without_effect,
-    },
-    JobOption {
-        name: "fadvise_hint",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "advice before the accesses: 0 (none), 1 (the job's pattern), random or sequential",
-        apply: hint,
-    },
-    JobOption {
-        name: "fsync",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "number of writes between syncs of the file; 0: never",
-        apply: |value, job| {
-            job.sync.fsync_writes = parse_integer(value, 0..=u64::from(u32::MAX))? as u32;
-            Ok(())
-        },
-    },
-    JobOption {
-        name: "fdatasync",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "number of writes between syncs of the file's data; 0: never",
-        apply: |value, job| {
+    )
+    .or(&["iodepth_batch"]),
+    JobOption::new("iodepth_batch_complete", "without effect: accesses complete one by one", without_effect)
+        .or(&["iodepth_batch_complete_min"]),
+    JobOption::new(
+        "iodepth_batch_complete_max",
+        "without effect: accesses complete one by one",
+        without_effect,
+    ),
+    JobOption::new(
+        "iodepth_low",
+        "without effect: each access that completes is followed by the next",
+        without_effect,
+    ),
+    JobOption::new(
+        "fadvise_hint",
+        "advice before the accesses: 0 (none), 1 (the job's pattern), random or sequential",
+        hint,
+    ),
+    JobOption::new("fsync", "number of writes between syncs of the file; 0: never", |value, job| {
+        job.sync.fsync_writes = parse_integer(value, 0..=u64::from(u32::MAX))? as u32;
+        Ok(())
+    }),
+    JobOption::new(
+        "fdatasync",
+        "number of writes between syncs of the file's data; 0: never",
+        |value, job| {
             job.sync.fdatasync_writes = parse_integer(value, 0..=u64::from(u32::MAX))? as u32;
             Ok(())
         },
-    },
-    JobOption {
-        name: "end_fsync",
-        aliases: &[],
-        argument: Argument::Flag,
-        help: "sync the file at the end of the job, within its runtime",
-        apply: |value, job| {
-            job.sync.end_fsync = parse_switch(value)?;
-            Ok(())
-        },
-    },
-    JobOption {
-        name: "direct",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "0; mglru is the cache and cannot be bypassed",
-        apply: |value, _| if parse_switch(value)? { Err(no_bypass("direct=0")) } else { Ok(()) },
-    },
-    JobOption {
-        name: "buffered",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "1; mglru is the cache and cannot be bypassed",
-        apply: |value, _| if parse_switch(value)? { Ok(()) } else { Err(no_bypass("buffered=1")) },
-    },
-    JobOption {
-        name: "verify",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "crc32c: write verifiable blocks and check blocks that are read; 0: do not",
-        apply: verify,
-    },
-    JobOption {
-        name: "do_verify",
-        aliases: &[],
-        argument: Argument::Flag,
-        help: "1: read the written blocks back at the end, if verify is on; 0: do not",
-        apply: |value, job| {
+    ),
+    JobOption::flag("end_fsync", "sync the file at the end of the job, within its runtime", |value, job| {
+        job.sync.end_fsync = parse_switch(value)?;
+        Ok(())
+    }),
+    JobOption::new("direct", "0; mglru is the cache and cannot be bypassed", |value, _| {
+        if parse_switch(value)? { Err(no_bypass("direct=0")) } else { Ok(()) }
+    }),
+    JobOption::new("buffered", "1; mglru is the cache and cannot be bypassed", |value, _| {
+        if parse_switch(value)? { Ok(()) } else { Err(no_bypass("buffered=1")) }
+    }),
+    JobOption::new(
+        "verify",
+        "crc32c: write verifiable blocks and check blocks that are read; 0: do not",
+        verify,
+    ),
+    JobOption::flag(
+        "do_verify",
+        "1: read the written blocks back at the end, if verify is on; 0: do not",
+        |value, job| {
             job.skip_verify_written = !parse_switch(value)?;
             Ok(())
         },
-    },
+    ),
 ];
 
 /// Options that control when an asynchronous engine polls for completions. They have no effect

@@ -25,7 +25,26 @@ pub(super) struct JobOption {
     /// Meaning of the value, in one line.
     pub help: &'static str,
     /// Parses a value. A flag that stands alone has the value "1".
-    pub apply: fn(&str, &mut JobText) -> Result<(), Refusal>,
+    pub apply: Apply,
+}
+
+type Apply = fn(&str, &mut JobText) -> Result<(), Refusal>;
+
+impl JobOption {
+    /// An option with a value.
+    const fn new(name: &'static str, help: &'static str, apply: Apply) -> JobOption {
+        JobOption { name, aliases: &[], argument: Argument::Required, help, apply }
+    }
+
+    /// An option that may stand alone.
+    const fn flag(name: &'static str, help: &'static str, apply: Apply) -> JobOption {
+        JobOption { argument: Argument::Flag, ..JobOption::new(name, help, apply) }
+    }
+
+    /// The option, also under other names of fio's.
+    const fn or(self, aliases: &'static [&'static str]) -> JobOption {
+        JobOption { aliases, ..self }
+    }
 }
 
 /// Whether an option needs a value.

@@ -1,142 +1,109 @@
 //! Options for the name of a job, its files and their sizes.
 
-use super::{Argument, JobOption, Refusal};
+use super::{JobOption, Refusal};
 use crate::fio::job::FileSize;
 use crate::fio::units::{parse_integer, parse_size, parse_switch};
 use std::path::PathBuf;
 
 pub(super) const OPTIONS: &[JobOption] = &[
-    JobOption {
-        name: "name",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "the name of the job; on the command line it begins a job",
-        apply: |value, job| {
-            job.name = Some(value.to_owned());
-            Ok(())
-        },
-    },
-    JobOption {
-        name: "description",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "purpose of the job, printed with the results",
-        apply: |value, job| {
-            job.description = Some(value.to_owned());
-            Ok(())
-        },
-    },
-    JobOption {
-        name: "directory",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "directory of the files, or several separated by colons, which instances use in turn",
-        apply: |value, job| {
+    JobOption::new("name", "the name of the job; on the command line it begins a job", |value, job| {
+        job.name = Some(value.to_owned());
+        Ok(())
+    }),
+    JobOption::new("description", "purpose of the job, printed with the results", |value, job| {
+        job.description = Some(value.to_owned());
+        Ok(())
+    }),
+    JobOption::new(
+        "directory",
+        "directory of the files, or several separated by colons, which instances use in turn",
+        |value, job| {
             job.directories = paths(value)?;
             Ok(())
         },
-    },
-    JobOption {
-        name: "filename",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "the file, or several separated by colons, shared by all instances of the job",
-        apply: |value, job| {
+    ),
+    JobOption::new(
+        "filename",
+        "the file, or several separated by colons, shared by all instances of the job",
+        |value, job| {
             job.filenames = paths(value)?;
             Ok(())
         },
-    },
-    JobOption {
-        name: "filename_format",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "pattern of file names; default: $jobname.$jobnum.$filenum",
-        apply: |value, job| {
+    ),
+    JobOption::new(
+        "filename_format",
+        "pattern of file names; default: $jobname.$jobnum.$filenum",
+        |value, job| {
             if value.contains("$clientuid") {
                 return Err(Refusal::NotYet("use $jobname, $jobnum and $filenum".to_owned()));
             }
             job.filename_format = Some(value.to_owned());
             Ok(())
         },
-    },
-    JobOption {
-        name: "nrfiles",
-        aliases: &["nr_files"],
-        argument: Argument::Required,
-        help: "number of files per instance, which share its size, if filename is not given",
-        apply: |value, job| {
+    ),
+    JobOption::new(
+        "nrfiles",
+        "number of files per instance, which share its size, if filename is not given",
+        |value, job| {
             job.generated_files = Some(parse_integer(value, 1..=FILES_MAX)? as u32);
             Ok(())
         },
-    },
-    JobOption {
-        name: "size",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "bytes to use of the file and to transfer, such as 960m, or a percentage of the file, such as 20%",
-        apply: |value, job| {
+    )
+    .or(&["nr_files"]),
+    JobOption::new(
+        "size",
+        "bytes to use of the file and to transfer, such as 960m, or a percentage of the file, such as 20%",
+        |value, job| {
             job.size = Some(file_size(value)?);
             Ok(())
         },
-    },
-    JobOption {
-        name: "offset",
-        aliases: &["fileoffset"],
-        argument: Argument::Required,
-        help: "start of the used part of the file, such as 1g",
-        apply: |value, job| {
-            if value.ends_with('%') {
-                return Err(Refusal::NotYet("give a number of bytes".to_owned()));
-            }
-            job.offset_bytes = parse_size(value)?;
-            Ok(())
-        },
-    },
-    JobOption {
-        name: "filesize",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "bytes of each file, if size only gives the amount to transfer",
-        apply: |value, job| {
+    ),
+    JobOption::new("offset", "start of the used part of the file, such as 1g", |value, job| {
+        if value.ends_with('%') {
+            return Err(Refusal::NotYet("give a number of bytes".to_owned()));
+        }
+        job.offset_bytes = parse_size(value)?;
+        Ok(())
+    })
+    .or(&["fileoffset"]),
+    JobOption::new(
+        "filesize",
+        "bytes of each file, if size only gives the amount to transfer",
+        |value, job| {
             if value.contains('-') {
                 return Err(Refusal::NotYet("give one size for all files".to_owned()));
             }
             job.file_bytes = Some(parse_size(value)?).filter(|&bytes| bytes > 0);
             Ok(())
         },
-    },
-    JobOption {
-        name: "io_size",
-        aliases: &["io_limit"],
-        argument: Argument::Required,
-        help: "bytes to transfer, such as 2g, or a percentage of size, if not equal to size",
-        apply: |value, job| {
+    ),
+    JobOption::new(
+        "io_size",
+        "bytes to transfer, such as 2g, or a percentage of size, if not equal to size",
+        |value, job| {
             job.io_size = Some(file_size(value)?).filter(|&size| size != FileSize::Whole);
             Ok(())
         },
-    },
-    JobOption {
-        name: "invalidate",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "1: drop the files from the system's page cache first; 0: do not",
-        apply: |value, job| {
+    )
+    .or(&["io_limit"]),
+    JobOption::new(
+        "invalidate",
+        "1: drop the files from the system's page cache first; 0: do not",
+        |value, job| {
             job.keep_cached = !parse_switch(value)?;
             Ok(())
         },
-    },
-    JobOption {
-        name: "create_on_open",
-        aliases: &[],
-        argument: Argument::Required,
-        help: "0; files are created before jobs begin",
-        apply: |value, _| match parse_switch(value)? {
+    ),
+    JobOption::new(
+        "create_on_open",
+        "0; files are created before jobs begin",
+        |value, _| match parse_switch(value)? {
             false => Ok(()),
             true => Err(Refusal::NotYet(
                 "remove it; the space of files that are only written is allocated without writing".to_owned(),
             )),
         },
-    },
+    ),
 ];
 
 /// More files than a process may open; a guard against typing errors.

@@ -1,7 +1,7 @@
 //! The report as JSON: fio's `--output-format=json`.
 
 use super::number::date;
-use super::{DEPTHS, Direction, PERCENTILES, Report, Row, Transfer, VERSION, latency_shares};
+use super::{DEPTHS, Direction, JobRow, PERCENTILES, Report, Transfer, VERSION, latency_shares};
 use crate::fio::histogram::Latencies;
 use serde_json::{Map, Value, json};
 
@@ -19,7 +19,7 @@ pub(super) fn report(report: &Report) -> Value {
     Value::Object(object)
 }
 
-fn job(report: &Report, row: &Row) -> Value {
+fn job(report: &Report, row: &JobRow) -> Value {
     let outcome = &row.outcome;
     let mut object = Map::new();
     object.insert("jobname".to_owned(), row.name.as_str().into());
@@ -122,12 +122,12 @@ fn decimal(value: f64) -> Value {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{jobs, transfer};
-    use super::super::{Failure, Outcome};
+    use super::super::{Failure, JobOutcome};
     use super::*;
 
     fn document() -> Value {
         let jobs = jobs("--bs=8k --name=hello --rw=randread --size=1m");
-        let outcome = Outcome { read: transfer(100), ..Outcome::default() };
+        let outcome = JobOutcome { read: transfer(100), ..JobOutcome::default() };
         let global = vec![("bs".to_owned(), "8k".to_owned())];
         Report::new(1_795_203_743_262, 77, global, &jobs, vec![outcome]).json()
     }
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_failure_is_reported() {
         let failure = Some(Failure { errno: 5, message: "read at 4096: EIO".to_owned() });
-        let outcome = Outcome { failure, verify_errors: 3, ..Outcome::default() };
+        let outcome = JobOutcome { failure, verify_errors: 3, ..JobOutcome::default() };
         let document = Report::new(0, 1, Vec::new(), &jobs("--name=a --size=1m"), vec![outcome]).json();
         assert_eq!(document["jobs"][0]["error"], 5);
         assert_eq!(document["jobs"][0]["verify_errors"], 3);

@@ -1,6 +1,6 @@
 //! Results in fio's formats.
 //!
-//! The caller fills an [`Outcome`] per [`Job`]. [`Report::new`] forms rows from them and merges
+//! The caller fills an [`JobOutcome`] per [`Job`]. [`Report::new`] forms rows from them and merges
 //! those with `group_reporting`. [`Report::text`], [`Report::json`] and [`Report::terse`] print.
 //! The format is that of fio 3.33, so scripts for fio's output can read it. Lines and keys about
 //! values that are not measured here (submission latency, trims, disk utilisation) are omitted from
@@ -36,7 +36,7 @@ enum Direction {
 }
 
 impl Direction {
-    fn of(self, outcome: &Outcome) -> &Transfer {
+    fn of(self, outcome: &JobOutcome) -> &Transfer {
         match self {
             Direction::Read => &outcome.read,
             Direction::Write => &outcome.write,
@@ -94,7 +94,7 @@ impl Transfer {
 
 /// Results of one job.
 #[derive(Debug, Clone, Default)]
-pub struct Outcome {
+pub struct JobOutcome {
     /// Reads, including those that verify contents.
     pub read: Transfer,
     /// Writes.
@@ -157,7 +157,7 @@ pub struct Failure {
 
 /// One row of a report: a job, or the jobs of a group.
 #[derive(Debug, Clone)]
-pub struct Row {
+pub struct JobRow {
     /// Name of the (first) job.
     pub name: String,
     /// Reporting group.
@@ -173,7 +173,7 @@ pub struct Row {
     /// Options of the (first) job, as given.
     pub options: Vec<(String, String)>,
     /// Merged results of the jobs, with the first failure.
-    pub outcome: Outcome,
+    pub outcome: JobOutcome,
 }
 
 /// Results of a run.
@@ -186,7 +186,7 @@ pub struct Report {
     /// The global options as given.
     pub global_options: Vec<(String, String)>,
     /// Rows, in order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<JobRow>,
 }
 
 impl Report {
@@ -199,11 +199,11 @@ impl Report {
         pid: u32,
         global_options: Vec<(String, String)>,
         jobs: &[Job],
-        outcomes: Vec<Outcome>,
+        outcomes: Vec<JobOutcome>,
     ) -> Self {
         assert_eq!(jobs.len(), outcomes.len(), "one outcome per job");
-        let mut rows: Vec<Row> = Vec::new();
-        // Row index of each group.
+        let mut rows: Vec<JobRow> = Vec::new();
+        // JobRow index of each group.
         let mut shared: Vec<(u32, usize)> = Vec::new();
         for (job, outcome) in jobs.iter().zip(outcomes) {
             let row_of_group = shared.iter().find(|&&(group, _)| group == job.group).map(|&(_, row)| row);
@@ -214,7 +214,7 @@ impl Report {
             if job.group_reporting {
                 shared.push((job.group, rows.len()));
             }
-            rows.push(Row {
+            rows.push(JobRow {
                 name: job.name.clone(),
                 group: job.group,
                 jobs: 1,
@@ -251,7 +251,7 @@ impl Report {
     }
 
     /// A row's share of the bandwidth of its group, averaged over its samples, in percent.
-    fn share_of_group(&self, row: &Row, direction: Direction) -> f64 {
+    fn share_of_group(&self, row: &JobRow, direction: Direction) -> f64 {
         let rows = || self.rows.iter().filter(|other| other.group == row.group);
         let transfers = || rows().map(|row| direction.of(&row.outcome));
         let together = Transfer {
@@ -272,8 +272,8 @@ pub fn preamble(jobs: &[Job]) -> String {
     text::preamble(jobs)
 }
 
-impl Row {
-    fn merge(&mut self, outcome: Outcome) {
+impl JobRow {
+    fn merge(&mut self, outcome: JobOutcome) {
         self.jobs += 1;
         self.outcome.read.merge(&outcome.read);
         self.outcome.write.merge(&outcome.write);
@@ -296,9 +296,9 @@ impl Row {
 /// Shares of latencies below fio's limits, in percent of all: (unit, limits in that unit, shares).
 /// Each share covers the range between its limit and the previous one. The last limit in
 /// milliseconds is open.
-fn latency_shares(row: &Row) -> [(&'static str, Vec<(String, f64)>); 3] {
+fn latency_shares(row: &JobRow) -> [(&'static str, Vec<(String, f64)>); 3] {
     const LIMITS: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
-    let Outcome { read, write, .. } = &row.outcome;
+    let JobOutcome { read, write, .. } = &row.outcome;
     let total = (read.latencies.samples() + write.latencies.samples()) as f64;
     let share = |from: u64, to: u64| match total {
         0.0 => 0.0,
@@ -333,8 +333,8 @@ pub(super) mod tests {
         transfer
     }
 
-    fn outcome() -> Outcome {
-        Outcome { read: transfer(100), ..Outcome::default() }
+    fn outcome() -> JobOutcome {
+        JobOutcome { read: transfer(100), ..JobOutcome::default() }
     }
 
     #[test]
@@ -371,11 +371,11 @@ pub(super) mod tests {
         let jobs = jobs("--size=1m --group_reporting --name=a --numjobs=3");
         let failure = |errno| Some(Failure { errno, message: String::new() });
         let outcomes = [(50, None, 0), (70, failure(5), 1), (60, failure(28), 2)].map(
-            |(runtime_ms, failure, verify_errors)| Outcome {
+            |(runtime_ms, failure, verify_errors)| JobOutcome {
                 write: transfer(runtime_ms),
                 failure,
                 verify_errors,
-                ..Outcome::default()
+                ..JobOutcome::default()
             },
         );
         let report = Report::new(0, 1, Vec::new(), &jobs, outcomes.into());

@@ -3,7 +3,7 @@
 //! The order of the values is that of fio's manual ("Terse output"). The disk values at the end of
 //! a line are omitted, as fio does in its client and server mode.
 
-use super::{DEPTHS, Direction, PERCENTILES, Report, Row, VERSION, latency_shares};
+use super::{DEPTHS, Direction, JobRow, PERCENTILES, Report, VERSION, latency_shares};
 use crate::fio::histogram::Latencies;
 use std::fmt::Display;
 
@@ -14,7 +14,7 @@ pub(super) fn report(report: &Report) -> String {
     report.rows.iter().map(|row| line(report, row)).collect()
 }
 
-fn line(report: &Report, row: &Row) -> String {
+fn line(report: &Report, row: &JobRow) -> String {
     let mut fields = Fields::default();
     let outcome = &row.outcome;
     fields.add([&"3", &VERSION, &row.name, &row.group]);
@@ -85,13 +85,13 @@ impl Fields {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{jobs, transfer};
-    use super::super::{Outcome, Samples};
+    use super::super::{JobOutcome, Samples};
     use super::*;
 
     #[test]
     fn fields_are_where_fio_has_them() {
         let jobs = jobs("--size=1m --name=hello --rw=randrw --description=text");
-        let mut outcome = Outcome { read: transfer(100), write: transfer(200), ..Outcome::default() };
+        let mut outcome = JobOutcome { read: transfer(100), write: transfer(200), ..JobOutcome::default() };
         outcome.read.bandwidth_kib = Samples::of(&[1000, 3000]);
         let text = Report::new(0, 77, Vec::new(), &jobs, vec![outcome]).terse();
         let fields: Vec<&str> = text.trim_end().split(';').collect();

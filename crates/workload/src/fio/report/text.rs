@@ -1,7 +1,7 @@
 //! The report as text: fio's `--output-format=normal`.
 
 use super::number::{Base, bytes, bytes_decimal, date, short};
-use super::{DEPTHS, Direction, PERCENTILES, Report, Row, Samples, Transfer, VERSION, latency_shares};
+use super::{DEPTHS, Direction, JobRow, PERCENTILES, Report, Samples, Transfer, VERSION, latency_shares};
 use crate::fio::histogram::Latencies;
 use crate::fio::job::Job;
 use crate::pattern::Order;
@@ -58,12 +58,12 @@ pub(super) fn report(report: &Report) -> String {
     out
 }
 
-fn job(out: &mut String, report: &Report, row: &Row) {
+fn job(out: &mut String, report: &Report, row: &JobRow) {
     let (errno, message) = match &row.outcome.failure {
         Some(failure) => (failure.errno, format!(" ({})", failure.message)),
         None => (0, String::new()),
     };
-    let Row { name, group, jobs, outcome, .. } = row;
+    let JobRow { name, group, jobs, outcome, .. } = row;
     let (pid, date) = (report.pid, date(report.timestamp_ms / 1000));
     write!(out, "\n{name}: (groupid={group}, jobs={jobs}): err={errno:2}{message}: pid={pid}: {date}\n")
         .expect(NO_ERROR);
@@ -251,7 +251,7 @@ fn group_status<'a>(out: &mut String, label: &str, transfers: impl Iterator<Item
 #[cfg(test)]
 mod tests {
     use super::super::tests::{jobs, transfer};
-    use super::super::{Failure, Outcome};
+    use super::super::{Failure, JobOutcome};
     use super::*;
 
     #[test]
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn the_report_is_fios() {
         let jobs = jobs("--size=1m --name=hello --rw=randrw");
-        let outcome = Outcome { read: transfer(100), write: transfer(200), ..Outcome::default() };
+        let outcome = JobOutcome { read: transfer(100), write: transfer(200), ..JobOutcome::default() };
         let report = Report::new(1_795_203_743_262, 77, Vec::new(), &jobs, vec![outcome]);
         let direction = |title: &str| {
             format!(
@@ -329,7 +329,7 @@ mod tests {
     fn samples_and_syncs_are_reported() {
         let jobs =
             jobs("--size=1m --name=a --rw=randwrite --ioengine=io_uring --iodepth=128 --description=why");
-        let mut outcome = Outcome { write: transfer(100), ..Outcome::default() };
+        let mut outcome = JobOutcome { write: transfer(100), ..JobOutcome::default() };
         outcome.write.bandwidth_kib = Samples::of(&[2000, 4000]);
         outcome.write.rate = Samples::of(&[500, 1000]);
         outcome.sync.record(5_000);
@@ -354,7 +354,7 @@ mod tests {
         let jobs = jobs("--size=1m --name=a");
         let failure =
             Some(Failure { errno: 84, message: "verify: block at offset 0: only zeroes".to_owned() });
-        let outcome = Outcome { failure, verify_errors: 2, ..Outcome::default() };
+        let outcome = JobOutcome { failure, verify_errors: 2, ..JobOutcome::default() };
         let text = Report::new(0, 1, Vec::new(), &jobs, vec![outcome]).text();
         assert!(text.contains("err=84 (verify: block at offset 0: only zeroes): pid=1:"), "{text}");
         assert!(text.contains("2 blocks did not verify"), "{text}");

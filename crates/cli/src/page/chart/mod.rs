@@ -10,7 +10,7 @@ use maud::{Markup, PreEscaped, html};
 
 /// Width of every chart; one unit is a pixel on a page of this width.
 const WIDTH: f64 = 720.0;
-const STYLE: &str = include_str!("chart.css");
+const STYLE: &str = include_str!("../chart.css");
 
 /// A chart: one picture, or several below each other, between which a printed page may break.
 #[derive(Debug, Clone)]

@@ -14,15 +14,9 @@
 //! may exceed a limit; under our preset none is killed while pages can be freed; and a killed
 //! tenant has given back all of its anonymous memory.
 //!
-//! A failure names its seed, which is enough to reproduce it.
+//! A failure names its seed, which is enough to reproduce it. The example `swarm` runs as many
+//! seeds as it is told to, with this file.
 
-use crate::actor::Order as AdminOrder;
-use crate::device::{DeviceModel, Lane, Latency, Trouble};
-use crate::machine::{Interleaving, Machine, Tenant, Writes};
-use crate::operation::{Access, Numbering, Operation};
-use crate::report::Report;
-use crate::simulator::{SimError, Simulator};
-use crate::swap::{SwapDevice, SwapModel};
 use mglru_core::Refresh;
 use mglru_core::lru::Swappiness;
 use mglru_core::lru::switch::SWITCH_FOLIOS;
@@ -30,6 +24,10 @@ use mglru_core::reclaim::Watermarks;
 use mglru_core::swap::FREE_SLOTS_MIN;
 use mglru_core::writeback::FlusherOptions;
 use mglru_core::{Counter, Lru, LruLock, Mechanisms, OomPolicy, Preset, Switch, Time, UNLIMITED};
+use mglru_sim::{
+    Access, Command, DeviceModel, Interleaving, Lane, Latency, Machine, Numbering, Operation, Report,
+    SimError, Simulator, SwapDevice, SwapModel, Tenant, Trouble, Writes,
+};
 use mglru_workload::Random;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,8 +52,6 @@ const LARGE_LIMIT_PAGES: u64 = 2048;
 /// A seed without failure.
 #[derive(Clone, Debug)]
 pub struct SwarmReport {
-    /// The seed.
-    pub seed: u64,
     /// Steps of actors in the checked run.
     pub steps: u64,
     /// The results.
@@ -96,14 +92,14 @@ pub fn run_seed(seed: u64) -> Result<SwarmReport, SwarmFailure> {
         let what = format!("the checker or the shortcuts changed the result: {checked:?} and {unchecked:?}");
         return Err(failure(steps, what));
     }
-    Ok(SwarmReport { seed, steps, report: checked })
+    Ok(SwarmReport { steps, report: checked })
 }
 
 /// Performs one run. Returns the number of steps and the report, or the step and the failure.
 fn run(plan: &Plan, check_every: Option<u64>) -> Result<(u64, Report), (u64, String)> {
     let mut simulator = Simulator::new(&plan.machine).map_err(|error| (0, error.to_string()))?;
-    if !plan.orders.is_empty() {
-        simulator.administer(plan.later.clone(), plan.orders.clone(), None);
+    if !plan.commands.is_empty() {
+        simulator.administer(plan.later.clone(), plan.commands.clone(), None);
     }
     for job in &plan.jobs {
         simulator.add_job(job.tenant, job.operations());
@@ -139,14 +135,14 @@ fn run(plan: &Plan, check_every: Option<u64>) -> Result<(u64, Report), (u64, Str
     }
 }
 
-/// The machine, jobs and orders of a seed.
+/// The machine, jobs and commands of a seed.
 #[derive(Debug)]
 struct Plan {
     machine: Machine,
     jobs: Vec<JobPlan>,
-    /// Tenants that orders create, and the orders.
+    /// Tenants that commands create, and the commands.
     later: Vec<Tenant>,
-    orders: Vec<(Time, AdminOrder)>,
+    commands: Vec<(Time, Command)>,
     check_every: u64,
     warm_from: u64,
     time_max: Duration,
@@ -247,13 +243,14 @@ impl Plan {
             jobs.iter_mut().for_each(|job| job.operations *= 8);
         }
         let accesses: u64 = jobs.iter().map(|job| job.operations).sum();
-        let (later, orders) = random_orders(&mut choices, &machine);
+        let (later, commands) = random_commands(&mut choices, &machine);
         // Requests and limits that cannot be met make reclaim take many steps.
-        let check_every = choices.one_of(if orders.is_empty() { &[5, 23, 61] } else { &[61, 211, 499] });
+        let check_every = choices.one_of(if commands.is_empty() { &[5, 23, 61] } else { &[61, 211, 499] });
         let slowed_down = machine.tenants.iter().any(|tenant| tenant.swap_high_pages < UNLIMITED);
         let access_max = REFUSAL_MAX + if slowed_down { HIGH_PAUSE_MAX } else { Duration::ZERO };
         let time_max = TIME_MAX.max(access_max * accesses as u32);
-        let mut plan = Plan { machine, jobs, later, orders, check_every, warm_from: accesses / 3, time_max };
+        let mut plan =
+            Plan { machine, jobs, later, commands, check_every, warm_from: accesses / 3, time_max };
         if seed % 3 == 2 {
             plan.get_into_trouble(&mut choices);
         }
@@ -299,7 +296,7 @@ impl Plan {
 
     /// Chooses the OOM policy. Greedy seeds run out of memory.
     fn choose_oom_policy(&mut self, choices: &mut Choices) {
-        let Plan { machine, jobs, orders, .. } = self;
+        let Plan { machine, jobs, commands, .. } = self;
         machine.oom_policy =
             choices.one_of(&[OomPolicy::Fail, OomPolicy::Victim, OomPolicy::Victim, OomPolicy::Ask]);
         if machine.oom_policy == OomPolicy::Fail || choices.one_in(2) {
@@ -315,7 +312,7 @@ impl Plan {
             tenant.high_pages = UNLIMITED;
             if choices.one_in(4) {
                 let file = format!("{}/memory.oom.group", tenant.path);
-                orders.insert(0, (Time::ZERO, AdminOrder::Write { file, value: "1".to_owned() }));
+                commands.insert(0, (Time::ZERO, Command::Write { file, value: "1".to_owned() }));
             }
         }
         if choices.one_in(2) {
@@ -337,16 +334,16 @@ impl Plan {
         if self.machine.oom_policy == OomPolicy::Fail && !kills.is_empty() {
             return Some(format!("a kill despite the policy to fail requests: {kills:?}"));
         }
-        // Orders change limits, and create and remove tenants.
+        // Commands change limits, and create and remove tenants.
         let ordered = |tenant: &str| {
-            self.orders.iter().any(|(_, order)| match order {
-                AdminOrder::Write { file, .. } => file.starts_with(tenant) && !file.ends_with("oom.group"),
-                AdminOrder::Create(_) | AdminOrder::Move { .. } => false,
-                AdminOrder::Remove(_) => true,
+            self.commands.iter().any(|(_, command)| match command {
+                Command::Write { file, .. } => file.starts_with(tenant) && !file.ends_with("oom.group"),
+                Command::Create(_) | Command::Move { .. } => false,
+                Command::Remove(_) => true,
             })
         };
         // Jobs that moved left pages behind, which a kill of their tenant does not take.
-        let moved = self.orders.iter().any(|(_, order)| matches!(order, AdminOrder::Move { .. }));
+        let moved = self.commands.iter().any(|(_, command)| matches!(command, Command::Move { .. }));
         for tenant in report.tenants.iter().skip(1).filter(|tenant| !ordered(&tenant.name)) {
             if tenant.peak_pages > tenant.max_pages {
                 return Some(format!(
@@ -385,7 +382,7 @@ impl Plan {
     fn unfinished(&self, report: &Report) -> Option<String> {
         // Jobs of a killed or removed tenant end early.
         let cut_short = !report.kills.is_empty()
-            || self.orders.iter().any(|(_, order)| matches!(order, AdminOrder::Remove(_)));
+            || self.commands.iter().any(|(_, command)| matches!(command, Command::Remove(_)));
         let counters = report.total().counters;
         let mut left = [Counter::FileDirty, Counter::FileWriteback].map(|counter| counters.get(counter));
         if self.machine.swap.is_some() {
@@ -658,12 +655,12 @@ fn random_tenant(choices: &mut Choices, others: &[Tenant], name: &str, memory_pa
     Tenant { path, max_pages, high_pages, low_pages, min_pages, swap_max_pages, swap_high_pages }
 }
 
-/// Orders of an administrator while jobs run: change limits, reclaim, create and remove tenants,
+/// Commands of an administrator while jobs run: change limits, reclaim, create and remove tenants,
 /// move jobs.
-fn random_orders(choices: &mut Choices, machine: &Machine) -> (Vec<Tenant>, Vec<(Time, AdminOrder)>) {
-    let (mut later, mut orders, mut time) = (Vec::new(), Vec::new(), Time::ZERO);
+fn random_commands(choices: &mut Choices, machine: &Machine) -> (Vec<Tenant>, Vec<(Time, Command)>) {
+    let (mut later, mut commands, mut time) = (Vec::new(), Vec::new(), Time::ZERO);
     if choices.one_in(2) {
-        return (later, orders);
+        return (later, commands);
     }
     let pages = u64::from(machine.memory_pages);
     for number in 0..choices.between(1, 12) {
@@ -673,19 +670,17 @@ fn random_orders(choices: &mut Choices, machine: &Machine) -> (Vec<Tenant>, Vec<
         let path = machine.tenants.iter().chain(&later).nth(some).map(|tenant: &Tenant| tenant.path.clone());
         let path = path.expect("a number of a tenant");
         let bytes = choices.between(pages / 8, pages) * mglru_core::PAGE_BYTES;
-        orders.push((
+        commands.push((
             time,
             match choices.between(0, 10) {
                 0 => {
                     later.push(random_tenant(choices, &machine.tenants, &format!("l{number}"), pages));
-                    AdminOrder::Create(numbers)
+                    Command::Create(numbers)
                 }
-                1 => AdminOrder::Remove(some),
-                10 => AdminOrder::Move { jobs: 0..choices.between(1, 3) as usize, to: Some(some) },
-                2 => AdminOrder::Write { file: "memory.reclaim".to_owned(), value: format!("{}", bytes / 8) },
-                3 | 4 => {
-                    AdminOrder::Write { file: format!("{path}/memory.reclaim"), value: format!("{bytes}") }
-                }
+                1 => Command::Remove(some),
+                10 => Command::Move { job: 0..choices.between(1, 3) as usize, to: Some(some) },
+                2 => Command::Write { file: "memory.reclaim".to_owned(), value: format!("{}", bytes / 8) },
+                3 | 4 => Command::Write { file: format!("{path}/memory.reclaim"), value: format!("{bytes}") },
                 _ => {
                     let file =
                         choices.one_of(&["max", "max", "low", "low", "min", "high", "swap.max", "swap.high"]);
@@ -694,12 +689,12 @@ fn random_orders(choices: &mut Choices, machine: &Machine) -> (Vec<Tenant>, Vec<
                         "high" => bytes.max(pages / 2 * mglru_core::PAGE_BYTES),
                         _ => bytes,
                     };
-                    AdminOrder::Write { file: format!("{path}/memory.{file}"), value: format!("{bytes}") }
+                    Command::Write { file: format!("{path}/memory.{file}"), value: format!("{bytes}") }
                 }
             },
         ));
     }
-    (later, orders)
+    (later, commands)
 }
 
 /// Size of anonymous memory: slightly more than fits into swap. The excess stays in memory; much of
@@ -852,7 +847,7 @@ mod tests {
 
     #[test]
     fn a_seed_repeats_and_seeds_differ() {
-        let reports: Vec<Report> = [7, 7, 8].map(|seed| run_seed(seed).unwrap().report).into();
+        let reports = [7, 7, 8].map(|seed| run_seed(seed).unwrap()).map(|of| (of.steps, of.report));
         assert_eq!(reports[0], reports[1]);
         assert_ne!(reports[0], reports[2]);
     }

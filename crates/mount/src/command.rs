@@ -1,0 +1,90 @@
+//! A mount for one command, at a temporary directory.
+
+use crate::error::Error;
+use crate::session::{Mount, Summary, Unmounted};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+
+/// An empty directory to mount at, removed when this is dropped. Never with its contents: if the
+/// mount is still there, they are the user's files.
+pub struct TemporaryMountPoint {
+    path: PathBuf,
+    /// The limit of descriptors that there was before the mount raised it.
+    descriptors: Rlimit,
+}
+
+/// A command that ran in a mount.
+pub struct Ended {
+    /// How it ended, or why it could not be started.
+    pub status: io::Result<ExitStatus>,
+    /// What the mount served.
+    pub summary: Summary,
+}
+
+impl TemporaryMountPoint {
+    /// Creates the directory.
+    ///
+    /// # Errors
+    /// The directory for temporary files is not writable.
+    pub fn create() -> Result<TemporaryMountPoint, Error> {
+        let descriptors = getrlimit(Resource::Nofile);
+        let made = tempfile::Builder::new().prefix("mglru-record-").tempdir();
+        let cannot = |error| Error::work(format_args!("cannot create a temporary mount point: {error}"));
+        Ok(TemporaryMountPoint { path: made.map_err(cannot)?.keep(), descriptors })
+    }
+
+    /// Where to mount.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Runs a command with its arguments in a mount at this place, which `MGLRU_MOUNT` names for
+    /// it, and unmounts. `lingers` is called if another process still has files open; the mount
+    /// then ends when it closes them.
+    ///
+    /// # Errors
+    /// The mount cannot be served or ended.
+    ///
+    /// # Panics
+    /// If there is no program to run.
+    pub fn run(
+        &self,
+        mut mount: Mount,
+        command: &[OsString],
+        lingers: impl FnOnce(),
+    ) -> Result<Ended, Error> {
+        let unmounter = mount.unmounter();
+        let serving = std::thread::spawn(move || mount.serve());
+        let (program, arguments) = command.split_first().expect("a program to run");
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(&self.path).env("MGLRU_MOUNT", &self.path);
+        let status = self.start(&mut command).and_then(|mut child| child.wait());
+        if unmounter.unmount()? == Unmounted::WhenClosed {
+            lingers();
+        }
+        match serving.join() {
+            Ok(summary) => Ok(Ended { status, summary: summary? }),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    /// Starts a program with the limit of descriptors that there was before: programs make tables
+    /// of that size.
+    fn start(&self, command: &mut Command) -> io::Result<Child> {
+        let raised = getrlimit(Resource::Nofile);
+        // The mount needs few descriptors before the program runs.
+        let _ = setrlimit(Resource::Nofile, self.descriptors);
+        let child = command.spawn();
+        let _ = setrlimit(Resource::Nofile, raised);
+        child
+    }
+}
+
+impl Drop for TemporaryMountPoint {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.path);
+    }
+}
