@@ -161,9 +161,10 @@ pub(in crate::lru) fn references(core: &Core, mapping: &Mapping, folio: FolioId)
 
 /// Puts isolated folios back in order, each at the head of the list that its state names.
 ///
-/// The clock counts activated folios. `age_per_batch` adds them at once after the lock is released;
-/// without it, they are added folio by folio ([book: classic-lru#lru-lock], remedies 1 and 2). With
-/// `age_with_cost` (remedy 4) the walk that notes the cost adds them.
+/// The clock counts activated folios. `age_per_batch` adds them at once; without it, they are added
+/// folio by folio ([book: classic-lru#lru-lock], remedy 1). `age_after_unlock` adds them after the
+/// lock is released (remedy 2). With `age_with_cost` (remedy 4) the walk that notes the cost adds
+/// those of a batch.
 pub(in crate::lru) fn put_back(
     core: &Core,
     host: &impl Host,
@@ -176,6 +177,7 @@ pub(in crate::lru) fn put_back(
     let mut back = std::mem::take(&mut scan.back);
     back.extend(scan.rejected.drain(..).map(|folio| (folio, core.folios.flags(folio).load().mlocked())));
     let mut activated = 0;
+    let after_unlock = mechanisms.is_on(Switch::AgeAfterUnlock);
     if !back.is_empty() || cost.as_ref().is_some_and(|cost| cost.cost > 0) {
         let (owner, mut locked) = core.lock_living(memcg.id());
         let mut went = None;
@@ -190,7 +192,7 @@ pub(in crate::lru) fn put_back(
             locked.place(folio, false);
             core.emit_listed(host, owner, folio, ListedFrom::Isolation);
             if !active {
-            } else if batched {
+            } else if batched || after_unlock {
                 activated += 1;
             } else {
                 core.advance_nonresident_age(owner, 1);
@@ -198,10 +200,17 @@ pub(in crate::lru) fn put_back(
         }
         core.grew(owner);
         let Cost { kind, cost } = cost.unwrap_or(Cost { kind: Kind::File, cost: 0 });
-        let carried = if mechanisms.is_on(Switch::AgeWithCost) { activated } else { 0 };
+        let carried = if batched && mechanisms.is_on(Switch::AgeWithCost) { activated } else { 0 };
+        let (times, pages) = if batched { (1, activated - carried) } else { (activated, 1) };
+        let advance = || {
+            (0..times.min(activated - carried)).for_each(|_| _ = core.advance_nonresident_age(owner, pages));
+        };
+        if !after_unlock {
+            advance();
+        }
         core.note_cost(host, owner, Some(locked), kind, cost, carried);
-        if activated > carried {
-            core.advance_nonresident_age(owner, activated);
+        if after_unlock {
+            advance();
         }
         if let Some(went) = went {
             core.release_if_unused(core.memcg(went));
