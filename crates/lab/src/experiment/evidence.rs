@@ -436,6 +436,9 @@ pub struct Column {
 }
 
 /// Changes of a metric per pair of runs.
+    /// Published values, in the order of the series: without it first, with all of it last. Those
+    /// in between belong to some of the steps. Empty: none was published.
+    pub published: &'static [f64],
 #[derive(Debug, Clone, Serialize)]
 pub struct PairChanges {
     /// Name of the metric.
