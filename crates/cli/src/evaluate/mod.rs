@@ -22,10 +22,10 @@ use std::process::Command;
 #[derive(clap::Args)]
 #[command(after_help = examples())]
 pub struct Args {
-    /// The mechanism: it is off before and on after.
+    /// The mechanisms: all of them are off before and on after.
     #[arg(value_name = "MECHANISM", value_parser = Switch::parse, required_unless_present_any = ["presets", "binary", "counts"],
           conflicts_with_all = ["presets", "binary", "counts"])]
-    mechanism: Option<Switch>,
+    mechanisms: Vec<Switch>,
     /// Instead of a mechanism: two presets, before and after.
     #[arg(long, value_name = "BEFORE,AFTER", value_parser = Preset::parse, value_delimiter = ',', num_args = 1,
           conflicts_with_all = ["binary", "counts", "preset"], help_heading = "What is evaluated")]
@@ -87,6 +87,7 @@ enum Format {
 const EXAMPLES: &str = "\
 Examples:
   mglru evaluate reclaim_loop
+  mglru evaluate workingset_rework lulesh_fix --preset linux-7.1
   mglru evaluate reclaim_loop --preset linux-7.1,linux-7.2 --format markdown > report.md
   mglru evaluate --presets linux-7.1,linux-7.2 --load skewed,writes
   mglru evaluate --binary ../my-branch/target/release/mglru --runs 12
@@ -108,12 +109,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let is_json = args.json || args.format == Format::Json;
     let mut output = Output::new(is_json || args.counts);
     let bars = Bars::default();
-    let change = match (&args.presets[..], args.mechanism, &args.binary) {
+    let change = match (&args.presets[..], &args.mechanisms[..], &args.binary) {
         (&[before, after], ..) => Change::Presets(before, after),
-        ([], Some(mechanism), _) => Change::Mechanism(mechanism),
-        ([], None, Some(binary)) => Change::Build(ask(binary, &args)?),
+        ([], [], Some(binary)) => Change::Build(ask(binary, &args)?),
         // The counts are those of this build.
-        ([], None, None) => Change::Presets(Preset::Default, Preset::Default),
+        ([], [], None) => Change::Presets(Preset::Default, Preset::Default),
+        ([], mechanisms, _) => Change::Mechanisms(mechanisms.to_vec()),
         _ => return Err(Failure::usage("--presets needs two presets: before,after")),
     };
     let mut request = Request::new(change);
@@ -140,11 +141,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 /// The evaluated change, in a line.
 fn title(args: &Args) -> String {
-    match (&args.presets[..], args.mechanism, &args.binary) {
+    match (&args.presets[..], &args.mechanisms[..], &args.binary) {
         ([before, after], ..) => format!("preset {} → {}", before.name(), after.name()),
-        (_, Some(mechanism), _) => format!("{}: off → on", mechanism.name()),
-        (_, _, Some(binary)) => format!("this build → {}", binary.display()),
-        _ => String::new(),
+        (_, [], Some(binary)) => format!("this build → {}", binary.display()),
+        (_, mechanisms, _) => {
+            let names: Vec<&str> = mechanisms.iter().map(|mechanism| mechanism.name()).collect();
+            format!("{}: off → on", names.join(", "))
+        }
     }
 }
 

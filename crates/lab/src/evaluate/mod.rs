@@ -1,7 +1,7 @@
 //! Evaluates a change of reclaim over the standard loads, with intervals.
 //!
 //! ```text
-//! Change       a mechanism off and on | a preset before and after | another build of this program
+//! Change       mechanisms off and on | a preset before and after | another build of this program
 //!   × setting  where it is tried: three presets, or the pair of presets itself
 //!   × load     standard loads, generated from a seed                            loads.rs
 //!   × seed     before and after see the same accesses                           measure.rs
@@ -17,7 +17,7 @@
 //! use mglru_lab::evaluate::{Change, Request, Size, evaluate};
 //!
 //! # fn main() -> Result<(), mglru_lab::Error> {
-//! let change = Change::Mechanism(Switch::ReclaimLoop);
+//! let change = Change::Mechanisms(vec![Switch::ReclaimLoop]);
 //! let size = Size { accesses: 2000, pages: 500 };
 //! let request = Request { presets: vec![Preset::Linux71], runs: 2, size, ..Request::new(change) };
 //! for row in evaluate(&request, &Unwatched)?.rows {
@@ -42,8 +42,9 @@ use mglru_core::{MechanismError, Mechanisms, Preset, Switch};
 /// The evaluated change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// A mechanism, off before and on after.
-    Mechanism(Switch),
+    /// Mechanisms, all of them off before and on after. One that needs another one is evaluated
+    /// together with it.
+    Mechanisms(Vec<Switch>),
     /// A preset, and the one after it.
     Presets(Preset, Preset),
     /// This build before, and what another build of this program counted after.
@@ -109,10 +110,10 @@ impl Request {
     fn settings(&self) -> Settings {
         let (mut settings, mut refused) = (Vec::new(), Vec::new());
         let both = |preset: Preset| -> Result<[Mechanisms; 2], MechanismError> {
-            match self.change {
-                Change::Mechanism(switch) => {
-                    let before = Mechanisms::compose(preset, &[], &[switch])?;
-                    Ok([before, Mechanisms::compose(preset, &[switch], &[])?])
+            match &self.change {
+                Change::Mechanisms(switches) => {
+                    let before = Mechanisms::compose(preset, &[], switches)?;
+                    Ok([before, Mechanisms::compose(preset, switches, &[])?])
                 }
                 _ => Ok([Mechanisms::preset(preset); 2]),
             }

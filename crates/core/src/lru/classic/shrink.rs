@@ -7,7 +7,7 @@
 use super::balance::IO_COST;
 use super::state::list_of;
 use crate::Core;
-use crate::event::ListedFrom;
+use crate::event::{Event, ListedFrom};
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
 use crate::lru::lists::{AHEAD, NEXT, TAIL};
@@ -137,6 +137,9 @@ pub(super) fn shrink_active(cx: &mut Context<'_, impl Host>, memcg: &Memcg, kind
         memcg.stat.add(Counter::Pgdeactivate, deactivated);
     }
     rejected.append(&mut batch.folios);
+    if host.observes() && taken > 0 {
+        host.event(Event::Deactivated { memcg: memcg.id(), kind, taken, deactivated });
+    }
     put_back(core, host, cx.scan, memcg, None);
     core.node.note_put_back(kind, taken);
 }
@@ -174,10 +177,10 @@ pub(in crate::lru) fn put_back(
 ) {
     let mechanisms = core.mechanisms();
     let batched = mechanisms.is_on(Switch::AgePerBatch);
+    let after_unlock = mechanisms.is_on(Switch::AgeAfterUnlock);
     let mut back = std::mem::take(&mut scan.back);
     back.extend(scan.rejected.drain(..).map(|folio| (folio, core.folios.flags(folio).load().mlocked())));
     let mut activated = 0;
-    let after_unlock = mechanisms.is_on(Switch::AgeAfterUnlock);
     if !back.is_empty() || cost.as_ref().is_some_and(|cost| cost.cost > 0) {
         let (owner, mut locked) = core.lock_living(memcg.id());
         let mut went = None;
