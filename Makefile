@@ -101,7 +101,7 @@ bench:
 	cargo run --release --quiet --manifest-path bench-compare/Cargo.toml
 
 # Which layout of an lruvec is fastest (docs/book/src/experiments.md): three builds take turns; under three minutes on idle cores.
-LAYOUTS = natural lock_apart clock_apart
+LAYOUTS = natural lock_behind lock_apart clock_apart
 layouts:
 	for layout in $(LAYOUTS); do \
 		RUSTFLAGS="--cfg lruvec_layout=\"$$layout\"" cargo build --release --quiet -p mglru-core --example layouts \

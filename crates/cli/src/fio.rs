@@ -13,6 +13,7 @@ use clap::Parser;
 use indicatif::ProgressBar;
 use mglru_cache::Swap;
 use mglru_lab::fio::{Plan, Progress, TenantLimit, run_looking};
+use mglru_workload::fio;
 use mglru_workload::fio::report::{JobOutcome, Report, preamble};
 use mglru_workload::fio::{Eta, Invocation, OutputFormat};
 use serde_json::json;
@@ -159,7 +160,11 @@ pub fn check_own_options(own: &[String]) -> Result<(), clap::Error> {
 /// # Errors
 /// Wrong usage, a file that cannot be made, an access that failed, a block that did not verify.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let invocation = Invocation::parse(&args.arguments).map_err(Failure::usage)?;
+    let invocation = Invocation::parse(&args.arguments).map_err(|error| match error {
+        // As with the other commands, an input that cannot be read is no wrong usage.
+        fio::Error::JobFile { .. } => Failure::work(error),
+        _ => Failure::usage(error),
+    })?;
     let asked = |flag: &str| invocation.own.iter().any(|own| own == flag);
     if asked("--help") {
         return Output::new(false).text(&help());

@@ -29,6 +29,8 @@ use std::time::{Duration, Instant};
 
 const LAYOUT: &str = if cfg!(lruvec_layout = "lock_apart") {
     "lock_apart"
+} else if cfg!(lruvec_layout = "lock_behind") {
+    "lock_behind"
 } else if cfg!(lruvec_layout = "clock_apart") {
     "clock_apart"
 } else {

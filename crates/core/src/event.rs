@@ -4,7 +4,7 @@
 //! whole. Events of single folios go only to hosts whose [`Host::observes`](crate::Host::observes)
 //! is true; for the others it is a constant, and the compiler removes the code.
 
-use crate::folio::{FolioId, Tier};
+use crate::folio::{FolioId, Kind, Tier};
 use crate::lru::{Distance, Shadow};
 use crate::mapping::MappingId;
 use crate::memcg::MemcgId;
@@ -64,7 +64,14 @@ pub enum Event {
         reclaimed: u64,
         /// The last priority.
         priority: u8,
+        /// Whether the allocating thread made it because the node is short of memory. Otherwise it
+        /// is for a limit or a request.
+        direct: bool,
     },
+    /// Background reclaim began to reclaim.
+    BackgroundWoke,
+    /// Background reclaim went to sleep.
+    BackgroundSleeps,
     /// A folio was put on a list. This and the following events go only to hosts that observe.
     Listed {
         /// The folio.
@@ -98,6 +105,24 @@ pub enum Event {
         seq: u64,
         /// The reason why it was not isolated.
         why: Sorted,
+    },
+    /// Classic LRU: the active list was shrunk.
+    Deactivated {
+        /// The memcg.
+        memcg: MemcgId,
+        /// The kind of the list.
+        kind: Kind,
+        /// Folios that were taken off the list.
+        taken: u64,
+        /// Those of them that go to the inactive list.
+        deactivated: u64,
+    },
+    /// A clean page of a file became dirty.
+    Dirtied {
+        /// The folio.
+        folio: FolioId,
+        /// The memcg it is charged to.
+        memcg: MemcgId,
     },
     /// A folio was taken off its list, to be examined.
     Isolated {

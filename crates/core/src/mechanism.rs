@@ -503,6 +503,7 @@ mod tests {
                 "fault_counts",
                 "referenced_placement",
                 "age_per_batch",
+                "age_after_unlock",
                 "age_with_cost",
                 "age_once_per_refault",
                 "age_evictions_per_batch",
@@ -520,12 +521,12 @@ mod tests {
         let [t, f] = [true, false];
         assert_eq!(
             later(Preset::Linux612),
-            [&[f, f, f, f, f, f, t, f, f, f][..], &[f; 6], &[t, f, f, f, f, t, f, f]].concat(),
+            [&[f, f, f, f, f, f, t, f, f, f][..], &[f; 7], &[t, f, f, f, f, t, f, f]].concat(),
             "isolate_dirty"
         );
-        assert_eq!(later(Preset::Linux71), [&[f; 16][..], &[t, f, f, t, t, f, t, f]].concat());
-        assert_eq!(later(Preset::Linux72), [&[t; 12][..], &[f; 4], &[t, f, f, t, t, f, t, t]].concat());
-        assert_eq!(later(Preset::Default), [&[t; 16][..], &[t, f, f, t, t, t, f, t]].concat());
+        assert_eq!(later(Preset::Linux71), [&[f; 17][..], &[t, f, f, t, t, f, t, f]].concat());
+        assert_eq!(later(Preset::Linux72), [&[t; 12][..], &[f; 5], &[t, f, f, t, t, f, t, t]].concat());
+        assert_eq!(later(Preset::Default), [&[t; 17][..], &[t, f, f, t, t, t, f, t]].concat());
         let on = |preset| -> [bool; 13] {
             let all = on(preset);
             let (of_kernels, others) = all.split_at(13);

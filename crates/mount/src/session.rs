@@ -264,6 +264,7 @@ fn check(directory: &Path, mountpoint: &Path) -> Result<(PathBuf, PathBuf), Erro
         let found = fs::canonicalize(path).and_then(|resolved| Ok((fs::metadata(path)?, resolved)));
         let (metadata, resolved) = found.map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::NOTCONN) => Error::gone(path),
+            Some(Errno::NOENT) => Error::work(format_args!("{what} {}: {error}", path.display())),
             _ => Error::usage(format_args!("{what} {}: {error}", path.display())),
         })?;
         if metadata.is_dir() {

@@ -178,6 +178,11 @@ impl From<Step> for Operation {
     fn from(step: Step) -> Operation {
         match step {
             Step::Touch(access) => Operation::Access(access.into()),
+            Step::Request { pages } => Operation::Request(RequestStart {
+                pages,
+                handle: RequestStart::NO_HANDLE,
+                ends_inside: false,
+            }),
             Step::Rest { nanos } => Operation::Rest { nanos },
             Step::Release { page, pages } => Operation::Release { page, pages },
             Step::Sync { page } => Operation::Sync { page },

@@ -68,8 +68,9 @@ impl Compilers {
             1 + mix(number) % FILE_PAGES_MAX * (mix(number + 1) % FILE_PAGES_MAX) / FILE_PAGES_MAX
         };
         let read = |first: u64, number: u64, steps: &mut Vec<Step>| {
-            let pages = first + number * FILE_PAGES_MAX..first + number * FILE_PAGES_MAX + pages(number);
-            steps.extend(pages.map(|page| file(page, false)));
+            let (first, pages) = (first + number * FILE_PAGES_MAX, pages(number));
+            steps.push(Step::Request { pages: pages as u32 });
+            steps.extend((first..first + pages).map(|page| file(page, false)));
         };
         read(SOURCES, unit, steps);
         for _ in 0..HEADERS {
@@ -86,6 +87,7 @@ impl Compilers {
             steps.push(anon(first + self.random.below(page + 1), false));
             steps.push(Step::Rest { nanos: HEAP_PAGE_NANOS });
         }
+        steps.push(Step::Request { pages: OBJECT_PAGES as u32 });
         steps.extend((0..OBJECT_PAGES).map(|page| file(OBJECTS + unit * OBJECT_PAGES + page, true)));
         steps.push(Step::Release { page: first, pages: heap.max(1) as u32 });
     }

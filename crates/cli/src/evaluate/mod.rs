@@ -22,10 +22,10 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = examples())]
 pub struct Args {
-    /// The mechanism: it is off before and on after.
+    /// The mechanisms: all of them are off before and on after.
     #[arg(value_name = "MECHANISM", value_parser = Switch::parse, required_unless_present_any = ["presets", "binary", "counts"],
           conflicts_with_all = ["presets", "binary", "counts"])]
-    mechanism: Option<Switch>,
+    mechanisms: Vec<Switch>,
     /// Instead of a mechanism: two presets, before and after.
     #[arg(long, value_name = "BEFORE,AFTER", value_parser = Preset::parse, value_delimiter = ',', num_args = 1,
           conflicts_with_all = ["binary", "counts", "preset"], help_heading = "What is evaluated")]
@@ -85,6 +85,7 @@ enum Format {
 const EXAMPLES: &str = "\
 Examples:
   mglru evaluate reclaim_loop
+  mglru evaluate workingset_rework lulesh_fix --preset linux-7.1
   mglru evaluate reclaim_loop --preset linux-7.1,linux-7.2 --format markdown > report.md
   mglru evaluate --presets linux-7.1,linux-7.2 --load skewed,writes
   mglru evaluate --binary ../my-branch/target/release/mglru --runs 12
@@ -105,11 +106,11 @@ fn examples() -> String {
 pub fn run(args: Args) -> Result<(), Failure> {
     let mut output = Output::new(args.json || args.counts);
     let bars = Bars::default();
-    let change = match (&args.presets[..], args.mechanism) {
+    let change = match (&args.presets[..], &args.mechanisms[..]) {
         (&[before, after], _) => Change::Presets(before, after),
-        ([], Some(mechanism)) => Change::Mechanism(mechanism),
         // Without another build, the counts are those of this build.
-        ([], None) => Change::Presets(Preset::Default, Preset::Default),
+        ([], []) => Change::Presets(Preset::Default, Preset::Default),
+        ([], mechanisms) => Change::Mechanisms(mechanisms.to_vec()),
         _ => return Err(Failure::usage("--presets needs two presets: before,after")),
     };
     let mut request = EvaluationRequest::new(change);

@@ -80,20 +80,25 @@ impl Shown<'_> {
         lines.extend(
             self.idle()
                 .into_iter()
-                .map(|setting| format!("Under {setting} the mechanism is a rule of a policy that is off.")),
+                .map(|(setting, name)| format!("Under {setting}, {name} is a rule of a policy that is off.")),
         );
         lines
     }
 
-    /// Presets under whose policy the mechanism does nothing.
-    fn idle(&self) -> Vec<&'static str> {
-        let Change::Mechanism(switch) = self.request.change else { return Vec::new() };
-        let Some(of): Option<Lru> = switch.policy() else { return Vec::new() };
-        let presets = self.request.presets.iter();
-        presets
-            .filter(|&&preset| Mechanisms::preset(preset).lru() != of)
-            .map(|preset| preset.name())
-            .collect()
+    /// Presets, and mechanisms that do nothing under their policies.
+    fn idle(&self) -> Vec<(&'static str, &'static str)> {
+        let Change::Mechanisms(switches) = &self.request.change else { return Vec::new() };
+        let mut idle = Vec::new();
+        for switch in switches {
+            let Some(of): Option<Lru> = switch.policy() else { continue };
+            let presets = self.request.presets.iter();
+            idle.extend(
+                presets
+                    .filter(|&&preset| Mechanisms::preset(preset).lru() != of)
+                    .map(|preset| (preset.name(), switch.name())),
+            );
+        }
+        idle
     }
 
     fn how(&self) -> String {

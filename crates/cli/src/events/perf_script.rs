@@ -8,8 +8,13 @@
 //! |---|---|
 //! | a file page is inserted, evicted | `mm_filemap_add_to_page_cache`, `mm_filemap_delete_from_page_cache` |
 //! | the first scan of an effort; its end | `mm_vmscan_memcg_reclaim_begin`, `mm_vmscan_memcg_reclaim_end` |
+//! | the same of an allocating thread without free memory | `mm_vmscan_direct_reclaim_begin`, `mm_vmscan_direct_reclaim_end` |
+//! | background reclaim wakes, goes to sleep | `mm_vmscan_kswapd_wake`, `mm_vmscan_kswapd_sleep` |
 //! | a batch is isolated | `mm_vmscan_lru_isolate` |
 //! | the batch has been examined | `mm_vmscan_lru_shrink_inactive` |
+//! | an active list of the classic LRU was shrunk | `mm_vmscan_lru_shrink_active` |
+//! | a page goes to swap | `mm_vmscan_write_folio` |
+//! | a page of a file becomes dirty | `writeback_dirty_folio` |
 //!
 //! Names, fields and their order are those of the `format` files of the running kernels 6.12.117,
 //! 7.1.13 and 7.2.12 (`/sys/kernel/tracing/events`). The two of an effort end with the process and
@@ -39,6 +44,7 @@ use std::time::Duration;
 /// The most folios that 6.12 asks for at once.
 const REQUESTED_612: u64 = 4096;
 const EFFORT_BEGIN: &str = "vmscan:mm_vmscan_memcg_reclaim_begin";
+const DIRECT_BEGIN: &str = "vmscan:mm_vmscan_direct_reclaim_begin";
 /// The priority with which an effort begins.
 const DEF_PRIORITY: u8 = 12;
 /// The kernel cuts names of processes here.
@@ -139,7 +145,15 @@ impl PerfScript {
                 self.scan(memcg, page);
                 self.batch(memcg).isolated += 1;
             }
-            (What::Judge(verdict), page) => self.judge(memcg, verdict, page.is_some_and(|page| page.anon)),
+            (What::Judge(verdict), page) => {
+                self.judge(memcg, verdict, page.is_some_and(|page| page.anon));
+                if let (Verdict::SwapOut, Some(page)) = (verdict, page) {
+                    let number = page.number;
+                    let fields =
+                        format!("page=(nil) pfn=0x{number:x} flags=RECLAIM_WB_ANON|RECLAIM_WB_ASYNC");
+                    self.hold(memcg, "vmscan:mm_vmscan_write_folio", &fields, None);
+                }
+            }
             (What::Evict(_), page) => {
                 self.examine(memcg);
                 self.batch(memcg).reclaimed += 1;
@@ -147,9 +161,24 @@ impl PerfScript {
                     self.filemap(memcg, "mm_filemap_delete_from_page_cache", page);
                 }
             }
-            (What::Effort { reclaimed, priority, .. }, _) => {
-                self.end_effort(memcg, reclaimed, priority, tenants)
+            (What::Effort { reclaimed, priority, direct, .. }, _) => {
+                self.end_effort(memcg, reclaimed, (priority, direct), tenants)
             }
+            (What::Deactivate { anon, taken, deactivated }, _) => {
+                self.scan(memcg, None);
+                let fields = format!(
+                    "nid=0 nr_taken={taken} nr_active=0 nr_deactivated={deactivated} nr_referenced=0"
+                );
+                let waits = Waits::Priority(memcg, anon);
+                self.hold(memcg, "vmscan:mm_vmscan_lru_shrink_active", &fields, Some(waits));
+            }
+            (What::Dirty, Some(page)) => {
+                let (file, index) = (page.number >> 32, page.number & 0xffff_ffff);
+                let fields = format!("bdi 0:0: ino={} index={index}", file + 1);
+                self.hold(memcg, "writeback:writeback_dirty_folio", &fields, None);
+            }
+            (What::Wake, _) => self.hold(memcg, "vmscan:mm_vmscan_kswapd_wake", "nid=0 order=0", None),
+            (What::Sleep, _) => self.hold(memcg, "vmscan:mm_vmscan_kswapd_sleep", "nid=0", None),
             _ => {}
         }
         self.release(buffer);
@@ -193,7 +222,14 @@ impl PerfScript {
     }
 
     /// Ends an effort for `target`, and the batches in it and below it.
-    fn end_effort(&mut self, target: MemcgId, reclaimed: u64, priority: u8, tenants: &Tenants) {
+    fn end_effort(
+        &mut self,
+        target: MemcgId,
+        reclaimed: u64,
+        (priority, direct): (u8, bool),
+        tenants: &Tenants,
+    ) {
+        let name = if direct { DIRECT_BEGIN } else { EFFORT_BEGIN };
         let within = |memcg: MemcgId| memcg == target || is_below(memcg, target, tenants);
         let ended: Vec<MemcgId> = self.memcgs.keys().copied().filter(|&memcg| within(memcg)).collect();
         for &memcg in &ended {
@@ -208,6 +244,11 @@ impl PerfScript {
                     if std::mem::replace(&mut has_begun, true) {
                         return false;
                     }
+                    if direct {
+                        // The tracepoint's name is right-aligned.
+                        held.line =
+                            held.line.replace(&format!("{EFFORT_BEGIN:>40}"), &format!("{DIRECT_BEGIN:>40}"));
+                    }
                     held.line.push_str(&begin);
                 }
                 Some(Waits::Priority(memcg, anon)) if ended.contains(&memcg) => {
@@ -219,10 +260,10 @@ impl PerfScript {
             true
         });
         if !has_begun {
-            self.hold(target, EFFORT_BEGIN, &begin, None);
+            self.hold(target, name, &begin, None);
         }
         let end = format!("nr_reclaimed={reclaimed}{}", self.whose(target));
-        self.hold(target, "vmscan:mm_vmscan_memcg_reclaim_end", &end, None);
+        self.hold(target, &name.replace("begin", "end"), &end, None);
     }
 
     fn examine(&mut self, memcg: MemcgId) {
@@ -321,7 +362,7 @@ impl PerfScript {
     }
 }
 
-/// The last fields of `mm_vmscan_lru_shrink_inactive`.
+/// The last fields of `mm_vmscan_lru_shrink_inactive` and `…_active`.
 fn add_priority(line: &mut String, priority: u8, anon: bool) {
     let kind = if anon { "RECLAIM_WB_ANON" } else { "RECLAIM_WB_FILE" };
     line.push_str(&format!(" priority={priority} flags={kind}|RECLAIM_WB_ASYNC"));
@@ -374,7 +415,7 @@ mod tests {
                 (1_000_003, Some(1), What::Judge(Verdict::Keep(Reason::Dirty))),
                 (1_000_003, Some(2), What::Judge(Verdict::Free)),
                 (1_000_003, Some(2), What::Evict(None)),
-                (1_000_004, None, What::Effort { scanned: 2, reclaimed: 1, priority: 11 }),
+                (1_000_004, None, What::Effort { scanned: 2, reclaimed: 1, priority: 11, direct: false }),
             ],
         );
         let parts: Vec<&str> = lines.iter().map(|line| line.trim_start()).collect();
@@ -411,6 +452,61 @@ mod tests {
         assert!(parts[5].contains(" 1.000004: "), "{}", parts[5]);
     }
 
+    /// Names and fields as in the `format` files of 7.2.
+    #[test]
+    fn global_reclaim_and_dirty_pages_have_their_tracepoints() {
+        let lines = lines(
+            Mechanisms::preset(Preset::Linux72).with_lru(Lru::Classic),
+            &[
+                (1, None, What::Wake),
+                (2, Some((3 << 32) + 9), What::Dirty),
+                (3, None, What::Deactivate { anon: false, taken: 32, deactivated: 31 }),
+                (4, Some(1), What::Isolate),
+                (4, Some(1), What::Judge(Verdict::SwapOut)),
+                (5, None, What::Effort { scanned: 1, reclaimed: 0, priority: 10, direct: true }),
+                (6, None, What::Sleep),
+            ],
+        );
+        let events: Vec<(&str, &str)> = lines
+            .iter()
+            .map(|line| {
+                let (_, event) = line.split_once("[000]").unwrap();
+                let (_, event) = event.split_once(": ").unwrap();
+                let (name, fields) = event.split_once(": ").unwrap();
+                (name.trim_start(), fields.trim_end())
+            })
+            .collect();
+        assert_eq!(
+            events,
+            [
+                ("vmscan:mm_vmscan_kswapd_wake", "nid=0 order=0"),
+                ("writeback:writeback_dirty_folio", "bdi 0:0: ino=4 index=9"),
+                (
+                    "vmscan:mm_vmscan_direct_reclaim_begin",
+                    "order=0 gfp_flags=GFP_HIGHUSER_MOVABLE pid=2 memcg_id=1"
+                ),
+                (
+                    "vmscan:mm_vmscan_lru_shrink_active",
+                    "nid=0 nr_taken=32 nr_active=0 nr_deactivated=31 nr_referenced=0 priority=10 \
+                     flags=RECLAIM_WB_FILE|RECLAIM_WB_ASYNC"
+                ),
+                (
+                    "vmscan:mm_vmscan_lru_isolate",
+                    "classzone=4 order=0 nr_requested=1 nr_scanned=1 nr_skipped=0 nr_taken=1 lru=inactive_file"
+                ),
+                ("vmscan:mm_vmscan_write_folio", "page=(nil) pfn=0x1 flags=RECLAIM_WB_ANON|RECLAIM_WB_ASYNC"),
+                (
+                    "vmscan:mm_vmscan_lru_shrink_inactive",
+                    "nid=0 nr_scanned=1 nr_reclaimed=0 nr_dirty=0 nr_writeback=0 nr_congested=0 nr_immediate=0 \
+                     nr_activate_anon=0 nr_activate_file=0 nr_ref_keep=0 nr_unmap_fail=0 priority=10 \
+                     flags=RECLAIM_WB_FILE|RECLAIM_WB_ASYNC"
+                ),
+                ("vmscan:mm_vmscan_direct_reclaim_end", "nr_reclaimed=0 pid=2 memcg_id=1"),
+                ("vmscan:mm_vmscan_kswapd_sleep", "nid=0"),
+            ]
+        );
+    }
+
     #[test]
     fn a_second_scan_begins_a_second_batch() {
         let one = |page| {
@@ -430,7 +526,7 @@ mod tests {
     /// As `format` of the tracepoints of Linux 6.12 has it.
     #[test]
     fn linux_6_12_names_no_process_and_asks_for_4096() {
-        let effort = What::Effort { scanned: 1, reclaimed: 0, priority: 12 };
+        let effort = What::Effort { scanned: 1, reclaimed: 0, priority: 12, direct: false };
         let referenced = What::Judge(Verdict::Activate(Reason::Referenced));
         let records = [(1, Some(1), What::Isolate), (1, Some(1), referenced), (2, None, effort)];
         let preset = Mechanisms::preset(Preset::Linux612);
@@ -451,7 +547,7 @@ mod tests {
             tenants.set(MemcgId(memcg), path.into());
         }
         let (mut script, mut buffer) = (PerfScript::new(Mechanisms::default()), Vec::new());
-        let effort = |priority| What::Effort { scanned: 1, reclaimed: 1, priority };
+        let effort = |priority| What::Effort { scanned: 1, reclaimed: 1, priority, direct: false };
         let of = |number: u64| Some(PageName { number, anon: false });
         let records = [
             (2, of(7), What::Isolate),

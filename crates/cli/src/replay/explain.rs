@@ -130,8 +130,14 @@ fn words(what: What) -> String {
         What::Evict(Some(seq)) => format!("evicted; the oldest generation is {seq}"),
         What::Evict(None) => "evicted".to_owned(),
         What::Age(seq) => format!("generation {seq} was created"),
-        What::Effort { scanned, reclaimed, priority } => {
+        What::Dirty => "became dirty".to_owned(),
+        What::Effort { scanned, reclaimed, priority, .. } => {
             format!("a reclaim run ended at priority {priority}: {scanned} scanned, {reclaimed} reclaimed")
         }
+        What::Deactivate { taken, deactivated, .. } => {
+            format!("the active list was shrunk: {taken} taken, {deactivated} deactivated")
+        }
+        What::Wake => "background reclaim woke".to_owned(),
+        What::Sleep => "background reclaim went to sleep".to_owned(),
     }
 }

@@ -127,7 +127,7 @@ pub struct Args {
     #[command(flatten)]
     events_part: EventsPart,
     /// Draw the miss-ratio curve.
-    #[arg(long, value_name = "FILE.svg", requires = "curve", help_heading = "Output")]
+    #[arg(long, value_name = "FILE.svg", help_heading = "Output")]
     plot: Option<PlotFile>,
     /// Write an HTML page with charts and tables, readable without a network.
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
@@ -206,6 +206,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     if let Some(file) = &args.plot {
         refuse_input("--plot", file.path(), &args.traces)?;
+        if args.curve.is_empty() {
+            return Err(Failure::usage(
+                "--plot draws a curve over several memory sizes: name them with --curve instead of --memory, such as \
+                 --curve 5%,10%,20%,40%",
+            ));
+        }
     }
     if traces.len() * options.mechanisms.len() > 1 && (args.events.is_some() || !args.explain.is_empty()) {
         return Err(Failure::usage(

@@ -21,7 +21,9 @@ fn parts(shown: &Shown, experiment: &str) -> Vec<Part> {
             vec![Part::Figure(fairness(experiment, about, who, settings))]
         }
         Shown::Steps { about, steps, columns } => {
-            vec![Part::Text(format!("{about}:")), Part::Table(text::steps_table(steps, columns))]
+            let table = Part::Table(text::steps_table(steps, columns));
+            let published = text::published_steps(columns).into_iter().map(Part::Text);
+            [Part::Text(format!("{about}:")), table].into_iter().chain(published).collect()
         }
         Shown::Pairs { metrics } => vec![Part::Figure(pairs(experiment, metrics))],
     }

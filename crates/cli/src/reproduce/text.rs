@@ -98,6 +98,22 @@ pub fn steps_table(steps: &[&str], columns: &[Column]) -> Table {
     table
 }
 
+/// Published values of steps, a line per metric that has some.
+pub fn published_steps(columns: &[Column]) -> Vec<String> {
+    let line = |column: &Column| {
+        let (first, rest) = column.published.split_first()?;
+        let rest: Vec<String> = rest.iter().map(|value| percent(value / first - 1.0)).collect();
+        let (last, between) = rest.split_last()?;
+        Some(format!(
+            "published, {}: {} without the series, then step by step {}, and {last} with all of it",
+            column.metric,
+            figure(*first),
+            between.join(", "),
+        ))
+    };
+    columns.iter().filter_map(line).collect()
+}
+
 /// An experiment as text.
 pub fn text(experiment: &Experiment) -> String {
     let mut checks = String::new();
@@ -113,6 +129,9 @@ pub fn text(experiment: &Experiment) -> String {
     for shown in &experiment.shown {
         if let Shown::Steps { about, steps, columns } = shown {
             text.push_str(&format!("\n  {about}:\n\n{}", steps_table(steps, columns).text()));
+            for line in published_steps(columns) {
+                text.push_str(&wrapped(&format!("\n  {line}\n")));
+            }
         }
     }
     text.push_str(&wrapped(&checks));

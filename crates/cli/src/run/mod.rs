@@ -218,7 +218,7 @@ fn of_tenants(tenants: &[String], record: &Record, path: &str) -> bool {
     let within = |path: &str, of: &str| {
         of == "/" || path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    let is_effort = matches!(record.what, What::Effort { .. });
+    let is_effort = matches!(record.what, What::Effort { .. } | What::Wake | What::Sleep);
     let belongs = |tenant: &String| within(path, tenant) || is_effort && within(tenant, path);
     tenants.is_empty() || tenants.iter().any(belongs)
 }

@@ -42,7 +42,7 @@ impl Place {
             Err(error) if error.kind() != ErrorKind::NotFound => Ok(Place::Mount(path.to_owned())),
             Err(error) => match name.parse() {
                 Ok(address) => Ok(Place::Watch(address)),
-                Err(_) if name.contains('/') || !name.contains(':') => Err(Failure::usage(format_args!(
+                Err(_) if name.contains('/') || !name.contains(':') => Err(Failure::work(format_args!(
                     "{name}: {error}; expected a mount point, a socket or HOST:PORT"
                 ))),
                 Err(wrong) => Err(Failure::usage(wrong)),

@@ -85,6 +85,7 @@ fn a_trace_has_counts_and_no_time() {
             "fault_counts",
             "referenced_placement",
             "age_per_batch",
+            "age_after_unlock",
             "age_with_cost",
             "age_once_per_refault",
             "age_evictions_per_batch",

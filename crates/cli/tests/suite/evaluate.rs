@@ -44,6 +44,21 @@ fn a_mechanism_is_tried_on_three_presets() {
     );
 }
 
+/// The fix corrects two steps of the rework, so that neither alone can be told apart.
+#[test]
+fn mechanisms_that_need_each_other_are_evaluated_together() {
+    let here = tempfile::tempdir().unwrap();
+    let rest = "--accesses 3000 --pages 600 --load mapped --runs 2 --preset linux-7.1";
+    let alone = fails(here.path(), &format!("evaluate workingset_rework {rest}"), 2);
+    assert!(alone.contains("lulesh_fix"), "{alone}");
+    let arguments = format!("evaluate workingset_rework lulesh_fix {rest}");
+    let both = document(here.path(), &arguments);
+    assert_eq!(rows(&both).len(), 1);
+    assert_ne!(rows(&both)[0]["verdict"], "untouched", "{both:#}");
+    let text = done(here.path(), &arguments);
+    assert!(text.starts_with("Evaluation of workingset_rework, lulesh_fix: off → on"), "{text}");
+}
+
 #[test]
 fn this_build_equals_itself_and_presets_differ() {
     let here = tempfile::tempdir().unwrap();

@@ -156,6 +156,7 @@ fn wrong_usage_is_refused_before_anything_is_done() {
         ("replay skewed.txt --memory 10% --curve 1%,2%", "cannot be used with"),
         ("replay skewed.txt --curve 1%,none", "whole number"),
         ("replay skewed.txt --plot x.svg", "--curve"),
+        ("replay skewed.txt --memory 20% --plot x.svg", "instead of --memory"),
         ("replay skewed.txt --curve 1% --plot x.png", "ends in .svg"),
         ("replay skewed.txt --preset linux-9", "linux-9"),
         ("replay skewed.txt --preset linux-6.12 --with lulesh_fix", "workingset_rework is off"),

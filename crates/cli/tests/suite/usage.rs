@@ -172,7 +172,6 @@ fn wrong_usage_is_named_and_has_status_2() {
         ("fio --name=a --size=1m --tenant=a", "NAME=SIZE"),
         ("fio --name=a --size=1m --tenant=a=1MiB --tenant=a=2MiB", "a"),
         ("fio jobs.fio", "jobs.fio:6"),
-        ("fio fine.fio missing.fio", "missing.fio"),
     ] {
         let stderr = fails(here.path(), arguments, 2);
         assert!(stderr.contains(names), "{arguments}: {stderr}");
@@ -181,6 +180,39 @@ fn wrong_usage_is_named_and_has_status_2() {
         fs::read_dir(here.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["fine.fio", "jobs.fio"], "nothing was laid out");
+}
+
+/// Whatever the command: an input that does not exist is named, and the status is 1.
+#[test]
+fn a_missing_input_has_status_1() {
+    let here = tempfile::tempdir().unwrap();
+    fs::create_dir(here.path().join("empty")).unwrap();
+    fs::write(here.path().join("fine.fio"), "[a]\nrw=randread\nsize=1m\n").unwrap();
+    fs::write(here.path().join("grid.toml"), "traces=[\"none\"]\npolicies=[\"lru\"]\nmemory=[\"10%\"]\n")
+        .unwrap();
+    fs::write(here.path().join("trace.toml"), "[[job]]\ntrace = \"none\"\n[machine]\nmemory = \"1MiB\"\n")
+        .unwrap();
+    for arguments in [
+        "replay none",
+        "ablate none",
+        "sweep none --out rows",
+        "sweep grid.toml --out rows",
+        "run none",
+        "run trace.toml",
+        "trace info none",
+        "trace convert none out.bin",
+        "fidelity none",
+        "fio none",
+        "fio fine.fio none",
+        "mount none empty",
+        "record --directory none -- true",
+        "top none --once",
+        "top ./none --once",
+        "evaluate --binary none",
+    ] {
+        let stderr = fails(here.path(), arguments, 1);
+        assert!(stderr.contains("none"), "{arguments}: {stderr}");
+    }
 }
 
 #[test]

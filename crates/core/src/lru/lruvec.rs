@@ -53,6 +53,56 @@ impl Lists {
     }
 }
 
+/// The lists with the lock that threads wait for.
+///
+/// With the layout `lock_behind`, that lock lies behind the lists, as in Linux since 5.11. The
+/// mutex in front of the lists is then taken by the owner of that lock alone.
+#[derive(Debug)]
+#[cfg_attr(lruvec_layout = "lock_behind", repr(C))]
+struct LockAndLists {
+    lists: Mutex<Lists>,
+    #[cfg(lruvec_layout = "lock_behind")]
+    behind: Mutex<()>,
+}
+
+/// The lock as it is held.
+struct HeldLists<'a> {
+    lists: MutexGuard<'a, Lists>,
+    #[cfg(lruvec_layout = "lock_behind")]
+    behind: MutexGuard<'a, ()>,
+}
+
+impl LockAndLists {
+    fn new() -> LockAndLists {
+        LockAndLists {
+            lists: Mutex::new(Lists::new()),
+            #[cfg(lruvec_layout = "lock_behind")]
+            behind: Mutex::new(()),
+        }
+    }
+
+    /// Takes the lock, and counts that.
+    #[cfg(not(lruvec_layout = "lock_behind"))]
+    fn hold(&self) -> HeldLists<'_> {
+        let (mut lists, waited) = self.lists.lock_noting();
+        lists.lock.count(waited);
+        HeldLists { lists }
+    }
+
+    #[cfg(lruvec_layout = "lock_behind")]
+    fn hold(&self) -> HeldLists<'_> {
+        let (behind, waited) = self.behind.lock_noting();
+        let mut lists = self.lists.lock();
+        lists.lock.count(waited);
+        HeldLists { lists, behind }
+    }
+
+    /// Whether a thread holds the lock now.
+    fn is_held(&self) -> bool {
+        self.lists.try_lock().is_none()
+    }
+}
+
 pub(crate) fn all_lists() -> std::ops::Range<usize> {
     0..LISTS
 }
@@ -75,7 +125,7 @@ pub struct GenerationRow {
 #[repr(align(128))]
 pub struct Lruvec {
     pub(crate) memcg: MemcgId,
-    lists: Mutex<Lists>,
+    lists: LockAndLists,
     pub(crate) window: Window,
     /// Pages labelled with each generation, by kind. May be negative for a moment.
     sizes: [[AtomicI64; 2]; MAX_GENERATIONS as usize],
@@ -109,7 +159,7 @@ impl Lruvec {
     pub(crate) fn new(memcg: MemcgId, now: Time) -> Lruvec {
         Lruvec {
             memcg,
-            lists: Mutex::new(Lists::new()),
+            lists: LockAndLists::new(),
             window: Window::new(now),
             sizes: std::array::from_fn(|_| std::array::from_fn(|_| AtomicI64::new(0))),
             unevictable_pages: AtomicI64::new(0),
@@ -131,7 +181,7 @@ impl Lruvec {
 
     /// Resets everything, for the next memcg with this number. The lists must be empty.
     pub(crate) fn reset(&self, now: Time) {
-        *self.lists.lock() = Lists::new();
+        *self.lists.hold().lists = Lists::new();
         self.classic.reset();
         self.ranked.reset();
         self.window.reset(now);
@@ -167,42 +217,40 @@ impl Lruvec {
 
     pub(crate) fn lock<'a>(&'a self, folios: &'a FolioTable) -> LockedLruvec<'a> {
         let node = folios.node_lock();
+        self.locked(folios, node)
+    }
+
+    /// Takes the lruvec lock while another lruvec's is held.
+    pub(crate) fn lock_beside<'a>(&'a self, other: &LockedLruvec<'a>) -> LockedLruvec<'a> {
+        self.locked(other.folios, None)
+    }
+
+    fn locked<'a>(
+        &'a self,
+        folios: &'a FolioTable,
+        node: Option<MutexGuard<'a, LockCounts>>,
+    ) -> LockedLruvec<'a> {
+        let held = self.lists.hold();
         LockedLruvec {
             lruvec: self,
             folios,
-            lists: self.lock_lists(),
+            lists: held.lists,
+            #[cfg(lruvec_layout = "lock_behind")]
+            _behind: held.behind,
             listed: Default::default(),
             _node: node,
         }
     }
 
-    /// Takes the lruvec lock while another lruvec's is held.
-    pub(crate) fn lock_beside<'a>(&'a self, other: &LockedLruvec<'a>) -> LockedLruvec<'a> {
-        let folios = other.folios;
-        LockedLruvec {
-            lruvec: self,
-            folios,
-            lists: self.lock_lists(),
-            listed: Default::default(),
-            _node: None,
-        }
-    }
-
-    fn lock_lists(&self) -> MutexGuard<'_, Lists> {
-        let (mut lists, waited) = self.lists.lock_noting();
-        lists.lock.count(waited);
-        lists
-    }
-
     /// Counts of the lruvec lock since the memcg was created.
     pub fn lock_counts(&self) -> LockCounts {
-        self.lists.lock().lock
+        self.lists.lists.lock().lock
     }
 
     /// Whether a thread holds the lruvec lock now. Sampled often, this gives the share of time that
     /// it is held.
     pub fn is_locked(&self) -> bool {
-        self.lists.try_lock().is_none()
+        self.lists.is_held()
     }
 
     /// Pages labelled with a generation.
@@ -278,6 +326,9 @@ pub(crate) struct LockedLruvec<'a> {
     pub(crate) lruvec: &'a Lruvec,
     pub(crate) folios: &'a FolioTable,
     pub(crate) lists: MutexGuard<'a, Lists>,
+    /// Released after the lists.
+    #[cfg(lruvec_layout = "lock_behind")]
+    _behind: MutexGuard<'a, ()>,
     /// Changes to report to the node: listed pages by kind, and the active ones among them.
     pub(super) listed: [[i64; 2]; 2],
     _node: Option<MutexGuard<'a, LockCounts>>,

@@ -128,9 +128,12 @@ switches! {
     /// Fault placement: a page that was accessed before it is put on a list goes to the second
     /// oldest generation. Off: to the oldest.
     ReferencedPlacement = "referenced_placement",
-    /// Batches of nonresident age, published remedies 1 and 2: put-back sums the activated pages of
-    /// a batch, and the clocks advance once, after the lock is released.
+    /// Batches of nonresident age, published remedy 1: put-back sums the activated pages of a
+    /// batch, and the clocks advance once. Off: once per page.
     AgePerBatch = "age_per_batch",
+    /// Published remedy 2: put-back advances the clocks after it has released the lock. Off: while
+    /// it holds the lock.
+    AgeAfterUnlock = "age_after_unlock",
     /// Published remedy 4: the walk that notes the cost advances the clocks, too. Off: a walk of
     /// its own does.
     AgeWithCost = "age_with_cost",
@@ -182,8 +185,13 @@ const RECLAIM_LOOP: [Switch; 10] = [
 ];
 
 const FAULT_PLACEMENT: [Switch; 2] = [Switch::FaultCounts, Switch::ReferencedPlacement];
-const BATCH_NONRESIDENT_AGE: [Switch; 4] =
-    [Switch::AgePerBatch, Switch::AgeWithCost, Switch::AgeOncePerRefault, Switch::AgeEvictionsPerBatch];
+const BATCH_NONRESIDENT_AGE: [Switch; 5] = [
+    Switch::AgePerBatch,
+    Switch::AgeAfterUnlock,
+    Switch::AgeWithCost,
+    Switch::AgeOncePerRefault,
+    Switch::AgeEvictionsPerBatch,
+];
 
 /// The first switch that cannot change at run time. The switches before it fit below the policy's
 /// number in the word that can.

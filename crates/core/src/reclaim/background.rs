@@ -7,6 +7,7 @@ use super::{
     CLUSTER_PAGES, Context, EffortKind, NodeWalk, Orders, PRIORITY_DEFAULT, Scan, WalkStep, initial_priority,
     throttle,
 };
+use crate::event::Event;
 use crate::folio::Kind;
 use crate::host::{Host, Throttle};
 use crate::lru::{self, Swappiness};
@@ -32,6 +33,7 @@ pub struct Background {
     scan: Scan,
     priority: u8,
     walk: Option<NodeWalk>,
+    awake: bool,
     /// Pages reclaimed since it woke.
     reclaimed_pages: u64,
     /// A pass since the wake-up met pages under writeback. The last pass may have met none, because
@@ -51,6 +53,7 @@ impl Background {
             scan: Scan::default(),
             priority: PRIORITY_DEFAULT,
             walk: None,
+            awake: false,
             reclaimed_pages: 0,
             met_writeback: false,
         }
@@ -61,6 +64,9 @@ impl Background {
         let Some(walk) = &mut self.walk else {
             if core.node.is_balanced() || core.node.is_hopeless() {
                 return self.sleep(core, host);
+            }
+            if !std::mem::replace(&mut self.awake, true) {
+                host.event(Event::BackgroundWoke);
             }
             if self.priority == PRIORITY_DEFAULT {
                 self.priority = initial_priority(core, &self.orders);
@@ -129,6 +135,9 @@ impl Background {
             core.memcg(MemcgId::ROOT).stat.add(Counter::Pageoutrun, 1);
         }
         self.begin_anew();
+        if std::mem::take(&mut self.awake) {
+            host.event(Event::BackgroundSleeps);
+        }
         BackgroundStep::Sleep
     }
 }

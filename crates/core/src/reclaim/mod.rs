@@ -138,6 +138,7 @@ impl Effort {
             scanned: progress.scanned,
             reclaimed: progress.reclaimed,
             priority: self.priority,
+            direct: self.orders.kind == EffortKind::Direct,
         });
         Step::Done(progress)
     }

@@ -27,6 +27,7 @@ pub use flusher::{Flusher, FlusherOptions, FlusherStep, WriteOrder};
 pub use limits::{BACKGROUND_DIRTY_PERCENT, DIRTY_PERCENT, DirtyLimits};
 
 use crate::Core;
+use crate::event::Event;
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
 use crate::lru;
@@ -101,7 +102,11 @@ impl Core {
         }
         locked.tree.dirty.insert(index);
         drop(locked);
-        self.count_dirtied(host, self.owner_of(folio));
+        let memcg = self.owner_of(folio);
+        if host.observes() {
+            host.event(Event::Dirtied { folio, memcg: memcg.id() });
+        }
+        self.count_dirtied(host, memcg);
         true
     }
 

@@ -1,7 +1,7 @@
 //! Evaluates a change of reclaim over the standard loads, with intervals.
 //!
 //! ```text
-//! Change       a mechanism off and on | a preset before and after | another build of this program
+//! Change       mechanisms off and on | a preset before and after | another build of this program
 //!   × setting  where it is tried: three presets, or the pair of presets itself
 //!   × load     standard loads, generated from a seed                            loads.rs
 //!   × seed     before and after see the same accesses                           measure.rs
@@ -18,7 +18,7 @@
 //! use mglru_lab::evaluate::{Change, EvaluationRequest, Size, evaluate};
 //!
 //! # fn main() -> Result<(), mglru_lab::Error> {
-//! let change = Change::Mechanism(Switch::ReclaimLoop);
+//! let change = Change::Mechanisms(vec![Switch::ReclaimLoop]);
 //! let size = Size { accesses: 2000, pages: 500 };
 //! let request = EvaluationRequest::new(change);
 //! let request = EvaluationRequest { presets: vec![Preset::Linux71], runs: 2, size, ..request };
@@ -45,8 +45,9 @@ use std::path::PathBuf;
 /// The evaluated change.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// A mechanism, off before and on after.
-    Mechanism(Switch),
+    /// Mechanisms, all of them off before and on after. One that needs another one is evaluated
+    /// together with it.
+    Mechanisms(Vec<Switch>),
     /// A preset, and the one after it.
     Presets(Preset, Preset),
     /// This build before, and what another build of this program counted after.
@@ -62,7 +63,10 @@ impl Change {
     /// The change, in a line.
     pub fn words(&self) -> String {
         match self {
-            Change::Mechanism(mechanism) => format!("{}: off → on", mechanism.name()),
+            Change::Mechanisms(mechanisms) => {
+                let names: Vec<&str> = mechanisms.iter().map(|mechanism| mechanism.name()).collect();
+                format!("{}: off → on", names.join(", "))
+            }
             Change::Presets(before, after) => format!("preset {} → {}", before.name(), after.name()),
             Change::Build { binary, .. } => format!("this build → {}", binary.display()),
         }
@@ -128,10 +132,10 @@ impl EvaluationRequest {
     fn settings(&self) -> Settings {
         let (mut settings, mut refused) = (Vec::new(), Vec::new());
         let both = |preset: Preset| -> Result<[Mechanisms; 2], MechanismError> {
-            match self.change {
-                Change::Mechanism(switch) => {
-                    let before = Mechanisms::compose(preset, &[], &[switch])?;
-                    Ok([before, Mechanisms::compose(preset, &[switch], &[])?])
+            match &self.change {
+                Change::Mechanisms(switches) => {
+                    let before = Mechanisms::compose(preset, &[], switches)?;
+                    Ok([before, Mechanisms::compose(preset, switches, &[])?])
                 }
                 _ => Ok([Mechanisms::preset(preset); 2]),
             }

@@ -133,7 +133,7 @@ mod tests {
     fn evaluated(before: Vec<Count>, after: Vec<Count>) -> Evaluation {
         let request = EvaluationRequest {
             presets: vec![Preset::Linux72],
-            ..EvaluationRequest::new(Change::Mechanism(Switch::ReclaimLoop))
+            ..EvaluationRequest::new(Change::Mechanisms(vec![Switch::ReclaimLoop]))
         };
         let (settings, refused) = request.settings();
         Evaluation::new(&request, &LOADS[..1], &settings, refused, &[vec![before]], &[vec![after]])

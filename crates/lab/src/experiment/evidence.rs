@@ -45,7 +45,10 @@ pub enum Values {
     Timed,
     /// A statistic of resampled runs, with the same resamples before and after. The values are not
     /// runs.
-    Resampled,
+    Resampled {
+        /// Number of runs per setting that are resampled.
+        runs: usize,
+    },
     /// Follow from the setup, and not from what reclaim does: a fixed duration, or the count of a
     /// unit test. They cannot turn out otherwise, so they reproduce nothing.
     Given,
@@ -205,7 +208,7 @@ impl MetricRow {
         let changes: Vec<f64> = pairs.map(|(&before, &after)| change(before, after)).collect();
         match self.values {
             // Each value is already a statistic of many runs, so take the central 95 % of them.
-            Values::Resampled => {
+            Values::Resampled { .. } => {
                 Interval { low: quantile(&changes, 0.025), high: quantile(&changes, 0.975), confidence: 0.95 }
             }
             Values::Counted | Values::Timed | Values::Given => median_interval(&changes),
@@ -311,7 +314,7 @@ impl Experiment {
     /// Runs per setting behind a metric's values.
     pub fn runs_of(&self, row: &MetricRow) -> usize {
         match row.values {
-            Values::Resampled => self.runs as usize,
+            Values::Resampled { runs } => runs,
             Values::Counted | Values::Timed | Values::Given => row.pairs(),
         }
     }
@@ -433,6 +436,9 @@ pub struct Column {
     pub unit: &'static str,
     /// A value per step.
     pub values: Vec<f64>,
+    /// Published values, in the order of the series: without it first, with all of it last. Those
+    /// in between belong to some of the steps. Empty: none was published.
+    pub published: &'static [f64],
 }
 
 /// Changes of a metric per pair of runs.
@@ -553,20 +559,25 @@ mod tests {
         }
     }
 
-    fn times(quick: bool, untimely: Option<&'static str>, row: MetricRow) -> String {
-        let experiment = Experiment {
+    fn experiment(row: MetricRow) -> Experiment {
+        Experiment {
             name: "x",
             world: "real",
             workload: String::new(),
             runs: row.before.len() as u32,
-            quick,
-            untimely,
+            quick: false,
+            untimely: None,
             seconds: 0.0,
-            rows: vec![MetricRow { values: Values::Timed, ..row }],
+            rows: vec![row],
             checks: Vec::new(),
             crosschecks: Crosschecks::NotApplicable { not_applicable: "a test" },
             shown: Vec::new(),
-        };
+        }
+    }
+
+    fn times(quick: bool, untimely: Option<&'static str>, row: MetricRow) -> String {
+        let experiment =
+            Experiment { quick, untimely, ..experiment(MetricRow { values: Values::Timed, ..row }) };
         assert_eq!(experiment.verdict(), experiment.verdict_of(&experiment.rows[0]));
         experiment.verdict_text(&experiment.rows[0])
     }
@@ -651,8 +662,14 @@ mod tests {
     #[test]
     fn resampled_values_are_not_counted_as_runs() {
         let after: Vec<f64> = (0..=200).map(|at| f64::from(at) / 2.0).collect();
-        let resampled = MetricRow { values: Values::Resampled, ..row(Published::Same, &[50.0; 201], &after) };
+        let resampled = MetricRow {
+            values: Values::Resampled { runs: 10 },
+            ..row(Published::Same, &[50.0; 201], &after)
+        };
         let interval = resampled.interval();
         assert!((interval.low + 0.95).abs() < 1e-9 && (interval.high - 0.95).abs() < 1e-9, "{interval:?}");
+        // Nor are they as many as the experiment has in its other rows.
+        let experiment = Experiment { runs: 2, ..experiment(resampled) };
+        assert_eq!(experiment.runs_of(&experiment.rows[0]), 10);
     }
 }

@@ -281,7 +281,7 @@ fn rows(
         MetricRow {
             metric: "lulesh_deviation_percent",
             unit: "%",
-            values: Values::Resampled,
+            values: Values::Resampled { runs: sweep[0].len() },
             published: published(12.96, 1.76),
             before,
             after,

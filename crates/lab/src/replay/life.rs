@@ -87,6 +87,8 @@ impl Life {
                 }
             }
             What::Evict(_) => self.evictions += 1,
+            // The write beside it says so.
+            What::Dirty => return,
             _ => {}
         }
         let (last_access, writes) =

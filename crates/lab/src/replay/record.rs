@@ -97,7 +97,24 @@ pub enum What {
         reclaimed: u64,
         /// Last priority.
         priority: u8,
+        /// Whether the allocating job made it because the machine was short of memory.
+        direct: bool,
     },
+    /// An active list of the classic LRU was shrunk.
+    Deactivate {
+        /// Whether it has anonymous pages.
+        anon: bool,
+        /// Folios that were taken off the list.
+        taken: u64,
+        /// Those of them that go to the inactive list.
+        deactivated: u64,
+    },
+    /// The page of a file became dirty.
+    Dirty,
+    /// Background reclaim began to reclaim.
+    Wake,
+    /// Background reclaim went to sleep.
+    Sleep,
 }
 
 /// Value of a field.
@@ -192,9 +209,16 @@ impl Recorder {
             }
             Event::Judged { folio, verdict } => (self.name(folio), What::Judge(verdict)),
             Event::Aged { memcg, max_seq } => ((None, memcg), What::Age(max_seq)),
-            Event::Effort { target, scanned, reclaimed, priority } => {
-                ((None, target), What::Effort { scanned, reclaimed, priority })
+            Event::Effort { target, scanned, reclaimed, priority, direct } => {
+                ((None, target), What::Effort { scanned, reclaimed, priority, direct })
             }
+            Event::Deactivated { memcg, kind, taken, deactivated } => {
+                let anon = kind == mglru_core::Kind::Anon;
+                ((None, memcg), What::Deactivate { anon, taken, deactivated })
+            }
+            Event::Dirtied { folio, memcg } => (self.page(folio, memcg), What::Dirty),
+            Event::BackgroundWoke => ((None, MemcgId::ROOT), What::Wake),
+            Event::BackgroundSleeps => ((None, MemcgId::ROOT), What::Sleep),
             _ => return None,
         };
         Some(Record { access: self.access, now, memcg, page, what })
@@ -212,7 +236,7 @@ impl Recorder {
 
 impl What {
     /// Words for the kinds of events.
-    pub const KINDS: [Word; 10] = [
+    pub const KINDS: [Word; 14] = [
         word!("touch"),
         word!("insert"),
         word!("list"),
@@ -223,6 +247,10 @@ impl What {
         word!("evict"),
         word!("age"),
         word!("effort"),
+        word!("deactivate"),
+        word!("set_dirty"),
+        word!("wake"),
+        word!("sleep"),
     ];
 
     /// Index of the event's kind in [`What::KINDS`].
@@ -238,6 +266,10 @@ impl What {
             What::Evict(_) => 7,
             What::Age(_) => 8,
             What::Effort { .. } => 9,
+            What::Deactivate { .. } => 10,
+            What::Dirty => 11,
+            What::Wake => 12,
+            What::Sleep => 13,
         }
     }
 
@@ -331,12 +363,22 @@ impl What {
             }
             What::Evict(Some(seq)) => visit(word!("oldest_generation"), Value::Number(seq)),
             What::Age(seq) => visit(word!("generation"), Value::Number(seq)),
-            What::Effort { scanned, reclaimed, priority } => {
+            What::Effort { scanned, reclaimed, priority, direct } => {
                 visit(word!("scanned"), Value::Number(scanned));
                 visit(word!("reclaimed"), Value::Number(reclaimed));
                 visit(word!("priority"), Value::Number(u64::from(priority)));
+                if direct {
+                    visit(word!("direct"), Value::Bool(true));
+                }
             }
-            What::Evict(None) | What::Isolate => {}
+            What::Deactivate { anon, taken, deactivated } => {
+                if anon {
+                    visit(word!("anon"), Value::Bool(true));
+                }
+                visit(word!("taken"), Value::Number(taken));
+                visit(word!("deactivated"), Value::Number(deactivated));
+            }
+            What::Evict(None) | What::Isolate | What::Dirty | What::Wake | What::Sleep => {}
         }
     }
 }
@@ -349,7 +391,7 @@ enum Kind {
 }
 
 /// All fields of events.
-const FIELDS: [(Word, Kind); 19] = [
+const FIELDS: [(Word, Kind); 22] = [
     (word!("hit"), Kind::Flag),
     (word!("write"), Kind::Flag),
     (word!("mapped"), Kind::Flag),
@@ -369,6 +411,9 @@ const FIELDS: [(Word, Kind); 19] = [
     (word!("scanned"), Kind::Number),
     (word!("reclaimed"), Kind::Number),
     (word!("priority"), Kind::Number),
+    (word!("direct"), Kind::Flag),
+    (word!("taken"), Kind::Number),
+    (word!("deactivated"), Kind::Number),
 ];
 
 /// Records as columns: a row per record, and a column per field of any event.

@@ -9,11 +9,11 @@ pub struct Word(u8);
 
 /// All words. The kinds of events come first.
 #[rustfmt::skip]
-pub const WORDS: [&str; 61] = [
-    "touch", "insert", "list", "promote", "sort", "isolate", "judge", "evict", "age", "effort",
+pub const WORDS: [&str; 68] = [
+    "touch", "insert", "list", "promote", "sort", "isolate", "judge", "evict", "age", "effort", "deactivate", "set_dirty", "wake", "sleep",
     "hit", "miss", "refault",
     "access", "tenant", "page", "anon", "write", "mapped", "recent", "distance", "reach", "generation", "from", "by", "why", "tier", "verdict",
-    "reason", "oldest_generation", "scanned", "reclaimed", "priority",
+    "reason", "oldest_generation", "scanned", "reclaimed", "priority", "direct", "taken", "deactivated",
     "active", "inactive", "newcomers", "main", "unevictable", "arrivals", "rotation", "deactivation", "activation", "isolation",
     "walk", "look_around", "relabelled", "protected", "saturated", "dirty",
     "keep", "activate", "look_at_mappings", "assign_slot", "unmap", "swap_out", "free",

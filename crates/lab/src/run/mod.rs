@@ -75,8 +75,8 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<ScenarioOutcome, Err
     run_watched(plan, directory, &Unwatched)
 }
 
-/// As [`run`]. A simulated run notes the simulated time and the accesses as its stage's text, since
-/// the time of its end is unknown.
+/// As [`run`]. A simulated run is a stage. It advances with the simulated time if all jobs have a
+/// runtime, and notes the time and the accesses as its text.
 ///
 /// # Errors
 /// As [`run`], or if the work was cancelled in a simulated run.
@@ -103,5 +103,50 @@ pub fn run_recorded(
     match plan.world {
         World::Sim => simulated::run_recorded(plan, sink, watch),
         World::Real => Err(Error::usage("only a simulated run has events: use the world sim")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::Unit;
+    use mglru_workload::scenario::Scenario;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    /// Counts steps, and the times that some were done.
+    #[derive(Default)]
+    struct Steps {
+        done: AtomicU64,
+        of: AtomicU64,
+        advances: AtomicU64,
+    }
+
+    impl Watch for Steps {
+        fn begin(&self, _: &str, steps: u64, _: Unit) {
+            self.of.store(steps, Relaxed);
+        }
+
+        fn advance(&self, steps: u64) {
+            self.done.fetch_add(steps, Relaxed);
+            self.advances.fetch_add(u64::from(steps > 0), Relaxed);
+        }
+    }
+
+    fn progress(load: &str) -> (u64, u64) {
+        let text = format!("[machine]\nmemory = \"1MiB\"\n[[job]]\n{load}\n");
+        let scenario = Scenario::parse(&text, Path::new("a.toml"), None).unwrap();
+        let plan = Plan::new(scenario, World::Sim, &Overrides::default()).unwrap();
+        let steps = Steps::default();
+        run_watched(&plan, None, &steps).unwrap();
+        (1000 * steps.done.into_inner() / steps.of.into_inner(), steps.advances.into_inner())
+    }
+
+    #[test]
+    fn a_simulated_run_advances_with_its_time() {
+        let (permille, advances) =
+            progress("load = \"ycsb:records=20000,cache=100k\"\nclients = 8\nruntime = \"2s\"");
+        assert!((900..=1000).contains(&permille) && advances >= 10, "{permille} in {advances} advances");
+        // The end of a job without a runtime is unknown.
+        assert_eq!(progress("fio = \"[a]\\nrw=read\\nsize=64m\"").0, 0);
     }
 }

@@ -7,13 +7,14 @@ use super::sources::{Client, Files, FioSource, Names, Numbers, Replay, Span};
 use crate::Unwatched;
 use crate::error::Error;
 use crate::trace_file::TraceFile;
-use crate::watch::Watch;
+use crate::watch::{Stage, Unit, Watch};
 use mglru_core::lru::Swappiness;
 use mglru_core::{PAGE_BYTES, Time, UNLIMITED};
 use mglru_sim::{
     Command, Counters, DeviceModel, Machine, Numbering, SimError, Simulator, SwapDevice, SwapModel, Tenant,
     TenantReport, Writes,
 };
+use mglru_workload::fio;
 use mglru_workload::scenario::{self, Device, Job, MEMORY_BYTES_MAX, Work};
 use mglru_workload::trace::OpenOptions;
 use std::cell::RefCell;
@@ -69,6 +70,25 @@ pub fn run_with<R>(
     simulate(plan, prepare, look, |_| (), &Unwatched)
 }
 
+/// The time at which all jobs end; `None` if one of them ends when its work is done.
+fn end_of(scenario: &scenario::Scenario) -> Option<Duration> {
+    let end = |job: &Job| {
+        let runtime = match &job.work {
+            Work::Fio(jobs) => {
+                let end = |job: &fio::Job| {
+                    Some(job.start_delay.saturating_add(job.ramp).saturating_add(job.runtime?))
+                };
+                jobs.iter().map(end).collect::<Option<Vec<_>>>()?.into_iter().max()?
+            }
+            Work::Trace { runtime, .. } => (*runtime)?,
+            Work::Load { runtime, .. } => *runtime,
+        };
+        Some(job.start.saturating_add(runtime))
+    };
+    let end = scenario.jobs.iter().map(end).collect::<Option<Vec<_>>>()?.into_iter().max()?;
+    (end > Duration::ZERO).then_some(end)
+}
+
 /// Steps of the simulator between two notes; a step is at most some ten thousand accesses.
 const STEPS_PER_NOTE: u64 = 4096;
 
@@ -99,6 +119,8 @@ fn simulate<R>(
         simulator.set_file_pages(u64::from(number) << 32, pages);
     }
     prepare(&mut simulator);
+    let stage = Stage::begin(watch, &scenario.name(), 1000, Unit::Steps);
+    let end = end_of(scenario);
     let mut steps = 0u64;
     while simulator.step().map_err(failure)? {
         steps += 1;
@@ -107,9 +129,10 @@ fn simulate<R>(
             let seconds = since_start(simulator.now()).as_secs_f64();
             let millions = simulator.accesses() as f64 / 1e6;
             watch.note(&format!("{}: {seconds:.1} s simulated, {millions:.1} M accesses", scenario.name()));
-            watch.check()?;
+            stage.advance_to(end.map_or(0.0, |end| (seconds / end.as_secs_f64()).min(1.0)))?;
         }
     }
+    drop(stage);
     let report = simulator.report();
     let looked = look(&simulator);
     let mut readings: Vec<Read> = simulator

@@ -1,6 +1,7 @@
 //! Pages that reads, and misses through mappings, bring in beside the needed one.
 
 use mglru_sim::{Access, Machine, Numbering, Operation, Report, SimError, Simulator, Writes};
+use mglru_workload::Load;
 use mglru_workload::trace::RequestStart;
 
 const FILE_PAGES: u64 = 1000;
@@ -127,4 +128,22 @@ fn a_machine_that_cannot_read_ahead_is_refused() {
     let keys = Machine { numbering: Numbering::Keys, ..machine(32, 0) };
     assert!(refused(&keys).contains("readahead needs pages that are positions in files"));
     assert!(refused(&machine(0, 12)).contains("fault-around is of 2, 4, 8, … pages"));
+}
+
+/// A store reads a leaf of eight pages at a random place in one request. Readahead brings in no
+/// other pages, except where the two leaves before it are cached.
+#[test]
+fn a_store_s_leaves_are_no_sequential_reader() {
+    let read = |readahead_pages| {
+        let load = Load::parse("ycsb:workload=c,records=1000000,cache=1m").unwrap();
+        let (mut running, mut steps) = (load.start(1, 5).unwrap(), Vec::new());
+        (0..4000).for_each(|_| running.draw(0, &mut steps));
+        let mut simulator = Simulator::new(&machine(readahead_pages, 0)).unwrap();
+        simulator.add_job(0, steps.into_iter().map(Operation::from));
+        let pages = simulator.run().unwrap().device.pages_read;
+        simulator.finish().unwrap();
+        pages
+    };
+    let (without, with) = (read(0), read(32));
+    assert!(with >= without && with * 100 < without * 103, "{with} pages instead of {without}");
 }

@@ -3,7 +3,8 @@
 use super::setting::Origin;
 use std::fmt;
 
-/// A command line or job file that cannot be run. All of these are wrong usage: exit status 2.
+/// A command line or job file that cannot be run. All but
+/// [`Error::JobFile`] are wrong usage: exit status 2.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

@@ -166,6 +166,12 @@ impl Load {
 pub enum Step {
     /// Touch a page.
     Touch(PageAccess),
+    /// Begin a request of several pages, which are the next touches. Readahead needs to know: the
+    /// pages of one read are no sequential reader.
+    Request {
+        /// Number of pages.
+        pages: u32,
+    },
     /// Compute or wait.
     Rest {
         /// Duration in nanoseconds.

@@ -142,7 +142,7 @@ impl Store {
         };
         self.place_of[leaf as usize] = place;
         let from = LEAVES + u64::from(self.extents[leaf as usize]) * self.leaf_pages;
-        steps.extend((0..self.leaf_pages).map(|page| touch(from + page, false, false)));
+        self.transfer(from, false, steps);
         let to = self.cache_page(place);
         steps.extend((0..self.leaf_pages).map(|page| touch(to + page, true, true)));
         place
@@ -166,7 +166,13 @@ impl Store {
         let from = self.cache_page(place);
         steps.extend((0..self.leaf_pages).map(|page| touch(from + page, false, true)));
         let to = LEAVES + u64::from(extent) * self.leaf_pages;
-        steps.extend((0..self.leaf_pages).map(|page| touch(to + page, true, false)));
+        self.transfer(to, true, steps);
+    }
+
+    /// Reads or writes a leaf of the file in one request.
+    fn transfer(&self, first: u64, write: bool, steps: &mut Vec<Step>) {
+        steps.push(Step::Request { pages: self.leaf_pages as u32 });
+        steps.extend((0..self.leaf_pages).map(|page| touch(first + page, write, false)));
     }
 
     /// Removes a place from the list ordered by last use.
@@ -239,6 +245,23 @@ mod tests {
         assert_eq!(visit(&mut store, 0, true), []);
         assert_eq!(visit(&mut store, 1, true), [(0, true)], "the lowest of the free places");
         assert_eq!(store.extents[..2], [0, 11]);
+    }
+
+    #[test]
+    fn a_leaf_is_read_and_written_in_one_request() {
+        let mut store = Store::new(10, 8, 8);
+        let mut steps = Vec::new();
+        store.visit(2, 0, true, &mut steps);
+        store.visit(5, 0, false, &mut steps);
+        let mut requests = Vec::new();
+        for (at, step) in steps.iter().enumerate() {
+            let Step::Request { pages } = *step else { continue };
+            let part = &steps[at + 1..=at + pages as usize];
+            let Step::Touch(first) = part[0] else { panic!("a request has touches: {part:?}") };
+            assert!((0..).zip(part).all(|(n, step)| *step == touch(first.page + n, first.write, false)));
+            requests.push((first.page - LEAVES, first.write, pages));
+        }
+        assert_eq!(requests, [(16, false, 8), (80, true, 8), (40, false, 8)]);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use super::balance::IO_COST;
 use super::state::list_of;
 use crate::Core;
-use crate::event::ListedFrom;
+use crate::event::{Event, ListedFrom};
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
 use crate::lru::lists::{AHEAD, NEXT, TAIL};
@@ -137,6 +137,9 @@ pub(super) fn shrink_active(cx: &mut Context<'_, impl Host>, memcg: &Memcg, kind
         memcg.stat.add(Counter::Pgdeactivate, deactivated);
     }
     rejected.append(&mut batch.folios);
+    if host.observes() && taken > 0 {
+        host.event(Event::Deactivated { memcg: memcg.id(), kind, taken, deactivated });
+    }
     put_back(core, host, cx.scan, memcg, None);
     core.node.note_put_back(kind, taken);
 }
@@ -161,9 +164,10 @@ pub(in crate::lru) fn references(core: &Core, mapping: &Mapping, folio: FolioId)
 
 /// Puts isolated folios back in order, each at the head of the list that its state names.
 ///
-/// The clock counts activated folios. `age_per_batch` adds them at once after the lock is released;
-/// without it, they are added folio by folio ([book: classic-lru#lru-lock], remedies 1 and 2). With
-/// `age_with_cost` (remedy 4) the walk that notes the cost adds them.
+/// The clock counts activated folios. `age_per_batch` adds them at once; without it, they are added
+/// folio by folio ([book: classic-lru#lru-lock], remedy 1). `age_after_unlock` adds them after the
+/// lock is released (remedy 2). With `age_with_cost` (remedy 4) the walk that notes the cost adds
+/// those of a batch.
 pub(in crate::lru) fn put_back(
     core: &Core,
     host: &impl Host,
@@ -173,6 +177,7 @@ pub(in crate::lru) fn put_back(
 ) {
     let mechanisms = core.mechanisms();
     let batched = mechanisms.is_on(Switch::AgePerBatch);
+    let after_unlock = mechanisms.is_on(Switch::AgeAfterUnlock);
     let mut back = std::mem::take(&mut scan.back);
     back.extend(scan.rejected.drain(..).map(|folio| (folio, core.folios.flags(folio).load().mlocked())));
     let mut activated = 0;
@@ -190,7 +195,7 @@ pub(in crate::lru) fn put_back(
             locked.place(folio, false);
             core.emit_listed(host, owner, folio, ListedFrom::Isolation);
             if !active {
-            } else if batched {
+            } else if batched || after_unlock {
                 activated += 1;
             } else {
                 core.advance_nonresident_age(owner, 1);
@@ -198,10 +203,17 @@ pub(in crate::lru) fn put_back(
         }
         core.grew(owner);
         let Cost { kind, cost } = cost.unwrap_or(Cost { kind: Kind::File, cost: 0 });
-        let carried = if mechanisms.is_on(Switch::AgeWithCost) { activated } else { 0 };
+        let carried = if batched && mechanisms.is_on(Switch::AgeWithCost) { activated } else { 0 };
+        let (times, pages) = if batched { (1, activated - carried) } else { (activated, 1) };
+        let advance = || {
+            (0..times.min(activated - carried)).for_each(|_| _ = core.advance_nonresident_age(owner, pages));
+        };
+        if !after_unlock {
+            advance();
+        }
         core.note_cost(host, owner, Some(locked), kind, cost, carried);
-        if activated > carried {
-            core.advance_nonresident_age(owner, activated);
+        if after_unlock {
+            advance();
         }
         if let Some(went) = went {
             core.release_if_unused(core.memcg(went));

@@ -377,6 +377,8 @@ fn a_batch_writes_to_the_ancestors_clocks_once() {
     assert_eq!((writes(&[Switch::BatchNonresidentAge]), writes(&[])), (31, 1));
     // The remedies one by one: what the first saves does not depend on the others.
     assert_eq!((writes(&[Switch::AgePerBatch]), writes(&[Switch::AgeWithCost])), (31, 1));
+    assert_eq!(writes(&[Switch::AgeAfterUnlock]), 1);
+    assert_eq!(writes(&[Switch::AgeAfterUnlock, Switch::AgeWithCost]), 1);
     assert_eq!(writes(&[Switch::AgeEvictionsPerBatch]), 1);
 }
 

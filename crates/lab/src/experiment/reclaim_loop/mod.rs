@@ -81,9 +81,7 @@ impl Part {
 
     fn runs(self, effort: Effort) -> u32 {
         match self {
-            Part::ReadOnly | Part::Workers | Part::MappedReads | Part::Selects | Part::Compilers => {
-                effort.runs.min(RUNS_MAX)
-            }
+            Part::Workers | Part::MappedReads | Part::Selects | Part::Compilers => effort.runs.min(RUNS_MAX),
             _ => effort.runs,
         }
     }
