@@ -11,7 +11,7 @@
 
 use crate::error::Error;
 use crate::fault::alone;
-use crate::inode::{Failed, Inode, LEN_MAX};
+use crate::inode::{Inode, LEN_MAX};
 use crate::piece::{Piece, pieces};
 use crate::prefetch::prefetch_for_read;
 use crate::shared::Shared;
@@ -22,7 +22,6 @@ use mglru_core::mapping::Glance;
 use mglru_core::readahead::{Readahead, Window, pages_max};
 use mglru_core::{Arrival, FolioId, Hit, HostCharge, LockAttempt, Lookup, MemcgId, PAGE_BYTES, Task};
 use std::fmt;
-use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -503,16 +502,12 @@ impl CachedFile {
         // Must come first: once our pages extend a file that another process truncated, the
         // truncation can no longer be seen.
         self.inode.revalidate(&self.shared)?;
-        let synced = self.shared.write_out_and_sync(&self.inode, all);
-        self.end_of_sync(synced)
+        self.shared.write_out_and_sync(&self.inode, all);
+        self.end_of_sync()
     }
 
-    /// Reports the result of a sync, and errors of earlier writes.
-    pub(crate) fn end_of_sync(&self, synced: io::Result<()>) -> Result<(), Error> {
-        if let Err(error) = synced {
-            // The system reports it once; all of our handles must report it.
-            self.inode.note_error(Failed::Sync, error);
-        }
+    /// Reports errors of a sync that has ended, and of earlier writes and syncs.
+    pub(crate) fn end_of_sync(&self) -> Result<(), Error> {
         match self.inode.unreported_error(&self.errors_reported) {
             Some(error) => Err(error),
             None => self.inode.revalidate(&self.shared),

@@ -294,6 +294,42 @@ fn errors_of_the_device_and_of_memory_reach_the_task() {
     assert!(matches!(block_on(read_page(&file, 199)), Err(Error::Closed)));
 }
 
+/// The system reports a failed sync once. If the future that asked is gone, the next sync of every
+/// handle reports it, once.
+#[test]
+fn the_error_of_a_dropped_sync_goes_to_the_next_one() {
+    let (disk, files) = memory(8);
+    disk.set("f", &pages(0..4));
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
+    let other = file.try_clone().unwrap();
+    let fault = Fault {
+        path: None,
+        operation: FaultOperation::Sync,
+        trigger: FaultTrigger::Always,
+        effect: FaultEffect::Error(libc::EIO),
+    };
+    files.inject(fault);
+    file.write_at(&page(9), 0).unwrap();
+    assert!(poll_once(&mut file.sync_data_async()).is_pending());
+    while files.counts("f").syncs == 0 {
+        std::thread::yield_now();
+    }
+    files.clear_faults();
+    let failed = |result: Result<(), Error>| {
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::Io { doing: "sync", .. }), "{error}");
+        assert_eq!(error.io_error().unwrap().raw_os_error(), Some(libc::EIO));
+    };
+    // The same thread does all syncs of futures, in order.
+    failed(block_on(file.sync_data_async()));
+    block_on(file.sync_data_async()).unwrap();
+    failed(other.sync_all());
+    other.sync_all().unwrap();
+    file.sync_data().unwrap();
+    assert_same(&disk.contents("f"), &[page(9), pages(1..4)].concat(), "file");
+}
+
 #[test]
 fn a_write_waits_for_guards_and_fails_on_its_own() {
     for disk in Disk::each(7) {
