@@ -172,8 +172,9 @@ impl Builder {
         self
     }
 
-    /// Sets how long a [`crate::BlockSource`] may take to answer a read. After that the read fails
-    /// with `TimedOut`. Default: 60 s. Sources usually have shorter deadlines of their own.
+    /// Sets how long a [`crate::BlockSource`] may take to answer a read, to write, to sync, to
+    /// change its length or to say its state. After that the operation fails with `TimedOut`.
+    /// Default: 60 s. Sources usually have shorter deadlines of their own.
     pub fn source_deadline(mut self, deadline: Duration) -> Builder {
         self.source_deadline = deadline;
         self
