@@ -104,7 +104,8 @@ impl<T> Calls<T> {
     /// backend's thread, which may be the only one that makes room.
     pub(super) fn push(&self, name: &Path, start: Start<'_>, make: impl FnOnce() -> (Instant, T)) {
         let mut state = self.lock();
-        let is_full = |state: &State<T>| state.lines.get(name).is_some_and(|l| l.waiting.len() >= WAITING_MAX);
+        let is_full =
+            |state: &State<T>| state.lines.get(name).is_some_and(|l| l.waiting.len() >= WAITING_MAX);
         while is_full(&state) && !is_worker() {
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }

@@ -81,7 +81,7 @@ pub trait BlockSource: fmt::Debug + Send + Sync + 'static {
 
     /// The preferred size of reads, in bytes. A miss brings in the whole block with its page, as
     /// far as memory is free and within a quarter of the tenant's limit. Default: 4,096, no more
-    /// than what readahead asks for.
+    /// than what readahead asks for. A source with blocks of 0 bytes cannot be opened.
     fn block_bytes(&self) -> u64 {
         PAGE_BYTES
     }
@@ -142,6 +142,18 @@ pub struct SourceState {
     /// The version of the bytes, such as an etag. `None`: the source has no versions; the cache
     /// sees changes only after the last handle was closed.
     pub version: Option<String>,
+}
+
+impl SourceState {
+    /// A source of `len` bytes, without a version.
+    pub fn new(len: u64) -> SourceState {
+        SourceState { len, version: None }
+    }
+
+    /// The same with a version.
+    pub fn with_version(self, version: impl Into<String>) -> SourceState {
+        SourceState { version: Some(version.into()), ..self }
+    }
 }
 
 /// A range that the cache wants from a [`BlockSource`]. Dropped without an answer, it fails.

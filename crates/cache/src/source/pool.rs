@@ -67,7 +67,11 @@ impl SourceFile {
 
     /// Makes a call that changes the source. Refused after its deadline, and while an earlier one
     /// has not returned although its deadline has passed: that one could overwrite this one.
-    fn change(&self, deadline: Instant, call: impl FnOnce(&dyn BlockSource) -> io::Result<()>) -> io::Result<()> {
+    fn change(
+        &self,
+        deadline: Instant,
+        call: impl FnOnce(&dyn BlockSource) -> io::Result<()>,
+    ) -> io::Result<()> {
         {
             let mut changing = self.changing();
             let now = Instant::now();
@@ -219,6 +223,10 @@ impl Sources {
     /// Opens a source: the file that is already open for its name and version, or a new one.
     pub(crate) fn open(self: &Arc<Self>, source: Arc<dyn BlockSource>) -> io::Result<Arc<SourceFile>> {
         let path = PathBuf::from(source.name());
+        if source.block_bytes() == 0 {
+            let what = "the source asks for blocks of 0 bytes: let `block_bytes` be 4096 or more";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
         self.calls_of.start(&|| self.start_worker())?;
         let asked = source.clone();
         let mut now = self.call(&path, "say its state", move |_| asked.state())?;
@@ -301,7 +309,13 @@ impl Sources {
     }
 
     /// Queues a transfer, whose end is reported once. Waits for room, except on a backend's thread.
-    fn submit(self: &Arc<Self>, direction: Direction, transfer: Transfer, file: Arc<SourceFile>, finish: Finish) {
+    fn submit(
+        self: &Arc<Self>,
+        direction: Direction,
+        transfer: Transfer,
+        file: Arc<SourceFile>,
+        finish: Finish,
+    ) {
         transfer.assert_valid();
         if direction == Direction::Write {
             let path = file.path.clone();
@@ -323,7 +337,13 @@ impl Sources {
     }
 
     /// Queues a read of the source.
-    pub(super) fn ask(self: &Arc<Self>, transfer: Transfer, file: Arc<SourceFile>, bytes: u64, finish: Finish) {
+    pub(super) fn ask(
+        self: &Arc<Self>,
+        transfer: Transfer,
+        file: Arc<SourceFile>,
+        bytes: u64,
+        finish: Finish,
+    ) {
         let offset = transfer.offset;
         let path = file.path.clone();
         // The deadline counts from here on, not from before there was room.

@@ -146,7 +146,10 @@ impl Reads {
 
     /// The error of an operation that was not done until its deadline.
     pub(super) fn timed_out(&self, doing: &str) -> io::Error {
-        io::Error::new(io::ErrorKind::TimedOut, format!("the source did not {doing} within {:?}", self.deadline))
+        io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("the source did not {doing} within {:?}", self.deadline),
+        )
     }
 
     /// Enters a read or a write into the table. Returns its number and its deadline.
@@ -273,7 +276,8 @@ impl Reads {
         loop {
             // Deadlines are in the order of numbers.
             let first = state.reads.first_key_value();
-            let Some((number, direction, deadline)) = first.map(|(&n, read)| (n, read.direction, read.deadline))
+            let Some((number, direction, deadline)) =
+                first.map(|(&n, read)| (n, read.direction, read.deadline))
             else {
                 if state.closed {
                     return;

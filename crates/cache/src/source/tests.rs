@@ -300,6 +300,15 @@ fn failures_now_and_then_are_read_again() {
 }
 
 #[test]
+fn blocks_of_no_bytes_are_refused() {
+    let cache = PageCache::builder(1 << 20).build().unwrap();
+    let source = Arc::new(Object { block_bytes: 0, ..object(10 * PAGE) });
+    let error = cache.open_source(source, OpenMode::ReadOnly).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("bucket/object: the source asks for blocks of 0 bytes"), "{error}");
+}
+
+#[test]
 fn a_new_version_is_another_file() {
     let object = Arc::new(object(100 * PAGE));
     let cache = PageCache::builder(2 << 20).build().unwrap();

@@ -244,12 +244,8 @@ fn errors_of_the_device_and_of_memory_reach_the_task() {
     let cache = disk.builder(1 << 20).tenant("t", 40 * PAGE as u64).build().unwrap();
     let file = cache.tenant("t").unwrap().open("f", OpenMode::ReadWrite).unwrap();
     let bad = 10 * PAGE as u64..11 * PAGE as u64;
-    let fault = |operation| Fault {
-        path: None,
-        operation,
-        trigger: FaultTrigger::Within(bad.clone()),
-        effect: FaultEffect::Error(libc::EIO),
-    };
+    let fault =
+        |operation| Fault::new(operation, FaultTrigger::Within(bad.clone()), FaultEffect::Error(libc::EIO));
     files.inject(fault(FaultOperation::Read));
     // Pages beside it are read, also in windows with it.
     for number in 0..20 {
@@ -303,12 +299,7 @@ fn the_error_of_a_dropped_sync_goes_to_the_next_one() {
     let cache = disk.builder(1 << 20).build().unwrap();
     let file = cache.open("f", OpenMode::ReadWrite).unwrap();
     let other = file.try_clone().unwrap();
-    let fault = Fault {
-        path: None,
-        operation: FaultOperation::Sync,
-        trigger: FaultTrigger::Always,
-        effect: FaultEffect::Error(libc::EIO),
-    };
+    let fault = Fault::new(FaultOperation::Sync, FaultTrigger::Always, FaultEffect::Error(libc::EIO));
     files.inject(fault);
     file.write_at(&page(9), 0).unwrap();
     assert!(poll_once(&mut file.sync_data_async()).is_pending());

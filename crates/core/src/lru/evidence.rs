@@ -11,7 +11,9 @@
 //! node ([book: refaults#shadow-layout] with NODE_BITS = 0). The token belongs to the policy that
 //! wrote it: see `refault.rs` of each.
 
-use crate::memcg::MemcgId;
+use crate::Core;
+use crate::folio::Kind;
+use crate::memcg::{Counter, Memcg, MemcgId};
 
 const MEMCG_BITS: u32 = MemcgId::BITS;
 pub(super) const TOKEN_BITS: u32 = 63 - 1 - MEMCG_BITS;
@@ -21,6 +23,7 @@ pub(super) const TOKEN_REFS_BITS: u32 = 2;
 
 /// A shadow word, unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Shadow {
     /// The memcg that the page was charged to.
     pub memcg: MemcgId,
@@ -54,6 +57,7 @@ impl Shadow {
 
 /// The distance of a refault, and the reach within which it is recent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Distance {
     /// Generations from the oldest at eviction to the youngest now; before the working-set rework,
     /// to the oldest now. Classic: pages evicted and activated since, by the clock.
@@ -79,4 +83,13 @@ pub enum References {
     First,
     /// Young again.
     Again,
+}
+
+impl Core {
+    /// Counts accessed bits that a scan found and cleared: all that is known of mapped hits.
+    pub(super) fn note_young(&self, memcg: &Memcg, kind: Kind, pages: u64) {
+        if kind == Kind::File && pages > 0 {
+            memcg.stat.add(Counter::Pgyoung, pages);
+        }
+    }
 }

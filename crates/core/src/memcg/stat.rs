@@ -118,6 +118,9 @@ counters! {
     NrVmscanImmediateReclaim "nr_vmscan_immediate_reclaim";
     /// Not in the kernel: pages that scans moved up a generation because of their tier.
     Pgprotected "pgprotected";
+    /// Not in the kernel: accessed bits of file pages that scans found. Each stands for one mapped
+    /// access or more since the scan before.
+    Pgyoung "pgyoung";
     /// Not in the kernel: writes to the classic LRU's clock of refaults; each also writes to the
     /// clocks of all ancestors.
     NonresidentAgeWrites "nonresident_age_writes";

@@ -63,6 +63,7 @@ impl Core {
                     young += 1;
                 }
             }
+            self.note_young(memcg, mapping.kind(), young);
             memcg.lruvec.count_walked([entries, young, 1, 0]);
         }
     }
