@@ -11,9 +11,7 @@
 //! node ([book: refaults#shadow-layout] with NODE_BITS = 0). The token belongs to the policy that
 //! wrote it: see `refault.rs` of each.
 
-use crate::Core;
-use crate::folio::Kind;
-use crate::memcg::{Counter, Memcg, MemcgId};
+use crate::memcg::MemcgId;
 
 const MEMCG_BITS: u32 = MemcgId::BITS;
 pub(super) const TOKEN_BITS: u32 = 63 - 1 - MEMCG_BITS;
@@ -83,13 +81,4 @@ pub enum References {
     First,
     /// Young again.
     Again,
-}
-
-impl Core {
-    /// Counts accessed bits that a scan found and cleared: all that is known of mapped hits.
-    pub(super) fn note_young(&self, memcg: &Memcg, kind: Kind, pages: u64) {
-        if kind == Kind::File && pages > 0 {
-            memcg.stat.add(Counter::Pgyoung, pages);
-        }
-    }
 }

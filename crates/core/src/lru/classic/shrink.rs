@@ -145,7 +145,7 @@ pub(super) fn shrink_active(cx: &mut Context<'_, impl Host>, memcg: &Memcg, kind
 fn take_accessed(core: &Core, mapping: &Mapping, folio: FolioId) -> bool {
     let slot = mapping.slot(&core.leaves, core.folios.index(folio));
     let found = mapping.has_recency() && slot.is_some_and(|slot| slot.clear_accessed(folio));
-    core.note_young(core.memcg(core.memcg_of(folio)), mapping.kind(), found.into());
+    core.memcg(core.memcg_of(folio)).stat.found_young(mapping.kind(), found.into());
     found
 }
 

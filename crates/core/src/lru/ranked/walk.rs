@@ -63,7 +63,7 @@ impl Core {
                     young += 1;
                 }
             }
-            self.note_young(memcg, mapping.kind(), young);
+            memcg.stat.found_young(mapping.kind(), young);
             memcg.lruvec.count_walked([entries, young, 1, 0]);
         }
     }
