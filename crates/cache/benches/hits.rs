@@ -15,6 +15,9 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
 const PAGE: usize = PAGE_BYTES as usize;
@@ -75,6 +78,28 @@ fn measure<const N: usize>(pages: u64, operations: usize, mut ways: [Way<'_>; N]
     measured.map(|measured| measured.median())
 }
 
+/// Runs a future on this thread, which sleeps while it is pending.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    thread_local! {
+        static WAKER: Waker = Arc::new(Unpark(std::thread::current())).into();
+    }
+    WAKER.with(|waker| {
+        let mut future = pin!(future);
+        loop {
+            match future.as_mut().poll(&mut Context::from_waker(waker)) {
+                Poll::Ready(output) => return output,
+                Poll::Pending => std::thread::park(),
+            }
+        }
+    })
+}
+
 fn lay_out(path: &Path, pages: u64) {
     let mut file = File::create(path).unwrap();
     let mut block = vec![0u8; 1 << 20];
@@ -126,8 +151,8 @@ fn hits(directory: &Path) {
         // SAFETY: inside the mapping.
         black_box(unsafe { memory.add(page * PAGE).read_volatile() });
     }
-    let (mut one, mut two) = (vec![0; PAGE], vec![0; PAGE]);
-    let [ours, theirs] = measure(
+    let (mut one, mut two, mut three) = (vec![0; PAGE], vec![0; PAGE], vec![0; PAGE]);
+    let [ours, futures, theirs] = measure(
         HIT_PAGES,
         20_000,
         [
@@ -135,6 +160,12 @@ fn hits(directory: &Path) {
                 for &offset in sample {
                     file.read_at(&mut one, offset).unwrap();
                     black_box(&one);
+                }
+            }),
+            ("read_at_async, 4 KiB, cached", &mut |sample| {
+                for &offset in sample {
+                    block_on(file.read_at_async(&mut three, offset)).unwrap();
+                    black_box(&three);
                 }
             }),
             ("pread, 4 KiB, in the system's cache", &mut |sample| {
@@ -145,7 +176,8 @@ fn hits(directory: &Path) {
             }),
         ],
     );
-    println!("  => read_at is {:.2} times as fast as pread\n", theirs / ours);
+    println!("  => read_at is {:.2} times as fast as pread", theirs / ours);
+    println!("  => read_at_async takes {:.2} times as long as read_at\n", futures / ours);
     let [loads, guards, theirs] = measure(
         HIT_PAGES,
         20_000,
@@ -195,7 +227,8 @@ fn misses(directory: &Path, file_pages: u64) {
         cache.stats().backend
     );
     let (mut one, mut two, mut three) = (vec![0; PAGE], Aligned([0; PAGE]), Aligned([0; PAGE]));
-    let [ours, pread, uring] = measure(
+    let mut four = vec![0; PAGE];
+    let [ours, futures, pread, uring] = measure(
         file_pages,
         1000,
         [
@@ -203,6 +236,12 @@ fn misses(directory: &Path, file_pages: u64) {
                 for &offset in sample {
                     file.read_at(&mut one, offset).unwrap();
                     assert_eq!(one[0], (offset / PAGE_BYTES) as u8);
+                }
+            }),
+            ("read_at_async, missing, one at a time", &mut |sample| {
+                for &offset in sample {
+                    block_on(file.read_at_async(&mut four, offset)).unwrap();
+                    assert_eq!(four[0], (offset / PAGE_BYTES) as u8);
                 }
             }),
             ("pread with O_DIRECT", &mut |sample| {
@@ -227,10 +266,11 @@ fn misses(directory: &Path, file_pages: u64) {
     let tenant = cache.tenant("").unwrap().stats();
     println!("  ({} misses, {} hits among them)", tenant.misses, tenant.hits);
     println!(
-        "  => misses go at {:.0} % of pread, {:.0} % of io_uring\n",
+        "  => misses go at {:.0} % of pread, {:.0} % of io_uring",
         100.0 * pread / ours,
         100.0 * uring / ours
     );
+    println!("  => a miss by read_at_async takes {:.2} times as long as by read_at\n", futures / ours);
 }
 
 /// The core alone, on one thread: inserts pages, and reclaims them in one call.

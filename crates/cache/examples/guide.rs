@@ -187,7 +187,7 @@ fn fail(path: &Path) -> Result<(), Error> {
 
 fn tenants(path: &Path) -> Result<(), Error> {
     let cache = PageCache::builder(256 << 20).tenant("web", 128 << 20).build()?;
-    let cart = cache.add_tenant("web/cart", &Limits { low_bytes: 16 << 20, ..Limits::max(64 << 20) })?;
+    let cart = cache.add_tenant("web/cart", &Limits::max(64 << 20).with_low(16 << 20))?;
     let file = cart.open(path, OpenMode::Create)?;
     file.write_at(&vec![7; 4 << 20], 0)?;
     file.sync_data()?;

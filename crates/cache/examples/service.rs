@@ -54,7 +54,7 @@ pub fn run(directory: &Path) -> Result<String, Error> {
 
     // 16 MiB for all. The shop keeps 6 MiB whatever the others do; reports never take over 2 MiB.
     let cache = PageCache::builder(16 << 20)
-        .tenant_with("shop", Limits { low_bytes: 6 << 20, ..Limits::default() })
+        .tenant_with("shop", Limits::default().with_low(6 << 20))
         .tenant_with("search", Limits::default())
         .tenant_with("reports", Limits::max(2 << 20))
         .build()?;

@@ -23,6 +23,7 @@
 
 use crate::backend::{Backend, BackendKind, Completion, OpenMode, choose};
 use crate::error::Error;
+use crate::events::{EVENT_BYTES, EventQueue, Events};
 use crate::file::CachedFile;
 use crate::flight::InFlight;
 use crate::frames::{FRAME_BYTES, Frames};
@@ -94,6 +95,7 @@ pub struct Builder {
     swap: Option<Swap>,
     swappiness: Swappiness,
     observer: Option<Observer>,
+    events_max: Option<usize>,
     oom_policy: OomPolicy,
     oom_callback: Option<OomCallback>,
     source_deadline: Duration,
@@ -144,11 +146,33 @@ impl Builder {
         self
     }
 
-    /// Calls `observer` for every event of the core, on the thread that causes it. The observer
-    /// must return quickly and must not use the cache. After a panic it is not called again
-    /// ([`CacheStats::callback_panicked`]).
+    /// Calls `observer` for every event of the core, on the thread that causes it. That thread may
+    /// hold locks of the core: the observer must return quickly, must not wait for anything, and
+    /// must not use the cache. [`Self::events`] is for all else. After a panic the observer is not
+    /// called again ([`CacheStats::callback_panicked`]).
     pub fn observer(mut self, observer: impl Fn(Event) + Send + Sync + 'static) -> Builder {
         self.observer = Some(Box::new(observer));
+        self
+    }
+
+    /// Keeps up to `capacity` events for a thread of yours, which takes them with
+    /// [`PageCache::take_events`]. The cache never waits for that thread: an event that finds the
+    /// queue full is dropped and counted ([`CacheStats::events_dropped`]). The queue's memory is a
+    /// part of the budget.
+    ///
+    /// ```
+    /// # use mglru_cache::{Event, OpenMode, PageCache};
+    /// # let directory = tempfile::tempdir().expect("a temporary folder");
+    /// # let path = directory.path().join("f");
+    /// # std::fs::write(&path, [1; 4096]).expect("a file");
+    /// let cache = PageCache::builder(1 << 20).events(1000).build()?;
+    /// let events = cache.take_events().expect("they are taken once");
+    /// cache.open(&path, OpenMode::ReadOnly)?.read_at(&mut [0; 4096], 0)?;
+    /// assert!(matches!(events.try_next(), Some(Event::Inserted { page: (_, 0), .. })));
+    /// # Ok::<(), mglru_cache::Error>(())
+    /// ```
+    pub fn events(mut self, capacity: usize) -> Builder {
+        self.events_max = Some(capacity);
         self
     }
 
@@ -172,8 +196,9 @@ impl Builder {
         self
     }
 
-    /// Sets how long a [`crate::BlockSource`] may take to answer a read. After that the read fails
-    /// with `TimedOut`. Default: 60 s. Sources usually have shorter deadlines of their own.
+    /// Sets how long a [`crate::BlockSource`] may take to answer a read, to write, to sync, to
+    /// change its length or to say its state. After that the operation fails with `TimedOut`.
+    /// Default: 60 s. Sources usually have shorter deadlines of their own.
     pub fn source_deadline(mut self, deadline: Duration) -> Builder {
         self.source_deadline = deadline;
         self
@@ -210,10 +235,11 @@ impl Builder {
         let tier = self.disk_tier.as_ref().map(|tier| tier.plan(self.budget_bytes)).transpose()?;
         let tier_bytes = tier.as_ref().map_or(0, Plan::budget_bytes);
         let fixed = FIXED_BYTES + (self.tenants.len() as u64 + 1) * TENANT_BYTES + swap_bytes + tier_bytes;
+        let fixed = fixed.saturating_add((self.events_max.unwrap_or(0) as u64).saturating_mul(EVENT_BYTES));
         let per_frame = FRAME_BYTES as u64 + FRAME_METADATA_BYTES;
         let count = self.budget_bytes.saturating_sub(fixed) / per_frame;
         if count < u64::from(FRAMES_MIN) {
-            let least_bytes = fixed + u64::from(FRAMES_MIN) * per_frame;
+            let least_bytes = fixed.saturating_add(u64::from(FRAMES_MIN) * per_frame);
             return Err(Error::BudgetTooSmall { bytes: self.budget_bytes, least_bytes });
         }
         let count = count.min(u64::from(mglru_core::folio::MAX_FOLIOS - 1 - SPARE_FRAMES_MAX)) as u32;
@@ -246,6 +272,9 @@ impl Builder {
         if let Some(observer) = self.observer {
             let _ = host.observer.set(observer);
         }
+        if let Some(capacity) = self.events_max {
+            let _ = host.events.set(EventQueue::new(capacity));
+        }
         if let Some(callback) = self.oom_callback {
             let _ = host.oom_callback.set(callback);
         }
@@ -276,15 +305,25 @@ impl Builder {
         }
         let workers = Workers::start(&shared)
             .map_err(|e| Error::io("start the workers of", "the cache".as_ref(), e))?;
-        Ok(PageCache { shared, workers: Mutex::new(Some(workers)) })
+        let owner = Arc::new(Owner { shared: shared.clone(), workers: Mutex::new(Some(workers)) });
+        Ok(PageCache { shared, owner })
     }
 }
 
-/// A page cache over real files with a hard memory budget. All threads can share it.
+/// A page cache over real files with a hard memory budget. All threads can share it; clones are the
+/// same cache.
 ///
-/// Dropping it writes dirty pages back and ignores errors; [`PageCache::close`] reports them.
+/// Dropping the last clone writes dirty pages back and ignores errors; [`PageCache::close`] reports
+/// them.
+#[derive(Clone)]
 pub struct PageCache {
     pub(crate) shared: Arc<Shared>,
+    owner: Arc<Owner>,
+}
+
+/// The threads of a cache, and the end of it.
+struct Owner {
+    shared: Arc<Shared>,
     workers: Mutex<Option<Workers>>,
 }
 
@@ -337,6 +376,8 @@ pub struct CacheStats {
     /// Number of panics of the cache's threads. Each is a bug of the cache; the thread was
     /// restarted.
     pub worker_panics: u64,
+    /// Events that found the queue of [`Builder::events`] full, and were dropped.
+    pub events_dropped: u64,
     /// Whether the observer or the out-of-memory callback panicked. The observer is not called any
     /// more then.
     pub callback_panicked: bool,
@@ -353,6 +394,7 @@ impl PageCache {
             swap: None,
             swappiness: Swappiness::DEFAULT,
             observer: None,
+            events_max: None,
             oom_policy: OomPolicy::default(),
             oom_callback: None,
             source_deadline: SOURCE_DEADLINE,
@@ -414,29 +456,52 @@ impl PageCache {
             source_failures: shared.sources.reads.failures.load(Ordering::Relaxed),
             disk_tier: shared.sources.tier.as_ref().map(|tier| tier.stats()),
             worker_panics: shared.worker_panics.load(Ordering::Relaxed),
+            events_dropped: shared.host.events.get().map_or(0, EventQueue::dropped),
             callback_panicked: shared.host.callback_panicked.load(Ordering::Relaxed),
         }
     }
 
-    /// Writes all dirty pages of all files and waits for the writes.
+    /// The queue of [`Builder::events`]. `None`: there is none, or it has been taken.
+    pub fn take_events(&self) -> Option<Events> {
+        self.shared.host.events.get()?.take()
+    }
+
+    /// Writes all dirty pages of all files and waits for the writes. It does *not* sync the files:
+    /// the bytes may be in a cache of the device, and a power cut may take them.
+    /// [`Self::sync_all`] does.
     ///
     /// # Errors
     /// The first file's error. The remaining files are still written.
     pub fn sync(&self) -> Result<(), Error> {
+        self.owner.write_all()
+    }
+
+    /// Writes all dirty pages of all open files and waits until they, and the files' metadata, are
+    /// on stable storage. Files that were closed before, and whose pages have been written since,
+    /// are not synced again.
+    ///
+    /// # Errors
+    /// The first file's error. The remaining files are still synced. Each handle still reports the
+    /// error at its own next sync.
+    pub fn sync_all(&self) -> Result<(), Error> {
         let mut result = Ok(());
         for inode in self.shared.inodes() {
-            result = result.and(self.shared.write_back(&inode));
+            let errors = AtomicU64::new(inode.error_count());
+            self.shared.write_out_and_sync(&inode, true);
+            result = result.and(inode.unreported_error(&errors).map_or(Ok(()), Err));
         }
         result
     }
 
-    /// Writes all dirty pages back and stops the workers.
+    /// Writes all dirty pages back and stops the workers, for all clones: later operations that need
+    /// a page which is not in memory fail with [`Error::Closed`]. As [`Self::sync`], it does not sync the
+    /// files: call [`Self::sync_all`] before, or sync each file, if a power cut must not lose them.
     ///
     /// # Errors
     /// As [`Self::sync`]. Pages that could not be written are lost with the cache.
     pub fn close(self) -> Result<(), Error> {
         let result = self.sync();
-        self.stop();
+        self.owner.stop();
         result
     }
 
@@ -454,6 +519,16 @@ impl PageCache {
             return Err(format!("over budget: {stats:?}"));
         }
         self.shared.core.validate()
+    }
+}
+
+impl Owner {
+    fn write_all(&self) -> Result<(), Error> {
+        let mut result = Ok(());
+        for inode in self.shared.inodes() {
+            result = result.and(self.shared.write_back(&inode));
+        }
+        result
     }
 
     fn stop(&self) {
@@ -506,11 +581,11 @@ impl PageCache {
     }
 }
 
-impl Drop for PageCache {
+impl Drop for Owner {
     fn drop(&mut self) {
         if self.workers.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
             // Drop cannot report errors; `close` can.
-            let _ = self.sync();
+            let _ = self.write_all();
             self.stop();
         }
     }

@@ -44,6 +44,13 @@ pub enum Error {
         /// The page, counted from 0.
         page: u32,
     },
+    /// A guard lends the page that [`crate::CachedFile::try_write_at`] was to change.
+    Lent {
+        /// The file.
+        path: PathBuf,
+        /// The page, counted from 0.
+        page: u32,
+    },
     /// A read reached the end of the file before the buffer was full.
     Short {
         /// The file.
@@ -119,7 +126,7 @@ impl Error {
     /// |---|---|
     /// | of the system's error | `Io`, `WriteBack`, `Control` |
     /// | `NotConnected` | `Closed`, and no other error |
-    /// | `WouldBlock` | `Busy` |
+    /// | `WouldBlock` | `Busy`, `Lent` |
     /// | `Deadlock` | `OwnGuard` |
     /// | `UnexpectedEof` | `BeyondEnd`, `Short` |
     /// | `FileTooLarge` | `TooLarge` |
@@ -133,7 +140,7 @@ impl Error {
             Error::Io { source, .. } | Error::WriteBack { source, .. } => source.kind(),
             Error::Control(error) => io::Error::from_raw_os_error(error.errno.number()).kind(),
             Error::Closed => io::ErrorKind::NotConnected,
-            Error::Busy => io::ErrorKind::WouldBlock,
+            Error::Busy | Error::Lent { .. } => io::ErrorKind::WouldBlock,
             Error::OwnGuard { .. } => io::ErrorKind::Deadlock,
             Error::BeyondEnd { .. } | Error::Short { .. } => io::ErrorKind::UnexpectedEof,
             Error::TooLarge { .. } => io::ErrorKind::FileTooLarge,
@@ -180,6 +187,11 @@ impl fmt::Display for Error {
                 f,
                 "this thread lends page {page} of {} and would wait for itself: drop the guard before changing the \
                  page",
+                path.display()
+            ),
+            Error::Lent { path, page } => write!(
+                f,
+                "a guard lends page {page} of {}: drop it, or use write_at to wait for it",
                 path.display()
             ),
             Error::Short { path, offset, wanted, read } => write!(

@@ -41,6 +41,12 @@ fn of_cache(cache: &PageCache) -> Vec<(&'static str, Kind, &'static str, u64)> {
         ("mglru_source_calls_total", Kind::Counter, "Calls of sources.", stats.source_calls),
         ("mglru_source_bytes_total", Kind::Counter, "Bytes that sources returned.", stats.source_bytes),
         ("mglru_source_failures_total", Kind::Counter, "Failed transfers of sources.", stats.source_failures),
+        (
+            "mglru_events_dropped_total",
+            Kind::Counter,
+            "Events that found their queue full.",
+            stats.events_dropped,
+        ),
         ("mglru_worker_panics_total", Kind::Counter, "Panics of the cache's threads.", stats.worker_panics),
     ];
     if let Some(tier) = stats.disk_tier {
@@ -61,11 +67,17 @@ fn of_cache(cache: &PageCache) -> Vec<(&'static str, Kind, &'static str, u64)> {
 }
 
 /// A tenant's metrics besides its counters.
-fn of_tenant(stats: &TenantStats) -> [(&'static str, Kind, &'static str, Option<u64>); 10] {
+fn of_tenant(stats: &TenantStats) -> [(&'static str, Kind, &'static str, Option<u64>); 11] {
     let stalled_us = stats.pressure.total_us;
     [
         ("mglru_tenant_hits_total", Kind::Counter, "Page accesses that hit.", Some(stats.hits)),
         ("mglru_tenant_misses_total", Kind::Counter, "Page accesses that missed.", Some(stats.misses)),
+        (
+            "mglru_tenant_mapped_hits_total",
+            Kind::Counter,
+            "Page accesses through maps that hit, at least.",
+            Some(stats.mapped_hits),
+        ),
         ("mglru_tenant_usage_pages", Kind::Gauge, "Pages charged.", Some(stats.usage_pages)),
         ("mglru_tenant_peak_pages", Kind::Gauge, "Maximum of pages charged.", Some(stats.peak_pages)),
         ("mglru_tenant_swap_pages", Kind::Gauge, "Pages in swap.", Some(stats.swap_pages)),
@@ -268,7 +280,7 @@ mod tests {
                 value.parse::<f64>().unwrap();
             }
         }
-        assert_eq!(types.len(), 14 + 10 + 3 + 3 + Counter::ALL.len());
+        assert_eq!(types.len(), 15 + 11 + 3 + 3 + Counter::ALL.len());
         assert!(text.contains("{tenant=\"a/\\\"b\\\\\"} "), "{text}");
         let stats = cache.tenant("a").unwrap().stats();
         for line in [
@@ -283,5 +295,114 @@ mod tests {
         // The default policy has lists, no generations.
         assert!(!text.contains("generation_file_pages{"), "{text}");
         assert!(stats.hits >= 10 && !text.contains("mglru_tenant_max_pages{tenant=\"\"}"));
+    }
+
+    /// Keeps what is recorded, by name and labels.
+    #[cfg(feature = "metrics")]
+    #[derive(Default)]
+    struct Recorded(std::sync::Mutex<std::collections::BTreeMap<String, std::sync::Arc<Value>>>);
+
+    /// A counter's or a gauge's value.
+    #[cfg(feature = "metrics")]
+    #[derive(Default)]
+    struct Value(std::sync::Mutex<f64>);
+
+    #[cfg(feature = "metrics")]
+    impl metrics::CounterFn for Value {
+        fn increment(&self, by: u64) {
+            panic!("counters are set, not increased: {by}");
+        }
+
+        fn absolute(&self, value: u64) {
+            *self.0.lock().unwrap() = value as f64;
+        }
+    }
+
+    #[cfg(feature = "metrics")]
+    impl metrics::GaugeFn for Value {
+        fn increment(&self, by: f64) {
+            panic!("gauges are set, not increased: {by}");
+        }
+
+        fn decrement(&self, by: f64) {
+            panic!("gauges are set, not decreased: {by}");
+        }
+
+        fn set(&self, value: f64) {
+            *self.0.lock().unwrap() = value;
+        }
+    }
+
+    #[cfg(feature = "metrics")]
+    impl Recorded {
+        /// The value of a metric, under the name that it has in the text.
+        fn of(&self, key: &metrics::Key) -> std::sync::Arc<Value> {
+            let labels = key.labels().map(|label| format!("{}=\"{}\"", label.key(), label.value()));
+            let labels = labels.collect::<Vec<_>>().join(",");
+            let name =
+                if labels.is_empty() { key.name().into() } else { format!("{}{{{labels}}}", key.name()) };
+            self.0.lock().unwrap().entry(name).or_default().clone()
+        }
+    }
+
+    #[cfg(feature = "metrics")]
+    impl metrics::Recorder for Recorded {
+        fn describe_counter(&self, _: metrics::KeyName, _: Option<metrics::Unit>, _: metrics::SharedString) {}
+
+        fn describe_gauge(&self, _: metrics::KeyName, _: Option<metrics::Unit>, _: metrics::SharedString) {}
+
+        fn describe_histogram(
+            &self,
+            _: metrics::KeyName,
+            _: Option<metrics::Unit>,
+            _: metrics::SharedString,
+        ) {
+        }
+
+        fn register_counter(&self, key: &metrics::Key, _: &metrics::Metadata<'_>) -> metrics::Counter {
+            metrics::Counter::from_arc(self.of(key))
+        }
+
+        fn register_gauge(&self, key: &metrics::Key, _: &metrics::Metadata<'_>) -> metrics::Gauge {
+            metrics::Gauge::from_arc(self.of(key))
+        }
+
+        fn register_histogram(&self, key: &metrics::Key, _: &metrics::Metadata<'_>) -> metrics::Histogram {
+            panic!("{key} is no histogram");
+        }
+    }
+
+    /// The facade gets each sample of the text, and no other.
+    #[cfg(feature = "metrics")]
+    #[test]
+    fn the_metrics_facade_gets_what_the_text_says() {
+        let directory = tempfile::tempdir().unwrap();
+        let mechanisms = Mechanisms::compose(Preset::Linux71, &[], &[]).unwrap();
+        let builder = PageCache::builder(1 << 20).mechanisms(mechanisms);
+        let cache = builder.tenant("a", 1 << 19).tenant("a/b", 1 << 18).build().unwrap();
+        let path = directory.path().join("f");
+        std::fs::write(&path, vec![1; 40_960]).unwrap();
+        let file = cache.tenant("a").unwrap().open(&path, OpenMode::ReadOnly).unwrap();
+        file.read_at(&mut [0; 40_960], 0).unwrap();
+        file.read_at(&mut [0; 40_960], 0).unwrap();
+        let recorded = Recorded::default();
+        metrics::with_local_recorder(&recorded, || cache.record_metrics());
+        let text = cache.prometheus_text();
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        let samples = samples.map(|line| line.rsplit_once(' ').unwrap());
+        // Time passes between both.
+        let is_still = |name: &str| !name.contains("pressure") && !name.contains("age_ms");
+        let said: std::collections::BTreeMap<String, f64> = samples
+            .filter(|(name, _)| is_still(name))
+            .map(|(name, value)| (name.to_owned(), value.parse().unwrap()))
+            .collect();
+        let recorded = recorded.0.into_inner().unwrap();
+        let got: std::collections::BTreeMap<String, f64> = recorded
+            .into_iter()
+            .filter(|(name, _)| is_still(name))
+            .map(|(name, value)| (name, *value.0.lock().unwrap()))
+            .collect();
+        assert_eq!(got, said);
+        assert!(got["mglru_tenant_hits_total{tenant=\"a\"}"] >= 10.0 && got["mglru_budget_bytes"] > 0.0);
     }
 }

@@ -11,7 +11,7 @@
 
 use crate::error::Error;
 use crate::fault::alone;
-use crate::inode::{Failed, Inode, LEN_MAX};
+use crate::inode::{Inode, LEN_MAX};
 use crate::piece::{Piece, pieces};
 use crate::prefetch::prefetch_for_read;
 use crate::shared::Shared;
@@ -22,7 +22,6 @@ use mglru_core::mapping::Glance;
 use mglru_core::readahead::{Readahead, Window, pages_max};
 use mglru_core::{Arrival, FolioId, Hit, HostCharge, LockAttempt, Lookup, MemcgId, PAGE_BYTES, Task};
 use std::fmt;
-use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,6 +44,17 @@ pub enum Advice {
     DontNeed,
     /// The file is used once: mapped accesses do not protect its pages.
     NoReuse,
+}
+
+/// The way in which a page is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// By a call that waits for guards.
+    Call,
+    /// By a call that does not.
+    Try,
+    /// Through a map.
+    Map,
 }
 
 /// The result of a write within one page.
@@ -435,10 +445,47 @@ impl CachedFile {
     /// The handle is read-only, the end is beyond 16 TiB, a partly overwritten page cannot be read,
     /// or no memory can be freed. A guard of this thread lends a page of the range. The dirty limit
     /// is reached because write-back fails. Bytes before the failing page stay written.
+    ///
+    /// # Guards
+    /// The call waits until no guard lends a page that it changes. The cache knows which
+    /// [`crate::PageGuard`]s are of this thread, and fails ([`Error::OwnGuard`]). It cannot know
+    /// who holds an [`crate::OwnedPageGuard`] or `Bytes` made of one: a thread that holds one of the
+    /// page itself waits for ever. [`Self::try_write_at`] never waits for guards.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<usize, Error> {
         self.check_write(offset, bytes.len())?;
         for piece in pieces(offset, bytes.len()) {
-            self.write_piece(&piece, &bytes[piece.in_buffer.clone()], false)?;
+            self.write_piece(&piece, &bytes[piece.in_buffer.clone()], Access::Call)?;
+        }
+        Ok(bytes.len())
+    }
+
+    /// Writes as [`Self::write_at`], but does not wait for guards. Returns the number of bytes
+    /// written: fewer than all if a guard lends a page behind the first. It may still wait for
+    /// memory and for the device.
+    ///
+    /// ```
+    /// # use mglru_cache::{Error, OpenMode, PageCache};
+    /// # let directory = tempfile::tempdir().expect("a temporary folder");
+    /// # let cache = PageCache::builder(1 << 20).build()?;
+    /// let file = cache.open(directory.path().join("f"), OpenMode::Create)?;
+    /// file.write_at(&[1; 8192], 0)?;
+    /// let lent = file.map()?.page_owned(1)?;
+    /// assert_eq!(file.try_write_at(&[2; 8192], 0)?, 4096); // write_at would wait for itself
+    /// assert!(matches!(file.try_write_at(&[2; 4096], 4096), Err(Error::Lent { page: 1, .. })));
+    /// # drop(lent); Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Lent`], whose kind is `WouldBlock`, if a guard lends the first page. Else as
+    /// [`Self::write_at`], also after bytes were written.
+    pub fn try_write_at(&self, bytes: &[u8], offset: u64) -> Result<usize, Error> {
+        self.check_write(offset, bytes.len())?;
+        for piece in pieces(offset, bytes.len()) {
+            match self.write_piece(&piece, &bytes[piece.in_buffer.clone()], Access::Try) {
+                Ok(()) => {}
+                Err(Error::Lent { .. }) if piece.in_buffer.start > 0 => return Ok(piece.in_buffer.start),
+                Err(error) => return Err(error),
+            }
         }
         Ok(bytes.len())
     }
@@ -453,7 +500,8 @@ impl CachedFile {
     }
 
     /// Writes the part of a write that lies in one page.
-    pub(crate) fn write_piece(&self, piece: &Piece, bytes: &[u8], mapped: bool) -> Result<(), Error> {
+    pub(crate) fn write_piece(&self, piece: &Piece, bytes: &[u8], access: Access) -> Result<(), Error> {
+        let mapped = access == Access::Map;
         let task = self.task();
         self.shared.pause_dirtying(task.memcg)?;
         let end = u64::from(piece.index) * PAGE_BYTES + piece.in_page.end as u64;
@@ -465,6 +513,7 @@ impl CachedFile {
                 return Err(Error::BeyondEnd { path: self.path().to_owned(), end, len });
             }
             match self.shared.write_page(&self.inode, &task, piece, bytes, mapped)? {
+                Written::Missed if mapped => self.stats.map_fault(true),
                 Written::Missed => self.stats.miss(),
                 Written::Hit if !mapped => self.stats.hit(),
                 Written::Hit => {}
@@ -472,6 +521,10 @@ impl CachedFile {
                     // Release `resize` before waiting: a truncation would queue for it, and the
                     // thread with the guard would queue behind that when it writes another page.
                     drop(shared);
+                    if access == Access::Try {
+                        self.shared.core.put(&self.shared.host, folio);
+                        return Err(Error::Lent { path: self.path().to_owned(), page: piece.index });
+                    }
                     self.shared.put_when_taken_back(&self.inode, piece.index, folio)?;
                     continue;
                 }
@@ -503,16 +556,12 @@ impl CachedFile {
         // Must come first: once our pages extend a file that another process truncated, the
         // truncation can no longer be seen.
         self.inode.revalidate(&self.shared)?;
-        let synced = self.shared.write_out_and_sync(&self.inode, all);
-        self.end_of_sync(synced)
+        self.shared.write_out_and_sync(&self.inode, all);
+        self.end_of_sync()
     }
 
-    /// Reports the result of a sync, and errors of earlier writes.
-    pub(crate) fn end_of_sync(&self, synced: io::Result<()>) -> Result<(), Error> {
-        if let Err(error) = synced {
-            // The system reports it once; all of our handles must report it.
-            self.inode.note_error(Failed::Sync, error);
-        }
+    /// Reports errors of a sync that has ended, and of earlier writes and syncs.
+    pub(crate) fn end_of_sync(&self) -> Result<(), Error> {
         match self.inode.unreported_error(&self.errors_reported) {
             Some(error) => Err(error),
             None => self.inode.revalidate(&self.shared),

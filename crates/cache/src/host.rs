@@ -5,6 +5,7 @@
 //! The core calls these methods with its own locks held. They only set flags, wake threads and, for
 //! swap, copy a page.
 
+use crate::events::EventQueue;
 use crate::frames::{Frames, forget_zeros};
 use crate::latch::Latches;
 use crate::prefetch::prefetch_for_write;
@@ -112,6 +113,7 @@ pub(crate) struct CacheHost {
     /// Rung when enough isolated pages are back on the lists.
     isolated: Bell,
     pub(crate) observer: OnceLock<Observer>,
+    pub(crate) events: OnceLock<EventQueue>,
     pub(crate) oom_callback: OnceLock<OomCallback>,
     /// A callback of the user panicked. The observer is not called any more.
     pub(crate) callback_panicked: AtomicBool,
@@ -135,6 +137,7 @@ impl CacheHost {
             progress: Bell::default(),
             isolated: Bell::default(),
             observer: OnceLock::new(),
+            events: OnceLock::new(),
             oom_callback: OnceLock::new(),
             callback_panicked: AtomicBool::new(false),
             victims: Mutex::default(),
@@ -230,6 +233,9 @@ impl Host for CacheHost {
     }
 
     fn event(&self, event: Event) {
+        if let Some(events) = self.events.get() {
+            events.add(event);
+        }
         if let Some(observer) = self.observer.get()
             && !self.callback_panicked.load(Ordering::Relaxed)
         {

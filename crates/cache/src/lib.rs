@@ -43,6 +43,7 @@ mod cache;
 mod compress;
 mod control;
 mod error;
+mod events;
 mod export;
 mod fault;
 mod file;
@@ -86,6 +87,7 @@ pub use backend::{BackendKind, OpenMode};
 pub use cache::{Builder, CacheStats, FRAME_METADATA_BYTES, PageCache};
 pub use control::Control;
 pub use error::Error;
+pub use events::Events;
 pub use file::{Advice, CachedFile};
 #[cfg(feature = "async")]
 pub use future::{ReadAt, SyncFile, WriteAt};

@@ -23,7 +23,7 @@
 
 use crate::error::Error;
 use crate::fault::alone;
-use crate::file::CachedFile;
+use crate::file::{Access, CachedFile};
 use crate::frames::{Frames, use_huge_pages, zeroed_slots};
 use crate::guard::{OwnedPageGuard, PageGuard};
 use crate::inode::Inode;
@@ -329,7 +329,7 @@ impl Map {
         self.file.check_writable()?;
         self.check(offset, bytes.len())?;
         for piece in pieces(offset, bytes.len()) {
-            self.file.write_piece(&piece, &bytes[piece.in_buffer.clone()], true)?;
+            self.file.write_piece(&piece, &bytes[piece.in_buffer.clone()], Access::Map)?;
         }
         Ok(())
     }
@@ -381,9 +381,10 @@ impl Map {
             match shared.core.lookup(&inode.mapping, index) {
                 Lookup::Hit(hit) => {
                     shared.core.touch(&self.file.task, &inode.mapping, index, &hit);
-                    if missed {
-                        self.file.stats.miss();
-                    } else if !hit.flags.mapped() || hit.readahead() {
+                    if missed || !hit.flags.mapped() {
+                        self.file.stats.map_fault(missed);
+                    }
+                    if !missed && (!hit.flags.mapped() || hit.readahead()) {
                         self.file.note_mapped(index, &hit);
                     }
                     return Ok(hit);

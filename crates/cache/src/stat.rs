@@ -19,6 +19,35 @@ pub(crate) struct HandleStats {
     /// Hits of other threads.
     hits: AtomicU64,
     misses: AtomicU64,
+    /// First accesses through a map: to pages in memory that had no page-table entry, and to pages
+    /// that were missing, which `misses` counts as well.
+    map_faults: [AtomicU64; 2],
+}
+
+/// Accesses through the handles of a tenant.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Accesses {
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    /// As in [`HandleStats`].
+    pub(crate) map_faults: [u64; 2],
+}
+
+impl Accesses {
+    pub(crate) fn add(&mut self, stats: &HandleStats) {
+        self.hits += stats.hits();
+        self.misses += stats.misses();
+        for (sum, faults) in self.map_faults.iter_mut().zip(&stats.map_faults) {
+            *sum += faults.load(Relaxed);
+        }
+    }
+
+    /// Hits through maps at least: first accesses to pages in memory, or as many as accessed bits
+    /// were found. Each miss sets a bit, which a scan finds once at most and which is no hit.
+    pub(crate) fn mapped_hits(&self, young: u64) -> u64 {
+        let [minor, major] = self.map_faults;
+        minor.max(young.saturating_sub(major))
+    }
 }
 
 impl HandleStats {
@@ -46,6 +75,14 @@ impl HandleStats {
 
     pub(crate) fn miss(&self) {
         self.misses.fetch_add(1, Relaxed);
+    }
+
+    /// Counts an access through a map that needed a page-table entry.
+    pub(crate) fn map_fault(&self, missed: bool) {
+        self.map_faults[usize::from(missed)].fetch_add(1, Relaxed);
+        if missed {
+            self.miss();
+        }
     }
 
     pub(crate) fn hits(&self) -> u64 {
@@ -110,24 +147,6 @@ impl serde::Serialize for Counters {
     }
 }
 
-/// Serializes generations: the core knows nothing of serde.
-#[cfg(feature = "serde")]
-fn rows<S: serde::Serializer>(rows: &[GenerationRow], serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(serde::Serialize)]
-    struct Row {
-        seq: u64,
-        age_ms: u64,
-        anon_pages: u64,
-        file_pages: u64,
-    }
-    serializer.collect_seq(rows.iter().map(|row| Row {
-        seq: row.seq,
-        age_ms: row.age_ms,
-        anon_pages: row.anon_pages,
-        file_pages: row.file_pages,
-    }))
-}
-
 impl fmt::Debug for Counters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
@@ -182,17 +201,28 @@ pub struct TenantStats {
     pub hits: u64,
     /// Page accesses, through handles and maps, that did not find the page in memory.
     pub misses: u64,
+    /// Page accesses through maps that found the page in memory: an estimate, and at most the true
+    /// number. A mapped hit counts nothing; it sets an accessed bit, once until the next scan looks.
+    /// This has first accesses to pages in memory, and accessed bits that scans found
+    /// ([`Counter::Pgyoung`]).
+    pub mapped_hits: u64,
     /// Counters and sizes under the kernel's names, in pages or events (`slab_…`: in bytes), of
     /// this tenant only. The control files include the tenants below it.
     pub counters: Counters,
     /// `memory.pressure`: time that tasks of the tenant and all below it waited for memory.
     pub pressure: Pressure,
     /// The tenant's live generations, oldest first.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "rows"))]
     pub generations: Vec<GenerationRow>,
 }
 
 impl TenantStats {
+    /// Share of page accesses that found the page in memory, from 0 to 1; `None` without accesses.
+    /// With maps it is an estimate: see [`Self::mapped_hits`].
+    pub fn hit_ratio(&self) -> Option<f64> {
+        let hits = self.hits + self.mapped_hits;
+        (hits + self.misses > 0).then(|| hits as f64 / (hits + self.misses) as f64)
+    }
+
     /// The counter with this name, if it exists.
     pub fn counter(&self, name: &str) -> Option<u64> {
         self.counters.by_name(name)

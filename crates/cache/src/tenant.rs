@@ -18,7 +18,7 @@ use crate::tenants::{Owner, TENANT_BYTES, TenantState};
 use mglru_core::lru::GenerationRow;
 use mglru_core::reclaim::{Lowering, RequestStep};
 use mglru_core::{
-    Host, HostCharge, Limits, Memcg, MemcgError, MemcgId, OutOfMemory, PAGE_BYTES, Task, UNLIMITED,
+    Counter, Host, HostCharge, Limits, Memcg, MemcgError, MemcgId, OutOfMemory, PAGE_BYTES, Task, UNLIMITED,
 };
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -291,7 +291,7 @@ impl Tenant {
     pub fn stats(&self) -> TenantStats {
         let (state, core, memcg) = (&self.state, &self.shared.core, self.memcg());
         core.settle_index();
-        let (hits, misses) = state.hits_and_misses();
+        let accesses = state.accesses();
         TenantStats {
             name: state.path().to_owned(),
             min_pages: memcg.min_pages(),
@@ -301,8 +301,9 @@ impl Tenant {
             usage_pages: core.memcgs().used_pages(memcg.id()),
             peak_pages: memcg.peak_pages(),
             swap_pages: memcg.swap().usage_pages(),
-            hits,
-            misses,
+            hits: accesses.hits,
+            misses: accesses.misses,
+            mapped_hits: state.mapped_hits(accesses.mapped_hits(memcg.stat().get(Counter::Pgyoung))),
             counters: Counters::new(|counter| memcg.stat().get(counter)),
             pressure: memcg.pressure_stats(self.shared.host.now()).into(),
             generations: self.generations(),

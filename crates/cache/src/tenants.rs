@@ -5,11 +5,11 @@
 //! The table's lock is taken with no other lock held. The list of a tenant's handles is a leaf
 //! lock.
 
-use crate::stat::HandleStats;
+use crate::stat::{Accesses, HandleStats};
 use mglru_core::mm::AddressSpace;
 use mglru_core::{Core, MemcgId, Task};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 /// Bytes charged per tenant, including its registry entry and its path.
@@ -28,6 +28,8 @@ pub(crate) struct TenantState {
     /// Created for its first task.
     space: OnceLock<Arc<AddressSpace>>,
     handles: Mutex<Handles>,
+    /// The largest estimate of mapped hits so far.
+    mapped_hits: AtomicU64,
 }
 
 /// Counters of a tenant's handles.
@@ -35,9 +37,8 @@ pub(crate) struct TenantState {
 struct Handles {
     /// Open handles, by address.
     open: BTreeMap<usize, Arc<HandleStats>>,
-    /// Hits of closed handles.
-    hits: u64,
-    misses: u64,
+    /// Accesses through closed handles.
+    closed: Accesses,
 }
 
 impl TenantState {
@@ -49,6 +50,7 @@ impl TenantState {
             joined: AtomicBool::new(false),
             space: OnceLock::new(),
             handles: Mutex::default(),
+            mapped_hits: AtomicU64::new(0),
         }
     }
 
@@ -57,11 +59,17 @@ impl TenantState {
         &self.path
     }
 
-    /// Hits and misses of its handles, open and closed.
-    pub(crate) fn hits_and_misses(&self) -> (u64, u64) {
+    /// Accesses through its handles, open and closed.
+    pub(crate) fn accesses(&self) -> Accesses {
         let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        let sum = |of: fn(&HandleStats) -> u64| handles.open.values().map(|handle| of(handle)).sum::<u64>();
-        (handles.hits + sum(HandleStats::hits), handles.misses + sum(HandleStats::misses))
+        let mut accesses = handles.closed;
+        handles.open.values().for_each(|handle| accesses.add(handle));
+        accesses
+    }
+
+    /// The largest of all estimates so far: each is at most the true number, which only grows.
+    pub(crate) fn mapped_hits(&self, estimate: u64) -> u64 {
+        self.mapped_hits.fetch_max(estimate, Ordering::Relaxed).max(estimate)
     }
 
     pub(crate) fn memcg(&self) -> MemcgId {
@@ -80,8 +88,7 @@ impl TenantState {
     pub(crate) fn close_handle(&self, stats: &Arc<HandleStats>) {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         handles.open.remove(&(Arc::as_ptr(stats) as usize));
-        handles.hits += stats.hits();
-        handles.misses += stats.misses();
+        handles.closed.add(stats);
     }
 
     /// The tenant's task on `cpu`.

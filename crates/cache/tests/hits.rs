@@ -1,4 +1,5 @@
-//! Hits through descriptors, maps and guards do not allocate, and tenants allocate little.
+//! Hits through descriptors, maps and guards do not allocate. Tenants allocate little, and so do
+//! futures that wait for the device.
 
 mod common;
 
@@ -108,4 +109,45 @@ fn hits_allocate_nothing() {
         });
         assert_eq!(count, 0);
     }
+}
+
+/// Ten thousand reads under way at once: a bounded number of bytes each, and no thread for any.
+#[cfg(feature = "async")]
+#[test]
+fn a_future_that_waits_takes_little_and_no_thread() {
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+    const READS: usize = 10_000;
+    let (disk, files) = common::memory(2);
+    disk.set("f", &vec![7; READS * PAGE]);
+    let cache = disk.builder(48 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::ReadOnly).unwrap();
+    file.advise(mglru_cache::Advice::Random, 0..0).unwrap();
+    let mut buffers = vec![0; READS];
+    files.hold();
+    let before = BYTES.get();
+    let mut reads: Vec<_> = buffers
+        .iter_mut()
+        .enumerate()
+        .map(|(at, buffer)| file.read_at_async(std::slice::from_mut(buffer), (at * PAGE) as u64))
+        .collect();
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(reads.iter_mut().all(|read| Pin::new(read).poll(&mut cx).is_pending()));
+    let bytes = (BYTES.get() - before) / READS as i64;
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().count();
+    println!("{bytes} bytes per future, of which {} are itself; {threads} threads", size_of_val(&reads[0]));
+    assert!(bytes <= 1000, "{bytes} bytes per future");
+    // Those of all tests of this file, which run at the same time.
+    assert!(threads < 100, "{threads} threads");
+    files.release();
+    let mut pending: Vec<_> = reads.iter_mut().collect();
+    while !pending.is_empty() {
+        pending.retain_mut(|read| match Pin::new(&mut **read).poll(&mut cx) {
+            Poll::Ready(read) => read.unwrap() != 1,
+            Poll::Pending => true,
+        });
+        std::thread::yield_now();
+    }
+    drop(reads);
+    assert!(buffers.iter().all(|&byte| byte == 7));
 }

@@ -132,7 +132,7 @@ fn resident_memory_stays_within_the_budget() {
     let before = resident_bytes();
     let builder = disk.builder(plan.budget_bytes).swap(Swap::compressed(12 << 20)).tenant("t", 24 << 20);
     // The hot pages stay in memory, whatever else goes on.
-    let hot = Limits { min_bytes: 2 * HOT_PAGES * PAGE as u64, ..Limits::default() };
+    let hot = Limits::default().with_min(2 * HOT_PAGES * PAGE as u64);
     let cache = builder.tenant_with("hot", hot).build().unwrap();
     let mut random = Random(20);
     let mut buffer = vec![0; 64 * PAGE];

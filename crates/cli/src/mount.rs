@@ -170,6 +170,7 @@ impl Common {
                     eprintln!("mglru: http://{at}/ has charts, http://{at}/metrics is for Prometheus")
                 }
                 Address::Unix(at) => eprintln!("mglru: `mglru top {}` shows tenants", at.display()),
+                _ => {}
             }
         }
         Ok((mount, format!("{} of cache ({})", size::show(budget.bytes), mechanisms.name())))

@@ -12,6 +12,7 @@ use crate::pageout::Verdict;
 
 /// An event of a page or of a memcg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum Event {
     /// A page entered the cache.
@@ -142,6 +143,7 @@ pub enum Event {
 
 /// A list that a folio is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum List {
     /// The generation of this number.
@@ -160,6 +162,7 @@ pub enum List {
 
 /// The place that a folio comes from when it is put on a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum ListedFrom {
     /// The batch of arrivals: the folio is new.
     Arrivals,
@@ -176,6 +179,7 @@ pub enum ListedFrom {
 
 /// The scan that found a folio young.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum FoundBy {
     /// A page-table walk.
     Walk,
@@ -185,6 +189,7 @@ pub enum FoundBy {
 
 /// The reason why a folio was moved on instead of being isolated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum Sorted {
     /// A walk has relabelled it.
     Relabelled,

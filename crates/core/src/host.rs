@@ -79,6 +79,8 @@ pub enum SwapOutcome {
 
 /// Pages of a tenant and its descendants, in the generations at one distance from the youngest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct GenerationPages {
     /// Anonymous pages.
     pub anon_pages: u64,
@@ -88,6 +90,8 @@ pub struct GenerationPages {
 
 /// Report of a page that could not be had. Only the request that needed the page fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct OutOfMemory {
     /// The tenant whose limit was hit; empty for the budget of the whole cache.
     pub tenant: String,
@@ -126,6 +130,7 @@ pub struct OutOfMemory {
 
 /// The host's answer to [`Host::out_of_memory`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OomDecision {
     /// The request fails.
     Fail,

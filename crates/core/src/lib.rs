@@ -11,6 +11,7 @@
 //! remembers evicted pages until they return.
 
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 // The unit tests share the integration tests' harness, which imports this crate as `mglru_core`.
 #[cfg(all(test, not(loom)))]

@@ -9,6 +9,7 @@ pub use switch::Switch;
 
 /// A named set of switches: a kernel version, or this project's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Preset {
     /// Late updates of Linux 6.12: before the working-set rework.
     Linux612,
@@ -47,6 +48,7 @@ impl Preset {
 
 /// The policy that ranks pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Lru {
     /// The multi-generational LRU ([book: access] to [book: eviction]).
     #[default]
@@ -86,6 +88,7 @@ impl Lru {
 
 /// The lists that one LRU lock covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum LruLock {
     /// The lists of one memcg, as since Linux 5.11.
     #[default]

@@ -106,6 +106,7 @@ impl Options {
 
 /// The action when a page cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum OomPolicy {
     /// The request that needs it fails.
     #[default]

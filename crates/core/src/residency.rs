@@ -8,6 +8,7 @@ const SLOTS_PER_LOCK: u32 = 256;
 
 /// Counts of the pages in a range of a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct PagesInRange {
     /// Pages in memory, including those that are being read.

@@ -66,13 +66,13 @@ impl Counts {
 
     pub(crate) fn get(&self) -> Requests {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Requests {
-            reads: of(&self.reads),
-            writes: of(&self.writes),
-            syncs: of(&self.syncs),
-            read_bytes: of(&self.read_bytes),
-            written_bytes: of(&self.written_bytes),
-        }
+        let mut requests = Requests::default();
+        requests.reads = of(&self.reads);
+        requests.writes = of(&self.writes);
+        requests.syncs = of(&self.syncs);
+        requests.read_bytes = of(&self.read_bytes);
+        requests.written_bytes = of(&self.written_bytes);
+        requests
     }
 }
 

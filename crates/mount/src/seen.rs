@@ -19,7 +19,7 @@ impl Watched for Passthrough {
 
     fn metrics(&self) -> String {
         let mut text = self.cache().prometheus_text();
-        let Requests { reads, writes, syncs, read_bytes, written_bytes } = self.requests();
+        let Requests { reads, writes, syncs, read_bytes, written_bytes, .. } = self.requests();
         for (name, what, value) in [
             ("reads", "Reads of programs.", reads),
             ("writes", "Writes of programs.", writes),

@@ -151,7 +151,7 @@ impl Mount {
         let recording = options.record.as_ref().map(|record| ("recording", &record.path));
         let sockets = options.listen.iter().filter_map(|address| match address {
             Address::Unix(path) => Some(("socket", path)),
-            Address::Tcp(_) => None,
+            _ => None,
         });
         if let Some((what, path)) =
             recording.into_iter().chain(sockets).find(|(_, path)| is_below(path, &mountpoint))

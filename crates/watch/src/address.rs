@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 /// Where a watch listens, and where its clients connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Address {
     /// A TCP port.
     Tcp(SocketAddr),

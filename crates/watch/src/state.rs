@@ -63,6 +63,7 @@ pub struct State {
 /// Requests of programs on a mount, since it was mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Requests {
     /// Number of reads.
     pub reads: u64,
@@ -105,6 +106,8 @@ pub struct TenantState {
     pub writeback_bytes: u64,
     /// Accesses to pages that were in memory.
     pub hits: u64,
+    /// Accesses through maps to pages that were in memory, at least: an estimate.
+    pub mapped_hits: u64,
     /// Accesses to pages that were not in memory.
     pub misses: u64,
     /// Pages that were reclaimed and came back while their shadows were known.
@@ -121,6 +124,7 @@ pub struct TenantState {
 /// A generation or list of a tenant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ListState {
     /// The number of a generation, `inactive` or `active`.
     pub name: String,
@@ -140,10 +144,15 @@ impl ListState {
 }
 
 impl TenantState {
+    /// All hits, with those through maps.
+    pub fn all_hits(&self) -> u64 {
+        self.hits + self.mapped_hits
+    }
+
     /// Share of accesses that hit, from 0 to 1; `None` without accesses.
     pub fn hit_ratio(&self) -> Option<f64> {
-        let accesses = self.hits + self.misses;
-        (accesses > 0).then(|| self.hits as f64 / accesses as f64)
+        let accesses = self.all_hits() + self.misses;
+        (accesses > 0).then(|| self.all_hits() as f64 / accesses as f64)
     }
 
     /// Pages on the lists, in bytes.
@@ -201,6 +210,7 @@ fn tenant_state(control: &Control, tenant: &Tenant, budget_bytes: u64) -> Tenant
         dirty_bytes: of("file_dirty"),
         writeback_bytes: of("file_writeback"),
         hits: stats.hits,
+        mapped_hits: stats.mapped_hits,
         misses: stats.misses,
         refaults: of("workingset_refault_file") + of("workingset_refault_anon"),
         reclaimed: of("pgsteal"),
@@ -210,18 +220,19 @@ fn tenant_state(control: &Control, tenant: &Tenant, budget_bytes: u64) -> Tenant
     }
 }
 
-/// Adds hits and misses of each tenant to all tenants above it.
+/// Adds accesses of each tenant to all tenants above it.
 fn include_children(tenants: &mut [TenantState]) {
     let place: BTreeMap<String, usize> =
         tenants.iter().enumerate().map(|(at, tenant)| (tenant.path.clone(), at)).collect();
-    let own: Vec<_> =
-        tenants.iter().map(|tenant| (tenant.path.clone(), tenant.hits, tenant.misses)).collect();
-    for (path, hits, misses) in own {
+    let counts = |tenant: &TenantState| [tenant.hits, tenant.mapped_hits, tenant.misses];
+    let own: Vec<_> = tenants.iter().map(|tenant| (tenant.path.clone(), counts(tenant))).collect();
+    for (path, [hits, mapped_hits, misses]) in own {
         let mut path = path.as_str();
         while !path.is_empty() {
             path = path.rsplit_once('/').map_or("", |(parent, _)| parent);
             if let Some(&at) = place.get(path) {
                 tenants[at].hits += hits;
+                tenants[at].mapped_hits += mapped_hits;
                 tenants[at].misses += misses;
             }
         }

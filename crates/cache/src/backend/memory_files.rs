@@ -27,6 +27,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// The operations that a fault applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FaultOperation {
     /// Reading pages.
     Read,
@@ -45,6 +46,7 @@ pub enum FaultOperation {
 
 /// Selects operations of a fault's kind on its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FaultTrigger {
     /// Every operation.
     Always,
@@ -58,6 +60,7 @@ pub enum FaultTrigger {
 
 /// The effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FaultEffect {
     /// The operation fails with this error number and transfers nothing.
     Error(i32),
@@ -68,6 +71,7 @@ pub enum FaultEffect {
 
 /// A failure of some operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Fault {
     /// The file; `None` for all files.
     pub path: Option<PathBuf>,
@@ -79,8 +83,21 @@ pub struct Fault {
     pub effect: FaultEffect,
 }
 
+impl Fault {
+    /// A failure on all files.
+    pub fn new(operation: FaultOperation, trigger: FaultTrigger, effect: FaultEffect) -> Fault {
+        Fault { path: None, operation, trigger, effect }
+    }
+
+    /// The same failure on this file alone.
+    pub fn on(self, path: impl Into<PathBuf>) -> Fault {
+        Fault { path: Some(path.into()), ..self }
+    }
+}
+
 /// Operations on a file since its creation, including failed attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counts {
     /// Number of reads.
     pub reads: u64,

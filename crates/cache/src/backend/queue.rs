@@ -100,21 +100,6 @@ impl<T> Queue<T> {
         !state.waiting.is_empty()
     }
 
-    /// Takes up to `count` requests that `fits` accepts, in their order, without waiting.
-    pub(crate) fn take_where(&self, count: usize, fits: impl Fn(&T) -> bool) -> Vec<T> {
-        let mut taken = Vec::new();
-        let mut state = self.lock();
-        let mut index = 0;
-        while taken.len() < count && index < state.waiting.len() {
-            if fits(&state.waiting[index]) {
-                taken.extend(self.take(&mut state, index));
-            } else {
-                index += 1;
-            }
-        }
-        taken
-    }
-
     /// Takes the request that `pick` selects from the given number, without waiting.
     pub(super) fn pick(&self, pick: impl FnOnce(usize) -> usize) -> Option<T> {
         let mut state = self.lock();

@@ -18,6 +18,7 @@ pub(crate) enum Direction {
 
 /// Access to an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OpenMode {
     /// Read an existing file; writes fail.
     ReadOnly,

@@ -59,9 +59,6 @@ impl Future for SyncFile<'_> {
                 }
             }
         };
-        match done.poll(cx) {
-            Poll::Ready(result) => Poll::Ready(file.end_of_sync(result)),
-            Poll::Pending => Poll::Pending,
-        }
+        done.poll(cx).map(|()| file.end_of_sync())
     }
 }

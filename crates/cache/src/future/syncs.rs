@@ -5,30 +5,27 @@
 //! The queue's mutex and that of a sync's state are leaves, held for a few instructions.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// The state of a sync, shared with the thread: its result, and the task that waits for it.
+/// The state of a sync, shared with the thread: whether it has ended, and the task that waits.
 #[derive(Default)]
-pub(super) struct Done(Mutex<(Option<io::Result<()>>, Option<Waker>)>);
+pub(super) struct Done(Mutex<(bool, Option<Waker>)>);
 
 impl Done {
-    /// Takes the result, or registers the task.
-    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Whether the sync has ended; otherwise registers the task.
+    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match state.0.take() {
-            Some(result) => Poll::Ready(result),
-            None => {
-                state.1 = Some(cx.waker().clone());
-                Poll::Pending
-            }
+        if state.0 {
+            return Poll::Ready(());
         }
+        state.1 = Some(cx.waker().clone());
+        Poll::Pending
     }
 
-    fn set(&self, result: io::Result<()>) {
+    fn set(&self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.0 = Some(result);
+        state.0 = true;
         let waker = state.1.take();
         drop(state);
         waker.into_iter().for_each(Waker::wake);
@@ -36,7 +33,7 @@ impl Done {
 }
 
 struct Job {
-    work: Box<dyn FnOnce() -> io::Result<()> + Send>,
+    work: Box<dyn FnOnce() + Send>,
     done: Arc<Done>,
 }
 
@@ -58,8 +55,9 @@ struct Queue {
 pub(super) struct Syncs(Arc<Queue>);
 
 impl Syncs {
-    /// Queues a sync. `None`: no thread can be started, or the cache is closed.
-    pub(super) fn submit(&self, work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Option<Arc<Done>> {
+    /// Queues a sync, which records its own errors: the future may be dropped before it ends.
+    /// `None`: no thread can be started, or the cache is closed.
+    pub(super) fn submit(&self, work: impl FnOnce() + Send + 'static) -> Option<Arc<Done>> {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.is_running && !state.closed {
             let queue = self.0.clone();
@@ -97,7 +95,8 @@ impl Queue {
             let mut state = self.changed.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
             let Some(Job { work, done }) = state.jobs.pop_front() else { return };
             drop(state);
-            done.set(work());
+            work();
+            done.set();
         }
     }
 }

@@ -24,8 +24,13 @@
 //!   memory are of the old version and stay valid. Opening the source again finds the new version,
 //!   as a file of its own.
 //! - A range that gets no answer until the deadline ([`crate::Builder::source_deadline`]) fails
-//!   with `TimedOut`; an answer after that is ignored.
+//!   with `TimedOut`; an answer after that is ignored. Every other call of a source has the same
+//!   deadline. A write or truncation that is late may still take effect; until it returns, other
+//!   changes of that source fail.
 //! - A request that is dropped without an answer fails.
+//!
+//! A source that keeps its threads for ever delays no other source: each has a share of at most 8
+//! of 64 threads, which shrinks as more are used, and a queue of its own.
 //!
 //! A miss that brought in pages around it reads its own page again, alone, before it reports an
 //! error. Further retries and hedged requests are left to the source, which knows its service.
@@ -33,6 +38,7 @@
 //! With a disk tier ([`crate::Builder::disk_tier`]), misses look there first, and answers of a
 //! known version are kept there ([`crate::tier`]).
 
+mod calls;
 mod pool;
 mod reads;
 #[cfg(test)]
@@ -54,7 +60,8 @@ use std::sync::Arc;
 ///
 /// [`FileSource`] is the simplest implementation.
 pub trait BlockSource: fmt::Debug + Send + Sync + 'static {
-    /// The name, for messages. Sources with the same name and version share cached pages.
+    /// The name, for messages. Sources with the same name and version share cached pages, and those
+    /// with the same name share threads. This must not block.
     fn name(&self) -> String;
 
     /// The length and the version, asked for at each open.
@@ -68,13 +75,13 @@ pub trait BlockSource: fmt::Debug + Send + Sync + 'static {
     ///
     /// Ranges start at multiples of 4,096 bytes and end at one or at the end of the source. They
     /// do not overlap, but may be neighbours or near one another: reading the gap may be cheaper
-    /// than a request each. The cache calls this on threads of its own, several at once; a source
-    /// that answers before it returns keeps its thread busy until then.
+    /// than a request each. The cache calls this on threads of its own, up to 8 at once for one
+    /// name; a source that answers before it returns keeps its thread busy until then.
     fn read_ranges(&self, requests: Vec<RangeRequest>);
 
     /// The preferred size of reads, in bytes. A miss brings in the whole block with its page, as
     /// far as memory is free and within a quarter of the tenant's limit. Default: 4,096, no more
-    /// than what readahead asks for.
+    /// than what readahead asks for. A source with blocks of 0 bytes cannot be opened.
     fn block_bytes(&self) -> u64 {
         PAGE_BYTES
     }
@@ -135,6 +142,18 @@ pub struct SourceState {
     /// The version of the bytes, such as an etag. `None`: the source has no versions; the cache
     /// sees changes only after the last handle was closed.
     pub version: Option<String>,
+}
+
+impl SourceState {
+    /// A source of `len` bytes, without a version.
+    pub fn new(len: u64) -> SourceState {
+        SourceState { len, version: None }
+    }
+
+    /// The same with a version.
+    pub fn with_version(self, version: impl Into<String>) -> SourceState {
+        SourceState { version: Some(version.into()), ..self }
+    }
 }
 
 /// A range that the cache wants from a [`BlockSource`]. Dropped without an answer, it fails.

@@ -1,11 +1,16 @@
-//! Open sources, and the threads that hand reads and writes to them.
+//! Open sources, and the calls of them.
+//!
+//! Every call of a source that may block has a deadline ([`crate::Builder::source_deadline`]). A
+//! write, truncation or sync that has not returned by then fails. It may still take effect later;
+//! so nothing else changes that source until it has returned.
 //!
 //! # Locking
 //!
-//! The queue's lock comes before that of the table of [`Reads`]. They and `state` are held for a
-//! few instructions, never while a source or a completion is called, and no other lock is taken
+//! The lock of [`Calls`] comes before that of the table of [`Reads`]. They and `state` are held for
+//! a few instructions, never while a source or a completion is called, and no other lock is taken
 //! under them.
 
+use super::calls::{Calls, WAITING_MAX};
 use super::reads::{Finish, Reads, Waiter};
 use super::{BlockSource, RangeRequest};
 use crate::backend::{Backend, BackendFile, Batch, Completion, Direction, FileIdentity, OpenMode, Transfer};
@@ -20,14 +25,11 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Threads that call sources. A source that answers before it returns is read by as many at once.
-const THREADS: usize = 8;
-/// Requests that may wait for a thread before submitters wait.
-pub(super) const WAITING_MAX: usize = 1024;
 /// Ranges in one call of a source.
 const RANGES_MAX: usize = 64;
 /// The device of sources in [`FileIdentity`]; no real one has this number.
@@ -41,13 +43,60 @@ pub(crate) struct SourceFile {
     version: Option<Arc<str>>,
     identity: FileIdentity,
     len: AtomicU64,
+    /// The deadlines of calls under way that change the source.
+    changing: Mutex<Vec<Instant>>,
     /// The file's name in the disk tier, if that keeps it.
     pub(super) tier_key: Option<SourceKey>,
+    pool: Weak<Sources>,
+    this: Weak<SourceFile>,
 }
 
 impl SourceFile {
     pub(super) fn bytes_at(&self, transfer: &Transfer) -> u64 {
         self.len.load(Ordering::Acquire).saturating_sub(transfer.offset).min(transfer.bytes as u64)
+    }
+
+    /// The file as its pool knows it.
+    fn this(&self) -> io::Result<Arc<SourceFile>> {
+        self.this.upgrade().ok_or_else(|| io::Error::other("the source is closed"))
+    }
+
+    fn changing(&self) -> MutexGuard<'_, Vec<Instant>> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a call that changes the source. Refused after its deadline, and while an earlier one
+    /// has not returned although its deadline has passed: that one could overwrite this one.
+    fn change(
+        &self,
+        deadline: Instant,
+        call: impl FnOnce(&dyn BlockSource) -> io::Result<()>,
+    ) -> io::Result<()> {
+        {
+            let mut changing = self.changing();
+            let now = Instant::now();
+            if deadline <= now || changing.iter().any(|deadline| *deadline <= now) {
+                let what = "an earlier write or truncation of the source has not returned";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+            }
+            changing.push(deadline);
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| call(&*self.source)));
+        let mut changing = self.changing();
+        let own = changing.iter().position(|known| *known == deadline).expect("it was added above");
+        changing.swap_remove(own);
+        result.unwrap_or_else(|_| Err(io::Error::other("the source panicked")))
+    }
+
+    /// Calls the source on a thread of the pool and waits until the deadline.
+    fn call(
+        self: &Arc<Self>,
+        doing: &str,
+        work: impl FnOnce(&SourceFile, Instant) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<()> {
+        let pool = self.pool.upgrade().ok_or_else(|| io::Error::other("the cache is closed"))?;
+        let file = self.clone();
+        pool.call(&self.path, doing, move |deadline| work(&file, deadline))
     }
 }
 
@@ -66,17 +115,20 @@ impl BackendFile for SourceFile {
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.source.set_len(bytes)?;
-        self.len.store(bytes, Ordering::Release);
-        Ok(())
+        self.this()?.call("change its length", move |file, deadline| {
+            file.change(deadline, |source| source.set_len(bytes))?;
+            // Also after the deadline: the cache then sees that the file has another length.
+            file.len.store(bytes, Ordering::Release);
+            Ok(())
+        })
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.source.sync()
+        self.this()?.call("sync", |file, _| file.source.sync())
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        self.source.sync()
+        self.sync_data()
     }
 
     fn identity(&self) -> FileIdentity {
@@ -104,7 +156,8 @@ pub(crate) fn source_of(file: &Arc<dyn BackendFile>) -> Option<Arc<SourceFile>> 
 
 enum Job {
     Read { number: u64, file: Arc<SourceFile>, offset: u64, bytes: u64 },
-    Write { file: Arc<SourceFile>, transfer: Transfer, finish: Finish },
+    Write { number: u64, file: Arc<SourceFile>, deadline: Instant },
+    Call(Box<dyn FnOnce() + Send>),
 }
 
 /// A read of which the tier has something.
@@ -131,7 +184,7 @@ pub(crate) struct Sources {
     pub(crate) tier: Option<Arc<Tier>>,
     pub(super) looks: Queue<Look>,
     pub(crate) reads: Arc<Reads>,
-    queue: Queue<Job>,
+    calls_of: Calls<Job>,
     state: Mutex<State>,
     pub(crate) ranges: AtomicU64,
     pub(crate) calls: AtomicU64,
@@ -156,7 +209,7 @@ impl Sources {
             frames,
             tier,
             looks: Queue::new(WAITING_MAX),
-            queue: Queue::new(WAITING_MAX),
+            calls_of: Calls::new(),
             state: Mutex::default(),
             ranges: AtomicU64::new(0),
             calls: AtomicU64::new(0),
@@ -169,19 +222,24 @@ impl Sources {
 
     /// Opens a source: the file that is already open for its name and version, or a new one.
     pub(crate) fn open(self: &Arc<Self>, source: Arc<dyn BlockSource>) -> io::Result<Arc<SourceFile>> {
-        let mut now = source.state()?;
+        let path = PathBuf::from(source.name());
+        if source.block_bytes() == 0 {
+            let what = "the source asks for blocks of 0 bytes: let `block_bytes` be 4096 or more";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        self.calls_of.start(&|| self.start_worker())?;
+        let asked = source.clone();
+        let mut now = self.call(&path, "say its state", move |_| asked.state())?;
         if source.is_writable() {
             now.version = None;
         }
-        let path = PathBuf::from(source.name());
         let tier_key = self.tier_key(&*source, &now);
         let mut state = self.lock();
-        let threads = 1 + THREADS + self.look_threads();
-        while state.threads.len() < threads && !state.closed {
+        while state.threads.len() < 1 + self.look_threads() && !state.closed {
             let pool = self.clone();
+            let expire = |pool: &Sources, now| pool.calls_of.expire(now);
             let thread = match state.threads.len() {
-                0 => spawn("mglru-deadline", move || pool.reads.watch())?,
-                1..=THREADS => spawn("mglru-source", move || pool.work())?,
+                0 => spawn("mglru-deadline", move || pool.reads.watch(|now| expire(&pool, now)))?,
                 _ => spawn("mglru-tier-read", move || pool.look())?,
             };
             state.threads.push(thread);
@@ -198,22 +256,78 @@ impl Sources {
         let identity = FileIdentity { device: DEVICE, inode: state.next_inode };
         state.next_inode += 1;
         let len = AtomicU64::new(now.len);
-        let file = Arc::new(SourceFile { source, path, version, identity, len, tier_key });
+        let pool = Arc::downgrade(self);
+        let changing = Mutex::default();
+        let file = Arc::new_cyclic(|this| SourceFile {
+            source,
+            path,
+            version,
+            identity,
+            len,
+            changing,
+            tier_key,
+            pool,
+            this: this.clone(),
+        });
         state.known.insert(key, Arc::downgrade(&file));
         Ok(file)
     }
 
+    fn start_worker(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
+        let pool = self.clone();
+        spawn("mglru-source", move || pool.work())
+    }
+
+    fn push(self: &Arc<Self>, name: &Path, make: impl FnOnce() -> (Instant, Job)) {
+        self.calls_of.push(name, &|| self.start_worker(), make);
+    }
+
+    /// Does work that calls the source of this name, on a thread of the pool, and waits until the
+    /// deadline, with which the work is called.
+    fn call<T: Send + 'static>(
+        self: &Arc<Self>,
+        name: &Path,
+        doing: &str,
+        work: impl FnOnce(Instant) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let (sender, receiver) = sync_channel(1);
+        let deadline = self.reads.deadline();
+        let work = move || {
+            let _ = sender.send(work(deadline));
+        };
+        self.push(name, || (deadline, Job::Call(Box::new(work))));
+        match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Disconnected) if Instant::now() < deadline => {
+                Err(io::Error::other("the source panicked"))
+            }
+            Err(_) => {
+                self.calls_of.expire(Instant::now());
+                Err(self.reads.timed_out(doing))
+            }
+        }
+    }
+
     /// Queues a transfer, whose end is reported once. Waits for room, except on a backend's thread.
-    fn submit(&self, direction: Direction, transfer: Transfer, file: Arc<SourceFile>, finish: Finish) {
+    fn submit(
+        self: &Arc<Self>,
+        direction: Direction,
+        transfer: Transfer,
+        file: Arc<SourceFile>,
+        finish: Finish,
+    ) {
         transfer.assert_valid();
         if direction == Direction::Write {
-            self.queue.push_with(|| Job::Write { file, transfer, finish });
-            return;
+            let path = file.path.clone();
+            return self.push(&path, || {
+                let (number, deadline) = self.reads.register(direction, transfer, None, finish);
+                (deadline, Job::Write { number, file, deadline })
+            });
         }
         let bytes = file.bytes_at(&transfer);
         if bytes == 0 {
             // Beyond the end: zeros, without asking.
-            let number = self.reads.register(transfer, None, finish);
+            let (number, _) = self.reads.register(direction, transfer, None, finish);
             return self.reads.answer(number, Ok(&[]), false);
         }
         match self.look_first(transfer, &file, finish) {
@@ -223,76 +337,77 @@ impl Sources {
     }
 
     /// Queues a read of the source.
-    pub(super) fn ask(&self, transfer: Transfer, file: Arc<SourceFile>, bytes: u64, finish: Finish) {
+    pub(super) fn ask(
+        self: &Arc<Self>,
+        transfer: Transfer,
+        file: Arc<SourceFile>,
+        bytes: u64,
+        finish: Finish,
+    ) {
         let offset = transfer.offset;
+        let path = file.path.clone();
         // The deadline counts from here on, not from before there was room.
-        self.queue.push_with(|| {
-            let number = self.reads.register(transfer, file.tier_key, finish);
-            Job::Read { number, file, offset, bytes }
+        self.push(&path, || {
+            let (number, deadline) = self.reads.register(Direction::Read, transfer, file.tier_key, finish);
+            (deadline, Job::Read { number, file, offset, bytes })
         });
     }
 
     /// Calls sources until the pool is closed and nothing waits.
     fn work(self: &Arc<Self>) {
-        while let Some(job) = self.queue.pop() {
-            let source = match job {
-                Job::Write { file, transfer, finish } => {
-                    let result = self.write(&file, &transfer);
-                    drop(transfer);
-                    drop(file);
-                    self.reads.count_failure(&result);
-                    self.queue.finish(|| self.reads.deliver(finish, result));
-                    continue;
+        // Other waiting reads of the same source go into the same call.
+        let same = |a: &Job, b: &Job| match (a, b) {
+            (Job::Read { file: a, .. }, Job::Read { file: b, .. }) => Arc::ptr_eq(a, b),
+            _ => false,
+        };
+        while let Some((name, jobs)) = self.calls_of.take(RANGES_MAX, &|| self.start_worker(), same) {
+            let mut requests = Vec::new();
+            let mut source = None;
+            for job in jobs {
+                match job {
+                    Job::Write { number, file, deadline } => self.write(number, file, deadline),
+                    // After a panic the thread that waits sees that the work is gone.
+                    Job::Call(work) => drop(catch_unwind(AssertUnwindSafe(work))),
+                    Job::Read { number, file, offset, bytes } => {
+                        let (reads, version) = (self.reads.clone(), file.version.clone());
+                        let range = offset..offset + bytes;
+                        requests.push(RangeRequest { reads, number, version, range, answered: false });
+                        source = Some(file);
+                    }
                 }
-                Job::Read { ref file, .. } => file.clone(),
-            };
-            // Other waiting reads of this source go into the same call.
-            let same = |job: &Job| matches!(job, Job::Read { file, .. } if Arc::ptr_eq(file, &source));
-            let others = self.queue.take_where(RANGES_MAX - 1, same);
-            let requests = std::iter::once(job).chain(others).map(|job| match job {
-                Job::Read { number, file, offset, bytes } => RangeRequest {
-                    reads: self.reads.clone(),
-                    number,
-                    version: file.version.clone(),
-                    range: offset..offset + bytes,
-                    answered: false,
-                },
-                Job::Write { .. } => unreachable!("only reads are taken"),
-            });
-            let mut requests: Vec<RangeRequest> = requests.collect();
-            // From here on the table counts them: a source may never return.
-            requests.iter().for_each(|_| self.queue.finish(|| {}));
-            requests.sort_by_key(|request| request.range.start);
-            self.calls.fetch_add(1, Ordering::Relaxed);
-            self.ranges.fetch_add(requests.len() as u64, Ordering::Relaxed);
-            slow_path!(
-                "source",
-                file = tracing::field::display(source.path.display()),
-                ranges = requests.len(),
-            );
-            // Unanswered requests that a panic drops fail.
-            let _ = catch_unwind(AssertUnwindSafe(|| source.source.read_ranges(requests)));
+            }
+            if let Some(source) = source {
+                self.read(&source, requests);
+            }
+            self.calls_of.end(&name);
         }
     }
 
-    /// Writes a run of pages.
-    fn write(&self, file: &SourceFile, transfer: &Transfer) -> io::Result<usize> {
-        let mut bytes = vec![0; transfer.frames.len() * FRAME_BYTES];
-        for (&frame, out) in transfer.frames.iter().zip(bytes.chunks_mut(FRAME_BYTES)) {
-            self.frames.copy_out(frame, 0, out);
+    fn read(&self, file: &SourceFile, mut requests: Vec<RangeRequest>) {
+        requests.sort_by_key(|request| request.range.start);
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.ranges.fetch_add(requests.len() as u64, Ordering::Relaxed);
+        slow_path!("source", file = tracing::field::display(file.path.display()), ranges = requests.len());
+        // Unanswered requests that a panic drops fail.
+        let _ = catch_unwind(AssertUnwindSafe(|| file.source.read_ranges(requests)));
+    }
+
+    /// Writes a run of pages, unless it has failed meanwhile.
+    fn write(&self, number: u64, file: Arc<SourceFile>, deadline: Instant) {
+        let Some((offset, bytes)) = self.reads.copy_out(number) else { return };
+        let written = file.change(deadline, |source| source.write(offset, &bytes));
+        if written.is_ok() {
+            file.len.fetch_max(offset + bytes.len() as u64, Ordering::AcqRel);
         }
-        bytes.truncate(transfer.bytes);
-        let written = catch_unwind(AssertUnwindSafe(|| file.source.write(transfer.offset, &bytes)));
-        written.unwrap_or_else(|_| Err(io::Error::other("the source panicked")))?;
-        file.len.fetch_max(transfer.offset + transfer.bytes as u64, Ordering::AcqRel);
-        Ok(transfer.bytes)
+        // The file's handle is closed before the completion says that it is not needed any more.
+        drop(file);
+        self.reads.written(number, written.map(|()| bytes.len()));
     }
 
     /// Waits until all reads and writes have ended, and what they gave to the disk tier is there.
     fn drain(&self) {
         // Looks that find too little ask the sources.
         self.looks.drain();
-        self.queue.drain();
         self.reads.drain();
         if let Some(tier) = &self.tier {
             tier.drain();
@@ -311,14 +426,14 @@ impl Sources {
             std::mem::take(&mut state.threads)
         };
         self.looks.close();
-        self.queue.close();
+        let callers = self.calls_of.close();
         self.reads.close();
         if let Some(tier) = &self.tier {
             tier.close();
         }
         // A source that does not return keeps its thread and what that refers to. The deadline has
         // ended its reads.
-        threads.into_iter().filter(|thread| thread.is_finished()).for_each(join);
+        threads.into_iter().chain(callers).filter(|thread| thread.is_finished()).for_each(join);
     }
 }
 
@@ -376,7 +491,7 @@ impl Backend for WithSources {
 
     fn has_room(&self, file: &Arc<dyn BackendFile>) -> bool {
         match source_of(file) {
-            Some(_) => self.sources.queue.has_room() && self.sources.looks.has_room(),
+            Some(file) => self.sources.calls_of.has_room(&file.path) && self.sources.looks.has_room(),
             None => self.files.has_room(file),
         }
     }

@@ -1,15 +1,15 @@
-//! Reads of sources that have no answer yet.
+//! Reads and writes of sources that have no answer yet.
 //!
-//! A read is registered when it is submitted, under a number, and ends once: by its answer or by
-//! its deadline, whichever removes it from the table first. Only then are frames written, so a late
-//! answer touches nothing.
+//! A transfer is registered when it is submitted, under a number, and ends once: by its answer or
+//! by its deadline, whichever removes it from the table first. Only then are the frames of a read
+//! written, so a late answer touches nothing. A write works on a copy of its frames.
 //!
 //! # Locking
 //!
 //! The table's lock is a leaf. It is held for a few instructions, never while a completion is
 //! called.
 
-use crate::backend::{Completion, Transfer, is_worker, zero_rest};
+use crate::backend::{Completion, Direction, Transfer, is_worker, zero_rest};
 use crate::frames::{FRAME_BYTES, Frames};
 use crate::tier::{SourceKey, Tier};
 use std::collections::BTreeMap;
@@ -75,6 +75,7 @@ impl Join {
 }
 
 struct UnderWay {
+    direction: Direction,
     transfer: Transfer,
     /// The name of the source in the disk tier, if that is to keep the answer.
     tier_key: Option<SourceKey>,
@@ -86,12 +87,13 @@ struct UnderWay {
 struct State {
     reads: BTreeMap<u64, UnderWay>,
     next: u64,
-    /// Reads that have left the table and whose end is being reported.
+    /// Transfers that have left the table and whose end is being reported, and writes whose bytes
+    /// are being copied.
     ending: usize,
     closed: bool,
 }
 
-/// All reads of a cache's sources.
+/// All reads and writes of a cache's sources.
 pub(crate) struct Reads {
     frames: Arc<Frames>,
     tier: Option<Arc<Tier>>,
@@ -137,17 +139,89 @@ impl Reads {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a read into the table. Returns its number.
-    pub(super) fn register(&self, transfer: Transfer, tier_key: Option<SourceKey>, finish: Finish) -> u64 {
+    /// The deadline of what begins now.
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.deadline
+    }
+
+    /// The error of an operation that was not done until its deadline.
+    pub(super) fn timed_out(&self, doing: &str) -> io::Error {
+        io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("the source did not {doing} within {:?}", self.deadline),
+        )
+    }
+
+    /// Enters a read or a write into the table. Returns its number and its deadline.
+    pub(super) fn register(
+        &self,
+        direction: Direction,
+        transfer: Transfer,
+        tier_key: Option<SourceKey>,
+        finish: Finish,
+    ) -> (u64, Instant) {
         let mut state = self.lock();
         let number = state.next;
         state.next += 1;
-        let deadline = Instant::now() + self.deadline;
+        let deadline = self.deadline();
         if state.reads.is_empty() {
             self.registered.notify_one();
         }
-        state.reads.insert(number, UnderWay { transfer, tier_key, finish, deadline });
-        number
+        state.reads.insert(number, UnderWay { direction, transfer, tier_key, finish, deadline });
+        (number, deadline)
+    }
+
+    /// Copies the bytes that a write is to write, and says where. `None`: it has ended.
+    pub(super) fn copy_out(&self, number: u64) -> Option<(u64, Vec<u8>)> {
+        let mut state = self.lock();
+        // Out of the table: its frames cannot be given back meanwhile.
+        let write = state.reads.remove(&number)?;
+        state.ending += 1;
+        drop(state);
+        let transfer = &write.transfer;
+        let mut bytes = vec![0; transfer.frames.len() * FRAME_BYTES];
+        for (&frame, out) in transfer.frames.iter().zip(bytes.chunks_mut(FRAME_BYTES)) {
+            self.frames.copy_out(frame, 0, out);
+        }
+        bytes.truncate(transfer.bytes);
+        let offset = transfer.offset;
+        let mut state = self.lock();
+        state.ending -= 1;
+        state.reads.insert(number, write);
+        self.registered.notify_one();
+        Some((offset, bytes))
+    }
+
+    /// Ends a write, unless it has ended.
+    pub(super) fn written(&self, number: u64, result: io::Result<usize>) {
+        let Some(UnderWay { transfer, finish, .. }) = self.remove(number) else { return };
+        drop(transfer);
+        self.end(finish, result);
+        self.ended();
+    }
+
+    fn remove(&self, number: u64) -> Option<UnderWay> {
+        let mut state = self.lock();
+        let found = state.reads.remove(&number)?;
+        state.ending += 1;
+        Some(found)
+    }
+
+    /// Counts and reports a result.
+    fn end(&self, finish: Finish, result: io::Result<usize>) {
+        if result.is_err() {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        self.deliver(finish, result);
+    }
+
+    /// The end of a transfer has been reported.
+    fn ended(&self) {
+        let mut state = self.lock();
+        state.ending -= 1;
+        if state.ending == 0 && state.reads.is_empty() {
+            self.idle.notify_all();
+        }
     }
 
     /// Whether an answer is still of use.
@@ -158,12 +232,7 @@ impl Reads {
     /// Ends a read, unless it has ended. `is_known`: the source said of which version the bytes
     /// are.
     pub(super) fn answer(&self, number: u64, answer: io::Result<&[u8]>, is_known: bool) {
-        let UnderWay { transfer, tier_key, finish, .. } = {
-            let mut state = self.lock();
-            let Some(read) = state.reads.remove(&number) else { return };
-            state.ending += 1;
-            read
-        };
+        let Some(UnderWay { transfer, tier_key, finish, .. }) = self.remove(number) else { return };
         let stored = answer.as_ref().ok().copied().filter(|_| is_known);
         let stored = stored.and_then(|bytes| Some((tier_key?, transfer.offset, bytes)));
         let result = answer.map(|bytes| {
@@ -176,23 +245,12 @@ impl Reads {
         });
         // The file's handle is closed before the completion says that it is not needed any more.
         drop(transfer);
-        self.count_failure(&result);
-        self.deliver(finish, result);
+        self.end(finish, result);
         // Readers go on meanwhile.
         if let (Some((key, offset, bytes)), Some(tier)) = (stored, &self.tier) {
             tier.offer(key, offset, bytes);
         }
-        let mut state = self.lock();
-        state.ending -= 1;
-        if state.ending == 0 && state.reads.is_empty() {
-            self.idle.notify_all();
-        }
-    }
-
-    pub(super) fn count_failure(&self, result: &io::Result<usize>) {
-        if result.is_err() {
-            self.failures.fetch_add(1, Ordering::Relaxed);
-        }
+        self.ended();
     }
 
     /// Reports the result of a transfer.
@@ -211,24 +269,31 @@ impl Reads {
         }
     }
 
-    /// Fails reads whose deadline has passed, until the table is closed and empty.
-    pub(super) fn watch(&self) {
+    /// Fails transfers whose deadline has passed, until the table is closed and empty. Calls
+    /// `expire` with the time before.
+    pub(super) fn watch(&self, expire: impl Fn(Instant)) {
         let mut state = self.lock();
         loop {
             // Deadlines are in the order of numbers.
-            let first = state.reads.first_key_value().map(|(&number, read)| (number, read.deadline));
-            let Some((number, deadline)) = first else {
+            let first = state.reads.first_key_value();
+            let Some((number, direction, deadline)) =
+                first.map(|(&n, read)| (n, read.direction, read.deadline))
+            else {
                 if state.closed {
                     return;
                 }
                 state = self.registered.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            let left = deadline.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            let left = deadline.saturating_duration_since(now);
             if left.is_zero() {
                 drop(state);
-                let what = format!("the source did not answer within {:?}", self.deadline);
-                self.answer(number, Err(io::Error::new(io::ErrorKind::TimedOut, what)), false);
+                expire(now);
+                match direction {
+                    Direction::Read => self.answer(number, Err(self.timed_out("answer")), false),
+                    Direction::Write => self.written(number, Err(self.timed_out("write"))),
+                }
                 state = self.lock();
             } else {
                 let woken = self.registered.wait_timeout(state, left);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 pub(crate) const PAGE: usize = 4096;
@@ -300,6 +300,15 @@ fn failures_now_and_then_are_read_again() {
 }
 
 #[test]
+fn blocks_of_no_bytes_are_refused() {
+    let cache = PageCache::builder(1 << 20).build().unwrap();
+    let source = Arc::new(Object { block_bytes: 0, ..object(10 * PAGE) });
+    let error = cache.open_source(source, OpenMode::ReadOnly).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("bucket/object: the source asks for blocks of 0 bytes"), "{error}");
+}
+
+#[test]
 fn a_new_version_is_another_file() {
     let object = Arc::new(object(100 * PAGE));
     let cache = PageCache::builder(2 << 20).build().unwrap();
@@ -417,4 +426,205 @@ fn futures_of_a_source_need_no_threads() {
         assert!(buffer[..] == all[at * PAGE + 50..][..100], "page {at}");
     }
     cache.validate().unwrap();
+}
+
+/// A gate that calls of a source wait at while it is closed.
+#[derive(Debug, Default)]
+struct Gate(Mutex<(Option<&'static str>, usize)>, Condvar);
+
+impl Gate {
+    /// Closes the gate to one kind of call; opens it to the others.
+    fn close_to(&self, call: &'static str) {
+        self.0.lock().unwrap().0 = Some(call);
+        self.1.notify_all();
+    }
+
+    fn open(&self) {
+        self.0.lock().unwrap().0 = None;
+        self.1.notify_all();
+    }
+
+    fn pass(&self, call: &'static str) {
+        let mut state = self.0.lock().unwrap();
+        state.1 += 1;
+        self.1.notify_all();
+        state = self.1.wait_while(state, |(closed, _)| *closed == Some(call)).unwrap();
+        state.1 -= 1;
+        self.1.notify_all();
+    }
+
+    /// Waits until so many calls are at the gate.
+    fn wait_for(&self, calls: usize) {
+        drop(self.1.wait_while(self.0.lock().unwrap(), |(_, now)| *now != calls).unwrap());
+    }
+}
+
+/// A source in memory, each of whose calls passes a gate.
+#[derive(Debug)]
+struct Gated {
+    name: String,
+    bytes: Mutex<Vec<u8>>,
+    writable: bool,
+    gate: Arc<Gate>,
+}
+
+impl Gated {
+    fn new(number: u64, pages: usize, writable: bool, gate: &Arc<Gate>) -> Arc<Gated> {
+        let bytes = Mutex::new(content(number, pages * PAGE));
+        Arc::new(Gated { name: format!("gated/{number}"), bytes, writable, gate: gate.clone() })
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.bytes.lock().unwrap().clone()
+    }
+}
+
+impl BlockSource for Gated {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn state(&self) -> io::Result<SourceState> {
+        self.gate.pass("state");
+        Ok(SourceState { len: self.bytes.lock().unwrap().len() as u64, version: None })
+    }
+
+    fn read_ranges(&self, requests: Vec<RangeRequest>) {
+        self.gate.pass("read");
+        for request in requests {
+            let range = request.range();
+            let all = self.bytes();
+            request.fulfil(None, &all[range.start as usize..range.end as usize]);
+        }
+    }
+
+    fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.gate.pass("write");
+        let mut all = self.bytes.lock().unwrap();
+        let end = offset as usize + bytes.len();
+        let len = all.len().max(end);
+        all.resize(len, 0);
+        all[offset as usize..end].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.gate.pass("set_len");
+        self.bytes.lock().unwrap().resize(len as usize, 0);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.gate.pass("sync");
+        Ok(())
+    }
+}
+
+/// Ten sources that do not return, one of them with more requests than may wait, delay only their
+/// own readers. No deadline helps: it is an hour.
+#[cfg(feature = "async")]
+#[test]
+fn sources_that_never_return_delay_no_others() {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+    let gate = Arc::new(Gate::default());
+    gate.close_to("read");
+    let cache = PageCache::builder(12 << 20).source_deadline(Duration::from_secs(3600)).build().unwrap();
+    let mut cx = Context::from_waker(Waker::noop());
+    let stuck: Vec<_> = (0..10)
+        .map(|number| {
+            let source = Gated::new(number, 1500, false, &gate);
+            let file = cache.open_source(source, OpenMode::ReadOnly).unwrap();
+            file.advise(Advice::Random, 0..0).unwrap();
+            file
+        })
+        .collect();
+    let mut buffers = vec![[0; 10]; 1500];
+    let reads = stuck.iter().flat_map(|file| {
+        let count = if file.path().ends_with("0") { 1500 } else { 20 };
+        (0..count).map(move |page| (file, page))
+    });
+    let mut more = vec![[0; 10]; 180];
+    let mut reads: Vec<_> = reads
+        .zip(buffers.iter_mut().chain(&mut more))
+        .map(|((file, page), buffer)| Box::pin(file.read_at_async(buffer, page * PAGE as u64)))
+        .collect();
+    for _ in 0..20 {
+        assert!(reads.iter_mut().all(|read| read.as_mut().poll(&mut cx).is_pending()));
+    }
+    let object = Arc::new(object(300 * PAGE));
+    let other = cache.open_source(object, OpenMode::ReadOnly).unwrap();
+    let all = content(1, 300 * PAGE);
+    (0..300).for_each(|page| assert_page(&other, page, &all));
+    let mut buffer = [0; 10];
+    let mut hit = pin!(other.read_at_async(&mut buffer, 0));
+    assert!(matches!(hit.as_mut().poll(&mut cx), Poll::Ready(Ok(10))));
+    gate.open();
+    drop(reads);
+    for (number, file) in stuck.iter().enumerate() {
+        assert_page(file, 1400, &content(number as u64, 1500 * PAGE));
+    }
+    cache.validate().unwrap();
+}
+
+/// Each kind of call that does not return fails at its deadline. What it does later is noticed, and
+/// never undoes what was written after it.
+#[test]
+fn calls_that_do_not_return_fail_and_take_no_effect_after_later_ones() {
+    let gate = Arc::new(Gate::default());
+    let source = Gated::new(1, 10, true, &gate);
+    let cache = PageCache::builder(1 << 20).source_deadline(Duration::from_millis(20)).build().unwrap();
+    let timed_out = |result: Result<(), Error>| {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+    };
+    gate.close_to("state");
+    timed_out(cache.open_source(source.clone(), OpenMode::ReadWrite).map(drop));
+    gate.open();
+    let file = cache.open_source(source.clone(), OpenMode::ReadWrite).unwrap();
+    assert_page(&file, 3, &content(1, 10 * PAGE));
+
+    // The first write is late, and the second one must not come before it.
+    gate.close_to("write");
+    gate.wait_for(0);
+    file.write_at(&[b'a'; PAGE], 0).unwrap();
+    timed_out(file.sync_data());
+    file.write_at(&[b'b'; PAGE], 0).unwrap();
+    let error = file.sync_data().unwrap_err();
+    assert!(error.to_string().contains("an earlier write"), "{error}");
+    gate.open();
+    while file.sync_data().is_err() {
+        std::thread::yield_now();
+    }
+    assert!(source.bytes()[..PAGE] == [b'b'; PAGE]);
+
+    gate.close_to("sync");
+    timed_out(file.sync_data());
+    gate.open();
+    file.sync_data().unwrap();
+
+    // A truncation that is late is as one by another program.
+    gate.close_to("set_len");
+    gate.wait_for(0);
+    timed_out(file.truncate(5 * PAGE as u64));
+    assert_eq!((file.len(), source.bytes().len()), (10 * PAGE as u64, 10 * PAGE));
+    file.write_at(&[b'c'; PAGE], PAGE as u64).unwrap();
+    assert!(file.sync_data().is_err());
+    gate.open();
+    while file.sync_data().is_err() || file.len() != 5 * PAGE as u64 {
+        std::thread::yield_now();
+    }
+    assert!(source.bytes()[..2 * PAGE] == [[b'b'; PAGE], [b'c'; PAGE]].concat());
+    assert_eq!(source.bytes().len(), 5 * PAGE);
+
+    // The cache closes in time, too.
+    gate.close_to("write");
+    gate.wait_for(0);
+    file.write_at(&[b'd'; PAGE], 0).unwrap();
+    timed_out(cache.close());
+    gate.open();
 }

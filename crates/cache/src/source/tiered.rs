@@ -47,7 +47,7 @@ impl Sources {
     }
 
     /// Reads from the tier until the pool is closed and nothing waits.
-    pub(super) fn look(&self) {
+    pub(super) fn look(self: &Arc<Self>) {
         while let Some(Look { transfer, file, key, finish }) = self.looks.pop() {
             let tier = self.tier.as_ref().expect("without a tier nothing looks there");
             let bytes = file.bytes_at(&transfer) as usize;

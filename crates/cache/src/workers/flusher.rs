@@ -11,13 +11,12 @@
 use crate::backend::{Direction, Transfer};
 use crate::error::Error;
 use crate::flight::Flight;
-use crate::inode::Inode;
+use crate::inode::{Failed, Inode};
 use crate::shared::Shared;
 use crate::trace::slow_path;
 use mglru_core::writeback::{Dirtier, Flusher, FlusherOptions, FlusherStep, WriteOrder};
 use mglru_core::{Host, MemcgId, PAGE_BYTES, Throttle};
 use std::cell::Cell;
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -157,13 +156,15 @@ impl Shared {
         }
     }
 
-    /// Writes all dirty pages of a file and waits until the system has synced it. Errors of writes
-    /// are recorded in the inode, that of the sync is returned.
-    pub(crate) fn write_out_and_sync(&self, inode: &Arc<Inode>, all: bool) -> io::Result<()> {
+    /// Writes all dirty pages of a file and waits until the system has synced it. All errors are
+    /// recorded in the inode: the system reports each once, but every handle must report it.
+    pub(crate) fn write_out_and_sync(&self, inode: &Arc<Inode>, all: bool) {
         slow_path!("sync", file = tracing::field::display(inode.file.path().display()));
         self.write_out(inode);
         let file = inode.writable().unwrap_or_else(|| inode.file.clone());
-        if all { file.sync_all() } else { file.sync_data() }
+        if let Err(error) = if all { file.sync_all() } else { file.sync_data() } {
+            inode.note_error(Failed::Sync, error);
+        }
     }
 
     /// Writes all dirty pages of a file. Fails if one of them could not be written now.

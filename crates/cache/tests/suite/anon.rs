@@ -251,12 +251,8 @@ fn swap_that_fails_loses_nothing() {
     let cache = disk.builder(BUDGET).swap(Swap::file(Path::new("swap"), 16 << 20)).build().unwrap();
     let region = cache.tenant("").unwrap().anonymous(1000 * PAGE as u64).unwrap();
     let fail = |operation| {
-        files.inject(Fault {
-            path: Some("swap".into()),
-            operation,
-            trigger: FaultTrigger::OneIn(10),
-            effect: FaultEffect::Error(libc::EIO),
-        });
+        files
+            .inject(Fault::new(operation, FaultTrigger::OneIn(10), FaultEffect::Error(libc::EIO)).on("swap"));
     };
     fail(FaultOperation::Write);
     for number in 0..1000 {

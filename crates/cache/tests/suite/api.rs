@@ -1,10 +1,14 @@
 //! The interface around reads and writes: errors, guards, cursors, and ranges of pages.
 
 use crate::common::{Disk, PAGE, assert_same, memory, page, pages, read};
-use mglru_cache::{CachedFile, Counter, Error, FileCursor, OpenMode, OwnedPageGuard};
+use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
+use mglru_cache::{CachedFile, Counter, Error, Event, FileCursor, OpenMode, OwnedPageGuard};
 use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// Reads every page of the file, which evicts what the cache has no room for.
 fn scan(file: &CachedFile) {
@@ -257,4 +261,125 @@ fn more_than_fits_cannot_be_locked_and_stays_unlocked() {
     assert_eq!(counters[Counter::EventOom], counters.by_name("oom").unwrap());
     assert!(counters.get(Counter::EventMax) > 0, "{counters:?}");
     cache.validate().unwrap();
+}
+
+/// The thread holds the guard itself: `write_at` would wait for ever.
+#[test]
+fn a_write_that_does_not_wait_stops_at_a_lent_page() {
+    for disk in Disk::each(21) {
+        disk.set("f", &pages(0..6));
+        let cache = disk.builder(1 << 20).build().unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let map = file.map().unwrap();
+        let (lent, borrowed) = (map.page_owned(2).unwrap(), map.page(4).unwrap());
+        assert_eq!(file.try_write_at(&pages(10..16), 0).unwrap(), 2 * PAGE);
+        for (number, bytes) in [(2u64, PAGE), (2, 1), (4, PAGE)] {
+            let error = file.try_write_at(&vec![1; bytes], number * PAGE as u64).unwrap_err();
+            assert!(matches!(error, Error::Lent { page, .. } if u64::from(page) == number), "{error}");
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        }
+        assert_same(&lent, &page(2), "lent page");
+        assert_eq!(file.try_write_at(&page(13), 3 * PAGE as u64).unwrap(), PAGE);
+        drop((lent, borrowed));
+        assert_eq!(file.try_write_at(&pages(20..26), 0).unwrap(), 6 * PAGE);
+        file.sync_data().unwrap();
+        assert_same(&disk.contents("f"), &pages(20..26), "file");
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
+fn clones_are_the_same_cache_and_the_last_one_writes_it() {
+    let (disk, files) = memory(22);
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let clone = cache.clone();
+    let file = cache.open("f", OpenMode::Create).unwrap();
+    file.write_at(&page(1), 0).unwrap();
+    drop(cache);
+    assert_same(&read(&file, 0, PAGE), &page(1), "page");
+    clone.open("g", OpenMode::Create).unwrap().write_at(&page(2), 0).unwrap();
+    drop(clone);
+    assert_same(&disk.contents("f"), &page(1), "f");
+    assert_same(&files.contents("g").unwrap(), &page(2), "g");
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let clone = cache.clone();
+    cache.close().unwrap();
+    assert!(matches!(clone.open("f", OpenMode::ReadWrite), Err(Error::Closed)));
+}
+
+#[test]
+fn a_sync_of_all_files_reaches_stable_storage_and_a_write_of_all_does_not() {
+    let (disk, files) = memory(23);
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let open = ["a", "b"].map(|name| cache.open(name, OpenMode::Create).unwrap());
+    open.iter().for_each(|file| assert_eq!(file.write_at(&page(1), 0).unwrap(), PAGE));
+    cache.sync().unwrap();
+    assert_eq!([files.counts("a").syncs, files.counts("b").syncs], [0, 0]);
+    assert_same(&disk.contents("a"), &page(1), "a");
+    cache.sync_all().unwrap();
+    assert_eq!([files.counts("a").syncs, files.counts("b").syncs], [1, 1]);
+    let error = FaultEffect::Error(libc::EIO);
+    files.inject(Fault::new(FaultOperation::Sync, FaultTrigger::Nth(1), error).on("a"));
+    open.iter().for_each(|file| assert_eq!(file.write_at(&page(2), 0).unwrap(), PAGE));
+    let failed = cache.sync_all().unwrap_err();
+    assert!(matches!(&failed, Error::Io { doing: "sync", path, .. } if path.ends_with("a")), "{failed}");
+    // The other file is synced nevertheless, and the handle reports it, too.
+    assert_eq!(files.counts("b").syncs, 2);
+    assert!(open[0].sync_data().is_err());
+    open[0].sync_data().unwrap();
+    cache.sync_all().unwrap();
+    assert_same(&disk.contents("a"), &page(2), "a");
+}
+
+/// The queue keeps what it has room for, without a reader, and counts the rest.
+#[test]
+fn events_are_kept_dropped_and_counted_without_a_wait() {
+    let (disk, _files) = memory(24);
+    disk.set("f", &pages(0..100));
+    let seen = Arc::new(AtomicU64::new(0));
+    let counted = seen.clone();
+    let count = move |_| _ = counted.fetch_add(1, Relaxed);
+    let cache = disk.builder(1 << 20).events(10).observer(count).build().unwrap();
+    let events = cache.take_events().unwrap();
+    assert!(cache.take_events().is_none());
+    let file = cache.open("f", OpenMode::ReadOnly).unwrap();
+    scan(&file);
+    let all = seen.load(Relaxed);
+    assert!(all >= 100);
+    assert_eq!([events.dropped(), cache.stats().events_dropped], [all - 10; 2]);
+    let kept: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();
+    assert!(matches!(kept[0], Event::Inserted { page: (_, 0), .. }) && kept.len() == 10, "{kept:?}");
+    file.evict(0..u64::MAX).unwrap();
+    read(&file, 0, PAGE);
+    assert!(matches!(events.wait(Duration::from_secs(60)), Some(Event::Inserted { .. })));
+    drop((file, cache));
+    while events.try_next().is_some() {}
+    // The queue ends with the cache.
+    assert_eq!(events.wait(Duration::MAX), None);
+}
+
+#[cfg(feature = "serde")]
+#[test]
+fn reports_events_and_limits_are_serialized() {
+    use mglru_cache::Limits;
+    let (disk, _files) = memory(25);
+    disk.set("f", &pages(0..100));
+    let cache = disk.builder(1 << 20).events(1000).tenant("t", 16 * PAGE as u64).build().unwrap();
+    let events = cache.take_events().unwrap();
+    let file = cache.tenant("t").unwrap().open("f", OpenMode::ReadOnly).unwrap();
+    read(&file, 0, PAGE);
+    fn json(value: &impl serde::Serialize) -> serde_json::Value {
+        serde_json::to_value(value).unwrap()
+    }
+    assert_eq!(json(&file.pages_in(0..PAGE as u64))["cached"], 1);
+    let event = json(&events.try_next().unwrap());
+    assert_eq!(event["Inserted"]["page"][1], 0, "{event}");
+    let Err(Error::OutOfMemory(report)) = file.lock(0..100 * PAGE as u64) else { panic!("too much") };
+    let report = json(&*report);
+    assert!(report["tenant"] == "t" && report["max_pages"] == 16 && report["generations"].is_array());
+    let limits: Limits = serde_json::from_str(r#"{"low_bytes": 4096, "max_bytes": 8192}"#).unwrap();
+    assert_eq!(limits, Limits::max(8192).with_low(4096));
+    assert_eq!(serde_json::from_value::<Limits>(json(&limits)).unwrap(), limits);
+    let stats = json(&cache.tenant("t").unwrap().stats());
+    assert!(stats["counters"]["pgyoung"] == 0 && stats["mapped_hits"] == 0, "{stats}");
 }

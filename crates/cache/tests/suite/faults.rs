@@ -319,7 +319,11 @@ impl Weather<'_> {
             let first = if lasts { 2 } else { 0 };
             FaultEffect::Error(errors[first + random.below((errors.len() - first) as u64) as usize])
         };
-        Fault { path: path.map(Into::into), operation, trigger, effect }
+        let fault = Fault::new(operation, trigger, effect);
+        match path {
+            Some(path) => fault.on(path),
+            None => fault,
+        }
     }
 
     /// Stalls the device until a transfer waits, or for a moment.
@@ -352,7 +356,7 @@ fn run(seed: u64) {
     (0..3).for_each(|number: u64| disk.set(&number.to_string(), &[]));
     (0..threads).for_each(|number| disk.set(&format!("own{number}"), &[]));
     let mut builder = disk.builder(BUDGET_BYTES).tenant("t", 1 << 20);
-    builder = builder.tenant_with("kept", Limits { min_bytes: 128 << 10, ..Limits::default() });
+    builder = builder.tenant_with("kept", Limits::default().with_min(128 << 10));
     match random.below(4) {
         0 => {}
         1 => builder = builder.swap(Swap::compressed(512 << 10)),

@@ -18,7 +18,7 @@ fn cache(disk: &Disk) -> (PageCache, CachedFile) {
     disk.set("kept", &pages(0..PROTECTED as u64));
     let cache = disk.builder(48 << 20).tenant("t", LIMIT).build().unwrap();
     let min_bytes = (PROTECTED + 200) as u64 * PAGE as u64;
-    let kept = cache.add_tenant("kept", &Limits { min_bytes, ..Limits::default() }).unwrap();
+    let kept = cache.add_tenant("kept", &Limits::default().with_min(min_bytes)).unwrap();
     let file = kept.open(disk.path("kept"), OpenMode::ReadOnly).unwrap();
     let mut buffer = vec![0; 64 * PAGE];
     for offset in (0..PROTECTED * PAGE).step_by(buffer.len()) {

@@ -6,7 +6,7 @@ use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
 use mglru_cache::{Advice, OpenMode, ReadRequest};
 
 fn fault(trigger: FaultTrigger, effect: FaultEffect) -> Fault {
-    Fault { path: None, operation: FaultOperation::Read, trigger, effect }
+    Fault::new(FaultOperation::Read, trigger, effect)
 }
 
 fn bytes_of(pages: std::ops::Range<u64>) -> FaultTrigger {

@@ -230,12 +230,7 @@ impl<'a> Actor<'a> {
         files.clear_faults();
         files.set_capacity_pages(u64::MAX);
         let fail = |operation, one_in, error| {
-            files.inject(Fault {
-                path: None,
-                operation,
-                trigger: FaultTrigger::OneIn(one_in),
-                effect: FaultEffect::Error(error),
-            });
+            files.inject(Fault::new(operation, FaultTrigger::OneIn(one_in), FaultEffect::Error(error)));
         };
         match kind {
             0 => fail(FaultOperation::Write, 100, libc::EIO),
@@ -345,7 +340,7 @@ fn a_stalled_device_only_makes_callers_wait() {
     disk.set("calm", &(0..CALM).flat_map(|index| content(9, index, 1)).collect::<Vec<_>>());
     let builder = disk.builder(BUDGET_BYTES).swap(Swap::file("swap", 8 << 20));
     // More than the pages themselves, because usage above the floor may be reclaimed.
-    let min = Limits { min_bytes: 2 * CALM * PAGE as u64, ..Limits::default() };
+    let min = Limits::default().with_min(2 * CALM * PAGE as u64);
     let builder = builder.tenant("writers", LIMIT_PAGES * PAGE as u64).tenant_with("calm", min);
     let cache = builder.tenant_with("anon", Limits::default()).build().unwrap();
     let open = |tenant: &str, name: &str, mode| cache.tenant(tenant).unwrap().open(name, mode).unwrap();

@@ -425,12 +425,9 @@ impl<'a> Actor<'a> {
     fn add_tenant(&mut self) {
         let path = self.tenant_path();
         let max_bytes = self.random.one_in(2).then(|| (128 << 10) + self.random.below(2 << 20));
-        let limits = Limits {
-            min_bytes: self.random.below(64 << 10),
-            low_bytes: self.random.below(1 << 20),
-            max_bytes,
-            ..Limits::default()
-        };
+        let mut limits = Limits::default();
+        (limits.min_bytes, limits.low_bytes) = (self.random.below(64 << 10), self.random.below(1 << 20));
+        limits.max_bytes = max_bytes;
         match self.cache.add_tenant(&path, &limits) {
             Ok(_)
             | Err(Error::NoSuchTenant(_) | Error::TooManyTenants { .. } | Error::OutOfMemory(_))
@@ -538,12 +535,7 @@ fn round(seed: u64, operations: usize) -> (usize, usize) {
     };
     let faulty = memory.is_some() && random.one_in(2);
     if let Some(files) = memory.as_ref().filter(|_| faulty) {
-        let fault = |operation, one_in, effect| Fault {
-            path: None,
-            operation,
-            trigger: FaultTrigger::OneIn(one_in),
-            effect,
-        };
+        let fault = |operation, one_in, effect| Fault::new(operation, FaultTrigger::OneIn(one_in), effect);
         files.inject(fault(FaultOperation::Read, 200, FaultEffect::Error(libc::EIO)));
         files.inject(fault(FaultOperation::Write, 20, FaultEffect::Error(libc::ENOSPC)));
         files.inject(fault(FaultOperation::Read, 10, FaultEffect::Short(1000)));

@@ -244,12 +244,8 @@ fn errors_of_the_device_and_of_memory_reach_the_task() {
     let cache = disk.builder(1 << 20).tenant("t", 40 * PAGE as u64).build().unwrap();
     let file = cache.tenant("t").unwrap().open("f", OpenMode::ReadWrite).unwrap();
     let bad = 10 * PAGE as u64..11 * PAGE as u64;
-    let fault = |operation| Fault {
-        path: None,
-        operation,
-        trigger: FaultTrigger::Within(bad.clone()),
-        effect: FaultEffect::Error(libc::EIO),
-    };
+    let fault =
+        |operation| Fault::new(operation, FaultTrigger::Within(bad.clone()), FaultEffect::Error(libc::EIO));
     files.inject(fault(FaultOperation::Read));
     // Pages beside it are read, also in windows with it.
     for number in 0..20 {
@@ -292,6 +288,37 @@ fn errors_of_the_device_and_of_memory_reach_the_task() {
     assert!(matches!(block_on(file.write_at_async(&[1], 0)), Err(Error::Closed)));
     // A page behind all windows, which is not in memory.
     assert!(matches!(block_on(read_page(&file, 199)), Err(Error::Closed)));
+}
+
+/// The system reports a failed sync once. If the future that asked is gone, the next sync of every
+/// handle reports it, once.
+#[test]
+fn the_error_of_a_dropped_sync_goes_to_the_next_one() {
+    let (disk, files) = memory(8);
+    disk.set("f", &pages(0..4));
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
+    let other = file.try_clone().unwrap();
+    let fault = Fault::new(FaultOperation::Sync, FaultTrigger::Always, FaultEffect::Error(libc::EIO));
+    files.inject(fault);
+    file.write_at(&page(9), 0).unwrap();
+    assert!(poll_once(&mut file.sync_data_async()).is_pending());
+    while files.counts("f").syncs == 0 {
+        std::thread::yield_now();
+    }
+    files.clear_faults();
+    let failed = |result: Result<(), Error>| {
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::Io { doing: "sync", .. }), "{error}");
+        assert_eq!(error.io_error().unwrap().raw_os_error(), Some(libc::EIO));
+    };
+    // The same thread does all syncs of futures, in order.
+    failed(block_on(file.sync_data_async()));
+    block_on(file.sync_data_async()).unwrap();
+    failed(other.sync_all());
+    other.sync_all().unwrap();
+    file.sync_data().unwrap();
+    assert_same(&disk.contents("f"), &[page(9), pages(1..4)].concat(), "file");
 }
 
 #[test]

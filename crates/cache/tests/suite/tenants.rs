@@ -3,7 +3,7 @@
 
 use crate::common::{Disk, PAGE, assert_same, counter, memory, page, pages, read};
 use mglru_cache::{Advice, CachedFile, Error, Limits, Map, OpenMode, PageCache};
-use mglru_core::{Errno, Mechanisms, Preset, Switch};
+use mglru_core::{Errno, Lru, Mechanisms, Preset, Switch};
 
 const MIB: u64 = 1 << 20;
 
@@ -249,7 +249,7 @@ fn a_floor_keeps_pages() {
         disk.set("f", &pages(0..3000));
         let mechanisms = Mechanisms::compose(Preset::Default, &[Switch::SubtreeLru], &[]).unwrap();
         let cache = disk.builder(4 * MIB).mechanisms(mechanisms).build().unwrap();
-        let a = cache.add_tenant("a", &Limits { low_bytes: low, ..Limits::default() }).unwrap();
+        let a = cache.add_tenant("a", &Limits::default().with_low(low)).unwrap();
         cache.add_tenant("b", &Limits::default()).unwrap();
         let file = open(&cache, "a");
         read_all(&file, 0..200);
@@ -268,7 +268,7 @@ fn a_floor_keeps_pages() {
 #[test]
 fn a_tenant_above_high_is_throttled() {
     let (_disk, cache) = cache(16 * MIB, 2000);
-    let a = cache.add_tenant("a", &Limits { high_bytes: Some(MIB), ..Limits::default() }).unwrap();
+    let a = cache.add_tenant("a", &Limits::default().with_high(MIB)).unwrap();
     let file = open(&cache, "a");
     read_all(&file, 0..2000);
     assert!(a.stats().usage_pages <= 256 + 64, "{}", a.stats().usage_pages);
@@ -408,14 +408,14 @@ fn the_whole_is_the_sum_of_its_tenants() {
 #[test]
 fn a_floor_above_the_limit() {
     let (_disk, cache) = cache(16 * MIB, 2000);
-    let limits = Limits { min_bytes: 8 * MIB, ..Limits::max(MIB) };
+    let limits = Limits::max(MIB).with_min(8 * MIB);
     cache.add_tenant("a", &limits).unwrap();
     read_all(&open(&cache, "a"), 0..1000);
     assert!(usage(&cache, "a") <= 256 && line(&cache, "a/memory.events", "oom") == 0);
     assert_eq!(cache.control().read("a/memory.min").unwrap(), "8388608\n", "as it was written");
 
     cache.add_tenant("b", &Limits::max(MIB)).unwrap();
-    cache.add_tenant("b/x", &Limits { min_bytes: 4 * MIB, ..Limits::default() }).unwrap();
+    cache.add_tenant("b/x", &Limits::default().with_min(4 * MIB)).unwrap();
     let file = open(&cache, "b/x");
     let error = (0..1000).find_map(|at| file.read_at(&mut [0; 8], at * PAGE as u64).err()).unwrap();
     let Error::OutOfMemory(report) = &error else { panic!("{error}") };
@@ -462,4 +462,53 @@ fn a_tenant_goes_while_its_pages_are_in_use() {
     }
     assert_eq!(cache.add_tenant("/a", &Limits::default()).unwrap().name(), "a");
     assert_eq!(cache.tenant("/a/").unwrap().name(), "a");
+}
+
+/// A tenant that reads through a map shows its hits: never more than there were, and most of them
+/// while reclaim looks at its pages.
+#[test]
+fn mapped_hits_are_estimated_from_accessed_bits() {
+    for preset in [Preset::Default, Preset::Linux72, Preset::Linux612] {
+        for classic in [false, true] {
+            let mut mechanisms = Mechanisms::preset(preset);
+            if classic {
+                mechanisms = mechanisms.with_lru(Lru::Classic);
+            }
+            let (disk, _files) = memory(31);
+            disk.set("hot", &pages(0..60));
+            disk.set("cold", &pages(0..3000));
+            let builder = disk.builder(1 << 20).mechanisms(mechanisms);
+            let cache = builder.tenant("mapped", 1 << 20).tenant("once", 1 << 20).build().unwrap();
+            let [mapped, once] = ["mapped", "once"].map(|name| cache.tenant(name).unwrap());
+            let map = mapped.open("hot", OpenMode::ReadOnly).unwrap().map().unwrap();
+            let cold = cache.open("cold", OpenMode::ReadOnly).unwrap();
+            let mut loads = 0;
+            let mut before = 0;
+            for round in 0..60 {
+                for _ in 0..5 {
+                    (0..60).for_each(|number| map.load(number * PAGE as u64, &mut [0; 8]).unwrap());
+                    loads += 60;
+                }
+                (0..50).for_each(|step| drop(read(&cold, (round * 50 + step) * PAGE, PAGE)));
+                let stats = mapped.stats();
+                assert!(stats.hits == 0 && stats.mapped_hits >= before, "{stats:?}");
+                assert!(stats.mapped_hits + stats.misses <= loads, "{stats:?}");
+                before = stats.mapped_hits;
+            }
+            let stats = mapped.stats();
+            let name = (mechanisms.name(), classic);
+            assert!(stats.counter("pgyoung") > Some(0), "{name:?}: {stats:?}");
+            assert!(stats.hit_ratio() > Some(0.5), "{name:?}: {stats:?}");
+            // Pages that are loaded once are no hits, although each has its accessed bit found.
+            let file = once.open("cold", OpenMode::ReadOnly).unwrap();
+            file.advise(Advice::Random, 0..0).unwrap();
+            let map = file.map().unwrap();
+            for number in 0..3000 {
+                map.load(number * PAGE as u64, &mut [0; 8]).unwrap();
+            }
+            let stats = once.stats();
+            assert!(stats.misses > 2800 && stats.mapped_hits <= 3000 - stats.misses, "{name:?}: {stats:?}");
+            cache.validate().unwrap();
+        }
+    }
 }

@@ -7,12 +7,7 @@ use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
 use mglru_cache::{Error, OpenMode, PageCache};
 
 fn fail(operation: FaultOperation, error: i32) -> Fault {
-    Fault {
-        path: Some("f".into()),
-        operation,
-        trigger: FaultTrigger::Always,
-        effect: FaultEffect::Error(error),
-    }
+    Fault::new(operation, FaultTrigger::Always, FaultEffect::Error(error)).on("f")
 }
 
 fn is_write_back<T>(result: Result<T, Error>) -> bool {
@@ -73,7 +68,9 @@ fn a_failed_sync_is_reported_to_every_handle() {
     let file = cache.open("f", OpenMode::ReadWrite).unwrap();
     let other = file.try_clone().unwrap();
     file.write_at(b"x", 0).unwrap();
-    files.inject(Fault { trigger: FaultTrigger::Nth(1), ..fail(FaultOperation::Sync, libc::EIO) });
+    files.inject(
+        Fault::new(FaultOperation::Sync, FaultTrigger::Nth(1), FaultEffect::Error(libc::EIO)).on("f"),
+    );
     assert_eq!(number(file.sync_data()), libc::EIO);
     assert_eq!(number(other.sync_data()), libc::EIO, "although the system reported it only once");
     file.sync_data().unwrap();
@@ -120,7 +117,7 @@ fn a_full_disk_stops_writers_with_an_error_and_lets_them_go_on_when_there_is_roo
 fn short_writes_are_continued() {
     let (disk, files) = memory(5);
     disk.set("f", &[]);
-    files.inject(Fault { effect: FaultEffect::Short(1000), ..fail(FaultOperation::Write, 0) });
+    files.inject(Fault::new(FaultOperation::Write, FaultTrigger::Always, FaultEffect::Short(1000)).on("f"));
     let cache = disk.builder(4 << 20).build().unwrap();
     let file = cache.open("f", OpenMode::ReadWrite).unwrap();
     let contents = &pages(0..30)[..29 * PAGE + 77];
@@ -275,12 +272,11 @@ fn a_refused_truncation_loses_nothing() {
     disk.set("f", &pages(0..3));
     let cache = disk.builder(2 << 20).build().unwrap();
     let file = cache.open("f", OpenMode::ReadWrite).unwrap();
-    files.inject(Fault {
-        path: None,
-        operation: FaultOperation::SetLength,
-        trigger: FaultTrigger::Always,
-        effect: FaultEffect::Error(libc::EPERM),
-    });
+    files.inject(Fault::new(
+        FaultOperation::SetLength,
+        FaultTrigger::Always,
+        FaultEffect::Error(libc::EPERM),
+    ));
     for round in 1..100 {
         let bytes = pages(3 * round..3 * round + 3);
         file.write_at(&bytes, 0).unwrap();

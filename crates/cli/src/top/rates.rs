@@ -102,7 +102,7 @@ impl Rates {
 
     fn row(&self, then: &TenantState, now: &TenantState) -> TenantRates {
         let rate = |then: u64, now: u64| now.saturating_sub(then) as f64 / self.seconds();
-        let (hits, misses) = (rate(then.hits, now.hits), rate(then.misses, now.misses));
+        let (hits, misses) = (rate(then.all_hits(), now.all_hits()), rate(then.misses, now.misses));
         TenantRates {
             name: if now.path.is_empty() { "all".to_owned() } else { now.path.clone() },
             memory: now.usage_bytes,
@@ -178,11 +178,10 @@ pub mod tests {
             tenant.max_bytes = (!path.ends_with("free")).then_some(4 << 20);
             tenant.dirty_bytes = 4096;
             tenant.pressure.avg10 = misses as f64 / 10.0;
-            let list = |name: &str, age_ms, file_bytes| mglru_watch::ListState {
-                name: name.to_owned(),
-                age_ms,
-                anon_bytes: 0,
-                file_bytes,
+            let list = |name: &str, age_ms, file_bytes| {
+                let mut list = mglru_watch::ListState::default();
+                (list.name, list.age_ms, list.file_bytes) = (name.to_owned(), age_ms, file_bytes);
+                list
             };
             tenant.lists =
                 vec![list("7", Some(12_000), usage_bytes / 4), list("8", Some(500), usage_bytes * 3 / 4)];
@@ -193,7 +192,9 @@ pub mod tests {
         state.preset = "linux-7.1".to_owned();
         state.backend = "threads".to_owned();
         (state.pid, state.at_ms, state.budget_bytes) = (42, at_ms, 8 << 20);
-        state.requests = Some(Requests { reads: at_ms, read_bytes: at_ms * 4096, ..Requests::default() });
+        let mut requests = Requests::default();
+        (requests.reads, requests.read_bytes) = (at_ms, at_ms * 4096);
+        state.requests = Some(requests);
         state.tenants = tenants.iter().map(tenant).collect();
         state
     }

@@ -13,6 +13,7 @@ use crate::sync::{
 
 /// Number of a folio, and of the frame that holds its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct FolioId(pub u32);
 
 /// The most folios of one node: 8 TiB in 4 KiB pages. One bit of a list link marks the end.

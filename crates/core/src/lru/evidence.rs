@@ -21,6 +21,7 @@ pub(super) const TOKEN_REFS_BITS: u32 = 2;
 
 /// A shadow word, unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Shadow {
     /// The memcg that the page was charged to.
     pub memcg: MemcgId,
@@ -54,6 +55,7 @@ impl Shadow {
 
 /// The distance of a refault, and the reach within which it is recent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Distance {
     /// Generations from the oldest at eviction to the youngest now; before the working-set rework,
     /// to the oldest now. Classic: pages evicted and activated since, by the clock.

@@ -109,6 +109,8 @@ pub(crate) fn all_lists() -> std::ops::Range<usize> {
 
 /// One generation, as a row of `lru_gen`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct GenerationRow {
     /// Its sequence number.
     pub seq: u64,

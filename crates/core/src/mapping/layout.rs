@@ -2,6 +2,7 @@
 
 /// Number of a mapping; reused after the mapping is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MappingId(pub u32);
 
 /// Pages under one page table: the unit of walks and Bloom filters.

@@ -2,6 +2,7 @@
 
 /// Number of a memcg; it fits the 20 bits of a shadow word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MemcgId(pub u32);
 
 impl MemcgId {

@@ -5,6 +5,8 @@ use crate::options::PAGE_BYTES;
 
 /// Limits and protections of a tenant, in bytes. Default: unlimited and unprotected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
+#[non_exhaustive]
 pub struct Limits {
     /// `memory.min`: reclaim for others never takes this much. `u64::MAX`: protects everything.
     pub min_bytes: u64,
@@ -25,6 +27,36 @@ impl Limits {
     /// Only `memory.max`, of `bytes`.
     pub fn max(bytes: u64) -> Limits {
         Limits { max_bytes: Some(bytes), ..Limits::default() }
+    }
+
+    /// The same limits with this `memory.min`.
+    pub fn with_min(self, bytes: u64) -> Limits {
+        Limits { min_bytes: bytes, ..self }
+    }
+
+    /// The same limits with this `memory.low`.
+    pub fn with_low(self, bytes: u64) -> Limits {
+        Limits { low_bytes: bytes, ..self }
+    }
+
+    /// The same limits with this `memory.high`.
+    pub fn with_high(self, bytes: u64) -> Limits {
+        Limits { high_bytes: Some(bytes), ..self }
+    }
+
+    /// The same limits with this `memory.max`.
+    pub fn with_max(self, bytes: u64) -> Limits {
+        Limits { max_bytes: Some(bytes), ..self }
+    }
+
+    /// The same limits with this `memory.swap.high`.
+    pub fn with_swap_high(self, bytes: u64) -> Limits {
+        Limits { swap_high_bytes: Some(bytes), ..self }
+    }
+
+    /// The same limits with this `memory.swap.max`.
+    pub fn with_swap_max(self, bytes: u64) -> Limits {
+        Limits { swap_max_bytes: Some(bytes), ..self }
     }
 }
 

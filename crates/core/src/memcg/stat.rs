@@ -5,6 +5,7 @@
 //! Lock-free: relaxed atomic words, exact while no thread changes them. Otherwise a reader may see
 //! a page counted in one place and not yet in another.
 
+use crate::folio::Kind;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
 
@@ -118,6 +119,9 @@ counters! {
     NrVmscanImmediateReclaim "nr_vmscan_immediate_reclaim";
     /// Not in the kernel: pages that scans moved up a generation because of their tier.
     Pgprotected "pgprotected";
+    /// Not in the kernel: accessed bits of file pages that scans found. Each stands for one mapped
+    /// access or more since the scan before.
+    Pgyoung "pgyoung";
     /// Not in the kernel: writes to the classic LRU's clock of refaults; each also writes to the
     /// clocks of all ancestors.
     NonresidentAgeWrites "nonresident_age_writes";
@@ -185,6 +189,13 @@ impl Stat {
 
     pub(crate) fn add(&self, counter: Counter, pages: u64) {
         self.counters[counter as usize].fetch_add(pages, Relaxed);
+    }
+
+    /// Counts accessed bits that a scan found and cleared: all that is known of mapped hits.
+    pub(crate) fn found_young(&self, kind: Kind, pages: u64) {
+        if kind == Kind::File && pages > 0 {
+            self.add(Counter::Pgyoung, pages);
+        }
     }
 
     pub(crate) fn change(&self, counter: Counter, pages: i64) {

@@ -47,6 +47,7 @@ pub struct Facts {
 
 /// The reason why a folio stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum Reason {
     /// Another thread holds its lock.
     Locked,
@@ -66,6 +67,7 @@ pub enum Reason {
 
 /// The next action on a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum Verdict {
     /// Keep it rejected, in its generation.
     Keep(Reason),

@@ -69,7 +69,7 @@ impl Measure {
         let shown = if run.setting.has_swap() { Self::ALL.len() } else { Measure::SwapIns as usize };
         let foreign = match run.lru {
             Lru::Classic => Measure::Generations,
-            Lru::MultiGen | Lru::Ranked => Measure::ActivatedRefaults,
+            _ => Measure::ActivatedRefaults,
         };
         Self::ALL.into_iter().take(shown).filter(move |&measure| measure != foreign)
     }

@@ -53,7 +53,7 @@ impl Variant {
                 })
                 .into(),
             (_, Access::Reads) if !run.setting.is_loose() => vec![plain],
-            (Lru::MultiGen | Lru::Ranked, _) => {
+            _ => {
                 let around =
                     AROUND_PAGES.into_iter().filter_map(|by| plain.memory_pages.checked_add_signed(by));
                 around

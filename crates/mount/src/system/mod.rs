@@ -254,7 +254,9 @@ fio version 3 iolog
 8191 data/f datasync 0 0 7030
 ";
         assert_eq!(std::fs::read_to_string(path).unwrap(), expected);
-        let requests = Requests { reads: 4, writes: 2, syncs: 1, read_bytes: 304_096, written_bytes: 5000 };
+        let mut requests = Requests::default();
+        (requests.reads, requests.writes, requests.syncs) = (4, 2, 1);
+        (requests.read_bytes, requests.written_bytes) = (304_096, 5000);
         assert_eq!(recorder.recorded, Recorded { requests, lost: 12, ended: false });
     }
 

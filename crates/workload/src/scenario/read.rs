@@ -171,14 +171,14 @@ fn limits(tenant: &Table) -> Result<Limits, Error> {
     };
     let swap = memory.table("swap", &["max", "high"])?;
     let swap_limit = |key: &str| swap.as_ref().map_or(Ok(None), |swap| limit(swap, key));
-    Ok(Limits {
-        min_bytes: protection("min")?,
-        low_bytes: protection("low")?,
-        high_bytes: limit(&memory, "high")?,
-        max_bytes: memory.optional("max", max)?.flatten(),
-        swap_high_bytes: swap_limit("high")?,
-        swap_max_bytes: swap_limit("max")?,
-    })
+    let mut limits = Limits::default();
+    limits.min_bytes = protection("min")?;
+    limits.low_bytes = protection("low")?;
+    limits.high_bytes = limit(&memory, "high")?;
+    limits.max_bytes = memory.optional("max", max)?.flatten();
+    limits.swap_high_bytes = swap_limit("high")?;
+    limits.swap_max_bytes = swap_limit("max")?;
+    Ok(limits)
 }
 
 /// Parses a time of at most [`TIME_MAX`].

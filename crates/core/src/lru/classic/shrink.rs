@@ -147,7 +147,9 @@ pub(super) fn shrink_active(cx: &mut Context<'_, impl Host>, memcg: &Memcg, kind
 /// Tests and clears the accessed bit of a folio, if its mapping has recency.
 fn take_accessed(core: &Core, mapping: &Mapping, folio: FolioId) -> bool {
     let slot = mapping.slot(&core.leaves, core.folios.index(folio));
-    mapping.has_recency() && slot.is_some_and(|slot| slot.clear_accessed(folio))
+    let found = mapping.has_recency() && slot.is_some_and(|slot| slot.clear_accessed(folio));
+    core.memcg(core.memcg_of(folio)).stat.found_young(mapping.kind(), found.into());
+    found
 }
 
 /// The reference check ([book: classic-lru#reference-check]). A folio has one mapping at most, and

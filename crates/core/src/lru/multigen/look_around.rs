@@ -55,6 +55,7 @@ impl Core {
         if !young {
             return false;
         }
+        memcg.stat.found_young(mapping.kind(), 1);
         let window = window(u64::from(index), mapping.mapped_pages());
         if window.end - window.start <= 1 || !mapping.has_recency() {
             return true;
@@ -96,6 +97,7 @@ impl Core {
             }
         }
         drop(locked);
+        memcg.stat.found_young(mapping.kind(), u64::from(count) - 1);
         for &other in &activated[..activations] {
             self.enqueue_held(host, cpu, Queue::Activate, other);
         }

@@ -119,6 +119,7 @@ impl Core {
             }
             batch.note(mapping.kind(), change);
         }
+        memcg.stat.found_young(mapping.kind(), young.into());
         memcg.lruvec.count_walked([entries, u64::from(young), 0, 0]);
         u64::from(young * DENSITY) >= entries
     }

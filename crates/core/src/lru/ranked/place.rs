@@ -163,6 +163,7 @@ impl LockedLruvec<'_> {
         let Some(mapping) = last.get(core, core.mapping_of(folio)) else { return false };
         let slot = mapping.slot(&core.leaves, self.folios.index(folio));
         let found = mapping.has_recency() && slot.is_some_and(|slot| slot.clear_accessed(folio));
+        core.memcg(core.memcg_of(folio)).stat.found_young(mapping.kind(), found.into());
         found && flags.found_accessed().refs() == 0
     }
 

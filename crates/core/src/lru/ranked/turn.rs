@@ -225,6 +225,7 @@ pub(in crate::lru) fn references(cx: &mut Context<'_, impl Host>, folio: FolioId
     };
     let slot = mapping.slot(&core.leaves, core.folios.index(folio));
     let found = mapping.has_recency() && slot.is_some_and(|slot| slot.clear_accessed(folio));
+    core.memcg(core.memcg_of(folio)).stat.found_young(mapping.kind(), found.into());
     if found && core.folios.flags(folio).found_accessed().refs() > 0 {
         References::First
     } else {

@@ -63,6 +63,7 @@ impl Core {
                     young += 1;
                 }
             }
+            memcg.stat.found_young(mapping.kind(), young);
             memcg.lruvec.count_walked([entries, young, 1, 0]);
         }
     }
