@@ -32,9 +32,11 @@
 //! A commit is where SQLite says that it is after a power loss, also if the process is killed. What
 //! the process wrote and did not sync is in its own memory only, so a killed process is to SQLite
 //! what a power loss is. With SQLite's own file system the kernel would still have that data.
-//! Therefore choose `synchronous` as for power losses: with `FULL`, no commit is lost. With `NORMAL`
-//! and a WAL, a killed process may lose its last commits, and the database is never damaged. With
-//! `OFF`, a killed process can damage it.
+//! Therefore choose `synchronous` as for power losses:
+//!
+//! * `FULL`: no commit is lost.
+//! * `NORMAL`, with a WAL: a killed process may lose its last commits. The database is not damaged.
+//! * `OFF`: a killed process can damage the database.
 //!
 //! The last connection writes out what was not synced when it is closed, before another process can
 //! have the database.
