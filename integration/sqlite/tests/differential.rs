@@ -122,7 +122,10 @@ fn outcome(database: &Connection, statement: &str) -> Result<String, String> {
         let mut rows = prepared.query([])?;
         let mut text = String::new();
         while let Some(row) = rows.next()? {
-            for column in 0..columns {
+            // Of a checkpoint, only whether it met a lock: how many pages are in the WAL depends on
+            // which of them left SQLite's own cache early.
+            let compared = if statement.contains("checkpoint") { 1 } else { columns };
+            for column in 0..compared {
                 let _ = match row.get_ref(column)? {
                     ValueRef::Null => write!(text, "NULL|"),
                     ValueRef::Integer(number) => write!(text, "{number}|"),
@@ -142,13 +145,11 @@ fn outcome(database: &Connection, statement: &str) -> Result<String, String> {
     run().map_err(|error| format!("{error:?}"))
 }
 
-fn open(path: &Path, vfs: Option<&str>) -> Connection {
+fn open(path: &Path, vfs: Option<&str>, synchronous: &str) -> Connection {
     let database = match vfs {
         Some(vfs) => Connection::open_with_flags_and_vfs(path, OpenFlags::default(), vfs).unwrap(),
         None => Connection::open(path).unwrap(),
     };
-    // Syncs cannot be seen, and SQLite's own take long.
-    let synchronous = if vfs.is_some() { "NORMAL" } else { "OFF" };
     database.busy_timeout(std::time::Duration::ZERO).unwrap();
     database
         .execute_batch(&format!(
@@ -159,7 +160,7 @@ fn open(path: &Path, vfs: Option<&str>) -> Connection {
 }
 
 fn dump(path: &Path) -> Vec<Result<String, String>> {
-    let database = open(path, None);
+    let database = open(path, None, "OFF");
     let tables = ["t0", "t1", "t2"].map(|table| format!("SELECT rowid, a, b, c FROM {table}"));
     let mut all: Vec<_> = tables.iter().map(|statement| outcome(&database, statement)).collect();
     all.push(outcome(&database, "PRAGMA integrity_check"));
@@ -173,8 +174,12 @@ fn run(seed: u64) -> (usize, usize) {
     let vfs = [Some("mglru-differential"), None];
     let mut random = Random(seed);
     let page_bytes = random.pick(&["512", "1024", "4096", "8192", "65536"]);
-    let open_all =
-        || [0, 1].map(|side| (0..CONNECTIONS).map(|_| open(&paths[side], vfs[side])).collect::<Vec<_>>());
+    let synchronous = random.pick(&["OFF", "NORMAL"]);
+    let open_all = || {
+        [0, 1].map(|side| {
+            (0..CONNECTIONS).map(|_| open(&paths[side], vfs[side], synchronous)).collect::<Vec<_>>()
+        })
+    };
     let mut databases = open_all();
     let (mut done, mut busy) = (0, 0);
     for side in &databases {
