@@ -1,0 +1,142 @@
+//! Names of files on the disk: the directory operations that SQLite needs beside the page cache.
+//!
+//! Tests replace the system's by those of a disk in memory, to which they cut the power.
+
+#[cfg(test)]
+use mglru_cache::backend::MemoryFiles;
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+#[cfg(test)]
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Number of temporary names tried so far.
+static TEMPORARY: AtomicU64 = AtomicU64::new(0);
+
+/// The disk on which the names are.
+pub(crate) enum Disk {
+    /// The file systems of the machine.
+    System,
+    /// A disk in memory that can lose power.
+    #[cfg(test)]
+    Memory(Arc<MemoryFiles>),
+}
+
+impl Disk {
+    /// Creates an empty file if the name is free. Returns whether it was. `like`: a file whose
+    /// permissions the new one gets, so that a journal is as secret as its database.
+    pub(crate) fn create(&self, path: &Path, like: Option<&Path>) -> io::Result<bool> {
+        #[cfg(test)]
+        if let Disk::Memory(files) = self {
+            let is_new = files.contents(path).is_none();
+            if is_new {
+                files.set_contents(path, &[]);
+            }
+            return Ok(is_new);
+        }
+        let permissions = like.and_then(|like| fs::metadata(like).ok()).map(|data| data.permissions());
+        let mode = if permissions.is_some() { 0o600 } else { 0o644 };
+        match File::options().write(true).create_new(true).mode(mode).open(path) {
+            Ok(file) => {
+                if let Some(permissions) = permissions {
+                    file.set_permissions(Permissions::from_mode(permissions.mode() & 0o666))?;
+                }
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates an empty file for this user only, with a name that no other file had. A process with
+    /// the number of this one may have left names behind.
+    pub(crate) fn create_temporary(&self) -> io::Result<PathBuf> {
+        loop {
+            let number = TEMPORARY.fetch_add(1, Ordering::Relaxed);
+            let name = format!("mglru-sqlite-{}-{number}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            #[cfg(test)]
+            if let Disk::Memory(_) = self {
+                self.create(&path, None)?;
+                return Ok(path);
+            }
+            match File::options().write(true).create_new(true).mode(0o600).open(&path) {
+                Ok(_) => return Ok(path),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Removes a name. Open files stay.
+    pub(crate) fn remove(&self, path: &Path) -> io::Result<()> {
+        #[cfg(test)]
+        if let Disk::Memory(files) = self {
+            if files.contents(path).is_none() {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            // A removal that a power loss can undo: the file gets a name of its own.
+            let number = TEMPORARY.fetch_add(1, Ordering::Relaxed);
+            files.rename(path, format!("removed-{number}"));
+            return Ok(());
+        }
+        fs::remove_file(path)
+    }
+
+    /// Puts the names in the directory of `path` on stable storage.
+    pub(crate) fn sync_directory_of(&self, path: &Path) -> io::Result<()> {
+        #[cfg(test)]
+        if let Disk::Memory(files) = self {
+            return files.sync_names().then_some(()).ok_or_else(|| io::Error::other("no power"));
+        }
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    }
+
+    /// The length of what has this name, in bytes. A directory has a length, too.
+    pub(crate) fn len(&self, path: &Path) -> io::Result<u64> {
+        #[cfg(test)]
+        if let Disk::Memory(files) = self {
+            let contents = files.contents(path).ok_or(io::ErrorKind::NotFound)?;
+            return Ok(contents.len() as u64);
+        }
+        let data = fs::metadata(path)?;
+        Ok(if data.is_file() { data.len() } else { data.len().max(1) })
+    }
+
+    /// The name by which all connections know a file: absolute, without symbolic links.
+    pub(crate) fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        #[cfg(test)]
+        if let Disk::Memory(_) = self {
+            return Ok(path.to_owned());
+        }
+        if let Ok(known) = fs::canonicalize(path) {
+            return Ok(known);
+        }
+        let absolute = std::path::absolute(path)?;
+        let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+            return Err(io::ErrorKind::InvalidFilename.into());
+        };
+        Ok(fs::canonicalize(parent).unwrap_or_else(|_| parent.to_owned()).join(name))
+    }
+
+    /// Whether the file can be opened.
+    pub(crate) fn can_open(&self, path: &Path, for_writing: bool) -> bool {
+        #[cfg(test)]
+        if let Disk::Memory(files) = self {
+            return files.contents(path).is_some();
+        }
+        File::options().read(!for_writing).write(for_writing).open(path).is_ok()
+    }
+
+    /// Opens a file for its advisory lock. A disk in memory has no other processes.
+    pub(crate) fn open_for_lock(&self, path: &Path) -> io::Result<Option<File>> {
+        #[cfg(test)]
+        if let Disk::Memory(_) = self {
+            return Ok(None);
+        }
+        File::open(path).map(Some)
+    }
+}
