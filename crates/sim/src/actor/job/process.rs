@@ -4,8 +4,8 @@ use super::touch::Touch;
 use super::{Job, State};
 use crate::files::FileNumber;
 use crate::world::{TenantState, World};
-use mglru_core::Task;
 use mglru_core::readahead::Readahead;
+use mglru_core::{Hit, Task};
 use mglru_workload::trace::RequestStart;
 use std::collections::BTreeMap;
 
@@ -85,6 +85,17 @@ impl Process {
         match self.handle(touch) {
             Some(open) => open.descriptor.counts(world, touch),
             None => self.descriptors[touch.file.0 as usize].counts(world, touch),
+        }
+    }
+
+    /// Counts an access through a mapping.
+    #[inline]
+    pub(super) fn touch_mapped(&self, world: &World, touch: Touch, hit: &Hit) {
+        let mapping = &world.files.get(touch.file).mapping;
+        if touch.fault {
+            world.core.touch_by_fault(&self.task, mapping, touch.index, hit);
+        } else {
+            world.core.touch(&self.task, mapping, touch.index, hit);
         }
     }
 
