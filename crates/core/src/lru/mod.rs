@@ -50,7 +50,7 @@ pub(crate) mod turns;
 
 pub(crate) use batches::{Arrivals, BATCH_FOLIOS, Queue};
 pub use evidence::{Distance, References, Shadow};
-pub use lruvec::{GenerationRow, Lruvec};
+pub use lruvec::{GenerationRow, ListRow, Lruvec};
 pub(crate) use lruvec::{LockedLruvec, all_lists};
 pub use multigen::window::{MAX_GENERATIONS, MIN_GENERATIONS, Seq};
 pub(crate) use order::{OrderWalk, TURN_PAGES, Visit};

@@ -180,6 +180,7 @@ impl LockedLruvec<'_> {
         for _ in 0..steps {
             let (kind, folio) = self.older_tail(List::Main)?;
             self.look(core, last, folio);
+            self.lruvec.ranked.count_hand_step();
             match self.folios.flags(folio).hand_step() {
                 HandStep::Candidate => return Some(folio),
                 HandStep::Passed { accessed } => {
