@@ -288,12 +288,23 @@ impl Core {
         without
     }
 
+    /// Counts an access by a process that had no page-table entry for the page: a fault. The page
+    /// may have the entry of another process, perhaps one that is gone.
+    pub fn touch_by_fault(&self, task: &Task, mapping: &Mapping, index: u32, hit: &Hit) {
+        if hit.flags.mapped() && mapping.has_recency() && lru::faulted_again(self, hit.folio, hit.flags) {
+            self.owner_of(hit.folio).stat.add(Counter::Pgfault, 1);
+            task.space.mark_ran();
+        } else {
+            self.touch(task, mapping, index, hit);
+        }
+    }
+
     /// Sets the bits of a page-table entry, creating the entry if it is missing.
     #[cold]
     fn touch_slow(&self, mapping: &Mapping, index: u32, hit: &Hit) {
         if let Some(memcg) = self.make_entry(mapping, index, hit) {
             memcg.stat.add(Counter::Pgfault, 1);
-            if mapping.has_recency() && lru::mapped_first(self, hit.folio, hit.flags) {
+            if mapping.has_recency() && lru::faulted(self, hit.folio, hit.flags) {
                 self.make_old(mapping, index, hit.folio);
             }
         }

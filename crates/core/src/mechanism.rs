@@ -492,6 +492,7 @@ mod tests {
                 "first_look",
                 "rereads",
                 "page_walk",
+                "fault_uses",
                 "compact_shadows",
                 "fixed_budget",
                 "aging_apart",
@@ -520,7 +521,7 @@ mod tests {
                 "misses_per_fault",
             ]
         );
-        let later = |preset| on(preset)[24..].to_vec();
+        let later = |preset| on(preset)[25..].to_vec();
         let [t, f] = [true, false];
         assert_eq!(
             later(Preset::Linux612),
@@ -533,7 +534,7 @@ mod tests {
         let on = |preset| -> [bool; 13] {
             let all = on(preset);
             let (of_kernels, others) = all.split_at(13);
-            assert_eq!(others[..10], [true; 10], "the policy `ranked` is whole in all presets");
+            assert_eq!(others[..12], [true; 12], "the policy `ranked` is whole in all presets");
             of_kernels.try_into().expect("thirteen")
         };
         assert_eq!(

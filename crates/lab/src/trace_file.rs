@@ -250,7 +250,14 @@ impl TraceFile {
     /// If there is no page.
     pub fn of_pages(name: &str, pages: impl IntoIterator<Item = u64>) -> Result<TraceFile, Error> {
         let read = |page| {
-            Record::Access(PageAccess { page, write: false, mapped: false, anon: false, inside: false })
+            Record::Access(PageAccess {
+                page,
+                write: false,
+                mapped: false,
+                anon: false,
+                inside: false,
+                fault: false,
+            })
         };
         TraceFile::of_records(name, pages.into_iter().map(read).collect())
     }
@@ -594,7 +601,14 @@ mod tests {
     use mglru_workload::trace::PageAccess;
 
     fn touch(page: u64) -> Record {
-        Record::Access(PageAccess { page, write: false, mapped: false, anon: false, inside: false })
+        Record::Access(PageAccess {
+            page,
+            write: false,
+            mapped: false,
+            anon: false,
+            inside: false,
+            fault: false,
+        })
     }
 
     #[test]
@@ -637,8 +651,14 @@ mod tests {
 
     #[test]
     fn anonymous_page_5_is_not_page_5_of_a_file() {
-        let anon =
-            Record::Access(PageAccess { page: 5, write: false, mapped: false, anon: true, inside: false });
+        let anon = Record::Access(PageAccess {
+            page: 5,
+            write: false,
+            mapped: false,
+            anon: true,
+            inside: false,
+            fault: false,
+        });
         assert_eq!(count(&[touch(5), anon, anon]), TraceCounts { accesses: 3, distinct_pages: 2 });
     }
 

@@ -35,12 +35,14 @@ pub struct Access {
     pub anon: bool,
     /// Whether it begins inside of the page, so that it may continue the one before.
     pub inside: bool,
+    /// Whether a mapped access is a fault: the process had no page-table entry for the page.
+    pub fault: bool,
 }
 
 impl Access {
     /// A read through a descriptor.
     pub fn read(page: u64) -> Access {
-        Access { page, write: false, mapped: false, anon: false, inside: false }
+        Access { page, write: false, mapped: false, anon: false, inside: false, fault: false }
     }
 
     /// A write through a descriptor.
@@ -51,6 +53,11 @@ impl Access {
     /// A load through a mapping.
     pub fn load(page: u64) -> Access {
         Access { mapped: true, ..Access::read(page) }
+    }
+
+    /// A load through a mapping by a process that had not mapped the page.
+    pub fn fault(page: u64) -> Access {
+        Access { fault: true, ..Access::load(page) }
     }
 
     /// A store through a mapping.
@@ -68,8 +75,8 @@ impl Access {
 
 impl From<PageAccess> for Access {
     fn from(access: PageAccess) -> Access {
-        let PageAccess { page, write, mapped, anon, inside } = access;
-        Access { page, write, mapped, anon, inside }
+        let PageAccess { page, write, mapped, anon, inside, fault } = access;
+        Access { page, write, mapped, anon, inside, fault }
     }
 }
 

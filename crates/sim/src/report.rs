@@ -1,7 +1,7 @@
 //! Results of a run, as plain numbers.
 
 use crate::device::DeviceCounts;
-use mglru_core::lru::GenerationRow;
+use mglru_core::lru::{GenerationRow, ListRow};
 use mglru_core::reclaim::Progress;
 use mglru_core::{Counter, Memcg, OutOfMemory, Time};
 
@@ -174,6 +174,8 @@ pub struct TenantReport {
     pub warm: Option<Tally>,
     /// Its generations at the end, oldest first.
     pub generations: Vec<GenerationRow>,
+    /// Its lists under the policy `ranked` at the end.
+    pub lists: [ListRow; 2],
 }
 
 /// Results of a run.

@@ -565,6 +565,7 @@ impl Simulator {
                 total,
                 warm: world.tenants[tenant].at_warm.map(|warm| total.since(&warm)),
                 generations: memcg.lruvec().generations(world.now()),
+                lists: memcg.lruvec().ranked_lists(),
             })
         };
         let tenants: Vec<TenantReport> = (0..world.tenants.len()).filter_map(tenant).collect();

@@ -98,7 +98,14 @@ impl Rounds {
         let count = DRAW_PAGES.min(part - *touched);
         let pages = (*touched..*touched + count).map(|page| first + u64::from(page));
         steps.extend(pages.map(|page| {
-            Step::Touch(PageAccess { page, write: !reads, mapped: true, anon: !reads, inside: false })
+            Step::Touch(PageAccess {
+                page,
+                write: !reads,
+                mapped: true,
+                anon: !reads,
+                inside: false,
+                fault: false,
+            })
         }));
         *touched += count;
         if *touched == part && reads {

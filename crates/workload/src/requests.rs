@@ -74,6 +74,7 @@ impl Workers {
                 mapped: true,
                 anon: true,
                 inside: false,
+                fault: false,
             }));
         }
     }

@@ -56,6 +56,7 @@ impl Sweep {
                     mapped: true,
                     anon: true,
                     inside: false,
+                    fault: false,
                 })
             })
         };

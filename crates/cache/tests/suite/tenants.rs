@@ -1,7 +1,7 @@
 //! Tenants as a tree that changes while the cache runs: limits, control files, and the pages of
 //! removed tenants.
 
-use crate::common::{Disk, PAGE, assert_same, counter, memory, page, pages, read};
+use crate::common::{Disk, PAGE, Random, assert_same, counter, memory, page, pages, read};
 use mglru_cache::{Advice, CachedFile, Error, Limits, Map, OpenMode, PageCache};
 use mglru_core::{Errno, Lru, Mechanisms, Preset, Switch};
 
@@ -262,6 +262,46 @@ fn a_floor_keeps_pages() {
     assert_eq!(left, used, "nothing of a is taken");
     let (used, left) = kept(0);
     assert!(left < used, "{left} of {used}");
+}
+
+/// On real files: a tenant that uses 512 pages at random keeps them beside one that reads a file
+/// much larger than memory, through descriptors and through a map.
+#[test]
+fn a_tenant_in_use_keeps_its_pages_beside_a_stream() {
+    const USED: u64 = 512;
+    for mapped in [false, true] {
+        let disk = Disk::threads();
+        disk.set("used", &pages(0..USED));
+        disk.set("stream", &pages(0..8000));
+        let cache = disk.builder(8 * MIB).build().unwrap();
+        let [used, stream] = ["used", "stream"].map(|name| {
+            let tenant = cache.add_tenant(name, &Limits::default()).unwrap();
+            tenant.open(disk.path(name), OpenMode::ReadOnly).unwrap()
+        });
+        let (map, mut random, mut word) = (used.map().unwrap(), Random(1), [0; 8]);
+        for number in 0..8000 {
+            // Ten accesses for each page of the stream: each page is used 20 times per memory.
+            for access in 0..10 {
+                let at = if number * 10 + access < USED { number * 10 + access } else { random.below(USED) };
+                if mapped {
+                    map.load(at * PAGE as u64, &mut word).unwrap();
+                    assert_same(&word, &page(at)[..8], at);
+                } else {
+                    assert_same(&read(&used, at as usize * PAGE, PAGE), &page(at), at);
+                }
+            }
+            assert_same(&read(&stream, number as usize * PAGE, PAGE), &page(number), number);
+        }
+        let stats = |tenant: &str| cache.tenant(tenant).unwrap().stats();
+        let (of_used, of_stream) = (stats("used"), stats("stream"));
+        assert_eq!(of_stream.misses, 8000, "the stream is read from the disk, once");
+        assert!(
+            of_used.misses <= USED * 102 / 100,
+            "mapped {mapped}: {} misses of {USED} pages",
+            of_used.misses
+        );
+        cache.validate().unwrap();
+    }
 }
 
 /// A tenant above `memory.high` is throttled, and the event is counted.

@@ -39,7 +39,7 @@ pub fn page<'a>(rows: &[ReplayRow], curves: &[Curve], document: &'a Value) -> Pa
     {
         let mut section = Section::new("Counters");
         section.parts.push(Part::Table(report::counters_table(row)));
-        section.parts.push(Part::Table(report::generations_table(row)));
+        section.parts.push(Part::Table(report::lists_table(row)));
         sections.push(section);
     }
     let lives: Vec<&Life> = rows.iter().flat_map(|row| &row.lives).collect();

@@ -4,7 +4,7 @@ use super::explain;
 use crate::table::{Table, count, wrapped};
 use mglru_core::Lru;
 use mglru_lab::mechanisms::describe;
-use mglru_lab::replay::rows::{Curve, ReplayRow, Spread};
+use mglru_lab::replay::rows::{Curve, GenerationRow, ListRow, ReplayRow, Spread};
 use serde_json::{Value, json};
 
 /// Replays and curves as one document.
@@ -24,7 +24,7 @@ pub fn name(trace: &str) -> &str {
     trace.rsplit('/').next().unwrap_or(trace)
 }
 
-/// A row per replay; for a single one also its counters and generations.
+/// A row per replay; for a single one also its counters and lists.
 pub fn text(rows: &[ReplayRow]) -> String {
     let mut text = table(rows).text();
     if rows.iter().any(|row| row.engine.is_some()) && rows.iter().any(|row| row.engine.is_none()) {
@@ -35,7 +35,7 @@ pub fn text(rows: &[ReplayRow]) -> String {
     {
         text += &format!("\n{}", counters_table(row).text());
         if row.samples.is_none() {
-            text += &format!("\n{}", generations_table(row).text());
+            text += &format!("\n{}", lists_table(row).text());
         }
     }
     for life in rows.iter().flat_map(|row| &row.lives) {
@@ -129,9 +129,27 @@ pub fn counters_table(row: &ReplayRow) -> Table {
     table
 }
 
-/// The generations at the end.
-pub fn generations_table(row: &ReplayRow) -> Table {
-    let rows = row.engine.as_ref().map_or(&[][..], |engine| &engine.generations.live);
+/// The lists at the end: those of `ranked`, or the generations.
+pub fn lists_table(row: &ReplayRow) -> Table {
+    match &row.engine {
+        Some(engine) if !engine.lists.is_empty() => ranked_table(&engine.lists),
+        Some(engine) => generations_table(&engine.generations.live),
+        None => generations_table(&[]),
+    }
+}
+
+fn ranked_table(rows: &[ListRow]) -> Table {
+    let anon = rows.iter().any(|row| row.anon > 0);
+    let headings = ["list", "file pages", "anon pages"].into_iter().take(if anon { 3 } else { 2 });
+    let mut table = Table::with_headings(headings);
+    for row in rows {
+        let cells = [row.name.to_owned(), count(row.file), count(row.anon)];
+        table.row(cells.into_iter().take(if anon { 3 } else { 2 }));
+    }
+    table
+}
+
+fn generations_table(rows: &[GenerationRow]) -> Table {
     let anon = rows.iter().any(|row| row.anon > 0);
     let mut table = match anon {
         true => Table::new(["generation, oldest first", "age", "file pages", "anon pages"]),

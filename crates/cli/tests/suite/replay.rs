@@ -44,6 +44,23 @@ fn the_document_has_the_documented_fields() {
     assert!(files <= number(&run["counters"]["file"]) && live[0]["age_ms"].is_u64() && live[0]["anon"] == 0);
 }
 
+/// The default policy has newcomers and a main list instead of generations.
+#[test]
+fn the_lists_of_ranked_are_shown() {
+    let folder = folder();
+    let replay = "replay skewed.txt --memory 300p --preset default";
+    let run = run(document(folder.path(), replay));
+    let lists = run["lists"].as_array().unwrap();
+    assert_eq!([&lists[0]["name"], &lists[1]["name"]], ["newcomers", "main"]);
+    let pages: u64 = lists.iter().map(|list| number(&list["file"])).sum();
+    // The youngest pages are not on a list yet.
+    assert!((200..=300).contains(&pages) && lists.iter().all(|list| list["anon"] == 0), "{lists:?}");
+    let text = done(folder.path(), replay);
+    let main = format!("main {}", lists[1]["file"]);
+    let shown = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    assert!(shown.into_iter().any(|line| line == main) && !text.contains("generation,"), "{text}");
+}
+
 /// Only the time taken may differ.
 #[test]
 fn the_same_replay_gives_the_same_output_however_it_is_asked_for() {

@@ -57,6 +57,23 @@ fn a_floor_keeps_a_real_tenant_from_starving() {
     keeps_its_floor(&run("floors.toml", "--with subtree_lru --world real"));
 }
 
+/// A working set that is used all the time is read once, and stays while its tenant sleeps.
+#[test]
+fn a_tenant_in_use_keeps_its_pages_beside_a_stream() {
+    for name in ["beside-sleeper.toml", "beside-bursts.toml", "beside-many.toml"] {
+        let document = run(name, "");
+        let tenants = document["tenants"].as_array().unwrap();
+        let used = tenants.iter().filter(|tenant| {
+            let path = tenant["path"].as_str().unwrap();
+            path.starts_with('t') || path == "hits" || path == "sleeper"
+        });
+        let misses: Vec<u64> = used.map(|tenant| number(&tenant["misses"])).collect();
+        let all: u64 = misses.iter().sum();
+        assert!((8192..=8192 * 102 / 100).contains(&all), "{name}: {misses:?} misses of 32 MiB");
+        assert_eq!(document["failures"], Value::Array(Vec::new()));
+    }
+}
+
 /// The tenant is throttled, and never reaches its limit.
 fn is_slowed_down(document: &Value) {
     assert!(counter(document, "log", "high") > 50);

@@ -4,8 +4,7 @@ use super::error::{ControlStep, Errno, Failure};
 use super::value;
 use crate::folio::Kind;
 use crate::host::Host;
-use crate::lru::ranked::List;
-use crate::lru::{MAX_GENERATIONS, MIN_GENERATIONS, Seq, Swappiness};
+use crate::lru::{ListRow, MAX_GENERATIONS, MIN_GENERATIONS, Seq, Swappiness};
 use crate::memcg::{Memcg, MemcgId};
 use crate::reclaim::{EffortKind, Orders, Scan};
 use crate::{Core, Time};
@@ -90,15 +89,11 @@ impl Core {
 /// Newcomers and the main list, with the newcomers' share in percent of memory, and the clock in
 /// pages brought in.
 fn write_lists(text: &mut String, memcg: &Memcg) {
-    let ranked = &memcg.lruvec.ranked;
-    let (percent, brought_in) = ranked.figures();
-    for (name, list) in [("newcomers", List::Newcomers), ("main", List::Main)] {
-        let [anon, file] = Kind::ALL.map(|kind| ranked.size(list, kind));
-        _ = write!(text, " {name:>10} {:>10} {anon:>10} {file:>10}", "");
-        _ = match list {
-            List::Newcomers => writeln!(text, " share {percent} %"),
-            List::Main => writeln!(text, " clock {brought_in}"),
-        };
+    let (percent, brought_in) = memcg.lruvec.ranked.figures();
+    let figures = [format!("share {percent} %"), format!("clock {brought_in}")];
+    for (list, figure) in memcg.lruvec.ranked_lists().into_iter().zip(figures) {
+        let ListRow { name, anon_pages, file_pages } = list;
+        _ = writeln!(text, " {name:>10} {:>10} {anon_pages:>10} {file_pages:>10} {figure}", "");
     }
 }
 

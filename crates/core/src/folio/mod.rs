@@ -15,6 +15,7 @@ pub use table::{FolioId, FolioTable, MAX_FOLIOS};
 /// The backing of a folio: swap or a file, whether the folio is mapped or not
 /// ([book: overview#terms]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[repr(u8)]
 pub enum Kind {
     /// Anonymous memory, backed by swap.

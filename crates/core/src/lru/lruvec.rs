@@ -10,7 +10,7 @@
 use super::classic::state::{Classic, Costs};
 use super::multigen::bloom::Filters;
 use super::multigen::window::{Averages, Seq, Window};
-use super::ranked::RankedOnUse;
+use super::ranked::{List, RankedOnUse};
 use super::{MAX_GENERATIONS, Swappiness};
 use crate::Time;
 use crate::folio::{FolioId, FolioLists, FolioTable, GenIndex, Kind};
@@ -122,6 +122,17 @@ pub struct GenerationRow {
     pub file_pages: u64,
 }
 
+/// One list of the policy `ranked`, as a row of `lru_gen`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListRow {
+    /// `newcomers` or `main`.
+    pub name: &'static str,
+    /// Anonymous pages on it.
+    pub anon_pages: u64,
+    /// File pages on it.
+    pub file_pages: u64,
+}
+
 /// The lists of one memcg.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -206,6 +217,11 @@ impl Lruvec {
     /// duration.
     pub fn walked_entries(&self) -> u64 {
         self.walked_entries.load(Relaxed)
+    }
+
+    /// Steps of the main list's hand under the policy `ranked`.
+    pub fn hand_steps(&self) -> u64 {
+        self.ranked.hand_steps()
     }
 
     pub(crate) fn count_walked(&self, found: [u64; 4]) {
@@ -301,6 +317,14 @@ impl Lruvec {
     /// The oldest generation of a kind.
     pub fn min_seq(&self, kind: Kind) -> Seq {
         self.window.min(kind)
+    }
+
+    /// The lists of the policy `ranked`: newcomers, then the main list.
+    pub fn ranked_lists(&self) -> [ListRow; 2] {
+        [("newcomers", List::Newcomers), ("main", List::Main)].map(|(name, list)| {
+            let [anon_pages, file_pages] = Kind::ALL.map(|kind| self.ranked.size(list, kind));
+            ListRow { name, anon_pages, file_pages }
+        })
     }
 
     /// The live generations, oldest first, with the columns of `lru_gen`

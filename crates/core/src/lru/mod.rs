@@ -50,7 +50,7 @@ pub(crate) mod turns;
 
 pub(crate) use batches::{Arrivals, BATCH_FOLIOS, Queue};
 pub use evidence::{Distance, References, Shadow};
-pub use lruvec::{GenerationRow, Lruvec};
+pub use lruvec::{GenerationRow, ListRow, Lruvec};
 pub(crate) use lruvec::{LockedLruvec, all_lists};
 pub use multigen::window::{MAX_GENERATIONS, MIN_GENERATIONS, Seq};
 pub(crate) use order::{OrderWalk, TURN_PAGES, Visit};
@@ -467,14 +467,22 @@ pub(crate) fn came_ahead(core: &Core, folio: FolioId) {
     }
 }
 
-/// Notes that a folio got a page-table entry with the accessed bit set. `true`: the bit stands for
-/// the access that brought the page in, and does not count.
+/// Notes that a fault gave a folio a page-table entry with the accessed bit set. `true`: the fault
+/// is counted as far as it counts, and the bit is to be cleared.
 #[inline]
-pub(crate) fn mapped_first(core: &Core, folio: FolioId, then: Flags) -> bool {
+pub(crate) fn faulted(core: &Core, folio: FolioId, then: Flags) -> bool {
+    let (mechanisms, flags) = (core.mechanisms(), core.folios.flags(folio));
+    mechanisms.lru() == Lru::Ranked
+        && (mechanisms.is_on(Switch::FirstLook) && flags.take_first_touch(then)
+            || mechanisms.is_on(Switch::FaultUses) && flags.count_fault(then))
+}
+
+/// Notes a fault on a folio that has a page-table entry of another process. `true`: it is counted.
+pub(crate) fn faulted_again(core: &Core, folio: FolioId, then: Flags) -> bool {
     let mechanisms = core.mechanisms();
     mechanisms.lru() == Lru::Ranked
-        && mechanisms.is_on(Switch::FirstLook)
-        && core.folios.flags(folio).take_first_touch(then)
+        && mechanisms.is_on(Switch::FaultUses)
+        && core.folios.flags(folio).count_fault(then)
 }
 
 /// Whether fault-around creates entries with a clear accessed bit, since no access was made through

@@ -86,6 +86,9 @@ switches! {
     /// Policy `ranked`: walks over page tables count accessed bits, twice per turnover of memory.
     /// Off: bits are only read at the ends of the lists.
     PageWalk = "page_walk",
+    /// Policy `ranked`: a fault on a cached page counts as an access at once, once for each process
+    /// that maps the page. Off: it sets the page's one accessed bit.
+    FaultUses = "fault_uses",
     /// Policy `ranked`: the shadows of a leaf that is dropped are kept outside of the index.
     CompactShadows = "compact_shadows",
     /// Reclaim loop, patch "restructure the reclaim loop": the scan budget of a turn is fixed when

@@ -65,7 +65,7 @@ impl Backend {
         let pages = offset / PAGE_BYTES..(offset + bytes as u64).div_ceil(PAGE_BYTES);
         let time = time / (pages.end - pages.start).max(1) as u32;
         let of_page = |page| Performed {
-            access: PageAccess { page, write, mapped: false, anon: false, inside: false },
+            access: PageAccess { page, write, mapped: false, anon: false, inside: false, fault: false },
             time,
         };
         self.performed.lock().expect("no panic").extend(pages.map(of_page));

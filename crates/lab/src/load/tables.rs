@@ -155,6 +155,7 @@ impl Tables {
             mapped: open.map.is_some(),
             anon: false,
             inside: false,
+            fault: false,
         };
 
         let there = place.tag == number + 1;
@@ -177,8 +178,14 @@ impl Tables {
             if write || !there {
                 cache_time += timed(|| cache.store(at * PAGE_BYTES, bytes))?;
             }
-            let access =
-                PageAccess { page: at, write: write || !there, mapped: true, anon: true, inside: false };
+            let access = PageAccess {
+                page: at,
+                write: write || !there,
+                mapped: true,
+                anon: true,
+                inside: false,
+                fault: false,
+            };
             report(Performed { access, time: cache_time });
         }
         if write {

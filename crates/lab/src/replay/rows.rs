@@ -9,7 +9,7 @@ use crate::size::count;
 use crate::statistics::{deviation, mean};
 use crate::timeline::Timeline;
 use crate::trace_file::TraceFile;
-use mglru_core::{Counter, Mechanisms};
+use mglru_core::{Counter, Lru, Mechanisms};
 use mglru_sim::{Counts, Tally};
 use serde::{Serialize, Serializer};
 
@@ -127,6 +127,26 @@ pub struct Engine {
     pub counters: Counters,
     /// Generations of the multi-gen LRU.
     pub generations: Generations,
+    /// Lists of the policy `ranked` at the end: newcomers, then the main list.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lists: Vec<ListRow>,
+}
+
+/// Sizes of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ListRow {
+    /// `newcomers` or `main`.
+    pub name: &'static str,
+    /// Anonymous pages.
+    pub anon: u64,
+    /// File pages.
+    pub file: u64,
+}
+
+impl From<&mglru_core::lru::ListRow> for ListRow {
+    fn from(row: &mglru_core::lru::ListRow) -> ListRow {
+        ListRow { name: row.name, anon: row.anon_pages, file: row.file_pages }
+    }
 }
 
 /// Generations of the multi-gen LRU.
@@ -273,6 +293,10 @@ impl ReplayRow {
             live: outcome.report.tenants[1].generations.iter().map(GenerationRow::from).collect(),
         };
         let plan = outcome.plan;
+        let lists = match plan.mechanisms.lru() {
+            Lru::Ranked => outcome.report.tenants[1].lists.iter().map(ListRow::from).collect(),
+            _ => Vec::new(),
+        };
         let sample = SampleMemory::of(plan.trace, plan.memory_pages);
         notes.extend(sample.map(SampleMemory::note));
         ReplayRow {
@@ -285,7 +309,12 @@ impl ReplayRow {
                 touches: Touches::of(warm.counts, &all.counts, plan.trace),
                 counters: Some(counters(&warm)),
             },
-            engine: Some(Engine { zero_fills: all.counts.zero_fills, counters: counters(&all), generations }),
+            engine: Some(Engine {
+                zero_fills: all.counts.zero_fills,
+                counters: counters(&all),
+                generations,
+                lists,
+            }),
             timeline: outcome.timeline,
             lives: outcome.lives,
             notes,
@@ -373,6 +402,7 @@ impl ReplayRow {
                 zero_fills: of(&zero_fills),
                 counters,
                 generations: Generations { created: of(&created), live: Vec::new() },
+                lists: Vec::new(),
             });
         let seconds: f64 = rows.iter().map(|row| row.seconds).sum();
         let accesses: u64 = rows.iter().map(|row| row.total.accesses).sum();

@@ -154,7 +154,14 @@ impl FioSource {
         for index in access.pages(PAGE_BYTES as u32) {
             let page = self.page(file, index);
             let inside = index * PAGE_BYTES < access.offset;
-            batch.push(Operation::Access(Access { page, write: access.write, mapped, anon: false, inside }));
+            batch.push(Operation::Access(Access {
+                page,
+                write: access.write,
+                mapped,
+                anon: false,
+                inside,
+                fault: false,
+            }));
         }
         if access.write {
             self.writes += 1;

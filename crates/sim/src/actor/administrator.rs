@@ -226,7 +226,7 @@ mod tests {
         std::iter::repeat_with(move || {
             let page = file << 32 | random.below(300);
             let (write, mapped, anon) = (random.below(3) == 0, random.below(2) == 0, random.below(3) == 0);
-            Operation::Access(Access { page, write, mapped, anon, inside: false })
+            Operation::Access(Access { page, write, mapped, anon, inside: false, fault: false })
         })
     }
 

@@ -11,6 +11,7 @@ mod baselines;
 mod beside;
 mod dirty;
 mod events;
+mod faults;
 mod golden;
 mod loads;
 mod protection;

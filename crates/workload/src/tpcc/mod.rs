@@ -341,7 +341,8 @@ struct ServerCache {
 impl ServerCache {
     fn touch(&mut self, visit: &Visit, touches: &mut Vec<PageAccess>) {
         let (page, write) = (visit.page(), visit.add.is_some());
-        let file_access = |write| PageAccess { page, write, mapped: false, anon: false, inside: false };
+        let file_access =
+            |write| PageAccess { page, write, mapped: false, anon: false, inside: false, fault: false };
         if self.cached.is_empty() {
             return touches.push(file_access(write));
         }
@@ -359,6 +360,7 @@ impl ServerCache {
             mapped: true,
             anon: true,
             inside: false,
+            fault: false,
         });
         if write {
             touches.push(file_access(true));

@@ -32,6 +32,8 @@ pub(super) struct Request {
     pub inside: bool,
     /// Whether it ends inside of its last page.
     pub ends_inside: bool,
+    /// Whether it is a page fault.
+    pub fault: bool,
     /// Number of the open file, or [`RequestStart::NO_HANDLE`].
     pub handle: u32,
 }
@@ -51,6 +53,7 @@ impl Request {
             anon: false,
             inside: false,
             ends_inside: false,
+            fault: false,
             handle: RequestStart::NO_HANDLE,
         })
     }
@@ -163,14 +166,14 @@ impl Sink {
 
     #[inline]
     fn request(&mut self, request: Request) {
-        let Request { page, pages, write, mapped, anon, inside, .. } = request;
+        let Request { page, pages, write, mapped, anon, inside, fault, .. } = request;
         if self.begins && pages > 0 && request.is_worth_a_record() {
             let Request { handle, ends_inside, .. } = request;
             let pages = u32::try_from(pages).unwrap_or(u32::MAX);
             self.records.push(Record::Request(RequestStart { pages, handle, ends_inside }));
         }
         if pages == 1 {
-            self.records.push(Record::Access(PageAccess { page, write, mapped, anon, inside }));
+            self.records.push(Record::Access(PageAccess { page, write, mapped, anon, inside, fault }));
         } else if pages == 0 {
             return;
         } else {
@@ -184,10 +187,10 @@ impl Sink {
     /// Expands the pending request into accesses, until the sink is full.
     pub fn expand(&mut self) {
         let Some(request) = self.rest.take() else { return };
-        let Request { page, pages, step, write, mapped, anon, inside, .. } = request;
+        let Request { page, pages, step, write, mapped, anon, inside, fault, .. } = request;
         // The record of its beginning may have been the last one.
         let now = pages.min(BATCH_RECORDS.saturating_sub(self.records.len()) as u64);
-        let access = |page, inside| Record::Access(PageAccess { page, write, mapped, anon, inside });
+        let access = |page, inside| Record::Access(PageAccess { page, write, mapped, anon, inside, fault });
         // The last page may be the largest number, so never compute the page after it.
         self.records.extend((0..now).map(|index| access(page + index * step, inside && index == 0)));
         if now < pages {

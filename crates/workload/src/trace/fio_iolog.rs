@@ -144,7 +144,7 @@ impl FioIologEncoder {
 
 impl Encode for FioIologEncoder {
     fn nearest(&self, access: PageAccess) -> PageAccess {
-        PageAccess { mapped: false, anon: false, inside: false, ..access }
+        PageAccess { mapped: false, anon: false, inside: false, fault: false, ..access }
     }
 
     fn begin(&mut self, out: &mut Vec<u8>) {

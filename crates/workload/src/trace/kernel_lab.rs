@@ -118,6 +118,7 @@ impl RecordFormat for KernelLab {
             anon: word & ANON != 0,
             inside: false,
             ends_inside: false,
+            fault: false,
             handle: RequestStart::NO_HANDLE,
         }))
     }
@@ -140,7 +141,7 @@ impl Encode for KernelLabEncoder {
     }
 
     fn nearest(&self, access: PageAccess) -> PageAccess {
-        PageAccess { inside: false, ..access }
+        PageAccess { inside: false, fault: false, ..access }
     }
 
     fn access(&mut self, run: Run, out: &mut Vec<u8>) {

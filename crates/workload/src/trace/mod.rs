@@ -94,6 +94,9 @@ pub struct PageAccess {
     /// Whether the access begins inside of the page, so that it may continue the one before.
     /// `false` where a format knows no bytes.
     pub inside: bool,
+    /// Whether a mapped access is a page fault: the process had no page-table entry for the page.
+    /// `false` where a format does not tell faults from other accesses.
+    pub fault: bool,
 }
 
 /// One event of a trace.

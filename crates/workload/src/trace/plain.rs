@@ -68,7 +68,7 @@ pub(super) struct PlainEncoder;
 
 impl Encode for PlainEncoder {
     fn nearest(&self, access: PageAccess) -> PageAccess {
-        PageAccess { write: false, mapped: false, anon: false, inside: false, ..access }
+        PageAccess { write: false, mapped: false, anon: false, inside: false, fault: false, ..access }
     }
 
     fn access(&mut self, run: Run, out: &mut Vec<u8>) {

@@ -199,7 +199,7 @@ mod tests {
             log.write(&requests).unwrap();
             log.finish().unwrap();
             let access = |page, write, inside| {
-                Record::Access(PageAccess { page, write, inside, mapped: false, anon: false })
+                Record::Access(PageAccess { page, write, inside, mapped: false, anon: false, fault: false })
             };
             let records: Vec<_> =
                 open(&path, OpenOptions::default()).unwrap().collect::<Result<_, _>>().unwrap();

@@ -3,7 +3,8 @@
 //! ```text
 //! R 4294967296 2    read pages 0 and 1 of file 1
 //! W 17 1            write
-//! F 17 1            page fault on a mapped file page: a read through a mapping
+//! F 17 1            page fault on a mapped file page, by a process that had not mapped it
+//! L 17 1            load through a mapping that stays
 //! S 4294967296 0    fsync of file 1
 //! ```
 //!
@@ -23,8 +24,8 @@ impl LineFormat for SharedText {
     fn line(&mut self, line: &[u8]) -> Result<Parsed, String> {
         let operation = match line {
             [b'#', ..] => return Ok(Parsed::Nothing),
-            [operation @ (b'R' | b'W' | b'F' | b'S'), b' ' | b'\t', ..] => *operation,
-            _ => return Err(format!("{}, expected R, W, F or S, then page and count", quote(line))),
+            [operation @ (b'R' | b'W' | b'F' | b'L' | b'S'), b' ' | b'\t', ..] => *operation,
+            _ => return Err(format!("{}, expected R, W, F, L or S, then page and count", quote(line))),
         };
         let (page, count) = match page_and_count(&line[2..]) {
             Some(both) => both,
@@ -42,7 +43,9 @@ impl LineFormat for SharedText {
             return Ok(Parsed::Sync((page >> 32) as u32));
         }
         let request = Request::pages(page, count)?;
-        Ok(Parsed::Request(Request { write: operation == b'W', mapped: operation == b'F', ..request }))
+        let fault = operation == b'F';
+        let mapped = fault || operation == b'L';
+        Ok(Parsed::Request(Request { write: operation == b'W', mapped, fault, ..request }))
     }
 }
 
@@ -57,7 +60,7 @@ fn page_and_count(text: &[u8]) -> Option<(u64, u64)> {
 
 /// Whether a sampled line looks like a record of this format.
 pub(super) fn is_record(line: &[u8]) -> bool {
-    matches!(line, [b'R' | b'W' | b'F' | b'S', b' ' | b'\t', ..])
+    matches!(line, [b'R' | b'W' | b'F' | b'L' | b'S', b' ' | b'\t', ..])
         && fields::<3>(line)
             .is_some_and(|[_, page, count]| number(page, "").is_ok() && number(count, "").is_ok())
 }
@@ -67,14 +70,17 @@ pub(super) struct SharedTextEncoder;
 
 impl Encode for SharedTextEncoder {
     fn nearest(&self, access: PageAccess) -> PageAccess {
-        PageAccess { mapped: access.mapped && !access.write, anon: false, inside: false, ..access }
+        let mapped = access.mapped && !access.write;
+        let fault = access.fault && mapped;
+        PageAccess { mapped, fault, anon: false, inside: false, ..access }
     }
 
     fn access(&mut self, run: Run, out: &mut Vec<u8>) {
-        let operation = match (run.first.write, run.first.mapped) {
-            (true, _) => 'W',
-            (false, true) => 'F',
-            (false, false) => 'R',
+        let operation = match run.first {
+            PageAccess { write: true, .. } => 'W',
+            PageAccess { fault: true, .. } => 'F',
+            PageAccess { mapped: true, .. } => 'L',
+            _ => 'R',
         };
         writeln!(out, "{operation} {} {}", { run.first.page }, run.pages).expect("a Vec never fails");
     }
@@ -96,7 +102,8 @@ mod tests {
         assert_eq!(line("R 4294967296 2"), Ok(Parsed::Request(read)));
         let one = Request { page: 17, pages: 1, ..read };
         assert_eq!(line("W 17 1"), Ok(Parsed::Request(Request { write: true, ..one })));
-        assert_eq!(line("F\t17  1"), Ok(Parsed::Request(Request { mapped: true, ..one })));
+        assert_eq!(line("F\t17  1"), Ok(Parsed::Request(Request { mapped: true, fault: true, ..one })));
+        assert_eq!(line("L 17 1"), Ok(Parsed::Request(Request { mapped: true, ..one })));
         assert_eq!(line("S 4294967296 0"), Ok(Parsed::Sync(1)));
         assert_eq!(line("# R 1 1"), Ok(Parsed::Nothing));
         for bad in

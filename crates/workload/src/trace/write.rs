@@ -184,6 +184,8 @@ impl TraceWriter {
                     (access.write && !said.write, "written"),
                     (access.mapped && !said.mapped, "mapped"),
                     (access.anon && !said.anon, "anonymous"),
+                    (access.fault && !said.fault, "brought in by a fault"),
+                    (access.inside && !said.inside, "read from its middle"),
                 ];
                 let lost: Vec<_> = lost.iter().filter(|(lost, _)| *lost).map(|(_, word)| *word).collect();
                 let what = format!(

@@ -42,6 +42,11 @@ impl Flags {
         }
     }
 
+    /// Whether the folio is on the list of newcomers, or is isolated from there.
+    fn is_newcomer(self) -> bool {
+        self.mark() == NEWCOMER || self.mark() == 0 && !self.active()
+    }
+
     /// As a folio that was not accessed since it was brought in.
     fn forgot_refs(self) -> Flags {
         self.with_refs(0).clear(WORKINGSET)
@@ -73,10 +78,14 @@ impl FolioFlags {
         });
     }
 
-    /// Counts an accessed bit, which stands for any number of accesses. Returns the word after.
+    /// Counts an accessed bit, which stands for any number of accesses: for two of a newcomer, so
+    /// that it is promoted, and for one of a page of the main list. Returns the word after.
     pub(crate) fn found_accessed(&self) -> Flags {
         self.update(|f| {
             let next = f.ranked_access();
+            // Where it was not touched before, the bit may stand for the access that brought it in.
+            let twice = f.referenced() && f.is_newcomer();
+            let next = if twice { next.ranked_access() } else { next };
             (Some(next), next)
         })
     }
@@ -89,6 +98,17 @@ impl FolioFlags {
                 return (None, false);
             }
             (Some(f.set(REFERENCED)), true)
+        })
+    }
+
+    /// Counts a fault on a cached page as an access. `false`: the page was not touched before, or
+    /// the folio holds another page by now.
+    pub(crate) fn count_fault(&self, then: Flags) -> bool {
+        self.update(|f| {
+            if f.version() != then.version() || !f.referenced() {
+                return (None, false);
+            }
+            (Some(f.ranked_access()), true)
         })
     }
 
@@ -192,10 +212,34 @@ mod tests {
     fn a_fault_counts_as_that_access() {
         let flags = listed(NEWCOMER);
         assert!(flags.take_first_touch(flags.load()) && !flags.take_first_touch(flags.load()));
-        assert_eq!((flags.load().refs(), flags.found_accessed().refs()), (0, 1));
+        assert_eq!(flags.load().refs(), 0);
         let gone = flags.load();
         flags.leave_mapping();
         assert!(!flags.take_first_touch(gone), "the frame holds another page by now");
+    }
+
+    /// An accessed bit stands for any number of accesses, a fault for one.
+    #[test]
+    fn bits_weigh_more_than_faults_among_newcomers() {
+        for (mark, of_bit) in [(NEWCOMER, 2), (MAIN, 1)] {
+            let flags = listed(mark);
+            assert!(!flags.count_fault(flags.load()), "the fault that brings the page in does not count");
+            flags.take_first_touch(flags.load());
+            assert!(flags.count_fault(flags.load()));
+            assert_eq!(flags.load().refs(), 1);
+            let flags = listed(mark);
+            flags.take_first_touch(flags.load());
+            assert_eq!(flags.found_accessed().refs(), of_bit);
+            let isolated = listed(mark);
+            isolated.take_first_touch(isolated.load());
+            isolated.isolate(crate::Mechanisms::default());
+            assert_eq!(isolated.found_accessed().refs(), of_bit);
+        }
+        let gone = listed(NEWCOMER);
+        gone.take_first_touch(gone.load());
+        let then = gone.load();
+        gone.leave_mapping();
+        assert!(!gone.count_fault(then), "the frame holds another page by now");
     }
 
     /// "refs > mark: accessed; the decrement must not count as an access".

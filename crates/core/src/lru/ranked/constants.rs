@@ -6,10 +6,9 @@ use crate::lru::CLUSTER_PAGES;
 pub(super) const WALKS_PER_MEMORY: u64 = 2;
 /// Generations of the clock per turnover of memory: ages need no finer unit than a quarter.
 pub(super) const GENERATIONS_PER_MEMORY: u64 = 4;
-/// Accesses after the first that promote a newcomer. With one, bursts and scans would get in.
+/// Accesses after the first that promote a newcomer. With one, bursts and scans would get in. An
+/// accessed bit counts as two.
 pub(super) const PROMOTING_REFS: u32 = 2;
-/// As `PROMOTING_REFS`, for mapped pages: an accessed bit stands for any number of accesses.
-pub(super) const PROMOTING_LOOKS: u32 = 1;
 /// Most steps of the hand per page to admit, to bound the work of a miss. In 90 % of the cases
 /// fewer than three suffice.
 pub(super) const HAND_STEPS: u64 = 64;

@@ -1,6 +1,6 @@
 //! Placing pages, and the hand of the main list.
 
-use super::constants::{HAND_STEPS, PROMOTING_LOOKS, PROMOTING_REFS};
+use super::constants::{HAND_STEPS, PROMOTING_REFS};
 use super::share::Signal;
 use super::state::{LISTS, List, list_of};
 use crate::Core;
@@ -62,9 +62,8 @@ pub(super) struct Looked {
 
 /// `first_use`: the look found the first access since the folio was brought in.
 fn fate_of(now: Flags, first_use: bool) -> Fate {
-    let enough = if now.mapped() { PROMOTING_LOOKS } else { PROMOTING_REFS };
     match now.refs() {
-        refs if refs >= enough => Fate::Promote,
+        refs if refs >= PROMOTING_REFS => Fate::Promote,
         _ if first_use => Fate::Keep,
         _ => Fate::Take,
     }
@@ -182,6 +181,7 @@ impl LockedLruvec<'_> {
         for _ in 0..steps {
             let (kind, folio) = self.older_tail(List::Main)?;
             self.look(core, last, folio);
+            self.lruvec.ranked.count_hand_step();
             match self.folios.flags(folio).hand_step() {
                 HandStep::Candidate => return Some(folio),
                 HandStep::Passed { accessed } => {

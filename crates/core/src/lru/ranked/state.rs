@@ -67,6 +67,8 @@ pub(crate) struct Ranked {
     /// When the latest generations began, by the node's clock; by their numbers, in a ring.
     births: [AtomicU64; BIRTHS],
     period: AtomicU64,
+    /// Steps of the hand.
+    hand_steps: AtomicU64,
     /// Pages evicted from each list.
     evicted: [AtomicU64; 2],
     /// Pages at the end of the last reclaim, and their growth until the next one begins.
@@ -102,6 +104,11 @@ impl RankedOnUse {
         self.0.get().map_or(0, |ranked| ranked.size(list, kind))
     }
 
+    /// Steps of the hand of the main list.
+    pub(in crate::lru) fn hand_steps(&self) -> u64 {
+        self.0.get().map_or(0, |ranked| ranked.hand_steps.load(Relaxed))
+    }
+
     pub(in crate::lru) fn pages(&self, kind: Kind) -> u64 {
         self.0.get().map_or(0, |ranked| ranked.pages(kind))
     }
@@ -116,6 +123,7 @@ impl Ranked {
             walked_at: AtomicU64::new(0),
             births: Default::default(),
             period: AtomicU64::new(0),
+            hand_steps: AtomicU64::new(0),
             evicted: Default::default(),
             low_pages: AtomicU64::new(0),
             slack_pages: AtomicU64::new(0),
@@ -132,6 +140,7 @@ impl Ranked {
         self.share.store(Share::START.pack(), Relaxed);
         self.period.store(Period::UNKNOWN.word(), Relaxed);
         self.walked_at.store(0, Relaxed);
+        self.hand_steps.store(0, Relaxed);
         self.low_pages.store(0, Relaxed);
         self.slack_pages.store(SLACK_PAGES, Relaxed);
         self.expected_pages.store(0, Relaxed);
@@ -274,6 +283,11 @@ impl Ranked {
     pub(super) fn note_period(&self, stamp: Stamp) {
         let age_pages = self.clock().age_pages(stamp, self.memory_pages());
         self.period.store(self.period().seen(age_pages).word(), Relaxed);
+    }
+
+    /// Counts a step of the hand; the caller holds the lists' lock.
+    pub(super) fn count_hand_step(&self) {
+        self.hand_steps.store(self.hand_steps.load(Relaxed) + 1, Relaxed);
     }
 
     /// Counts an eviction from a list. Returns the evictions before.

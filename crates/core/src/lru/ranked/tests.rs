@@ -422,7 +422,7 @@ fn walks_count_accessed_bits() {
         harness.read_all(1000..1012);
         assert!(pages_on(&harness, List::Newcomers).contains(&300));
         let seen = (harness.is_young(300), harness.flags(300).refs());
-        assert_eq!(seen, if walks { (false, 1) } else { (true, 0) });
+        assert_eq!(seen, if walks { (false, 2) } else { (true, 0) });
         assert_eq!(harness.memcg().lruvec.walked_entries() > 0, walks);
         harness.core.validate().unwrap();
     }
@@ -511,6 +511,7 @@ fn every_mechanism_does_something() {
         Switch::ShareMomentum,
         Switch::FirstLook,
         Switch::PageWalk,
+        Switch::FaultUses,
     ];
     for rule in rules {
         assert!(evicted(&[rule]) != whole, "without {}, all is the same", rule.name());

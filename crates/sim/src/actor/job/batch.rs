@@ -149,7 +149,7 @@ impl Job {
                     // Its entry may have been made or looked at since then, when other pages arrived.
                     match world.core.lookup(mapping, touch.index) {
                         Lookup::Hit(now) if now.flags.mapped() => {
-                            world.core.touch(&self.process.task, mapping, touch.index, &now);
+                            self.process.touch_mapped(world, touch, &now);
                         }
                         _ => break,
                     }

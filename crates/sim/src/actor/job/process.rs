@@ -5,9 +5,9 @@ use super::touch::Touch;
 use super::{Job, State};
 use crate::files::FileNumber;
 use crate::world::{TenantState, World};
-use mglru_core::Task;
 use mglru_core::mapping::Found;
 use mglru_core::readahead::Readahead;
+use mglru_core::{Hit, Task};
 use mglru_workload::trace::RequestStart;
 use std::collections::BTreeMap;
 
@@ -110,6 +110,17 @@ impl Process {
             }
             Next::Touch(touch) => !touch.write,
             _ => false,
+        }
+    }
+
+    /// Counts an access through a mapping.
+    #[inline]
+    pub(super) fn touch_mapped(&self, world: &World, touch: &Touch, hit: &Hit) {
+        let mapping = &world.files.get(touch.file).mapping;
+        if touch.fault {
+            world.core.touch_by_fault(&self.task, mapping, touch.index, hit);
+        } else {
+            world.core.touch(&self.task, mapping, touch.index, hit);
         }
     }
 

@@ -24,6 +24,8 @@ pub(super) struct Touch {
     pub(super) anon: bool,
     /// Whether it begins inside of the page.
     pub(super) inside: bool,
+    /// Whether it is a fault.
+    pub(super) fault: bool,
     /// Whether it is counted as a miss.
     pub(super) missed: bool,
     /// Whether observers were called.
@@ -43,7 +45,7 @@ pub(super) struct Touch {
 
 impl Touch {
     pub(super) fn of(file: FileNumber, index: u32, access: Access) -> Touch {
-        let Access { write, mapped, anon, inside, .. } = access;
+        let Access { write, mapped, anon, inside, fault, .. } = access;
         let mapped = mapped || anon;
         Touch {
             file,
@@ -52,6 +54,7 @@ impl Touch {
             mapped,
             anon,
             inside,
+            fault,
             missed: false,
             reported: false,
             alone: false,
@@ -115,7 +118,7 @@ impl Job {
         if touch.mapped {
             let is_new = !hit.flags.mapped();
             counts.minor_faults += u64::from(is_new && !touch.missed);
-            world.core.touch(&self.process.task, &world.files.get(touch.file).mapping, touch.index, hit);
+            self.process.touch_mapped(world, &touch, hit);
             if is_new && !touch.anon {
                 self.map_around(world, touch);
             }
