@@ -37,6 +37,15 @@ pub struct ReadRequest<'a> {
     pub read: usize,
 }
 
+/// A step of one read of a batch ([`CachedFile::read_many_observed`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadStep {
+    /// The read is taken up: its page is looked for, and requested from the device if it is missing.
+    Begins,
+    /// Its bytes are in the buffer.
+    Ends,
+}
+
 /// A missing page that is being read.
 struct Flying {
     request: usize,
@@ -47,6 +56,7 @@ struct Flying {
 struct Many<'a, 'b> {
     file: &'a CachedFile,
     requests: &'a mut [ReadRequest<'b>],
+    observe: &'a mut dyn FnMut(usize, ReadStep),
     /// Index of the first request not yet started.
     next: usize,
     flying: Vec<Flying>,
@@ -63,15 +73,35 @@ impl CachedFile {
     /// As for [`Self::read_at`], of one request that failed; the state of the others is
     /// unspecified.
     pub fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Result<(), Error> {
-        let mut many = Many { file: self, requests, next: 0, flying: Vec::new(), later: Vec::new() };
+        self.read_many_observed(UNDER_WAY, requests, &mut |_, _| {})
+    }
+
+    /// Performs reads as [`Self::read_many`] does, with at most `depth` missing pages being read at
+    /// once (from 1 to 64), and calls `observe` with the index of each request and its step. For
+    /// latencies of single reads, and to use the bytes that are there before the last ones are.
+    ///
+    /// `observe` runs while pages are locked: it must not read or write through the cache, or it may
+    /// wait for itself. A panic in it aborts the process.
+    ///
+    /// # Errors
+    /// As for [`Self::read_many`].
+    pub fn read_many_observed(
+        &self,
+        depth: usize,
+        requests: &mut [ReadRequest<'_>],
+        observe: &mut dyn FnMut(usize, ReadStep),
+    ) -> Result<(), Error> {
+        let (flying, later) = (Vec::new(), Vec::new());
+        let mut many = Many { file: self, requests, observe, next: 0, flying, later };
         let is_source = source_of(&self.inode.file).is_some();
-        if is_source || !self.shared.backend.read_many(UNDER_WAY, &mut many) {
+        if is_source || !self.shared.backend.read_many(depth.max(1), &mut many) {
             many.submit_all();
         }
-        let Many { requests, later, .. } = many;
-        for (request, missed) in later {
-            let request = &mut requests[request];
+        let Many { requests, observe, later, .. } = many;
+        for (number, missed) in later {
+            let request = &mut requests[number];
             request.read = self.read(request.buffer, request.offset, missed)?;
+            observe(number, ReadStep::Ends);
         }
         Ok(())
     }
@@ -92,6 +122,7 @@ impl Many<'_, '_> {
         match file.copy_cached(index, in_page, request.buffer, false, missed) {
             true => {
                 request.read = request.buffer.len();
+                (self.observe)(number, ReadStep::Ends);
                 None
             }
             false => Some(index),
@@ -115,6 +146,7 @@ impl Batch for Many<'_, '_> {
         while self.next < self.requests.len() {
             let number = self.next;
             self.next += 1;
+            (self.observe)(number, ReadStep::Begins);
             let Some(index) = self.try_copy(number, false) else { continue };
             let (shared, inode) = (&self.file.shared, &self.file.inode);
             match shared.try_insert(inode, &self.file.task(), index) {

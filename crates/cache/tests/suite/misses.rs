@@ -3,7 +3,7 @@
 
 use crate::common::{Disk, PAGE, assert_same, counter, memory, number, page, pages, read};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
-use mglru_cache::{Advice, OpenMode, ReadRequest};
+use mglru_cache::{Advice, OpenMode, ReadRequest, ReadStep};
 
 fn fault(trigger: FaultTrigger, effect: FaultEffect) -> Fault {
     Fault::new(FaultOperation::Read, trigger, effect)
@@ -84,6 +84,26 @@ fn many_pages_are_read_together() {
     files.inject(fault(bytes_of(500..501), FaultEffect::Error(libc::EIO)));
     let mut failing = [ReadRequest { offset: 500 * PAGE as u64, buffer: &mut buffer, read: 0 }];
     assert_eq!(number(file.read_many(&mut failing)), libc::EIO);
+}
+
+#[test]
+fn an_observer_of_many_reads_sees_each_begin_and_end() {
+    for disk in Disk::each(5) {
+        disk.set("f", &pages(0..200));
+        let cache = disk.builder(4 << 20).build().unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadOnly).unwrap();
+        read(&file, 7 * PAGE, PAGE);
+        let mut buffers = vec![vec![0; PAGE]; 200];
+        let request = |(at, buffer)| ReadRequest { offset: (at * 77 % 200 * PAGE) as u64, buffer, read: 0 };
+        let mut requests: Vec<_> =
+            buffers.iter_mut().map(Vec::as_mut_slice).enumerate().map(request).collect();
+        let mut seen = vec![Vec::new(); 200];
+        file.read_many_observed(4, &mut requests, &mut |number, step| seen[number].push(step)).unwrap();
+        assert_eq!(seen, vec![[ReadStep::Begins, ReadStep::Ends]; 200]);
+        for (at, request) in requests.iter().enumerate() {
+            assert_same(request.buffer, &page((at * 77 % 200) as u64), "page");
+        }
+    }
 }
 
 /// In far less memory than the file's size, also on real files.

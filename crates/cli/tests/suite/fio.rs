@@ -318,6 +318,18 @@ fn every_access_of_every_thread_is_counted() {
 }
 
 #[test]
+fn reads_of_one_thread_keep_the_depth() {
+    let here = tempfile::tempdir().unwrap();
+    let line = "fio --name=a --rw=randread --size=8m --bs=2k --ioengine=io_uring --iodepth=16 --memory=2MiB";
+    let report = document(here.path(), line);
+    let tenant = &report["mglru"]["tenants"][0];
+    let count = |name: &str| tenant[name].as_u64().unwrap();
+    assert_eq!((ios(&report)[0].0, count("hits") + count("misses")), (4096, 4096));
+    let latency = &report["jobs"][0]["read"]["lat_ns"];
+    assert_eq!(latency["N"], 4096);
+}
+
+#[test]
 fn files_of_a_job_take_turns_and_verify() {
     let here = tempfile::tempdir().unwrap();
     for engine in ["psync", "mmap"] {

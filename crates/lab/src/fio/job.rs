@@ -2,8 +2,10 @@
 //!
 //! # Depth
 //!
-//! Accesses are synchronous calls. A job with a depth uses that number of threads, its *lanes*,
-//! which take their accesses from one [`Source`].
+//! Random reads of one file by descriptor, in blocks of at most a page, are read together: one thread
+//! gives them to [`CachedFile::read_many_observed`], which has as many under way as the job's depth.
+//! Other accesses are synchronous calls. A job with a depth then uses that number of threads, its
+//! *lanes*, which take their accesses from one [`Source`].
 //!
 //! # Time
 //!
@@ -25,7 +27,7 @@ use crate::cpu::ThreadClock;
 use crate::layout;
 use crate::load::{LoadError, Performed, RealLoad};
 use crate::membership::{Member, Membership};
-use mglru_cache::{self as cache, Advice, CachedFile, Map, MapAdvice, Tenant};
+use mglru_cache::{self as cache, Advice, CachedFile, Map, MapAdvice, ReadRequest, ReadStep, Tenant};
 use mglru_core::PAGE_BYTES;
 use mglru_workload::fio::report::{self, JobOutcome};
 use mglru_workload::fio::{Channel, Hint, Job};
@@ -36,6 +38,9 @@ use std::time::{Duration, Instant};
 
 /// Accesses that a single thread draws at once: a few milliseconds of hits.
 const BATCH_ACCESSES: usize = 4096;
+
+/// Reads of one call, per read under way: the depth decreases only at the end of a call.
+const CALL_DEPTHS: usize = 8;
 
 /// Error number of failed verification: `EILSEQ`, as in fio.
 const ERRNO_VERIFY: i32 = 84;
@@ -147,6 +152,20 @@ impl<'a> Runner<'a> {
         self.page_accesses
     }
 
+    /// Whether one thread keeps the job's depth, with reads in batches.
+    fn reads_together(&self) -> bool {
+        let (job, block) = (&self.planned.job, self.planned.job.block_bytes.read);
+        job.depth > 1
+            && job.mix == Mix::Read
+            && job.engine.channel() == Channel::Descriptor
+            && job.rate.read.is_none()
+            && job.load.is_none()
+            && self.planned.files.len() == 1
+            && block.is_power_of_two()
+            && u64::from(block) <= PAGE_BYTES
+            && job.offset_bytes.is_multiple_of(block.into())
+    }
+
     /// Runs to the end, once the gate is open.
     pub fn run(&mut self, gate: &Gate) {
         let planned = self.planned;
@@ -155,7 +174,13 @@ impl<'a> Runner<'a> {
             let accesses = job.pattern(file, of.size_bytes).accesses();
             accesses.expect("the plan checks that the size holds a block")
         });
-        let batch = if job.depth == 1 { BATCH_ACCESSES } else { job.batch as usize };
+        let together = self.reads_together();
+        let batch = match job.depth {
+            1 => BATCH_ACCESSES,
+            depth if together => CALL_DEPTHS * depth as usize,
+            _ => job.batch as usize,
+        };
+        let lanes = if together { 1 } else { job.depth };
         let source = Source::new(accesses.collect(), job.offset_bytes, job.limit_bytes(), batch, job.rate);
         let source = Mutex::new(source);
         if !gate.pass() {
@@ -165,7 +190,7 @@ impl<'a> Runner<'a> {
         let began = Instant::now();
         let _ = self.meter.began.set(began);
         let (mut others, mut refused) = (Vec::new(), None);
-        for _ in 1..job.depth {
+        for _ in 1..lanes {
             match self.files.iter().map(Open::try_clone).collect::<Result<Vec<_>, _>>() {
                 Ok(files) => others.push(files),
                 Err(error) => {
@@ -182,6 +207,7 @@ impl<'a> Runner<'a> {
             .collect();
         let mut first = Lane::new(job, files, blocks, meter, membership, 0, began);
         first.load = load.as_deref();
+        first.together = together;
         if let Some(error) = refused {
             first.fail(errno(&error), format!("no handle for another thread: {error}"));
         }
@@ -253,6 +279,8 @@ struct Lane<'a> {
     blocks: &'a mut [Blocks],
     /// The load that replaces file accesses.
     load: Option<&'a RealLoad>,
+    /// Whether its reads are read in batches.
+    together: bool,
     meter: &'a Meter,
     mine: &'a LaneMeter,
     membership: Option<&'a Membership>,
@@ -289,6 +317,7 @@ impl<'a> Lane<'a> {
             files,
             blocks,
             load: None,
+            together: false,
             meter,
             mine: &meter.lanes[number],
             membership,
@@ -311,6 +340,7 @@ impl<'a> Lane<'a> {
         let clock = ThreadClock::start();
         match self.load {
             Some(load) => self.work_on(load),
+            None if self.together => self.work_together(source),
             None => self.work(source),
         }
         if self.is_first && self.job.sync.end_fsync && self.job.mix.writes() {
@@ -359,6 +389,60 @@ impl<'a> Lane<'a> {
                 if self.meter.stop.load(Relaxed) || !self.follow() {
                     return;
                 }
+            }
+        }
+    }
+
+    /// Runs a job whose reads are read in batches.
+    fn work_together(&mut self, source: &Mutex<Source>) {
+        let deadline = self.job.runtime.map(|runtime| self.began + self.job.ramp + runtime);
+        let bytes = self.job.block_bytes.read;
+        let depth = self.job.depth as usize;
+        let mut buffers = vec![0; CALL_DEPTHS * depth * bytes as usize];
+        let mut starts = vec![self.began; CALL_DEPTHS * depth];
+        let mut batch = Vec::new();
+        loop {
+            source.lock().unwrap_or_else(PoisonError::into_inner).draw(&mut batch, self.began.elapsed());
+            if batch.is_empty() {
+                return;
+            }
+            let buffers = buffers.chunks_exact_mut(bytes as usize);
+            let mut requests: Vec<ReadRequest<'_>> = (batch.iter().zip(buffers))
+                .map(|(drawn, buffer)| ReadRequest { offset: drawn.access.offset, buffer, read: 0 })
+                .collect();
+            let Lane { files, outcome, mine, .. } = self;
+            let file = &files[0].file;
+            let read = file.read_many_observed(depth, &mut requests, &mut |number, step| match step {
+                ReadStep::Begins => starts[number] = Instant::now(),
+                ReadStep::Ends => {
+                    outcome.read.record(bytes, starts[number].elapsed().as_nanos() as u64);
+                    mine.count(false, bytes);
+                }
+            });
+            self.page_accesses += batch.len() as u64;
+            let short = requests.iter().find(|request| request.read < request.buffer.len());
+            if let Err(error) = read {
+                let message = format!("read of {}: {error}", file.path().display());
+                return self.fail(errno(&error), message);
+            }
+            if let Some(ReadRequest { offset, read, .. }) = short {
+                let path = file.path().display();
+                let message = format!(
+                    "read {read} of {bytes} bytes at offset {offset} of {path}: the file became shorter during \
+                     the run"
+                );
+                return self.fail(ERRNO_IO, message);
+            }
+            self.publish_if_asked();
+            let ended = Instant::now();
+            if deadline.is_some_and(|deadline| ended >= deadline) {
+                return;
+            }
+            if self.in_ramp && ended >= self.began + self.job.ramp {
+                self.end_ramp(ended);
+            }
+            if self.meter.stop.load(Relaxed) || !self.follow() {
+                return;
             }
         }
     }
