@@ -163,7 +163,7 @@ pub fn parse_is_zram(text: &str) -> Result<bool, String> {
     match text {
         "zram" => Ok(true),
         "disk" => Ok(false),
-        _ => Err(format!("unknown `{text}`; expected disk or zram")),
+        _ => Err(format!("unknown `{text}`; expected zram or disk")),
     }
 }
 
