@@ -82,6 +82,7 @@ fn wrong_grids_are_refused_with_their_key() {
         ("memory = [\"10%\", \"64p\", 1048576]", "memory = []", "no memory sizes"),
         ("warm = 0.25", "warm = 7", "warm: a share of the accesses"),
         ("warm = 0.25", "writes = \"soon\"", "writes: unknown `soon`; expected rmw or blind"),
+        ("warm = 0.25", "writes = \"exact\"", "writes: unknown `exact`; expected rmw or blind"),
         ("warm = 0.25", "swap_device = \"tape\"", "expected zram or disk"),
         ("format = \"plain\"", "format = \"tape\"", "format: "),
         ("format = \"plain\"", "fromat = \"plain\"", "expected the path of a trace, or { path"),
