@@ -491,7 +491,7 @@ fn loads_run_with_verified_contents() {
 #[test]
 fn a_load_begins_when_the_one_before_has_given_up_its_memory() {
     let here = tempfile::tempdir().unwrap();
-    let jobs = "[global]\nworkload=sweep:size=5m,arrays=4\nruntime=300ms\n[a]\n[b]\nstonewall\n";
+    let jobs = "[global]\nworkload=sweep:size=5m,arrays=4\nruntime=1\n[a]\n[b]\nstonewall\n";
     fs::write(here.path().join("a.fio"), jobs).unwrap();
     let report = document(here.path(), "fio a.fio --memory=8MiB");
     for job in 0..2 {
