@@ -128,6 +128,7 @@ fuzz:
 CRASH = 1000
 crash:
 	MGLRU_CRASH=$(CRASH) cargo test -p mglru-cache --test suite -- crash
+	MGLRU_CRASH=$(CRASH) cargo test -p mglru-redb --test crash
 
 # A hundred thousand combinations of failures of the device under the cache, and as many random machines in the simulator;
 # `make test` has 60 and 120. SWARM=N for another number. A failure prints the command that repeats it.

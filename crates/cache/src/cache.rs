@@ -493,9 +493,10 @@ impl PageCache {
         result
     }
 
-    /// Writes all dirty pages back and stops the workers, for all clones: later operations that need
-    /// a page which is not in memory fail with [`Error::Closed`]. As [`Self::sync`], it does not sync the
-    /// files: call [`Self::sync_all`] before, or sync each file, if a power cut must not lose them.
+    /// Writes all dirty pages back and stops the workers, for all clones: later operations that
+    /// need a page which is not in memory fail with [`Error::Closed`]. As [`Self::sync`], it does
+    /// not sync the files: call [`Self::sync_all`] before, or sync each file, if a power cut must
+    /// not lose them.
     ///
     /// # Errors
     /// As [`Self::sync`]. Pages that could not be written are lost with the cache.

@@ -28,7 +28,7 @@ impl Events {
         self.receiver.try_recv().ok()
     }
 
-    /// The next event, after waiting for it. `None`: there was none, or the cache is gone.
+    /// Waits for the next event. `None`: the time is over, or the cache is gone.
     pub fn wait(&self, timeout: Duration) -> Option<Event> {
         self.receiver.recv_timeout(timeout).ok()
     }

@@ -449,8 +449,8 @@ impl CachedFile {
     /// # Guards
     /// The call waits until no guard lends a page that it changes. The cache knows which
     /// [`crate::PageGuard`]s are of this thread, and fails ([`Error::OwnGuard`]). It cannot know
-    /// who holds an [`crate::OwnedPageGuard`] or `Bytes` made of one: a thread that holds one of the
-    /// page itself waits for ever. [`Self::try_write_at`] never waits for guards.
+    /// which thread holds an [`crate::OwnedPageGuard`], or `Bytes` made of one: a thread that holds
+    /// one of the page itself waits for ever. [`Self::try_write_at`] never waits for guards.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<usize, Error> {
         self.check_write(offset, bytes.len())?;
         for piece in pieces(offset, bytes.len()) {

@@ -144,8 +144,8 @@ impl fmt::Debug for PageGuard<'_> {
 ///
 /// It lends the page until its last clone is dropped, even after the map, the file and the cache
 /// are closed. A thread that writes to the page waits until then, also if it holds the guard
-/// itself; [`crate::CachedFile::try_write_at`] fails instead. As it is `AsRef<[u8]>`, `bytes::Bytes::from_owner(guard)` makes it a `Bytes` without a
-/// copy.
+/// itself; [`crate::CachedFile::try_write_at`] fails instead. As it is `AsRef<[u8]>`,
+/// `bytes::Bytes::from_owner(guard)` makes it a `Bytes` without a copy.
 #[derive(Clone)]
 pub struct OwnedPageGuard(Arc<Loan<Arc<Shared>>>);
 

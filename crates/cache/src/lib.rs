@@ -1,5 +1,6 @@
-//! A page cache over real files with a hard memory budget. It reclaims pages by Linux's
-//! multi-generational LRU.
+//! A page cache over real files with a hard memory budget. By default it reclaims pages by a policy
+//! of its own, `ranked`; the multi-generational LRU of three Linux versions and the classic LRU are
+//! there, too ([`Preset`]).
 //!
 //! It is meant for storage engines, databases and file services that keep their own buffer pool:
 //!
@@ -7,7 +8,8 @@
 //! - each tenant has its own limits, and writers are throttled when too many pages are dirty;
 //! - counters and statistics have the kernel's names.
 //!
-//! Start with [`PageCache`]; `docs/cache.md` is a guide.
+//! Start with [`PageCache`]. The module `guide` has the guide: descriptors and maps, futures, other
+//! sources of bytes, tenants, durability, counters and errors.
 //!
 //! ```
 //! use mglru_cache::{OpenMode, PageCache};
@@ -52,6 +54,8 @@ mod frames;
 #[cfg(feature = "async")]
 mod future;
 mod guard;
+#[cfg(all(doc, not(doctest)))]
+pub mod guide;
 mod host;
 mod inode;
 mod latch;

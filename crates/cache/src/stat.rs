@@ -202,8 +202,8 @@ pub struct TenantStats {
     /// Page accesses, through handles and maps, that did not find the page in memory.
     pub misses: u64,
     /// Page accesses through maps that found the page in memory: an estimate, and at most the true
-    /// number. A mapped hit counts nothing; it sets an accessed bit, once until the next scan looks.
-    /// This has first accesses to pages in memory, and accessed bits that scans found
+    /// number. A mapped hit counts nothing; it sets an accessed bit, once until the next scan
+    /// looks. This has first accesses to pages in memory, and accessed bits that scans found
     /// ([`Counter::Pgyoung`]).
     pub mapped_hits: u64,
     /// Counters and sizes under the kernel's names, in pages or events (`slab_…`: in bytes), of

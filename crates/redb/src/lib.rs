@@ -34,15 +34,20 @@ use redb::StorageBackend;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 /// A file of a page cache as the storage of a redb database. Clones share the file.
 #[derive(Clone, Debug)]
-pub struct FileBackend {
+pub struct FileBackend(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     /// Locked exclusively only while the file moves to another tenant.
-    file: Arc<RwLock<CachedFile>>,
-    /// Keeps other backends away from the file.
-    _lock: Option<Arc<Lock>>,
+    file: RwLock<CachedFile>,
+    /// Keeps other backends away from the file, until the database closes it.
+    lock: Mutex<Option<Lock>>,
+    is_closed: AtomicBool,
 }
 
 /// A locked file. It is unlocked, not only closed: a child that another thread has just forked
@@ -60,7 +65,7 @@ impl Drop for Lock {
 impl FileBackend {
     /// Opens a database file for a tenant, and creates it if it is missing. An advisory lock
     /// (`flock`) keeps a second backend from the file, in this process and in others, until the
-    /// last clone is dropped.
+    /// database is closed or the last clone is dropped.
     ///
     /// # Errors
     /// The file cannot be opened, or another database has it open (`WouldBlock`).
@@ -74,19 +79,34 @@ impl FileBackend {
             }
             TryLockError::Error(error) => error,
         })?;
-        let file = tenant.open(path, OpenMode::ReadWrite)?;
-        Ok(FileBackend { _lock: Some(Arc::new(Lock(lock))), ..FileBackend::new(file) })
+        Ok(FileBackend::with_lock(tenant.open(path, OpenMode::ReadWrite)?, Some(Lock(lock))))
     }
 
     /// Uses an open file, without a lock. The handle must be writable, and nothing else may write
     /// to the file.
     pub fn new(file: CachedFile) -> FileBackend {
-        FileBackend { file: Arc::new(RwLock::new(file)), _lock: None }
+        FileBackend::with_lock(file, None)
+    }
+
+    fn with_lock(file: CachedFile, lock: Option<Lock>) -> FileBackend {
+        let (file, lock) = (RwLock::new(file), Mutex::new(lock));
+        FileBackend(Arc::new(Inner { file, lock, is_closed: AtomicBool::new(false) }))
     }
 
     /// The file. While the returned guard lives, [`Self::move_to`] waits.
     pub fn file(&self) -> RwLockReadGuard<'_, CachedFile> {
-        self.file.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.file.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file, for the database.
+    fn open_file(&self) -> io::Result<RwLockReadGuard<'_, CachedFile>> {
+        let file = self.file();
+        if self.0.is_closed.load(Ordering::Acquire) {
+            let what =
+                format!("the database {} is closed: open it with another backend", file.path().display());
+            return Err(io::Error::new(io::ErrorKind::NotConnected, what));
+        }
+        Ok(file)
     }
 
     /// Charges pages that the database brings in from now on to another tenant of the same cache.
@@ -94,29 +114,42 @@ impl FileBackend {
     /// # Errors
     /// The tenant belongs to another cache.
     pub fn move_to(&self, tenant: &Tenant) -> Result<(), Error> {
-        self.file.write().unwrap_or_else(PoisonError::into_inner).move_to(tenant)
+        self.0.file.write().unwrap_or_else(PoisonError::into_inner).move_to(tenant)
     }
 }
 
 impl StorageBackend for FileBackend {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.file().len())
+        Ok(self.open_file()?.len())
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        Ok(self.file().read_exact_at(out, offset)?)
+        Ok(self.open_file()?.read_exact_at(out, offset)?)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        Ok(self.file().truncate(len)?)
+        Ok(self.open_file()?.truncate(len)?)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        Ok(self.file().sync_data()?)
+        Ok(self.open_file()?.sync_data()?)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.file().write_at(data, offset)?;
+        self.open_file()?.write_at(data, offset)?;
+        Ok(())
+    }
+
+    /// Writes what is not written yet, and unlocks the file. If a page cannot be written, the lock
+    /// is kept until the last clone is dropped: the cache still tries to write it.
+    fn close(&self) -> io::Result<()> {
+        let file = self.file();
+        self.0.is_closed.store(true, Ordering::Release);
+        let pages = file.pages_in(0..u64::MAX);
+        if pages.dirty + pages.writeback > 0 {
+            file.sync_data()?;
+        }
+        drop(self.0.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
         Ok(())
     }
 }
@@ -135,7 +168,7 @@ mod tests {
         let first = FileBackend::open(&tenant, &path).unwrap();
         let clone = first.clone();
         // As a child that is forked just now, and has its parent's open files until it calls exec.
-        let forked = first._lock.as_ref().unwrap().0.try_clone().unwrap();
+        let forked = first.0.lock.lock().unwrap().as_ref().unwrap().0.try_clone().unwrap();
         drop(first);
         let error = FileBackend::open(&tenant, &path).unwrap_err();
         assert!(error.kind() == io::ErrorKind::WouldBlock && error.to_string().contains("another database"));

@@ -3,7 +3,8 @@
 use mglru_cache::{BackendKind, Error, OpenMode, PageCache};
 use mglru_redb::FileBackend;
 use redb::{
-    Builder, Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition,
+    Builder, Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageBackend,
+    TableDefinition,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -115,7 +116,12 @@ fn a_file_has_one_database_and_moves_between_tenants() {
     write.open_table(TABLE).unwrap().insert(1, &value(1, 0)[..]).unwrap();
     write.commit().unwrap();
     assert!(cache.tenant("other").unwrap().stats().usage_pages > 0);
-    drop((database, backend));
+    // The database closes its backend, of which a clone is still there.
+    drop(database);
+    assert!(FileBackend::open(&cache.tenant("db").unwrap(), &path).is_ok());
+    let closed = backend.read(0, &mut [0]).unwrap_err();
+    assert!(closed.kind() == io::ErrorKind::NotConnected && closed.to_string().contains("is closed"));
+    drop(backend);
     assert!(FileBackend::open(&cache.tenant("db").unwrap(), &path).is_ok());
 
     // Errors of the cache reach the caller of the database.

@@ -136,7 +136,7 @@ impl<T> Calls<T> {
     }
 
     /// Waits for work and takes it, with up to `most` in all of the same source that fit to it.
-    /// [`Self::end`] must follow. `None`: the lines are closed, and nothing waits.
+    /// [`Self::end`] must follow. `None`: the lines are closed, and all work is taken.
     pub(super) fn take(
         &self,
         most: usize,

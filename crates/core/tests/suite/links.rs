@@ -21,10 +21,13 @@ fn pages() -> (PathBuf, Vec<PathBuf>) {
     (root.to_owned(), pages)
 }
 
-/// Link targets: the text between `](` and `)`, outside code.
+/// Link targets, outside code: the text between `](` and `)`, and lines `[name]: target`.
 fn links(text: &str) -> impl Iterator<Item = &str> {
-    let prose = text.split("```").step_by(2);
-    prose.flat_map(|part| part.split("](").skip(1).filter_map(|rest| rest.split(')').next()))
+    let prose = || text.split("```").step_by(2);
+    let named = prose().flat_map(str::lines).filter(|line| line.starts_with('['));
+    let named = named.filter_map(|line| line.split_once("]: ").map(|(_, target)| target));
+    let inline = prose().flat_map(|part| part.split("](").skip(1).filter_map(|rest| rest.split(')').next()));
+    inline.chain(named)
 }
 
 /// The anchors of a page: its headings, as GitHub makes anchors of them, and its `<a id="…"></a>`
@@ -136,5 +139,9 @@ fn broken_links_are_found() {
             .map(|link| wrong(&readme, link).is_some());
     assert_eq!(judged, [false, true, true, true, false]);
     assert_eq!(links("[a](b) `x` [c](d#e)\n```\n[f](g)\n```\n").collect::<Vec<_>>(), ["b", "d#e"]);
+    assert_eq!(
+        links("[a][x] [b](c)\n\n[x]: d.md#e\n```\n[y]: z\n```\n").collect::<Vec<_>>(),
+        ["c", "d.md#e"]
+    );
     assert!(anchors("# Where we differ: `a` & b\n").contains("where-we-differ-a--b"));
 }
