@@ -199,8 +199,6 @@ fn wrong_usage_is_refused_before_anything_is_mounted() {
     fs::create_dir(here.path().join("point")).unwrap();
     fs::write(here.path().join("full/file"), "x").unwrap();
     for (arguments, reason) in [
-        ("mount none full", "the directory none: No such file"),
-        ("mount dir none", "the mount point none: No such file"),
         ("mount dir full", "is not empty"),
         ("mount dir dir/inside", "inside of"),
         ("mount dir full --tenant db", "expected NAME=SIZE"),
@@ -208,7 +206,6 @@ fn wrong_usage_is_refused_before_anything_is_mounted() {
         ("mount dir full --memory 1k", "too small"),
         ("mount dir point --listen 9100", "expected unix:PATH or HOST:PORT"),
         ("mount dir point --listen unix:full/file", "is not a socket"),
-        ("record --directory none -- true", "the directory none"),
         ("record", "COMMAND"),
         ("record --system x", "neither a process's number"),
         ("record --system 1 -- true", "cannot be used with"),
@@ -219,6 +216,14 @@ fn wrong_usage_is_refused_before_anything_is_mounted() {
         ("record --system /none", "/none is not a control group"),
     ] {
         let error = fails(here.path(), arguments, 2);
+        assert!(error.contains(reason), "{arguments}: {error}");
+    }
+    for (arguments, reason) in [
+        ("mount none full", "the directory none: No such file"),
+        ("mount dir none", "the mount point none: No such file"),
+        ("record --directory none -- true", "the directory none: No such file"),
+    ] {
+        let error = fails(here.path(), arguments, 1);
         assert!(error.contains(reason), "{arguments}: {error}");
     }
     assert!(!here.path().join("trace.zst").exists(), "no recording was begun");

@@ -26,8 +26,17 @@ fn a_bad_directory_or_mount_point_is_refused_with_a_reason() {
     fs::create_dir_all(directory.join("inside")).unwrap();
     fs::create_dir(&point).unwrap();
     fs::write(here.path().join("file"), "x").unwrap();
-    assert!(refused(&here.path().join("none"), &point).contains("No such file"));
-    assert!(refused(&directory, &here.path().join("none")).contains("the mount point"));
+    let none = here.path().join("none");
+    for (directory, point, what) in [(&none, &point, "the directory"), (&directory, &none, "the mount point")]
+    {
+        match try_mount(directory, point, Setup::default()) {
+            Err(Error::Work(reason)) => {
+                assert!(reason.starts_with(what) && reason.contains("No such file"), "{reason}");
+            }
+            Err(other) => panic!("a missing input is no wrong usage: {other:?}"),
+            Ok(_) => panic!("it is mounted"),
+        }
+    }
     assert!(refused(&here.path().join("file"), &point).contains("is not a directory"));
     assert!(refused(&directory, &here.path().join("file")).contains("is not a directory"));
     assert!(refused(&directory, &directory.join("inside")).contains("inside of"));
