@@ -6,7 +6,7 @@
 //! cargo run --release -p mglru-sqlite --example ycsb_b -- [MiB] [records] [operations] [turns] [own]
 //! ```
 //!
-//! Without arguments: 16 MiB of memory, 60,000 records (about 80 MiB), 100,000 operations and three
+//! Without arguments: 16 MiB of memory, 60,000 records (58 MiB), 100,000 operations and three
 //! turns. `own` is the size of SQLite's own cache beside the page cache, in MiB: a 64th of the
 //! memory, at least 1. It writes to the current directory, which must be on a disk; reads and writes
 //! are those that the system counts for this process (`/proc/self/io`).
@@ -251,7 +251,7 @@ struct Outcome {
 fn open(path: &Path, vfs: &str, own: u64) -> Result<Connection, Box<dyn Error>> {
     let database = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), vfs)?;
     database.execute_batch(&format!(
-        "PRAGMA page_size = 4096; PRAGMA cache_size = -{}; PRAGMA locking_mode = EXCLUSIVE;
+        "PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = 4096; PRAGMA cache_size = -{};
          PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 250",
         own << 10
     ))?;
