@@ -1,17 +1,30 @@
-//! YCSB's load B on redb: 95 % reads and 5 % updates of records of 1,000 bytes, of which some are
-//! used far more than others. With redb's own cache and with the page cache in turns, in the same
-//! amount of memory, and both without the system's page cache.
+//! YCSB on redb: records of 1,000 bytes, of which some are used far more than others. With redb's
+//! own cache and with the page cache in turns, in the same amount of memory, and both without the
+//! system's page cache.
 //!
 //! ```text
 //! cargo run --release -p mglru-redb --example ycsb_b -- [MiB] [records] [operations] [turns] [own]
+//! cargo run --release -p mglru-redb --example ycsb_b -- presets [--quick] [LOADS]
 //! ```
 //!
-//! Without arguments: 16 MiB of memory, 60,000 records (about 64 MiB), 100,000 operations and one
-//! turn. `own` is the size of redb's own cache beside the page cache, in MiB: a 64th of the memory,
-//! at least 1. It writes to the current directory, which must be on a disk; reads and
-//! writes are those that the system counts for this process (`/proc/self/io`).
+//! The first form runs load B. Without arguments: 16 MiB of memory, 60,000 records (about 64 MiB),
+//! 100,000 operations and one turn. `own` is the size of redb's own cache beside the page cache, in
+//! MiB: a 64th of the memory, at least 1. The second form runs the loads A to F, or those of LOADS
+//! (as `abf`), with the page cache under the presets of three kernels and the default.
+//!
+//! | load | reads | others | records |
+//! |---|---|---|---|
+//! | A | 50 % | 50 % updates | zipfian |
+//! | B | 95 % | 5 % updates | zipfian |
+//! | C | 100 % | | zipfian |
+//! | D | 95 % | 5 % inserts | the latest |
+//! | E | 95 % scans of up to 100 records | 5 % inserts | zipfian |
+//! | F | 50 % | 50 % reads with an update | zipfian |
+//!
+//! It writes to the current directory, which must be on a disk; reads and writes are those that the
+//! system counts for this process (`/proc/self/io`).
 
-use mglru_cache::PageCache;
+use mglru_cache::{Mechanisms, PageCache, Preset};
 use mglru_redb::FileBackend;
 use redb::{Builder, Database, Durability, ReadableDatabase, StorageBackend, TableDefinition};
 use std::error::Error;
@@ -20,7 +33,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 const TABLE: TableDefinition<u64, &[u8]> = TableDefinition::new("usertable");
@@ -29,8 +42,8 @@ const PAGE: u64 = 4096;
 const VALUE: usize = 1000;
 /// YCSB's skew.
 const THETA: f64 = 0.99;
-/// Updates until one is put on stable storage.
-const UPDATES_PER_SYNC: u64 = 100;
+/// Writes until one is put on stable storage.
+const WRITES_PER_SYNC: u64 = 100;
 
 /// The sizes of a run.
 #[derive(Clone, Copy, Debug)]
@@ -134,16 +147,19 @@ impl Zipf {
 
     /// A record, in YCSB's scrambled order: what is used often is everywhere in the table.
     fn next(&mut self) -> u64 {
+        scramble(self.rank()) % self.records as u64
+    }
+
+    fn rank(&mut self) -> u64 {
         let uniform = self.random() as f64 / (1u64 << 53) as f64;
         let scaled = uniform * self.zeta;
-        let rank = if scaled < 1.0 {
+        if scaled < 1.0 {
             0
         } else if scaled < 1.0 + 0.5f64.powf(THETA) {
             1
         } else {
             (self.records * (self.eta * uniform - self.eta + 1.0).powf(1.0 / (1.0 - THETA))) as u64
-        };
-        scramble(rank) % self.records as u64
+        }
     }
 }
 
@@ -166,10 +182,49 @@ fn transferred() -> [u64; 2] {
     })
 }
 
-/// The result of a turn: operations per second, and bytes read and written.
+/// The result of a turn: operations per second, the time that 99 % of them stay below, and bytes
+/// read and written.
 struct Outcome {
     rate: f64,
+    p99: Duration,
     bytes: [u64; 2],
+}
+
+/// One of YCSB's loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// Half updates.
+    A,
+    /// 5 % updates.
+    B,
+    /// Reads only.
+    C,
+    /// The latest records are read most, and 5 % are inserted.
+    D,
+    /// Short scans, and 5 % inserts.
+    E,
+    /// Half read-modify-writes.
+    F,
+}
+
+impl Load {
+    /// All loads.
+    pub const ALL: [Load; 6] = [Load::A, Load::B, Load::C, Load::D, Load::E, Load::F];
+
+    /// The load with this letter.
+    pub fn parse(letter: char) -> Option<Load> {
+        let name = letter.to_ascii_uppercase().to_string();
+        Load::ALL.into_iter().find(|load| format!("{load:?}") == name)
+    }
+
+    /// Operations in a hundred that only read.
+    fn reads(self) -> u64 {
+        match self {
+            Load::A | Load::F => 50,
+            Load::B | Load::D | Load::E => 95,
+            Load::C => 100,
+        }
+    }
 }
 
 fn load(database: &Database, sizes: Sizes) -> Result<(), Box<dyn Error>> {
@@ -185,55 +240,113 @@ fn load(database: &Database, sizes: Sizes) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+fn read(database: &Database, key: u64) -> Result<(), Box<dyn Error>> {
+    let table = database.begin_read()?.open_table(TABLE)?;
+    let found = table.get(key)?.ok_or("a record is missing")?;
+    assert_eq!(found.value()[..8], key.to_le_bytes(), "the record of another key");
+    Ok(())
+}
+
+fn scan(database: &Database, keys: std::ops::RangeFrom<u64>, records: usize) -> Result<(), Box<dyn Error>> {
+    let table = database.begin_read()?.open_table(TABLE)?;
+    for entry in table.range(keys)?.take(records) {
+        let (key, found) = entry?;
+        assert_eq!(found.value()[..8], key.value().to_le_bytes(), "the record of another key");
+    }
+    Ok(())
+}
+
 /// Half of the operations warm the cache and are not measured.
-fn operate(database: &Database, sizes: Sizes) -> Result<Outcome, Box<dyn Error>> {
+fn operate(database: &Database, load: Load, sizes: Sizes) -> Result<Outcome, Box<dyn Error>> {
     let mut zipf = Zipf::new(sizes.records);
-    let (mut began, mut before, mut updates) = (Instant::now(), transferred(), 0);
+    let (mut began, mut before) = (Instant::now(), transferred());
+    let (mut writes, mut records) = (0, sizes.records);
+    let mut times = Vec::with_capacity(sizes.operations.div_ceil(2) as usize);
     for number in 0..sizes.operations {
         if number == sizes.operations / 2 {
             (began, before) = (Instant::now(), transferred());
+            times.clear();
         }
-        let key = zipf.next();
-        if zipf.random() % 100 < 95 {
-            let table = database.begin_read()?.open_table(TABLE)?;
-            let found = table.get(key)?.ok_or("a record is missing")?;
-            assert_eq!(found.value()[..8], key.to_le_bytes(), "the record of another key");
-        } else {
-            updates += 1;
+        let key = match load {
+            Load::D => records - 1 - zipf.rank().min(records - 1),
+            _ => zipf.next(),
+        };
+        let only_reads = zipf.random() % 100 < load.reads();
+        let start = Instant::now();
+        match load {
+            Load::E if only_reads => scan(database, key.., 1 + (zipf.random() % 100) as usize)?,
+            _ if only_reads || load == Load::F => read(database, key)?,
+            _ => {}
+        }
+        if !only_reads {
+            writes += 1;
+            let key = match load {
+                Load::D | Load::E => {
+                    records += 1;
+                    records - 1
+                }
+                _ => key,
+            };
             let mut write = database.begin_write()?;
-            let is_synced = updates % UPDATES_PER_SYNC == 0;
+            let is_synced = writes % WRITES_PER_SYNC == 0;
             write.set_durability(if is_synced { Durability::Immediate } else { Durability::None })?;
             write.open_table(TABLE)?.insert(key, &value(key, number)[..])?;
             write.commit()?;
         }
+        times.push(start.elapsed());
     }
-    let rate = (sizes.operations - sizes.operations / 2) as f64 / began.elapsed().as_secs_f64();
+    let rate = times.len() as f64 / began.elapsed().as_secs_f64();
     let after = transferred();
-    Ok(Outcome { rate, bytes: [after[0] - before[0], after[1] - before[1]] })
+    times.sort_unstable();
+    let p99 = times.get(times.len() * 99 / 100).copied().unwrap_or_default();
+    Ok(Outcome { rate, p99, bytes: [after[0] - before[0], after[1] - before[1]] })
 }
 
 fn with_own_cache(path: &Path, sizes: Sizes) -> Result<Outcome, Box<dyn Error>> {
     let backend = DirectFile::open(path)?;
     let database = Builder::new().set_cache_size(sizes.memory as usize).create_with_backend(backend)?;
-    operate(&database, sizes)
+    operate(&database, Load::B, sizes)
 }
 
-fn with_page_cache(path: &Path, sizes: Sizes) -> Result<Outcome, Box<dyn Error>> {
+fn with_page_cache(path: &Path, preset: Preset, load: Load, sizes: Sizes) -> Result<Outcome, Box<dyn Error>> {
     // redb keeps pages that it is about to write in its own cache, and the upper pages of the tree.
-    let cache = PageCache::builder(sizes.memory - sizes.own).build()?;
+    let mechanisms = Mechanisms::preset(preset);
+    let cache = PageCache::builder(sizes.memory - sizes.own).mechanisms(mechanisms).build()?;
     let backend = FileBackend::open(&cache.tenant("")?, path)?;
     let database = Builder::new().set_cache_size(sizes.own as usize).create_with_backend(backend)?;
-    let outcome = operate(&database, sizes)?;
+    let outcome = operate(&database, load, sizes)?;
     drop(database);
     cache.close()?;
     Ok(outcome)
 }
 
+fn create(path: &Path, sizes: Sizes) -> Result<(), Box<dyn Error>> {
+    load(&Builder::new().set_cache_size(64 << 20).create_with_backend(DirectFile::open(path)?)?, sizes)
+}
+
+/// Runs loads under each preset, each on a new database. Returns a table.
+pub fn run_presets(directory: &Path, loads: &[Load], sizes: Sizes) -> Result<String, Box<dyn Error>> {
+    let mut text = String::from(
+        "| load | preset | operations/s | p99, µs | MiB read | MiB written |\n|---|---|---|---|---|---|\n",
+    );
+    for &load in loads {
+        for preset in Preset::ALL {
+            let path = directory.join("ycsb.redb");
+            create(&path, sizes)?;
+            let Outcome { rate, p99, bytes } = with_page_cache(&path, preset, load, sizes)?;
+            std::fs::remove_file(&path)?;
+            let [read, written] = bytes.map(|bytes| bytes as f64 / f64::from(1 << 20));
+            let (name, p99) = (preset.name(), p99.as_secs_f64() * 1e6);
+            writeln!(text, "| {load:?} | {name} | {rate:.0} | {p99:.0} | {read:.1} | {written:.1} |")?;
+        }
+    }
+    Ok(text)
+}
+
 /// Runs the load both ways, in turns. Returns what `main` prints: medians, and all rates.
 pub fn run(directory: &Path, sizes: Sizes) -> Result<String, Box<dyn Error>> {
     let path = directory.join("ycsb.redb");
-    let backend = DirectFile::open(&path)?;
-    load(&Builder::new().set_cache_size(64 << 20).create_with_backend(backend)?, sizes)?;
+    create(&path, sizes)?;
     let mut text = format!(
         "YCSB-B, {} records in {} MiB, {} MiB of memory, {} operations measured\n",
         sizes.records,
@@ -244,11 +357,11 @@ pub fn run(directory: &Path, sizes: Sizes) -> Result<String, Box<dyn Error>> {
     let (mut own, mut ours) = (Vec::new(), Vec::new());
     for _ in 0..sizes.turns {
         own.push(with_own_cache(&path, sizes)?);
-        ours.push(with_page_cache(&path, sizes)?);
+        ours.push(with_page_cache(&path, Preset::Default, Load::B, sizes)?);
     }
     for (name, mut outcomes) in [("redb's own cache", own), ("the page cache", ours)] {
         outcomes.sort_by(|one, other| one.rate.total_cmp(&other.rate));
-        let Outcome { rate, bytes } = outcomes[outcomes.len() / 2];
+        let Outcome { rate, bytes, .. } = outcomes[outcomes.len() / 2];
         let [read, written] = bytes.map(|bytes| bytes as f64 / f64::from(1 << 20));
         write!(text, "{name:17} {rate:8.0} operations/s {read:8.1} MiB read, {written:8.1} MiB written")?;
         if outcomes.len() > 1 {
@@ -260,8 +373,31 @@ pub fn run(directory: &Path, sizes: Sizes) -> Result<String, Box<dyn Error>> {
     Ok(text)
 }
 
+fn of_presets(arguments: impl Iterator<Item = String>) -> Result<String, Box<dyn Error>> {
+    let (mut quick, mut loads) = (false, Load::ALL.to_vec());
+    for argument in arguments {
+        match argument.as_str() {
+            "--quick" => quick = true,
+            letters => {
+                let parsed: Option<Vec<Load>> = letters.chars().map(Load::parse).collect();
+                loads = parsed
+                    .ok_or_else(|| format!("`{letters}` are no loads; expected letters from a to f"))?;
+            }
+        }
+    }
+    let (records, operations) = if quick { (10_000, 8_000) } else { (60_000, 100_000) };
+    let memory = if quick { 4 << 20 } else { 16 << 20 };
+    let sizes = Sizes { memory, records, operations, turns: 1, own: memory / 16 };
+    run_presets(tempfile::tempdir_in(".")?.path(), &loads, sizes)
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut numbers = std::env::args().skip(1).map(|argument| argument.parse::<u64>());
+    let mut arguments = std::env::args().skip(1).peekable();
+    if arguments.next_if(|argument| argument == "presets").is_some() {
+        print!("{}", of_presets(arguments)?);
+        return Ok(());
+    }
+    let mut numbers = arguments.map(|argument| argument.parse::<u64>());
     let mut next = |or: u64| numbers.next().unwrap_or(Ok(or));
     let memory = next(16)?;
     let (records, operations, turns) = (next(60_000)?, next(100_000)?, next(1)?.max(1));

@@ -40,6 +40,12 @@ fn there_and_back() {
     // Every kind of record of a kernel-lab trace.
     let (_, name, bytes, expected) = samples().swap_remove(0);
     assert_eq!(convert_to("x.bin", Format::KernelLab, (name, &bytes), keep).unwrap(), expected);
+    // Loads through a mapping are no faults, and text keeps them apart.
+    let text = b"R 5 1\nL 6 2\nF 8 1\nL 5 1\n";
+    let expected = [read(5), mapped(6), mapped(7), fault(8), mapped(5)];
+    assert_eq!(convert_to("x.txt", Format::SharedText, ("s.txt", text), keep).unwrap(), expected);
+    let expected = [read(5), mapped(6), mapped(7), mapped(8), mapped(5)];
+    assert_eq!(convert_to("x.bin", Format::KernelLab, ("s.txt", text), drop).unwrap(), expected);
     // Files and fsyncs; fio's file ids are those of first use.
     let (_, name, bytes, expected) = samples().swap_remove(1);
     assert_eq!(convert_to("x.txt.zst", Format::SharedText, (name, &bytes), keep).unwrap(), expected);
@@ -63,6 +69,8 @@ fn inexpressible_records_are_refused() {
         Err(error @ TraceError::Unrepresentable { .. }) => error.to_string(),
         other => panic!("{other:?}"),
     };
+    let message = refused(Format::KernelLab, "R 1 1\nF 2 1\n", keep);
+    assert!(message.contains("record 2 ") && message.contains("brought in by a fault"), "{message}");
     let message = refused(Format::Plain, "R 1 1\nR 2 1\nW 3 1\n", keep);
     assert!(
         message.contains("record 3 ") && message.contains("written") && message.contains("--drop"),

@@ -36,7 +36,7 @@ pub(super) fn samples() -> Vec<(Format, &'static str, Vec<u8>, Vec<Record>)> {
             Format::SharedText,
             "s.txt",
             b"# a comment\nR 5 3\nW 6 1\n\nF 4294967296 1\nS 4294967296 0\nR 9 0\n".to_vec(),
-            vec![read(5), read(6), read(7), write(6), mapped(1 << 32), Record::Sync { file: 1 }],
+            vec![read(5), read(6), read(7), write(6), fault(1 << 32), Record::Sync { file: 1 }],
         ),
         (
             Format::OracleGeneral,
@@ -161,6 +161,11 @@ fn inside(record: Record) -> Record {
         Record::Access(access) => Record::Access(PageAccess { inside: true, ..access }),
         sync => sync,
     }
+}
+
+/// A page fault.
+fn fault(page: u64) -> Record {
+    Record::Access(PageAccess { mapped: true, fault: true, ..access(page) })
 }
 
 fn mapped(page: u64) -> Record {

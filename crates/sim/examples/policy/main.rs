@@ -8,6 +8,7 @@
 //!   without=SWITCH    disable one of the policy's mechanisms; may be repeated
 //!   mapped            all accesses are mapped: the policy sees accessed bits only
 //!   repeats           consecutive accesses through one descriptor count twice, as in the prototype
+//!   synthetic         synthetic loads instead of recordings; no SHARED is needed
 //!   brief             no baselines: read the best known results from policy/misses.csv
 //! ```
 //!
@@ -15,6 +16,8 @@
 //! Refaults are misses without the first access to each page. Memory is a policy's average: the
 //! engine frees pages in batches, so it gets half a batch more. The kernel's presets free about 56
 //! pages at once and get 28; `ranked` frees a 32nd of memory, at most 32, and gets at most 16.
+//!
+//! Intervals have a confidence of 95 %. They are bootstrapped: cases are drawn with replacement.
 
 #![allow(
     clippy::disallowed_types,
@@ -22,8 +25,12 @@
     clippy::disallowed_macros,
     reason = "an example is a host"
 )]
-use mglru_core::{Lru, Mechanisms, Preset, Switch};
+
+mod synthetic;
+
+use mglru_core::{Lru, Mechanisms, MemcgId, Preset, Switch};
 use mglru_sim::{Access, Baseline, Machine, Operation, Simulator, SwapDevice, SwapModel};
+use mglru_workload::Random;
 use mglru_workload::trace::{OpenOptions, open, sidecar};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -41,6 +48,8 @@ fn slack_of_ranked(memory_pages: u64) -> u64 {
 }
 
 const THREADS: usize = 2;
+/// Draws of a bootstrap.
+const DRAWS: usize = 2000;
 
 struct Plan {
     shared: PathBuf,
@@ -49,6 +58,7 @@ struct Plan {
     without: Vec<Switch>,
     mapped: bool,
     repeats: bool,
+    synthetic: bool,
     brief: bool,
 }
 
@@ -61,6 +71,7 @@ impl Plan {
             without: Vec::new(),
             mapped: false,
             repeats: false,
+            synthetic: false,
             brief: false,
         };
         for argument in arguments {
@@ -75,6 +86,7 @@ impl Plan {
                 }
                 None if argument == "mapped" => plan.mapped = true,
                 None if argument == "repeats" => plan.repeats = true,
+                None if argument == "synthetic" => plan.synthetic = true,
                 None if argument == "brief" => plan.brief = true,
                 None => plan.shared = PathBuf::from(argument),
                 Some((name, _)) => {
@@ -120,9 +132,22 @@ fn read(path: &Path, mapped: bool) -> Result<(Vec<Operation>, f64), String> {
     Ok((all, warm.unwrap_or(0.0)))
 }
 
+/// The result of the engine.
+struct Replayed {
+    misses: u64,
+    /// Page-table entries that walks looked at, per access.
+    walked: f64,
+    /// Steps of the hand of the main list, per miss.
+    hand_steps: f64,
+}
+
 impl Load {
-    fn new(path: &Path, name: &str, memory_pages: Option<u64>, mapped: bool) -> Result<Load, String> {
+    fn read(path: &Path, name: &str, memory_pages: Option<u64>, mapped: bool) -> Result<Load, String> {
         let (operations, warm) = read(path, mapped)?;
+        Ok(Load::new(name, operations, warm, memory_pages))
+    }
+
+    fn new(name: &str, operations: Vec<Operation>, warm: f64, memory_pages: Option<u64>) -> Load {
         let accesses =
             operations.iter().filter(|operation| matches!(operation, Operation::Access(_))).count();
         let warm_from = (accesses as f64 * warm + 1e-6) as usize;
@@ -139,10 +164,10 @@ impl Load {
         }
         let name = name.to_owned();
         let distinct = seen.len() as u64;
-        Ok(Load { name, operations, warm_from, distinct, first_touches, is_lab: warm > 0.0, memory_pages })
+        Load { name, operations, warm_from, distinct, first_touches, is_lab: warm > 0.0, memory_pages }
     }
 
-    fn engine(&self, mechanisms: Mechanisms, memory_pages: u64, repeats: bool) -> u64 {
+    fn engine(&self, mechanisms: Mechanisms, memory_pages: u64, repeats: bool) -> Replayed {
         let mut machine = Machine::kernel_lab(memory_pages);
         machine.mechanisms = mechanisms;
         machine.count_repeats = repeats;
@@ -161,7 +186,13 @@ impl Load {
         simulator.set_warm_from(self.warm_from as u64);
         simulator.add_job(0, self.operations.clone().into_iter());
         let report = simulator.run().expect("the trace was read before");
-        report.warm().unwrap_or_else(|| report.total()).counts.misses
+        let lruvec = simulator.core().memcg(MemcgId(1)).lruvec();
+        let all = report.total().counts;
+        Replayed {
+            misses: report.warm().unwrap_or_else(|| report.total()).counts.misses,
+            walked: lruvec.walked_entries() as f64 / all.accesses as f64,
+            hand_steps: lruvec.hand_steps() as f64 / all.misses as f64,
+        }
     }
 
     fn baseline(&self, baseline: Baseline, memory_pages: u64) -> u64 {
@@ -184,6 +215,9 @@ struct Row {
     memory_pages: u64,
     kernel: u64,
     ranked: u64,
+    /// Page-table entries walked per access: by the kernel's policy, by `ranked`.
+    walked: [f64; 2],
+    hand_steps: f64,
     /// Misses of the other policies, by name.
     others: BTreeMap<String, u64>,
     known: Option<Known>,
@@ -196,25 +230,26 @@ impl Row {
         let mut others = BTreeMap::new();
         if !plan.brief {
             let classic = load.engine(kernel.with_lru(Lru::Classic), memory_pages + SLACK_KERNEL, false);
-            others.insert("classic".to_owned(), classic);
+            others.insert("classic".to_owned(), classic.misses);
             for preset in [Preset::Linux612, Preset::Linux71] {
                 let misses = load.engine(Mechanisms::preset(preset), memory_pages + SLACK_KERNEL, false);
-                others.insert(preset.name().to_owned(), misses);
+                others.insert(preset.name().to_owned(), misses.misses);
             }
             for baseline in Baseline::ALL {
                 others.insert(baseline.name().to_owned(), load.baseline(baseline, memory_pages));
             }
         }
+        let kernel = load.engine(kernel, memory_pages + SLACK_KERNEL, false);
+        let ranked = ranked.with_lru(Lru::Ranked);
+        let ranked = load.engine(ranked, memory_pages + slack_of_ranked(memory_pages), plan.repeats);
         Row {
             load: load.clone(),
             size: size.to_owned(),
             memory_pages,
-            kernel: load.engine(kernel, memory_pages + SLACK_KERNEL, false),
-            ranked: load.engine(
-                ranked.with_lru(Lru::Ranked),
-                memory_pages + slack_of_ranked(memory_pages),
-                plan.repeats,
-            ),
+            kernel: kernel.misses,
+            ranked: ranked.misses,
+            walked: [kernel.walked, ranked.walked],
+            hand_steps: ranked.hand_steps,
             others,
             known,
         }
@@ -242,13 +277,37 @@ fn geometric_mean(ratios: impl Iterator<Item = f64>) -> f64 {
     (sum / f64::from(number.max(1))).exp()
 }
 
+/// The geometric mean and its interval; the same values have the same interval.
+fn mean_and_interval(ratios: &[f64]) -> String {
+    let mut random = Random::stream(21, ratios.len() as u64);
+    let mut means: Vec<f64> = (0..DRAWS)
+        .map(|_| geometric_mean(ratios.iter().map(|_| ratios[random.below(ratios.len() as u64) as usize])))
+        .collect();
+    means.sort_by(f64::total_cmp);
+    let [low, high] = [0.025, 0.975].map(|share| means[(share * (DRAWS - 1) as f64) as usize]);
+    format!("{:.3} ({low:.3} to {high:.3})", geometric_mean(ratios.iter().copied()))
+}
+
 /// Misses and refaults relative to the kernel's.
 fn relative<'a>(rows: impl Iterator<Item = &'a Row> + Clone, misses: impl Fn(&Row) -> u64) -> String {
-    let of_misses = geometric_mean(rows.clone().map(|row| misses(row) as f64 / row.kernel as f64));
+    let of_misses: Vec<f64> = rows.clone().map(|row| misses(row) as f64 / row.kernel as f64).collect();
     let refaults = rows.filter(|row| !row.is_trivial());
-    let of_refaults =
-        geometric_mean(refaults.map(|row| row.refaults(misses(row)) / row.refaults(row.kernel)));
-    format!("{of_misses:.3} / {of_refaults:.3}")
+    let of_refaults: Vec<f64> =
+        refaults.map(|row| row.refaults(misses(row)) / row.refaults(row.kernel)).collect();
+    if of_misses.is_empty() {
+        return "–".to_owned();
+    }
+    if of_refaults.is_empty() {
+        return mean_and_interval(&of_misses);
+    }
+    format!("{} / {}", mean_and_interval(&of_misses), mean_and_interval(&of_refaults))
+}
+
+/// The value below which a share of the cases is.
+fn quantile(rows: &[Row], share: f64, of: impl Fn(&Row) -> f64) -> f64 {
+    let mut values: Vec<f64> = rows.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values[(share * (values.len() - 1) as f64).round() as usize]
 }
 
 fn known(shared: &Path) -> BTreeMap<(String, String), (u64, Known)> {
@@ -284,7 +343,33 @@ fn loads(plan: &Plan) -> Result<Vec<(String, PathBuf, Option<u64>)>, String> {
     Ok(loads)
 }
 
+/// Rows of the synthetic loads.
+fn synthetic_rows(plan: &Plan) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for name in synthetic::NAMES.into_iter().filter(|name| name.contains(&plan.only)) {
+        let mut distinct = 0;
+        for percent in &plan.percents {
+            let memory_pages = |distinct: u64| (distinct * percent).div_ceil(100);
+            // Only a loop depends on the memory.
+            let load = match name {
+                "loop 1.02" => {
+                    Load::new(name, synthetic::load(name, percent * 200), 0.0, Some(percent * 200))
+                }
+                _ => Load::new(name, synthetic::load(name, 0), 0.0, None),
+            };
+            distinct = distinct.max(load.distinct);
+            let memory_pages = load.memory_pages.unwrap_or(memory_pages(distinct));
+            rows.push(Row::new(&Arc::new(load), &format!("{percent}%"), memory_pages, plan, None));
+        }
+        eprintln!("{name}");
+    }
+    rows
+}
+
 fn rows(plan: &Plan) -> Result<Vec<Row>, String> {
+    if plan.synthetic {
+        return Ok(synthetic_rows(plan));
+    }
     let (known, loads) = (known(&plan.shared), loads(plan)?);
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -293,7 +378,7 @@ fn rows(plan: &Plan) -> Result<Vec<Row>, String> {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 loads.get(at).map(|load| (at, load))
             } {
-                let load = Arc::new(Load::new(path, name, *memory, plan.mapped)?);
+                let load = Arc::new(Load::read(path, name, *memory, plan.mapped)?);
                 let sizes: Vec<(String, u64)> = match load.memory_pages {
                     Some(pages) => vec![("8192".to_owned(), pages)],
                     None => {
@@ -371,6 +456,14 @@ fn print(rows: &[Row]) {
         let of = |row: &Row| row.ranked as f64 / row.best() as f64;
         of(b).total_cmp(&of(a))
     });
+    let walked = |at: usize, share| quantile(rows, share, |row| row.walked[at]);
+    println!("\n| | median | 90th percentile | maximum |\n|---|---|---|---|");
+    for (name, of) in [("linux-7.2", 0), ("ranked", 1)] {
+        let [median, high, maximum] = [0.5, 0.9, 1.0].map(|share| walked(of, share));
+        println!("| page-table entries walked per access, {name} | {median:.3} | {high:.3} | {maximum:.3} |");
+    }
+    let [median, high, maximum] = [0.5, 0.9, 1.0].map(|share| quantile(rows, share, |row| row.hand_steps));
+    println!("| steps of the hand per miss, ranked | {median:.2} | {high:.2} | {maximum:.2} |");
     println!("\nFarthest from the best known:");
     for row in worst.iter().take(10) {
         println!("  {:.3}  {} {}", row.ranked as f64 / row.best() as f64, row.load.name, row.size);
