@@ -9,7 +9,10 @@ use mglru_mount::{
     Address, Member, Mount, Options, Programs, RecordOptions, Requests, Summary, Unmounted, Who,
     record_system,
 };
+use rustix::fs::{Access, access};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::Arc;
@@ -38,7 +41,7 @@ pub struct Args {
     /// Where programs find the files: an empty directory outside of DIR.
     #[arg(value_name = "MOUNTPOINT")]
     mountpoint: PathBuf,
-    /// Record what programs ask for in FILE, as a trace; .zst, .gz and .xz compress.
+    /// Record what programs ask for in FILE, a new trace; .zst, .gz and .xz compress.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     #[command(flatten)]
@@ -84,7 +87,7 @@ pub struct RecordArgs {
     /// The directory to mount.
     #[arg(long, value_name = "DIR", default_value = ".")]
     directory: PathBuf,
-    /// The trace; .zst, .gz and .xz compress.
+    /// The trace, a new file; .zst, .gz and .xz compress.
     #[arg(short, long, value_name = "FILE", default_value = "trace.zst")]
     output: PathBuf,
     /// Record a process by its number, or the processes of a control group by its directory.
@@ -277,10 +280,34 @@ fn start(command: &mut Command, limit: Rlimit) -> std::io::Result<Child> {
     child
 }
 
+fn cannot_run(program: &OsStr, reason: impl std::fmt::Display) -> Failure {
+    Failure::usage(format_args!("cannot run `{}`: {reason}", program.display()))
+}
+
+/// Checks that a command can be run in a directory, before anything is mounted or written.
+fn check_program(program: &OsStr, directory: &Path) -> Result<(), Failure> {
+    if program.as_bytes().contains(&b'/') {
+        // A relative path begins in the mounted directory.
+        let path = directory.join(program);
+        return access(&path, Access::EXEC_OK).map_err(|error| {
+            let reason = std::io::Error::from(error);
+            cannot_run(program, format_args!("{}: {reason}", path.display()))
+        });
+    }
+    let paths = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let is_program = |path: PathBuf| path.is_file() && access(&path, Access::EXEC_OK).is_ok();
+    if std::env::split_paths(&paths).any(|folder| is_program(folder.join(program))) {
+        return Ok(());
+    }
+    Err(cannot_run(program, "no folder of PATH has such a program; name it by its path"))
+}
+
 pub fn record(args: RecordArgs) -> Result<(), Failure> {
     if let Some(programs) = &args.system {
         return record_running(programs, &args);
     }
+    let (program, arguments) = args.command.split_first().expect("clap requires one");
+    check_program(program, &args.directory)?;
     let temporary = |error| Failure::work(format_args!("cannot create a temporary mount point: {error}"));
     let limit = getrlimit(Resource::Nofile);
     let at =
@@ -291,7 +318,6 @@ pub fn record(args: RecordArgs) -> Result<(), Failure> {
     let _ = ctrlc::set_handler(|| {});
     eprintln!("mglru: {} is mounted with {cache}; the command runs in it", args.directory.display());
     let serving = std::thread::spawn(move || mount.serve());
-    let (program, arguments) = args.command.split_first().expect("clap requires one");
     let mut command = Command::new(program);
     command.args(arguments).current_dir(&at.0).env("MGLRU_MOUNT", &at.0);
     let ended = start(&mut command, limit).and_then(|mut child| child.wait());
@@ -302,12 +328,22 @@ pub fn record(args: RecordArgs) -> Result<(), Failure> {
         Ok(summary) => summary.map_err(failure)?,
         Err(panic) => std::panic::resume_unwind(panic),
     };
-    say(&summary, &args.common.cache);
-    let program = program.display();
+    let name = program.display();
     match ended {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Failure::work(format_args!("the command `{program}` failed: {status}"))),
-        Err(error) => Err(Failure::usage(format_args!("cannot run `{program}`: {error}"))),
+        Ok(status) => {
+            say(&summary, &args.common.cache);
+            if status.success() {
+                return Ok(());
+            }
+            Err(Failure::work(format_args!("the command `{name}` failed: {status}")))
+        }
+        Err(error) => {
+            // A trace of nothing, which this call has made.
+            if std::fs::metadata(&args.output).is_ok_and(|found| found.is_file()) {
+                let _ = std::fs::remove_file(&args.output);
+            }
+            Err(cannot_run(program, error))
+        }
     }
 }
 
