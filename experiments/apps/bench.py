@@ -213,7 +213,10 @@ class Replays:
             return None
         folder = pathlib.Path(self.options.record)
         folder.mkdir(parents=True, exist_ok=True)
-        return folder / f"{self.name}-{preset}-{run + 1}.zst"
+        trace = folder / f"{self.name}-{preset}-{run + 1}.zst"
+        # Of an earlier call.
+        trace.unlink(missing_ok=True)
+        return trace
 
     def add(self, trace, said, state):
         """Replays a trace as the mount said, and notes its counts beside those of the mount's last state."""
