@@ -1,7 +1,7 @@
 //! `mglru mount` and `mglru record` as users run them. They skip where the system does not permit
 //! to mount.
 
-use crate::common::{command, document, fails, text};
+use crate::common::{command, document, fails, skipped, text};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -35,7 +35,7 @@ fn mounted_with_memory(
     let mut line = String::new();
     while !line.contains("is mounted at") && stderr.read_line(&mut line).unwrap() > 0 {}
     if line.contains("cannot mount") {
-        eprintln!("skipped: {line}");
+        skipped(&line);
         child.wait().unwrap();
         return None;
     }
@@ -139,7 +139,7 @@ fn a_recorded_command_can_be_replayed() {
     let output = record.arg("cp in out && cmp in $MGLRU_MOUNT/out && ulimit -n").output().unwrap();
     let stderr = text(&output.stderr);
     if stderr.contains("cannot mount") {
-        return eprintln!("skipped: {stderr}");
+        return skipped(&stderr);
     }
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     assert!(stderr.contains("`mglru replay trace.zst --curve"), "{stderr}");
@@ -193,13 +193,13 @@ fn elsewhere(mut command: Command, here: &Path) -> Option<String> {
     let output = match command.current_dir(here).output() {
         Ok(output) => output,
         Err(reason) => {
-            eprintln!("skipped: {reason}");
+            skipped(&reason.to_string());
             return None;
         }
     };
     let stderr = text(&output.stderr);
     if !stderr.starts_with("mglru: ") {
-        eprintln!("skipped: {stderr}");
+        skipped(&stderr);
         return None;
     }
     assert_eq!(output.status.code(), Some(2), "{stderr}");
@@ -248,7 +248,7 @@ fn a_running_program_can_be_recorded() {
     stderr.read_to_string(&mut said).unwrap();
     if child.wait().unwrap().code() == Some(2) {
         assert!(said.contains("tracepoint"), "{said}");
-        return eprintln!("skipped: {said}");
+        return skipped(&said);
     }
     assert!(said.contains("the programs have ended"), "{said}");
     let trace = fs::read_to_string(here.path().join("trace.log")).unwrap();

@@ -1,6 +1,6 @@
 //! A directory whose file system is full.
 
-use crate::common::{mount_again, mounted};
+use crate::common::{mount_again, mounted, skipped};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ pub fn small(at: &Path, options: &CStr) -> Option<Small> {
     match mount("none", at, "tmpfs", MountFlags::empty(), Some(options)) {
         Ok(()) => Some(Small(at.to_owned())),
         Err(reason) => {
-            eprintln!("skipped: cannot mount a small file system: {reason}");
+            skipped(&format!("cannot mount a small file system: {reason}"));
             None
         }
     }

@@ -1,6 +1,6 @@
 //! Mapped files: by programs, because a map in this process would need unsafe code.
 
-use crate::common::{Mounted, mounted};
+use crate::common::{Mounted, mounted, skipped};
 use std::fs;
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 fn python(mounted: &Mounted, program: &str) -> bool {
     let Ok(output) = Command::new("python3").args(["-c", program]).current_dir(mounted.at("")).output()
     else {
-        eprintln!("skipped: python3 is not installed");
+        skipped("python3 is not installed");
         return false;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
