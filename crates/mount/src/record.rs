@@ -206,7 +206,8 @@ impl State {
 
 /// Where to record what programs ask for.
 pub struct RecordOptions {
-    /// The trace: a new file, an empty one, or a device. The extensions `.gz`, `.xz` and `.zst` compress.
+    /// The trace: a new file, an empty one, or a device. The extensions `.gz`, `.xz` and `.zst`
+    /// compress.
     pub path: PathBuf,
     /// Called with the reason if the recording has to stop early.
     pub failed: Box<dyn FnOnce(&str) + Send>,

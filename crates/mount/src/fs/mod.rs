@@ -9,8 +9,8 @@
 //!
 //! # Locking
 //!
-//! No lock is held while a program's data is read or written, except the cache's own and that of the
-//! open file ([`crate::charged`]).
+//! No lock is held while a program's data is read or written, except the cache's own and that of
+//! the open file ([`crate::charged`]).
 
 mod data;
 mod meta;

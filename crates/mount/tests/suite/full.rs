@@ -73,8 +73,9 @@ fn each_file_system_below_the_directory_has_its_own_space() {
     large.sync_all().unwrap();
 }
 
-/// As in the kernel: a failed writeback is an error of the next sync of each open file that was open
-/// then, once, also if the pages are written meanwhile. A file that is opened later does not get it.
+/// As in the kernel: a failed writeback is an error of the next sync of each file that was open
+/// then, once, also if the pages are written meanwhile. A file that is opened later does not get
+/// it.
 #[test]
 fn a_failed_writeback_is_an_error_of_one_sync_of_each_open_file() {
     let folder = tempfile::tempdir().unwrap();
