@@ -1,5 +1,5 @@
 # Needs Rust and a C compiler; everything else is fetched and built by cargo.
-.PHONY: apps demo reproduce test python-test test-cluster sweep-dask sweep-ray wheel fio lint comments bench layouts loom miri stress fuzz crash swarm soak \
+.PHONY: apps apps-short demo reproduce test python-test test-cluster sweep-dask sweep-ray wheel fio lint comments bench layouts loom miri stress fuzz crash swarm soak \
 	sanitize clean book policy integration package
 
 demo:
@@ -16,6 +16,13 @@ reproduce:
 APPS = mariadb --quick
 apps:
 	experiments/apps/run $(APPS)
+
+# A real program on a mount, in half a minute and with the program that `make test` has built: SQLite from Python, killed twice
+# and checked. Says why where it cannot run, which is no failure.
+apps-short:
+	@command -v python3 >/dev/null || { echo "apps: skipped: python3 is not installed"; exit 0; }; \
+	test -x target/debug/mglru || cargo build --quiet -p mglru-cli; \
+	experiments/apps/run sqlite --quick --seconds 2 --presets default --no-host --mglru target/debug/mglru
 
 # Unit, integration and documentation tests, then the atomic words under loom.
 # Each crate is compiled once, so incremental builds would not help. Many tests wait for a device or a process, so four

@@ -82,6 +82,8 @@ class Mount:
         except Failure as failure:
             self.process.kill()
             self.process.wait()
+            if "cannot mount at" in self.said():
+                raise Failure(f"skipped: {self.said().strip()}") from None
             raise Failure(f"{failure}\n{self.said()}") from None
 
     def said(self):
@@ -213,7 +215,10 @@ class Replays:
             return None
         folder = pathlib.Path(self.options.record)
         folder.mkdir(parents=True, exist_ok=True)
-        return folder / f"{self.name}-{preset}-{run + 1}.zst"
+        trace = folder / f"{self.name}-{preset}-{run + 1}.zst"
+        # Of an earlier call.
+        trace.unlink(missing_ok=True)
+        return trace
 
     def add(self, trace, said, state):
         """Replays a trace as the mount said, and notes its counts beside those of the mount's last state."""
@@ -282,7 +287,7 @@ class Results:
         """Prints a table for each workload."""
         for workload, presets in self.of.items():
             names = list(next(iter(presets.values())))
-            rows = [[workload, preset, *(interval(values[name]) for name in names)] for preset, values in presets.items()]
+            rows = [[workload, preset, *(interval(values.get(name, [None])) for name in names)] for preset, values in presets.items()]
             table(rows, ["workload", "preset", *("hits %" if name == "hits" else name for name in names)])
             print()
 
@@ -325,6 +330,18 @@ def measure(application, options, data, budget, results, replays, run):
                 mount.close()
         if trace:
             replays.add(trace, mount.said(), last)
+
+
+def measure_apart(application, options, data, budget, results, run):
+    """One run of each preset by the program's own counterpart, without a mount."""
+    for preset in options.presets:
+        with copied(options, data) as (copy, _):
+            cache = [options.mglru, "--memory", str(budget), "--preset", preset]
+            for workload in application.workloads:
+                nothing = {"hits": None, "misses/s": None, "refaults/s": None}
+                values = application.apart(workload, copy, options.seconds, cache)
+                results.add(workload, f"{preset}, no mount", {**nothing, **values})
+                print(f"run {run + 1}: {preset} without a mount, {workload}: done", file=sys.stderr)
 
 
 def crash(application, options, data, budget):
@@ -407,6 +424,8 @@ def one(name, application, options):
         results, replays = Results(), Replays(options, name)
         for run in range(options.runs):
             measure(application, options, data, budget, results, replays, run)
+            if hasattr(application, "apart"):
+                measure_apart(application, options, data, budget, results, run)
             if options.host:
                 try:
                     measure_host(application, options, data, budget, results, run)

@@ -1,4 +1,4 @@
-"""MariaDB with sysbench, PostgreSQL with pgbench, SQLite with a load of its own."""
+"""MariaDB and PostgreSQL with sysbench, PostgreSQL also with pgbench, SQLite with a load of its own."""
 
 import glob
 import os
@@ -41,12 +41,32 @@ class Server:
             self.folder = None
 
 
-class MariaDb(Server):
+class Sysbench(Server):
+    """A server with sysbench's tables; a class has `connection`, sysbench's options for it."""
+
+    loads = ["oltp_read_only", "select_random_points", "oltp_read_write"]
+
+    def command(self, workload, step, seconds):
+        return ["sysbench", workload, *self.connection(), f"--tables={self.tables}", f"--table-size={self.rows}",
+                "--threads=4", "--rand-type=pareto", "--rand-pareto-h=0.2", "--percentile=99", f"--time={seconds}",
+                "--events=0", step]
+
+    def sysbench(self, workload, step, seconds=0):
+        return call(*self.command(workload, step, seconds))
+
+    def measured(self, workload, seconds):
+        text = self.sysbench(workload, "run", seconds)
+        transactions = re.search(r"transactions:\s+\d+\s+\(([\d.]+) per sec", text)
+        late = re.search(r"99th percentile:\s+([\d.]+)", text)
+        return {"transactions/s": float(transactions[1]), "p99 ms": float(late[1])}
+
+
+class MariaDb(Sysbench):
     """Small buffer pool, so that reads come from the cache of the mount."""
 
     name = "MariaDB with sysbench"
     packages = {"mariadbd": "mariadb-server", "mariadb-install-db": "mariadb-server", "sysbench": "sysbench"}
-    workloads = ["oltp_read_only", "select_random_points", "oltp_read_write"]
+    workloads = Sysbench.loads
 
     def __init__(self, quick):
         super().__init__()
@@ -91,20 +111,12 @@ class MariaDb(Server):
     def sql(self, text):
         return call("mariadb", "--no-defaults", f"--socket={self.folder}/socket", "--batch", "-e", text)
 
-    def command(self, workload, step, seconds):
-        return ["sysbench", workload, f"--mysql-socket={self.folder}/socket", "--mysql-user=root",
-                "--mysql-db=sbtest", f"--tables={self.tables}", f"--table-size={self.rows}", "--threads=4",
-                "--rand-type=pareto", "--rand-pareto-h=0.2", "--percentile=99", f"--time={seconds}",
-                "--events=0", "--db-driver=mysql", "--mysql-ignore-errors=all", step]
-
-    def sysbench(self, workload, step, seconds=0):
-        return call(*self.command(workload, step, seconds))
+    def connection(self):
+        return ["--db-driver=mysql", f"--mysql-socket={self.folder}/socket", "--mysql-user=root", "--mysql-db=sbtest",
+                "--mysql-ignore-errors=all"]
 
     def work(self, workload, _point, seconds):
-        text = self.sysbench(workload, "run", seconds)
-        transactions = re.search(r"transactions:\s+\d+\s+\(([\d.]+) per sec", text)
-        late = re.search(r"99th percentile:\s+([\d.]+)", text)
-        return {"transactions/s": float(transactions[1]), "p99 ms": float(late[1])}
+        return self.measured(workload, seconds)
 
     def load(self, _point):
         return subprocess.Popen(self.command("oltp_read_write", "run", 600), stdout=subprocess.DEVNULL,
@@ -118,16 +130,17 @@ class MariaDb(Server):
         return f"CHECK TABLE EXTENDED of {self.tables} tables: OK"
 
 
-class PostgreSql(Server):
+class PostgreSql(Sysbench):
     """Small shared buffers, so that reads come from the cache of the mount."""
 
-    name = "PostgreSQL with pgbench"
-    workloads = ["select-only", "tpcb-like"]
+    name = "PostgreSQL with pgbench and sysbench"
+    workloads = ["select-only", "tpcb-like", *Sysbench.loads]
 
     def __init__(self, quick):
         super().__init__()
         self.scale = 5 if quick else 30
-        self.packages = {} if self.binaries() else {"initdb": "postgresql"}
+        self.tables, self.rows = (2, 50_000) if quick else (4, 250_000)
+        self.packages = {"sysbench": "sysbench", **({} if self.binaries() else {"initdb": "postgresql"})}
 
     @staticmethod
     def binaries():
@@ -145,6 +158,7 @@ class PostgreSql(Server):
         try:
             self.client("pgbench", "--initialize", "--quiet", f"--scale={self.scale}", "postgres")
             self.client("psql", "-c", "CREATE EXTENSION amcheck", "postgres")
+            self.sysbench("oltp_read_only", "prepare")
         finally:
             self.stop()
 
@@ -185,7 +199,12 @@ class PostgreSql(Server):
         self.process.wait()
         self.end()
 
+    def connection(self):
+        return ["--db-driver=pgsql", f"--pgsql-host={self.folder}", "--pgsql-user=postgres", "--pgsql-db=postgres"]
+
     def work(self, workload, _point, seconds):
+        if workload in self.loads:
+            return self.measured(workload, seconds)
         logs = self.folder / "logs"
         logs.mkdir(exist_ok=True)
         shutil.chown(logs, "postgres", "postgres")

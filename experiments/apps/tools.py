@@ -35,7 +35,7 @@ class Fio(Program):
         call("fio", "--name=lay", f"--filename={data}/file", "--rw=write", "--bs=1m", f"--size={self.mib}m",
              "--end_fsync=1")
 
-    def work(self, workload, point, seconds):
+    def job(self, workload, seconds, path):
         job = ["--name=job", "--bs=4k", "--ioengine=psync", "--numjobs=4", "--group_reporting", "--norandommap",
                "--random_distribution=zipf:0.99", "--randrepeat=1"]
         jobs = {
@@ -44,10 +44,20 @@ class Fio(Program):
                                     "--random_distribution=random", "--rate=50m"],
             "randrw 80/20": [*job, "--rw=randrw", "--rwmixread=80"],
         }
-        text = call("fio", "--output-format=json", f"--filename={point}/file", f"--size={self.mib}m", "--time_based",
-                    f"--runtime={seconds}", *jobs[workload])
+        return [f"--filename={path}/file", f"--size={self.mib}m", "--time_based", f"--runtime={seconds}", *jobs[workload]]
+
+    @staticmethod
+    def measured(text):
         read = json.loads(text)["jobs"][0]["read"]
         return {"reads/s": read["iops"], "p99 ms": read["clat_ns"]["percentile"]["99.000000"] / 1e6}
+
+
+    def work(self, workload, point, seconds):
+        return self.measured(call("fio", "--output-format=json", *self.job(workload, seconds, point)))
+
+    def apart(self, workload, copy, seconds, cache):
+        """The same job in `mglru fio`, which uses the cache without a mount."""
+        return self.measured(call(*cache[:1], "fio", "--json", *cache[1:], *self.job(workload, seconds, copy)))
 
 
 class Ripgrep(Program):
@@ -78,7 +88,7 @@ class Ripgrep(Program):
                 call("rg", "--no-mmap", "--no-ignore", "--threads=2", "--count-matches", r"fn \w+_pages", where)
             late.append(time.monotonic() - began)
         late.sort()
-        return {"searches/s": times * len(late) / sum(late), "slowest ms": late[-1] / times * 1000}
+        return {"searches/s": times * len(late) / sum(late), "slowest ms": late[-1] / times * 1000, "of": len(late)}
 
 
 class RocksDb(Program):
@@ -168,7 +178,7 @@ class Compile(Program):
             began = time.monotonic()
             self.make(point)
             late.append(time.monotonic() - began)
-        return {"builds/min": 60 * len(late) / sum(late), "slowest ms": max(late) * 1000}
+        return {"builds/min": 60 * len(late) / sum(late), "slowest ms": max(late) * 1000, "of": len(late)}
 
 
 def cargo_sources():

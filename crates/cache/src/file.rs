@@ -390,9 +390,7 @@ impl CachedFile {
     pub(crate) fn window_of_miss(&self, index: u32, request: u32) -> Window {
         let mut readahead = self.readahead.lock().unwrap_or_else(PoisonError::into_inner);
         let request_now = request.min(self.inode.request_pages_max());
-        // In the kernel, cached pages before a miss are the trace of a reader. Not here: blocks are
-        // cached whole, and databases read at random beside what they have read.
-        let window = readahead.on_miss(index, request_now, |_| false);
+        let window = readahead.on_miss(index, request_now, |page| self.is_cached(page));
         readahead.note_read(index, request);
         if self.random.load(Ordering::Relaxed) { window } else { self.inode.whole_blocks(window) }
     }

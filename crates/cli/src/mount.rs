@@ -7,8 +7,9 @@ use mglru_cache::PageCache;
 use mglru_core::Limits;
 use mglru_mount::{
     Address, Ended, Member, Mount, Options, Programs, RecordOptions, Requests, Summary, TemporaryMountPoint,
-    Unmounted, Who, record_system,
+    Unmounted, Who, check_program, record_system,
 };
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +37,7 @@ pub struct Args {
     /// Where programs find the files: an empty directory outside of DIR.
     #[arg(value_name = "MOUNTPOINT")]
     mountpoint: PathBuf,
-    /// Record what programs ask for in FILE, as a trace; .zst, .gz and .xz compress.
+    /// Record what programs ask for in FILE, a new trace; .zst, .gz and .xz compress.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     #[command(flatten)]
@@ -82,7 +83,7 @@ pub struct RecordArgs {
     /// The directory to mount.
     #[arg(long, value_name = "DIR", default_value = ".")]
     directory: PathBuf,
-    /// The trace; .zst, .gz and .xz compress.
+    /// The trace, a new file; .zst, .gz and .xz compress.
     #[arg(short, long, value_name = "FILE", default_value = "trace.zst")]
     output: PathBuf,
     /// Record a process by its number, or the processes of a control group by its directory.
@@ -255,10 +256,16 @@ fn record_running(programs: &Programs, args: &RecordArgs) -> Result<(), Failure>
     Ok(())
 }
 
+fn cannot_run(program: &OsStr, reason: impl std::fmt::Display) -> Failure {
+    Failure::usage(format_args!("cannot run `{}`: {reason}", program.display()))
+}
+
 pub fn record(args: RecordArgs) -> Result<(), Failure> {
     if let Some(programs) = &args.system {
         return record_running(programs, &args);
     }
+    let program = &args.command[0];
+    check_program(program, &args.directory).map_err(|reason| cannot_run(program, reason))?;
     let at = TemporaryMountPoint::create().map_err(failure)?;
     let (mount, cache) = args.common.mount(&args.directory, at.path(), Some(&args.output))?;
     // The command gets the interrupt, too, and the mount has to outlive it.
@@ -266,12 +273,21 @@ pub fn record(args: RecordArgs) -> Result<(), Failure> {
     eprintln!("mglru: {} is mounted with {cache}; the command runs in it", args.directory.display());
     let lingers = || eprintln!("mglru: a process still has files open; the mount ends when it closes them");
     let Ended { status, summary } = at.run(mount, &args.command, lingers).map_err(failure)?;
-    say(&summary, &args.common.cache);
-    let program = args.command[0].display();
     match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Failure::work(format_args!("the command `{program}` failed: {status}"))),
-        Err(error) => Err(Failure::usage(format_args!("cannot run `{program}`: {error}"))),
+        Ok(status) => {
+            say(&summary, &args.common.cache);
+            if status.success() {
+                return Ok(());
+            }
+            Err(Failure::work(format_args!("the command `{}` failed: {status}", program.display())))
+        }
+        Err(error) => {
+            // A trace of nothing, which this call has made.
+            if std::fs::metadata(&args.output).is_ok_and(|found| found.is_file()) {
+                let _ = std::fs::remove_file(&args.output);
+            }
+            Err(cannot_run(program, error))
+        }
     }
 }
 

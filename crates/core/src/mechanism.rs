@@ -177,14 +177,16 @@ impl Mechanisms {
             | Switch::ReclaimLoop.rules()
             | Switch::FaultPlacement.rules()
             | Switch::MissesPerFault.rules();
+        const READAHEAD_71: u64 = Switch::AlignedReadahead.rules() | Switch::ContextReadahead.rules();
         let (on, rules) = match preset {
             // Late updates of 6.12, which were measured, have this part of the reclaim loop
             // ([book: versions#version-names]).
             Preset::Linux612 => {
-                (LINUX_612, ALL | Switch::IsolateDirty.rules() | Switch::ShadowsBySize.rules())
+                let own = Switch::IsolateDirty.rules() | Switch::ShadowsBySize.rules();
+                (LINUX_612, ALL | own | Switch::ContextReadahead.rules())
             }
-            Preset::Linux71 => (LINUX_71, SINCE_71 | Switch::AlignedReadahead.rules()),
-            Preset::Linux72 => (LINUX_72, SINCE_72 | Switch::AlignedReadahead.rules()),
+            Preset::Linux71 => (LINUX_71, SINCE_71 | READAHEAD_71),
+            Preset::Linux72 => (LINUX_72, SINCE_72 | READAHEAD_71),
             Preset::Default => {
                 let rules = SINCE_72 | Switch::BatchNonresidentAge.rules() | Switch::ShadowsBySize.rules();
                 (OURS | (Lru::Ranked as u16) << POLICY_SHIFT, rules)
@@ -519,18 +521,19 @@ mod tests {
                 "shadows_by_size",
                 "aligned_readahead",
                 "misses_per_fault",
+                "context_readahead",
             ]
         );
         let later = |preset| on(preset)[25..].to_vec();
         let [t, f] = [true, false];
         assert_eq!(
             later(Preset::Linux612),
-            [&[f, f, f, f, f, f, t, f, f, f][..], &[f; 7], &[t, f, f, f, f, t, f, f]].concat(),
+            [&[f, f, f, f, f, f, t, f, f, f][..], &[f; 7], &[t, f, f, f, f, t, f, f, t]].concat(),
             "isolate_dirty"
         );
-        assert_eq!(later(Preset::Linux71), [&[f; 17][..], &[t, f, f, t, t, f, t, f]].concat());
-        assert_eq!(later(Preset::Linux72), [&[t; 12][..], &[f; 5], &[t, f, f, t, t, f, t, t]].concat());
-        assert_eq!(later(Preset::Default), [&[t; 17][..], &[t, f, f, t, t, t, f, t]].concat());
+        assert_eq!(later(Preset::Linux71), [&[f; 17][..], &[t, f, f, t, t, f, t, f, t]].concat());
+        assert_eq!(later(Preset::Linux72), [&[t; 12][..], &[f; 5], &[t, f, f, t, t, f, t, t, t]].concat());
+        assert_eq!(later(Preset::Default), [&[t; 17][..], &[t, f, f, t, t, t, f, t, f]].concat());
         let on = |preset| -> [bool; 13] {
             let all = on(preset);
             let (of_kernels, others) = all.split_at(13);

@@ -2,9 +2,11 @@
 
 use crate::error::Error;
 use crate::session::{Mount, Summary, Unmounted};
+use rustix::fs::{Access, access};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
@@ -81,6 +83,27 @@ impl TemporaryMountPoint {
         let _ = setrlimit(Resource::Nofile, raised);
         child
     }
+}
+
+/// Checks that a program can be run in a directory, before anything is mounted or written.
+///
+/// # Errors
+/// Nothing with this name or at this path can be executed.
+pub fn check_program(program: &OsStr, directory: &Path) -> io::Result<()> {
+    if program.as_bytes().contains(&b'/') {
+        // A relative path begins in the mounted directory.
+        let path = directory.join(program);
+        return access(&path, Access::EXEC_OK).map_err(|error| {
+            let error = io::Error::from(error);
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        });
+    }
+    let paths = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let is_program = |path: PathBuf| path.is_file() && access(&path, Access::EXEC_OK).is_ok();
+    if std::env::split_paths(&paths).any(|folder| is_program(folder.join(program))) {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::NotFound, "no folder of PATH has such a program; name it by its path"))
 }
 
 impl Drop for TemporaryMountPoint {

@@ -337,6 +337,12 @@ impl Files {
         stats.fold((0, 0), |(hits, misses), of| (hits + of.hits, misses + of.misses))
     }
 
+    /// Pages of files that were reclaimed.
+    pub(crate) fn reclaimed(&self) -> u64 {
+        let tenants = self.cache.tenants().into_iter();
+        tenants.filter_map(|tenant| tenant.stats().counter("pgsteal_file")).sum()
+    }
+
     /// The attributes of a node, with what is in memory only.
     pub(crate) fn attributes(&self, node: &Node, stat: &Stat) -> FileAttr {
         let mut attributes = attributes::attributes(stat, node.id);

@@ -9,7 +9,9 @@
 //! node        the files that the kernel knows, by device and inode number
 //! descriptor  their descriptors, of which few are open at a time
 //! known       their memory, a part of the budget
+//! buffers     of requests, a part of the budget
 //! content     their cached content: open, idle, given up
+//! charged     an open file, charged to the program that uses it now
 //! control     tenants as directories; membership: whom each file is charged to
 //! record      what programs ask for, as a trace
 //! seen        the state of the mount, for other programs
@@ -22,6 +24,8 @@
 #![forbid(unsafe_code)]
 
 mod attributes;
+mod buffers;
+mod charged;
 mod command;
 mod content;
 mod control;
@@ -40,7 +44,7 @@ mod session;
 mod space;
 mod system;
 
-pub use command::{Ended, TemporaryMountPoint};
+pub use command::{Ended, TemporaryMountPoint, check_program};
 pub use error::Error;
 pub use mglru_watch::{Address, Requests};
 pub use record::RecordOptions;

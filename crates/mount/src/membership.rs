@@ -1,7 +1,8 @@
 //! Which tenant pays for the pages that a program brings in.
 //!
-//! Decided when a program opens a file, in this order: the program's process or the nearest
-//! ancestor that was assigned (`cgroup.procs`), its user, the longest directory prefix, the root.
+//! Decided when a program opens a file and after each change of a rule ([`crate::charged`]), in
+//! this order: the program's process or the nearest ancestor that was assigned (`cgroup.procs`), its
+//! user, the longest directory prefix, the root.
 //!
 //! # Locking
 //!
@@ -12,7 +13,7 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 /// Ancestors that are asked at most.
@@ -64,12 +65,20 @@ pub(crate) struct Membership {
     /// Whether there is any rule, and any for a process.
     any: AtomicBool,
     any_process: AtomicBool,
+    /// Number of changes so far.
+    generation: AtomicU64,
 }
 
 impl Membership {
     /// Whether [`Self::tenant`] can be anything but `None`.
     pub(crate) fn matters(&self) -> bool {
         self.any.load(Ordering::Acquire)
+    }
+
+    /// A number that changes with the rules. A tenant that is looked up afterwards is by rules at
+    /// least as new.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     /// The tenant of a program that opens a file, or `None` for the root. `path` is relative to the
@@ -109,6 +118,7 @@ impl Membership {
         self.any_process.store(!rules.by_process.is_empty(), Ordering::Release);
         let any = !(rules.by_process.is_empty() && rules.by_user.is_empty() && rules.by_prefix.is_empty());
         self.any.store(any, Ordering::Release);
+        self.generation.fetch_add(1, Ordering::Release);
     }
 
     fn change(&self, change: impl FnOnce(&mut Rules)) {

@@ -32,8 +32,8 @@ use std::time::{Duration, Instant};
 const BUFFERS: usize = 16;
 /// Events in a buffer after which the writer is woken.
 const BATCH: usize = 2048;
-/// Events in a buffer after which [`Recording::add`] returns `true`.
-const NOTED: usize = 256;
+/// Events of a buffer, since the beginning, after which [`Recording::add`] returns `true`.
+const NOTED: usize = 64;
 /// Events in a buffer at most. All buffers, and as many events that are being written, take 56 MiB.
 const EVENTS_MAX: usize = (1 << 19) / BUFFERS;
 /// How long events may stay in memory.
@@ -82,18 +82,26 @@ struct NewName {
     name: Vec<u8>,
 }
 
+/// Events that are not taken yet.
+#[derive(Default)]
+struct Events {
+    list: Vec<LoggedRequest>,
+    /// Number of events since the beginning.
+    added: usize,
+}
+
 /// The events of some threads.
 #[derive(Default)]
 // Two cache lines, which processors load together.
 #[repr(align(128))]
 struct Buffer {
-    events: Mutex<Vec<LoggedRequest>>,
+    events: Mutex<Events>,
     /// The buffer was emptied.
     emptied: Condvar,
 }
 
 impl Buffer {
-    fn lock(&self) -> MutexGuard<'_, Vec<LoggedRequest>> {
+    fn lock(&self) -> MutexGuard<'_, Events> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -150,7 +158,7 @@ impl State {
             self.names().clear();
             for buffer in &self.buffers {
                 // Requests may wait for room.
-                *buffer.lock() = Vec::new();
+                buffer.lock().list = Vec::new();
                 buffer.emptied.notify_all();
             }
         }
@@ -172,7 +180,7 @@ impl State {
             let until = self.begun.elapsed();
             for buffer in &self.buffers {
                 let mut events = buffer.lock();
-                std::mem::swap(&mut *events, &mut empty);
+                std::mem::swap(&mut events.list, &mut empty);
                 drop(events);
                 if empty.len() >= EVENTS_MAX {
                     buffer.emptied.notify_all();
@@ -198,7 +206,8 @@ impl State {
 
 /// Where to record what programs ask for.
 pub struct RecordOptions {
-    /// The trace, which is replaced. The extensions `.gz`, `.xz` and `.zst` compress.
+    /// The trace: a new file, an empty one, or a device. The extensions `.gz`, `.xz` and `.zst`
+    /// compress.
     pub path: PathBuf,
     /// Called with the reason if the recording has to stop early.
     pub failed: Box<dyn FnOnce(&str) + Send>,
@@ -214,7 +223,7 @@ impl Recording {
     /// Starts a recording.
     ///
     /// # Errors
-    /// [`Error::Usage`]: the file cannot be created, or no thread can be started.
+    /// [`Error::Usage`]: the file cannot be created or has content, or no thread can be started.
     pub(crate) fn start(record: RecordOptions) -> Result<Recording, Error> {
         let RecordOptions { path, failed } = record;
         let log = RequestLog::create(&path).map_err(Error::usage)?;
@@ -280,7 +289,7 @@ impl Recording {
         let state = &*self.state;
         let buffer = &state.buffers[number_of_buffer()];
         let mut events = buffer.lock();
-        while events.len() >= EVENTS_MAX && !state.stopped.load(Ordering::Acquire) {
+        while events.list.len() >= EVENTS_MAX && !state.stopped.load(Ordering::Acquire) {
             events = buffer.emptied.wait(events).unwrap_or_else(PoisonError::into_inner);
         }
         if state.stopped.load(Ordering::Acquire) {
@@ -288,13 +297,14 @@ impl Recording {
         }
         // Under the lock, as the order of events needs it.
         let at = state.begun.elapsed();
-        events.push(LoggedRequest { at, thread, handle, file, offset, bytes, kind });
-        let count = events.len();
+        events.list.push(LoggedRequest { at, thread, handle, file, offset, bytes, kind });
+        events.added += 1;
+        let (waiting, added) = (events.list.len(), events.added);
         drop(events);
-        if count.is_multiple_of(BATCH) {
+        if waiting.is_multiple_of(BATCH) {
             state.wake(|work| work.is_there = true);
         }
-        count.is_multiple_of(NOTED)
+        added.is_multiple_of(NOTED)
     }
 
     /// Records that a file lost its bytes from `len` to `before`, its length until then: all of the

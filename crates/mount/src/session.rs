@@ -1,11 +1,12 @@
 //! The life of a mount: checked, mounted, served, unmounted, written back.
 
+use crate::buffers::Buffers;
 use crate::content::Files;
 use crate::error::Error;
 use crate::fs::{Passthrough, Served};
 use crate::known::Channel;
 use crate::node::Nodes;
-use crate::record::{RecordOptions, Recording};
+use crate::record::RecordOptions;
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 use mglru_cache::PageCache;
 use mglru_watch::{Address, Requests, Watch};
@@ -168,12 +169,18 @@ impl Mount {
         let fd = open(directory, flags, Mode::empty()).map_err(|error| cannot(&io::Error::from(error)))?;
         let root = cache.tenant("").map_err(|error| cannot(&error))?;
         let budget_bytes = cache.stats().budget_bytes;
+        let threads = options.threads.max(1);
+        let buffers = Buffers::new(&root, budget_bytes, threads).map_err(|error| {
+            Error::usage(format_args!(
+                "the memory of the cache has no room for the requests of {threads} threads: choose fewer threads \
+                 or more memory ({error})"
+            ))
+        })?;
         let (idle_max, names_max) = shares(options.descriptors.unwrap_or_else(raise_descriptors));
         let nodes = Nodes::new(fd, names_max, root, budget_bytes)
             .map_err(|refused| cannot(&io::Error::from(refused.0)))?;
         let files = Files::new(cache, idle_max).map_err(|error| cannot(&error))?;
-        let recording = options.record.map(Recording::start).transpose()?;
-        let passthrough = Arc::new(Passthrough::new(from, nodes, files, recording));
+        let passthrough = Arc::new(Passthrough::new(from, nodes, files, buffers));
         for Member { tenant, who } in &options.members {
             let assigned = match who {
                 Who::User(uid) => passthrough.membership().assign_user(tenant, &uid.to_string()),
@@ -193,9 +200,11 @@ impl Mount {
             MountOption::DefaultPermissions,
         ];
         config.acl = if options.other_users { SessionACL::All } else { SessionACL::Owner };
-        config.n_threads = Some(options.threads.max(1));
+        config.n_threads = Some(threads);
         let session = Session::new(Served(passthrough.clone()), &mountpoint, &config)
             .map_err(|error| refused_mount(&mountpoint, &error))?;
+        // The last step, so that no other can fail and leave a trace of nothing.
+        options.record.map(|record| passthrough.record(record)).transpose()?;
         Ok(Mount { session, passthrough, mountpoint, watches })
     }
 

@@ -2,26 +2,28 @@
 //!
 //! Pages are written long after a program wrote them. If the disk were found full only then, a
 //! program that does not sync would lose data without an error. So a write that extends a file
-//! first looks whether the file system has room for it beside everything unwritten. A write that
+//! first looks whether the file system has room for it beside everything unwritten. DIR may have
+//! several, since others can be mounted below it; each has an account. A write that
 //! fills a hole of a file is not checked; a lack of space is then reported by the next sync.
 //!
 //! # Locking
 //!
-//! `counting` is held while everything is written out, with no other lock.
+//! `counting` is held while everything is written out. `left` is a leaf.
 
 use crate::refused::Answer;
 use mglru_cache::PageCache;
 use mglru_workload::PAGE_BYTES;
 use rustix::fs::fstatvfs;
 use rustix::io::Errno;
+use std::collections::HashMap;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How much programs may still write before the file system is asked again.
+/// How much programs may still write before their file system is asked again.
 #[derive(Default)]
 pub(crate) struct Space {
-    left: AtomicU64,
+    /// Bytes, by device.
+    left: Mutex<HashMap<u64, u64>>,
     counting: Mutex<()>,
 }
 
@@ -29,15 +31,18 @@ impl Space {
     /// Takes room for `bytes` at the end of a file.
     ///
     /// # Errors
-    /// `ENOSPC`: the file system of `directory` has no room, even after everything is written.
-    pub(crate) fn take(&self, bytes: u64, cache: &PageCache, directory: impl AsFd) -> Answer<()> {
-        let taken = |left: u64| left.checked_sub(bytes);
-        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok() {
+    /// `ENOSPC`: the file system of the file, which has the number of its device, has no room, even
+    /// after everything is written.
+    pub(crate) fn take(&self, bytes: u64, cache: &PageCache, (device, file): (u64, impl AsFd)) -> Answer<()> {
+        if let Some(left) = self.left().get_mut(&device)
+            && let Some(rest) = left.checked_sub(bytes)
+        {
+            *left = rest;
             return Ok(());
         }
         let _one = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
         let room = || -> Answer<u64> {
-            let found = fstatvfs(&directory)?;
+            let found = fstatvfs(&file)?;
             let unwritten = cache.stats().pending_pages * PAGE_BYTES;
             Ok((found.f_bavail * found.f_frsize).saturating_sub(unwritten))
         };
@@ -50,7 +55,11 @@ impl Space {
         }
         let rest = found.checked_sub(bytes).ok_or(Errno::NOSPC)?;
         // Others may use the disk, too: ask again after half of it.
-        self.left.store(rest / 2, Ordering::Relaxed);
+        self.left().insert(device, rest / 2);
         Ok(())
+    }
+
+    fn left(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

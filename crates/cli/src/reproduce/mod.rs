@@ -5,6 +5,7 @@
 //! that disagrees with the published one exits with status 0. Counters that do not add up are a
 //! bug: the results are shown, and the status is 1.
 
+mod apps;
 mod page;
 mod summary;
 mod text;
@@ -14,6 +15,7 @@ use crate::output::Output;
 use crate::page::ReportFile;
 use crate::progress::Bars;
 use crate::run::World;
+use apps::Apps;
 use mglru_lab::experiment::{self, EXPERIMENTS, Environment, ExperimentRequest, Registration};
 use mglru_lab::layout;
 use serde_json::json;
@@ -46,6 +48,9 @@ pub struct Args {
     /// not of the claims.
     #[arg(long, help_heading = "Effort")]
     quick: bool,
+    /// Show real programs beside the experiments: a file that `experiments/apps/run --json` wrote.
+    #[arg(long, value_name = "FILE.json", help_heading = "Output")]
+    apps: Option<PathBuf>,
     /// Write an HTML page with charts and tables, readable without a network.
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     report: Option<ReportFile>,
@@ -61,6 +66,7 @@ const TIMES: &str = "\
 Examples:
   mglru reproduce workingset
   mglru reproduce --quick --report report.html
+  mglru reproduce prefetch --apps apps.json --report report.html
   mglru reproduce reclaim-loop --world real --directory /mnt/nvme
 
 Times on two idle cores, about: prefetch 1 minute, workingset 3, lru-lock 3, reclaim-loop 6.
@@ -113,8 +119,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
             only_simulated.name
         )));
     }
+    let apps = args.apps.as_deref().map(Apps::read).transpose()?;
     if let Some(report) = &args.report {
-        report.try_out([])?;
+        report.try_out(&args.apps)?;
     }
     if let Some(directory) = &args.figures {
         page::try_out_figures(directory)?;
@@ -142,14 +149,21 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if all || done.len() > 1 {
         output.text(&format!("{}{}", if all { "" } else { "\n" }, summary::text(&done)))?;
     }
-    let document = json!({"experiments": done.iter().map(|done| {
+    if let Some(apps) = &apps {
+        output.text(&apps.text())?;
+    }
+    let mut document = json!({"experiments": done.iter().map(|done| {
         let mut document = json!(done.experiment);
         document["claims"] = json!(done.of.claims);
         document["command"] = done.command.clone().into();
         document
     }).collect::<Vec<_>>()});
+    if let Some(apps) = &apps {
+        document["apps"] = apps.document().clone();
+    }
     output.document(&document)?;
-    let page = page::page(&done, &document);
+    let mut page = page::page(&done, &document);
+    page.sections.extend(apps.as_ref().map(Apps::section));
     if let Some(report) = &args.report {
         report.write(&page)?;
         output.text(&format!("\nThe report is in {}\n", report.path().display()))?;

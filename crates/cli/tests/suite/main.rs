@@ -7,6 +7,7 @@ mod evaluate;
 mod fidelity;
 mod fio;
 mod mount;
+mod mount_replay;
 mod replay;
 mod replay_baseline;
 mod replay_events;

@@ -1,7 +1,7 @@
 //! `mglru mount` and `mglru record` as users run them. They skip where the system does not permit
 //! to mount.
 
-use crate::common::{command, document, fails, text};
+use crate::common::{command, document, fails, skipped, text};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -16,21 +16,31 @@ pub fn mounted(here: &Path) -> Option<(Child, BufReader<std::process::ChildStder
 
 /// As [`mounted`], with more options.
 pub fn mounted_with(here: &Path, more: &str) -> Option<(Child, BufReader<std::process::ChildStderr>)> {
+    mounted_with_memory(here, "4MiB", more)
+}
+
+/// As [`mounted_with`], with so much memory.
+fn mounted_with_memory(
+    here: &Path,
+    memory: &str,
+    more: &str,
+) -> Option<(Child, BufReader<std::process::ChildStderr>)> {
     for name in ["dir", "point"] {
         fs::create_dir(here.join(name)).unwrap();
     }
     let mut command =
-        command(here, &format!("mount dir point --memory 4MiB --tenant t=1MiB,path=sub {more}"));
+        command(here, &format!("mount dir point --memory {memory} --tenant t=1MiB,path=sub {more}"));
     let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("is mounted at") && stderr.read_line(&mut line).unwrap() > 0 {}
     if line.contains("cannot mount") {
-        eprintln!("skipped: {line}");
+        skipped(&line);
         child.wait().unwrap();
         return None;
     }
-    assert!(line.contains("dir is mounted at point with 4 MiB of cache (default)"), "{line}");
+    let of_cache = memory.replace("MiB", " MiB of cache (");
+    assert!(line.contains(&format!("dir is mounted at point with {of_cache}")), "{line}");
     Some((child, stderr))
 }
 
@@ -64,6 +74,44 @@ fn an_interrupt_unmounts_and_writes_everything() {
     assert_eq!(fs::read_dir(here.path().join("point")).unwrap().count(), 0);
 }
 
+/// Memory of a process that it does not share with files on disk, such as its program.
+fn anonymous_bytes(child: &Child) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    };
+    field("RssAnon:") + field("RssShmem:")
+}
+
+/// Buffers of requests are in the budget: eight programs read and write as much as the kernel takes
+/// at once.
+#[test]
+fn the_memory_of_the_process_is_that_of_the_budget() {
+    const BUDGET: u64 = 32 << 20;
+    /// Stacks, the allocator's own memory, and the system's for the process.
+    const BESIDE: u64 = 6 << 20;
+    let here = tempfile::tempdir().unwrap();
+    let Some((mut child, mut stderr)) = mounted_with_memory(here.path(), "32MiB", "") else { return };
+    std::thread::scope(|scope| {
+        for number in 0..8u8 {
+            let path = here.path().join(format!("point/f{number}"));
+            scope.spawn(move || {
+                let mut buffer = vec![number; 1 << 20];
+                let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
+                (0..8).for_each(|at| file.write_all_at(&buffer, at << 20).unwrap());
+                (0..16).for_each(|at| file.read_exact_at(&mut buffer, (at % 8) << 20).unwrap());
+                assert!(buffer.iter().all(|&byte| byte == number));
+            });
+        }
+    });
+    let bytes = anonymous_bytes(&child);
+    assert!((BUDGET / 2..=BUDGET + BESIDE).contains(&bytes), "{bytes}");
+    signal(&child, Signal::TERM);
+    stderr.read_to_string(&mut String::new()).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn a_crash_leaves_what_was_synced_and_the_next_mount_says_what_to_do() {
     let here = tempfile::tempdir().unwrap();
@@ -91,7 +139,7 @@ fn a_recorded_command_can_be_replayed() {
     let output = record.arg("cp in out && cmp in $MGLRU_MOUNT/out && ulimit -n").output().unwrap();
     let stderr = text(&output.stderr);
     if stderr.contains("cannot mount") {
-        return eprintln!("skipped: {stderr}");
+        return skipped(&stderr);
     }
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     assert!(stderr.contains("`mglru replay trace.zst --curve"), "{stderr}");
@@ -103,10 +151,41 @@ fn a_recorded_command_can_be_replayed() {
     let accesses = document.to_string();
     assert!(accesses.contains("\"accesses\":40"), "{accesses}");
 
+    // The trace is not replaced.
+    let again = command(here.path(), arguments).arg("true").output().unwrap();
+    let reason = text(&again.stderr);
+    assert_eq!(again.status.code(), Some(2), "{reason}");
+    assert!(reason.contains("trace.zst: the file exists and is not empty; choose another name"), "{reason}");
+    fs::remove_file(here.path().join("trace.zst")).unwrap();
+
     let failed = command(here.path(), arguments).arg("exit 3").output().unwrap();
     let stderr = text(&failed.stderr);
     assert_eq!(failed.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("the command `sh` failed: exit status: 3"), "{stderr}");
+}
+
+/// Nothing is mounted, and no trace is left or lost.
+#[test]
+fn a_command_that_cannot_run_is_refused_before_a_trace_is_made() {
+    let here = tempfile::tempdir().unwrap();
+    fs::create_dir(here.path().join("dir")).unwrap();
+    fs::write(here.path().join("dir/script"), "#!/nowhere\n").unwrap();
+    fs::write(here.path().join("old.zst"), "a trace").unwrap();
+    let refused =
+        |program: &str| fails(here.path(), &format!("record --directory dir --output {program}"), 2);
+    let reason = refused("old.zst -- nosuchcmd x");
+    assert!(reason.contains("cannot run `nosuchcmd`: no folder of PATH has such a program"), "{reason}");
+    let reason = refused("new.zst -- ./missing");
+    assert!(reason.contains("cannot run `./missing`: dir/./missing: No such file"), "{reason}");
+    let reason = refused("new.zst -- ./script");
+    assert!(reason.contains("cannot run `./script`: dir/./script: Permission denied"), "{reason}");
+    // This one looks like a program.
+    fs::set_permissions(here.path().join("dir/script"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let reason = refused("new.zst --memory 4MiB -- ./script");
+    assert!(reason.contains("cannot run `./script`: ") || reason.contains("cannot mount"), "{reason}");
+    assert!(!here.path().join("new.zst").exists());
+    assert_eq!(fs::read(here.path().join("old.zst")).unwrap(), b"a trace");
 }
 
 /// `mglru` as another user or in another place, if the system permits that.
@@ -114,13 +193,13 @@ fn elsewhere(mut command: Command, here: &Path) -> Option<String> {
     let output = match command.current_dir(here).output() {
         Ok(output) => output,
         Err(reason) => {
-            eprintln!("skipped: {reason}");
+            skipped(&reason.to_string());
             return None;
         }
     };
     let stderr = text(&output.stderr);
     if !stderr.starts_with("mglru: ") {
-        eprintln!("skipped: {stderr}");
+        skipped(&stderr);
         return None;
     }
     assert_eq!(output.status.code(), Some(2), "{stderr}");
@@ -169,7 +248,7 @@ fn a_running_program_can_be_recorded() {
     stderr.read_to_string(&mut said).unwrap();
     if child.wait().unwrap().code() == Some(2) {
         assert!(said.contains("tracepoint"), "{said}");
-        return eprintln!("skipped: {said}");
+        return skipped(&said);
     }
     assert!(said.contains("the programs have ended"), "{said}");
     let trace = fs::read_to_string(here.path().join("trace.log")).unwrap();

@@ -183,7 +183,7 @@ fn the_demo_has_the_same_page() {
 }
 
 /// A browser without a screen.
-fn browser() -> Option<PathBuf> {
+pub fn browser() -> Option<PathBuf> {
     let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
@@ -191,8 +191,13 @@ fn browser() -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Runs the browser on a page, for at most a minute.
+/// Runs the browser on a page of a folder.
 fn browse(browser: &Path, folder: &Path, options: &[&str], page: &str) -> Option<String> {
+    browse_at(browser, folder, options, &format!("file://{}", folder.join(page).display()))
+}
+
+/// Runs the browser on an address, for at most a minute. It keeps its own files in the folder.
+pub fn browse_at(browser: &Path, folder: &Path, options: &[&str], address: &str) -> Option<String> {
     let mut command = Command::new("timeout");
     command.arg("60").arg(browser);
     // Without a sandbox, because tests may run as root.
@@ -205,7 +210,7 @@ fn browse(browser: &Path, folder: &Path, options: &[&str], page: &str) -> Option
     ]);
     command.args(["--hide-scrollbars", "--window-size=1000,1600"]).args(options);
     command.arg(format!("--user-data-dir={}", folder.join("profile").display()));
-    command.arg(format!("file://{}", folder.join(page).display()));
+    command.arg(address);
     let output = command.output().ok()?;
     output.status.success().then(|| text(&output.stdout))
 }

@@ -93,6 +93,17 @@ fn an_unwritable_place_is_reported_before_the_run() {
     }
 }
 
+/// Rows of real programs come from a file, which is read before anything runs.
+#[test]
+fn a_file_without_real_programs_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("empty.json"), "{}").unwrap();
+    for (file, reason) in [("none.json", "No such file"), ("empty.json", "no program was measured")] {
+        let message = fails(folder.path(), &format!("reproduce prefetch --apps {file}"), 2);
+        assert!(message.contains(reason) && message.contains("experiments/apps/run --json"), "{message}");
+    }
+}
+
 /// Experiments leave no files: they are large, and some are in memory.
 #[test]
 fn nothing_is_left_behind_by_an_interrupt() {

@@ -1,11 +1,15 @@
 //! `mglru top` at a real mount, by its mount point, its socket and its port.
 
-use crate::common::{command, document, done, fails};
+use crate::common::{command, document, done, fails, skipped};
 use crate::mount::{mounted_with, signal};
+use crate::report_page::{browse_at, browser};
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The port in a line such as `mglru: http://127.0.0.1:9100/ has charts`.
 fn address(line: &str) -> &str {
@@ -66,26 +70,88 @@ fn on_a_terminal(here: &std::path::Path) {
     rest.join().unwrap();
 }
 
+/// `mglru mount dir point` that listens at a port, with the lines that it printed first.
+fn listening(here: &Path, more: &str) -> Option<(Child, BufReader<ChildStderr>, String)> {
+    for name in ["dir", "point"] {
+        fs::create_dir(here.join(name)).unwrap();
+    }
+    let mut mount = command(here, &format!("mount dir point --memory 4MiB --listen 127.0.0.1:0 {more}"));
+    let mut child = mount.stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut lines = String::new();
+    while !lines.contains("mount") && stderr.read_line(&mut lines).unwrap() > 0 {}
+    if lines.contains("cannot mount") {
+        child.wait().unwrap();
+        skipped(&lines);
+        return None;
+    }
+    Some((child, stderr, lines))
+}
+
 #[test]
 fn a_port_serves_the_page_and_the_state() {
     let here = tempfile::tempdir().unwrap();
-    for name in ["dir", "point"] {
-        fs::create_dir(here.path().join(name)).unwrap();
-    }
-    let mut mount = command(here.path(), "mount dir point --memory 4MiB --listen 127.0.0.1:0");
-    let mut child = mount.stderr(std::process::Stdio::piped()).spawn().unwrap();
-    let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());
-    let mut lines = String::new();
-    while !lines.contains("mount") && std::io::BufRead::read_line(&mut stderr, &mut lines).unwrap() > 0 {}
-    if lines.contains("cannot mount") {
-        child.wait().unwrap();
-        return eprintln!("skipped: {lines}");
-    }
+    let Some((mut child, _stderr, lines)) = listening(here.path(), "") else { return };
     let at = address(&lines);
     assert!(done(here.path(), &format!("top {at} --once")).contains("budget 4 MiB"));
     signal(&child, Signal::TERM);
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(fails(here.path(), &format!("top {at} --once"), 1).contains("check the address"));
+}
+
+/// The page of a mount under load, as a browser shows it: it asks for the state every second, and
+/// the browser does not wait for the seconds.
+#[test]
+fn a_browser_shows_a_mount_under_load_light_and_dark() {
+    let Some(browser) = browser() else {
+        return skipped("there is no chromium or chrome");
+    };
+    let here = tempfile::tempdir().unwrap();
+    let tenant = "--tenant t=1MiB,path=sub";
+    let Some((mut child, mut stderr, lines)) = listening(here.path(), tenant) else { return };
+    let page = format!("http://{}/", address(&lines));
+    fs::create_dir(here.path().join("point/sub")).unwrap();
+    fs::write(here.path().join("point/sub/f"), vec![1; 2 << 20]).unwrap();
+    let over = AtomicBool::new(false);
+    let shown = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                assert_eq!(fs::read(here.path().join("point/sub/f")).unwrap().len(), 2 << 20);
+            }
+        });
+        let shown = [("1", "light"), ("0", "dark")].map(|(scheme, name)| {
+            let scheme = format!("--blink-settings=preferredColorScheme={scheme}");
+            let file = here.path().join(format!("{name}.png"));
+            let shot = format!("--screenshot={}", file.display());
+            let options = ["--virtual-time-budget=8000", &scheme, "--dump-dom", &shot];
+            let dom = browse_at(&browser, here.path(), &options, &page)?;
+            Some((dom, fs::read(file).unwrap()))
+        });
+        over.store(true, Ordering::Relaxed);
+        shown
+    });
+    signal(&child, Signal::TERM);
+    stderr.read_to_string(&mut String::new()).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let [Some((light, light_png)), Some((dark, dark_png))] = shown else {
+        return skipped(&format!("{} does not run here", browser.display()));
+    };
+    for dom in [&light, &dark] {
+        assert!(dom.contains("preset default") && dom.contains("hidden=\"\""), "{dom}");
+        // Six charts, of which the last is of requests and has two lines; the others have the root
+        // and the tenant. Each value is a point.
+        assert_eq!(dom.matches("<figure>").count(), 6, "{dom}");
+        let lines: Vec<&str> =
+            dom.split("<path d=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        assert_eq!(lines.len(), 12, "{dom}");
+        let points = lines.iter().filter(|line| line.matches('L').count() >= 2).count();
+        assert!(points >= 10, "{lines:?}");
+        assert_eq!(dom.split("<tbody").nth(1).unwrap().matches("<tr>").count(), 2, "{dom}");
+        assert!(dom.contains(" of 1 MiB<"), "the tenant's limit: {dom}");
+    }
+    // A page of one colour would be some 5 kB.
+    assert!(light_png.len() > 30_000 && dark_png.len() > 30_000);
+    assert_ne!(light_png[..], dark_png[..]);
 }
 
 #[test]

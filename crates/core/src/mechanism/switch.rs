@@ -170,6 +170,9 @@ switches! {
     /// Reading around mapped misses stops when they outnumber faults on cached pages by a hundred
     /// (7.2). Off: pages that a fault maps around its own count as such faults, too.
     MissesPerFault = "misses_per_fault",
+    /// Cached pages before a miss that continues no read are the trace of a sequential reader, and
+    /// the window is as long as the trace. Off: such a miss reads what was asked for.
+    ContextReadahead = "context_readahead",
 }
 
 /// The patches of the reclaim loop's series that change what reclaim decides, in the order of the

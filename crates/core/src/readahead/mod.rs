@@ -4,8 +4,10 @@
 //! For reads, the window starts at twice the request (four times while small) and grows likewise
 //! with every window used, up to a maximum. Each window carries a mark: an access to the marked
 //! page starts the next window before the reader gets to the end. A read that does not continue the
-//! last one brings in only itself, unless the pages before it are cached: they are the trace of a
-//! sequential reader, of this or another open file, and the window is as long as the trace.
+//! last one brings in only itself. In kernels, cached pages before it are the trace of a sequential
+//! reader, of this or another open file, and the window is as long as the trace
+//! ([`Switch::ContextReadahead`]). The default does without: what a database reads at random lies
+//! beside what it has read ([book: agreement#readahead-agreement]).
 //!
 //! A miss through a mapping brings in the pages around it, as many as the largest window, since
 //! mapped accesses are local more often than sequential. If misses outnumber hits by a hundred,
@@ -45,6 +47,8 @@ pub struct Readahead {
     ahead: u32,
     /// Whether windows ahead end at multiples of [`ALIGNMENT`] ([`Switch::AlignedReadahead`]).
     is_aligned: bool,
+    /// Whether traces of other readers are sought ([`Switch::ContextReadahead`]).
+    seeks_traces: bool,
     /// Whether a fault makes up for one miss only ([`Switch::MissesPerFault`]).
     per_fault: bool,
     /// The page after the last read, where a sequential reader continues.
@@ -75,6 +79,7 @@ impl Readahead {
             size: 0,
             ahead: 0,
             is_aligned: mechanisms.is_on(Switch::AlignedReadahead),
+            seeks_traces: mechanisms.is_on(Switch::ContextReadahead),
             per_fault: mechanisms.is_on(Switch::MissesPerFault),
             next: None,
             mapped_misses: 0,
@@ -113,7 +118,7 @@ impl Readahead {
     }
 
     /// The window to read after a read of `request` pages missed page `index`, the first of them.
-    /// `is_cached`: whether a page is in memory or being read; always false: no traces are sought.
+    /// `is_cached`: whether a page is in memory or being read.
     pub fn on_miss(&mut self, index: u32, request: u32, is_cached: impl Fn(u32) -> bool) -> Window {
         let request = request.max(1);
         let alone = Window { first: index, pages: request, mark: None };
@@ -125,6 +130,8 @@ impl Readahead {
         if goes_on {
             self.size = self.initial(request);
             self.ahead = self.size - request;
+        } else if !self.seeks_traces {
+            return alone;
         } else {
             let before = (0..index).rev().take(self.max_pages as usize);
             let traces = before.take_while(|&page| is_cached(page)).count() as u32;
@@ -240,6 +247,8 @@ mod tests {
         assert_eq!(readahead.on_miss(3004, 3, cached), alone(3004, 3), "no more than the request");
         assert_eq!(readahead.on_miss(5, 1, cached), window(5, 11), "from the beginning of the file");
         assert_eq!(readahead.on_miss(200_000, 1, cached), window(200_000, 32), "as many as are allowed");
+        let mut ours = kernel(Preset::Default);
+        assert_eq!(ours.on_miss(2004, 1, cached), alone(2004, 1));
     }
 
     /// Since 7.1; a window that would be empty stays as it is.

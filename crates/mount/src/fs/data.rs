@@ -3,12 +3,13 @@
 use super::names::Known;
 use super::{Caller, Open, OpenDirectory, OpenFile, Passthrough};
 use crate::attributes::{GROUP_MAY_EXECUTE, PERMISSIONS, SET_GROUP_ID, SET_USER_ID};
+use crate::charged::Charged;
 use crate::control::is_control;
 use crate::directory::{Directory, Entry};
-use crate::node::{Node, ROOT};
+use crate::node::Node;
 use crate::refused::Answer;
 use fuser::INodeNo;
-use mglru_cache::Tenant;
+use mglru_cache::{CachedFile, Tenant};
 use mglru_watch::Watched;
 use mglru_workload::trace::RequestKind;
 use rustix::fs::{FallocateFlags, Mode, OFlags, chmod, fdatasync, fsync, openat, readlink};
@@ -16,7 +17,7 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, RwLockReadGuard};
 
 impl Passthrough {
     /// Opens a file. Returns the number of its handle.
@@ -32,10 +33,25 @@ impl Passthrough {
             return Err(Errno::ISDIR.into());
         }
         let writable = open_flags(flags).intersects(OFlags::WRONLY | OFlags::RDWR);
+        let generation = self.membership().generation();
         let tenant = self.tenant_of(caller, &node, None);
         let file = self.files.open(&self.nodes, &node, writable, tenant.as_ref())?;
-        let traced = self.recording.as_ref().map(|recording| recording.file(&node, &self.directory));
+        let traced = self.recording.get().map(|recording| recording.file(&node, &self.directory));
+        let file = Charged::new(file, generation);
         Ok(self.open_files.add(Open::File(OpenFile { node, file, traced })))
+    }
+
+    /// The cached file of an open one, charged to the tenant that the caller belongs to now.
+    fn charged<'a>(&self, caller: Caller, open: &'a OpenFile) -> Answer<RwLockReadGuard<'a, CachedFile>> {
+        if caller.thread == 0 {
+            // The kernel itself writes pages of a map.
+            return Ok(open.file.get());
+        }
+        let tenant = || match self.tenant_of(caller, &open.node, None) {
+            Some(tenant) => Ok(tenant),
+            None => self.files.cache.tenant(""),
+        };
+        Ok(open.file.decided(self.membership().generation(), tenant)?)
     }
 
     /// The tenant that pays for what a program brings in of a file, or for a name in a directory;
@@ -84,7 +100,7 @@ impl Passthrough {
         bytes: u64,
     ) {
         self.counts.add(kind, bytes);
-        if let (Some(recording), Some(file)) = (&self.recording, open.traced)
+        if let (Some(recording), Some(file)) = (self.recording.get(), open.traced)
             && recording.add((caller.thread, Some(handle as u32)), file, kind, offset, bytes)
         {
             self.note_memory();
@@ -95,7 +111,7 @@ impl Passthrough {
     pub(crate) fn read(&self, caller: Caller, handle: u64, buffer: &mut [u8], offset: u64) -> Answer<usize> {
         match &*self.open_files.get(handle)? {
             Open::File(open) => {
-                let read = open.file.read_at(buffer, offset)?;
+                let read = self.charged(caller, open)?.read_at(buffer, offset)?;
                 if read > 0 {
                     self.note(caller, (handle, open), RequestKind::Read, offset, read as u64);
                 }
@@ -122,12 +138,14 @@ impl Passthrough {
             }
         };
         self.note(caller, (handle, open), RequestKind::Write, offset, bytes.len() as u64);
-        let growth = (offset + bytes.len() as u64).saturating_sub(open.file.len());
+        let file = self.charged(caller, open)?;
+        let growth = (offset + bytes.len() as u64).saturating_sub(file.len());
         if growth > 0 {
             let needed = growth.min(bytes.len() as u64);
-            self.space.take(needed, &self.files.cache, self.nodes.get(ROOT)?.hold()?)?;
+            self.space.take(needed, &self.files.cache, (open.node.identity.0, open.node.hold()?))?;
         }
-        let written = open.file.write_at(bytes, offset);
+        let written = file.write_at(bytes, offset);
+        drop(file);
         open.node.content().note_change();
         let written = written?;
         let flags = open_flags(flags);
@@ -169,7 +187,7 @@ impl Passthrough {
     fn sync(&self, caller: Caller, (handle, open): (u64, &OpenFile), data_only: bool) -> Answer<()> {
         let kind = if data_only { RequestKind::DataSync } else { RequestKind::Sync };
         self.note(caller, (handle, open), kind, 0, 0);
-        let synced = if data_only { open.file.sync_data() } else { open.file.sync_all() };
+        let synced = if data_only { open.file.get().sync_data() } else { open.file.get().sync_all() };
         Ok(synced?)
     }
 
@@ -179,7 +197,7 @@ impl Passthrough {
             let (node, traced) = (node.clone(), *traced);
             drop(open);
             let discarded = self.files.release(&self.nodes, &node);
-            if let (Some(recording), Some(file), Some(len)) = (&self.recording, traced, discarded) {
+            if let (Some(recording), Some(file), Some(len)) = (self.recording.get(), traced, discarded) {
                 recording.add_trim(caller.thread, file, 0, len);
             }
         }
@@ -202,19 +220,21 @@ impl Passthrough {
         let (keep, hole, zero) =
             (FallocateFlags::KEEP_SIZE, FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE);
         let keeps = mode.contains(keep);
+        let file = self.charged(caller, open)?;
         if mode == keep || mode.is_empty() {
-            open.file.allocate(range, keeps)?;
+            file.allocate(range, keeps)?;
         } else if mode == hole | keep {
-            open.file.punch_hole(range)?;
+            file.punch_hole(range)?;
         } else if mode == zero || mode == zero | keep {
-            open.file.punch_hole(range.clone())?;
-            open.file.allocate(range, keeps)?;
+            file.punch_hole(range.clone())?;
+            file.allocate(range, keeps)?;
         } else {
             return Err(Errno::OPNOTSUPP.into());
         }
+        drop(file);
         open.node.content().note_change();
         if let (Some(recording), Some(file), true) =
-            (&self.recording, open.traced, mode.intersects(hole | zero))
+            (self.recording.get(), open.traced, mode.intersects(hole | zero))
         {
             recording.add((caller.thread, None), file, RequestKind::Trim, offset, bytes);
         }

@@ -76,12 +76,12 @@ impl Passthrough {
         if node.kind != FileType::RegularFile {
             return Err(Errno::INVAL.into());
         }
-        let recording = self.recording.as_ref();
+        let recording = self.recording.get();
         let traced = recording.and_then(|recording| Some((recording, recording.number(node)?)));
         let before = if traced.is_some() { self.files.attributes(node, &node.stat()?).size } else { 0 };
         match handle.and_then(|handle| self.open_files.get(handle).ok()).as_deref() {
             Some(Open::File(open)) => {
-                open.file.truncate(len)?;
+                open.file.get().truncate(len)?;
                 open.node.content().note_change();
             }
             _ => self.files.with_writable(&self.nodes, node, |file| file.truncate(len))?,
@@ -102,24 +102,36 @@ impl Passthrough {
     /// The value of an extended attribute.
     pub(crate) fn getxattr(&self, id: u64, name: &OsStr) -> Answer<Vec<u8>> {
         refuse_access_lists(name)?;
+        if is_control(id) {
+            return Err(Errno::NODATA.into());
+        }
         let held = self.nodes.get(id)?.hold()?;
         grown(|buffer| getxattr(held.path(), name, buffer))
     }
 
     /// The names of all extended attributes, each with a zero behind it.
     pub(crate) fn listxattr(&self, id: u64) -> Answer<Vec<u8>> {
+        if is_control(id) {
+            return Ok(Vec::new());
+        }
         let held = self.nodes.get(id)?.hold()?;
         grown(|buffer| listxattr(held.path(), buffer))
     }
 
     pub(crate) fn setxattr(&self, id: u64, name: &OsStr, value: &[u8], flags: i32) -> Answer<()> {
         refuse_access_lists(name)?;
+        if is_control(id) {
+            return Err(Errno::OPNOTSUPP.into());
+        }
         let flags = XattrFlags::from_bits_retain(flags as u32);
         Ok(setxattr(self.nodes.get(id)?.hold()?.path(), name, value, flags)?)
     }
 
     pub(crate) fn removexattr(&self, id: u64, name: &OsStr) -> Answer<()> {
         refuse_access_lists(name)?;
+        if is_control(id) {
+            return Err(Errno::NODATA.into());
+        }
         Ok(removexattr(self.nodes.get(id)?.hold()?.path(), name)?)
     }
 }

@@ -9,7 +9,8 @@
 //!
 //! # Locking
 //!
-//! No lock is held while a program's data is read or written, except the cache's own.
+//! No lock is held while a program's data is read or written, except the cache's own and that of
+//! the open file ([`crate::charged`]).
 
 mod data;
 mod meta;
@@ -18,27 +19,36 @@ mod serve;
 
 pub(crate) use serve::Served;
 
+use crate::buffers::Buffers;
+use crate::charged::Charged;
 use crate::content::Files;
 use crate::control::{ControlFile, Tree};
 use crate::directory::{Directory, Entry};
+use crate::error::Error;
 use crate::handles::Handles;
 use crate::known::Channel;
 use crate::membership::Membership;
 use crate::node::{Node, Nodes};
-use crate::record::{Counts, Recording};
+use crate::record::{Counts, RecordOptions, Recording};
 use crate::session::Summary;
 use crate::space::Space;
-use mglru_cache::{CachedFile, PageCache};
+use mglru_cache::PageCache;
 use mglru_watch::Requests;
+use mglru_workload::PAGE_BYTES;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Samples that the average of [`Passthrough::note_memory`] is taken over, about.
-const NOTED_TIMES: u64 = 16;
+/// Half of the pages that one reclaim effort of a replay frees below its limit.
+const HALF_AN_EFFORT_PAGES: u64 = 28;
 
-/// Memory is full if at most one frame of so many is free: more than background reclaim leaves.
-const FREE_SHARE: u64 = 16;
+/// Pages in memory while there was reclaim.
+#[derive(Default)]
+struct Noted {
+    /// Pages reclaimed until the last sample.
+    reclaimed: u64,
+    /// Pages in memory at each sample, times the pages reclaimed since the one before: the sum.
+    weighted: u128,
+}
 
 /// The thread that makes a request.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +68,7 @@ pub(crate) enum Open {
 /// A regular file that a program has opened.
 pub(crate) struct OpenFile {
     node: Arc<Node>,
-    file: CachedFile,
+    file: Charged,
     /// Its number in the recording.
     traced: Option<u32>,
 }
@@ -73,15 +83,14 @@ enum OpenDirectory {
 pub(crate) struct Passthrough {
     nodes: Nodes,
     files: Files,
+    buffers: Buffers,
     open_files: Handles<Open>,
     open_directories: Handles<OpenDirectory>,
     control: Tree,
     space: Space,
     counts: Counts,
-    recording: Option<Recording>,
-    /// Pages of files in memory when it was full: an average of the last times that it was noted,
-    /// times [`NOTED_TIMES`].
-    cached_pages: AtomicU64,
+    recording: OnceLock<Recording>,
+    noted: Mutex<Noted>,
     /// The directory, without symbolic links.
     directory: PathBuf,
     /// Whether new files are given to the caller. Only root can do so.
@@ -89,21 +98,17 @@ pub(crate) struct Passthrough {
 }
 
 impl Passthrough {
-    pub(crate) fn new(
-        directory: PathBuf,
-        nodes: Nodes,
-        files: Files,
-        recording: Option<Recording>,
-    ) -> Passthrough {
+    pub(crate) fn new(directory: PathBuf, nodes: Nodes, files: Files, buffers: Buffers) -> Passthrough {
         Passthrough {
             control: Tree::new(&files.cache),
             space: Space::default(),
             counts: Counts::default(),
-            recording,
-            cached_pages: Default::default(),
+            recording: OnceLock::new(),
+            noted: Mutex::default(),
             directory,
             nodes,
             files,
+            buffers,
             open_files: Handles::default(),
             open_directories: Handles::default(),
             gives_away: rustix::process::geteuid().is_root(),
@@ -115,6 +120,11 @@ impl Passthrough {
         &self.control.membership
     }
 
+    /// The largest request of the kernel, in bytes.
+    fn request_bytes(&self) -> u32 {
+        self.buffers.request_bytes()
+    }
+
     /// The known files.
     pub(crate) fn nodes(&self) -> &Nodes {
         &self.nodes
@@ -124,6 +134,16 @@ impl Passthrough {
     /// [`Self::set_channel`].
     pub(crate) fn limit_known(&self) {
         self.nodes.known.limit(&self.nodes, &self.files);
+    }
+
+    /// Records what programs ask for from now on.
+    ///
+    /// # Errors
+    /// As for [`Recording::start`].
+    pub(crate) fn record(&self, options: RecordOptions) -> Result<(), Error> {
+        let recording = Recording::start(options)?;
+        self.recording.set(recording).unwrap_or_else(|_| panic!("it is started once"));
+        Ok(())
     }
 
     /// Sets the channel for asking the kernel to forget names and attributes.
@@ -146,26 +166,25 @@ impl Passthrough {
         self.counts.get()
     }
 
-    /// Notes how many pages of files are in memory, if it is full.
+    /// Notes how many pages are in memory, if some were reclaimed since the last time.
     fn note_memory(&self) {
-        let stats = self.files.cache.stats();
-        if stats.free_pages <= stats.frames / FREE_SHARE {
-            let pages = stats.file_pages;
-            let average = match self.cached_pages.load(Ordering::Relaxed) {
-                0 => pages * NOTED_TIMES,
-                before => before - before / NOTED_TIMES + pages,
-            };
-            self.cached_pages.store(average, Ordering::Relaxed);
-        }
+        let (stats, reclaimed) = (self.files.cache.stats(), self.files.reclaimed());
+        let pages = (stats.frame_bytes / PAGE_BYTES).saturating_sub(stats.free_pages);
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have looked later.
+        let more = reclaimed.saturating_sub(noted.reclaimed);
+        noted.reclaimed += more;
+        noted.weighted += u128::from(pages * more);
     }
 
-    /// The memory with which a replay has the misses of this mount, in pages: the pages of files in
-    /// memory, and half of what one reclaim attempt frees.
+    /// The memory with which a replay has the misses of this mount, in pages. What is left beside
+    /// names and index changes while programs run, so this is the mean over all reclaimed pages.
     fn memory_pages(&self) -> u64 {
-        match self.cached_pages.load(Ordering::Relaxed) {
+        let noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        match noted.weighted.checked_div(u128::from(noted.reclaimed)) {
+            Some(pages) => pages as u64 + HALF_AN_EFFORT_PAGES,
             // It was never full.
-            0 => self.files.cache.stats().frames,
-            average => average / NOTED_TIMES + 28,
+            None => self.files.cache.stats().frames,
         }
     }
 
@@ -184,7 +203,7 @@ impl Passthrough {
     pub(crate) fn end(self) -> Summary {
         let (hits, misses) = self.files.accesses();
         let memory_pages = self.memory_pages();
-        let recorded = self.recording.map(|recording| {
+        let recorded = self.recording.into_inner().map(|recording| {
             let path = recording.path().to_owned();
             (path, recording.finish().map_err(|error| error.to_string()))
         });

@@ -232,7 +232,7 @@ impl Passthrough {
         node.descriptor.remove_name(&parent.descriptor, name);
         if node.kind == fuser::FileType::RegularFile {
             let discarded = self.files.unlinked(node);
-            if let Some(recording) = &self.recording
+            if let Some(recording) = self.recording.get()
                 && stat.st_nlink <= 1
                 && let (Some(file), Some(len)) = (recording.removed(node), discarded)
             {

@@ -19,9 +19,6 @@ use std::time::{Duration, SystemTime};
 /// mount are seen at once; this bounds how long those made in DIR go unseen.
 const VALID: Duration = Duration::from_secs(1);
 
-/// Largest request in bytes: 256 pages, the kernel's own limit.
-const REQUEST_BYTES_MAX: u32 = 1 << 20;
-
 /// Requests that the kernel sends without a thread waiting for each: asynchronous I/O.
 const BACKGROUND_MAX: u16 = 64;
 
@@ -75,7 +72,9 @@ impl Filesystem for Served {
             // An older kernel works without.
             let _ = config.add_capabilities(wanted);
         }
-        let _ = config.set_max_write(REQUEST_BYTES_MAX);
+        let _ = config.set_max_write(self.0.request_bytes());
+        // Readahead of mapped files, which the kernel limits to less by itself.
+        let _ = config.set_max_readahead(self.0.request_bytes());
         let _ = config.set_max_background(BACKGROUND_MAX);
         Ok(())
     }
@@ -218,7 +217,8 @@ impl Filesystem for Served {
         BUFFER.with_borrow_mut(|buffer| {
             let size = size as usize;
             if buffer.len() < size {
-                buffer.resize(size, 0);
+                // At once, so that no smaller ones are left behind.
+                *buffer = vec![0; size.max(self.0.request_bytes() as usize)];
             }
             let read = self.0.read(caller(request), handle.0, &mut buffer[..size], offset);
             answer!(reply, read, |reply: ReplyData, bytes: usize| reply.data(&buffer[..bytes]));

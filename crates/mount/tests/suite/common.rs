@@ -2,9 +2,21 @@
 
 use mglru_cache::PageCache;
 use mglru_mount::{Address, Error, Member, Mount, Options, RecordOptions, Summary, Unmounter};
+use std::collections::BTreeSet;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::thread::JoinHandle;
 use tempfile::TempDir;
+
+/// Says that a test skips, once for each reason. Written past the test harness, which hides what
+/// passing tests print.
+pub fn skipped(reason: &str) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if SAID.lock().unwrap().insert(reason.to_owned()) {
+        writeln!(io::stderr(), "skipped: {reason}").unwrap();
+    }
+}
 
 /// Memory of a cache that is smaller than most tests' files.
 pub const MEMORY: u64 = 4 << 20;
@@ -64,7 +76,9 @@ fn start(directory: TempDir, setup: Setup) -> Option<Mounted> {
     let mut mount = match try_mount(directory.path(), point.path(), setup) {
         Ok(mount) => mount,
         Err(reason) => {
-            eprintln!("skipped: {reason}");
+            // Each test has a mount point of its own.
+            let reason = reason.to_string();
+            skipped(&reason.replace(&point.path().display().to_string(), "a new folder"));
             return None;
         }
     };

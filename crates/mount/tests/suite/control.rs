@@ -2,8 +2,10 @@
 
 use crate::common::{Setup, mounted, mounted_with};
 use mglru_mount::{Member, Who};
-use std::fs::{self, OpenOptions};
+use rustix::io::Errno;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Writes a value as `echo` does in a shell.
@@ -54,6 +56,24 @@ fn tenants_are_directories_and_their_limits_are_files() {
     assert!(!top.join("a").exists());
 }
 
+/// As `ls -l` asks for them.
+#[test]
+fn control_files_have_no_extended_attributes() {
+    let Some(mounted) = mounted() else { return };
+    let top = mounted.at(".mglru");
+    for path in [top.clone(), top.join("vmstat")] {
+        let mut buffer = [0; 64];
+        let value = rustix::fs::getxattr(&path, "user.x", &mut buffer);
+        assert_eq!(value, Err(Errno::NODATA), "{path:?}");
+        assert_eq!(rustix::fs::listxattr(&path, &mut buffer), Ok(0), "{path:?}");
+        assert_eq!(rustix::fs::removexattr(&path, "user.x"), Err(Errno::NODATA), "{path:?}");
+        let set = rustix::fs::setxattr(&path, "user.x", b"1", rustix::fs::XattrFlags::empty());
+        assert_eq!(set, Err(Errno::OPNOTSUPP), "{path:?}");
+    }
+    let listed = std::process::Command::new("ls").arg("-la").arg(&top).output().unwrap();
+    assert_eq!((listed.status.code(), String::from_utf8_lossy(&listed.stderr)), (Some(0), "".into()));
+}
+
 #[test]
 fn pages_are_charged_by_directory_and_by_process() {
     let Some(mounted) = mounted() else { return };
@@ -90,6 +110,43 @@ fn pages_are_charged_by_directory_and_by_process() {
     fs::remove_dir(top.join("process")).unwrap();
     let none = number(set(top.join("cgroup.procs"), "4194999"));
     assert_eq!(none, Some(3), "ESRCH");
+}
+
+/// As a server that runs already is moved: `echo PID > cgroup.procs`.
+#[test]
+fn a_program_that_moves_pays_in_its_new_tenant_through_files_that_it_has_open() {
+    let Some(mounted) = mounted() else { return };
+    let top = mounted.at(".mglru");
+    for tenant in ["old", "new"] {
+        fs::create_dir(top.join(tenant)).unwrap();
+    }
+    let current = |tenant: &str| -> u64 {
+        let text = fs::read_to_string(top.join(tenant).join("memory.current")).unwrap();
+        text.trim().parse().unwrap()
+    };
+    const HALF: usize = 512 << 10;
+    fs::write(mounted.below().join("f"), vec![1; 3 * HALF]).unwrap();
+    set(top.join("old/cgroup.procs"), "0").unwrap();
+    let file = File::options().read(true).write(true).open(mounted.at("f")).unwrap();
+    let mut buffer = vec![0; HALF];
+    file.read_exact_at(&mut buffer, 0).unwrap();
+    let old = current("old");
+    assert!(old >= HALF as u64 && current("new") == 0, "{old}, {}", current("new"));
+
+    set(top.join("new/cgroup.procs"), "0").unwrap();
+    file.read_exact_at(&mut buffer, HALF as u64 * 3 / 2).unwrap();
+    let new = current("new");
+    // Readahead had already brought some of these pages in.
+    assert!(new >= HALF as u64 / 2, "{new}");
+    assert!(current("old") >= old, "pages in memory stay charged");
+    file.write_all_at(&buffer, 3 * HALF as u64).unwrap();
+    assert!(current("new") >= new + HALF as u64, "{new}, {}", current("new"));
+    // Its tenant is removed: the root pays.
+    set(top.join("cgroup.procs"), "0").unwrap();
+    fs::remove_dir(top.join("new")).unwrap();
+    file.write_all_at(&buffer, 4 * HALF as u64).unwrap();
+    assert!(current("old") >= old, "{old}, {}", current("old"));
+    assert_eq!(file.metadata().unwrap().len(), 5 * HALF as u64);
 }
 
 #[test]

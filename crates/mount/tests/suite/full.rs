@@ -1,6 +1,6 @@
 //! A directory whose file system is full.
 
-use crate::common::{mount_again, mounted};
+use crate::common::{mount_again, mounted, skipped};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ pub fn small(at: &Path, options: &CStr) -> Option<Small> {
     match mount("none", at, "tmpfs", MountFlags::empty(), Some(options)) {
         Ok(()) => Some(Small(at.to_owned())),
         Err(reason) => {
-            eprintln!("skipped: cannot mount a small file system: {reason}");
+            skipped(&format!("cannot mount a small file system: {reason}"));
             None
         }
     }
@@ -52,6 +52,53 @@ fn a_full_disk_is_an_error_of_the_write_that_extends_a_file() {
     let content = fs::read(directory.path().join("f")).unwrap();
     assert!(content.len() == (1 << 20) + 65_536 && content[..65_536] == [2; 65_536]);
     assert!(content[1 << 20..] == [3; 65_536]);
+}
+
+/// Another file system is mounted below the directory. The directory's own has room.
+#[test]
+fn each_file_system_below_the_directory_has_its_own_space() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_large) = small(folder.path(), c"size=64m") else { return };
+    fs::create_dir(folder.path().join("below")).unwrap();
+    let _small = small(&folder.path().join("below"), c"size=1m").unwrap();
+    let Some(mounted) = mount_again(folder) else { return };
+    let large = File::create(mounted.at("f")).unwrap();
+    large.write_all_at(&[1; 65_536], 0).unwrap();
+    let file = File::create(mounted.at("below/f")).unwrap();
+    let write = |number: u64| file.write_all_at(&[2; 65_536], number * 65_536);
+    let error = (0..32).find_map(|number| write(number).err()).expect("it is full");
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{error}");
+    large.write_all_at(&[1; 2 << 20], 65_536).unwrap();
+    file.sync_all().unwrap();
+    large.sync_all().unwrap();
+}
+
+/// As in the kernel: a failed writeback is an error of the next sync of each file that was open
+/// then, once, also if the pages are written meanwhile. A file that is opened later does not get
+/// it.
+#[test]
+fn a_failed_writeback_is_an_error_of_one_sync_of_each_open_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_small) = small(folder.path(), c"size=4m") else { return };
+    let Some(mounted) = mount_again(folder) else { return };
+    let open = || File::options().read(true).write(true).open(mounted.at("f")).unwrap();
+    // A hole, for which no space is kept.
+    File::create(mounted.at("f")).unwrap().set_len(1 << 20).unwrap();
+    let [writer, other] = [open(), open()];
+    fs::write(mounted.below().join("filler"), vec![1; 7 << 19]).unwrap();
+    writer.write_all_at(&vec![2; 1 << 20], 0).unwrap();
+    let error = writer.sync_all().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{error}");
+    fs::remove_file(mounted.below().join("filler")).unwrap();
+    writer.sync_all().unwrap();
+    let later = open();
+    let error = other.sync_data().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{error}");
+    other.sync_data().unwrap();
+    later.sync_all().unwrap();
+    drop([writer, other, later]);
+    let directory = mounted.finish();
+    assert!(fs::read(directory.path().join("f")).unwrap() == vec![2; 1 << 20], "nothing is lost");
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod control;
 mod files;
 mod full;
 mod many;
+mod maps;
 mod random;
 mod record;
 mod refused;

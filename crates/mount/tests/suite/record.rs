@@ -1,6 +1,6 @@
 //! Recording: the trace has what programs asked for, and a full disk stops it alone.
 
-use crate::common::{Setup, mounted_with};
+use crate::common::{Setup, mounted_with, skipped};
 use crate::full::small;
 use mglru_mount::RecordOptions;
 use mglru_workload::trace::{OpenOptions, PageAccess, Record, Trim, open};
@@ -63,7 +63,7 @@ fn a_trace_has_every_request() {
 #[test]
 fn a_full_disk_stops_the_recording_and_not_the_mount() {
     if !Path::new("/dev/full").exists() {
-        return eprintln!("skipped: there is no /dev/full");
+        return skipped("there is no /dev/full");
     }
     // The header fits into the buffer of a compressor, so that the first requests fail.
     let folder = tempfile::tempdir().unwrap();

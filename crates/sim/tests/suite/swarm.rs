@@ -488,6 +488,7 @@ fn is_drawn_last(switch: Switch) -> bool {
                 | Switch::ShadowsBySize
                 | Switch::AlignedReadahead
                 | Switch::MissesPerFault
+                | Switch::ContextReadahead
         )
 }
 

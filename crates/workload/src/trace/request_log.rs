@@ -15,6 +15,7 @@ use super::write::{Levels, Output};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -80,11 +81,12 @@ impl RequestLog {
     /// Creates the log. The extensions `.gz`, `.xz` and `.zst` compress.
     ///
     /// # Errors
-    /// The file cannot be created.
+    /// The file cannot be created, or it is there and has content: what was recorded cannot be made
+    /// again.
     pub fn create(path: &Path) -> Result<RequestLog, TraceError> {
         let failed = |error| TraceError::io(path, error);
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let output = Output::new(File::create(path).map_err(failed)?, &name, Levels::FAST).map_err(failed)?;
+        let output = Output::new(create(path).map_err(failed)?, &name, Levels::FAST).map_err(failed)?;
         let mut log = RequestLog {
             path: path.to_owned(),
             output,
@@ -163,11 +165,42 @@ impl RequestLog {
     }
 }
 
+/// Creates a file, or opens one that is empty or a device.
+fn create(path: &Path) -> io::Result<File> {
+    let file = match File::create_new(path) {
+        // Also for a symbolic link.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => File::options().write(true).open(path)?,
+        created => return created,
+    };
+    let metadata = file.metadata()?;
+    if metadata.is_file() && metadata.len() > 0 {
+        let text = "the file exists and is not empty; choose another name, or remove it";
+        return Err(io::Error::new(ErrorKind::AlreadyExists, text));
+    }
+    Ok(file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{OpenOptions, PageAccess, Record, RequestStart, Trim, open};
     use super::*;
     use std::fs;
+
+    #[test]
+    fn a_file_with_content_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let [full, link] = ["full", "link"].map(|name| folder.path().join(name));
+        fs::write(&full, "text").unwrap();
+        std::os::unix::fs::symlink(&full, &link).unwrap();
+        for path in [&full, &link] {
+            let error = RequestLog::create(path).err().unwrap().to_string();
+            assert!(error.contains("exists and is not empty; choose another name"), "{error}");
+        }
+        assert_eq!(fs::read(&full).unwrap(), b"text");
+        fs::write(&full, "").unwrap();
+        RequestLog::create(&full).unwrap().finish().unwrap();
+        assert!(fs::read(&full).unwrap().starts_with(b"fio version 3"));
+    }
 
     #[test]
     fn what_is_logged_is_read_back() {

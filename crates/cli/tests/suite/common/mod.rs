@@ -6,7 +6,7 @@ pub mod command_lines;
 
 use serde_json::Value;
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -21,6 +21,11 @@ pub fn shared(folder: &str) -> Option<PathBuf> {
     }
     println!("skipped: there is no {}", path.display());
     None
+}
+
+/// Says that a test skips, past the test harness, which hides what passing tests print.
+pub fn skipped(reason: &str) {
+    writeln!(io::stderr(), "skipped: {}", reason.trim()).unwrap();
 }
 
 /// `mglru` with arguments, split at blanks, in a directory.
