@@ -1,4 +1,4 @@
-//! After a crash at a random point, every durable commit is there, and every other one is there as a
+//! After a crash at a random point, every durable commit is there. Every other one is there as a
 //! whole or not at all.
 //!
 //! Each transaction writes its own number and changes that follow from it. So after a crash the
