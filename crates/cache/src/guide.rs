@@ -24,7 +24,7 @@ pub mod durability {}
 
 /// Sizes to choose, signs to watch, and the remedy for each error.
 ///
-/// [counters]: super::counters
+/// [counters]: counters
 #[doc = include_str!("../docs/your_program.md")]
 pub mod your_program {}
 

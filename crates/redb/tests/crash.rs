@@ -1,4 +1,5 @@
-//! A crash at a random point loses no commit that was durable, and leaves no part of another one.
+//! After a crash at a random point, every durable commit is there. Every other one is there as a
+//! whole or not at all.
 //!
 //! Each transaction writes its own number and changes that follow from it. So after a crash the
 //! number says which content the database must have; it must not be lower than the last durable

@@ -571,8 +571,8 @@ fn sources_that_never_return_delay_no_others() {
     cache.validate().unwrap();
 }
 
-/// Each kind of call that does not return fails at its deadline. What it does later is noticed, and
-/// never undoes what was written after it.
+/// Each kind of call that does not return fails at its deadline. The cache notices a late effect of
+/// such a call, which never undoes later writes.
 #[test]
 fn calls_that_do_not_return_fail_and_take_no_effect_after_later_ones() {
     let gate = Arc::new(Gate::default());
