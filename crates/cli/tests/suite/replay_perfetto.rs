@@ -294,7 +294,21 @@ fn the_file_has_every_event_and_every_field() {
     assert_eq!(roots, [&("mglru".to_owned(), None)]);
     let names: Vec<&str> = children.iter().map(|(name, _)| name.as_str()).collect();
     let kinds = [
-        "touch", "insert", "list", "promote", "sort", "isolate", "judge", "evict", "age", "effort", "cached",
+        "touch",
+        "insert",
+        "list",
+        "promote",
+        "sort",
+        "isolate",
+        "judge",
+        "evict",
+        "age",
+        "effort",
+        "deactivate",
+        "set_dirty",
+        "wake",
+        "sleep",
+        "cached",
     ];
     assert_eq!(names, kinds);
 }
