@@ -32,6 +32,8 @@ const LENT_MAX: usize = 256;
 /// it is overwritten, while the processor has it in its cache.
 const COPIED_AT_ONCE: u64 = 16 << 10;
 const PAGE_BYTES: u64 = 4096;
+/// Runtimes of other readers whose end a reader survives.
+const RUNTIMES_MAX: usize = 8;
 
 /// An error of this store.
 pub(crate) fn generic(error: impl std::error::Error + Send + Sync + 'static) -> Error {
@@ -189,13 +191,14 @@ impl Object {
         if let Some(bytes) = self.lend(&range) {
             return Ok(bytes);
         }
-        loop {
+        for _ in 0..RUNTIMES_MAX {
             match self.copy(range.clone()).await {
                 // Of another reader, which was first to ask for the bytes.
                 Err(error) if is_end_of_runtime(&error) => {}
                 result => return result,
             }
         }
+        self.copy(range).await
     }
 
     /// Copies a range, and first reads what is missing in tasks of the caller's runtime.
