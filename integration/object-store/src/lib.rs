@@ -37,21 +37,27 @@
 //! call's [`ObjectMeta`]: every read asks for the etag with which the object was opened, and an
 //! object that changed is opened again.
 //!
-//! An object's state (length, etag) is believed for [`Options::fresh_for`]; after that it is asked
-//! for again before the next read. Writes through this store are seen at once; writes by others
-//! after that time, or when a part that is not in memory is read.
+//! Readers that need an object's state (length, etag) at the same time send one request for it. The
+//! state is believed for [`Options::fresh_for`]; after that it is asked for again before the next
+//! read. Writes through this store are seen at once; writes by others after that time, or when a
+//! part that is not in memory is read.
+//!
+//! # Runtimes
+//!
+//! Reads that miss run in tasks of the tokio runtime of the reader. A store may outlive a runtime
+//! and be used in several.
 
 mod object;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::future::try_join_all;
+use futures_util::future::{BoxFuture, FutureExt, WeakShared, try_join_all};
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use mglru_cache::Tenant;
 use object::Object;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result, UploadPart,
 };
 use std::collections::BTreeMap;
@@ -108,6 +114,8 @@ struct Shared {
 #[derive(Default)]
 struct Open {
     objects: BTreeMap<Path, Known>,
+    /// Objects whose state is being asked for.
+    asking: BTreeMap<Path, Asking>,
     /// Number of uses so far.
     uses: u64,
     /// Number of times that an object was forgotten because it may have changed.
@@ -119,6 +127,36 @@ struct Known {
     asked: Instant,
     /// The last use, in uses of the store.
     used: u64,
+}
+
+/// A question for an object's state that other readers may join.
+struct Asking {
+    answer: WeakShared<BoxFuture<'static, Answer>>,
+    asked: Instant,
+    /// The use that began it, in uses of the store.
+    use_number: u64,
+    /// Number of changes when it began. A reader that comes after a change asks anew.
+    changes: u64,
+    /// The runtime that waits for the answer. When it ends, so do all that joined.
+    runtime: tokio::runtime::Id,
+}
+
+type Answer = Result<Arc<Object>, Arc<Error>>;
+
+/// Removes a question from the store's list when it is answered, or when nobody waits any more.
+struct Asked {
+    shared: Arc<Shared>,
+    location: Path,
+    use_number: u64,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let mut open = self.shared.open();
+        if open.asking.get(&self.location).is_some_and(|asking| asking.use_number == self.use_number) {
+            open.asking.remove(&self.location);
+        }
+    }
 }
 
 impl fmt::Debug for CachedStore {
@@ -190,27 +228,59 @@ impl Shared {
         drop(known);
     }
 
-    /// The object at `location`. `fresh`: its state is asked for in any case.
-    async fn object(&self, location: &Path, fresh: bool) -> Result<Arc<Object>> {
-        let (known, changes) = {
+    /// The object at `location`. `fresh`: its state is asked for in any case. Otherwise, readers
+    /// that need it at the same time send one request.
+    async fn object(self: &Arc<Self>, location: &Path, fresh: bool) -> Result<Arc<Object>> {
+        let fresh_for = self.options.fresh_for;
+        let answer = {
             let mut open = self.open();
             open.uses += 1;
-            let uses = open.uses;
+            let (use_number, changes) = (open.uses, open.changes);
             let known = open.objects.get_mut(location).map(|known| {
-                known.used = uses;
-                (known.object.clone(), known.asked.elapsed() < self.options.fresh_for)
+                known.used = use_number;
+                (known.object.clone(), known.asked.elapsed() < fresh_for)
             });
-            (known, open.changes)
+            let known = match known {
+                Some((object, true)) if !fresh => return Ok(object),
+                known => known.map(|(object, _)| object),
+            };
+            let runtime = object::runtime()?.id();
+            let joined = open.asking.get(location).filter(|asking| {
+                !fresh
+                    && asking.changes == changes
+                    && asking.runtime == runtime
+                    && asking.asked.elapsed() < fresh_for
+            });
+            match joined.and_then(|asking| asking.answer.upgrade()) {
+                Some(answer) => answer,
+                None => {
+                    let asked = Instant::now();
+                    let guard = Asked { shared: self.clone(), location: location.clone(), use_number };
+                    let answer =
+                        async move { guard.shared.ask(&guard.location, known, asked, changes).await };
+                    let answer = answer.map(|answer| answer.map_err(Arc::new)).boxed().shared();
+                    if let Some(answer) = answer.downgrade() {
+                        let asking = Asking { answer, asked, use_number, changes, runtime };
+                        open.asking.insert(location.clone(), asking);
+                    }
+                    answer
+                }
+            }
         };
-        if let Some((object, true)) = &known
-            && !fresh
-        {
-            return Ok(object.clone());
-        }
-        let asked = Instant::now();
+        answer.await.map_err(object::shared)
+    }
+
+    /// Asks for the state of the object at `location`, of which `known` may be outdated.
+    async fn ask(
+        &self,
+        location: &Path,
+        known: Option<Arc<Object>>,
+        asked: Instant,
+        changes: u64,
+    ) -> Result<Arc<Object>> {
         let head = self.store.get_opts(location, GetOptions::new().with_head(true)).await?;
         let object = match known {
-            Some((object, _)) if object.is(&head.meta) => object,
+            Some(object) if object.is(&head.meta) => object,
             _ => {
                 let Options { block_bytes, name, .. } = &self.options;
                 let is_named = name.is_some();
@@ -251,7 +321,7 @@ impl Shared {
     /// `None`: that has changed, too. So the object is being changed all the time, and the wrapped
     /// store is to be asked.
     async fn read<T, F: Future<Output = Result<T>>>(
-        &self,
+        self: &Arc<Self>,
         location: &Path,
         fresh: bool,
         read: impl Fn(Arc<Object>) -> F,

@@ -10,8 +10,8 @@ use object_store::{Attributes, Error, GetOptions, GetResult, ObjectMeta, ObjectS
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::Handle;
 
 const STORE: &str = "CachedStore";
@@ -32,6 +32,8 @@ const LENT_MAX: usize = 256;
 /// it is overwritten, while the processor has it in its cache.
 const COPIED_AT_ONCE: u64 = 16 << 10;
 const PAGE_BYTES: u64 = 4096;
+/// Runtimes of other readers whose end a reader survives.
+const RUNTIMES_MAX: usize = 8;
 
 /// An error of this store.
 pub(crate) fn generic(error: impl std::error::Error + Send + Sync + 'static) -> Error {
@@ -48,17 +50,66 @@ fn of_cache(error: mglru_cache::Error) -> Error {
     }
 }
 
+/// An error that several callers get.
+pub(crate) fn shared(error: Arc<Error>) -> Error {
+    let error = match Arc::try_unwrap(error) {
+        Ok(error) => return error,
+        Err(error) => error,
+    };
+    let source = Box::new(error.clone());
+    match &*error {
+        Error::NotFound { path, .. } => Error::NotFound { path: path.clone(), source },
+        Error::Precondition { path, .. } => Error::Precondition { path: path.clone(), source },
+        Error::NotModified { path, .. } => Error::NotModified { path: path.clone(), source },
+        Error::PermissionDenied { path, .. } => Error::PermissionDenied { path: path.clone(), source },
+        Error::Unauthenticated { path, .. } => Error::Unauthenticated { path: path.clone(), source },
+        Error::NotSupported { .. } => Error::NotSupported { source },
+        _ => Error::Generic { store: STORE, source },
+    }
+}
+
 /// Whether a read failed because the object has another version by now.
 pub(crate) fn is_change(error: &Error) -> bool {
+    has_kind(error, io::ErrorKind::InvalidData)
+}
+
+/// Whether a read failed because the runtime ended whose task read from the store.
+fn is_end_of_runtime(error: &Error) -> bool {
+    has_kind(error, io::ErrorKind::ConnectionAborted)
+}
+
+fn has_kind(error: &Error, kind: io::ErrorKind) -> bool {
     let Error::Generic { source, .. } = error else { return false };
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&**source);
     while let Some(error) = cause {
-        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::InvalidData) {
+        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == kind) {
             return true;
         }
         cause = error.source();
     }
     false
+}
+
+/// The runtime of the caller.
+pub(crate) fn runtime() -> Result<Handle> {
+    Handle::try_current().map_err(|_| {
+        generic(io::Error::other("no tokio runtime: read through a CachedStore from a task of one"))
+    })
+}
+
+/// The runtime whose tasks read from the store: that of the last reader. A store may outlive the
+/// runtime in which it was used first.
+#[derive(Clone)]
+struct Readers(Arc<Mutex<Handle>>);
+
+impl Readers {
+    fn get(&self) -> Handle {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, runtime: Handle) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = runtime;
+    }
 }
 
 /// A text that differs between versions of an object.
@@ -76,6 +127,7 @@ pub(crate) struct Object {
     meta: ObjectMeta,
     attributes: Attributes,
     block_bytes: u64,
+    readers: Readers,
     /// Pages that the store lends now.
     lent: Arc<AtomicUsize>,
 }
@@ -92,6 +144,8 @@ impl Object {
         lent: &Arc<AtomicUsize>,
     ) -> Result<Arc<Object>> {
         let GetResult { meta, attributes, .. } = head;
+        let runtime = runtime()?;
+        let readers = Readers(Arc::new(Mutex::new(runtime.clone())));
         let source = Source {
             store: store.clone(),
             name,
@@ -102,13 +156,13 @@ impl Object {
             block_bytes,
             // Without an etag the version is a time, which may be too coarse to last.
             is_kept_on_disk: is_named && meta.e_tag.is_some(),
-            runtime: Handle::current(),
+            readers: readers.clone(),
         };
         let tenant = tenant.clone();
         // It may wait for memory.
         let open = move || tenant.open_source(Arc::new(source), OpenMode::ReadOnly);
-        let file = blocking(open).await?;
-        Ok(Arc::new(Object { file, meta, attributes, block_bytes, lent: lent.clone() }))
+        let file = blocking(&runtime, open).await?;
+        Ok(Arc::new(Object { file, meta, attributes, block_bytes, readers, lent: lent.clone() }))
     }
 
     pub(crate) fn meta(&self) -> &ObjectMeta {
@@ -137,8 +191,21 @@ impl Object {
         if let Some(bytes) = self.lend(&range) {
             return Ok(bytes);
         }
+        for _ in 0..RUNTIMES_MAX {
+            match self.copy(range.clone()).await {
+                // Of another reader, which was first to ask for the bytes.
+                Err(error) if is_end_of_runtime(&error) => {}
+                result => return result,
+            }
+        }
+        self.copy(range).await
+    }
+
+    /// Copies a range, and first reads what is missing in tasks of the caller's runtime.
+    async fn copy(&self, range: Range<u64>) -> Result<Bytes> {
         let pages = self.file.pages_in(range.clone());
         if pages.cached < range.end.div_ceil(PAGE_BYTES) - range.start / PAGE_BYTES {
+            self.readers.set(runtime()?);
             // Whole blocks, all at once: each miss would wait for its own.
             let start = range.start / self.block_bytes * self.block_bytes;
             let end = range.end.next_multiple_of(self.block_bytes);
@@ -207,9 +274,10 @@ impl AsRef<[u8]> for Lent {
 
 /// Runs what may wait on a thread of the runtime that may.
 async fn blocking<T: Send + 'static>(
+    runtime: &Handle,
     work: impl FnOnce() -> Result<T, mglru_cache::Error> + Send + 'static,
 ) -> Result<T> {
-    match tokio::task::spawn_blocking(work).await {
+    match runtime.spawn_blocking(work).await {
         Ok(result) => result.map_err(of_cache),
         Err(error) => Err(generic(error)),
     }
@@ -225,7 +293,7 @@ struct Source {
     version: String,
     block_bytes: u64,
     is_kept_on_disk: bool,
-    runtime: Handle,
+    readers: Readers,
 }
 
 impl fmt::Debug for Source {
@@ -243,14 +311,14 @@ impl BlockSource for Source {
         Ok(SourceState { len: self.len, version: Some(self.version.clone()) })
     }
 
-    /// Returns at once; tasks of the runtime answer. If the runtime has ended, the requests are
-    /// dropped, which fails them.
+    /// Returns at once; tasks of the last reader's runtime answer.
     fn read_ranges(&self, requests: Vec<RangeRequest>) {
         let (store, location, etag) = (self.store.clone(), self.location.clone(), self.etag.clone());
         let version = self.version.clone();
-        self.runtime.spawn(async move {
+        let groups = together(requests);
+        self.readers.get().spawn(async move {
             let read = |group| read_together(&store, &location, &etag, &version, group);
-            join_all(together(requests).into_iter().map(read)).await;
+            join_all(groups.into_iter().map(read)).await;
         });
     }
 
@@ -263,19 +331,42 @@ impl BlockSource for Source {
     }
 }
 
-/// Groups requests, which are in order, so that each group is one request to the store.
-fn together(requests: Vec<RangeRequest>) -> Vec<Vec<RangeRequest>> {
-    let mut groups: Vec<Vec<RangeRequest>> = Vec::new();
+/// Requests that are one request to the store. A runtime that ends drops its tasks, and the readers
+/// learn why they get no answer.
+struct Group(Vec<RangeRequest>);
+
+impl Group {
+    fn range(&self) -> Range<u64> {
+        self.0[0].range().start..self.0[self.0.len() - 1].range().end
+    }
+
+    fn take(&mut self) -> Vec<RangeRequest> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let what = "the tokio runtime that read from the store has ended: read again";
+        let fail =
+            |request: RangeRequest| request.fail(io::Error::new(io::ErrorKind::ConnectionAborted, what));
+        self.take().into_iter().for_each(fail);
+    }
+}
+
+/// Groups requests, which are in order.
+fn together(requests: Vec<RangeRequest>) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
     for request in requests {
         let range = request.range();
         match groups.last_mut() {
             Some(group)
-                if range.start <= group[group.len() - 1].range().end + GAP_BYTES
-                    && range.end - group[0].range().start <= REQUEST_BYTES_MAX =>
+                if range.start <= group.range().end + GAP_BYTES
+                    && range.end - group.range().start <= REQUEST_BYTES_MAX =>
             {
-                group.push(request);
+                group.0.push(request);
             }
-            _ => groups.push(vec![request]),
+            _ => groups.push(Group(vec![request])),
         }
     }
     groups
@@ -287,9 +378,9 @@ async fn read_together(
     location: &Path,
     etag: &Option<String>,
     expected: &str,
-    group: Vec<RangeRequest>,
+    mut group: Group,
 ) {
-    let range = group[0].range().start..group[group.len() - 1].range().end;
+    let range = group.range();
     let options = GetOptions::new().with_range(Some(range.clone())).with_if_match(etag.clone());
     let read = async {
         let result = store.get_opts(location, options).await?;
@@ -299,7 +390,7 @@ async fn read_together(
     };
     match read.await {
         Ok((version, start, bytes)) => {
-            for request in group {
+            for request in group.take() {
                 let wanted = request.range();
                 let end = start + bytes.len() as u64;
                 let is_whole = start <= wanted.start && wanted.end <= end;
@@ -316,7 +407,7 @@ async fn read_together(
         }
         Err(error) => {
             let (kind, text) = (kind_of(&error), error.to_string());
-            group.into_iter().for_each(|request| request.fail(io::Error::new(kind, text.clone())));
+            group.take().into_iter().for_each(|request| request.fail(io::Error::new(kind, text.clone())));
         }
     }
 }

@@ -1,10 +1,13 @@
 //! The wrapper over stores in memory and on disk: upstream's own tests, verified contents, changes,
 //! failures, and Parquet.
 
+#![expect(deprecated, reason = "upstream wants users to copy its reader into their programs")]
+
 use arrow_array::{Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use async_trait::async_trait;
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use mglru_cache::PageCache;
 use mglru_object_store::{CachedStore, Options};
@@ -17,7 +20,7 @@ use parquet::arrow::arrow_reader::{ArrowReaderOptions, RowSelection, RowSelector
 use parquet::arrow::async_reader::{ParquetObjectReader, ParquetRecordBatchStreamBuilder};
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -183,6 +186,10 @@ enum Lie {
 struct Shaky {
     store: InMemory,
     reads: AtomicU64,
+    /// Requests for an object's state.
+    heads: AtomicU64,
+    /// Reads get no answer.
+    is_stalled: AtomicBool,
     /// One read in so many fails; 0 for none.
     one_in: AtomicU64,
     lie: Mutex<Option<Lie>>,
@@ -238,11 +245,20 @@ impl ObjectStore for Shaky {
     }
 
     async fn get_opts(&self, at: &Path, options: GetOptions) -> Result<GetResult> {
-        if !options.head {
+        if options.head {
+            self.heads.fetch_add(1, Relaxed);
+            // Others come meanwhile, and each of them polls the question.
+            for _ in 0..64 {
+                tokio::task::yield_now().await;
+            }
+        } else {
             let read = self.reads.fetch_add(1, Relaxed);
             let one_in = self.one_in.load(Relaxed);
             if one_in > 0 && read % one_in == one_in - 1 {
                 return Err(Error::Generic { store: "Shaky", source: "connection reset".into() });
+            }
+            if self.is_stalled.load(Relaxed) {
+                std::future::pending::<()>().await;
             }
         }
         let lie = *self.lie.lock().unwrap();
@@ -270,8 +286,14 @@ impl ObjectStore for Shaky {
 }
 
 fn shaky(one_in: u64) -> Arc<Shaky> {
-    let (reads, one_in) = (AtomicU64::new(0), AtomicU64::new(one_in));
-    Arc::new(Shaky { store: InMemory::new(), reads, one_in, lie: Mutex::default() })
+    Arc::new(Shaky {
+        store: InMemory::new(),
+        reads: AtomicU64::new(0),
+        heads: AtomicU64::new(0),
+        is_stalled: AtomicBool::new(false),
+        one_in: AtomicU64::new(one_in),
+        lie: Mutex::default(),
+    })
 }
 
 /// A read returns bytes of one object, or an error, whatever the store says. Afterwards reads are
@@ -436,6 +458,98 @@ async fn readers_of_the_same_block_share_one_request() {
     assert!(inner.reads.load(Relaxed) <= 8, "{}", inner.reads.load(Relaxed));
 }
 
+/// Readers of an object of which nothing is known ask for its state once.
+#[tokio::test]
+async fn readers_of_a_new_object_ask_for_its_state_together() {
+    let inner = shaky(0);
+    let (_cache, store) = cached(inner.clone(), 8 << 20, options(64 << 10, Duration::from_secs(3600)));
+    let (path, missing) = (Path::from("o"), Path::from("missing"));
+    let all = content(6, 200_000);
+    inner.put(&path, all.clone().into()).await.unwrap();
+    let heads = || inner.heads.swap(0, Relaxed);
+    let read = |at: u64| store.get_range(&path, at * 1000..at * 1000 + 500);
+    for (at, got) in join_all((0..16).map(read)).await.into_iter().enumerate() {
+        assert!(got.unwrap() == all[at * 1000..at * 1000 + 500]);
+    }
+    assert_eq!(heads(), 1);
+    // An error is everybody's, and is the same error.
+    for got in join_all((0..16).map(|_| store.get_range(&missing, 0..1))).await {
+        assert!(matches!(got, Err(Error::NotFound { .. })), "{got:?}");
+    }
+    assert_eq!(heads(), 1);
+    // A reader that is dropped takes nobody's answer away.
+    store.clear();
+    let mut first = Box::pin(read(0));
+    assert!(first.as_mut().now_or_never().is_none());
+    let second = join_all((0..4).map(read));
+    let mut second = Box::pin(second);
+    assert!(second.as_mut().now_or_never().is_none());
+    drop(first);
+    assert!(second.await.into_iter().all(|got| got.is_ok()));
+    assert_eq!(heads(), 1);
+    // A question from before a write is not joined after it.
+    store.clear();
+    let mut first = Box::pin(read(0));
+    assert!(first.as_mut().now_or_never().is_none());
+    let new = content(7, 200_000);
+    store.put(&path, new.clone().into()).await.unwrap();
+    assert!(read(0).await.unwrap() == new[..500]);
+    first.await.unwrap();
+    assert_eq!(heads(), 2);
+
+    // With a freshness of zero, each reader asks for itself.
+    let (_cache, store) = cached(inner.clone(), 8 << 20, options(64 << 10, Duration::ZERO));
+    let read = |at: u64| store.get_range(&path, at * 1000..at * 1000 + 500);
+    assert!(join_all((0..16).map(read)).await.into_iter().all(|got| got.is_ok()));
+    assert_eq!(heads(), 16);
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+#[test]
+fn a_store_outlives_the_runtime_in_which_it_was_used_first() {
+    let inner = shaky(0);
+    let (_cache, store) = cached(inner.clone(), 8 << 20, options(64 << 10, Duration::from_secs(3600)));
+    let (path, all) = (Path::from("o"), content(8, 400_000));
+    let first = runtime();
+    first.block_on(inner.put(&path, all.clone().into())).unwrap();
+    let read = |at: u64| {
+        let (store, path) = (store.clone(), path.clone());
+        async move { store.get_range(&path, at..at + 5000).await }
+    };
+    assert!(first.block_on(read(0)).unwrap() == all[..5000]);
+    drop(first);
+    let second = runtime();
+    assert!(second.block_on(read(100_000)).unwrap() == all[100_000..105_000]);
+
+    // A runtime that ends while a reader in another one waits for what it reads.
+    inner.is_stalled.store(true, Relaxed);
+    let before = inner.reads.load(Relaxed);
+    let first = runtime();
+    let stalled = first.spawn(read(200_000));
+    while inner.reads.load(Relaxed) == before {
+        std::thread::yield_now();
+    }
+    second.block_on(async {
+        let mut other = Box::pin(read(201_000));
+        assert!(other.as_mut().now_or_never().is_none());
+        inner.is_stalled.store(false, Relaxed);
+        first.shutdown_background();
+        assert!(other.await.unwrap() == all[201_000..206_000]);
+        assert!(stalled.await.unwrap_err().is_cancelled());
+    });
+
+    // Without a runtime, what is in memory can be read, and the rest is an error.
+    assert!(read(0).now_or_never().unwrap().unwrap() == all[..5000]);
+    let error = read(300_000).now_or_never().unwrap().unwrap_err();
+    assert!(error.to_string().contains("no tokio runtime"), "{error}");
+    store.clear();
+    let error = read(0).now_or_never().unwrap().unwrap_err();
+    assert!(error.to_string().contains("no tokio runtime"), "{error}");
+}
+
 const ROWS: i64 = 200_000;
 
 /// A Parquet file of two columns in eight row groups.
@@ -463,7 +577,6 @@ fn parquet_file() -> Vec<u8> {
 
 /// Reads the whole file, or one column of ten rows in two thousand, with the reader that `parquet`
 /// comes with. Returns the rows.
-#[expect(deprecated, reason = "upstream wants users to copy this reader into their programs")]
 async fn scan(store: Arc<dyn ObjectStore>, path: &Path, some: bool) -> Vec<RecordBatch> {
     let reader = ParquetObjectReader::new(store, path.clone());
     let options = ArrowReaderOptions::new();

@@ -3,13 +3,13 @@
 //! amount of memory, and both without the system's page cache for the database.
 //!
 //! ```text
-//! cargo run --release -p mglru-sqlite --example ycsb_b -- [MiB] [records] [operations] [turns] [own]
+//! cargo run --release -p mglru-sqlite --example ycsb_b -- [MiB] [records] [steps] [turns] [own]
 //! ```
 //!
-//! Without arguments: 16 MiB of memory, 60,000 records (58 MiB), 100,000 operations and three
-//! turns. `own` is the size of SQLite's own cache beside the page cache, in MiB: a 64th of the
-//! memory, at least 1. It writes to the current directory, which must be on a disk; reads and writes
-//! are those that the system counts for this process (`/proc/self/io`).
+//! Without arguments: 16 MiB of memory, 60,000 records (58 MiB), 100,000 operations (steps) and
+//! three turns. `own` is the size of SQLite's own cache beside the page cache, in MiB: a 64th of
+//! the memory, at least 1. It writes to the current directory, which must be on a disk. The system
+//! counts reads and writes of this process (`/proc/self/io`).
 
 use mglru_cache::PageCache;
 use rusqlite::{Connection, OpenFlags, params};

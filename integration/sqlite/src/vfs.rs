@@ -32,7 +32,7 @@ pub(crate) struct Handle {
     file: CachedFile,
     path: PathBuf,
     read_only: bool,
-    /// The file has no name any more: its data is of no use after it is closed.
+    /// The file has lost its name: its data ends when it is closed.
     is_temporary: bool,
     /// The file's name is not on stable storage yet.
     is_new: bool,

@@ -190,7 +190,7 @@ fn big_sorts_use_temporary_files_that_disappear() {
     let same: i64 =
         database.query_row("SELECT count(*) FROM t JOIN u USING (a, b)", [], |row| row.get(0)).unwrap();
     assert_eq!(same, 60_000);
-    // Temporary files that are open have no names already: a killed process leaves none behind.
+    // Temporary files lose their names when they are opened: a killed process leaves none behind.
     let found = |name: &std::path::PathBuf| std::fs::read(name).is_ok_and(|bytes| bytes == b"other");
     assert!(names.iter().all(found), "the files of another process were changed");
     names.iter().for_each(|name| std::fs::remove_file(name).unwrap());
