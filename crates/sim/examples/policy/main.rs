@@ -477,6 +477,10 @@ fn print(rows: &[Row]) {
 
 fn main() -> std::process::ExitCode {
     match Plan::read(std::env::args().skip(1)).and_then(|plan| rows(&plan)) {
+        Ok(rows) if rows.is_empty() => {
+            eprintln!("no load has such a name and enough pages; check SHARED, only= and sizes=");
+            std::process::ExitCode::FAILURE
+        }
         Ok(rows) => {
             print(&rows);
             std::process::ExitCode::SUCCESS
