@@ -350,10 +350,11 @@ fn synthetic_rows(plan: &Plan) -> Vec<Row> {
         let mut distinct = 0;
         for percent in &plan.percents {
             let memory_pages = |distinct: u64| (distinct * percent).div_ceil(100);
-            // Only a loop depends on the memory.
+            // Only a loop depends on the memory: 2,000 pages per percent, since the slack of the
+            // kernel's policies would hold a smaller loop whole.
             let load = match name {
                 "loop 1.02" => {
-                    Load::new(name, synthetic::load(name, percent * 200), 0.0, Some(percent * 200))
+                    Load::new(name, synthetic::load(name, percent * 2000), 0.0, Some(percent * 2000))
                 }
                 _ => Load::new(name, synthetic::load(name, 0), 0.0, None),
             };
@@ -477,6 +478,10 @@ fn print(rows: &[Row]) {
 
 fn main() -> std::process::ExitCode {
     match Plan::read(std::env::args().skip(1)).and_then(|plan| rows(&plan)) {
+        Ok(rows) if rows.is_empty() => {
+            eprintln!("no load has such a name and enough pages; check SHARED, only= and sizes=");
+            std::process::ExitCode::FAILURE
+        }
         Ok(rows) => {
             print(&rows);
             std::process::ExitCode::SUCCESS

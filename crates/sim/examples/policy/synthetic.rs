@@ -20,7 +20,7 @@ pub fn load(name: &str, memory_pages: u64) -> Vec<Operation> {
             let length = (memory_pages * 102).div_ceil(100);
             (0..ACCESSES.min(30 * length)).map(|at| at % length).collect()
         }
-        "zigzag" => (0..ACCESSES).map(|at| zigzag(at)).collect(),
+        "zigzag" => (0..ACCESSES).map(zigzag).collect(),
         "drift" => {
             // The hottest page is replaced every 20 accesses, and all others gain a rank.
             let zipf = Zipf::new(0.9);
