@@ -136,7 +136,8 @@ fn a_program_that_moves_pays_in_its_new_tenant_through_files_that_it_has_open() 
     set(top.join("new/cgroup.procs"), "0").unwrap();
     file.read_exact_at(&mut buffer, HALF as u64 * 3 / 2).unwrap();
     let new = current("new");
-    // CPUs charge some pages in advance, so that sums differ by these. Readahead had already brought some of these pages in.
+    // CPUs charge some pages in advance, so that sums differ by these. Readahead had already
+    // brought some of these pages in.
     assert!(new >= HALF as u64 / 2, "{new}");
     assert!(current("old") >= HALF as u64 / 2, "pages in memory stay charged");
     file.write_all_at(&buffer, 3 * HALF as u64).unwrap();
