@@ -1,8 +1,8 @@
 //! Which tenant pays for the pages that a program brings in.
 //!
 //! Decided when a program opens a file and after each change of a rule ([`crate::charged`]), in
-//! this order: the program's process or the nearest ancestor that was assigned (`cgroup.procs`), its
-//! user, the longest directory prefix, the root.
+//! this order: the program's process or the nearest ancestor that was assigned (`cgroup.procs`),
+//! its user, the longest directory prefix, the root.
 //!
 //! # Locking
 //!

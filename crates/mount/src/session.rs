@@ -170,10 +170,10 @@ impl Mount {
         let root = cache.tenant("").map_err(|error| cannot(&error))?;
         let budget_bytes = cache.stats().budget_bytes;
         let threads = options.threads.max(1);
-        let buffers = Buffers::new(&root, budget_bytes, threads).map_err(|error| {
+        let buffers = Buffers::new(&root, budget_bytes, threads).map_err(|_| {
             Error::usage(format_args!(
                 "the memory of the cache has no room for the requests of {threads} threads: choose fewer threads \
-                 or more memory ({error})"
+                 or more memory"
             ))
         })?;
         let (idle_max, names_max) = shares(options.descriptors.unwrap_or_else(raise_descriptors));

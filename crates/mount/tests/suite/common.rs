@@ -14,7 +14,7 @@ use tempfile::TempDir;
 pub fn skipped(reason: &str) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if SAID.lock().unwrap().insert(reason.to_owned()) {
-        writeln!(io::stderr(), "skipped: {reason}").unwrap();
+        io::stderr().write_all(format!("skipped: {reason}\n").as_bytes()).unwrap();
     }
 }
 

@@ -41,6 +41,8 @@ fn a_bad_directory_or_mount_point_is_refused_with_a_reason() {
     assert!(refused(&directory, &here.path().join("file")).contains("is not a directory"));
     assert!(refused(&directory, &directory.join("inside")).contains("inside of"));
     assert!(refused(&directory, &directory).contains("inside of"));
+    let threads = Setup { threads: Some(500), ..Setup::default() };
+    assert!(refused_with(&directory, &point, threads).contains("no room for the requests of 500 threads"));
     fs::write(point.join("file"), "x").unwrap();
     assert!(refused(&directory, &point).contains("is not empty"));
     assert!(refused(&directory, Path::new("/proc")).contains("mounted at"));
