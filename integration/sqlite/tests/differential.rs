@@ -62,9 +62,10 @@ impl Random {
         match self.below(6) {
             0 => format!("SELECT count(*), sum(a), total(length(b)), max(c) FROM {one}"),
             1 => format!("SELECT rowid, a, b, c FROM {one} WHERE {range} ORDER BY b DESC, rowid"),
-            2 => format!(
-                "SELECT {one}.a, count(*) FROM {one} JOIN {two} AS o USING (a) WHERE {one}.{range} GROUP BY 1 ORDER BY 1"
-            ),
+            2 => {
+                let joined = format!("{one} JOIN {two} AS o USING (a)");
+                format!("SELECT {one}.a, count(*) FROM {joined} WHERE {one}.{range} GROUP BY 1 ORDER BY 1")
+            }
             3 => format!("SELECT typeof(b), count(DISTINCT c), min(a) FROM {one} GROUP BY 1 ORDER BY 1"),
             4 => format!("SELECT a FROM {one} EXCEPT SELECT a FROM {two} ORDER BY 1 LIMIT 20"),
             _ => "SELECT name, sql FROM sqlite_schema ORDER BY name".to_owned(),
@@ -202,7 +203,8 @@ fn run(seed: u64) -> (usize, usize) {
         let [ours, plain] = [0, 1].map(|side| outcome(&databases[side][connection], &statement));
         assert!(
             ours == plain,
-            "seed {seed}, statement {number}, connection {connection}: {statement:.200}\nours:  {ours:.300?}\nplain: {plain:.300?}"
+            "seed {seed}, statement {number}, connection {connection}: {statement:.200}\n\
+             ours:  {ours:.300?}\nplain: {plain:.300?}"
         );
         match ours {
             Ok(_) => done += 1,

@@ -16,8 +16,8 @@
 //! | a page goes to swap | `mm_vmscan_write_folio` |
 //! | a page of a file becomes dirty | `writeback_dirty_folio` |
 //!
-//! Names, fields and their order are those of the `format` files of the running kernels 6.12.117,
-//! 7.1.13 and 7.2.12 (`/sys/kernel/tracing/events`). The two of an effort end with the process and
+//! Names, fields and their order are those of the `format` files of running kernels
+//! (`/sys/kernel/tracing/events`); docs/book/src/events.md says of which. The two of an effort end with the process and
 //! the memcg since 7.1 (`pid=1 memcg_id=2 `, with a blank at the end, where the kernel says whether
 //! an interrupt ran), and without them under linux-6.12. The multi-gen LRU uses the same
 //! tracepoints as the classic one.

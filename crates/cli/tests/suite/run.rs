@@ -588,7 +588,8 @@ fn events_are_filtered_by_tenant() {
     );
     let wanted = |event: &Value| {
         let time = (1_000_000_000..1_500_000_000).contains(&number(&event["nanos"]));
-        time && (event["tenant"] == "b" || event["event"] == "effort" && event["tenant"] == "/")
+        let reclaims = ["effort", "wake", "sleep"].iter().any(|name| event["event"] == *name);
+        time && (event["tenant"] == "b" || reclaims && event["tenant"] == "/")
     };
     let expected: Vec<&Value> = all.iter().filter(|event| wanted(event)).collect();
     let part = read("part.jsonl");

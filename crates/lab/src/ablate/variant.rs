@@ -203,7 +203,8 @@ mod tests {
     fn a_classic_set_has_no_multi_gen_to_turn_off() {
         let classic = Mechanisms::preset(Preset::Linux612).with_lru(Lru::Classic);
         let variants = Variants::of(classic, false);
-        assert_eq!(variants.run.iter().map(Variant::name).collect::<Vec<_>>(), ["", "memcg_lru"]);
+        let names: Vec<String> = variants.run.iter().map(Variant::name).collect();
+        assert_eq!(names, ["", "memcg_lru", "context_readahead"]);
         assert!(variants.off.contains(&"workingset_rework"));
     }
 }

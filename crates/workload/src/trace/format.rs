@@ -92,7 +92,7 @@ impl Format {
         match self {
             Format::KernelLab => "binary, u32: bit 31 write, 30 mapped, 29 anonymous, low 29 bits page",
             Format::SharedText => {
-                "lines of op page count; op R, W, F (page fault), L (mapped load) or S (fsync); 4 KiB pages"
+                "lines of op page count; op R, W, F (fault), L (mapped load) or S (fsync); 4 KiB pages"
             }
             Format::OracleGeneral => "binary, 24 bytes: time, id, size, next access; an id is one page",
             Format::LibCacheSimCsv => {

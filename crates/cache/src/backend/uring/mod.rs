@@ -38,36 +38,30 @@
 //! Each blocking ring has a mutex, taken by `try_lock` only: a thread that finds no free ring makes
 //! the plain system call instead. The thread's ring needs no lock.
 
+mod ring;
 mod submitter;
 
-use self::submitter::Submitter;
+use self::ring::{PIECE_BYTES, Shared, entry, is_transient, result_of, wake};
+use self::submitter::{ENTRIES, Submitter};
 use super::disk_file::{DiskFile, Step};
 use super::queue::{Queue, Request, join, spawn};
 use super::threads::{ThreadBackend, finish, transfer_now};
 use super::transfer::{Backend, BackendFile, Batch, Completion, Direction, OpenMode, Progress, Transfer};
 use crate::frames::{FRAME_BYTES, Frames};
-use io_uring::types::Fd;
-use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
+use io_uring::{IoUring, Probe, opcode};
 use rustix::event::{EventfdFlags, eventfd};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-/// Size of the largest buffer that the kernel registers, in bytes.
-const PIECE_BYTES: usize = 1 << 30;
 /// Smallest cache whose frames are registered: 64 MiB. With a smaller one, the index of files far
 /// larger than the cache may need more than the eighth of the frames that stays unpinned.
 const REGISTERED_FRAMES_MIN: u32 = 16_384;
-/// Submitted operations active at once, about as many as one NVMe queue has entries.
-const UNDER_WAY_MAX: usize = 255;
-/// Entries of the thread's ring: all operations and the read that wakes the thread.
-const ENTRIES: u32 = 256;
 /// Requests that may wait for the thread before submitters wait.
 const WAITING_MAX: usize = 256;
 /// Number of rings for blocking calls. Each takes three pages of kernel memory once used.
@@ -79,11 +73,6 @@ const BLOCKING_ENTRIES: usize = 64;
 const ANSWERS_TOGETHER: usize = 8;
 /// Rings that a thread tries, starting with its own, before it uses a plain system call.
 const RINGS_TRIED: usize = 4;
-/// Interval at which answers are looked for once the ring cannot be entered.
-const ANSWER_POLL: Duration = Duration::from_millis(1);
-/// `user_data` of the read that wakes the thread.
-const WAKE: u64 = u64::MAX;
-
 pub(crate) struct UringBackend {
     shared: Arc<Shared>,
     registration: Option<Registration>,
@@ -91,16 +80,6 @@ pub(crate) struct UringBackend {
     thread: Option<JoinHandle<()>>,
     /// For submitted transfers of files without `O_DIRECT`; started on first use.
     pool: OnceLock<ThreadBackend>,
-}
-
-/// The state that callers and the thread share.
-struct Shared {
-    frames: Arc<Frames>,
-    completion: Arc<dyn Completion>,
-    queue: Queue<Request>,
-    wake: OwnedFd,
-    /// The system has refused to enter a ring.
-    refused: AtomicBool,
 }
 
 /// Buffer registration, from best to worst. The backend uses the best that the system grants.
@@ -374,11 +353,6 @@ impl Drop for UringBackend {
     }
 }
 
-fn wake(event: &OwnedFd) {
-    // A full counter wakes the thread just the same; other errors mean a closed descriptor.
-    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
-}
-
 type Builder = io_uring::Builder;
 
 /// Creates a ring with flags that save interrupts, or without them on kernels that lack them.
@@ -463,47 +437,6 @@ impl Registration {
     }
 }
 
-/// The ring's entry for a step. The caller keeps its memory valid until the answer.
-fn entry(frames: &Frames, direction: Direction, step: &Step, registered: bool) -> squeue::Entry {
-    let fd = Fd(step.fd);
-    let segments = step.segments.as_slice();
-    if let [segment] = segments
-        && registered
-        && let Some(piece) = piece(frames, segment)
-    {
-        let (start, length) = (segment.iov_base.cast::<u8>(), segment.iov_len as u32);
-        return match direction {
-            Direction::Read => opcode::ReadFixed::new(fd, start, length, piece).offset(step.offset).build(),
-            Direction::Write => opcode::WriteFixed::new(fd, start, length, piece).offset(step.offset).build(),
-        };
-    }
-    let (list, count) = (segments.as_ptr(), segments.len() as u32);
-    match direction {
-        Direction::Read => opcode::Readv::new(fd, list, count).offset(step.offset).build(),
-        Direction::Write => opcode::Writev::new(fd, list, count).offset(step.offset).build(),
-    }
-}
-
-/// Index of the registered piece that contains a segment. `None` if the segment spans two pieces or
-/// is not registered.
-fn piece(frames: &Frames, segment: &libc::iovec) -> Option<u16> {
-    let start = segment.iov_base.addr() - frames.as_ptr(0).addr();
-    if start + segment.iov_len > frames.pinnable_count() as usize * FRAME_BYTES {
-        return None;
-    }
-    let (first, last) = (start / PIECE_BYTES, (start + segment.iov_len - 1) / PIECE_BYTES);
-    (first == last).then(|| u16::try_from(first).ok())?
-}
-
-fn result_of(answer: &cqueue::Entry) -> io::Result<usize> {
-    usize::try_from(answer.result()).map_err(|_| io::Error::from_raw_os_error(-answer.result()))
-}
-
-/// Whether to repeat an `io_uring_enter` that was interrupted or temporarily refused.
-fn is_transient(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
-}
-
 /// The transfers of a batch that are prepared and not yet submitted: their pages are paid for while
 /// the device works on others, so that a free place is used at once.
 struct Ahead<'a> {
@@ -577,6 +510,7 @@ impl Drop for UnderWay {
 mod tests {
     use super::super::memory::tests::Log;
     use super::super::{BackendKind, choose};
+    use super::ring::piece;
     use super::*;
     use std::process::Command;
 

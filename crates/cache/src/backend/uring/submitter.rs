@@ -8,7 +8,7 @@
 //!
 //! The ring belongs to the thread. The queue has a lock of its own.
 
-use super::{ANSWER_POLL, ENTRIES, Shared, UNDER_WAY_MAX, WAKE, entry, is_transient, result_of, wake};
+use super::ring::{Shared, entry, is_transient, result_of, wake};
 use crate::backend::disk_file::{DiskFile, Step};
 use crate::backend::queue::Request;
 use crate::backend::threads::{finish, transfer_now};
@@ -19,6 +19,16 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Submitted operations active at once, about as many as one NVMe queue has entries.
+const UNDER_WAY_MAX: usize = 255;
+/// Entries of the thread's ring: all operations and the read that wakes the thread.
+pub(super) const ENTRIES: u32 = 256;
+/// Interval at which answers are looked for once the ring cannot be entered.
+const ANSWER_POLL: Duration = Duration::from_millis(1);
+/// `user_data` of the read that wakes the thread.
+const WAKE: u64 = u64::MAX;
 
 /// An active submitted transfer, with all memory that the kernel uses.
 struct Operation {
