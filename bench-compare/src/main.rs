@@ -37,8 +37,8 @@ const MEMORY_LEFT_BYTES: u64 = 1 << 30;
 /// Minimum number of pages; the hot pages of two tenants must be a part of them.
 const PAGES_MIN: u64 = 1 << 16;
 
-/// Compare mglru's page cache with mmap, pread, fio, SQLite's page cache and library caches, side by
-/// side in one run.
+/// Compare mglru's page cache with mmap, pread, fio, SQLite's page cache and library caches, side
+/// by side in one run.
 #[derive(Parser)]
 #[command(name = "bench-compare", version)]
 struct Arguments {

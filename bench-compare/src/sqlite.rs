@@ -41,8 +41,8 @@ impl Pool {
     pub fn new(pages: u64) -> Result<Pool, &'static str> {
         let capacity = c_int::try_from(2 * pages).map_err(|_| "SQLite counts pages in 31 bits")?;
         let mut methods = MaybeUninit::<sqlite3_pcache_methods2>::zeroed();
-        // SAFETY: the library fills the structure with its own methods, and starts them. All of them
-        // are optional functions, for which zero is none.
+        // SAFETY: the library fills the structure with its own methods, and starts them. All of
+        // them are optional functions, for which zero is none.
         let methods = unsafe {
             if sqlite3_config(SQLITE_CONFIG_GETPCACHE2, methods.as_mut_ptr()) != SQLITE_OK {
                 return Err("SQLite does not name its page cache: it has started before");

@@ -40,7 +40,7 @@ pub struct ReadRequest<'a> {
 /// A step of one read of a batch ([`CachedFile::read_many_observed`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadStep {
-    /// The read is taken up: its page is looked for, and requested from the device if it is missing.
+    /// The read is taken up: its page is looked for, and requested from the device if missing.
     Begins,
     /// Its bytes are in the buffer.
     Ends,
@@ -80,8 +80,8 @@ impl CachedFile {
     /// once (from 1 to 64), and calls `observe` with the index of each request and its step. For
     /// latencies of single reads, and to use the bytes that are there before the last ones are.
     ///
-    /// `observe` runs while pages are locked: it must not read or write through the cache, or it may
-    /// wait for itself. A panic in it aborts the process.
+    /// `observe` runs while pages are locked: it must not read or write through the cache, or it
+    /// may wait for itself. A panic in it aborts the process.
     ///
     /// # Errors
     /// As for [`Self::read_many`].

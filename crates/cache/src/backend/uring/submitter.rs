@@ -1,8 +1,8 @@
 //! The thread of the ring for submitted transfers.
 //!
-//! It takes requests from the queue, keeps up to 255 of them under way, and completes those that the
-//! kernel has answered. If the system refuses to enter the ring, it waits for the operations that
-//! the kernel has accepted, and carries out the others itself.
+//! It takes requests from the queue, keeps up to 255 of them under way, and completes those that
+//! the kernel has answered. If the system refuses to enter the ring, it waits for the operations
+//! that the kernel has accepted, and carries out the others itself.
 //!
 //! # Locking
 //!

@@ -146,7 +146,7 @@ impl Job {
                 &Next::Read(file, index) => self.process.counts_read(world, file, index),
                 Next::Touch(touch) if touch.mapped => {
                     let mapping = &world.files.get(touch.file).mapping;
-                    // Its entry may have been made or looked at since then, when other pages arrived.
+                    // Its entry may have been made or looked at when other pages arrived.
                     match world.core.lookup(mapping, touch.index) {
                         Lookup::Hit(now) if now.flags.mapped() => {
                             self.process.touch_mapped(world, touch, &now);
