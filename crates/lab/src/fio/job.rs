@@ -3,9 +3,9 @@
 //! # Depth
 //!
 //! Random reads of one file by descriptor, in blocks of at most a page, are read together: one
-//! thread gives them to [`CachedFile::read_many_observed`], which has as many under way as the job's
-//! depth. Other accesses are synchronous calls. A job with a depth then uses that number of threads, its
-//! *lanes*, which take their accesses from one [`Source`].
+//! thread gives them to [`CachedFile::read_many_observed`], which has as many under way as the
+//! job's depth. Other accesses are synchronous calls. A job with a depth then uses that number of
+//! threads, its *lanes*, which take their accesses from one [`Source`].
 //!
 //! # Time
 //!
