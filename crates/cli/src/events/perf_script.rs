@@ -18,9 +18,9 @@
 //!
 //! Names, fields and their order are those of the `format` files of running kernels
 //! (`/sys/kernel/tracing/events`); docs/book/src/events.md says of which. The two of an effort end
-//! with the process and the memcg since 7.1 (`pid=1 memcg_id=2 `, with a blank at the end, where the
-//! kernel says whether an interrupt ran), and without them under linux-6.12. The multi-gen LRU uses
-//! the same tracepoints as the classic one.
+//! with the process and the memcg since 7.1 (`pid=1 memcg_id=2 `, with a blank at the end, where
+//! the kernel says whether an interrupt ran), and without them under linux-6.12. The multi-gen LRU
+//! uses the same tracepoints as the classic one.
 //!
 //! These values are ours:
 //!
