@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct CacheReport<'a> {
     /// Memory it was given.
     pub budget: Budget,
-    /// Its counts.
+    /// Hits, misses and counters at the end of the run.
     pub counts: &'a CacheCounts,
 }
 

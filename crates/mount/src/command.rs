@@ -22,7 +22,7 @@ pub struct TemporaryMountPoint {
 pub struct Ended {
     /// How it ended, or why it could not be started.
     pub status: io::Result<ExitStatus>,
-    /// What the mount served.
+    /// Counts of the mount: requests of programs, and work of the cache.
     pub summary: Summary,
 }
 

@@ -182,7 +182,7 @@ fn wrong_usage_is_named_and_has_status_2() {
     assert_eq!(left, ["fine.fio", "jobs.fio"], "nothing was laid out");
 }
 
-/// Whatever the command: an input that does not exist is named, and the status is 1.
+/// Every command names an input that does not exist, and has status 1.
 #[test]
 fn a_missing_input_has_status_1() {
     let here = tempfile::tempdir().unwrap();

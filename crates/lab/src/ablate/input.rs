@@ -63,7 +63,7 @@ pub struct TenantCounts {
 /// Result of a run.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// Its counts.
+    /// The counts that variants are compared by.
     pub count: Count,
     /// All counters of all tenants, for comparing runs.
     pub counters: Vec<(String, u64)>,

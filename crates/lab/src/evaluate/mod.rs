@@ -54,7 +54,7 @@ pub enum Change {
     Build {
         /// The program.
         binary: PathBuf,
-        /// Its counts.
+        /// The counts of the loads as that program printed them.
         counts: Counts,
     },
 }

@@ -40,7 +40,7 @@ const UPPER_PAGE_TABLES: u64 = 3;
 /// Pages of the process that runs the trace.
 const PROCESS_PAGES: u64 = 6;
 
-/// What tasks need beside the first: memory of their own and pages in transit.
+/// Memory of all tasks but the first, in pages: their own and pages in transit.
 fn further_tasks_pages(tasks: u32) -> u64 {
     match u64::from(tasks.saturating_sub(1)) {
         0 => 0,

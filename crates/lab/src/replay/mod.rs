@@ -109,7 +109,7 @@ pub const WRITES: [(&str, Writes); 3] =
 /// The treatment of writes with this name.
 ///
 /// # Errors
-/// There is none.
+/// No treatment has this name; the text names those that exist.
 pub fn parse_writes(name: &str) -> Result<Writes, String> {
     let found = WRITES.into_iter().find(|(known, _)| *known == name);
     found.map(|(_, writes)| writes).ok_or_else(|| format!("unknown `{name}`; expected rmw, blind or exact"))
@@ -133,7 +133,7 @@ pub struct TextOptions<'a> {
 /// Swap as text.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TextSwap<'a> {
-    /// Its size.
+    /// The size of swap, such as `64MiB`.
     pub size: Option<&'a str>,
     /// A word for its device.
     pub device: Option<&'a str>,

@@ -34,8 +34,8 @@ fn a_private_map_is_a_copy() {
     assert!(!ran || fs::read(mounted.finish().path().join("f")).unwrap() == bytes);
 }
 
-/// What one program stores through a shared map, another one reads after `msync`, by `read` and by
-/// a map; and it is on disk in the end.
+/// One program stores through a shared map. After `msync` another one reads that, by `read` and by
+/// a map, and it is on disk in the end.
 #[test]
 fn stores_through_a_shared_map_reach_the_file() {
     let Some(mounted) = mounted() else { return };

@@ -1,4 +1,4 @@
-//! What both kinds of rings have in common: the state that callers share with the thread, and the
+//! The common parts of both kinds of rings: the state that callers share with the thread, and the
 //! entries of steps.
 
 use crate::backend::disk_file::Step;
