@@ -363,8 +363,7 @@ impl<'a> Lane<'a> {
     }
 
     fn work(&mut self, source: &Mutex<Source>) {
-        // fio: the ramp comes on top of the runtime.
-        let deadline = self.job.runtime.map(|runtime| self.began + self.job.ramp + runtime);
+        let deadline = self.deadline();
         let mut batch = Vec::new();
         loop {
             let now = self.began.elapsed();
@@ -380,13 +379,7 @@ impl<'a> Lane<'a> {
                     return;
                 }
                 let Some(ended) = self.access(*file, access) else { return };
-                if deadline.is_some_and(|deadline| ended >= deadline) {
-                    return;
-                }
-                if self.in_ramp && ended >= self.began + self.job.ramp {
-                    self.end_ramp(ended);
-                }
-                if self.meter.stop.load(Relaxed) || !self.follow() {
+                if !self.goes_on(ended, deadline) {
                     return;
                 }
             }
@@ -395,7 +388,7 @@ impl<'a> Lane<'a> {
 
     /// Runs a job whose reads are read in batches.
     fn work_together(&mut self, source: &Mutex<Source>) {
-        let deadline = self.job.runtime.map(|runtime| self.began + self.job.ramp + runtime);
+        let deadline = self.deadline();
         let bytes = self.job.block_bytes.read;
         let depth = self.job.depth as usize;
         let mut buffers = vec![0; CALL_DEPTHS * depth * bytes as usize];
@@ -426,25 +419,33 @@ impl<'a> Lane<'a> {
                 return self.fail(errno(&error), message);
             }
             if let Some(ReadRequest { offset, read, .. }) = short {
-                let path = file.path().display();
-                let message = format!(
-                    "read {read} of {bytes} bytes at offset {offset} of {path}: the file became shorter during \
-                     the run"
-                );
+                let message = became_shorter(file, *read, bytes, *offset);
                 return self.fail(ERRNO_IO, message);
             }
             self.publish_if_asked();
             let ended = Instant::now();
-            if deadline.is_some_and(|deadline| ended >= deadline) {
-                return;
-            }
-            if self.in_ramp && ended >= self.began + self.job.ramp {
-                self.end_ramp(ended);
-            }
-            if self.meter.stop.load(Relaxed) || !self.follow() {
+            if !self.goes_on(ended, deadline) {
                 return;
             }
         }
+    }
+
+    /// The time at which the job ends, if it has a runtime.
+    fn deadline(&self) -> Option<Instant> {
+        // fio: the ramp comes on top of the runtime.
+        self.job.runtime.map(|runtime| self.began + self.job.ramp + runtime)
+    }
+
+    /// Ends the ramp if an access was the last of it. Returns whether more accesses follow.
+    #[inline]
+    fn goes_on(&mut self, ended: Instant, deadline: Option<Instant>) -> bool {
+        if deadline.is_some_and(|deadline| ended >= deadline) {
+            return false;
+        }
+        if self.in_ramp && ended >= self.began + self.job.ramp {
+            self.end_ramp(ended);
+        }
+        !self.meter.stop.load(Relaxed) && self.follow()
     }
 
     /// Moves to the tenant that the job was moved to. `false` on failure.
@@ -519,11 +520,7 @@ impl<'a> Lane<'a> {
         match done {
             Ok(done) if done == buffer.len() => {}
             Ok(done) => {
-                let path = handle.path().display();
-                let message = format!(
-                    "read {done} of {bytes} bytes at offset {offset} of {path}: the file became shorter during the \
-                     run"
-                );
+                let message = became_shorter(handle, done, bytes, offset);
                 self.fail(ERRNO_IO, message);
                 return None;
             }
@@ -634,6 +631,13 @@ impl<'a> Lane<'a> {
             self.meter.stop.store(true, Relaxed);
         }
     }
+}
+
+fn became_shorter(file: &CachedFile, read: usize, bytes: u32, offset: u64) -> String {
+    let path = file.path().display();
+    format!(
+        "read {read} of {bytes} bytes at offset {offset} of {path}: the file became shorter during the run"
+    )
 }
 
 /// Records the first failure.
