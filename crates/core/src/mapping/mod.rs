@@ -415,6 +415,23 @@ impl<'a> LockedMapping<'a> {
         without
     }
 
+    /// The parts of `pages` that lie in one leaf each, of leaves with at least one in `part` pages
+    /// cached.
+    pub(crate) fn leaves_within(
+        &self,
+        pages: std::ops::Range<u64>,
+        part: usize,
+    ) -> impl Iterator<Item = std::ops::Range<u64>> {
+        let leaf_pages = LEAF_SLOTS as u64;
+        let leaves = pages.start / leaf_pages..pages.end.div_ceil(leaf_pages);
+        let parts = leaves
+            .map(move |leaf| pages.start.max(leaf * leaf_pages)..pages.end.min((leaf + 1) * leaf_pages));
+        parts.filter(move |pages| {
+            let folios = self.leaf(pages.start as u32).map_or(0, |(_, leaf)| leaf.counts().folios);
+            usize::from(folios) * part >= LEAF_SLOTS
+        })
+    }
+
     /// The folios, with their slots, of those given pages whose page-table entry is young.
     pub(crate) fn young_entries(
         &self,

@@ -83,8 +83,8 @@ switches! {
     /// previous read was of the same page. Off: reads of one page in a row count once, as in the
     /// kernel.
     Rereads = "rereads",
-    /// Policy `ranked`: walks over page tables count accessed bits, twice per turnover of memory.
-    /// Off: bits are only read at the ends of the lists.
+    /// Policy `ranked`: walks over page tables count accessed bits, three times per turnover of
+    /// memory. Off: bits are only read at the ends of the lists.
     PageWalk = "page_walk",
     /// Policy `ranked`: a fault on a cached page counts as an access at once, once for each process
     /// that maps the page. Off: it sets the page's one accessed bit.

@@ -418,12 +418,13 @@ fn walks_count_accessed_bits() {
         let mechanisms = Mechanisms::compose(Preset::Default, &[], without).unwrap();
         let mut harness = Harness::with_mechanisms(mechanisms, 200, 1);
         harness.read_all(0..190);
-        (0..2).for_each(|_| harness.load(300));
-        harness.read_all(1000..1012);
-        assert!(pages_on(&harness, List::Newcomers).contains(&300));
-        let seen = (harness.is_young(300), harness.flags(300).refs());
-        assert_eq!(seen, if walks { (false, 2) } else { (true, 0) });
-        assert_eq!(harness.memcg().lruvec.walked_entries() > 0, walks);
+        // Eight pages of one leaf are enough for a walk over it, one page of another is not.
+        (0..2).for_each(|_| (320..328).chain([400]).for_each(|page| harness.load(page)));
+        harness.read_all(1000..1007);
+        assert!([320, 400].map(|page| pages_on(&harness, List::Newcomers).contains(&page)) == [true; 2]);
+        let seen = [320, 400].map(|page| (harness.is_young(page), harness.flags(page).refs()));
+        assert_eq!(seen, [if walks { (false, 2) } else { (true, 0) }, (true, 0)]);
+        assert_eq!(harness.memcg().lruvec.walked_entries(), if walks { 3 * 64 + 64 } else { 0 });
         harness.core.validate().unwrap();
     }
 }
