@@ -35,7 +35,7 @@ impl BlockSource for Object {
 
     fn state(&self) -> io::Result<SourceState> {
         // A request for the object's head.
-        Ok(SourceState { len: OBJECT, version: Some("etag 7".to_owned()) })
+        Ok(SourceState::new(OBJECT).with_version("etag 7"))
     }
 
     fn read_ranges(&self, requests: Vec<RangeRequest>) {

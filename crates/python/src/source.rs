@@ -78,7 +78,11 @@ impl BlockSource for Function {
     }
 
     fn state(&self) -> io::Result<SourceState> {
-        Ok(SourceState { len: self.len, version: self.version.clone() })
+        let state = SourceState::new(self.len);
+        Ok(match &self.version {
+            Some(version) => state.with_version(version),
+            None => state,
+        })
     }
 
     fn block_bytes(&self) -> u64 {

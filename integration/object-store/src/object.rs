@@ -308,7 +308,7 @@ impl BlockSource for Source {
     }
 
     fn state(&self) -> io::Result<SourceState> {
-        Ok(SourceState { len: self.len, version: Some(self.version.clone()) })
+        Ok(SourceState::new(self.len).with_version(self.version.clone()))
     }
 
     /// Returns at once; tasks of the last reader's runtime answer.

@@ -135,7 +135,10 @@ pub(crate) fn not_writable(name: &str) -> io::Error {
 }
 
 /// The state of a [`BlockSource`] when it is opened.
+///
+/// More may be said of a source one day, so a state is made by [`Self::new`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SourceState {
     /// The length, in bytes.
     pub len: u64,
