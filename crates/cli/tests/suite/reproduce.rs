@@ -56,10 +56,19 @@ fn the_real_world_has_the_same_rows() {
 }
 
 /// With the real cache, every loaded page is verified, and every reclaim request is met.
+/// Rows of real programs stand beside it, in the document and in the report.
 #[test]
 fn the_memcg_lru_runs_in_the_cache() {
-    let folder = tempfile::tempdir().unwrap();
-    let document = document(folder.path(), "reproduce memcg-lru --world real --directory . --quick --runs 1");
+    let (folder, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [apps, report] = ["apps.json", "report.html"].map(|name| beside.path().join(name));
+    let rows = r#"{"sqlite": {"point reads": {"default": {"hits": [27.6, 27.5, 27.7], "refaults/s": [6490]}}}}"#;
+    std::fs::write(&apps, rows).unwrap();
+    let options = format!("--apps {} --report {}", apps.display(), report.display());
+    let command = format!("reproduce memcg-lru --world real --directory . --quick --runs 1 {options}");
+    let document = document(folder.path(), &command);
+    assert_eq!(document["apps"]["sqlite"]["point reads"]["default"]["hits"][1], 27.5);
+    let report = std::fs::read_to_string(&report).unwrap();
+    assert!(report.contains("sqlite: point reads") && report.contains("27.6 (27.5 to 27.7)"));
     let experiment = &document["experiments"][0];
     assert_eq!(experiment["world"], "real");
     assert_eq!(experiment["rows"].as_array().unwrap().len(), 4);
