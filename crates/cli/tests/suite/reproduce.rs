@@ -61,7 +61,8 @@ fn the_real_world_has_the_same_rows() {
 fn the_memcg_lru_runs_in_the_cache() {
     let (folder, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let [apps, report] = ["apps.json", "report.html"].map(|name| beside.path().join(name));
-    let rows = r#"{"sqlite": {"point reads": {"default": {"hits": [27.6, 27.5, 27.7], "refaults/s": [6490]}}}}"#;
+    let rows =
+        r#"{"sqlite": {"point reads": {"default": {"hits": [27.6, 27.5, 27.7], "refaults/s": [6490]}}}}"#;
     std::fs::write(&apps, rows).unwrap();
     let options = format!("--apps {} --report {}", apps.display(), report.display());
     let command = format!("reproduce memcg-lru --world real --directory . --quick --runs 1 {options}");
