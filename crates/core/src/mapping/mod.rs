@@ -415,12 +415,12 @@ impl<'a> LockedMapping<'a> {
         without
     }
 
-    /// The parts of `pages` that lie in one leaf each, of leaves with at least one in `part` pages
-    /// cached.
+    /// The parts of `pages` that lie in one leaf each, of leaves with at least one cached page for
+    /// `each` pages of the part.
     pub(crate) fn leaves_within(
         &self,
         pages: std::ops::Range<u64>,
-        part: usize,
+        each: u64,
     ) -> impl Iterator<Item = std::ops::Range<u64>> {
         let leaf_pages = LEAF_SLOTS as u64;
         let leaves = pages.start / leaf_pages..pages.end.div_ceil(leaf_pages);
@@ -428,7 +428,7 @@ impl<'a> LockedMapping<'a> {
             .map(move |leaf| pages.start.max(leaf * leaf_pages)..pages.end.min((leaf + 1) * leaf_pages));
         parts.filter(move |pages| {
             let folios = self.leaf(pages.start as u32).map_or(0, |(_, leaf)| leaf.counts().folios);
-            usize::from(folios) * part >= LEAF_SLOTS
+            u64::from(folios) * each >= pages.end - pages.start
         })
     }
 
@@ -888,6 +888,8 @@ mod tests {
             locked.insert(0, index, FolioId(index), MemcgId::ROOT).unwrap();
             mapping.touch_table(&leaves, index);
         }
+        let parts = |pages| locked.leaves_within(pages, 8).count();
+        assert_eq!((parts(0..512), parts(0..8)), (0, 1), "one page is cached, of 64 or 8");
         drop(locked);
         assert_eq!(mapping.tables(&leaves, 0..1 << 23).collect::<Vec<_>>(), [0, 1, 195]);
         assert!(mapping.clear_young_table(&leaves, 195) && !mapping.clear_young_table(&leaves, 195));

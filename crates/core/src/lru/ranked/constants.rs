@@ -4,9 +4,9 @@ use crate::lru::CLUSTER_PAGES;
 
 /// Walks over page tables per turnover of memory. More gain no more than .001.
 pub(super) const WALKS_PER_MEMORY: u64 = 3;
-/// A walk leaves out a leaf of which less than this part is cached: all leaves would be up to eight
-/// times as many entries, for .001.
-pub(super) const WALKED_PART: usize = 8;
+/// A walk leaves out a leaf with less than one cached page in so many mapped ones: with all leaves
+/// it looks at three to four times as many entries where few pages are cached, for .001.
+pub(super) const WALKED_PART: u64 = 8;
 /// Generations of the clock per turnover of memory: ages need no finer unit than a quarter.
 pub(super) const GENERATIONS_PER_MEMORY: u64 = 4;
 /// Accesses after the first that promote a newcomer. With one, bursts and scans would get in. An

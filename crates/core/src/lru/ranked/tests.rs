@@ -418,7 +418,7 @@ fn walks_count_accessed_bits() {
         let mechanisms = Mechanisms::compose(Preset::Default, &[], without).unwrap();
         let mut harness = Harness::with_mechanisms(mechanisms, 200, 1);
         harness.read_all(0..190);
-        // Eight pages of one leaf are enough for a walk over it, one page of another is not.
+        // Eight of the 64 pages of one leaf are enough for a walk, one page of another is not.
         (0..2).for_each(|_| (320..328).chain([400]).for_each(|page| harness.load(page)));
         harness.read_all(1000..1007);
         assert!([320, 400].map(|page| pages_on(&harness, List::Newcomers).contains(&page)) == [true; 2]);
