@@ -78,11 +78,9 @@ impl BlockSource for Function {
     }
 
     fn state(&self) -> io::Result<SourceState> {
-        let state = SourceState::new(self.len);
-        Ok(match &self.version {
-            Some(version) => state.with_version(version),
-            None => state,
-        })
+        let mut state = SourceState::new(self.len);
+        state.version.clone_from(&self.version);
+        Ok(state)
     }
 
     fn block_bytes(&self) -> u64 {

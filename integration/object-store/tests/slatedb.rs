@@ -73,7 +73,7 @@ async fn an_lsm_engine_keeps_its_rows_in_a_tenant_smaller_than_its_tables() {
     assert!(cache.stats().source_bytes > 8 << 20, "the tables do not fit: {:?}", cache.stats());
 }
 
-/// What was read once is read from the bucket no more.
+/// The second pass over all rows reads nothing from the bucket.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_lsm_engine_reads_its_tables_from_the_bucket_once() {
     let cache = PageCache::builder(32 << 20).tenant("bucket", 24 << 20).build().unwrap();

@@ -415,6 +415,16 @@ impl<'a> LockedMapping<'a> {
         without
     }
 
+    /// The leaves of `pages`, each with the part of `pages` that lies in it.
+    fn parts(&self, pages: std::ops::Range<u64>) -> impl Iterator<Item = (std::ops::Range<u64>, Leaf<'a>)> {
+        let leaf_pages = LEAF_SLOTS as u64;
+        let leaves = pages.start / leaf_pages..pages.end.div_ceil(leaf_pages);
+        leaves.filter_map(move |leaf| {
+            let part = pages.start.max(leaf * leaf_pages)..pages.end.min((leaf + 1) * leaf_pages);
+            Some((part.clone(), self.leaf(part.start as u32)?.1))
+        })
+    }
+
     /// The parts of `pages` that lie in one leaf each, of leaves with at least one cached page for
     /// `each` pages of the part.
     pub(crate) fn leaves_within(
@@ -422,13 +432,8 @@ impl<'a> LockedMapping<'a> {
         pages: std::ops::Range<u64>,
         each: u64,
     ) -> impl Iterator<Item = std::ops::Range<u64>> {
-        let leaf_pages = LEAF_SLOTS as u64;
-        let leaves = pages.start / leaf_pages..pages.end.div_ceil(leaf_pages);
-        let parts = leaves
-            .map(move |leaf| pages.start.max(leaf * leaf_pages)..pages.end.min((leaf + 1) * leaf_pages));
-        parts.filter(move |pages| {
-            let folios = self.leaf(pages.start as u32).map_or(0, |(_, leaf)| leaf.counts().folios);
-            u64::from(folios) * each >= pages.end - pages.start
+        self.parts(pages).filter_map(move |(part, leaf)| {
+            (u64::from(leaf.counts().folios) * each >= part.end - part.start).then_some(part)
         })
     }
 
@@ -437,13 +442,9 @@ impl<'a> LockedMapping<'a> {
         &self,
         pages: std::ops::Range<u64>,
     ) -> impl Iterator<Item = (FolioId, &AtomicSlot)> {
-        let leaf_pages = LEAF_SLOTS as u64;
-        let firsts =
-            (pages.start / leaf_pages..pages.end.div_ceil(leaf_pages)).map(move |leaf| leaf * leaf_pages);
-        let slots = firsts.filter_map(move |first| {
-            let (_, leaf) = self.leaf(first as u32)?;
-            let within = pages.start.max(first) - first..(pages.end - first).min(leaf_pages);
-            Some(&leaf.slots[within.start as usize..within.end as usize])
+        let slots = self.parts(pages).map(|(part, leaf)| {
+            let first = part.start as usize % LEAF_SLOTS;
+            &leaf.slots[first..first + (part.end - part.start) as usize]
         });
         slots.flatten().filter_map(|slot| {
             let now = slot.load();

@@ -177,8 +177,8 @@ impl Passthrough {
         noted.weighted += u128::from(pages * more);
     }
 
-    /// The memory with which a replay has the misses of this mount, in pages. Names and
-    /// index leave a changing part of the budget, so this is the mean over all reclaimed pages.
+    /// The memory with which a replay has the misses of this mount, in pages. Names and index leave
+    /// a changing part of the budget, so this is the mean over all reclaimed pages.
     fn memory_pages(&self) -> u64 {
         let noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         match noted.weighted.checked_div(u128::from(noted.reclaimed)) {

@@ -73,6 +73,7 @@ const BLOCKING_ENTRIES: usize = 64;
 const ANSWERS_TOGETHER: usize = 8;
 /// Rings that a thread tries, starting with its own, before it uses a plain system call.
 const RINGS_TRIED: usize = 4;
+
 pub(crate) struct UringBackend {
     shared: Arc<Shared>,
     registration: Option<Registration>,
