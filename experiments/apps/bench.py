@@ -116,9 +116,9 @@ class Cgroup:
         top, name = pathlib.Path("/sys/fs/cgroup"), f"mglru-apps-{os.getpid()}"
         try:
             if (top / "memory/memory.limit_in_bytes").exists():
-                self.home, limit, rss = top / "memory", "memory.limit_in_bytes", "total_rss"
+                self.home, limit, rss, self.none = top / "memory", "memory.limit_in_bytes", "total_rss", "-1"
             else:
-                self.home, limit, rss = top, "memory.max", "anon"
+                self.home, limit, rss, self.none = top, "memory.max", "anon", "max"
                 (top / "cgroup.subtree_control").write_text("+memory")
             self.path, self.rss = self.home / name, rss
             self.path.mkdir()
@@ -145,7 +145,9 @@ class Cgroup:
         return max(int(line.split()[1]) for line in lines if line.split()[0] == self.rss)
 
     def set_limit(self, budget, work):
-        """Does work, then limits files to the budget: programs keep the most that they had for themselves."""
+        """Does work without a limit, then limits files to the budget: programs keep the most that they had for
+        themselves. The limit of an earlier load would kill one that needs more."""
+        self.limit.write_text(self.none)
         most, done = [self.own_bytes()], threading.Event()
 
         def watch():
@@ -189,7 +191,6 @@ def measure_host(application, options, data, budget, results, run):
             try:
                 for workload in application.workloads:
                     with cgroup.inside(not is_server):
-                        # The limit of the workload before stays until this one's own is known.
                         cgroup.set_limit(budget, lambda: application.work(workload, copy, options.warm))
                         values = application.work(workload, copy, options.seconds)
                     nothing = {"hits": None, "misses/s": None, "refaults/s": None}
@@ -421,16 +422,19 @@ def one(name, application, options):
         size = bytes_of(data)
         budget = max(int(size * options.share) >> 20, 4) << 20
         print(f"{application.name}: {size >> 20} MiB of data, {budget >> 20} MiB of cache", flush=True)
-        results, replays = Results(), Replays(options, name)
+        results, replays, host = Results(), Replays(options, name), options.host
+        if host and (reason := getattr(application, "without_host", None)):
+            print(f"no rows of the host's file system: {reason}", flush=True)
+            host = False
         for run in range(options.runs):
             measure(application, options, data, budget, results, replays, run)
             if hasattr(application, "apart"):
                 measure_apart(application, options, data, budget, results, run)
-            if options.host:
+            if host:
                 try:
                     measure_host(application, options, data, budget, results, run)
                 except Failure as failure:
-                    options.host = False
+                    host = False
                     print(f"no rows of the host's file system: {failure}", flush=True)
         results.show()
         replays.show()

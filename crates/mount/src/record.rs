@@ -9,6 +9,11 @@
 //! The writer notes the time before it takes the first buffer, and writes the events before that
 //! time. An event gets its time under its buffer's lock. So events that come later are not earlier.
 //!
+//! # Memory
+//!
+//! Events take a share of the budget, which is reserved at the start. What is kept of each file is
+//! reserved as it grows.
+//!
 //! # Locking
 //!
 //! `files` comes before `names`. These and the buffers are leaves otherwise: no two are held
@@ -16,11 +21,13 @@
 
 use crate::error::Error;
 use crate::node::{Identity, Node};
+use mglru_cache::{Reserved, Tenant};
 use mglru_watch::Requests;
 use mglru_workload::PAGE_BYTES;
 use mglru_workload::trace::{LoggedRequest, RequestKind, RequestLog, TraceError};
 use rustix::fs::readlink;
 use std::collections::HashMap;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -30,12 +37,24 @@ use std::time::{Duration, Instant};
 
 /// Buffers: a power of two, and at least as many as threads that serve a mount by default.
 const BUFFERS: usize = 16;
-/// Events in a buffer after which the writer is woken.
-const BATCH: usize = 2048;
+/// Events in a buffer after which the writer is woken, unless buffers are too small for as many.
+const BATCH_MAX: usize = 2048;
 /// Events of a buffer, since the beginning, after which [`Recording::add`] returns `true`.
 const NOTED: usize = 64;
-/// Events in a buffer at most. All buffers, and as many events that are being written, take 56 MiB.
-const EVENTS_MAX: usize = (1 << 19) / BUFFERS;
+/// Events take one part of the budget in as many.
+const SHARE: u64 = 16;
+/// Most events of a buffer with every budget. With more, a disk that is slow for a moment would only
+/// be noticed later.
+const EVENTS_MAX: usize = (1 << 18) / BUFFERS;
+/// Least events of a buffer: few, so that the smallest budgets have room for them.
+const EVENTS_MIN: usize = 64;
+/// Copies of all events that can be in memory: in buffers, taken from them, and half as many while
+/// those are sorted.
+const HALF_COPIES: usize = 5;
+/// Bytes that are kept of a file without its name, which is kept twice: tables' room included.
+const FILE_BYTES: u64 = 256;
+/// Bytes for files that are reserved at once.
+const CHUNK_BYTES: u64 = 64 << 10;
 /// How long events may stay in memory.
 const FLUSH: Duration = Duration::from_secs(1);
 
@@ -112,16 +131,40 @@ struct Work {
     /// A buffer has enough.
     is_there: bool,
     ended: bool,
+    /// There is no memory for the name of another file.
+    is_short: bool,
+}
+
+/// Files of the trace.
+#[derive(Default)]
+struct Files {
+    numbers: HashMap<Identity, u32>,
+    next: u32,
+    used_bytes: u64,
+    /// Each has `CHUNK_BYTES`.
+    reserved: Vec<Reserved>,
+}
+
+/// Most events of a buffer, a power of two, and the memory of all buffers with it, in bytes.
+fn sizes(budget_bytes: u64) -> (usize, u64) {
+    let one = (BUFFERS * HALF_COPIES * size_of::<LoggedRequest>() / 2) as u64;
+    let events = (budget_bytes / SHARE / one).clamp(EVENTS_MIN as u64, EVENTS_MAX as u64);
+    let events = 1 << events.ilog2();
+    (events, events as u64 * one)
 }
 
 struct State {
     path: PathBuf,
     begun: Instant,
-    /// Numbers of files, and how many were given.
-    files: Mutex<(HashMap<Identity, u32>, u32)>,
+    root: Tenant,
+    files: Mutex<Files>,
     /// In the order of their numbers.
     names: Mutex<Vec<NewName>>,
     buffers: [Buffer; BUFFERS],
+    /// Most events of a buffer, a power of two.
+    events_max: usize,
+    /// Events of a buffer after which the writer is woken.
+    batch: usize,
     work: Mutex<Work>,
     changed: Condvar,
     stopped: AtomicBool,
@@ -168,12 +211,17 @@ impl State {
     fn write_all(&self, mut log: RequestLog) -> Result<(), TraceError> {
         // Events that were taken, and an empty vector to leave in a buffer, so that requests do not
         // wait for memory.
-        let (mut taken, mut empty) = (Vec::new(), Vec::with_capacity(2 * BATCH));
+        let (mut taken, mut empty) = (Vec::with_capacity(BUFFERS * self.events_max), Vec::new());
         loop {
             let ended = {
-                let is_idle = |work: &mut Work| !work.ended && !work.is_there;
+                let is_idle = |work: &mut Work| !work.ended && !work.is_there && !work.is_short;
                 let waited = self.changed.wait_timeout_while(self.work(), FLUSH, is_idle);
                 let (mut work, _) = waited.unwrap_or_else(PoisonError::into_inner);
+                if work.is_short {
+                    let what = "the cache has no memory for the names of more files: the recording ends here";
+                    let source = io::Error::new(io::ErrorKind::OutOfMemory, what);
+                    return Err(TraceError::Io { path: self.path.clone(), source });
+                }
                 work.is_there = false;
                 work.ended
             };
@@ -182,11 +230,10 @@ impl State {
                 let mut events = buffer.lock();
                 std::mem::swap(&mut events.list, &mut empty);
                 drop(events);
-                if empty.len() >= EVENTS_MAX {
+                if empty.len() >= self.events_max {
                     buffer.emptied.notify_all();
                 }
                 taken.append(&mut empty);
-                empty.shrink_to(4 * BATCH);
             }
             // The buffers are in order, and a stable sort merges them.
             taken.sort_by_key(|event: &LoggedRequest| event.at);
@@ -196,7 +243,6 @@ impl State {
             }
             log.write(&taken[..due])?;
             taken.drain(..due);
-            taken.shrink_to(16 * BATCH);
             if ended {
                 return log.finish();
             }
@@ -217,22 +263,33 @@ pub struct RecordOptions {
 pub(crate) struct Recording {
     state: Arc<State>,
     writer: JoinHandle<Result<(), TraceError>>,
+    /// For the events.
+    _reserved: Reserved,
 }
 
 impl Recording {
-    /// Starts a recording.
+    /// Starts a recording in the memory of `root`, the tenant with a budget of `budget_bytes`.
     ///
     /// # Errors
-    /// [`Error::Usage`]: the file cannot be created or has content, or no thread can be started.
-    pub(crate) fn start(record: RecordOptions) -> Result<Recording, Error> {
+    /// [`Error::Usage`]: the file cannot be created or has content, the budget has no room, or no
+    /// thread can be started.
+    pub(crate) fn start(record: RecordOptions, root: Tenant, budget_bytes: u64) -> Result<Recording, Error> {
         let RecordOptions { path, failed } = record;
+        let (events_max, bytes) = sizes(budget_bytes);
+        let reserved = root.reserve(bytes).map_err(|_| {
+            let what = "the memory of the cache has no room for a recording: choose more memory";
+            Error::usage(format_args!("{}: {what}", path.display()))
+        })?;
         let log = RequestLog::create(&path).map_err(Error::usage)?;
         let state = Arc::new(State {
             path,
             begun: Instant::now(),
+            root,
             files: Mutex::default(),
             names: Mutex::default(),
             buffers: Default::default(),
+            events_max,
+            batch: BATCH_MAX.min(events_max / 2),
             work: Mutex::default(),
             changed: Condvar::new(),
             stopped: AtomicBool::new(false),
@@ -241,7 +298,7 @@ impl Recording {
         let write = move || writing.write(log).inspect_err(|error| failed(&error.to_string()));
         let writer = std::thread::Builder::new().name("mglru-record".to_owned()).spawn(write);
         let writer = writer.map_err(|error| Error::usage(format_args!("cannot start a thread: {error}")))?;
-        Ok(Recording { state, writer })
+        Ok(Recording { state, writer, _reserved: reserved })
     }
 
     /// Where the trace is written.
@@ -251,29 +308,41 @@ impl Recording {
 
     /// The number of a file in the trace.
     pub(crate) fn file(&self, node: &Node, directory: &Path) -> u32 {
-        let mut files = self.state.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let (known, next) = &mut *files;
-        *known.entry(node.identity).or_insert_with(|| {
-            let number = *next;
-            *next += 1;
-            let path = node.hold().ok().and_then(|held| readlink(held.path(), Vec::new()).ok());
-            let path = path.map(|path| path.into_bytes()).unwrap_or_default();
-            let name = path.strip_prefix(directory.as_os_str().as_bytes()).unwrap_or(&path);
-            let name = name.strip_prefix(b"/").unwrap_or(name).to_vec();
-            self.state.names().push(NewName { at: self.state.begun.elapsed(), name });
-            number
-        })
+        let mut files = self.files();
+        if let Some(&number) = files.numbers.get(&node.identity) {
+            return number;
+        }
+        let path = node.hold().ok().and_then(|held| readlink(held.path(), Vec::new()).ok());
+        let path = path.map(|path| path.into_bytes()).unwrap_or_default();
+        let name = path.strip_prefix(directory.as_os_str().as_bytes()).unwrap_or(&path);
+        let name = name.strip_prefix(b"/").unwrap_or(name).to_vec();
+        files.used_bytes += 2 * name.len() as u64 + FILE_BYTES;
+        if files.used_bytes > files.reserved.len() as u64 * CHUNK_BYTES {
+            match self.state.root.reserve(CHUNK_BYTES) {
+                Ok(more) => files.reserved.push(more),
+                Err(_) => self.state.wake(|work| work.is_short = true),
+            }
+        }
+        let number = files.next;
+        files.next += 1;
+        files.numbers.insert(node.identity, number);
+        self.state.names().push(NewName { at: self.state.begun.elapsed(), name });
+        number
+    }
+
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.state.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets a file that has no name left: its inode number may be used again. Returns its number
     /// in the trace, if it has one.
     pub(crate) fn removed(&self, node: &Node) -> Option<u32> {
-        self.state.files.lock().unwrap_or_else(PoisonError::into_inner).0.remove(&node.identity)
+        self.files().numbers.remove(&node.identity)
     }
 
     /// The number of a file in the trace, if it has one.
     pub(crate) fn number(&self, node: &Node) -> Option<u32> {
-        self.state.files.lock().unwrap_or_else(PoisonError::into_inner).0.get(&node.identity).copied()
+        self.files().numbers.get(&node.identity).copied()
     }
 
     /// Records a request. Returns `true` after every [`NOTED`] events of a buffer: an interval at
@@ -289,7 +358,7 @@ impl Recording {
         let state = &*self.state;
         let buffer = &state.buffers[number_of_buffer()];
         let mut events = buffer.lock();
-        while events.list.len() >= EVENTS_MAX && !state.stopped.load(Ordering::Acquire) {
+        while events.list.len() >= state.events_max && !state.stopped.load(Ordering::Acquire) {
             events = buffer.emptied.wait(events).unwrap_or_else(PoisonError::into_inner);
         }
         if state.stopped.load(Ordering::Acquire) {
@@ -301,7 +370,7 @@ impl Recording {
         events.added += 1;
         let (waiting, added) = (events.list.len(), events.added);
         drop(events);
-        if waiting.is_multiple_of(BATCH) {
+        if waiting.is_multiple_of(state.batch) {
             state.wake(|work| work.is_there = true);
         }
         added.is_multiple_of(NOTED)
@@ -332,16 +401,33 @@ mod tests {
     use super::*;
     use mglru_workload::trace::{OpenOptions, Record, open};
 
+    #[test]
+    fn events_take_a_sixteenth_of_the_budget_at_most() {
+        const MIB: u64 = 1 << 20;
+        assert!(size_of::<LoggedRequest>() <= 56);
+        for budget in [4 * MIB, 16 * MIB, 64 * MIB, 1 << 30, 1 << 40] {
+            let (events, bytes) = sizes(budget);
+            assert!((EVENTS_MIN..=EVENTS_MAX).contains(&events) && bytes <= budget / SHARE, "{budget}");
+            assert!(bytes > budget / SHARE / 2 || events == EVENTS_MAX, "{budget}");
+        }
+        assert!(sizes(1 << 40).1 < 40 * MIB);
+    }
+
     /// Each thread's events stay in order, times do not go back, and nothing is lost: also when
     /// buffers are full, and with more threads than buffers.
     #[test]
     fn threads_record_together_in_the_order_of_time() {
         const THREADS: u32 = BUFFERS as u32 + 4;
-        const EVENTS: u64 = 3 * BATCH as u64 + 17;
+        const BUDGET_BYTES: u64 = 16 << 20;
+        const EVENTS: u64 = 3 * BATCH_MAX as u64 + 17;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
         let record = RecordOptions { path: path.clone(), failed: Box::new(|error| panic!("{error}")) };
-        let recording = Recording::start(record).unwrap();
+        let cache = mglru_cache::PageCache::builder(BUDGET_BYTES).build().unwrap();
+        let before = cache.stats().metadata_bytes;
+        let recording = Recording::start(record, cache.tenant("").unwrap(), BUDGET_BYTES).unwrap();
+        assert!(recording.state.events_max < BATCH_MAX, "buffers are full now and then");
+        assert!(cache.stats().metadata_bytes >= before + BUDGET_BYTES / SHARE / 2);
         recording.state.names().push(NewName { at: Duration::ZERO, name: b"file".to_vec() });
         std::thread::scope(|scope| {
             for thread in 0..THREADS {

@@ -141,7 +141,9 @@ impl Passthrough {
     /// # Errors
     /// As for [`Recording::start`].
     pub(crate) fn record(&self, options: RecordOptions) -> Result<(), Error> {
-        let recording = Recording::start(options)?;
+        let cache = &self.files.cache;
+        let root = cache.tenant("").map_err(Error::usage)?;
+        let recording = Recording::start(options, root, cache.stats().budget_bytes)?;
         self.recording.set(recording).unwrap_or_else(|_| panic!("it is started once"));
         Ok(())
     }

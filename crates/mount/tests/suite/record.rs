@@ -1,6 +1,6 @@
-//! Recording: the trace has what programs asked for, and a full disk stops it alone.
+//! Recording: the trace has what programs asked for, and a full disk or a full budget stops it alone.
 
-use crate::common::{Setup, mounted_with, skipped};
+use crate::common::{MEMORY, Setup, mounted_with, skipped};
 use crate::full::small;
 use mglru_mount::RecordOptions;
 use mglru_workload::trace::{OpenOptions, PageAccess, Record, Trim, open};
@@ -106,6 +106,30 @@ fn a_disk_that_fills_stops_the_recording_with_a_message() {
     drop(file);
     let (_directory, summary) = mounted.finish_with_summary();
     assert!(summary.recorded.is_some_and(|(_, ended)| ended.is_err()) && summary.requests.reads >= 10_001);
+}
+
+/// What a recording keeps of files is a part of the budget, and never grows beyond it.
+#[test]
+fn a_budget_without_room_for_more_names_stops_the_recording_with_a_message() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace");
+    let (say, said) = std::sync::mpsc::channel();
+    let failed = Box::new(move |error: &str| say.send(error.to_owned()).unwrap());
+    let record = Some(RecordOptions { path: path.clone(), failed });
+    let Some(mounted) = mounted_with(Setup { record, ..Setup::default() }) else { return };
+    let error = (0..MEMORY / 200).find_map(|number| {
+        let name = mounted.at("f");
+        fs::write(&name, number.to_string()).unwrap();
+        // The trace keeps the name of a file that is gone.
+        fs::remove_file(&name).unwrap();
+        said.try_recv().ok()
+    });
+    let error =
+        error.or_else(|| said.recv_timeout(std::time::Duration::from_secs(10)).ok()).expect("it is full");
+    assert!(error.contains("no memory for the names of more files"), "{error}");
+    fs::write(mounted.at("g"), "written").unwrap();
+    assert_eq!(fs::read(mounted.at("g")).unwrap(), b"written", "the mount goes on");
+    mounted.finish();
 }
 
 #[test]
