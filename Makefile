@@ -1,6 +1,6 @@
 # Needs Rust and a C compiler; everything else is fetched and built by cargo.
 .PHONY: apps apps-short demo reproduce test python-test test-cluster sweep-dask sweep-ray wheel fio lint comments bench layouts loom miri stress fuzz crash swarm soak \
-	sanitize clean book policy integration package
+	sanitize clean book policy integration upstream libclang package semver
 
 demo:
 	cargo run --release --quiet -p mglru-cli -- demo
@@ -60,12 +60,19 @@ fio:
 		|| echo "fio is not installed: its tests skip"
 
 # Adapters to databases and object stores, and their tests with Parquet, SQLite and killed processes; not a part of `make test`.
+integration: libclang
+	cargo test --manifest-path integration/Cargo.toml
+
+# redb's and SQLite's own tests, on the adapters (docs/adapters.md); `integration/upstream/sqlite 'wal*'` runs a part of them.
+upstream: libclang
+	integration/upstream/redb
+	integration/upstream/sqlite
+
 # The bindings of SQLite are made with libclang. Run by root, this installs it.
-integration:
+libclang:
 	@ldconfig -p | grep -qE 'libclang(-[0-9]*)?\.so ' || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 		&& { apt-get install -qq -y libclang-dev || { apt-get update && apt-get install -qq -y libclang-dev; }; } >/dev/null 2>&1; } \
 		|| echo "libclang is not installed: mglru-sqlite does not build"
-	cargo test --manifest-path integration/Cargo.toml
 
 loom:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p mglru-core --lib --profile loom
@@ -79,6 +86,8 @@ lint:
 	cargo clippy -p mglru-cache --no-default-features --lib -- -D warnings
 	CARGO_TARGET_DIR=target cargo clippy --manifest-path bench-compare/Cargo.toml --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --quiet
+	@! grep -rnoE 'href="[^":]*\.md[#"][^>]*' target/doc/mglru_cache/guide \
+		|| { echo "guide.rs must say where these links lead in the documentation of the crate" >&2; exit 1; }
 	$(MAKE) comments
 	$(MAKE) package
 
@@ -86,6 +95,14 @@ lint:
 # elsewhere. `cargo package --workspace --exclude mglru-python` also builds each crate from what is in its package.
 package:
 	cargo package --workspace --exclude mglru-python --no-verify --allow-dirty --offline --quiet
+
+# Which changes of the libraries' interfaces since a revision break programs: BASELINE=REV, or the last tag.
+BASELINE = $(shell git describe --tags --abbrev=0 2>/dev/null)
+semver:
+	@command -v cargo-semver-checks >/dev/null \
+		|| { echo "cargo-semver-checks is not installed: cargo install cargo-semver-checks --locked"; exit 1; }
+	@test -n "$(BASELINE)" || { echo "no release is tagged: name a revision, make semver BASELINE=REV"; exit 1; }
+	cargo semver-checks --workspace --exclude mglru-python --exclude mglru-cli --baseline-rev $(BASELINE)
 
 # rustfmt leaves comments as wide as they are. Tables and diagrams may be wider than prose.
 comments:

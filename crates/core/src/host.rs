@@ -107,8 +107,7 @@ pub struct OutOfMemory {
     /// The tenant's anonymous pages.
     pub anon_pages: u64,
     /// The largest number of swap slots still open to any of the memcgs that own anonymous pages.
-    /// If it is below [`FREE_SLOTS_MIN`](crate::swap::FREE_SLOTS_MIN), reclaim takes no anonymous
-    /// pages.
+    /// If it is below `swap::FREE_SLOTS_MIN` of `mglru_core`, reclaim takes no anonymous pages.
     pub free_swap_pages: u64,
     /// The tenant's dirty pages that could not be freed.
     pub dirty_pages: u64,

@@ -115,7 +115,7 @@ pub enum OomPolicy {
     /// or its whole group (`memory.oom.group`). Only tenants with anonymous memory qualify; without
     /// one, the request fails.
     Victim,
-    /// The host decides: [`Host::out_of_memory`](crate::Host::out_of_memory).
+    /// The host decides, by `Host::out_of_memory` of `mglru_core`.
     Ask,
 }
 

@@ -4,6 +4,7 @@
 
 #[cfg(test)]
 use mglru_cache::backend::MemoryFiles;
+use rustix::fs::{Access, access};
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -41,7 +42,7 @@ impl Disk {
         match File::options().write(true).create_new(true).mode(mode).open(path) {
             Ok(file) => {
                 if let Some(permissions) = permissions {
-                    file.set_permissions(Permissions::from_mode(permissions.mode() & 0o666))?;
+                    file.set_permissions(Permissions::from_mode(permissions.mode() & 0o777))?;
                 }
                 Ok(true)
             }
@@ -122,13 +123,14 @@ impl Disk {
         Ok(fs::canonicalize(parent).unwrap_or_else(|_| parent.to_owned()).join(name))
     }
 
-    /// Whether the file can be opened.
-    pub(crate) fn can_open(&self, path: &Path, for_writing: bool) -> bool {
+    /// Whether the file may be read, or read and written. SQLite also asks for directories.
+    pub(crate) fn may_use(&self, path: &Path, for_writing: bool) -> bool {
         #[cfg(test)]
         if let Disk::Memory(files) = self {
             return files.contents(path).is_some();
         }
-        File::options().read(!for_writing).write(for_writing).open(path).is_ok()
+        let wanted = if for_writing { Access::READ_OK | Access::WRITE_OK } else { Access::READ_OK };
+        access(path, wanted).is_ok()
     }
 
     /// Opens a file for its advisory lock. A disk in memory has no other processes.

@@ -60,7 +60,8 @@ use std::io;
 
 /// Registers a virtual file system whose files belong to `tenant`. Open databases with its name:
 /// rusqlite's `open_with_flags_and_vfs`, or `vfs=` in a URI. It stays registered, and keeps the
-/// cache's memory, until the process ends.
+/// cache's memory, until the process ends. Keep the [`mglru_cache::PageCache`], too: once it is
+/// dropped, no database can be opened.
 ///
 /// # Errors
 /// The name contains a zero byte, or SQLite refuses.

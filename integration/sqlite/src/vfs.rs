@@ -55,6 +55,8 @@ impl VfsHandle for Handle {
 /// SQLite's code for an error during an operation whose own code is `otherwise`.
 fn code(error: &Error, otherwise: SqliteErr) -> SqliteErr {
     match error.kind() {
+        // Metadata of files takes as much of the budget as it may: the disk is not full.
+        _ if matches!(error, Error::TooManyFiles { .. }) => vars::SQLITE_IOERR_NOMEM,
         io::ErrorKind::OutOfMemory => vars::SQLITE_IOERR_NOMEM,
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             vars::SQLITE_FULL
@@ -137,8 +139,8 @@ impl Vfs for CacheVfs {
             (Err(_), _) => false,
             // As SQLite's own: an empty file is as good as none.
             (Ok(len), AccessFlags::Exists) => len > 0 || self.len_of(path) > 0,
-            (Ok(_), AccessFlags::Read) => self.disk.can_open(name, false),
-            (Ok(_), AccessFlags::ReadWrite) => self.disk.can_open(name, true),
+            (Ok(_), AccessFlags::Read) => self.disk.may_use(name, false),
+            (Ok(_), AccessFlags::ReadWrite) => self.disk.may_use(name, true),
         })
     }
 
