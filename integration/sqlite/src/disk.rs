@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Symbolic links that are followed one after the other, as in the kernel.
+const LINKS_MAX: usize = 40;
+
 /// Number of temporary names tried so far.
 static TEMPORARY: AtomicU64 = AtomicU64::new(0);
 
@@ -116,11 +119,20 @@ impl Disk {
         if let Ok(known) = fs::canonicalize(path) {
             return Ok(known);
         }
-        let absolute = std::path::absolute(path)?;
-        let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
-            return Err(io::ErrorKind::InvalidFilename.into());
-        };
-        Ok(fs::canonicalize(parent).unwrap_or_else(|_| parent.to_owned()).join(name))
+        // Nothing is there, or a link to nothing: the file that it names is created then.
+        let mut path = std::path::absolute(path)?;
+        for _ in 0..LINKS_MAX {
+            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+                return Err(io::ErrorKind::InvalidFilename.into());
+            };
+            let parent = fs::canonicalize(parent).unwrap_or_else(|_| parent.to_owned());
+            let full = parent.join(name);
+            match fs::read_link(&full) {
+                Ok(target) => path = parent.join(target),
+                Err(_) => return Ok(full),
+            }
+        }
+        Err(io::Error::other("too many symbolic links, or a loop of them"))
     }
 
     /// Whether the file may be read, or read and written. SQLite also asks for directories.

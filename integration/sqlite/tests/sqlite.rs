@@ -259,6 +259,27 @@ fn a_journal_is_as_secret_as_its_database() {
     }
 }
 
+/// As on SQLite's own file system.
+#[test]
+fn a_link_to_nothing_names_the_database_that_is_created() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    std::os::unix::fs::symlink("between", at("link")).unwrap();
+    std::os::unix::fs::symlink(at("database"), at("between")).unwrap();
+    let database = open(&at("link"));
+    set_mode(&database, "wal");
+    database.execute_batch("CREATE TABLE t (a); INSERT INTO t VALUES (7);").unwrap();
+    assert!(at("database").is_file() && at("database-wal").is_file(), "beside the file, not the link");
+    let other = open(&at("database"));
+    assert_eq!(other.query_row("SELECT a FROM t", [], |row| row.get::<_, i64>(0)).unwrap(), 7);
+    std::os::unix::fs::symlink("loop", at("loop")).unwrap();
+    assert!(Connection::open_with_flags_and_vfs(at("loop"), OpenFlags::default(), "mglru").is_err());
+    // A directory for temporary files is one that may be written to.
+    let directive = format!("PRAGMA temp_store_directory = '{}'", directory.path().display());
+    database.execute_batch(&directive).unwrap();
+    database.execute_batch("PRAGMA temp_store_directory = ''").unwrap();
+}
+
 #[test]
 fn what_cannot_be_opened_is_an_error_of_sqlite() {
     let directory = tempfile::tempdir().unwrap();
