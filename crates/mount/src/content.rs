@@ -356,7 +356,8 @@ impl Files {
             }
             if let Some(changed) = content.changed {
                 attributes.mtime = changed;
-                attributes.ctime = changed;
+                // Names and permissions may have changed since: DIR has that.
+                attributes.ctime = attributes.ctime.max(changed);
             }
         }
         attributes

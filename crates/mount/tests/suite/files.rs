@@ -139,6 +139,25 @@ fn extended_attributes() {
     assert!(refused.is_err(), "access control lists would not be enforced");
 }
 
+/// Of a file whose pages are not written yet, the mount remembers when they changed. A later change
+/// of its names or permissions is in DIR only.
+#[test]
+fn the_time_of_change_has_new_names_and_permissions_of_a_file_with_unwritten_pages() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let Some(mounted) = mounted() else { return };
+    let time = |at: &std::path::Path| at.metadata().map(|data| (data.ctime(), data.ctime_nsec())).unwrap();
+    let (there, below) = (mounted.at("f"), mounted.below().join("f"));
+    fs::write(&there, "written").unwrap();
+    let written = time(&there);
+    // File systems note the clock's last tick.
+    while time(&below) <= written {
+        fs::set_permissions(&there, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::hard_link(&there, mounted.at("g")).unwrap();
+        fs::remove_file(mounted.at("g")).unwrap();
+    }
+    assert!(time(&there) > written, "{:?} is not after {written:?}", time(&there));
+}
+
 #[test]
 fn times_modes_and_symbolic_links() {
     let Some(mounted) = mounted() else { return };
