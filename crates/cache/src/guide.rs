@@ -1,11 +1,11 @@
-// The pages are those of the repository's documentation. Links that lead elsewhere there come before
-// each page here: of several definitions of a link, the first counts.
+// The pages are those of the repository's documentation. Links that lead elsewhere there come
+// before each page here: of several definitions of a link, the first counts.
 
 //! The guide, as pages of this documentation.
 //!
 //! [`tenants`] has limits and protection, [`durability`] the guarantees of a sync, [`promises`]
-//! their tests, [`your_program`] signs to watch and the remedy for each error, [`control_files`] the
-//! kernel's files of a tenant, and [`counters`] explains every counter.
+//! their tests, [`your_program`] signs to watch and the remedy for each error, [`control_files`]
+//! the kernel's files of a tenant, and [`counters`] explains every counter.
 //!
 //! [adapters]: https://docs.rs/mglru-redb
 //! [counters]: counters

@@ -43,8 +43,7 @@ const BATCH_MAX: usize = 2048;
 const NOTED: usize = 64;
 /// Events take one part of the budget in as many.
 const SHARE: u64 = 16;
-/// Most events of a buffer with every budget. With more, a disk that is slow for a moment would only
-/// be noticed later.
+/// Most events of a buffer with every budget. With more, a slow disk would only be noticed later.
 const EVENTS_MAX: usize = (1 << 18) / BUFFERS;
 /// Least events of a buffer: few, so that the smallest budgets have room for them.
 const EVENTS_MIN: usize = 64;

@@ -1,6 +1,6 @@
 //! SQL on a table of Parquet files in a bucket that takes 50 ms for the first byte and delivers
-//! 100 MB/s per request. DataFusion runs each query through the cache again and again, in turns with
-//! the same query on local files.
+//! 100 MB/s per request. DataFusion runs each query through the cache again and again, in turns
+//! with the same query on local files.
 //!
 //! In `integration`: `cargo run --release -p mglru-object-store-0-13 --example datafusion`
 

@@ -31,7 +31,10 @@ fn parquet_file(file: i64) -> Result<Vec<u8>, Failure> {
     let columns: [(&str, ArrayRef); 3] = [
         ("key", Arc::new(Int64Array::from_iter_values(keys.clone()))),
         ("number", Arc::new(Int64Array::from_iter_values(keys.clone().map(number)))),
-        ("text", Arc::new(StringArray::from_iter_values(keys.map(|key| format!("text {}", number(key) % 1000))))),
+        (
+            "text",
+            Arc::new(StringArray::from_iter_values(keys.map(|key| format!("text {}", number(key) % 1000)))),
+        ),
     ];
     let batch = RecordBatch::try_from_iter(columns)?;
     let properties = WriterProperties::builder().set_max_row_group_row_count(Some(5000)).build();

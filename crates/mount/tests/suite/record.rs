@@ -1,4 +1,4 @@
-//! Recording: the trace has what programs asked for, and a full disk or a full budget stops it alone.
+//! Recording: the trace has what programs asked for; a full disk or a full budget stops it alone.
 
 use crate::common::{MEMORY, Setup, mounted_with, skipped};
 use crate::full::small;

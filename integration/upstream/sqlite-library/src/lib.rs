@@ -1,5 +1,5 @@
-//! The virtual file system of `mglru-sqlite` as the default one of the C program that is linked with
-//! this library and with an SQLite compiled with `SQLITE_EXTRA_INIT=mglru_extra_init`.
+//! The virtual file system of `mglru-sqlite` as the default one of a C program. The program is
+//! linked with this library, and with an SQLite compiled with `SQLITE_EXTRA_INIT=mglru_extra_init`.
 
 use mglru_cache::PageCache;
 use std::error::Error;
