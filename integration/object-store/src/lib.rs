@@ -379,6 +379,7 @@ impl ObjectStore for CachedStore {
                 meta: object.meta().clone(),
                 range,
                 attributes: object.attributes().clone(),
+                #[cfg(not(object_store_0_13))]
                 extensions: Default::default(),
             })
         };
