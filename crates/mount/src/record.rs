@@ -11,8 +11,8 @@
 //!
 //! # Memory
 //!
-//! Events take a share of the budget, which is reserved at the start. What is kept of each file is
-//! reserved as it grows.
+//! Events take a share of the budget, which is reserved at the start. Names and numbers of files
+//! are reserved as they are added.
 //!
 //! # Locking
 //!

@@ -54,9 +54,11 @@ impl VfsHandle for Handle {
 
 /// SQLite's code for an error during an operation whose own code is `otherwise`.
 fn code(error: &Error, otherwise: SqliteErr) -> SqliteErr {
-    match error.kind() {
+    if matches!(error, Error::TooManyFiles { .. }) {
         // Metadata of files takes as much of the budget as it may: the disk is not full.
-        _ if matches!(error, Error::TooManyFiles { .. }) => vars::SQLITE_IOERR_NOMEM,
+        return vars::SQLITE_IOERR_NOMEM;
+    }
+    match error.kind() {
         io::ErrorKind::OutOfMemory => vars::SQLITE_IOERR_NOMEM,
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             vars::SQLITE_FULL

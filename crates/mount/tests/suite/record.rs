@@ -108,7 +108,7 @@ fn a_disk_that_fills_stops_the_recording_with_a_message() {
     assert!(summary.recorded.is_some_and(|(_, ended)| ended.is_err()) && summary.requests.reads >= 10_001);
 }
 
-/// What a recording keeps of files is a part of the budget, and never grows beyond it.
+/// Names of recorded files are a part of the budget, and never grow beyond it.
 #[test]
 fn a_budget_without_room_for_more_names_stops_the_recording_with_a_message() {
     let folder = tempfile::tempdir().unwrap();
