@@ -319,7 +319,9 @@ impl CachedFile {
         }
         if !again {
             let shared = &*self.shared;
-            shared.core.accessed_glance(&shared.host, || shared.cpu(), &seen);
+            if shared.core.accessed_glance(&shared.host, || shared.cpu(), &seen) {
+                self.read_on(index);
+            }
         }
         self.stats.count(missed);
         true
@@ -352,7 +354,7 @@ impl CachedFile {
         if !again {
             shared.core.accessed(&shared.host, || shared.cpu(), hit);
         }
-        if hit.readahead() {
+        if shared.core.has_readahead_mark(hit) {
             self.continue_readahead(index, hit);
         }
         self.stats.count(missed);
@@ -410,20 +412,32 @@ impl CachedFile {
     #[cold]
     pub(crate) fn note_mapped(&self, index: u32, hit: &Hit) {
         self.readahead.lock().unwrap_or_else(PoisonError::into_inner).note_mapped(true, 0);
-        if hit.readahead() {
+        if self.shared.core.has_readahead_mark(hit) {
             self.continue_readahead(index, hit);
+        }
+    }
+
+    /// Continues readahead after a read of a page whose folio carries the mark.
+    #[cold]
+    fn read_on(&self, index: u32) {
+        if let Lookup::Hit(hit) = self.shared.core.lookup(&self.inode.mapping, index) {
+            self.continue_readahead(index, &hit);
         }
     }
 
     #[cold]
     fn continue_readahead(&self, index: u32, hit: &Hit) {
-        if self.random.load(Ordering::Relaxed)
-            || !self.shared.core.take_readahead_mark(&self.inode.mapping, index, hit)
-        {
+        if self.random.load(Ordering::Relaxed) {
             return;
         }
         let window = {
             let mut readahead = self.readahead.lock().unwrap_or_else(PoisonError::into_inner);
+            // Without readahead, marks stay for others who read the file.
+            if readahead.max_pages() == 0
+                || !self.shared.core.take_readahead_mark(&self.inode.mapping, index, hit)
+            {
+                return;
+            }
             readahead.note_read(index, 1);
             readahead.on_mark(index, |page| self.is_cached(page))
         };

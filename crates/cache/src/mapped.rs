@@ -384,7 +384,7 @@ impl Map {
                     if missed || !hit.flags.mapped() {
                         self.file.stats.map_fault(missed);
                     }
-                    if !missed && (!hit.flags.mapped() || hit.readahead()) {
+                    if !missed && (!hit.flags.mapped() || shared.core.has_readahead_mark(&hit)) {
                         self.file.note_mapped(index, &hit);
                     }
                     return Ok(hit);

@@ -46,13 +46,6 @@ pub struct Hit {
     found: Found,
 }
 
-impl Hit {
-    /// Whether the page carries the readahead mark: an access to it starts the next window.
-    pub fn readahead(&self) -> bool {
-        self.found.slot.readahead()
-    }
-}
-
 /// Result of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub enum Lookup {
@@ -148,7 +141,8 @@ impl Core {
     #[inline]
     pub fn readable(&self, found: &Found) -> Option<FolioId> {
         let folio = found.slot.folio().filter(|_| found.slot.uptodate())?;
-        (!self.folios.flags(folio).load().writing()).then_some(folio)
+        let flags = self.folios.flags(folio).load();
+        (!flags.writing() && !self.shares_mark(flags)).then_some(folio)
     }
 
     /// Whether the bytes copied since the lookup are that page, unchanged.
@@ -252,14 +246,17 @@ impl Core {
         self.mark_accessed(host, cpu, folio, self.folios.flags(folio).load());
     }
 
-    /// As [`Core::accessed`], for a page seen by [`Core::glance`].
+    /// As [`Core::accessed`], for a page seen by [`Core::glance`]. `true`: the folio's state, too,
+    /// can be a readahead mark, and is one ([`Core::has_readahead_mark`]).
     #[inline]
-    pub fn accessed_glance(&self, host: &impl Host, cpu: impl FnOnce() -> usize, seen: &Glance<'_>) {
+    pub fn accessed_glance(&self, host: &impl Host, cpu: impl FnOnce() -> usize, seen: &Glance<'_>) -> bool {
         let now = self.folios.flags(seen.folio()).load();
         // A different version: the frame holds another page by now, and the access is not its.
-        if now.version() & SEQUENCE_MASK == seen.sequence() {
+        let is_same = now.version() & SEQUENCE_MASK == seen.sequence();
+        if is_same {
             self.mark_accessed(host, cpu, seen.folio(), now);
         }
+        is_same && self.shares_mark(now)
     }
 
     /// Counts an access through a mapping: sets the accessed bits that are still clear.
@@ -336,9 +333,22 @@ impl Core {
         }
     }
 
+    /// Whether the page carries the readahead mark: an access to it starts the next window.
+    #[inline]
+    pub fn has_readahead_mark(&self, hit: &Hit) -> bool {
+        hit.found.slot.readahead() || self.shares_mark(hit.flags)
+    }
+
+    /// Whether reclaim's mark of the folio is one of readahead ([`Switch::SharedMark`]).
+    #[inline]
+    fn shares_mark(&self, flags: Flags) -> bool {
+        flags.reads_ahead() && self.mechanisms().is_on(Switch::SharedMark)
+    }
+
     /// Clears the readahead mark of an accessed page. `true`: this caller reads the next window.
     pub fn take_readahead_mark(&self, mapping: &Mapping, index: u32, hit: &Hit) -> bool {
-        mapping.slot(&self.leaves, index).is_some_and(|slot| slot.clear_readahead(hit.folio))
+        let shared = self.shares_mark(hit.flags) && self.folios.flags(hit.folio).take_reclaim();
+        shared | mapping.slot(&self.leaves, index).is_some_and(|slot| slot.clear_readahead(hit.folio))
     }
 
     /// Puts a paid folio into its slot and queues it for its list ([book: overview#life-of-a-page],

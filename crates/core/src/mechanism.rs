@@ -177,13 +177,14 @@ impl Mechanisms {
             | Switch::ReclaimLoop.rules()
             | Switch::FaultPlacement.rules()
             | Switch::MissesPerFault.rules();
-        const READAHEAD_71: u64 = Switch::AlignedReadahead.rules() | Switch::ContextReadahead.rules();
+        const READAHEAD: u64 = Switch::ContextReadahead.rules() | Switch::SharedMark.rules();
+        const READAHEAD_71: u64 = Switch::AlignedReadahead.rules() | READAHEAD;
         let (on, rules) = match preset {
             // Late updates of 6.12, which were measured, have this part of the reclaim loop
             // ([book: versions#version-names]).
             Preset::Linux612 => {
                 let own = Switch::IsolateDirty.rules() | Switch::ShadowsBySize.rules();
-                (LINUX_612, ALL | own | Switch::ContextReadahead.rules())
+                (LINUX_612, ALL | own | READAHEAD)
             }
             Preset::Linux71 => (LINUX_71, SINCE_71 | READAHEAD_71),
             Preset::Linux72 => (LINUX_72, SINCE_72 | READAHEAD_71),
@@ -522,18 +523,19 @@ mod tests {
                 "aligned_readahead",
                 "misses_per_fault",
                 "context_readahead",
+                "shared_mark",
             ]
         );
         let later = |preset| on(preset)[25..].to_vec();
         let [t, f] = [true, false];
         assert_eq!(
             later(Preset::Linux612),
-            [&[f, f, f, f, f, f, t, f, f, f][..], &[f; 7], &[t, f, f, f, f, t, f, f, t]].concat(),
+            [&[f, f, f, f, f, f, t, f, f, f][..], &[f; 7], &[t, f, f, f, f, t, f, f, t, t]].concat(),
             "isolate_dirty"
         );
-        assert_eq!(later(Preset::Linux71), [&[f; 17][..], &[t, f, f, t, t, f, t, f, t]].concat());
-        assert_eq!(later(Preset::Linux72), [&[t; 12][..], &[f; 5], &[t, f, f, t, t, f, t, t, t]].concat());
-        assert_eq!(later(Preset::Default), [&[t; 17][..], &[t, f, f, t, t, t, f, t, f]].concat());
+        assert_eq!(later(Preset::Linux71), [&[f; 17][..], &[t, f, f, t, t, f, t, f, t, t]].concat());
+        assert_eq!(later(Preset::Linux72), [&[t; 12][..], &[f; 5], &[t, f, f, t, t, f, t, t, t, t]].concat());
+        assert_eq!(later(Preset::Default), [&[t; 17][..], &[t, f, f, t, t, t, f, t, f, f]].concat());
         let on = |preset| -> [bool; 13] {
             let all = on(preset);
             let (of_kernels, others) = all.split_at(13);

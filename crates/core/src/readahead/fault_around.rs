@@ -35,7 +35,7 @@ impl Core {
                 continue;
             }
             let Lookup::Hit(hit) = self.lookup(mapping, at) else { continue };
-            let is_free = !hit.flags.mapped() && !hit.flags.locked() && !hit.readahead();
+            let is_free = !hit.flags.mapped() && !hit.flags.locked() && !self.has_readahead_mark(&hit);
             if is_free && self.make_entry(mapping, at, &hit).is_some() {
                 made += 1;
                 if lru::maps_around_old(self) {

@@ -234,6 +234,10 @@ mod tests {
         fill(harness, Filling::ahead(&harness.core, harness.task.memcg, window, file_pages, false))
     }
 
+    fn is_marked(harness: &Harness, index: u32) -> bool {
+        harness.core.has_readahead_mark(&harness.hit(index).unwrap())
+    }
+
     /// Inserts a missing page and fills a window around it.
     fn around(harness: &Harness, index: u32, window: Window) -> Vec<(u32, usize)> {
         let (new, arrival) = (harness.charge(), Arrival { in_fault: true, ..Arrival::default() });
@@ -246,12 +250,44 @@ mod tests {
         fill(harness, filling)
     }
 
+    /// What reclaim marks for being dirty is read ahead of, under the kernels' presets, and loses the
+    /// mark by that; but not while it is written back.
+    #[test]
+    fn reclaims_mark_is_a_readahead_mark_in_kernels() {
+        for (preset, is_shared) in
+            [(Preset::Default, false), (Preset::Linux612, true), (Preset::Linux72, true)]
+        {
+            let mut harness = Harness::with_preset(preset, 1000, 31);
+            harness.read_ahead([10, 11]);
+            let take = |harness: &Harness, index| {
+                let hit = harness.hit(index).unwrap();
+                harness.core.take_readahead_mark(&harness.mapping, index, &hit)
+            };
+            let flags =
+                |harness: &Harness| harness.core.folios().flags(harness.hit(10).unwrap().folio).load();
+            harness.write(10);
+            harness.core.folios().flags(harness.hit(10).unwrap().folio).set_reclaim();
+            assert_eq!((is_marked(&harness, 10), is_marked(&harness, 11)), (is_shared, false), "{preset:?}");
+            assert_eq!((take(&harness, 10), take(&harness, 11)), (is_shared, false), "{preset:?}");
+            assert_eq!(flags(&harness).reclaim(), !is_shared, "{preset:?}");
+            assert!(!take(&harness, 10), "once");
+            harness.core.folios().flags(harness.hit(10).unwrap().folio).set_reclaim();
+            let written = harness.start_writeback();
+            assert!(
+                !is_marked(&harness, 10) && !take(&harness, 10) && flags(&harness).reclaim(),
+                "{preset:?}"
+            );
+            harness.end_writeback(written);
+            harness.core.validate().unwrap();
+        }
+    }
+
     #[test]
     fn pages_that_are_there_are_left_out() {
         let mut harness = Harness::with_options(Options::new(1000), 500);
         harness.read_ahead([13, 14, 17]);
         assert_eq!(ahead(&harness, 10, 10, 1 << 32), [(10, 3), (15, 2), (18, 2)]);
-        assert!(harness.hit(10).unwrap().readahead() && !harness.hit(11).unwrap().readahead());
+        assert!(is_marked(&harness, 10) && !is_marked(&harness, 11));
         assert_eq!(ahead(&harness, 10, 10, 1 << 32), []);
         assert_eq!(ahead(&harness, 100, 10, 103), [(100, 3)], "the file ends");
         assert_eq!(ahead(&harness, 200, 10, 103), []);
@@ -266,7 +302,7 @@ mod tests {
         let mut harness = Harness::with_options(Options::new(1000), 500);
         let window = |first| Window { first, pages: 32, mark: Some(first + 24) };
         assert_eq!(around(&harness, 100, window(84)), [(84, 32)]);
-        assert!(harness.hit(108).unwrap().readahead());
+        assert!(is_marked(&harness, 108));
         assert_eq!(harness.stat(Counter::Pgmajfault), 1);
         harness.read_ahead([219, 221]);
         assert_eq!(around(&harness, 220, window(204)), [(204, 15), (220, 1), (222, 14)]);

@@ -489,6 +489,7 @@ fn is_drawn_last(switch: Switch) -> bool {
                 | Switch::AlignedReadahead
                 | Switch::MissesPerFault
                 | Switch::ContextReadahead
+                | Switch::SharedMark
         )
 }
 

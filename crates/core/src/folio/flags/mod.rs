@@ -167,6 +167,13 @@ impl Flags {
         self.0 & (SWAPCACHE | SWAPBACKED) == SWAPCACHE | SWAPBACKED
     }
 
+    /// Whether a kernel takes `reclaim` for its readahead mark: reclaim met a file page that nobody
+    /// writes back yet.
+    #[inline]
+    pub(crate) fn reads_ahead(self) -> bool {
+        self.0 & (RECLAIM | WRITEBACK | SWAPBACKED) == RECLAIM
+    }
+
     /// The generation that the folio is labelled with; `None` while it is off the generation lists.
     #[inline]
     pub fn generation(self) -> Option<GenIndex> {
@@ -562,6 +569,11 @@ impl FolioFlags {
 
     pub(crate) fn set_reclaim(&self) {
         self.update(|f| (Some(f.set(RECLAIM)), ()));
+    }
+
+    /// Takes `reclaim` from a folio that may be read ahead of. `true`: it was set.
+    pub(crate) fn take_reclaim(&self) -> bool {
+        self.update(|f| if f.reads_ahead() { (Some(f.clear(RECLAIM)), true) } else { (None, false) })
     }
 
     // Accesses.

@@ -109,7 +109,7 @@ impl Job {
     #[cold]
     pub(super) fn read_on(&mut self, world: &World, touch: Touch, hit: &Hit) {
         let file = world.files.get(touch.file);
-        if !world.core.take_readahead_mark(&file.mapping, touch.index, hit) {
+        if world.readahead_pages == 0 || !world.core.take_readahead_mark(&file.mapping, touch.index, hit) {
             return;
         }
         let readahead = self.readahead(touch, world);
