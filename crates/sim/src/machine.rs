@@ -233,10 +233,16 @@ impl Machine {
     /// `limit_pages` is the rest: its measured mean of cached pages plus 28, half of what one
     /// reclaim attempt frees.
     pub fn kernel_lab(limit_pages: u64) -> Machine {
-        let access_time = Machine::LAB_ACCESS_TIME;
+        Machine::kernel_lab_at(Machine::LAB_ACCESS_TIME, limit_pages)
+    }
+
+    /// [`Machine::kernel_lab`] for a run that took another time per access. The device writes as
+    /// many pages per access; the flusher comes after the same time, so after fewer or more
+    /// accesses.
+    pub fn kernel_lab_at(access_time: Duration, limit_pages: u64) -> Machine {
         let write = Lane {
             latency: Latency::ZERO,
-            bytes_per_second: 2 * PAGE_BYTES * 1_000_000 / 40,
+            bytes_per_second: ((2 * PAGE_BYTES) as f64 / access_time.as_secs_f64()) as u64,
             depth: 60,
             burst: Duration::ZERO,
             in_order: false,

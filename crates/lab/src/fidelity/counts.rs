@@ -17,6 +17,7 @@ use mglru_workload::trace::OpenOptions;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 /// The memory that a replay gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -147,6 +148,8 @@ fn replay(traces: &Traces, subjects: &[Subject], watch: &dyn Watch) -> Result<Ve
             over_time: false,
             readahead_pages: run.setting.readahead_pages,
             fault_around_pages: run.setting.fault_around_pages,
+            // Tasks run side by side.
+            access_time: Duration::from_nanos(run.access_nanos as u64) * run.setting.tasks,
             tasks: run.setting.tasks,
             watermarks: run.watermarks,
         }));

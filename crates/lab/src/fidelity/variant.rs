@@ -9,7 +9,6 @@
 use super::kernel_run::{Access, KernelRun};
 use mglru_core::Lru;
 use mglru_core::Refresh;
-use mglru_sim::Machine;
 use std::time::Duration;
 
 /// Capacities relative to the kernel's.
@@ -48,7 +47,7 @@ impl Variant {
         match (run.lru, run.access) {
             (Lru::Classic, _) => PHASES
                 .map(|phase| Variant {
-                    statistics_refresh: phase.map_or(Refresh::NEVER, |phase| refresh(run, phase)),
+                    statistics_refresh: phase.map_or(Refresh::NEVER, |phase| refresh(phase)),
                     ..plain
                 })
                 .into(),
@@ -65,12 +64,7 @@ impl Variant {
     }
 }
 
-/// A refresh every two seconds of the run's clock, converted to the replay's clock.
-fn refresh(run: &KernelRun, half_seconds: u32) -> Refresh {
-    let scaled = |time: Duration| {
-        let accesses = time.as_nanos() as f64 / run.access_nanos;
-        Machine::LAB_ACCESS_TIME.mul_f64(accesses)
-    };
-    let half = Duration::from_millis(500);
-    Refresh { first: scaled(half * half_seconds), period: scaled(PERIOD) }
+/// A refresh every two seconds, the first after so many half seconds.
+fn refresh(half_seconds: u32) -> Refresh {
+    Refresh { first: Duration::from_millis(500) * half_seconds, period: PERIOD }
 }

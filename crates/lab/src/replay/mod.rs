@@ -46,7 +46,7 @@ use life::Sink;
 use memory::{Memory, Swap, parse_fraction, parse_is_zram, parse_pages, parse_swap, parse_swappiness};
 use mglru_core::Mechanisms;
 use mglru_core::Refresh;
-use mglru_sim::{Baseline, Writes};
+use mglru_sim::{Baseline, Machine, Writes};
 use record::PageName;
 use rows::{Curve, ReplayRow};
 use run::{Plan, run_all, run_baselines};
@@ -241,6 +241,7 @@ impl Options {
             over_time: self.over_time,
             readahead_pages: self.readahead_pages.unwrap_or(0),
             fault_around_pages: self.fault_around_pages.unwrap_or(0),
+            access_time: Machine::LAB_ACCESS_TIME,
             tasks: 1,
             watermarks: None,
         };

@@ -58,6 +58,8 @@ pub struct Plan<'a> {
     pub readahead_pages: u32,
     /// The aligned window, in pages, that a mapped miss maps; 0: off.
     pub fault_around_pages: u32,
+    /// Time of an access.
+    pub access_time: Duration,
     /// Number of tasks; access *i* belongs to task *i* modulo this number.
     pub tasks: u32,
     /// Instead of a limit: memory is the machine's, and background reclaim keeps its free pages
@@ -86,6 +88,7 @@ impl<'a> Plan<'a> {
             over_time: false,
             readahead_pages: 0,
             fault_around_pages: 0,
+            access_time: Machine::LAB_ACCESS_TIME,
             tasks: 1,
             watermarks: None,
         }
@@ -143,7 +146,7 @@ impl Plan<'_> {
                 "{frames} pages are too many to simulate; give --memory less than 4 TiB"
             )));
         }
-        let mut machine = Machine::kernel_lab(frames);
+        let mut machine = Machine::kernel_lab_at(self.access_time, frames);
         machine.tenants[0].max_pages = self.memory_pages;
         machine.mechanisms = self.mechanisms;
         machine.numbering = self.trace.numbering();
