@@ -96,13 +96,15 @@ lint:
 package:
 	cargo package --workspace --exclude mglru-python --no-verify --allow-dirty --offline --quiet
 
-# Which changes of the libraries' interfaces since a revision break programs: BASELINE=REV, or the last tag.
+# Which changes of the libraries' interfaces since a revision break programs: BASELINE=REV, or the last tag. Documents
+# both revisions of all libraries, in some fifteen minutes.
 BASELINE = $(shell git describe --tags --abbrev=0 2>/dev/null)
 semver:
 	@command -v cargo-semver-checks >/dev/null \
 		|| { echo "cargo-semver-checks is not installed: cargo install cargo-semver-checks --locked"; exit 1; }
 	@test -n "$(BASELINE)" || { echo "no release is tagged: name a revision, make semver BASELINE=REV"; exit 1; }
 	cargo semver-checks --workspace --exclude mglru-python --exclude mglru-cli --baseline-rev $(BASELINE)
+	cargo semver-checks --manifest-path integration/Cargo.toml --workspace --exclude mglru-sqlite-library --baseline-rev $(BASELINE)
 
 # rustfmt leaves comments as wide as they are. Tables and diagrams may be wider than prose.
 comments:
