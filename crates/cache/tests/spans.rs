@@ -1,5 +1,5 @@
-//! Spans of slow paths. One test in a process of its own: `tracing` asks once per span whether anyone
-//! wants it, with the subscriber of the thread that comes first, and remembers the answer for all threads.
+//! Spans of slow paths. One test in a process of its own: `tracing` asks once per span whether a
+//! subscriber wants it. It may ask that of the first thread alone, and keeps the answer for all.
 
 use mglru_cache::{OpenMode, PageCache};
 use std::sync::{Arc, Mutex};

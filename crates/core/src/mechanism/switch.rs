@@ -173,9 +173,8 @@ switches! {
     /// Cached pages before a miss that continues no read are the trace of a sequential reader, and
     /// the window is as long as the trace. Off: such a miss reads what was asked for.
     ContextReadahead = "context_readahead",
-    /// Reclaim's mark of a folio that it met dirty is the readahead mark: the next read brings in
-    /// pages behind the folio, and the folio is not freed first once it is clean. Both marks are one
-    /// bit in kernels.
+    /// Reclaim's mark of a folio that it met dirty is the readahead mark, one bit in kernels: the
+    /// next read brings in pages behind the folio, and the folio is not freed first once clean.
     SharedMark = "shared_mark",
 }
 

@@ -250,7 +250,7 @@ mod tests {
         fill(harness, filling)
     }
 
-    /// What reclaim marks for being dirty is read ahead of, under the kernels' presets, and loses the
+    /// A page that reclaim met dirty is read ahead of, under the kernels' presets, and loses the
     /// mark by that; but not while it is written back.
     #[test]
     fn reclaims_mark_is_a_readahead_mark_in_kernels() {

@@ -46,10 +46,7 @@ impl Variant {
         let plain = Variant::plain(run);
         match (run.lru, run.access) {
             (Lru::Classic, _) => PHASES
-                .map(|phase| Variant {
-                    statistics_refresh: phase.map_or(Refresh::NEVER, |phase| refresh(phase)),
-                    ..plain
-                })
+                .map(|phase| Variant { statistics_refresh: phase.map_or(Refresh::NEVER, refresh), ..plain })
                 .into(),
             (_, Access::Reads) if !run.setting.is_loose() => vec![plain],
             _ => {
