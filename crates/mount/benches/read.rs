@@ -1,9 +1,9 @@
-//! Cached reads of 4 KiB through a mount of ours, and through a plain pass-through on the same FUSE
-//! library, which answers each read with one `pread` from the system's cache. Both bypass the
-//! kernel's cache at the mount point and have as many threads. They take turns; the ratio is of the
-//! medians.
+//! Cached reads of 4 KiB through two mounts. One is ours; the other is a plain pass-through on the
+//! same FUSE library, which answers each read with one `pread` from the system's cache. Both bypass
+//! the kernel's cache at the mount point and have as many threads. They take turns; the ratio is of
+//! the medians.
 //!
-//! `cargo bench -p mglru-mount [-- record]`: with `record`, ours also records.
+//! `cargo bench -p mglru-mount [-- record]`: with `record`, both are ours, and one records.
 
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner,
@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 const FILE_BYTES: u64 = 64 << 20;
@@ -110,36 +110,63 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// Compares with this many threads answering on each side.
-fn compare(folder: &Path, threads: usize, record: bool) {
-    let point = |name: &str| {
-        let path = folder.join(format!("{name}-{threads}"));
-        std::fs::create_dir(&path).expect("a temporary directory");
-        path
-    };
-    let (ours_at, plain_at) = (point("ours"), point("plain"));
+/// A mount that serves on threads of its own; the function ends it.
+type Served = Box<dyn FnOnce()>;
+
+/// Mounts `folder/dir` by ours, recording to `trace`. `None`: nothing can be mounted here.
+fn serve_ours(folder: &Path, at: &Path, threads: usize, trace: Option<PathBuf>) -> Option<Served> {
     let cache = PageCache::builder(2 * FILE_BYTES).build().expect("there is memory");
-    let trace = folder.join("trace");
-    let record = record.then(|| RecordOptions { path: trace, failed: Box::new(|error| panic!("{error}")) });
+    let record = trace.map(|path| RecordOptions { path, failed: Box::new(|error| panic!("{error}")) });
     let options = Options { threads, record, ..Options::default() };
-    let mut mount = match Mount::new(&folder.join("dir"), &ours_at, cache, options) {
+    let mut mount = match Mount::new(&folder.join("dir"), at, cache, options) {
         Ok(mount) => mount,
-        Err(error) => return println!("skipped: {error}"),
+        Err(error) => {
+            println!("skipped: {error}");
+            return None;
+        }
     };
     let unmounter = mount.unmounter();
-    let ours = std::thread::spawn(|| mount.serve());
+    let serving = std::thread::spawn(move || mount.serve());
+    Some(Box::new(move || {
+        unmounter.unmount().expect("no file is open");
+        serving.join().expect("no panic").expect("nothing was written");
+    }))
+}
 
+fn serve_plain(folder: &Path, at: &Path, threads: usize) -> Served {
     let mut config = Config::default();
     config.mount_options = vec![MountOption::DefaultPermissions];
     config.acl = SessionACL::All;
     config.n_threads = Some(threads);
     let source = File::open(folder.join("dir/f")).expect("it was written");
-    let mut session = Session::new(Plain(source), &plain_at, &config).expect("ours could be mounted");
-    let mut plain_unmounter = session.unmount_callable();
-    let plain = std::thread::spawn(|| session.run());
+    let mut session = Session::new(Plain(source), at, &config).expect("ours could be mounted");
+    let mut unmounter = session.unmount_callable();
+    let serving = std::thread::spawn(|| session.run());
+    Box::new(move || {
+        unmounter.unmount().expect("no file is open");
+        serving.join().expect("no panic").expect("nothing failed");
+    })
+}
+
+/// Compares with this many threads answering on each side.
+fn compare(folder: &Path, threads: usize, records: bool) {
+    let point = |name: &str| {
+        let path = folder.join(format!("{name}-{threads}"));
+        std::fs::create_dir(&path).expect("a temporary directory");
+        path
+    };
+    let (ours_at, other_at) = (point("ours"), point("other"));
+    let trace = records.then(|| folder.join(format!("trace-{threads}")));
+    let Some(ours) = serve_ours(folder, &ours_at, threads, trace) else { return };
+    let (other, names) = if records {
+        let other = serve_ours(folder, &other_at, threads, None).expect("ours could be mounted");
+        (other, ["recording", "not"])
+    } else {
+        (serve_plain(folder, &other_at, threads), ["ours", "plain"])
+    };
 
     let open = |at: &Path| File::open(at.join("f")).expect("it is mounted");
-    let files = [open(&ours_at), open(&plain_at)];
+    let files = [open(&ours_at), open(&other_at)];
     let mut nanoseconds = [Vec::new(), Vec::new()];
     for round in 0..=ROUNDS as u64 {
         for side in 0..2 {
@@ -155,27 +182,27 @@ fn compare(folder: &Path, threads: usize, record: bool) {
     drop(files);
     let mut ratios: Vec<f64> = nanoseconds[0].iter().zip(&nanoseconds[1]).map(|(a, b)| a / b).collect();
     ratios.sort_by(f64::total_cmp);
-    let [ours_ns, plain_ns] = nanoseconds.map(|mut side| median(&mut side));
+    let [ours_ns, other_ns] = nanoseconds.map(|mut side| median(&mut side));
     println!(
-        "{threads:2} threads: ours {:6.2} us, plain {:6.2} us, {:.2} times as long (rounds: {:.2} to {:.2})",
+        "{threads:2} threads: {} {:6.2} us, {} {:6.2} us, {:.2} times as long (rounds: {:.2} to {:.2})",
+        names[0],
         ours_ns / 1000.0,
-        plain_ns / 1000.0,
-        ours_ns / plain_ns,
+        names[1],
+        other_ns / 1000.0,
+        ours_ns / other_ns,
         ratios[0],
         ratios[ratios.len() - 1],
     );
-    unmounter.unmount().expect("no file is open");
-    plain_unmounter.unmount().expect("no file is open");
-    ours.join().expect("no panic").expect("nothing was written");
-    plain.join().expect("no panic").expect("nothing failed");
+    ours();
+    other();
 }
 
 fn main() {
-    let record = std::env::args().any(|argument| argument == "record");
+    let records = std::env::args().any(|argument| argument == "record");
     let folder = tempfile::tempdir().expect("a temporary directory");
     std::fs::create_dir(folder.path().join("dir")).expect("a temporary directory");
     std::fs::write(folder.path().join("dir/f"), vec![7; FILE_BYTES as usize]).expect("there is space");
     for threads in [1, 4, 16] {
-        compare(folder.path(), threads, record);
+        compare(folder.path(), threads, records);
     }
 }
