@@ -96,8 +96,8 @@ lint:
 package:
 	cargo package --workspace --exclude mglru-python --no-verify --allow-dirty --offline --quiet
 
-# Which changes of the libraries' interfaces since a revision break programs: BASELINE=REV, or the last tag. Documents
-# both revisions of all libraries, in some fifteen minutes.
+# Which changes of the libraries' interfaces since a revision break programs: BASELINE=REV, or the last tag. It
+# documents both revisions of all libraries, which takes long.
 BASELINE = $(shell git describe --tags --abbrev=0 2>/dev/null)
 semver:
 	@command -v cargo-semver-checks >/dev/null \

@@ -408,7 +408,7 @@ impl CachedFile {
     }
 
     /// Updates readahead after a load through a map found a page in memory that has no page-table
-    /// entry or has the readahead mark.
+    /// entry.
     #[cold]
     pub(crate) fn note_mapped(&self, index: u32, hit: &Hit) {
         self.readahead.lock().unwrap_or_else(PoisonError::into_inner).note_mapped(true, 0);

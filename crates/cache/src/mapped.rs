@@ -381,10 +381,11 @@ impl Map {
             match shared.core.lookup(&inode.mapping, index) {
                 Lookup::Hit(hit) => {
                     shared.core.touch(&self.file.task, &inode.mapping, index, &hit);
-                    if missed || !hit.flags.mapped() {
+                    let is_fault = !hit.flags.mapped();
+                    if missed || is_fault {
                         self.file.stats.map_fault(missed);
                     }
-                    if !missed && (!hit.flags.mapped() || shared.core.has_readahead_mark(&hit)) {
+                    if !missed && is_fault {
                         self.file.note_mapped(index, &hit);
                     }
                     return Ok(hit);

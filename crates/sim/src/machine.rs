@@ -238,10 +238,13 @@ impl Machine {
     /// [`Machine::kernel_lab`] for a run that took another time per access: 17 to 820 µs were
     /// measured. The device writes as many pages per access; the flusher comes after the same time,
     /// so after fewer or more accesses.
+    ///
+    /// # Panics
+    /// If an access takes no time.
     pub fn kernel_lab_at(access_time: Duration, limit_pages: u64) -> Machine {
         let write = Lane {
             latency: Latency::ZERO,
-            bytes_per_second: ((2 * PAGE_BYTES) as f64 / access_time.as_secs_f64()) as u64,
+            bytes_per_second: 2 * PAGE_BYTES * 1_000_000_000 / access_time.as_nanos() as u64,
             depth: 60,
             burst: Duration::ZERO,
             in_order: false,

@@ -263,20 +263,17 @@ mod tests {
                 let hit = harness.hit(index).unwrap();
                 harness.core.take_readahead_mark(&harness.mapping, index, &hit)
             };
-            let flags =
-                |harness: &Harness| harness.core.folios().flags(harness.hit(10).unwrap().folio).load();
             harness.write(10);
-            harness.core.folios().flags(harness.hit(10).unwrap().folio).set_reclaim();
+            let folio = harness.hit(10).unwrap().folio;
+            let reclaim = |harness: &Harness| harness.core.folios().flags(folio).load().reclaim();
+            harness.core.folios().flags(folio).set_reclaim();
             assert_eq!((is_marked(&harness, 10), is_marked(&harness, 11)), (is_shared, false), "{preset:?}");
             assert_eq!((take(&harness, 10), take(&harness, 11)), (is_shared, false), "{preset:?}");
-            assert_eq!(flags(&harness).reclaim(), !is_shared, "{preset:?}");
+            assert_eq!(reclaim(&harness), !is_shared, "{preset:?}");
             assert!(!take(&harness, 10), "once");
-            harness.core.folios().flags(harness.hit(10).unwrap().folio).set_reclaim();
+            harness.core.folios().flags(folio).set_reclaim();
             let written = harness.start_writeback();
-            assert!(
-                !is_marked(&harness, 10) && !take(&harness, 10) && flags(&harness).reclaim(),
-                "{preset:?}"
-            );
+            assert!(!is_marked(&harness, 10) && !take(&harness, 10) && reclaim(&harness), "{preset:?}");
             harness.end_writeback(written);
             harness.core.validate().unwrap();
         }

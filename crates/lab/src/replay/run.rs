@@ -58,7 +58,7 @@ pub struct Plan<'a> {
     pub readahead_pages: u32,
     /// The aligned window, in pages, that a mapped miss maps; 0: off.
     pub fault_around_pages: u32,
-    /// Time of an access.
+    /// Time of an access, reads included: how many pass before the flusher comes.
     pub access_time: Duration,
     /// Number of tasks; access *i* belongs to task *i* modulo this number.
     pub tasks: u32,

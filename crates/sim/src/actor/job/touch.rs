@@ -125,6 +125,7 @@ impl Job {
         } else if !(touch.write && world.overwrite) && self.process.counts(world, &touch) {
             world.core.accessed(&world.host, || self.process.task.cpu, hit);
         }
+        // A load that finds a page-table entry is no fault, and sees no mark.
         let looks_for_mark = !touch.mapped || !hit.flags.mapped();
         if looks_for_mark && world.core.has_readahead_mark(hit) && !(touch.write && world.parts) {
             self.read_on(world, touch, hit);
