@@ -216,7 +216,7 @@ fn say_trace(path: &Path) {
 
 /// Prints what was served.
 fn say(summary: &Summary, cache: &CacheOptions) {
-    let Summary { requests, hits, misses, memory_pages, recorded } = summary;
+    let Summary { requests, hits, misses, memory_pages, recorded, .. } = summary;
     say_requests(requests);
     let accesses = hits + misses;
     if accesses > 0 {

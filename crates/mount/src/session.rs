@@ -57,6 +57,7 @@ pub enum Who {
 
 /// Counts of a mount: requests of programs, and work of the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Summary {
     /// The programs' requests.
     pub requests: Requests,

@@ -128,6 +128,7 @@ impl Tally {
 
 /// Result of a reclaim request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RequestReport {
     /// Requested pages.
     pub pages: u64,
@@ -139,6 +140,7 @@ pub struct RequestReport {
 
 /// An OOM kill of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Kill {
     /// Time of the kill.
     pub time: Time,
@@ -148,6 +150,7 @@ pub struct Kill {
 
 /// The first failed request of a tenant's jobs because no page could be freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Refusal {
     /// Time of the failure.
     pub time: Time,
@@ -159,6 +162,7 @@ pub struct Refusal {
 
 /// Results of one tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TenantReport {
     /// Its path; empty for the root, which also counts global background reclaim.
     pub name: String,
@@ -180,6 +184,7 @@ pub struct TenantReport {
 
 /// Results of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// Duration of the run in virtual time.
     pub now: Time,

@@ -6,6 +6,7 @@ macro_rules! switches {
     ($($(#[doc = $doc:literal])+ $name:ident = $text:literal,)+) => {
         /// One behaviour that is on or off.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
         pub enum Switch {
             $($(#[doc = $doc])+ $name,)+
         }

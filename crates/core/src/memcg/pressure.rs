@@ -35,6 +35,7 @@ const ONE: u64 = 1 << 32;
 
 /// The figures of `memory.pressure` at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PressureStats {
     /// The share of time with a stall, averaged over 10, 60 and 300 seconds, in hundredths of a
     /// percent.

@@ -59,6 +59,7 @@ impl FromStr for Programs {
 
 /// A summary of the recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Recorded {
     /// The requests.
     pub requests: Requests,

@@ -8,9 +8,10 @@
 //!
 //! A pass has one of three causes:
 //!
-//! * *Too many dirty pages.* All dirty file pages exceed the background threshold of memory. Or
-//!   those of a memcg do, and with pages under writeback they exceed its free run, above which its
-//!   writers are throttled. All files are due.
+//! * *Too many dirty pages.* All dirty file pages exceed the background threshold of memory, or
+//!   those of a memcg do. The latter is found out every five seconds, and at once when with pages
+//!   under writeback they exceed the free run, above which the memcg's writers are throttled. All
+//!   files are due.
 //! * *Reclaim asks* ([`FlushReason::Reclaim`](crate::FlushReason)). All files are due.
 //! * *Age.* Every five seconds, files whose oldest dirty page is older than 30 s are due.
 //!
@@ -21,7 +22,8 @@
 //! `vm.dirty_writeback_centisecs` and `vm.dirty_expire_centisecs`
 //! (Documentation/admin-guide/sysctl/vm.rst). Since Linux 4.2 ("writeback: cgroup writeback
 //! support") `balance_dirty_pages` wakes the flusher for a memcg above its free run, and the
-//! flusher goes on while `wb_over_bg_thresh` holds. The delay after failed writes differs from the
+//! flusher goes on while `wb_over_bg_thresh` holds, which it also asks whenever it wakes for old
+//! pages. The delay after failed writes differs from the
 //! kernel, which drops pages that a device refuses.
 //!
 //! # Locking
@@ -209,7 +211,7 @@ impl Flusher {
             self.next_period = now + self.options.period;
         }
         // No short-circuit: the list of memcgs over their limits must be updated in any case.
-        let everything = core.flush_is_due(self.options.memory_permille) | std::mem::take(&mut self.is_asked);
+        let everything = core.flush_is_due(self.options.memory_permille, is_period) | std::mem::take(&mut self.is_asked);
         let wanted = std::mem::take(&mut self.wanted);
         let is_due = |mapping: MappingId, since: Time| {
             everything || is_period && now.since(since) >= self.options.expiry || wanted.contains(&mapping)
@@ -265,9 +267,10 @@ impl Core {
     }
 
     /// Whether too many pages are dirty: in all, more than `memory_permille` thousandths of memory;
-    /// or in a memcg that exceeded its background threshold when pages were dirtied. (When a limit
-    /// is lowered, reclaim makes room and wakes the flusher.)
-    fn flush_is_due(&self, memory_permille: u32) -> bool {
+    /// or in a memcg that exceeded its background threshold when pages were dirtied, and now
+    /// exceeds it at the end of a period or exceeds its free run. (When a limit is lowered, reclaim
+    /// makes room and wakes the flusher.)
+    fn flush_is_due(&self, memory_permille: u32, is_period: bool) -> bool {
         let mut is_due = false;
         self.flushing.over_background.lock().retain(|&memcg| {
             let pending = &self.memcg(memcg).pending;
@@ -275,7 +278,7 @@ impl Core {
             pending.forget_over_background();
             let limits = self.dirty_limits(self.memcg(memcg));
             let is_over = pending.dirty_pages() > limits.background_pages;
-            is_due |= is_over && pending.pages() > limits.free_run_pages();
+            is_due |= is_over && (is_period || pending.pages() > limits.free_run_pages());
             is_over && pending.note_over_background()
         });
         let frames = u64::from(self.folios.len());

@@ -71,6 +71,25 @@ fn much_is_dirty_from_the_free_run_on() {
     }
 }
 
+/// The tracepoints of Linux 6.12 (`writeback_start` with the reason "background"): above its
+/// background threshold but below its free run, a memcg is written when the flusher's period ends.
+#[test]
+fn a_memcg_above_its_background_threshold_waits_for_the_period() {
+    for (dirty_pages, expected) in [(96, None), (128, Some(5))] {
+        let harness = dirty(300..300 + dirty_pages);
+        let mut flusher = flusher(FlusherOptions::default());
+        let mut written_at = None;
+        for seconds in 1..12 {
+            harness.host.advance(Duration::from_secs(1));
+            let (runs, ..) = run(&harness, &mut flusher);
+            if !runs.is_empty() && written_at.is_none() {
+                written_at = Some(seconds);
+            }
+        }
+        assert_eq!(written_at, expected, "{dirty_pages} dirty");
+    }
+}
+
 /// Of all memory, only dirty pages count.
 #[test]
 fn much_is_dirty_of_all_memory() {
