@@ -14,6 +14,8 @@ pub(crate) struct Pending {
     written: AtomicU64,
     /// Set when the flusher is woken for too many dirty pages, until it finds them few enough.
     over_background: AtomicBool,
+    /// Whether any page has been written. Not for the node.
+    any_written: AtomicBool,
     /// Pages whose write failed, since the start.
     failed: AtomicU64,
 }
@@ -35,6 +37,16 @@ impl Pending {
 
     pub(crate) fn note_written(&self) {
         self.written.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn note_any_written(&self) {
+        if !self.any_written.load(Relaxed) {
+            self.any_written.store(true, Relaxed);
+        }
+    }
+
+    pub(crate) fn any_written(&self) -> bool {
+        self.any_written.load(Relaxed)
     }
 
     pub(crate) fn written_pages(&self) -> u64 {
@@ -60,6 +72,7 @@ impl Pending {
 
     pub(crate) fn reset(&self) {
         self.forget_over_background();
+        self.any_written.store(false, Relaxed);
         self.dirty.store(0, Relaxed);
         self.writeback.store(0, Relaxed);
         self.failed.store(0, Relaxed);

@@ -43,6 +43,12 @@ struct DirtyLevel<'a> {
     limits: DirtyLimits,
 }
 
+/// The number of dirty pages of a memcg above which the flusher writes when it looks: none until
+/// any page of the memcg has been written.
+fn background_pages(pending: &Pending, limits: DirtyLimits) -> u64 {
+    if pending.any_written() { limits.background_pages } else { 0 }
+}
+
 /// Whether to check limits at this number of dirty pages: at every page up to the limit of a small
 /// tenant, then every few dozen.
 fn asks_at(dirty_pages: u64) -> bool {
@@ -117,10 +123,13 @@ impl Core {
         let mut over = false;
         for level in self.memcgs.with_ancestors(memcg.id()) {
             let dirty = level.pending.add_dirty();
-            let asks = self.options.memcg_dirty_limits && asks_at(dirty);
-            if asks && dirty > self.dirty_limits(level).background_pages {
+            if !self.options.memcg_dirty_limits || !asks_at(dirty) {
+                continue;
+            }
+            let limits = self.dirty_limits(level);
+            if dirty > background_pages(&level.pending, limits) {
                 self.note_over_background(level);
-                over = true;
+                over |= dirty > limits.background_pages;
             }
         }
         let dirty = self.node.pending.add_dirty();
@@ -255,6 +264,7 @@ impl Core {
             self.written.fetch_add(1, Relaxed);
             if mapping.kind() == Kind::File {
                 memcg.stat.add(Counter::NrWritten, 1);
+                self.memcgs.with_ancestors(memcg.id()).for_each(|memcg| memcg.pending.note_any_written());
                 self.node.pending.note_written();
             }
             // An isolated folio is not queued, which would hold it: the isolating thread finds it

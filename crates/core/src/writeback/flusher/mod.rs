@@ -2,16 +2,18 @@
 //! which order.
 //!
 //! ```text
-//! woken, or every 5 s ─► which files are due? ─► a pass: a portion of each in turn, in file order ─► again
+//! woken, or after 5 s ─► which files are due? ─► a pass: a portion of each in turn, in file order ─► again
 //!                          none: sleep
 //! ```
 //!
 //! A pass has one of three causes:
 //!
-//! * *Too many dirty pages.* All dirty file pages exceed the background threshold of memory, or
-//!   those of a memcg do. The latter is found out every five seconds, and at once when with pages
-//!   under writeback they exceed the free run, above which the memcg's writers are throttled. All
-//!   files are due.
+//! * *Too many dirty pages.* All dirty file pages exceed the background threshold of memory. Or
+//!   those of a memcg and its pages under writeback exceed its free run, above which its writers are
+//!   throttled. Or the dirty pages of a memcg exceed its background threshold five seconds after the
+//!   last pass or, if nothing was dirty then, after the first page became dirty. The threshold of a
+//!   memcg is zero until a page of it has been written, because it is a share by the pages that each
+//!   has written lately. All files are due.
 //! * *Reclaim asks* ([`FlushReason::Reclaim`](crate::FlushReason)). All files are due.
 //! * *Age.* Every five seconds, files whose oldest dirty page is older than 30 s are due.
 //!
@@ -22,8 +24,8 @@
 //! `vm.dirty_writeback_centisecs` and `vm.dirty_expire_centisecs`
 //! (Documentation/admin-guide/sysctl/vm.rst). Since Linux 4.2 ("writeback: cgroup writeback
 //! support") `balance_dirty_pages` wakes the flusher for a memcg above its free run, and the
-//! flusher goes on while `wb_over_bg_thresh` holds, which it also asks whenever it wakes for old
-//! pages. The delay after failed writes differs from the
+//! flusher goes on while `wb_over_bg_thresh` holds, which it also asks when its timer wakes it. The
+//! tracepoints `writeback_start` and `writeback_single_inode` of Linux 6.12 show both. The delay after failed writes differs from the
 //! kernel, which drops pages that a device refuses.
 //!
 //! # Locking
@@ -116,7 +118,10 @@ pub struct Flusher {
     is_asked: bool,
     /// Files that the host wants written in the next pass.
     wanted: BTreeSet<MappingId>,
+    /// The next look for old files.
     next_period: Time,
+    /// When the timer was set: at the start, at the last pass for all files, or when it ran out.
+    timer_set: Time,
     /// Count of failed page writes at the end of the last pass.
     failed_pages: u64,
     /// The delay after the next failed pass.
@@ -140,6 +145,7 @@ impl Flusher {
             is_asked: false,
             wanted: BTreeSet::new(),
             next_period: now + options.period,
+            timer_set: now,
             failed_pages: 0,
             retry: RETRY_MIN,
         }
@@ -172,7 +178,7 @@ impl Flusher {
                 self.retry = RETRY_MIN;
             }
             if !self.begin_pass(core, now) {
-                return FlusherStep::Sleep(self.next_period);
+                return FlusherStep::Sleep(self.timer_end(core));
             }
         }
         let &Turn { mapping, from, .. } = self.pass.front().expect("a pass that has begun has a turn");
@@ -188,7 +194,7 @@ impl Flusher {
             Some(pages) => self.go_on(turn, &pages),
             None => core.flushing.note_visited(turn.mapping, host.now()),
         }
-        (self.pass.is_empty() && !self.has_written).then_some(self.next_period)
+        (self.pass.is_empty() && !self.has_written).then(|| self.timer_end(core))
     }
 
     /// Queues the rest behind `pages`, next in this turn or after the turns of other files.
@@ -204,32 +210,49 @@ impl Flusher {
         }
     }
 
+    /// When the timer runs out.
+    fn timer_end(&self, core: &Core) -> Time {
+        self.timer_set.max(core.flushing.files.lock().first_dirtied) + self.options.period
+    }
+
     /// Creates turns for all due files. `false`: none is due.
     fn begin_pass(&mut self, core: &Core, now: Time) -> bool {
+        let is_timer = now >= self.timer_end(core);
         let is_period = now >= self.next_period;
         if is_period {
             self.next_period = now + self.options.period;
         }
         // No short-circuit: the list of memcgs over their limits must be updated in any case.
-        let everything = core.flush_is_due(self.options.memory_permille, is_period) | std::mem::take(&mut self.is_asked);
+        let everything = core.flush_is_due(self.options.memory_permille, is_timer) | std::mem::take(&mut self.is_asked);
+        if is_timer || everything {
+            self.timer_set = now;
+        }
         let wanted = std::mem::take(&mut self.wanted);
         let is_due = |mapping: MappingId, since: Time| {
             everything || is_period && now.since(since) >= self.options.expiry || wanted.contains(&mapping)
         };
         let left_pages = self.options.portion_pages;
-        let dirty = core.flushing.dirty_since.lock();
-        let due = dirty.iter().filter(|&(&mapping, &since)| is_due(mapping, since));
+        let files = core.flushing.files.lock();
+        let due = files.dirty_since.iter().filter(|&(&mapping, &since)| is_due(mapping, since));
         self.pass.extend(due.map(|(&mapping, _)| Turn { mapping, from: 0, left_pages }));
         self.has_written = false;
         !self.pass.is_empty()
     }
 }
 
+/// Files with dirty pages that are not under writeback.
+#[derive(Debug, Default)]
+struct DirtyFiles {
+    /// The time of the oldest page: when the first one became dirty after the file had none, or
+    /// after the flusher's last visit.
+    dirty_since: BTreeMap<MappingId, Time>,
+    /// When a page became dirty while there were no such files.
+    first_dirtied: Time,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Flushing {
-    /// Files with dirty pages that are not under writeback, with the time of the oldest: when the
-    /// first one became dirty after the file had none, or after the flusher's last visit.
-    dirty_since: Mutex<BTreeMap<MappingId, Time>>,
+    files: Mutex<DirtyFiles>,
     /// Memcgs that exceeded their background threshold at the last check.
     over_background: Mutex<BTreeSet<MemcgId>>,
 }
@@ -237,24 +260,28 @@ pub(crate) struct Flushing {
 impl Flushing {
     /// Registers a file with its first dirty page. The caller holds the mapping lock.
     pub(super) fn note_dirty(&self, mapping: &Mapping, now: Time) {
-        self.dirty_since.lock().insert(mapping.id(), now);
+        let mut files = self.files.lock();
+        if files.dirty_since.is_empty() {
+            files.first_dirtied = now;
+        }
+        files.dirty_since.insert(mapping.id(), now);
     }
 
     /// Unregisters a file without dirty pages. The caller holds the mapping lock.
     pub(super) fn note_clean(&self, mapping: &Mapping) {
-        self.dirty_since.lock().remove(&mapping.id());
+        self.files.lock().dirty_since.remove(&mapping.id());
     }
 
     /// Resets a file's time after a visit: pages dirty now became dirty since.
     fn note_visited(&self, mapping: MappingId, now: Time) {
-        if let Some(since) = self.dirty_since.lock().get_mut(&mapping) {
+        if let Some(since) = self.files.lock().dirty_since.get_mut(&mapping) {
             *since = now;
         }
     }
 }
 
 impl Core {
-    /// Registers a memcg above its background threshold, for the flusher that is woken for it.
+    /// Registers a memcg above its background threshold, for the flusher's next look.
     pub(super) fn note_over_background(&self, memcg: &crate::memcg::Memcg) {
         if memcg.pending.note_over_background() {
             self.flushing.over_background.lock().insert(memcg.id());
@@ -263,22 +290,22 @@ impl Core {
 
     /// The registered time of a file's oldest dirty page; `None`: all pages are clean.
     pub fn dirty_since(&self, mapping: &Mapping) -> Option<Time> {
-        self.flushing.dirty_since.lock().get(&mapping.id()).copied()
+        self.flushing.files.lock().dirty_since.get(&mapping.id()).copied()
     }
 
     /// Whether too many pages are dirty: in all, more than `memory_permille` thousandths of memory;
     /// or in a memcg that exceeded its background threshold when pages were dirtied, and now
-    /// exceeds it at the end of a period or exceeds its free run. (When a limit is lowered, reclaim
-    /// makes room and wakes the flusher.)
-    fn flush_is_due(&self, memory_permille: u32, is_period: bool) -> bool {
+    /// exceeds its free run or, if the flusher's timer has run out, still the threshold. (When a
+    /// limit is lowered, reclaim makes room and wakes the flusher.)
+    fn flush_is_due(&self, memory_permille: u32, is_timer: bool) -> bool {
         let mut is_due = false;
         self.flushing.over_background.lock().retain(|&memcg| {
             let pending = &self.memcg(memcg).pending;
             // First, so that a thread that notes it again waits for the lock.
             pending.forget_over_background();
             let limits = self.dirty_limits(self.memcg(memcg));
-            let is_over = pending.dirty_pages() > limits.background_pages;
-            is_due |= is_over && (is_period || pending.pages() > limits.free_run_pages());
+            let is_over = pending.dirty_pages() > super::background_pages(pending, limits);
+            is_due |= is_over && (is_timer || pending.pages() > limits.free_run_pages());
             is_over && pending.note_over_background()
         });
         let frames = u64::from(self.folios.len());

@@ -5,10 +5,19 @@ use crate::testing::Harness;
 use crate::{FolioId, Kind, Options};
 use std::sync::Arc;
 
-/// A memcg of 1,000 pages on a node of 10,000, with these pages dirty.
-fn dirty(pages: Range<u32>) -> Harness {
+/// A memcg of 1,000 pages on a node of 10,000.
+fn clean() -> Harness {
     let mut harness = Harness::with_options(Options::new(10_000), 1000);
     harness.read_ahead(0..700);
+    harness
+}
+
+/// The same after the first write, with these pages dirty.
+fn dirty(pages: Range<u32>) -> Harness {
+    let harness = clean();
+    harness.write(699);
+    let folios = harness.start_writeback();
+    harness.end_writeback(folios);
     pages.for_each(|page| harness.write(page));
     harness
 }
@@ -71,23 +80,39 @@ fn much_is_dirty_from_the_free_run_on() {
     }
 }
 
-/// The tracepoints of Linux 6.12 (`writeback_start` with the reason "background"): above its
-/// background threshold but below its free run, a memcg is written when the flusher's period ends.
-#[test]
-fn a_memcg_above_its_background_threshold_waits_for_the_period() {
-    for (dirty_pages, expected) in [(96, None), (128, Some(5))] {
-        let harness = dirty(300..300 + dirty_pages);
-        let mut flusher = flusher(FlusherOptions::default());
-        let mut written_at = None;
-        for seconds in 1..12 {
+/// The seconds at which a flusher writes that looks every second; another page gets dirty at second
+/// `more_at`, if not 0.
+fn seconds_of_writes(harness: &Harness, more_at: u32) -> Vec<u32> {
+    let mut flusher = flusher(FlusherOptions::default());
+    (1..24)
+        .filter(|&second| {
             harness.host.advance(Duration::from_secs(1));
-            let (runs, ..) = run(&harness, &mut flusher);
-            if !runs.is_empty() && written_at.is_none() {
-                written_at = Some(seconds);
+            if second == more_at {
+                harness.write(0);
             }
-        }
-        assert_eq!(written_at, expected, "{dirty_pages} dirty");
+            let (runs, folios, _) = run(harness, &mut flusher);
+            harness.end_writeback(folios);
+            !runs.is_empty()
+        })
+        .collect()
+}
+
+/// The tracepoints of Linux 6.12 (`writeback_start` with the reason "background"): above its
+/// background threshold but below its free run, a memcg is written when the timer runs out.
+#[test]
+fn a_memcg_above_its_background_threshold_waits_for_the_timer() {
+    for (dirty_pages, expected) in [(96, &[][..]), (128, &[5])] {
+        let harness = dirty(300..300 + dirty_pages);
+        assert_eq!(seconds_of_writes(&harness, 0), expected, "{dirty_pages} dirty");
     }
+}
+
+/// `wb_calc_thresh`: the share of a memcg is zero until one of its pages has been written. The
+/// timer runs from the first dirty page.
+#[test]
+fn the_first_dirty_pages_of_a_memcg_are_written_when_the_timer_runs_out() {
+    assert_eq!(seconds_of_writes(&clean(), 3), [8]);
+    assert_eq!(seconds_of_writes(&dirty(0..0), 3), []);
 }
 
 /// Of all memory, only dirty pages count.
