@@ -25,8 +25,8 @@
 //! (Documentation/admin-guide/sysctl/vm.rst). Since Linux 4.2 ("writeback: cgroup writeback
 //! support") `balance_dirty_pages` wakes the flusher for a memcg above its free run, and the
 //! flusher goes on while `wb_over_bg_thresh` holds, which it also asks when its timer wakes it. The
-//! tracepoints `writeback_start` and `writeback_single_inode` of Linux 6.12 show both. The delay after failed writes differs from the
-//! kernel, which drops pages that a device refuses.
+//! tracepoints `writeback_start` and `writeback_single_inode` of Linux 6.12 show both. The delay
+//! after failed writes differs from the kernel, which drops pages that a device refuses.
 //!
 //! # Locking
 //!
@@ -223,7 +223,8 @@ impl Flusher {
             self.next_period = now + self.options.period;
         }
         // No short-circuit: the list of memcgs over their limits must be updated in any case.
-        let everything = core.flush_is_due(self.options.memory_permille, is_timer) | std::mem::take(&mut self.is_asked);
+        let everything =
+            core.flush_is_due(self.options.memory_permille, is_timer) | std::mem::take(&mut self.is_asked);
         if is_timer || everything {
             self.timer_set = now;
         }
@@ -293,8 +294,8 @@ impl Core {
         self.flushing.files.lock().dirty_since.get(&mapping.id()).copied()
     }
 
-    /// Whether too many pages are dirty: in all, more than `memory_permille` thousandths of memory;
-    /// or in a memcg that exceeded its background threshold when pages were dirtied, and now
+    /// Whether too many pages are dirty in all, more than `memory_permille` thousandths of memory,
+    /// or in a memcg. Such a memcg exceeded its background threshold when pages were dirtied. Now it
     /// exceeds its free run or, if the flusher's timer has run out, still the threshold. (When a
     /// limit is lowered, reclaim makes room and wakes the flusher.)
     fn flush_is_due(&self, memory_permille: u32, is_timer: bool) -> bool {
