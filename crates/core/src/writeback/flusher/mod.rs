@@ -295,8 +295,8 @@ impl Core {
     }
 
     /// Whether too many pages are dirty in all, more than `memory_permille` thousandths of memory,
-    /// or in a memcg. Such a memcg exceeded its background threshold when pages were dirtied. Now it
-    /// exceeds its free run or, if the flusher's timer has run out, still the threshold. (When a
+    /// or in a memcg. Such a memcg exceeded its background threshold when pages were dirtied. Now
+    /// it exceeds its free run or, if the flusher's timer has run out, still the threshold. (When a
     /// limit is lowered, reclaim makes room and wakes the flusher.)
     fn flush_is_due(&self, memory_permille: u32, is_timer: bool) -> bool {
         let mut is_due = false;
