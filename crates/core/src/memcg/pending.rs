@@ -14,7 +14,7 @@ pub(crate) struct Pending {
     written: AtomicU64,
     /// Set when the flusher is woken for too many dirty pages, until it finds them few enough.
     over_background: AtomicBool,
-    /// Whether any page has been written. Not for the node.
+    /// Whether any page has been written; then that of all ancestors is set, too. Not for the node.
     any_written: AtomicBool,
     /// Pages whose write failed, since the start.
     failed: AtomicU64,
@@ -40,9 +40,7 @@ impl Pending {
     }
 
     pub(crate) fn note_any_written(&self) {
-        if !self.any_written.load(Relaxed) {
-            self.any_written.store(true, Relaxed);
-        }
+        self.any_written.store(true, Relaxed);
     }
 
     pub(crate) fn any_written(&self) -> bool {

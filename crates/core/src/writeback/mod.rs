@@ -264,7 +264,9 @@ impl Core {
             self.written.fetch_add(1, Relaxed);
             if mapping.kind() == Kind::File {
                 memcg.stat.add(Counter::NrWritten, 1);
-                self.memcgs.with_ancestors(memcg.id()).for_each(|memcg| memcg.pending.note_any_written());
+                if !memcg.pending.any_written() {
+                    self.memcgs.with_ancestors(memcg.id()).for_each(|memcg| memcg.pending.note_any_written());
+                }
                 self.node.pending.note_written();
             }
             // An isolated folio is not queued, which would hold it: the isolating thread finds it

@@ -53,7 +53,7 @@ pub struct FlusherOptions {
     /// Share of all memory that may be dirty before the flusher writes, in thousandths
     /// (`vm.dirty_background_ratio`).
     pub memory_permille: u32,
-    /// Time between checks for old dirty pages (`vm.dirty_writeback_centisecs`).
+    /// The timer, and the time between checks for old dirty pages (`vm.dirty_writeback_centisecs`).
     pub period: Duration,
     /// Age at which a dirty page is old (`vm.dirty_expire_centisecs`).
     pub expiry: Duration,
