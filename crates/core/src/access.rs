@@ -23,6 +23,7 @@ use crate::mapping::{Found, Glance, InsertError, LEAF_SLOTS, Mapping, SEQUENCE_M
 use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::mm::AddressSpace;
+use crate::workingset;
 use std::sync::Arc;
 
 /// A task: the memcg that new pages are charged to, the address space that maps them, and a CPU.
@@ -158,7 +159,7 @@ impl Core {
     /// another page: the caller holds a reference or checks the version afterwards.
     #[inline]
     fn is_page(&self, mapping: &Mapping, index: u32, folio: FolioId) -> bool {
-        self.page_of(folio) == (mapping.id(), index)
+        self.folios.page_of(folio) == (mapping.id(), index)
     }
 
     /// Takes a reference to the page, so that its frame is not reused; [`Core::put`] drops it.
@@ -507,13 +508,13 @@ impl Core {
         let index = self.folios.index(folio);
         let memcg = self.owner_of(folio);
         self.end_reading(folio);
-        let entry = self.swap_slot(folio).map(|_| self.entry_of(folio, None));
+        let entry = self.swap_slot(folio).map(|_| self.swap.entry_of(folio, None));
         let removed = mapping.lock(&self.leaves).remove(index, folio, entry, memcg.id());
         self.folios.flags(folio).leave_swap_cache(false);
         self.unlock(host, folio);
         if let Ok(shadow_leaf) = removed {
             if let Some(leaf) = shadow_leaf {
-                self.note_shadow_leaf(memcg, leaf);
+                workingset::note_leaf(self, memcg, leaf);
             }
             self.forget_folios(memcg, mapping.kind(), 1);
             self.put(host, folio);

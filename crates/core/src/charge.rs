@@ -17,12 +17,14 @@ use crate::Core;
 use crate::folio::FolioId;
 use crate::host::{Host, Throttle};
 use crate::mapping::{Mapping, MappingId};
+use crate::memcg::charging;
 use crate::memcg::{Charge, Counter, HostCharge, IndexPaid, MemcgId, Stall};
 use crate::node::Allocation;
 use crate::options::PAGE_BYTES;
 use crate::reclaim::{
     Effort, EffortKind, HighStep, LastResort, LastStep, Orders, OutOfMemory, OverHigh, Progress, Step,
 };
+use crate::workingset;
 
 /// Fruitless efforts before a charge fails.
 const RETRIES: u32 = 16;
@@ -264,7 +266,7 @@ impl Charging {
                     if let Some(report) = core.oom_killed(self.memcg) {
                         return self.refuse(core, host, report);
                     }
-                    match core.charge_one(self.memcg, self.cpu) {
+                    match charging::charge_one(core, self.memcg, self.cpu) {
                         Charge::Refused(limited) => return self.refused(core, host, limited),
                         Charge::Charged(pages) => {
                             let over = OverHigh::after(core, self.memcg, pages, self.cpu);
@@ -389,7 +391,7 @@ impl Charging {
     fn after_effort<N>(&mut self, core: &Core, host: &impl Host, progress: Progress) -> ChargeStep<N> {
         self.reclaimed_for_frame = !self.is_limited();
         if self.is_limited() {
-            core.shrink_charged_shadows(self.memcg);
+            workingset::shrink_charged(core, self.memcg);
             core.settle_index();
         }
         let margin_pages = || core.memcg(self.limited).memory.margin_pages();
@@ -405,7 +407,7 @@ impl Charging {
         }
         let stocked = core.options.charge_batch_pages > 1 && self.is_limited();
         if stocked && !std::mem::replace(&mut self.drained, true) {
-            core.drain_stocks(self.limited);
+            charging::drain_stocks(core, self.limited);
             return ChargeStep::More;
         }
         // Reclaim cannot reach folios in the batches of other CPUs.
@@ -488,7 +490,7 @@ impl Core {
             drop(growing);
             // Shadows fill all leaves that may exist: once reclaim has run, they give way to pages.
             let may_have_more = self.leaves.can_grow() && !urgent && self.may_retire(bytes);
-            if may_have_more || !self.give_up_shadows() {
+            if may_have_more || !workingset::give_up(self) {
                 return Err(MetadataShort);
             }
         }
@@ -548,7 +550,7 @@ impl Core {
     fn shrink_index(&self, host: &impl Host, shadows: bool) -> bool {
         let before = self.leaves.bytes();
         self.leaves.rest(host);
-        self.leaves.bytes() < before || shadows && self.give_up_shadows()
+        self.leaves.bytes() < before || shadows && workingset::give_up(self)
     }
 
     /// Gives up index memory that no page needs: unused leaves and directories or, if there are

@@ -71,7 +71,6 @@ use folio::FolioTable;
 use lru::Arrivals;
 use mapping::{LeafPool, MappingTable};
 use node::Node;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use swap::SwapArea;
 use sync::{AtomicU64, Mutex};
@@ -93,19 +92,14 @@ pub struct Core {
     pub(crate) reclaimed: AtomicU64,
     /// Pages written since the start.
     pub(crate) written: AtomicU64,
-    /// Memcgs that own shadow-only leaves, keyed by the base-2 logarithm of their peak number of
-    /// such leaves.
-    pub(crate) remembering: Mutex<BTreeSet<(u32, MemcgId)>>,
+    pub(crate) remembering: workingset::Remembering,
     /// Shadows whose leaves were dropped.
     pub(crate) compact_shadows: lru::CompactShadows,
     /// Removed memcgs that may still pay for parts of the index.
     pub(crate) left_behind: Mutex<Vec<MemcgId>>,
     /// Files and memcgs for the flusher to visit.
     pub(crate) flushing: writeback::Flushing,
-    /// Number of OOM kills. The thread that chooses a victim holds the lock.
-    pub(crate) oom_lock: Mutex<u64>,
-    /// The last OOM report of each killed memcg, by number.
-    pub(crate) oom_reports: Mutex<BTreeMap<MemcgId, Box<OutOfMemory>>>,
+    pub(crate) oom: reclaim::Oom,
     /// Time of the next refresh of the list sizes that the classic LRU uses, in nanoseconds.
     pub(crate) statistics_due_ns: AtomicU64,
 }
@@ -149,16 +143,15 @@ impl Core {
             tunables: Tunables::new(),
             reclaimed: AtomicU64::new(0),
             written: AtomicU64::new(0),
-            remembering: Mutex::default(),
+            remembering: workingset::Remembering::default(),
             compact_shadows: lru::CompactShadows::new(options.frames),
             left_behind: Mutex::default(),
             flushing: writeback::Flushing::default(),
-            oom_lock: Mutex::default(),
-            oom_reports: Mutex::default(),
+            oom: reclaim::Oom::default(),
             statistics_due_ns: AtomicU64::new(options.statistics_refresh.after(Time::ZERO).as_nanos()),
             options,
         };
-        core.join_order(MemcgId::ROOT);
+        lru::order::join(&core, MemcgId::ROOT);
         core
     }
 
@@ -217,9 +210,9 @@ impl Core {
         now: Time,
     ) -> Result<&Memcg, MemcgError> {
         // Before a thread can find the child and charge to it.
-        self.begin_order(self.memcg(parent));
+        lru::order::begin(self, self.memcg(parent));
         let memcg = self.memcgs.add(parent, name, max_pages, now)?;
-        self.join_order(memcg.id());
+        lru::order::join(self, memcg.id());
         Ok(memcg)
     }
 
@@ -257,22 +250,6 @@ impl Core {
     /// Unregisters a task: walks no longer visit its address space.
     pub fn end_task(&self, task: &Task) {
         self.with_spaces(task.memcg, |spaces| spaces.remove(&task.space));
-    }
-
-    #[inline]
-    pub(crate) fn memcg_of(&self, folio: FolioId) -> MemcgId {
-        MemcgId(self.folios.memcg(folio))
-    }
-
-    #[inline]
-    pub(crate) fn mapping_of(&self, folio: FolioId) -> MappingId {
-        self.page_of(folio).0
-    }
-
-    #[inline]
-    pub(crate) fn page_of(&self, folio: FolioId) -> (MappingId, u32) {
-        let (mapping, index) = self.folios.page(folio);
-        (MappingId(mapping), index)
     }
 
     // Mappings.
@@ -363,7 +340,7 @@ impl Core {
             self.lock_owner_of(folio).1.remove(folio);
         }
         // The folio keeps its label.
-        self.release_frames(self.memcg(self.memcg_of(folio)), None, &[folio]);
+        self.release_frames(self.memcg(self.folios.memcg_of(folio)), None, &[folio]);
     }
 
     /// Uncharges folios that are on no list, and returns their frames. `cpu`: the CPU that frees

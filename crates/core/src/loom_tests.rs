@@ -5,7 +5,7 @@
 //! shortcuts skip some runs with the last preemption, so that finding a race of two needs three.
 
 use crate::lru::Swappiness;
-use crate::reclaim::{EffortKind, Orders, Scan, Watermarks};
+use crate::reclaim::{EffortKind, Orders, Scan, Watermarks, evict_step};
 use crate::sync::Ordering::Relaxed;
 use crate::*;
 
@@ -67,7 +67,8 @@ impl World {
         let orders = Orders::new(self.task.memcg, EffortKind::Limit, 1, Swappiness::FILE_ONLY, 0);
         let mut scan = Scan::default();
         let memcg = self.core.memcg(self.task.memcg);
-        self.core.evict_step(&Silent, memcg, 1, orders.swappiness, &orders, &mut scan);
+        let cx = &mut lru::Context::new(&self.core, &Silent, &orders, &mut scan);
+        evict_step(cx, memcg, 1);
         scan.progress.reclaimed
     }
 }
@@ -151,10 +152,15 @@ fn load(world: &World) {
     }
 }
 
-fn age(world: &World) -> bool {
+/// The aging that makes generation 4.
+fn aging(world: &World) -> lru::Aging<'_, Silent> {
     let memcg = world.core.memcg(world.task.memcg);
-    let mut batch = Default::default();
-    world.core.age(&Silent, memcg, lru::Seq(3), Swappiness::FILE_ONLY, false, &mut batch)
+    let (seq, swappiness) = (lru::Seq(3), Swappiness::FILE_ONLY);
+    lru::Aging { core: &world.core, host: &Silent, memcg, seq, swappiness, force: false }
+}
+
+fn age(world: &World) -> bool {
+    aging(world).run(&mut Default::default())
 }
 
 /// A reader that takes a reference against reclaim: the page is freed or held, never both.
@@ -287,10 +293,7 @@ fn loom_a_walk_and_reclaim_agree_about_sizes() {
 /// with a walk before it and without.
 #[test]
 fn loom_one_of_two_threads_ages() {
-    let open = |world: &World| {
-        let memcg = world.core.memcg(world.task.memcg);
-        world.core.open_generation(memcg, lru::Seq(3), Swappiness::FILE_ONLY, &Silent)
-    };
+    let open = |world: &World| aging(world).open_generation();
     let judge = |world: &World, first: bool, second: bool| {
         assert!(first != second);
         assert_eq!(world.core.memcg(world.task.memcg).lruvec.max_seq(), lru::Seq(4));

@@ -7,9 +7,9 @@ pub(crate) use common::*;
 
 use crate::lru::multigen::lists::list_of;
 use crate::lru::multigen::window::WalkBatch;
-use crate::lru::{Isolated, Seq, Swappiness};
+use crate::lru::{Aging, Isolated, Seq, Swappiness};
 use crate::memcg::MemcgId;
-use crate::reclaim::{Context, EffortKind, NodeWalk, Orders, Scan, WalkStep};
+use crate::reclaim::{Context, EffortKind, NodeWalk, Orders, Scan, WalkStep, evict_step};
 use crate::{Counter, FolioId, Kind};
 
 impl Harness {
@@ -51,8 +51,8 @@ impl Harness {
     pub(crate) fn evict(&self, request: u64) -> (u64, Scan) {
         let mut scan = Scan::default();
         let orders = self.orders(1);
-        let scanned =
-            self.core.evict_step(&self.host, self.memcg(), request, orders.swappiness, &orders, &mut scan);
+        let cx = &mut Context::new(&self.core, &self.host, &orders, &mut scan);
+        let scanned = evict_step(cx, self.memcg(), request);
         (scanned, scan)
     }
 
@@ -82,15 +82,19 @@ impl Harness {
 
     /// Opens the next generation without a walk.
     pub(crate) fn open_generation(&self) -> bool {
-        let max = self.memcg().lruvec.max_seq();
-        self.core.open_generation(self.memcg(), max, Swappiness::FILE_ONLY, &self.host)
+        self.aging().open_generation()
+    }
+
+    /// An aging of the harness's memcg, of file pages only.
+    pub(crate) fn aging(&self) -> Aging<'_, QuietHost> {
+        let memcg = self.memcg();
+        let (seq, swappiness) = (memcg.lruvec.max_seq(), Swappiness::FILE_ONLY);
+        Aging { core: &self.core, host: &self.host, memcg, seq, swappiness, force: false }
     }
 
     /// Walks the page tables, then opens the next generation.
     pub(crate) fn age(&self) -> bool {
-        let max = self.memcg().lruvec.max_seq();
-        let mut batch = WalkBatch::default();
-        self.core.age(&self.host, self.memcg(), max, Swappiness::FILE_ONLY, false, &mut batch)
+        self.aging().run(&mut WalkBatch::default())
     }
 
     /// Whether the page-table entry of a page is young.

@@ -72,7 +72,7 @@ impl Core {
                     put(folio, Place::Listed { list, memcg: memcg.id() })?;
                     let flags = self.folios.flags(folio).load();
                     let hinted = flags.active() && flags.mark() != 0;
-                    let belongs = self.memcg_of(folio) == memcg.id() && may_be_on(flags, list);
+                    let belongs = self.folios.memcg_of(folio) == memcg.id() && may_be_on(flags, list);
                     if !belongs || !flags.lru() || hinted {
                         return Err(format!("{folio:?} on list {list} of '{name}' is {flags:?}"));
                     }
@@ -117,7 +117,7 @@ impl Core {
             let flags = self.folios.flags(folio).load();
             if flags.references() > 0 {
                 used += 1;
-                charge(self.memcg_of(folio), 1);
+                charge(self.folios.memcg_of(folio), 1);
             } else if let Some(place) = place {
                 return Err(format!("{folio:?} is free, but {place}"));
             }
@@ -138,7 +138,7 @@ impl Core {
                 if let Some(folio) = slot.folio() {
                     folios += 1;
                     let flags = self.folios.flags(folio).load();
-                    if self.page_of(folio) != (mapping.id(), index) || flags.references() == 0 {
+                    if self.folios.page_of(folio) != (mapping.id(), index) || flags.references() == 0 {
                         return Err(format!(
                             "page {index} of {:?} has {folio:?}, which is {flags:?}",
                             mapping.id()

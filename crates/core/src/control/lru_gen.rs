@@ -4,87 +4,16 @@ use super::error::{ControlStep, Errno, Failure};
 use super::value;
 use crate::folio::Kind;
 use crate::host::Host;
-use crate::lru::{ListRow, MAX_GENERATIONS, MIN_GENERATIONS, Seq, Swappiness};
+use crate::lru::multigen::window::WalkBatch;
+use crate::lru::{Aging, ListRow, MAX_GENERATIONS, MIN_GENERATIONS, Seq, Swappiness};
 use crate::memcg::{Memcg, MemcgId};
-use crate::reclaim::{EffortKind, Orders, Scan};
+use crate::reclaim::{Context, EffortKind, Orders, Scan, evict_step};
 use crate::{Core, Time};
 use std::collections::VecDeque;
 use std::fmt::Write;
 
 /// Folios per step: one lock hold.
 const STEP_FOLIOS: u64 = 64;
-
-impl Core {
-    /// The generations of all memcgs ([book: control-files#lru-gen-read]). `full`: always four,
-    /// with tiers and statistics of walks ([book: control-files#lru-gen-full]).
-    pub(super) fn lru_gen_text(&self, now: Time, full: bool) -> String {
-        let mut text = String::new();
-        for memcg in self.memcgs.subtree(MemcgId::ROOT) {
-            let (id, path) = (memcg.id().0, self.memcgs.path(memcg.id()));
-            // Before 7.2, ids are padded.
-            _ = if self.mechanisms().pads_ids() {
-                writeln!(text, "memcg {id:>5} /{path}")
-            } else {
-                writeln!(text, "memcg {id} /{path}")
-            };
-            _ = writeln!(text, " node {:>5}", 0);
-            if self.habits().shows_lists {
-                write_lists(&mut text, memcg);
-            } else {
-                self.write_generations(&mut text, memcg, now, full);
-            }
-        }
-        text
-    }
-
-    fn write_generations(&self, text: &mut String, memcg: &Memcg, now: Time, full: bool) {
-        let lruvec = &memcg.lruvec;
-        let max = lruvec.max_seq();
-        let min = Kind::ALL.map(|kind| lruvec.min_seq(kind));
-        let first = if full { Seq((max.0 + 1).saturating_sub(MAX_GENERATIONS)) } else { min[0].min(min[1]) };
-        for seq in first.to(max) {
-            _ = write!(text, " {:>10} {:>10}", seq.0, now.since(lruvec.window.birth(seq)).as_millis());
-            for kind in Kind::ALL {
-                let closed = seq < min[kind as usize];
-                let pages = if closed && !full { 0 } else { lruvec.size(seq.index(), kind) };
-                _ = write!(text, " {pages:>10}{}", if full && closed { 'x' } else { ' ' });
-            }
-            text.push('\n');
-            if full {
-                self.write_tiers(text, memcg, seq, (min, max));
-            }
-        }
-    }
-
-    fn write_tiers(&self, text: &mut String, memcg: &Memcg, seq: Seq, (min, max): ([Seq; 2], Seq)) {
-        let feedback = memcg.lruvec.feedback(&self.folios);
-        for tier in 0..4 {
-            _ = write!(text, "            {tier:>10}");
-            for kind in Kind::ALL {
-                let [refaulted, evicted, protected, average_refaulted, average_total] =
-                    feedback[kind as usize].map(|tiers| tiers[tier]);
-                let (letters, numbers) = if seq == max {
-                    (['R', 'T', 'x'], [average_refaulted, average_total, 0])
-                } else if seq == min[kind as usize] {
-                    (['r', 'e', 'p'], [refaulted, evicted, protected])
-                } else {
-                    (['x'; 3], [0; 3])
-                };
-                letters.iter().zip(numbers).for_each(|(letter, number)| {
-                    _ = write!(text, " {number:>10}{letter}");
-                });
-            }
-            text.push('\n');
-        }
-        _ = write!(text, "{:22}", "");
-        let walked = memcg.lruvec.walked();
-        for (letter, number) in ['T', 'Y', 'F', 'A'].iter().zip(walked) {
-            let (letter, number) = if seq == max { (*letter, number) } else { ('x', 0) };
-            _ = write!(text, " {number:>10}{letter}");
-        }
-        text.push('\n');
-    }
-}
 
 /// Newcomers and the main list, with the newcomers' share in percent of memory, and the clock in
 /// pages brought in.
@@ -189,9 +118,9 @@ impl Commands {
             return Err(fail(Errno::Invalid, "there is no memcg of that id: see lru_gen".to_owned()));
         }
         let result = if command.ages {
-            core.age_on_command(host, &command, cpu)
+            age_on_command(core, host, &command, cpu)
         } else {
-            core.evict_on_command(&command).map(|evicting| self.evicting = Some(evicting))
+            evict_on_command(core, &command).map(|evicting| self.evicting = Some(evicting))
         };
         if self.evicting.is_none() {
             core.drop_handle(command.memcg);
@@ -217,57 +146,127 @@ impl Evicting {
             return false;
         }
         let orders = Orders::new(self.memcg, EffortKind::Proactive, left, self.swappiness, cpu);
-        core.evict_step(host, memcg, left.min(STEP_FOLIOS), self.swappiness, &orders, &mut self.scan) > 0
+        let cx = &mut Context::new(core, host, &orders, &mut self.scan);
+        evict_step(cx, memcg, left.min(STEP_FOLIOS)) > 0
     }
 }
 
-impl Core {
-    fn commanded_swappiness(&self, command: &Command) -> Swappiness {
-        command.swappiness.unwrap_or_else(|| self.swappiness_of(command.memcg, self.options.swappiness))
+/// The generations of all memcgs ([book: control-files#lru-gen-read]). `full`: always four,
+/// with tiers and statistics of walks ([book: control-files#lru-gen-full]).
+pub(super) fn text(core: &Core, now: Time, full: bool) -> String {
+    let mut text = String::new();
+    for memcg in core.memcgs.subtree(MemcgId::ROOT) {
+        let (id, path) = (memcg.id().0, core.memcgs.path(memcg.id()));
+        // Before 7.2, ids are padded.
+        _ = if core.mechanisms().pads_ids() {
+            writeln!(text, "memcg {id:>5} /{path}")
+        } else {
+            writeln!(text, "memcg {id} /{path}")
+        };
+        _ = writeln!(text, " node {:>5}", 0);
+        if core.habits().shows_lists {
+            write_lists(&mut text, memcg);
+        } else {
+            write_generations(core, &mut text, memcg, now, full);
+        }
     }
+    text
+}
 
-    fn age_on_command(&self, host: &impl Host, command: &Command, cpu: usize) -> Result<(), Failure> {
-        self.drain(host, cpu);
-        let memcg = self.memcg(command.memcg);
-        let max = memcg.lruvec.max_seq();
-        let before = !self.mechanisms().workingset_rework();
-        let mut swappiness = self.commanded_swappiness(command);
-        if before && command.swappiness.is_some_and(|given| given.get() != 0) {
-            // The value only said whether anonymous pages may be taken.
-            swappiness = self.options.swappiness.max(Swappiness::new(1).unwrap());
+fn write_generations(core: &Core, text: &mut String, memcg: &Memcg, now: Time, full: bool) {
+    let lruvec = &memcg.lruvec;
+    let max = lruvec.max_seq();
+    let min = Kind::ALL.map(|kind| lruvec.min_seq(kind));
+    let first = if full { Seq((max.0 + 1).saturating_sub(MAX_GENERATIONS)) } else { min[0].min(min[1]) };
+    for seq in first.to(max) {
+        _ = write!(text, " {:>10} {:>10}", seq.0, now.since(lruvec.window.birth(seq)).as_millis());
+        for kind in Kind::ALL {
+            let closed = seq < min[kind as usize];
+            let pages = if closed && !full { 0 } else { lruvec.size(seq.index(), kind) };
+            _ = write!(text, " {pages:>10}{}", if full && closed { 'x' } else { ' ' });
         }
-        let force = command.option != 0;
-        if command.seq > max {
-            return Err((Errno::Invalid, format!("the youngest generation is {}", max.0)));
+        text.push('\n');
+        if full {
+            write_tiers(core, text, memcg, seq, (min, max));
         }
-        if before && command.seq < max {
-            return Ok(());
-        }
-        let generations = memcg.lruvec.evictable_generations(swappiness, self.mechanisms());
-        if before && !force && generations == Some(MAX_GENERATIONS) {
-            return Err((Errno::Range, "there are four generations already: force it, with 1".to_owned()));
-        }
-        let opened = self.age(host, memcg, max, swappiness, force, &mut Default::default());
-        if opened || before {
-            return Ok(());
-        }
-        Err((Errno::Exists, format!("another thread opened generation {}", max.0 + 1)))
     }
+}
 
-    fn evict_on_command(&self, command: &Command) -> Result<Evicting, Failure> {
-        let max = self.memcg(command.memcg).lruvec.max_seq();
-        if command.seq.0.saturating_add(MIN_GENERATIONS) > max.0 {
-            let what = format!("the youngest generation is {}, and the two youngest stay", max.0);
-            return Err((Errno::Invalid, what));
+fn write_tiers(core: &Core, text: &mut String, memcg: &Memcg, seq: Seq, (min, max): ([Seq; 2], Seq)) {
+    let feedback = memcg.lruvec.feedback(&core.folios);
+    for tier in 0..4 {
+        _ = write!(text, "            {tier:>10}");
+        for kind in Kind::ALL {
+            let [refaulted, evicted, protected, average_refaulted, average_total] =
+                feedback[kind as usize].map(|tiers| tiers[tier]);
+            let (letters, numbers) = if seq == max {
+                (['R', 'T', 'x'], [average_refaulted, average_total, 0])
+            } else if seq == min[kind as usize] {
+                (['r', 'e', 'p'], [refaulted, evicted, protected])
+            } else {
+                (['x'; 3], [0; 3])
+            };
+            letters.iter().zip(numbers).for_each(|(letter, number)| {
+                _ = write!(text, " {number:>10}{letter}");
+            });
         }
-        // A command owns a walk context, as all proactive reclaim does.
-        let scan = Scan { walk: Some(Default::default()), ..Scan::default() };
-        Ok(Evicting {
-            memcg: command.memcg,
-            until: command.seq,
-            swappiness: self.commanded_swappiness(command),
-            pages: command.option,
-            scan,
-        })
+        text.push('\n');
     }
+    _ = write!(text, "{:22}", "");
+    let walked = memcg.lruvec.walked();
+    for (letter, number) in ['T', 'Y', 'F', 'A'].iter().zip(walked) {
+        let (letter, number) = if seq == max { (*letter, number) } else { ('x', 0) };
+        _ = write!(text, " {number:>10}{letter}");
+    }
+    text.push('\n');
+}
+
+fn commanded_swappiness(core: &Core, command: &Command) -> Swappiness {
+    command.swappiness.unwrap_or_else(|| core.swappiness_of(command.memcg, core.options.swappiness))
+}
+
+fn age_on_command(core: &Core, host: &impl Host, command: &Command, cpu: usize) -> Result<(), Failure> {
+    core.drain(host, cpu);
+    let memcg = core.memcg(command.memcg);
+    let max = memcg.lruvec.max_seq();
+    let before = !core.mechanisms().workingset_rework();
+    let mut swappiness = commanded_swappiness(core, command);
+    if before && command.swappiness.is_some_and(|given| given.get() != 0) {
+        // The value only said whether anonymous pages may be taken.
+        swappiness = core.options.swappiness.max(Swappiness::new(1).unwrap());
+    }
+    let force = command.option != 0;
+    if command.seq > max {
+        return Err((Errno::Invalid, format!("the youngest generation is {}", max.0)));
+    }
+    if before && command.seq < max {
+        return Ok(());
+    }
+    let generations = memcg.lruvec.evictable_generations(swappiness, core.mechanisms());
+    if before && !force && generations == Some(MAX_GENERATIONS) {
+        return Err((Errno::Range, "there are four generations already: force it, with 1".to_owned()));
+    }
+    let aging = Aging { core, host, memcg, seq: max, swappiness, force };
+    let opened = aging.run(&mut WalkBatch::default());
+    if opened || before {
+        return Ok(());
+    }
+    Err((Errno::Exists, format!("another thread opened generation {}", max.0 + 1)))
+}
+
+fn evict_on_command(core: &Core, command: &Command) -> Result<Evicting, Failure> {
+    let max = core.memcg(command.memcg).lruvec.max_seq();
+    if command.seq.0.saturating_add(MIN_GENERATIONS) > max.0 {
+        let what = format!("the youngest generation is {}, and the two youngest stay", max.0);
+        return Err((Errno::Invalid, what));
+    }
+    // A command owns a walk context, as all proactive reclaim does.
+    let scan = Scan { walk: Some(Default::default()), ..Scan::default() };
+    Ok(Evicting {
+        memcg: command.memcg,
+        until: command.seq,
+        swappiness: commanded_swappiness(core, command),
+        pages: command.option,
+        scan,
+    })
 }

@@ -42,28 +42,6 @@ struct Found {
 }
 
 impl Core {
-    /// Finds a file by its path and takes a handle on its memcg.
-    fn find_control(&self, path: &str) -> Result<Found, ControlError> {
-        let fail = |reason: String| ControlError::new(Errno::NoEntry, path, reason);
-        let trimmed = path.trim_matches('/');
-        let of_system = |known: &&Description| known.place == Place::System && known.name == trimmed;
-        if let Some(&description) = FILES.iter().find(of_system) {
-            self.memcgs.add_handle(MemcgId::ROOT);
-            return Ok(Found { description, memcg: MemcgId::ROOT });
-        }
-        let (tenant, name) = trimmed.rsplit_once('/').unwrap_or(("", trimmed));
-        let of_memcg = |known: &&Description| known.place != Place::System && known.name == name;
-        let Some(&description) = FILES.iter().find(of_memcg) else {
-            return Err(fail(format!("there is no control file '{name}'")));
-        };
-        let memcg = self.memcgs.hold(tenant).map_err(|error| fail(error.to_string()))?;
-        if memcg == MemcgId::ROOT && description.place == Place::BelowRoot {
-            self.drop_handle(memcg);
-            return Err(fail(format!("the root has no '{name}': name a tenant before it, with a slash")));
-        }
-        Ok(Found { description, memcg })
-    }
-
     /// The text of a control file: of a memcg, like `a/b/memory.stat`; of the root, like
     /// `memory.stat`; or of the system: `lru_gen`, `lru_gen_full`, `lru_gen/enabled`,
     /// `lru_gen/min_ttl_ms` or `vmstat`.
@@ -71,10 +49,10 @@ impl Core {
     /// # Errors
     /// The file or memcg does not exist, or the file cannot be read.
     pub fn read_control(&self, path: &str, now: Time) -> Result<String, ControlError> {
-        let Found { description, memcg } = self.find_control(path)?;
+        let Found { description, memcg } = find(self, path)?;
         self.settle_index();
         let text = if description.access.0 {
-            self.control_text(description.file, memcg, now)
+            text::read(self, description.file, memcg, now)
         } else {
             Err((Errno::Invalid, "it can only be written to".to_owned()))
         };
@@ -89,9 +67,9 @@ impl Core {
     /// The file or memcg does not exist, the file cannot be written, or the value is invalid.
     /// Nothing was changed.
     pub fn write_control(&self, path: &str, value: &str, cpu: usize) -> Result<ControlWrite, ControlError> {
-        let Found { description, memcg } = self.find_control(path)?;
+        let Found { description, memcg } = find(self, path)?;
         let work = if description.access.1 {
-            self.begin_write(description.file, memcg, value, cpu)
+            write::begin(self, description.file, memcg, value, cpu)
         } else if description.file == File::Vmstat {
             // The error that files of /proc return.
             Err((Errno::Io, "it can only be read".to_owned()))
@@ -136,6 +114,28 @@ impl Core {
         let children = self.memcgs.children(memcg).into_iter().map(|name| format!("{name}/"));
         Ok(files.chain(children).collect())
     }
+}
+
+/// Finds a file by its path and takes a handle on its memcg.
+fn find(core: &Core, path: &str) -> Result<Found, ControlError> {
+    let fail = |reason: String| ControlError::new(Errno::NoEntry, path, reason);
+    let trimmed = path.trim_matches('/');
+    let of_system = |known: &&Description| known.place == Place::System && known.name == trimmed;
+    if let Some(&description) = FILES.iter().find(of_system) {
+        core.memcgs.add_handle(MemcgId::ROOT);
+        return Ok(Found { description, memcg: MemcgId::ROOT });
+    }
+    let (tenant, name) = trimmed.rsplit_once('/').unwrap_or(("", trimmed));
+    let of_memcg = |known: &&Description| known.place != Place::System && known.name == name;
+    let Some(&description) = FILES.iter().find(of_memcg) else {
+        return Err(fail(format!("there is no control file '{name}'")));
+    };
+    let memcg = core.memcgs.hold(tenant).map_err(|error| fail(error.to_string()))?;
+    if memcg == MemcgId::ROOT && description.place == Place::BelowRoot {
+        core.drop_handle(memcg);
+        return Err(fail(format!("the root has no '{name}': name a tenant before it, with a slash")));
+    }
+    Ok(Found { description, memcg })
 }
 
 #[cfg(all(test, not(loom)))]

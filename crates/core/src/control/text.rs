@@ -6,6 +6,7 @@
 use super::error::Failure;
 use super::file::File;
 use super::value::{bytes_text, limit_text};
+use super::{lru_gen, vmstat};
 use crate::folio::Kind;
 use crate::memcg::{Counter, Memcg, MemcgId, Totals};
 use crate::options::PAGE_BYTES;
@@ -133,65 +134,56 @@ fn events(kinds: &[(&'static str, Option<Counter>)], of: impl Fn(Counter) -> u64
     lines(kinds.iter().map(|&(name, counter)| (name, counter.map_or(0, &of))))
 }
 
-impl Core {
-    /// The content of a readable file.
-    pub(super) fn control_text(&self, file: File, id: MemcgId, now: Time) -> Result<String, Failure> {
-        let memcg: &Memcg = self.memcg(id);
-        let totals = || self.memcgs.subtree_totals(id);
-        Ok(match file {
-            File::Current => bytes_text(memcg.usage_pages()),
-            File::Peak => bytes_text(memcg.peak_pages()),
-            File::Min => limit_text(memcg.min_pages()),
-            File::Low => limit_text(memcg.low_pages()),
-            File::High => limit_text(memcg.memory.high_pages()),
-            File::Max => limit_text(memcg.max_pages()),
-            File::SwapCurrent => bytes_text(memcg.swap.usage_pages()),
-            File::SwapPeak => bytes_text(memcg.swap.peak_pages()),
-            File::SwapHigh => limit_text(memcg.swap.high_pages()),
-            File::SwapMax => limit_text(memcg.swap.max_pages()),
-            File::OomGroup => format!("{}\n", u8::from(memcg.oom_group())),
-            File::Stat => {
-                let totals = totals();
-                let state = STATE.iter().map(|&(name, source)| (name, source.value(&totals)));
-                // Between the state of pages and that of slabs, the kernel has one line that is not
-                // per node.
-                let (first, rest): (Vec<_>, Vec<_>) =
-                    (state.clone().take(2).collect(), state.skip(2).collect());
-                let events = EVENTS.iter().map(|&(name, source)| (name, source.value(&totals)));
-                lines(
-                    first
-                        .into_iter()
-                        .chain([("kernel", Bytes(SLAB).value(&totals))])
-                        .chain(rest)
-                        .chain(events),
-                )
-            }
-            File::NumaStat => {
-                let totals = totals();
-                STATE.iter().fold(String::new(), |mut text, (name, source)| {
-                    _ = writeln!(text, "{name} N0={}", source.value(&totals));
-                    text
-                })
-            }
-            File::Events => {
-                let totals = totals();
-                events(MEMORY_EVENTS, |counter| totals.get(counter))
-            }
-            File::EventsLocal => events(MEMORY_EVENTS, |counter| memcg.stat.get_local(counter)),
-            File::SwapEvents => {
-                let totals = totals();
-                events(SWAP_EVENTS, |counter| totals.get(counter))
-            }
-            File::Pressure => memcg.pressure_text(now),
-            File::Vmstat => self.vmstat_text(),
-            File::LruGen => self.lru_gen_text(now, false),
-            File::LruGenFull => self.lru_gen_text(now, true),
-            File::Enabled => {
-                let main = if self.habits().has_generations { MAIN } else { 0 };
-                format!("0x{:04x}\n", self.tunables.walk_capabilities() | main)
-            }
-            File::MinTtl => format!("{}\n", self.tunables.min_ttl_ms()),
-            File::Reclaim => unreachable!("it can only be written to"),
-        })
-    }
+/// The content of a readable file.
+pub(super) fn read(core: &Core, file: File, id: MemcgId, now: Time) -> Result<String, Failure> {
+    let memcg: &Memcg = core.memcg(id);
+    let totals = || core.memcgs.subtree_totals(id);
+    Ok(match file {
+        File::Current => bytes_text(memcg.usage_pages()),
+        File::Peak => bytes_text(memcg.peak_pages()),
+        File::Min => limit_text(memcg.min_pages()),
+        File::Low => limit_text(memcg.low_pages()),
+        File::High => limit_text(memcg.memory.high_pages()),
+        File::Max => limit_text(memcg.max_pages()),
+        File::SwapCurrent => bytes_text(memcg.swap.usage_pages()),
+        File::SwapPeak => bytes_text(memcg.swap.peak_pages()),
+        File::SwapHigh => limit_text(memcg.swap.high_pages()),
+        File::SwapMax => limit_text(memcg.swap.max_pages()),
+        File::OomGroup => format!("{}\n", u8::from(memcg.oom_group())),
+        File::Stat => {
+            let totals = totals();
+            let state = STATE.iter().map(|&(name, source)| (name, source.value(&totals)));
+            // Between the state of pages and that of slabs, the kernel has one line that is not
+            // per node.
+            let (first, rest): (Vec<_>, Vec<_>) = (state.clone().take(2).collect(), state.skip(2).collect());
+            let events = EVENTS.iter().map(|&(name, source)| (name, source.value(&totals)));
+            lines(first.into_iter().chain([("kernel", Bytes(SLAB).value(&totals))]).chain(rest).chain(events))
+        }
+        File::NumaStat => {
+            let totals = totals();
+            STATE.iter().fold(String::new(), |mut text, (name, source)| {
+                _ = writeln!(text, "{name} N0={}", source.value(&totals));
+                text
+            })
+        }
+        File::Events => {
+            let totals = totals();
+            events(MEMORY_EVENTS, |counter| totals.get(counter))
+        }
+        File::EventsLocal => events(MEMORY_EVENTS, |counter| memcg.stat.get_local(counter)),
+        File::SwapEvents => {
+            let totals = totals();
+            events(SWAP_EVENTS, |counter| totals.get(counter))
+        }
+        File::Pressure => memcg.pressure_text(now),
+        File::Vmstat => vmstat::text(core),
+        File::LruGen => lru_gen::text(core, now, false),
+        File::LruGenFull => lru_gen::text(core, now, true),
+        File::Enabled => {
+            let main = if core.habits().has_generations { MAIN } else { 0 };
+            format!("0x{:04x}\n", core.tunables.walk_capabilities() | main)
+        }
+        File::MinTtl => format!("{}\n", core.tunables.min_ttl_ms()),
+        File::Reclaim => unreachable!("it can only be written to"),
+    })
 }

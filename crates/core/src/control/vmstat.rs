@@ -48,23 +48,21 @@ const COUNTERS: &[(&str, Counter)] = &[
     ("oom_kill", Counter::EventOomKill),
 ];
 
-impl Core {
-    pub(super) fn vmstat_text(&self) -> String {
-        let totals = self.memcgs.subtree_totals(MemcgId::ROOT);
-        let sizes = [
-            ("nr_free_pages", u64::from(self.free_pages())),
-            ("nr_inactive_anon", totals.listed_pages(Kind::Anon, false)),
-            ("nr_active_anon", totals.listed_pages(Kind::Anon, true)),
-            ("nr_inactive_file", totals.listed_pages(Kind::File, false)),
-            ("nr_active_file", totals.listed_pages(Kind::File, true)),
-            ("nr_unevictable", totals.unevictable_pages()),
-            ("nr_isolated_anon", self.node.isolated_pages(Kind::Anon)),
-            ("nr_isolated_file", self.node.isolated_pages(Kind::File)),
-        ];
-        let counters = COUNTERS.iter().map(|&(name, counter)| (name, totals.get(counter)));
-        sizes.into_iter().chain(counters).fold(String::new(), |mut text, (name, value)| {
-            _ = writeln!(text, "{name} {value}");
-            text
-        })
-    }
+pub(super) fn text(core: &Core) -> String {
+    let totals = core.memcgs.subtree_totals(MemcgId::ROOT);
+    let sizes = [
+        ("nr_free_pages", u64::from(core.free_pages())),
+        ("nr_inactive_anon", totals.listed_pages(Kind::Anon, false)),
+        ("nr_active_anon", totals.listed_pages(Kind::Anon, true)),
+        ("nr_inactive_file", totals.listed_pages(Kind::File, false)),
+        ("nr_active_file", totals.listed_pages(Kind::File, true)),
+        ("nr_unevictable", totals.unevictable_pages()),
+        ("nr_isolated_anon", core.node.isolated_pages(Kind::Anon)),
+        ("nr_isolated_file", core.node.isolated_pages(Kind::File)),
+    ];
+    let counters = COUNTERS.iter().map(|&(name, counter)| (name, totals.get(counter)));
+    sizes.into_iter().chain(counters).fold(String::new(), |mut text, (name, value)| {
+        _ = writeln!(text, "{name} {value}");
+        text
+    })
 }

@@ -106,70 +106,62 @@ impl ControlWrite {
     }
 }
 
-impl Core {
-    /// Checks a value, and sets what can be set at once.
-    pub(super) fn begin_write(
-        &self,
-        file: File,
-        id: MemcgId,
-        text: &str,
-        cpu: usize,
-    ) -> Result<Work, Failure> {
-        let memcg = self.memcg(id);
-        match file {
-            File::Min => self.memcgs.set_min(id, value::limit(text)?),
-            File::Low => self.memcgs.set_low(id, value::limit(text)?),
-            File::High => {
-                memcg.set_high_pages(value::limit(text)?);
-                return Ok(Work::Lower(Lowering::new(id, true, cpu)));
-            }
-            File::Max => {
-                memcg.set_max_pages(value::limit(text)?);
-                return Ok(Work::Lower(Lowering::new(id, false, cpu)));
-            }
-            File::SwapHigh => memcg.set_swap_high_pages(value::limit(text)?),
-            File::SwapMax => memcg.set_swap_max_pages(value::limit(text)?),
-            File::Peak => memcg.memory.reset_peak(),
-            File::SwapPeak => memcg.swap.reset_peak(),
-            File::OomGroup => memcg.set_oom_group(value::flag(text)?),
-            File::Reclaim => {
-                let (pages, swappiness) = value::request(text)?;
-                return Ok(Work::Reclaim(Proactive::new(self, id, pages, swappiness, cpu)));
-            }
-            File::LruGen if self.habits().shows_lists => {
-                let lru = self.lru().name();
-                return Err((
-                    Errno::NotSupported,
-                    format!(
-                        "the policy `{lru}` has no generations that can be opened or evicted: use memory.reclaim"
-                    ),
-                ));
-            }
-            File::LruGen => return Ok(Work::Commands(Box::new(Commands::new(text)))),
-            File::Enabled => {
-                let to = match Lru::parse(text.trim()) {
-                    Ok(policy) => policy,
-                    Err(_) => {
-                        let bits = value::capabilities(text)?;
-                        self.tunables.set_walk_capabilities(bits);
-                        Lru::by_generations(bits & MAIN != 0)
-                    }
-                };
-                // Takes over a switch under way, so that this write ends when folios are where it
-                // wants them.
-                if self.lru() != to || self.mechanisms().is_switching() {
-                    return Ok(Work::Switch(self.switch_lru(to)));
-                }
-            }
-            File::MinTtl => self.tunables.set_min_ttl_ms(value::number(text.trim())?),
-            File::Pressure => {
-                return Err((
-                    Errno::NotSupported,
-                    "pressure triggers are not supported: read the file periodically".to_owned(),
-                ));
-            }
-            _ => unreachable!("it can only be read"),
+/// Checks a value, and sets what can be set at once.
+pub(super) fn begin(core: &Core, file: File, id: MemcgId, text: &str, cpu: usize) -> Result<Work, Failure> {
+    let memcg = core.memcg(id);
+    match file {
+        File::Min => core.memcgs.set_min(id, value::limit(text)?),
+        File::Low => core.memcgs.set_low(id, value::limit(text)?),
+        File::High => {
+            memcg.set_high_pages(value::limit(text)?);
+            return Ok(Work::Lower(Lowering::new(id, true, cpu)));
         }
-        Ok(Work::Nothing)
+        File::Max => {
+            memcg.set_max_pages(value::limit(text)?);
+            return Ok(Work::Lower(Lowering::new(id, false, cpu)));
+        }
+        File::SwapHigh => memcg.set_swap_high_pages(value::limit(text)?),
+        File::SwapMax => memcg.set_swap_max_pages(value::limit(text)?),
+        File::Peak => memcg.memory.reset_peak(),
+        File::SwapPeak => memcg.swap.reset_peak(),
+        File::OomGroup => memcg.set_oom_group(value::flag(text)?),
+        File::Reclaim => {
+            let (pages, swappiness) = value::request(text)?;
+            return Ok(Work::Reclaim(Proactive::new(core, id, pages, swappiness, cpu)));
+        }
+        File::LruGen if core.habits().shows_lists => {
+            let lru = core.lru().name();
+            return Err((
+                Errno::NotSupported,
+                format!(
+                    "the policy `{lru}` has no generations that can be opened or evicted: use memory.reclaim"
+                ),
+            ));
+        }
+        File::LruGen => return Ok(Work::Commands(Box::new(Commands::new(text)))),
+        File::Enabled => {
+            let to = match Lru::parse(text.trim()) {
+                Ok(policy) => policy,
+                Err(_) => {
+                    let bits = value::capabilities(text)?;
+                    core.tunables.set_walk_capabilities(bits);
+                    Lru::by_generations(bits & MAIN != 0)
+                }
+            };
+            // Takes over a switch under way, so that this write ends when folios are where it
+            // wants them.
+            if core.lru() != to || core.mechanisms().is_switching() {
+                return Ok(Work::Switch(core.switch_lru(to)));
+            }
+        }
+        File::MinTtl => core.tunables.set_min_ttl_ms(value::number(text.trim())?),
+        File::Pressure => {
+            return Err((
+                Errno::NotSupported,
+                "pressure triggers are not supported: read the file periodically".to_owned(),
+            ));
+        }
+        _ => unreachable!("it can only be read"),
     }
+    Ok(Work::Nothing)
 }

@@ -12,6 +12,8 @@
 
 use super::LockedLruvec;
 use super::batches::Queue;
+use super::emit;
+use super::order;
 use crate::Core;
 use crate::event::ListedFrom;
 use crate::folio::FolioId;
@@ -69,7 +71,7 @@ impl Core {
             for &folio in &rest[..run] {
                 went.extend(self.drain_one(host, memcg, &mut locked, queue, folio));
             }
-            self.grew(memcg);
+            order::grew(self, memcg);
             drop(locked);
             self.release_unused(&went);
             rest = &rest[run..];
@@ -98,9 +100,9 @@ impl Core {
             } else {
                 locked.place(folio, false);
             }
-            self.emit_listed(host, owner, folio, ListedFrom::Isolation);
+            emit::listed(self, host, owner, folio, ListedFrom::Isolation);
         }
-        self.grew(owner);
+        order::grew(self, owner);
         drop(locked);
         self.release_unused(&went);
         for (folio, _) in folios.drain(..) {
@@ -127,7 +129,7 @@ impl Core {
                 } else {
                     locked.place_new(self, folio);
                 }
-                self.emit_listed(host, memcg, folio, queue.into());
+                emit::listed(self, host, memcg, folio, queue.into());
                 return went;
             }
             return None;
@@ -167,7 +169,7 @@ impl Core {
                 memcg.stat.add(Counter::Pgactivate, 1);
             }
         }
-        self.emit_listed(host, memcg, folio, queue.into());
+        emit::listed(self, host, memcg, folio, queue.into());
         None
     }
 
@@ -185,7 +187,7 @@ impl Core {
         if now.unevictable() && !now.mlocked() && flags.clear_lru() {
             locked.remove(folio);
             locked.place(folio, false);
-            self.grew(memcg);
+            order::grew(self, memcg);
         }
     }
 }

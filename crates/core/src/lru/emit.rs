@@ -18,56 +18,49 @@ impl From<Queue> for ListedFrom {
     }
 }
 
-impl Core {
-    /// The list of a folio of `memcg` in this state.
-    fn list_of(memcg: &Memcg, flags: Flags) -> Option<List> {
-        if flags.unevictable() {
-            return Some(List::Unevictable);
-        }
-        match flags.generation() {
-            Some(label) => Some(List::Generation(seq_of(memcg, label))),
-            None if !flags.lru() => None,
-            None if flags.mark() == NEWCOMER => Some(List::Newcomers),
-            None if flags.mark() == MAIN => Some(List::Main),
-            None => Some(if flags.active() { List::Active } else { List::Inactive }),
-        }
+/// The list of a folio of `memcg` in this state.
+fn list_of(memcg: &Memcg, flags: Flags) -> Option<List> {
+    if flags.unevictable() {
+        return Some(List::Unevictable);
     }
-
-    #[inline]
-    pub(crate) fn emit_listed(&self, host: &impl Host, memcg: &Memcg, folio: FolioId, from: ListedFrom) {
-        if host.observes()
-            && let Some(list) = Core::list_of(memcg, self.folios.flags(folio).load())
-        {
-            host.event(Event::Listed { folio, memcg: memcg.id(), list, from });
-        }
+    match flags.generation() {
+        Some(label) => Some(List::Generation(seq_of(memcg, label))),
+        None if !flags.lru() => None,
+        None if flags.mark() == NEWCOMER => Some(List::Newcomers),
+        None if flags.mark() == MAIN => Some(List::Main),
+        None => Some(if flags.active() { List::Active } else { List::Inactive }),
     }
+}
 
-    /// Reports the folios that a scan sorted and isolated.
-    #[inline]
-    pub(crate) fn emit_isolated(&self, host: &impl Host, memcg: &Memcg, batch: &Isolated) {
-        if !host.observes() {
-            return;
-        }
-        for &(folio, label, why) in &batch.sorted_folios {
-            host.event(Event::Sorted { folio, memcg: memcg.id(), seq: seq_of(memcg, label), why });
-        }
-        for &folio in &batch.folios {
-            host.event(Event::Isolated { folio, memcg: memcg.id() });
-        }
+/// Reports the list that a folio of `memcg` was put on.
+#[inline]
+pub(super) fn listed(core: &Core, host: &impl Host, memcg: &Memcg, folio: FolioId, from: ListedFrom) {
+    if host.observes()
+        && let Some(list) = list_of(memcg, core.folios.flags(folio).load())
+    {
+        host.event(Event::Listed { folio, memcg: memcg.id(), list, from });
     }
+}
 
-    #[inline]
-    pub(crate) fn emit_promoted(
-        &self,
-        host: &impl Host,
-        memcg: &Memcg,
-        folio: FolioId,
-        label: GenIndex,
-        by: FoundBy,
-    ) {
-        if host.observes() {
-            host.event(Event::Promoted { folio, memcg: memcg.id(), seq: seq_of(memcg, label), by });
-        }
+/// Reports the folios that a scan sorted and isolated.
+#[inline]
+pub(super) fn isolated(host: &impl Host, memcg: &Memcg, batch: &Isolated) {
+    if !host.observes() {
+        return;
+    }
+    for &(folio, label, why) in &batch.sorted_folios {
+        host.event(Event::Sorted { folio, memcg: memcg.id(), seq: seq_of(memcg, label), why });
+    }
+    for &folio in &batch.folios {
+        host.event(Event::Isolated { folio, memcg: memcg.id() });
+    }
+}
+
+/// Reports a folio that was relabelled where it is.
+#[inline]
+pub(super) fn promoted(host: &impl Host, memcg: &Memcg, folio: FolioId, label: GenIndex, by: FoundBy) {
+    if host.observes() {
+        host.event(Event::Promoted { folio, memcg: memcg.id(), seq: seq_of(memcg, label), by });
     }
 }
 

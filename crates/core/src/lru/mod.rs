@@ -41,7 +41,7 @@ mod fifo;
 pub(crate) mod lists;
 mod lruvec;
 pub(crate) mod multigen;
-mod order;
+pub(crate) mod order;
 pub(crate) mod ranked;
 pub(crate) mod scan_control;
 pub mod switch;
@@ -52,6 +52,7 @@ pub(crate) use batches::{Arrivals, BATCH_FOLIOS, Queue};
 pub use evidence::{Distance, References, Shadow};
 pub use lruvec::{GenerationRow, ListRow, Lruvec};
 pub(crate) use lruvec::{LockedLruvec, all_lists};
+pub(crate) use multigen::Aging;
 pub use multigen::window::{MAX_GENERATIONS, MIN_GENERATIONS, Seq};
 pub(crate) use order::{OrderWalk, TURN_PAGES, Visit};
 pub(crate) use ranked::CompactShadows;
@@ -279,7 +280,7 @@ pub(crate) fn accessed(core: &Core, folio: FolioId, then: Flags) -> Option<Flags
 pub(crate) fn accessed_again(core: &Core, host: &impl Host, cpu: usize, folio: FolioId, before: Flags) {
     // Only the classic LRU asks for this call. If the policy was switched meanwhile, the folio is
     // activated all the same.
-    core.accessed_again(host, cpu, folio, before);
+    classic::accessed_again(core, host, cpu, folio, before);
 }
 
 /// Marks a folio that a page fault brought into a mapping with recency. The folio is not on a list
@@ -322,11 +323,8 @@ pub(crate) struct Pass {
 
 impl Pass {
     pub(crate) fn new(cx: &Context<'_, impl Host>, priority: u8) -> Pass {
-        let core = cx.core;
-        let balance = core.mechanisms().may_have_folios_of(Lru::Classic).then(|| {
-            let target = core.memcg(cx.orders.target);
-            core.balance(cx.host, target, !cx.orders.is_root(), priority, cx.scan.force_deactivation)
-        });
+        let has_classic = cx.core.mechanisms().may_have_folios_of(Lru::Classic);
+        let balance = has_classic.then(|| classic::Balance::new(cx, priority));
         Pass { priority, balance }
     }
 
@@ -514,13 +512,8 @@ pub(crate) fn fewest_pages(core: &Core, target: MemcgId) -> u64 {
 
 /// Isolates one batch of the oldest generation, for commands on `lru_gen`. `true`: the batch is to
 /// be examined.
-pub(crate) fn isolate_oldest(
-    cx: &mut Context<'_, impl Host>,
-    memcg: &Memcg,
-    request: u64,
-    swappiness: Swappiness,
-) -> bool {
-    multigen::isolate(cx, memcg, request, swappiness)
+pub(crate) fn isolate_oldest(cx: &mut Context<'_, impl Host>, memcg: &Memcg, request: u64) -> bool {
+    multigen::isolate(cx, memcg, request, cx.orders.swappiness)
 }
 
 /// Puts back the rest of a batch of [`isolate_oldest`]. `true`: some folios are to be examined once
@@ -533,7 +526,7 @@ pub(crate) fn put_back_oldest(cx: &mut Context<'_, impl Host>, memcg: &Memcg, ou
 /// Ends an effort on `target`: the next effort ignores the refaults that this one has seen.
 pub(crate) fn end_effort(core: &Core, host: &impl Host, target: MemcgId) {
     if core.mechanisms().may_have_folios_of(Lru::Classic) {
-        core.note_refaults_seen(host, core.memcg(target));
+        classic::note_refaults_seen(core, host, core.memcg(target));
     }
 }
 
@@ -546,7 +539,7 @@ pub(crate) fn references(cx: &mut Context<'_, impl Host>, memcg: &Memcg, folio: 
         return ranked::references(cx, folio);
     }
     if core.mechanisms().any_policy(|lru| lru != Lru::MultiGen) {
-        let Some(mapping) = cx.scan.last_mapping.get(core, core.mapping_of(folio)) else {
+        let Some(mapping) = cx.scan.last_mapping.get(core, core.folios.mapping_of(folio)) else {
             return References::None;
         };
         return classic::references(core, mapping, folio);

@@ -75,17 +75,18 @@ impl OrderWalk {
     /// `wait_before_oom` such a walk goes over the tree.
     pub(crate) fn new(core: &Core, target: MemcgId, priority: u8, full: bool) -> OrderWalk {
         let mechanisms = core.mechanisms();
-        if core.takes_turns(mechanisms, target) {
-            core.begin_time();
-            let now = core.pages_reclaimed();
-            return core
-                .with_order(target, |order| OrderWalk::Turns(TurnsWalk::new(order.turns(), priority, now)));
+        if takes_turns(core, mechanisms, target) {
+            begin_time(core);
+            let now = pages_reclaimed(core);
+            return with_order(core, target, |order| {
+                OrderWalk::Turns(TurnsWalk::new(order.turns(), priority, now))
+            });
         }
         // The order needs generations: under the classic LRU, the kernel walks the tree.
         let by_generations = !mechanisms.any_policy(|lru| !lru.habits().has_generations);
         let in_lru = mechanisms.memcg_lru() && !mechanisms.subtree_lru() && target == MemcgId::ROOT;
         if in_lru && by_generations && !(full && mechanisms.wait_before_oom()) {
-            return core.with_order(target, |order| OrderWalk::Lru(LruWalk::new(order.lru())));
+            return with_order(core, target, |order| OrderWalk::Lru(LruWalk::new(order.lru())));
         }
         OrderWalk::Tree(TreeWalk::new(full))
     }
@@ -100,11 +101,11 @@ impl OrderWalk {
         match self {
             OrderWalk::Tree(walk) => walk.next(&core.memcgs, target),
             OrderWalk::Turns(walk) => {
-                let given = before.map(|(memcg, visit)| core.given(memcg, visit));
-                let now = core.pages_reclaimed();
-                core.with_order(target, |order| walk.next(order.turns(), given, now))
+                let given = before.map(|(memcg, visit)| given(core, memcg, visit));
+                let now = pages_reclaimed(core);
+                with_order(core, target, |order| walk.next(order.turns(), given, now))
             }
-            OrderWalk::Lru(walk) => core.with_order(target, |order| {
+            OrderWalk::Lru(walk) => with_order(core, target, |order| {
                 let lru = order.lru();
                 let op = before.and_then(|(memcg, visit)| judge(core, lru, memcg, visit));
                 walk.next(lru, op)
@@ -117,11 +118,11 @@ impl OrderWalk {
         match self {
             OrderWalk::Tree(walk) => *walk = TreeWalk::Finished,
             OrderWalk::Turns(walk) => {
-                let given = last.map(|(memcg, visit)| core.given(memcg, visit));
-                let now = core.pages_reclaimed();
-                core.with_order(target, |order| walk.stop(order.turns(), given, now));
+                let given = last.map(|(memcg, visit)| given(core, memcg, visit));
+                let now = pages_reclaimed(core);
+                with_order(core, target, |order| walk.stop(order.turns(), given, now));
             }
-            OrderWalk::Lru(walk) => core.with_order(target, |order| {
+            OrderWalk::Lru(walk) => with_order(core, target, |order| {
                 let lru = order.lru();
                 let op = last.and_then(|(memcg, visit)| judge(core, lru, memcg, visit));
                 walk.stop(lru, op);
@@ -134,7 +135,7 @@ impl OrderWalk {
     /// not give for all. Without turns there is no limit.
     pub(crate) fn most_pages(&self, core: &Core, target: MemcgId, goal_pages: u64, own: u64) -> u64 {
         let OrderWalk::Turns(_) = self else { return u64::MAX };
-        let all = core.pages_in_turns(target).max(1);
+        let all = pages_in_turns(core, target).max(1);
         let share = u128::from(goal_pages) * u128::from(own) / u128::from(all);
         (2 * share as u64).max(TURN_PAGES)
     }
@@ -147,7 +148,7 @@ impl OrderWalk {
     /// Whether a memcg below `low` is visited now: in the LRU, the second time.
     pub(crate) fn visits_below_low(&self, core: &Core, target: MemcgId, memcg: MemcgId) -> bool {
         matches!(self, OrderWalk::Lru(_))
-            && core.with_order(target, |order| order.lru().segment(memcg)) == Some(Segment::Tail)
+            && with_order(core, target, |order| order.lru().segment(memcg)) == Some(Segment::Tail)
     }
 
     /// Whether this walk respects `low` only at the first visit; elsewhere the effort as a whole
@@ -175,143 +176,141 @@ fn judge(core: &Core, lru: &MemcgLru, memcg: MemcgId, visit: Visit) -> Option<Op
     Some(if segment == Segment::Tail { Op::Young } else { Op::Tail })
 }
 
-impl Core {
-    /// Average pages of the memcgs below `target`, if several take turns.
-    pub(crate) fn turn_pages(&self, target: MemcgId) -> Option<u64> {
-        let takes_turns = self.takes_turns(self.mechanisms(), target);
-        let members = takes_turns.then(|| self.with_order(target, |order| order.turns().members()))?;
-        (members > 1).then(|| self.pages_in_turns(target) / members)
-    }
+/// Average pages of the memcgs below `target`, if several take turns.
+pub(crate) fn turn_pages(core: &Core, target: MemcgId) -> Option<u64> {
+    let takes_turns = takes_turns(core, core.mechanisms(), target);
+    let members = takes_turns.then(|| with_order(core, target, |order| order.turns().members()))?;
+    (members > 1).then(|| pages_in_turns(core, target) / members)
+}
 
-    /// Whether the memcgs below `target` give pages in turn, by the age of what they have.
-    fn takes_turns(&self, mechanisms: Mechanisms, target: MemcgId) -> bool {
-        mechanisms.subtree_lru()
-            && mechanisms.lru().habits().takes_turns
-            && self.memcg(target).has_children.load(Relaxed)
-    }
+/// Whether the memcgs below `target` give pages in turn, by the age of what they have.
+fn takes_turns(core: &Core, mechanisms: Mechanisms, target: MemcgId) -> bool {
+    mechanisms.subtree_lru()
+        && mechanisms.lru().habits().takes_turns
+        && core.memcg(target).has_children.load(Relaxed)
+}
 
-    /// The time of the node: pages that were reclaimed, from all memcgs. It stands still while
-    /// memory is filled, so the order in which memcgs filled it makes none of them colder. Counted
-    /// with `subtree_lru` only.
-    pub(crate) fn pages_reclaimed(&self) -> u64 {
-        self.reclaimed.load(Relaxed)
-    }
+/// The time of the node: pages that were reclaimed, from all memcgs. It stands still while
+/// memory is filled, so the order in which memcgs filled it makes none of them colder. Counted
+/// with `subtree_lru` only.
+pub(crate) fn pages_reclaimed(core: &Core) -> u64 {
+    core.reclaimed.load(Relaxed)
+}
 
-    /// Reclaim begins. The first time, what filled memory is as old as a whole turnover:
-    /// otherwise a memcg found in use would soon be half as old as that.
-    fn begin_time(&self) {
-        if self.pages_reclaimed() == 0 {
-            let _ = self.reclaimed.compare_exchange(0, u64::from(self.folios.len()), Relaxed, Relaxed);
-        }
+/// Reclaim begins. The first time, what filled memory is as old as a whole turnover:
+/// otherwise a memcg found in use would soon be half as old as that.
+fn begin_time(core: &Core) {
+    if pages_reclaimed(core) == 0 {
+        let _ = core.reclaimed.compare_exchange(0, u64::from(core.folios.len()), Relaxed, Relaxed);
     }
+}
 
-    /// So many pages were reclaimed.
-    pub(super) fn count_reclaimed(&self, pages: u64) {
-        if pages > 0 && self.mechanisms().subtree_lru() {
-            self.begin_time();
-            self.reclaimed.fetch_add(pages, Relaxed);
-        }
+/// So many pages were reclaimed.
+pub(super) fn count_reclaimed(core: &Core, pages: u64) {
+    if pages > 0 && core.mechanisms().subtree_lru() {
+        begin_time(core);
+        core.reclaimed.fetch_add(pages, Relaxed);
     }
+}
 
-    /// Pages of all memcgs that take turns below `target`.
-    fn pages_in_turns(&self, target: MemcgId) -> u64 {
-        if target == MemcgId::ROOT {
-            Kind::ALL.into_iter().map(|kind| self.folios.listed().pages(kind)).sum()
+/// Pages of all memcgs that take turns below `target`.
+fn pages_in_turns(core: &Core, target: MemcgId) -> u64 {
+    if target == MemcgId::ROOT {
+        Kind::ALL.into_iter().map(|kind| core.folios.listed().pages(kind)).sum()
+    } else {
+        core.memcg(target).usage_pages()
+    }
+}
+
+/// Runs `work` on the order of `target`'s subtree.
+fn with_order<R>(core: &Core, target: MemcgId, work: impl FnOnce(&mut MemcgOrder) -> R) -> R {
+    let mut order = core.memcg(target).order.lock();
+    let new = || {
+        Box::new(if core.mechanisms().subtree_lru() {
+            MemcgOrder::Turns(Turns::new())
         } else {
-            self.memcg(target).usage_pages()
-        }
-    }
+            // Each order has its own random stream, the same one in every run.
+            MemcgOrder::Lru(Box::new(MemcgLru::new(core.options.seed ^ u64::from(target.0) << 32)))
+        })
+    };
+    work(order.get_or_insert_with(new))
+}
 
-    /// Runs `work` on the order of `target`'s subtree.
-    fn with_order<R>(&self, target: MemcgId, work: impl FnOnce(&mut MemcgOrder) -> R) -> R {
-        let mut order = self.memcg(target).order.lock();
-        let new = || {
-            Box::new(if self.mechanisms().subtree_lru() {
-                MemcgOrder::Turns(Turns::new())
-            } else {
-                // Each order has its own random stream, the same one in every run.
-                MemcgOrder::Lru(Box::new(MemcgLru::new(self.options.seed ^ u64::from(target.0) << 32)))
-            })
-        };
-        work(order.get_or_insert_with(new))
+/// Runs `work` on the kernel's order of all memcgs, if that is in use.
+fn with_lru(core: &Core, work: impl FnOnce(&mut MemcgLru)) {
+    if core.mechanisms().memcg_lru() && !core.mechanisms().subtree_lru() {
+        with_order(core, MemcgId::ROOT, |order| work(order.lru()));
     }
+}
 
-    /// Runs `work` on the kernel's order of all memcgs, if that is in use.
-    fn with_lru(&self, work: impl FnOnce(&mut MemcgLru)) {
-        if self.mechanisms().memcg_lru() && !self.mechanisms().subtree_lru() {
-            self.with_order(MemcgId::ROOT, |order| work(order.lru()));
-        }
+/// Adds a new memcg to the LRU of all memcgs.
+pub(crate) fn join(core: &Core, memcg: MemcgId) {
+    with_lru(core, |lru| lru.add(memcg));
+}
+
+/// Prepares a memcg for its first child: from now on it keeps the turns of its subtree.
+pub(crate) fn begin(core: &Core, memcg: &Memcg) {
+    if core.mechanisms().subtree_lru() && !memcg.has_children.swap(true, Relaxed) {
+        let (memcg, _locked) = core.lock_living(memcg.id());
+        set_member(core, memcg, memcg.lruvec.reclaimable_pages() > 0);
     }
+}
 
-    /// Adds a new memcg to the LRU of all memcgs.
-    pub(crate) fn join_order(&self, memcg: MemcgId) {
-        self.with_lru(|lru| lru.add(memcg));
+/// Moves a removed memcg that keeps its pages, so that the LRU meets it early
+/// ([book: memcgs#offline-memcgs]).
+pub(crate) fn age(core: &Core, memcg: MemcgId) {
+    with_lru(core, |lru| lru.apply(memcg, Op::Old));
+}
+
+/// Makes a memcg young in the LRU after limit reclaim opened one of its generations
+/// ([book: memcgs#memcg-lru-events]).
+pub(crate) fn rejuvenate(core: &Core, memcg: MemcgId) {
+    with_lru(core, |lru| lru.apply(memcg, Op::Young));
+}
+
+/// Removes a memcg from all orders for good. No more pages are added to it.
+pub(crate) fn leave(core: &Core, memcg: &Memcg) {
+    if core.mechanisms().subtree_lru() {
+        set_member(core, memcg, false);
     }
+    with_lru(core, |lru| lru.apply(memcg.id(), Op::Leave));
+}
 
-    /// Prepares a memcg for its first child: from now on it keeps the turns of its subtree.
-    pub(crate) fn begin_order(&self, memcg: &Memcg) {
-        if self.mechanisms().subtree_lru() && !memcg.has_children.swap(true, Relaxed) {
-            let (memcg, _locked) = self.lock_living(memcg.id());
-            self.set_member(memcg, memcg.lruvec.reclaimable_pages() > 0);
-        }
+/// Pages were added to the lists of a memcg, which are locked: it may have had none before.
+#[inline]
+pub(crate) fn grew(core: &Core, memcg: &Memcg) {
+    if core.mechanisms().subtree_lru()
+        && !memcg.in_turns.load(Relaxed)
+        && memcg.lruvec.reclaimable_pages() > 0
+    {
+        set_member(core, memcg, true);
     }
+}
 
-    /// Moves a removed memcg that keeps its pages, so that the LRU meets it early
-    /// ([book: memcgs#offline-memcgs]).
-    pub(crate) fn age_in_order(&self, memcg: MemcgId) {
-        self.with_lru(|lru| lru.apply(memcg, Op::Old));
+/// The result of a visit, after checking whether the memcg has shrunk into another group.
+fn given(core: &Core, id: MemcgId, visit: Visit) -> Given {
+    let Visit { giving_pages, scanned, stolen, below_min, below_low, in_use, .. } = visit;
+    // If it was removed meanwhile, the memcg that has its pages.
+    let (memcg, locked) = core.lock_living(id);
+    let used_at = if in_use { None } else { locked.coldest_used_at() };
+    let has_pages = memcg.lruvec.reclaimable_pages() > 0;
+    if has_pages != memcg.in_turns.load(Relaxed) {
+        set_member(core, memcg, has_pages);
     }
+    let used_at = used_at.unwrap_or(pages_reclaimed(core));
+    Given { memcg: id, giving_pages, scanned, stolen, protected: below_min || below_low, used_at }
+}
 
-    /// Makes a memcg young in the LRU after limit reclaim opened one of its generations
-    /// ([book: memcgs#memcg-lru-events]).
-    pub(crate) fn rejuvenate_in_order(&self, memcg: MemcgId) {
-        self.with_lru(|lru| lru.apply(memcg, Op::Young));
-    }
-
-    /// Removes a memcg from all orders for good. No more pages are added to it.
-    pub(crate) fn leave_orders(&self, memcg: &Memcg) {
-        if self.mechanisms().subtree_lru() {
-            self.set_member(memcg, false);
-        }
-        self.with_lru(|lru| lru.apply(memcg.id(), Op::Leave));
-    }
-
-    /// Pages were added to the lists of a memcg, which are locked: it may have had none before.
-    #[inline]
-    pub(crate) fn grew(&self, memcg: &Memcg) {
-        if self.mechanisms().subtree_lru()
-            && !memcg.in_turns.load(Relaxed)
-            && memcg.lruvec.reclaimable_pages() > 0
-        {
-            self.set_member(memcg, true);
-        }
-    }
-
-    /// The result of a visit, after checking whether the memcg has shrunk into another group.
-    fn given(&self, id: MemcgId, visit: Visit) -> Given {
-        let Visit { giving_pages, scanned, stolen, below_min, below_low, in_use, .. } = visit;
-        // If it was removed meanwhile, the memcg that has its pages.
-        let (memcg, locked) = self.lock_living(id);
-        let used_at = if in_use { None } else { locked.coldest_used_at() };
-        let has_pages = memcg.lruvec.reclaimable_pages() > 0;
-        if has_pages != memcg.in_turns.load(Relaxed) {
-            self.set_member(memcg, has_pages);
-        }
-        let used_at = used_at.unwrap_or(self.pages_reclaimed());
-        Given { memcg: id, giving_pages, scanned, stolen, protected: below_min || below_low, used_at }
-    }
-
-    /// The lists of a memcg are locked: it takes turns from now on, or does not any more.
-    #[cold]
-    fn set_member(&self, memcg: &Memcg, is_member: bool) {
-        memcg.in_turns.store(is_member, Relaxed);
-        let (id, now) = (memcg.id(), self.pages_reclaimed());
-        for keeper in self.memcgs.lineage(memcg).filter(|keeper| keeper.has_children.load(Relaxed)) {
-            self.with_order(keeper.id(), |order| match is_member {
-                true => order.turns().join(id, now),
-                false => order.turns().leave(id),
-            });
-        }
+/// The lists of a memcg are locked: it takes turns from now on, or does not any more.
+#[cold]
+fn set_member(core: &Core, memcg: &Memcg, is_member: bool) {
+    memcg.in_turns.store(is_member, Relaxed);
+    let (id, now) = (memcg.id(), pages_reclaimed(core));
+    for keeper in core.memcgs.lineage(memcg).filter(|keeper| keeper.has_children.load(Relaxed)) {
+        with_order(core, keeper.id(), |order| match is_member {
+            true => order.turns().join(id, now),
+            false => order.turns().leave(id),
+        });
     }
 }
 
@@ -329,9 +328,9 @@ mod tests {
         let visited = |with: &[Switch], full: bool| {
             let mechanisms = Mechanisms::compose(Preset::Linux72, with, &[]).unwrap();
             let core = &Harness::with_mechanisms(mechanisms, 1000, 31).core;
-            core.join_order(MemcgId::ROOT);
+            join(core, MemcgId::ROOT);
             let before = visits(core, false);
-            core.rejuvenate_in_order(MemcgId::ROOT);
+            rejuvenate(core, MemcgId::ROOT);
             assert!(before.contains(&MemcgId::ROOT) && before.len() > 1, "{before:?}");
             visits(core, full).contains(&MemcgId::ROOT)
         };

@@ -1,9 +1,25 @@
 //! The number of a mapping, and how many pages the parts of its index cover.
 
+use crate::folio::{FolioId, FolioTable};
+
 /// Number of a mapping; reused after the mapping is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MappingId(pub u32);
+
+impl FolioTable {
+    /// The mapping of a folio and its index in it.
+    #[inline]
+    pub(crate) fn page_of(&self, folio: FolioId) -> (MappingId, u32) {
+        let (mapping, index) = self.page(folio);
+        (MappingId(mapping), index)
+    }
+
+    #[inline]
+    pub(crate) fn mapping_of(&self, folio: FolioId) -> MappingId {
+        self.page_of(folio).0
+    }
+}
 
 /// Pages under one page table: the unit of walks and Bloom filters.
 pub const TABLE_PAGES: u32 = 512;

@@ -16,39 +16,6 @@ use crate::Core;
 /// Near the limit, a CPU may charge 1/1024 of it at once.
 const NEAR_LIMIT_SHARE: u64 = 1024;
 
-impl Core {
-    /// Charges one page on behalf of a task on `cpu`.
-    pub(crate) fn charge_one(&self, memcg: MemcgId, cpu: usize) -> Charge {
-        let stocks = &self.memcgs.stocks;
-        if stocks.batch_pages > 1 {
-            if stocks.take(cpu, memcg) {
-                return Charge::FromStock;
-            }
-            let charged = if self.memcg(memcg).is_online() { self.memcgs.charge_batch(memcg) } else { 0 };
-            if charged > 0 {
-                if let Some((other, pages)) = stocks.put(cpu, memcg, charged - 1) {
-                    self.uncharge_pages(other, pages);
-                }
-                if !self.memcg(memcg).is_online() {
-                    // The thread that removed it may have drained the stocks before.
-                    self.drain_stocks(memcg);
-                }
-                return Charge::Charged(charged);
-            }
-        }
-        self.memcgs.charge_pages(memcg, 1).map_or_else(Charge::Refused, |()| Charge::Charged(1))
-    }
-
-    /// Gives back the stocks of the memcgs below `top`.
-    pub(crate) fn drain_stocks(&self, top: MemcgId) {
-        if self.memcgs.stocks.batch_pages == 1 {
-            return;
-        }
-        let within = |memcg| self.memcgs.is_within(memcg, top);
-        self.memcgs.stocks.drain(within, |memcg, pages| self.uncharge_pages(memcg, pages));
-    }
-}
-
 impl Memcgs {
     /// Charges a memcg and all its ancestors. If one refuses, the earlier charges are taken back.
     fn charge_all(
@@ -122,6 +89,37 @@ impl Memcgs {
     }
 }
 
+/// Charges one page on behalf of a task on `cpu`.
+pub(crate) fn charge_one(core: &Core, memcg: MemcgId, cpu: usize) -> Charge {
+    let stocks = &core.memcgs.stocks;
+    if stocks.batch_pages > 1 {
+        if stocks.take(cpu, memcg) {
+            return Charge::FromStock;
+        }
+        let charged = if core.memcg(memcg).is_online() { core.memcgs.charge_batch(memcg) } else { 0 };
+        if charged > 0 {
+            if let Some((other, pages)) = stocks.put(cpu, memcg, charged - 1) {
+                core.uncharge_pages(other, pages);
+            }
+            if !core.memcg(memcg).is_online() {
+                // The thread that removed it may have drained the stocks before.
+                drain_stocks(core, memcg);
+            }
+            return Charge::Charged(charged);
+        }
+    }
+    core.memcgs.charge_pages(memcg, 1).map_or_else(Charge::Refused, |()| Charge::Charged(1))
+}
+
+/// Gives back the stocks of the memcgs below `top`.
+pub(crate) fn drain_stocks(core: &Core, top: MemcgId) {
+    if core.memcgs.stocks.batch_pages == 1 {
+        return;
+    }
+    let within = |memcg| core.memcgs.is_within(memcg, top);
+    core.memcgs.stocks.drain(within, |memcg, pages| core.uncharge_pages(memcg, pages));
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -142,16 +140,16 @@ mod tests {
     fn charges_are_made_in_batches() {
         let (core, [parent, child]) = core(64);
         let usage = |memcg| core.memcg(memcg).usage_pages();
-        assert_eq!(core.charge_one(child, 0), Charge::Charged(64));
-        assert!((0..63).all(|_| core.charge_one(child, 0) == Charge::FromStock));
+        assert_eq!(charge_one(&core, child, 0), Charge::Charged(64));
+        assert!((0..63).all(|_| charge_one(&core, child, 0) == Charge::FromStock));
         assert_eq!((usage(parent), usage(child)), (64, 64));
-        assert_eq!(core.charge_one(child, 0), Charge::Charged(1), "128 would be too many");
+        assert_eq!(charge_one(&core, child, 0), Charge::Charged(1), "128 would be too many");
         core.uncharge_pages(child, 30);
-        assert_eq!(core.charge_one(child, 1), Charge::Charged(64));
-        assert_eq!(core.charge_one(child, 0), Charge::Charged(1), "the other CPU's stock is not its own");
-        assert_eq!(core.charge_one(child, 0), Charge::Refused(child));
+        assert_eq!(charge_one(&core, child, 1), Charge::Charged(64));
+        assert_eq!(charge_one(&core, child, 0), Charge::Charged(1), "the other CPU's stock is not its own");
+        assert_eq!(charge_one(&core, child, 0), Charge::Refused(child));
         assert_eq!((core.memcgs.stocked_pages(|id| id == child), usage(parent)), (63, 100));
-        core.drain_stocks(parent);
+        drain_stocks(&core, parent);
         assert_eq!((core.memcgs.stocked_pages(|id| id == child), usage(parent), usage(child)), (0, 37, 37));
     }
 
@@ -168,13 +166,13 @@ mod tests {
             core.memcgs.charge_pages(parent, max_pages - left_pages).unwrap();
             let mut batches = Vec::new();
             for _ in 0..left_pages {
-                match core.charge_one(child, 0) {
+                match charge_one(&core, child, 0) {
                     Charge::Charged(pages) => batches.push(pages),
                     Charge::FromStock => {}
                     Charge::Refused(_) => panic!("there is room for all"),
                 }
             }
-            assert_eq!(core.charge_one(child, 0), Charge::Refused(parent), "and no more");
+            assert_eq!(charge_one(&core, child, 0), Charge::Refused(parent), "and no more");
             assert_eq!(core.memcg(parent).usage_pages(), max_pages);
             batches
         };
@@ -189,8 +187,8 @@ mod tests {
     fn an_ancestor_refuses_and_nothing_is_charged() {
         let (core, [parent, child]) = core(1);
         core.memcg(parent).set_max_pages(5);
-        assert!((0..5).all(|_| core.charge_one(child, 0) == Charge::Charged(1)));
-        assert_eq!(core.charge_one(child, 0), Charge::Refused(parent));
+        assert!((0..5).all(|_| charge_one(&core, child, 0) == Charge::Charged(1)));
+        assert_eq!(charge_one(&core, child, 0), Charge::Refused(parent));
         assert_eq!([parent, child].map(|memcg| core.memcg(memcg).usage_pages()), [5, 5]);
     }
 
@@ -202,7 +200,7 @@ mod tests {
             .map(|n| core.add_child(parent, &format!("c{n}"), 1000, Time::ZERO).unwrap().id())
             .collect();
         for &child in &children {
-            assert_eq!(core.charge_one(child, 0), Charge::Charged(16));
+            assert_eq!(charge_one(&core, child, 0), Charge::Charged(16));
         }
         let used: u64 = children.len() as u64;
         let stocked: u64 = children.iter().map(|&child| core.memcgs.stocked_pages(|id| id == child)).sum();

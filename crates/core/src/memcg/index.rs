@@ -15,6 +15,7 @@
 //! memcg may be released: their bytes are noted in the pool and uncharged later
 //! ([`Core::settle_index`]).
 
+use super::charging;
 use super::{Charge, Counter, Memcg, MemcgId, Memcgs};
 use crate::Core;
 use crate::options::PAGE_BYTES;
@@ -160,7 +161,7 @@ impl Core {
         if pages > 1 {
             return self.memcgs.charge_pages(memcg, pages);
         }
-        match self.charge_one(memcg, cpu) {
+        match charging::charge_one(self, memcg, cpu) {
             Charge::Refused(limited) => Err(limited),
             Charge::FromStock | Charge::Charged(_) => Ok(()),
         }

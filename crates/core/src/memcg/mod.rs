@@ -15,7 +15,7 @@
 //! Usage, limits and counters are atomic words. The tree has a lock of its own. A number is reused
 //! only after the last reference to it is gone, so that a lookup by number needs no lock.
 
-mod charging;
+pub(crate) mod charging;
 mod counter;
 mod effective;
 mod id;

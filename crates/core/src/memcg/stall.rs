@@ -23,7 +23,7 @@ impl Core {
     /// evicted.
     pub fn begin_refault(&self, host: &impl Host, folio: FolioId) -> Option<Stall> {
         let thrashes = self.folios.flags(folio).load().workingset();
-        thrashes.then(|| self.begin_stall(host, self.memcg_of(folio)))
+        thrashes.then(|| self.begin_stall(host, self.folios.memcg_of(folio)))
     }
 
     /// Ends a stall.

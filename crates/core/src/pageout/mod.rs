@@ -17,11 +17,12 @@ use crate::Core;
 use crate::event::Event;
 use crate::folio::{Flags, FolioId, Kind};
 use crate::host::Host;
-use crate::lru::scan_control::{EffortKind, LastMapping, Orders, Scan, Tallies};
+use crate::lru::scan_control::{EffortKind, Scan, Tallies};
 use crate::lru::{self, Context, Evictions, PagedOut};
 use crate::mapping::{LockedMapping, ShadowLeaf};
 use crate::memcg::{Counter, Memcg};
 use crate::swap::{SwapOut, SwapOutcome};
+use crate::workingset;
 
 /// References of an otherwise unused isolated folio: the mapping's and the isolation's.
 const EXPECTED_REFERENCES: u32 = 2;
@@ -67,16 +68,14 @@ pub(crate) fn page_out(
     workspace: &mut Workspace,
     memcg: &Memcg,
 ) -> PagedOut {
-    let (core, host, orders) = (cx.core, cx.host, cx.orders);
+    let (core, orders) = (cx.core, cx.orders);
     let mut folios = std::mem::take(&mut cx.scan.batch.folios);
-    let mut tallies = Tallies::default();
-    core.wait_for_slots(cx.scan, &folios);
+    let mut batch = Batch { cx, memcg, tallies: Tallies::default() };
+    batch.wait_for_slots(&folios);
     workspace.fates.clear();
-    for &folio in &folios {
-        let fate = core.examine(cx, memcg, folio, &mut tallies);
-        workspace.fates.push(fate);
-    }
-    let freed = core.free_isolated(host, memcg, orders, cx.scan, workspace, &folios);
+    workspace.fates.extend(folios.iter().map(|&folio| batch.examine(folio)));
+    let freed = batch.free(workspace, &folios);
+    let Batch { cx, tallies, .. } = batch;
     let total = freed[0] + freed[1];
     if total > 0 {
         core.release_frames(memcg, Some(orders.cpu), &workspace.freed);
@@ -91,45 +90,49 @@ pub(crate) fn page_out(
     PagedOut { tallies, freed: total }
 }
 
-impl Core {
+/// A batch of isolated folios of one memcg, under examination.
+struct Batch<'a, 'c, H> {
+    cx: &'a mut Context<'c, H>,
+    memcg: &'a Memcg,
+    /// Obstacles met so far.
+    tallies: Tallies,
+}
+
+impl<H: Host> Batch<'_, '_, H> {
     /// Reports the verdict on an isolated folio to observers.
     #[inline]
-    fn emit_judged(&self, host: &impl Host, folio: FolioId, verdict: Verdict) {
-        if host.observes() {
-            host.event(Event::Judged { folio, verdict });
+    fn emit_judged(&self, folio: FolioId, verdict: Verdict) {
+        if self.cx.host.observes() {
+            self.cx.host.event(Event::Judged { folio, verdict });
         }
     }
 
     /// Loads the slots of all folios of a batch before they are changed one by one, so that the
     /// CPU's cache misses overlap. Evicted pages were not touched for long, so their slots are not
     /// in a cache. Replays of zipf 0.99 gain some 3 % (2 to 6 % in three pairs of runs).
-    fn wait_for_slots(&self, scan: &mut Scan, folios: &[FolioId]) {
+    fn wait_for_slots(&mut self, folios: &[FolioId]) {
+        let core = self.cx.core;
         for &folio in folios {
-            let (id, index) = self.page_of(folio);
-            let mapping = scan.last_mapping.get(self, id);
-            std::hint::black_box(mapping.and_then(|mapping| mapping.find(&self.leaves, index)));
+            let (id, index) = core.folios.page_of(folio);
+            let mapping = self.cx.scan.last_mapping.get(core, id);
+            std::hint::black_box(mapping.and_then(|mapping| mapping.find(&core.leaves, index)));
         }
     }
 
     /// Judges one folio until it is settled.
-    fn examine(
-        &self,
-        cx: &mut Context<'_, impl Host>,
-        memcg: &Memcg,
-        folio: FolioId,
-        tallies: &mut Tallies,
-    ) -> Fate {
-        let (host, orders) = (cx.host, cx.orders);
-        let flags = self.folios.flags(folio);
+    fn examine(&mut self, folio: FolioId) -> Fate {
+        let (core, host, memcg) = (self.cx.core, self.cx.host, self.memcg);
+        let flags = core.folios.flags(folio);
         let now = flags.load();
-        if !now.locked() && self.verdict(orders, now, false, Asked::default()) == Verdict::Free {
-            self.emit_judged(host, folio, Verdict::Free);
+        if !now.locked() && self.verdict(now, false, Asked::default()) == Verdict::Free {
+            self.emit_judged(folio, Verdict::Free);
             // The common case: freeing takes one step, which fails if anything changes until then.
             return Fate::of_doomed(now, false);
         }
         let locked = flags.try_lock();
         let now = flags.load();
         if locked && !now.swapbacked() {
+            let tallies = &mut self.tallies;
             tallies.dirty += u64::from(now.dirty() || now.writeback());
             tallies.unqueued_dirty += u64::from(now.dirty() && !now.writeback());
             tallies.congested += u64::from(now.writeback() && now.reclaim());
@@ -137,30 +140,31 @@ impl Core {
         let mut asked = Asked::default();
         loop {
             let now = flags.load();
-            let verdict = self.verdict(orders, now, !locked, asked);
-            self.emit_judged(host, folio, verdict);
+            let verdict = self.verdict(now, !locked, asked);
+            self.emit_judged(folio, verdict);
             match verdict {
                 Verdict::LookAtMappings => {
-                    asked.references = Some(lru::references(cx, memcg, folio));
+                    asked.references = Some(lru::references(self.cx, memcg, folio));
                 }
                 // Truncated while a batch held it: it is in no mapping any more, and its content is
                 // not needed.
-                Verdict::AssignSlot if !self.is_in_mapping(&mut cx.scan.last_mapping, folio) => break,
-                Verdict::AssignSlot => asked.slots_exhausted = !self.assign_slot(folio),
-                Verdict::SwapOut => match self.swap_out(host, memcg, folio) {
-                    SwapOutcome::Done => tallies.swapped += 1,
+                Verdict::AssignSlot if !self.is_in_mapping(folio) => break,
+                Verdict::AssignSlot => asked.slots_exhausted = !core.assign_slot(folio),
+                Verdict::SwapOut => match self.swap_out(folio) {
+                    SwapOutcome::Done => self.tallies.swapped += 1,
                     SwapOutcome::Started => {
-                        tallies.swapped += 1;
+                        self.tallies.swapped += 1;
                         break;
                     }
                     SwapOutcome::Refused => {
-                        self.activate(host, memcg, folio, now);
+                        self.activate(folio, now);
                         break;
                     }
                 },
                 Verdict::Unmap => {
-                    if let Some(mapping) = cx.scan.last_mapping.get(self, self.mapping_of(folio)) {
-                        self.unmap_folio(mapping, memcg, folio);
+                    if let Some(mapping) = self.cx.scan.last_mapping.get(core, core.folios.mapping_of(folio))
+                    {
+                        core.unmap_folio(mapping, memcg, folio);
                     } else {
                         flags.clear_mapped();
                     }
@@ -175,9 +179,9 @@ impl Core {
                 Verdict::Keep(_) => break,
                 Verdict::Activate(reason) => {
                     match reason {
-                        Reason::Immediate => tallies.immediate += 1,
+                        Reason::Immediate => self.tallies.immediate += 1,
                         Reason::Writeback => {
-                            tallies.writeback += 1;
+                            self.tallies.writeback += 1;
                             flags.set_reclaim();
                         }
                         Reason::Dirty => {
@@ -186,7 +190,7 @@ impl Core {
                         }
                         _ => {}
                     }
-                    self.activate(host, memcg, folio, now);
+                    self.activate(folio, now);
                     break;
                 }
             }
@@ -200,33 +204,37 @@ impl Core {
     /// Activates a rejected folio, which is to be put back in a younger generation
     /// ([book: eviction#verdicts]). Releases its swap slot if slots are short: its copy in swap is
     /// not needed soon.
-    fn activate(&self, host: &impl Host, memcg: &Memcg, folio: FolioId, now: Flags) {
-        self.release_slot_if_short(host, folio);
+    fn activate(&self, folio: FolioId, now: Flags) {
+        let core = self.cx.core;
+        core.release_slot_if_short(self.cx.host, folio);
         if !now.mlocked() {
-            if lru::activates_rejected(self) {
-                self.folios.flags(folio).set_active();
+            if lru::activates_rejected(core) {
+                core.folios.flags(folio).set_active();
             }
-            memcg.stat.add(Counter::Pgactivate, 1);
+            self.memcg.stat.add(Counter::Pgactivate, 1);
         }
     }
 
     /// Whether a locked folio is still the page that it was inserted as.
     #[cold]
-    fn is_in_mapping(&self, last: &mut LastMapping, folio: FolioId) -> bool {
-        let (id, index) = self.page_of(folio);
-        let slot = last.get(self, id).and_then(|mapping| mapping.slot(&self.leaves, index));
+    fn is_in_mapping(&mut self, folio: FolioId) -> bool {
+        let core = self.cx.core;
+        let (id, index) = core.folios.page_of(folio);
+        let mapping = self.cx.scan.last_mapping.get(core, id);
+        let slot = mapping.and_then(|mapping| mapping.slot(&core.leaves, index));
         slot.is_some_and(|slot| slot.load().folio() == Some(folio))
     }
 
     /// Asks the host to write a folio to its swap slot.
     #[cold]
-    fn swap_out(&self, host: &impl Host, memcg: &Memcg, folio: FolioId) -> SwapOutcome {
-        let flags = self.folios.flags(folio);
+    fn swap_out(&self, folio: FolioId) -> SwapOutcome {
+        let (core, host, memcg) = (self.cx.core, self.cx.host, self.memcg);
+        let flags = core.folios.flags(folio);
         // Complete this before asking the host: it may have written the page, on another thread,
         // before it answers.
         flags.start_swap_out();
-        self.count_pending(memcg, 0, 1);
-        let write = SwapOut { page: self.page_of(folio), folio, slot: self.swap.slot_of(folio) };
+        core.count_pending(memcg, 0, 1);
+        let write = SwapOut { page: core.folios.page_of(folio), folio, slot: core.swap.slot_of(folio) };
         let outcome = host.swap_out(write);
         if outcome == SwapOutcome::Started {
             memcg.stat.add(Counter::Pswpout, 1);
@@ -237,16 +245,17 @@ impl Core {
         } else {
             flags.set_dirty();
         }
-        self.count_pending(memcg, 0, -1);
+        core.count_pending(memcg, 0, -1);
         if flags.end_writeback().waiters() {
             host.wake_waiters(folio);
         }
-        self.put(host, folio);
+        core.put(host, folio);
         outcome
     }
 
-    fn verdict(&self, orders: &Orders, now: Flags, locked_by_other: bool, asked: Asked) -> Verdict {
-        let referenced = lru::referenced(self.mechanisms(), now);
+    fn verdict(&self, now: Flags, locked_by_other: bool, asked: Asked) -> Verdict {
+        let (core, orders) = (self.cx.core, self.cx.orders);
+        let referenced = lru::referenced(core.mechanisms(), now);
         judge(Facts {
             locked_by_other,
             evictable: !now.mlocked(),
@@ -255,7 +264,7 @@ impl Core {
             reclaim: now.reclaim(),
             dirty: now.dirty(),
             kind: if now.swapbacked() { Kind::Anon } else { Kind::File },
-            node_writeback: orders.kind == EffortKind::Background && self.node.is_full_of_writeback(),
+            node_writeback: orders.kind == EffortKind::Background && core.node.is_full_of_writeback(),
             referenced: referenced.counts,
             young_meanwhile: referenced.young_meanwhile,
             slot: match (now.swapcache(), asked.slots_exhausted) {
@@ -269,41 +278,34 @@ impl Core {
 
     /// Takes the folios to be freed out of their mappings, leaves shadows, and frees them. Rejects
     /// folios that are in use. Returns the freed pages by kind.
-    fn free_isolated(
-        &self,
-        host: &impl Host,
-        memcg: &Memcg,
-        orders: &Orders,
-        scan: &mut Scan,
-        workspace: &mut Workspace,
-        folios: &[FolioId],
-    ) -> [u64; 2] {
-        let Scan { last_mapping, rejected, .. } = scan;
+    fn free(&mut self, workspace: &mut Workspace, folios: &[FolioId]) -> [u64; 2] {
+        let (core, host, memcg) = (self.cx.core, self.cx.host, self.memcg);
+        let Scan { last_mapping, rejected, .. } = &mut *self.cx.scan;
         let Workspace { fates, freed, shadow_leaves } = workspace;
         let to_free = fates.iter().filter(|fate| matches!(fate, Fate::Free { .. })).count();
-        let mut evictions = Evictions::begin(self, orders.target, to_free as u64);
+        let mut evictions = Evictions::begin(core, self.cx.orders.target, to_free as u64);
         let mut rest = folios.iter().copied().zip(fates.iter().copied()).peekable();
         while let Some(&(first, fate)) = rest.peek() {
-            let id = self.mapping_of(first);
-            let (Fate::Free { .. }, Some(mapping)) = (fate, last_mapping.get(self, id)) else {
-                self.spare(host, first, fate);
+            let id = core.folios.mapping_of(first);
+            let (Fate::Free { .. }, Some(mapping)) = (fate, last_mapping.get(core, id)) else {
+                spare(core, host, first, fate);
                 rejected.push(first);
                 rest.next();
                 continue;
             };
             // One hold of the lock per run of folios of one mapping.
             let kind = mapping.kind();
-            let mut tree = mapping.lock(&self.leaves);
-            while let Some((folio, fate)) = rest.next_if(|&(folio, _)| self.mapping_of(folio) == id) {
-                let Some(before) = self.freeze_in_slot(&tree, folio, fate) else {
-                    self.spare(host, folio, fate);
+            let mut tree = mapping.lock(&core.leaves);
+            while let Some((folio, fate)) = rest.next_if(|&(folio, _)| core.folios.mapping_of(folio) == id) {
+                let Some(before) = freeze_in_slot(core, &tree, folio, fate) else {
+                    spare(core, host, folio, fate);
                     rejected.push(folio);
                     continue;
                 };
-                let shadow = evictions.evicted(self, memcg, folio, (kind, before));
+                let shadow = evictions.evicted(core, memcg, folio, (kind, before));
                 let word = shadow.pack();
-                let index = self.folios.index(folio);
-                let left = if kind == Kind::Anon { self.entry_of(folio, Some(word)) } else { word };
+                let index = core.folios.index(folio);
+                let left = if kind == Kind::Anon { core.swap.entry_of(folio, Some(word)) } else { word };
                 let leaf = tree.remove(index, folio, Some(left), memcg.id());
                 shadow_leaves.extend(leaf.expect("the folio is in its slot"));
                 if before.waiters() {
@@ -313,35 +315,36 @@ impl Core {
                 freed.push(folio);
             }
         }
-        let pages = evictions.end(self, memcg);
-        shadow_leaves.drain(..).for_each(|leaf| self.note_shadow_leaf(memcg, leaf));
+        let pages = evictions.end(core, memcg);
+        shadow_leaves.drain(..).for_each(|leaf| workingset::note_leaf(core, memcg, leaf));
         for kind in Kind::ALL.into_iter().filter(|&kind| pages[kind as usize] > 0) {
-            self.forget_folios(memcg, kind, pages[kind as usize]);
+            core.forget_folios(memcg, kind, pages[kind as usize]);
         }
         pages
     }
+}
 
-    /// Takes the last references of a folio to be freed, and returns its state before. `None`: the
-    /// folio is in use, or was truncated while isolated and its references belong to others.
-    fn freeze_in_slot(&self, tree: &LockedMapping<'_>, folio: FolioId, fate: Fate) -> Option<Flags> {
-        let Fate::Free { locked } = fate else { return None };
-        if tree.slot(self.folios.index(folio)).folio() != Some(folio) {
-            return None;
-        }
-        self.folios.flags(folio).freeze(EXPECTED_REFERENCES, locked)
+/// Takes the last references of a folio to be freed, and returns its state before. `None`: the
+/// folio is in use, or was truncated while isolated and its references belong to others.
+fn freeze_in_slot(core: &Core, tree: &LockedMapping<'_>, folio: FolioId, fate: Fate) -> Option<Flags> {
+    let Fate::Free { locked } = fate else { return None };
+    if tree.slot(core.folios.index(folio)).folio() != Some(folio) {
+        return None;
     }
+    core.folios.flags(folio).freeze(EXPECTED_REFERENCES, locked)
+}
 
-    /// Rejects a folio that was to be freed.
-    fn spare(&self, host: &impl Host, folio: FolioId, fate: Fate) {
-        if fate == (Fate::Free { locked: true }) && self.folios.flags(folio).unlock() {
-            host.wake_waiters(folio);
-        }
+/// Rejects a folio that was to be freed.
+fn spare(core: &Core, host: &impl Host, folio: FolioId, fate: Fate) {
+    if fate == (Fate::Free { locked: true }) && core.folios.flags(folio).unlock() {
+        host.wake_waiters(folio);
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::reclaim::evict_step;
     use crate::testing::Harness;
     use crate::{Event, FlushReason, Mechanisms, Preset, Switch, Time};
     use std::cell::Cell;
@@ -444,7 +447,8 @@ mod tests {
         let host = Meanwhile { other_thread: Cell::new(Some(Box::new(act))), evicted: Cell::default() };
         let orders = harness.orders(1);
         let mut scan = Scan::default();
-        harness.core.evict_step(&host, harness.memcg(), request, orders.swappiness, &orders, &mut scan);
+        let cx = &mut Context::new(&harness.core, &host, &orders, &mut scan);
+        evict_step(cx, harness.memcg(), request);
         let evicted = host.evicted.take();
         assert_eq!(scan.progress.reclaimed, evicted.len() as u64);
         evicted

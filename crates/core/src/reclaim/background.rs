@@ -3,6 +3,7 @@
 //! Source: [book: reclaim-loop#watermarks]. The host runs it on a thread or actor of its own and
 //! wakes it when the core asks.
 
+use super::oom::kill_for_thrashing;
 use super::{
     CLUSTER_PAGES, Context, EffortKind, NodeWalk, Orders, PRIORITY_DEFAULT, Scan, WalkStep, initial_priority,
     throttle,
@@ -73,7 +74,7 @@ impl Background {
             }
             self.scan.reset_tallies();
             self.scan.progress = Default::default();
-            core.check_min_ttl(host, self.priority, self.orders.swappiness);
+            check_min_ttl(core, host, self.priority, self.orders.swappiness);
             let cx = &Context::new(core, host, &self.orders, &mut self.scan);
             self.walk = Some(NodeWalk::new(cx, self.priority, true));
             return BackgroundStep::More;
@@ -142,47 +143,45 @@ impl Background {
     }
 }
 
-impl Core {
-    /// `lru_gen/min_ttl_ms` ([book: aging#thrash-prevention]): if every memcg is too young, too
-    /// small or protected, reclaim would thrash, and the OOM policy applies. Reclaim goes on in any
-    /// case.
-    fn check_min_ttl(&self, host: &impl Host, priority: u8, swappiness: Swappiness) {
-        let min_ttl = Duration::from_millis(self.tunables.min_ttl_ms());
-        if min_ttl.is_zero() || !self.habits().has_generations {
-            return;
-        }
-        let now = host.now();
-        let is_old = |memcg| {
-            self.is_reclaimable(memcg, priority, self.swappiness_of(memcg.id(), swappiness), now, min_ttl)
-        };
-        if !self.memcgs.iter().any(is_old) {
-            self.kill_for_thrashing(host);
-        }
+/// `lru_gen/min_ttl_ms` ([book: aging#thrash-prevention]): if every memcg is too young, too
+/// small or protected, reclaim would thrash, and the OOM policy applies. Reclaim goes on in any
+/// case.
+fn check_min_ttl(core: &Core, host: &impl Host, priority: u8, swappiness: Swappiness) {
+    let min_ttl = Duration::from_millis(core.tunables.min_ttl_ms());
+    if min_ttl.is_zero() || !core.habits().has_generations {
+        return;
     }
+    let now = host.now();
+    let is_old = |memcg| {
+        is_reclaimable(core, memcg, priority, core.swappiness_of(memcg.id(), swappiness), now, min_ttl)
+    };
+    if !core.memcgs.iter().any(is_old) {
+        kill_for_thrashing(core, host);
+    }
+}
 
-    /// Whether a memcg has evictable pages in a generation older than `min_ttl`.
-    fn is_reclaimable(
-        &self,
-        memcg: &Memcg,
-        priority: u8,
-        swappiness: Swappiness,
-        now: Time,
-        min_ttl: Duration,
-    ) -> bool {
-        let lruvec = &memcg.lruvec;
-        let pages = lruvec.evictable_pages(swappiness);
-        let sizable = if memcg.is_online() { pages >> priority > 0 } else { pages > 0 };
-        let kinds = || swappiness.evictable();
-        let oldest = if self.mechanisms().workingset_rework() {
-            kinds().map(|kind| lruvec.min_seq(kind)).min()
-        } else {
-            Some(lruvec.min_seq(Kind::File))
-        };
-        let spared = self.memcgs.effective_protection(memcg.id(), MemcgId::ROOT).min_pages;
-        sizable
-            && (memcg.id() == MemcgId::ROOT || spared < memcg.usage_pages())
-            && oldest.is_some_and(|oldest| lruvec.window.birth(oldest) + min_ttl < now)
-    }
+/// Whether a memcg has evictable pages in a generation older than `min_ttl`.
+fn is_reclaimable(
+    core: &Core,
+    memcg: &Memcg,
+    priority: u8,
+    swappiness: Swappiness,
+    now: Time,
+    min_ttl: Duration,
+) -> bool {
+    let lruvec = &memcg.lruvec;
+    let pages = lruvec.evictable_pages(swappiness);
+    let sizable = if memcg.is_online() { pages >> priority > 0 } else { pages > 0 };
+    let kinds = || swappiness.evictable();
+    let oldest = if core.mechanisms().workingset_rework() {
+        kinds().map(|kind| lruvec.min_seq(kind)).min()
+    } else {
+        Some(lruvec.min_seq(Kind::File))
+    };
+    let spared = core.memcgs.effective_protection(memcg.id(), MemcgId::ROOT).min_pages;
+    sizable
+        && (memcg.id() == MemcgId::ROOT || spared < memcg.usage_pages())
+        && oldest.is_some_and(|oldest| lruvec.window.birth(oldest) + min_ttl < now)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -6,7 +6,7 @@
 //! (`wait_before_oom`).
 
 use super::OutOfMemory;
-use super::oom::OomStep;
+use super::oom::{OomStep, out_of_memory};
 use crate::Core;
 use crate::folio::Kind;
 use crate::host::{FlushReason, Host, Throttle, Time};
@@ -47,7 +47,7 @@ pub(crate) struct LastResort {
 impl LastResort {
     /// For a caller that begins to reclaim.
     pub(crate) fn new(core: &Core) -> LastResort {
-        LastResort { kills_seen: core.oom_kills(), ..LastResort::default() }
+        LastResort { kills_seen: core.oom.kills(), ..LastResort::default() }
     }
 
     /// The rest of the last wait, to be waited before `target` is reclaimed from again, if it was
@@ -84,7 +84,7 @@ impl LastResort {
         {
             return LastStep::Wait(throttle);
         }
-        match core.out_of_memory(host, target, wanted_pages, &mut self.kills_seen) {
+        match out_of_memory(core, host, target, wanted_pages, &mut self.kills_seen) {
             OomStep::Fail(report) => LastStep::Fail(report),
             OomStep::Retry => {
                 (self.fruitless_waits, self.dying_waits) = (0, 0);
@@ -121,7 +121,7 @@ impl LastResort {
         // take (docs/fidelity.md). That justifies another try, but is no progress: otherwise an
         // effort that can take nothing would open a generation each time, forever.
         let aged = std::mem::replace(&mut self.aged_before, totals.get(Counter::Aged));
-        let ages = core.is_aging(target) || aged != self.aged_before;
+        let ages = core.memcgs.is_aging(target) || aged != self.aged_before;
         if !under_way && !ages && !moves || self.fruitless_waits == FRUITLESS_WAITS {
             return None;
         }

@@ -31,9 +31,10 @@ pub use crate::lru::scan_control::{EffortKind, Orders, Progress};
 pub use background::{Background, BackgroundStep};
 pub(crate) use high::{HighStep, OverHigh};
 pub(crate) use last_resort::{LastResort, LastStep};
+pub(crate) use oom::Oom;
 pub use oom::{OomCandidate, OomDecision, OomPolicy, ReapStep, Reaping, choose_victim};
 pub use oom_report::{GenerationPages, OutOfMemory};
-pub(crate) use order::{NodeWalk, WalkStep};
+pub(crate) use order::{NodeWalk, WalkStep, evict_step};
 pub use proactive::{Lowering, Proactive, RequestStep};
 pub use watermark::Watermarks;
 
@@ -43,6 +44,7 @@ use crate::folio::Kind;
 use crate::host::{Host, Throttle};
 use crate::lru::{self, TURN_PAGES};
 use crate::memcg::Counter;
+use crate::workingset;
 
 /// Result of a step of an effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +132,7 @@ impl Effort {
             return wait.map_or(Step::More, Step::Wait);
         }
         if progress.reclaimed == 0 && !self.orders.is_root() {
-            core.give_up_charged_shadows(self.orders.target);
+            workingset::give_up_charged(core, self.orders.target);
         }
         core.memcg(self.orders.target).stat.add(Counter::Pageoutrun, 1);
         host.event(Event::Effort {
@@ -149,7 +151,7 @@ impl Effort {
 /// start at 12.
 pub(crate) fn initial_priority(core: &Core, orders: &Orders) -> u8 {
     let kernels = kernels_priority(core, orders);
-    core.turn_pages(orders.target).map_or(kernels, |pages| kernels.min(priority_of_turns(pages)))
+    lru::order::turn_pages(core, orders.target).map_or(kernels, |pages| kernels.min(priority_of_turns(pages)))
 }
 
 /// The first priority where memcgs give pages in turn, for memcgs of `pages` pages on average. Each
@@ -163,7 +165,7 @@ fn kernels_priority(core: &Core, orders: &Orders) -> u8 {
         return PRIORITY_DEFAULT;
     }
     // File pages always count, anonymous ones only if reclaim may take them.
-    let swappiness = core.swappiness_now(orders.swappiness);
+    let swappiness = core.swap.swappiness_now(orders.swappiness);
     let counts = |kind: &Kind| *kind == Kind::File || swappiness.evicts(Kind::Anon);
     let inactive = |kind| core.folios.listed().inactive_pages(kind);
     let reclaimable = Kind::ALL.into_iter().filter(counts).map(inactive).sum();

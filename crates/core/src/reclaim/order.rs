@@ -9,10 +9,12 @@
 
 use crate::Core;
 use crate::host::{Host, Throttle};
-use crate::lru::scan_control::{Orders, Progress};
-use crate::lru::{self, Context, Grant, OrderWalk, Pass, Scan, Swappiness, Turn, TurnStep, Visit};
+use crate::lru::order;
+use crate::lru::scan_control::Progress;
+use crate::lru::{self, Context, Grant, OrderWalk, Pass, Turn, TurnStep, Visit};
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::pageout::{Workspace, page_out};
+use crate::workingset;
 
 #[derive(Debug)]
 pub(crate) struct NodeWalk {
@@ -84,9 +86,9 @@ impl NodeWalk {
             self.turn = None;
             self.last = Some((memcg.id(), visit));
             cx.scan.walk = None;
-            core.shrink_shadows(memcg, self.pass.priority());
+            workingset::shrink(core, memcg, self.pass.priority());
             if visit.aged && !orders.is_root() {
-                core.rejuvenate_in_order(memcg.id());
+                order::rejuvenate(core, memcg.id());
             }
             if !orders.whole && cx.should_stop() {
                 self.order.stop(core, orders.target, self.last.take());
@@ -145,35 +147,25 @@ impl NodeWalk {
     }
 }
 
-impl Core {
-    /// Evicts one batch of the oldest generation, as part of a turn
-    /// ([book: eviction#eviction-step]). Returns the pages scanned.
-    pub(crate) fn evict_step(
-        &self,
-        host: &impl Host,
-        memcg: &Memcg,
-        request: u64,
-        swappiness: Swappiness,
-        orders: &Orders,
-        scan: &mut Scan,
-    ) -> u64 {
-        let cx = &mut Context::new(self, host, orders, scan);
-        let mut workspace = Workspace::default();
-        let mut again = lru::isolate_oldest(cx, memcg, request, swappiness);
-        while again {
-            let outcome = page_out(cx, &mut workspace, memcg);
-            again = lru::put_back_oldest(cx, memcg, outcome);
-        }
-        cx.scan.batch.scanned
+/// Evicts one batch of the oldest generation, as part of a turn ([book: eviction#eviction-step]).
+/// Returns the pages scanned.
+pub(crate) fn evict_step(cx: &mut Context<'_, impl Host>, memcg: &Memcg, request: u64) -> u64 {
+    let mut workspace = Workspace::default();
+    let mut again = lru::isolate_oldest(cx, memcg, request);
+    while again {
+        let outcome = page_out(cx, &mut workspace, memcg);
+        again = lru::put_back_oldest(cx, memcg, outcome);
     }
+    cx.scan.batch.scanned
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::Kind;
+    use crate::lru::Scan;
     use crate::memcg::{Counter, Effective};
-    use crate::reclaim::{EffortKind, Watermarks};
+    use crate::reclaim::{EffortKind, Orders, Watermarks};
     use crate::testing::Harness;
 
     /// A harness with `pages` pages in `generations` generations.
@@ -273,8 +265,8 @@ mod tests {
         let orders = harness.orders(32);
         let seq = memcg.lruvec.max_seq();
         let age = || {
-            let mut batch = Default::default();
-            harness.core.age(&harness.host, memcg, seq, orders.swappiness, false, &mut batch)
+            let aging = crate::lru::Aging { seq, swappiness: orders.swappiness, ..harness.aging() };
+            aging.run(&mut Default::default())
         };
         assert!(age() && !age());
         assert_eq!((harness.evict(64).0, harness.evict(64).0, aged(&harness)), (64, 64, 1));

@@ -11,6 +11,7 @@ use crate::Core;
 use crate::host::{Host, Throttle};
 use crate::lru::Swappiness;
 use crate::memcg::MemcgId;
+use crate::memcg::charging;
 
 /// Fruitless slices before a request fails.
 const RETRIES: u32 = 16;
@@ -154,7 +155,7 @@ impl Lowering {
         }
         if !self.drained {
             self.drained = true;
-            core.drain_stocks(self.memcg);
+            charging::drain_stocks(core, self.memcg);
             return RequestStep::More;
         }
         let last_resort = self.last_resort.get_or_insert_with(|| Box::new(LastResort::new(core)));

@@ -69,18 +69,13 @@ impl Core {
         mapping.lock(&self.leaves).slot(index).is_empty()
     }
 
-    /// Effective swappiness: only file pages if swap has no room ([book: aging#swappiness]).
-    pub(crate) fn swappiness_now(&self, wish: Swappiness) -> Swappiness {
-        if self.swap.free_slots() < FREE_SLOTS_MIN { Swappiness::FILE_ONLY } else { wish }
-    }
-
     /// Effective swappiness for the pages of one memcg, which may have a swap limit of its own.
     pub(crate) fn swappiness_of(&self, memcg: MemcgId, wish: Swappiness) -> Swappiness {
         let full = |memcg: &Memcg| memcg.swap.margin_pages() < u64::from(FREE_SLOTS_MIN);
         if self.memcgs.with_ancestors(memcg).any(full) {
             Swappiness::FILE_ONLY
         } else {
-            self.swappiness_now(wish)
+            self.swap.swappiness_now(wish)
         }
     }
 
@@ -141,21 +136,10 @@ impl Core {
     /// Whether the memcg that pays for a folio, or an ancestor, uses more than half of its swap
     /// limit ([book: swap#swap-out]).
     fn owner_is_short(&self, folio: FolioId) -> bool {
-        self.memcgs.with_ancestors(self.memcg_of(folio)).any(|memcg| {
+        self.memcgs.with_ancestors(self.folios.memcg_of(folio)).any(|memcg| {
             let most = memcg.swap.max_pages().min(memcg.swap.high_pages());
             memcg.swap.usage_pages().saturating_mul(2) >= most
         })
-    }
-
-    /// The entry of a page that is swapped out or could not be read from its slot. The caller holds
-    /// the mapping lock.
-    #[cold]
-    pub(crate) fn entry_of(&self, folio: FolioId, shadow: Option<u64>) -> u64 {
-        let slot = self.swap.slot_of(folio);
-        if let Some(word) = shadow {
-            self.swap.remember(slot, word);
-        }
-        u64::from(slot.0)
     }
 
     /// Puts a page that had `entry` into the swap cache as `folio`, which no other thread can use
@@ -166,11 +150,6 @@ impl Core {
         self.swap.set_slot_of(folio, slot);
         self.folios.flags(folio).return_to_swap_cache();
         self.swap.recall(slot)
-    }
-
-    /// The memcg that pays for the slot of a swapped-out page.
-    pub(crate) fn payer_of_entry(&self, entry: u64) -> MemcgId {
-        self.swap.payer(slot_in(entry))
     }
 
     /// Releases a swapped-out page.
@@ -216,6 +195,29 @@ impl Core {
 
 fn slot_in(entry: u64) -> SwapSlot {
     SwapSlot(entry as u32)
+}
+
+impl SwapArea {
+    /// The entry of a page that is swapped out or could not be read from its slot. The caller holds
+    /// the mapping lock.
+    #[cold]
+    pub(crate) fn entry_of(&self, folio: FolioId, shadow: Option<u64>) -> u64 {
+        let slot = self.slot_of(folio);
+        if let Some(word) = shadow {
+            self.remember(slot, word);
+        }
+        u64::from(slot.0)
+    }
+
+    /// The memcg that pays for the slot of a swapped-out page.
+    pub(crate) fn payer_of_entry(&self, entry: u64) -> MemcgId {
+        self.payer(slot_in(entry))
+    }
+
+    /// Effective swappiness: only file pages if swap has no room ([book: aging#swappiness]).
+    pub(crate) fn swappiness_now(&self, wish: Swappiness) -> Swappiness {
+        if self.free_slots() < FREE_SLOTS_MIN { Swappiness::FILE_ONLY } else { wish }
+    }
 }
 
 #[cfg(all(test, not(loom)))]

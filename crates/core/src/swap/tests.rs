@@ -2,7 +2,7 @@ use super::*;
 use crate::access::{Arrival, Lookup, Task};
 use crate::event::Event;
 use crate::host::{FlushReason, Host, Time};
-use crate::lru::Seq;
+use crate::lru::{Aging, Seq};
 use crate::memcg::{Counter, Memcg};
 use crate::reclaim::{Effort, EffortKind, Orders, OutOfMemory, Step, Watermarks};
 use crate::testing::Harness;
@@ -325,7 +325,7 @@ fn without_room_in_swap_anonymous_pages_stay() {
     assert!((4..=60).contains(&freed), "{freed}");
     assert!(anon.core.free_swap_pages() < FREE_SLOTS_MIN);
     assert_eq!(anon.reclaim(1000, EAGER), 0);
-    assert_eq!(anon.core.swappiness_now(Swappiness::ANON_ONLY), Swappiness::FILE_ONLY);
+    assert_eq!(anon.core.swap.swappiness_now(Swappiness::ANON_ONLY), Swappiness::FILE_ONLY);
     while anon.core.swap.take().is_some() {}
     let folio = anon.hit((0..60).find(|&page| anon.hit(page).is_some()).unwrap()).unwrap().folio;
     assert!(!anon.core.assign_slot(folio));
@@ -364,8 +364,10 @@ fn swappiness_decides_which_kind_is_evicted() {
             anon.core.publish(&anon.host, &file, folio);
         }
         // New anonymous pages are in the second youngest generation: too young to leave.
-        let max = anon.memcg().lruvec.max_seq();
-        assert!(anon.core.open_generation(anon.memcg(), max, Swappiness::DEFAULT, &anon.host));
+        let (core, host, memcg) = (&anon.core, &anon.host, anon.memcg());
+        let seq = memcg.lruvec.max_seq();
+        let aging = Aging { core, host, memcg, seq, swappiness: Swappiness::DEFAULT, force: false };
+        assert!(aging.open_generation());
         assert!(anon.reclaim(32, Swappiness::new(swappiness).unwrap()) >= 32);
         let stolen = [Counter::PgstealAnon, Counter::PgstealFile].map(|counter| anon.stat(counter) > 0);
         assert_eq!(stolen, leaves, "swappiness {swappiness}");

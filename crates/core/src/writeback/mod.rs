@@ -34,6 +34,7 @@ use crate::lru;
 use crate::mapping::Mapping;
 use crate::memcg::{Counter, Memcg, MemcgId, Pending};
 use crate::sync::Ordering::Relaxed;
+use crate::workingset;
 
 /// Limits, and the pages they apply to.
 struct DirtyLevel<'a> {
@@ -128,7 +129,7 @@ impl Core {
             }
             let limits = self.dirty_limits(level);
             if dirty > background_pages(&level.pending, limits) {
-                self.note_over_background(level);
+                self.flushing.note_over_background(level);
                 over |= dirty > limits.background_pages;
             }
         }
@@ -257,7 +258,9 @@ impl Core {
             self.node.pending.note_failure();
             // They are dirty again without a task that dirtied them.
             if self.options.memcg_dirty_limits {
-                self.memcgs.with_ancestors(memcg.id()).for_each(|memcg| self.note_over_background(memcg));
+                self.memcgs
+                    .with_ancestors(memcg.id())
+                    .for_each(|memcg| self.flushing.note_over_background(memcg));
             }
         }
         if written {
@@ -348,7 +351,9 @@ impl Core {
                 None => {
                     let entry = slot.shadow().filter(|_| mapping.kind() == Kind::Anon);
                     let stays = match leaves {
-                        Leaves::Of(memcg) => entry.is_none_or(|entry| self.payer_of_entry(entry) != memcg),
+                        Leaves::Of(memcg) => {
+                            entry.is_none_or(|entry| self.swap.payer_of_entry(entry) != memcg)
+                        }
                         Leaves::All | Leaves::Clean | Leaves::CleanAndUnmapped => false,
                     };
                     if stays {
@@ -429,7 +434,7 @@ impl Core {
             memcg.stat.sub(Counter::FileMapped, 1);
         }
         if let Some(leaf) = shadow_leaf {
-            self.note_shadow_leaf(memcg, leaf);
+            workingset::note_leaf(self, memcg, leaf);
         }
         if flags.unlock() {
             host.wake_waiters(folio);

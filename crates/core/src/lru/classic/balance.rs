@@ -3,11 +3,12 @@
 //! Source: [book: classic-lru].
 
 use super::state::{Costs, LISTS};
+use super::statistics;
 use super::statistics::Sizes;
 use crate::Core;
 use crate::folio::Kind;
 use crate::host::Host;
-use crate::lru::{LockedLruvec, Swappiness};
+use crate::lru::{Context, LockedLruvec, Swappiness};
 use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg};
 
@@ -77,6 +78,32 @@ pub(crate) struct Balance {
 }
 
 impl Balance {
+    /// Decides about a pass over the target, which is the root if the node is short.
+    pub(in crate::lru) fn new(cx: &Context<'_, impl Host>, priority: u8) -> Balance {
+        let (core, orders) = (cx.core, cx.orders);
+        let target = core.memcg(orders.target);
+        let known = statistics::known_sizes(core, cx.host, target);
+        let news = statistics::has_new_refaults(core, cx.host, target);
+        let may_deactivate =
+            Kind::ALL.map(|kind| cx.scan.force_deactivation || news[kind as usize] || known.is_low(kind));
+        let may = |kind: Kind| may_deactivate[kind as usize];
+        // The counters of the node are exact.
+        let file_is_tiny = || {
+            let file = core.folios.listed().pages(Kind::File);
+            let anon = core.folios.listed().inactive_pages(Kind::Anon);
+            file + u64::from(core.node.free_pages()) <= u64::from(core.node.watermarks().high)
+                && !may(Kind::Anon)
+                && anon >> priority != 0
+        };
+        Balance {
+            may_deactivate,
+            anon_is_low: known.is_low(Kind::Anon),
+            costs: target.lruvec.lock(&core.folios).lists.costs,
+            trims_cache: known.inactive(Kind::File) >> priority != 0 && !may(Kind::File),
+            file_is_tiny: orders.is_root() && file_is_tiny(),
+        }
+    }
+
     /// Whether active folios of a kind may become inactive.
     pub(crate) fn may_deactivate(&self, kind: Kind) -> bool {
         self.may_deactivate[kind as usize]
@@ -117,63 +144,33 @@ impl Balance {
     }
 }
 
-impl Core {
-    /// Decides about a pass over `target`; the root if the node is short. `forced`: active lists
-    /// are scanned in any case.
-    pub(crate) fn balance(
-        &self,
-        host: &impl Host,
-        target: &Memcg,
-        of_memcg: bool,
-        priority: u8,
-        forced: bool,
-    ) -> Balance {
-        let known = self.known_sizes(host, target);
-        let news = self.has_new_refaults(host, target);
-        let may_deactivate = Kind::ALL.map(|kind| forced || news[kind as usize] || known.is_low(kind));
-        let may = |kind: Kind| may_deactivate[kind as usize];
-        // The counters of the node are exact.
-        let file_is_tiny = || {
-            let file = self.folios.listed().pages(Kind::File);
-            let anon = self.folios.listed().inactive_pages(Kind::Anon);
-            file + u64::from(self.node.free_pages()) <= u64::from(self.node.watermarks().high)
-                && !may(Kind::Anon)
-                && anon >> priority != 0
-        };
-        Balance {
-            may_deactivate,
-            anon_is_low: known.is_low(Kind::Anon),
-            costs: target.lruvec.lock(&self.folios).lists.costs,
-            trims_cache: known.inactive(Kind::File) >> priority != 0 && !may(Kind::File),
-            file_is_tiny: !of_memcg && file_is_tiny(),
-        }
-    }
+/// What reclaim of a kind has cost: pages that were scanned in vain, or read and written.
+pub(in crate::lru) struct Cost {
+    pub(super) kind: Kind,
+    pub(super) pages: u64,
+    /// Pages by which the clocks advance in the same walk.
+    pub(super) aged: u64,
+}
 
-    /// Adds a reclaim cost for a kind to this lruvec and its ancestors. `aged`: advances the clocks
-    /// by this many pages in the same walk. `locked`: this lruvec's lock, which is released before
-    /// an ancestor is touched ([book: classic-lru#lru-lock], remedy 3).
-    pub(crate) fn note_cost(
-        &self,
-        host: &impl Host,
-        memcg: &Memcg,
-        locked: Option<LockedLruvec<'_>>,
-        kind: Kind,
-        cost: u64,
-        aged: u64,
-    ) {
-        if cost == 0 {
+impl Cost {
+    /// Adds the cost to a memcg's lruvec and those of its ancestors. `locked`: the memcg's lruvec
+    /// lock, which is released before an ancestor is touched ([book: classic-lru#lru-lock],
+    /// remedy 3).
+    pub(super) fn note(self, core: &Core, host: &impl Host, memcg: &Memcg, locked: Option<LockedLruvec<'_>>) {
+        let Cost { kind, pages, aged } = self;
+        if pages == 0 {
             drop(locked);
             if aged > 0 {
-                self.advance_nonresident_age(memcg, aged);
+                core.memcgs.advance_nonresident_age(memcg, aged);
             }
             return;
         }
         // Without remedy 3 the lock is released here, and taken again for the cost.
-        let mut locked = locked.filter(|_| self.mechanisms().is_on(Switch::CostReleasesLock));
-        for ancestor in self.memcgs.lineage(memcg) {
-            let pages = self.known_pages(host, ancestor);
-            let mut locked = locked.take().unwrap_or_else(|| ancestor.lruvec.lock(&self.folios));
-            locked.lists.costs.add(kind, cost, pages);
+        let mut locked = locked.filter(|_| core.mechanisms().is_on(Switch::CostReleasesLock));
+        for ancestor in core.memcgs.lineage(memcg) {
+            let known_pages = statistics::known_pages(core, host, ancestor);
+            let mut locked = locked.take().unwrap_or_else(|| ancestor.lruvec.lock(&core.folios));
+            locked.lists.costs.add(kind, pages, known_pages);
             drop(locked);
             ancestor.lruvec.classic.advance(aged);
         }

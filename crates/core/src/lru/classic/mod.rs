@@ -30,8 +30,9 @@ use crate::sync::Ordering::Relaxed;
 pub(super) use state::{LISTS, list_of};
 pub(super) use {
     balance::Balance,
-    refault::{Evictions, refaulted},
+    refault::{Evictions, accessed_again, refaulted},
     shrink::{put_back, references},
+    statistics::note_refaults_seen,
     turn::ClassicTurn,
 };
 

@@ -11,7 +11,8 @@
 //! Source: [book: refaults#classic-distance]; two accesses activate a folio:
 //! [book: classic-lru#two-accesses], [book: classic-lru#batched-adds].
 
-use super::balance::IO_COST;
+use super::balance::{Cost, IO_COST};
+use super::statistics;
 use crate::Core;
 use crate::event::Event;
 use crate::folio::{Flags, FolioId, Kind};
@@ -19,7 +20,7 @@ use crate::host::Host;
 use crate::lru::evidence::TOKEN_MASK;
 use crate::lru::{Distance, Queue, Refault, Shadow};
 use crate::mechanism::Switch;
-use crate::memcg::{Counter, Memcg, MemcgId};
+use crate::memcg::{Counter, Memcg, MemcgId, Memcgs};
 
 /// A batch of evictions. With `batch_nonresident_age` the classic clock advances for all of them in
 /// one walk to the root, and each eviction gets the time that it would have got one by one; batches
@@ -39,69 +40,6 @@ pub(crate) struct Evictions {
     left: u64,
 }
 
-impl Core {
-    /// Handles the second access to a folio since it was last moved, or nearly moved: queues it for
-    /// activation with the reference it carries for this. `before` is its state at the access. The
-    /// clock advances at once, whether or not the folio moves.
-    #[cold]
-    pub(crate) fn accessed_again(&self, host: &impl Host, cpu: usize, folio: FolioId, before: Flags) {
-        self.advance_nonresident_age(self.owner_of(folio), 1);
-        if before.lru() {
-            self.enqueue_held(host, cpu, Queue::Activate, folio);
-            return;
-        }
-        // A new folio that is still queued will be put on the active list. A folio that is queued
-        // elsewhere or isolated is left alone.
-        let flags = self.folios.flags(folio);
-        self.arrivals.while_queued(cpu, Queue::Add, folio, || flags.set_active());
-        self.put(host, folio);
-    }
-
-    /// Advances the clocks of `memcg` and its ancestors by `pages` activations or evictions.
-    /// Returns the memcg's former clock, which is the time of the first of them.
-    pub(crate) fn advance_nonresident_age(&self, memcg: &Memcg, pages: u64) -> u64 {
-        memcg.stat.add(Counter::NonresidentAgeWrites, 1);
-        let own = memcg.lruvec.classic.advance(pages);
-        for ancestor in self.memcgs.lineage(memcg).skip(1) {
-            ancestor.lruvec.classic.advance(pages);
-        }
-        own
-    }
-
-    /// Takes back the advance for `pages` that were not evicted after all.
-    pub(crate) fn set_back_nonresident_age(&self, memcg: &Memcg, pages: u64) {
-        memcg.stat.add(Counter::NonresidentAgeWrites, 1);
-        for memcg in self.memcgs.lineage(memcg) {
-            memcg.lruvec.classic.set_back(pages);
-        }
-    }
-
-    /// Distance of a page of this kind that was evicted on behalf of `target` at the clock `token`.
-    /// Only the bits in `mask` are known of both times.
-    fn refault_distance(
-        &self,
-        host: &impl Host,
-        target: &Memcg,
-        kind: Kind,
-        token: u64,
-        mask: u64,
-    ) -> Distance {
-        let passed = target.lruvec.classic.nonresident_age().wrapping_sub(token) & mask;
-        let known = self.known_sizes(host, target);
-        let mut pages = known.active(Kind::File);
-        if kind == Kind::Anon {
-            pages += known.inactive(Kind::File);
-        }
-        if self.free_swap_pages() > 0 && target.swap.margin_pages() > 0 {
-            pages += known.active(Kind::Anon);
-            if kind == Kind::File {
-                pages += known.inactive(Kind::Anon);
-            }
-        }
-        Distance { passed, reach: pages }
-    }
-}
-
 impl Evictions {
     /// A batch that advances no clock.
     pub(in crate::lru) fn none(target: MemcgId) -> Evictions {
@@ -114,7 +52,7 @@ impl Evictions {
         if pages == 0 || !core.mechanisms().is_on(Switch::AgeEvictionsPerBatch) {
             return Evictions::none(target);
         }
-        let next = core.advance_nonresident_age(core.memcg(target), pages);
+        let next = core.memcgs.advance_nonresident_age(core.memcg(target), pages);
         Evictions { target, next, left: pages }
     }
 
@@ -125,7 +63,7 @@ impl Evictions {
             self.next += 1;
             self.next - 1
         } else {
-            core.advance_nonresident_age(core.memcg(self.target), 1)
+            core.memcgs.advance_nonresident_age(core.memcg(self.target), 1)
         };
         Shadow { memcg: self.target, workingset: flags.workingset(), token: age & TOKEN_MASK }
     }
@@ -133,7 +71,7 @@ impl Evictions {
     /// Ends the batch and sets the clock back for pages that were in use after all.
     pub(in crate::lru) fn end(self, core: &Core) {
         if self.left > 0 {
-            core.set_back_nonresident_age(core.memcg(self.target), self.left);
+            core.memcgs.set_back_nonresident_age(core.memcg(self.target), self.left);
         }
     }
 }
@@ -153,7 +91,7 @@ pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<
     memcg.stat.add(refaulted, 1);
     let target = core.memcg(shadow.memcg);
     let distance =
-        target.is_online().then(|| core.refault_distance(host, target, kind, shadow.token, TOKEN_MASK));
+        target.is_online().then(|| refault_distance(core, host, target, kind, shadow.token, TOKEN_MASK));
     let recent = distance.is_some_and(Distance::is_recent);
     host.event(Event::Refault { folio, memcg: memcg.id(), shadow, distance, recent });
     if !recent {
@@ -162,14 +100,83 @@ pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<
     core.folios.flags(folio).refault_active(shadow.workingset);
     memcg.stat.add(activate, 1);
     if !shadow.workingset {
-        core.advance_nonresident_age(memcg, 1);
+        core.memcgs.advance_nonresident_age(memcg, 1);
         return;
     }
     memcg.stat.add(restore, 1);
     // The clock advances in the walk that notes the cost, or in a walk of its own before.
     let batched = core.mechanisms().is_on(Switch::AgeOncePerRefault);
     if !batched {
-        core.advance_nonresident_age(memcg, 1);
+        core.memcgs.advance_nonresident_age(memcg, 1);
     }
-    core.note_cost(host, memcg, None, kind, IO_COST, u64::from(batched));
+    Cost { kind, pages: IO_COST, aged: u64::from(batched) }.note(core, host, memcg, None);
+}
+
+impl Memcgs {
+    /// Advances the clocks of `memcg` and its ancestors by `pages` activations or evictions.
+    /// Returns the memcg's former clock, which is the time of the first of them.
+    pub(crate) fn advance_nonresident_age(&self, memcg: &Memcg, pages: u64) -> u64 {
+        memcg.stat.add(Counter::NonresidentAgeWrites, 1);
+        let own = memcg.lruvec.classic.advance(pages);
+        for ancestor in self.lineage(memcg).skip(1) {
+            ancestor.lruvec.classic.advance(pages);
+        }
+        own
+    }
+
+    /// Takes back the advance for `pages` that were not evicted after all.
+    pub(crate) fn set_back_nonresident_age(&self, memcg: &Memcg, pages: u64) {
+        memcg.stat.add(Counter::NonresidentAgeWrites, 1);
+        for memcg in self.lineage(memcg) {
+            memcg.lruvec.classic.set_back(pages);
+        }
+    }
+}
+
+/// Handles the second access to a folio since it was last moved, or nearly moved: queues it for
+/// activation with the reference it carries for this. `before` is its state at the access. The
+/// clock advances at once, whether or not the folio moves.
+#[cold]
+pub(in crate::lru) fn accessed_again(
+    core: &Core,
+    host: &impl Host,
+    cpu: usize,
+    folio: FolioId,
+    before: Flags,
+) {
+    core.memcgs.advance_nonresident_age(core.owner_of(folio), 1);
+    if before.lru() {
+        core.enqueue_held(host, cpu, Queue::Activate, folio);
+        return;
+    }
+    // A new folio that is still queued will be put on the active list. A folio that is queued
+    // elsewhere or isolated is left alone.
+    let flags = core.folios.flags(folio);
+    core.arrivals.while_queued(cpu, Queue::Add, folio, || flags.set_active());
+    core.put(host, folio);
+}
+
+/// Distance of a page of this kind that was evicted on behalf of `target` at the clock `token`.
+/// Only the bits in `mask` are known of both times.
+fn refault_distance(
+    core: &Core,
+    host: &impl Host,
+    target: &Memcg,
+    kind: Kind,
+    token: u64,
+    mask: u64,
+) -> Distance {
+    let passed = target.lruvec.classic.nonresident_age().wrapping_sub(token) & mask;
+    let known = statistics::known_sizes(core, host, target);
+    let mut pages = known.active(Kind::File);
+    if kind == Kind::Anon {
+        pages += known.inactive(Kind::File);
+    }
+    if core.free_swap_pages() > 0 && target.swap.margin_pages() > 0 {
+        pages += known.active(Kind::Anon);
+        if kind == Kind::File {
+            pages += known.inactive(Kind::Anon);
+        }
+    }
+    Distance { passed, reach: pages }
 }

@@ -4,23 +4,19 @@
 //! Source: [book: classic-lru#reference-check], [book: classic-lru#deactivation],
 //! [book: classic-lru#inactive-scan], [book: classic-lru#lru-lock].
 
-use super::balance::IO_COST;
+use super::balance::{Cost, IO_COST};
 use super::state::list_of;
 use crate::Core;
 use crate::event::{Event, ListedFrom};
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
 use crate::lru::lists::{AHEAD, NEXT, TAIL};
+use crate::lru::order;
 use crate::lru::scan_control::{Context, Isolated, PagedOut, Scan, Tallies};
-use crate::lru::{LockedLruvec, References};
+use crate::lru::{LockedLruvec, References, emit};
 use crate::mapping::Mapping;
 use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg};
-
-pub(in crate::lru) struct Cost {
-    kind: Kind,
-    cost: u64,
-}
 
 impl LockedLruvec<'_> {
     /// Isolates up to `request` pages from the tail of a list into an empty `batch`. Folios that
@@ -69,7 +65,7 @@ fn isolate(cx: &mut Context<'_, impl Host>, memcg: &Memcg, (kind, active): (Kind
     }
     drop(locked);
     batch.taken = batch.folios.len() as u64;
-    core.emit_isolated(host, memcg, &batch);
+    emit::isolated(host, memcg, &batch);
     cx.scan.batch = batch;
 }
 
@@ -99,8 +95,8 @@ pub(super) fn put_back_inactive(cx: &mut Context<'_, impl Host>, memcg: &Memcg, 
     let PagedOut { tallies, freed } = outcome;
     let Isolated { kind, scanned, taken, .. } = cx.scan.batch;
     let kind = kind.expect("a batch of folios is of one kind");
-    let cost = IO_COST * tallies.swapped + (scanned - freed);
-    put_back(core, host, cx.scan, memcg, Some(Cost { kind, cost }));
+    let pages = IO_COST * tallies.swapped + (scanned - freed);
+    put_back(core, host, cx.scan, memcg, Some(Cost { kind, pages, aged: 0 }));
     core.node.note_put_back(kind, taken);
     if tallies.unqueued_dirty == taken {
         host.wake_flusher(FlushReason::Reclaim);
@@ -126,7 +122,7 @@ pub(super) fn shrink_active(cx: &mut Context<'_, impl Host>, memcg: &Memcg, kind
         if now.mlocked() {
             continue;
         }
-        let mapping = last_mapping.get(core, core.mapping_of(folio));
+        let mapping = last_mapping.get(core, core.folios.mapping_of(folio));
         if let (true, Some(mapping)) = (now.mapped(), mapping) {
             take_accessed(core, mapping, folio);
         }
@@ -148,7 +144,7 @@ pub(super) fn shrink_active(cx: &mut Context<'_, impl Host>, memcg: &Memcg, kind
 fn take_accessed(core: &Core, mapping: &Mapping, folio: FolioId) -> bool {
     let slot = mapping.slot(&core.leaves, core.folios.index(folio));
     let found = mapping.has_recency() && slot.is_some_and(|slot| slot.clear_accessed(folio));
-    core.memcg(core.memcg_of(folio)).stat.found_young(mapping.kind(), found.into());
+    core.memcg(core.folios.memcg_of(folio)).stat.found_young(mapping.kind(), found.into());
     found
 }
 
@@ -183,37 +179,38 @@ pub(in crate::lru) fn put_back(
     let mut back = std::mem::take(&mut scan.back);
     back.extend(scan.rejected.drain(..).map(|folio| (folio, core.folios.flags(folio).load().mlocked())));
     let mut activated = 0;
-    if !back.is_empty() || cost.as_ref().is_some_and(|cost| cost.cost > 0) {
+    if !back.is_empty() || cost.as_ref().is_some_and(|cost| cost.pages > 0) {
         let (owner, mut locked) = core.lock_living(memcg.id());
         let mut went = None;
         for &(folio, unevictable) in &back {
             went = core.adopt(owner, folio).or(went);
             if unevictable {
                 locked.add_unevictable(folio);
-                core.emit_listed(host, owner, folio, ListedFrom::Isolation);
+                emit::listed(core, host, owner, folio, ListedFrom::Isolation);
                 continue;
             }
             let active = core.folios.flags(folio).load().active();
             locked.place(folio, false);
-            core.emit_listed(host, owner, folio, ListedFrom::Isolation);
+            emit::listed(core, host, owner, folio, ListedFrom::Isolation);
             if !active {
             } else if batched || after_unlock {
                 activated += 1;
             } else {
-                core.advance_nonresident_age(owner, 1);
+                core.memcgs.advance_nonresident_age(owner, 1);
             }
         }
-        core.grew(owner);
-        let Cost { kind, cost } = cost.unwrap_or(Cost { kind: Kind::File, cost: 0 });
+        order::grew(core, owner);
+        let cost = cost.unwrap_or(Cost { kind: Kind::File, pages: 0, aged: 0 });
         let carried = if batched && mechanisms.is_on(Switch::AgeWithCost) { activated } else { 0 };
         let (times, pages) = if batched { (1, activated - carried) } else { (activated, 1) };
         let advance = || {
-            (0..times.min(activated - carried)).for_each(|_| _ = core.advance_nonresident_age(owner, pages));
+            (0..times.min(activated - carried))
+                .for_each(|_| _ = core.memcgs.advance_nonresident_age(owner, pages));
         };
         if !after_unlock {
             advance();
         }
-        core.note_cost(host, owner, Some(locked), kind, cost, carried);
+        Cost { aged: carried, ..cost }.note(core, host, owner, Some(locked));
         if after_unlock {
             advance();
         }

@@ -69,83 +69,77 @@ impl Core {
             aggregated.activated.iter().zip(activated).for_each(|(word, pages)| word.store(pages, Relaxed));
         }
     }
+}
 
-    /// Refreshes statistics that are not exact, if the time has come.
-    fn refresh_if_due(&self, host: &impl Host) {
-        let now = host.now();
-        let due = self.statistics_due_ns.load(Relaxed);
-        if now.as_nanos() >= due {
-            let next = self.options.statistics_refresh.after(now).as_nanos();
-            // Of the threads that notice, one refreshes.
-            if self.statistics_due_ns.compare_exchange(due, next, Relaxed, Relaxed).is_ok() {
-                self.refresh_statistics();
-            }
+/// Refreshes statistics that are not exact, if the time has come.
+fn refresh_if_due(core: &Core, host: &impl Host) {
+    let now = host.now();
+    let due = core.statistics_due_ns.load(Relaxed);
+    if now.as_nanos() >= due {
+        let next = core.options.statistics_refresh.after(now).as_nanos();
+        // Of the threads that notice, one refreshes.
+        if core.statistics_due_ns.compare_exchange(due, next, Relaxed, Relaxed).is_ok() {
+            core.refresh_statistics();
         }
     }
+}
 
-    /// Known list sizes of a memcg and its descendants.
-    pub(crate) fn known_sizes(&self, host: &impl Host, memcg: &Memcg) -> Sizes {
-        if !self.mechanisms().exact_statistics() {
-            self.refresh_if_due(host);
-            let sizes = &memcg.lruvec.classic.aggregated.sizes;
-            return Sizes(std::array::from_fn(|list| sizes[list].load(Relaxed)));
-        }
-        if memcg.id() == MemcgId::ROOT {
-            // Node counters exist anyway; a sum over all memcgs may be one over thousands.
-            let listed = self.folios.listed();
-            return Sizes(LISTS.map(|(kind, active)| {
-                let inactive = listed.inactive_pages(kind);
-                if active { listed.pages(kind).saturating_sub(inactive) } else { inactive }
-            }));
-        }
-        if !memcg.has_children.load(Relaxed) {
-            return Sizes::of(memcg);
-        }
-        let mut sum = Sizes::default();
-        self.memcgs.visit(memcg.id(), |memcg| sum = sum.plus(Sizes::of(memcg)));
-        sum
+/// Known list sizes of a memcg and its descendants.
+pub(crate) fn known_sizes(core: &Core, host: &impl Host, memcg: &Memcg) -> Sizes {
+    if !core.mechanisms().exact_statistics() {
+        refresh_if_due(core, host);
+        let sizes = &memcg.lruvec.classic.aggregated.sizes;
+        return Sizes(std::array::from_fn(|list| sizes[list].load(Relaxed)));
     }
+    if memcg.id() == MemcgId::ROOT {
+        // Node counters exist anyway; a sum over all memcgs may be one over thousands.
+        let listed = core.folios.listed();
+        return Sizes(LISTS.map(|(kind, active)| {
+            let inactive = listed.inactive_pages(kind);
+            if active { listed.pages(kind).saturating_sub(inactive) } else { inactive }
+        }));
+    }
+    if !memcg.has_children.load(Relaxed) {
+        return Sizes::of(memcg);
+    }
+    let mut sum = Sizes::default();
+    core.memcgs.visit(memcg.id(), |memcg| sum = sum.plus(Sizes::of(memcg)));
+    sum
+}
 
-    /// About the sum of [`Self::known_sizes`], as the bound of a memcg's costs. Of a memcg with
-    /// children it is what is charged: a sum over its subtree would be made by each batch, from
-    /// words that other threads write, and took a tenth of the time with 8 threads four levels
-    /// down.
-    pub(crate) fn known_pages(&self, host: &impl Host, memcg: &Memcg) -> u64 {
-        let is_inner = memcg.id() != MemcgId::ROOT && memcg.has_children.load(Relaxed);
-        if is_inner && self.mechanisms().exact_statistics() {
-            memcg.usage_pages()
-        } else {
-            self.known_sizes(host, memcg).pages()
-        }
+/// About the sum of [`Self::known_sizes`], as the bound of a memcg's costs. Of a memcg with
+/// children it is what is charged: a sum over its subtree would be made by each batch, from
+/// words that other threads write, and took a tenth of the time with 8 threads four levels
+/// down.
+pub(crate) fn known_pages(core: &Core, host: &impl Host, memcg: &Memcg) -> u64 {
+    let is_inner = memcg.id() != MemcgId::ROOT && memcg.has_children.load(Relaxed);
+    if is_inner && core.mechanisms().exact_statistics() {
+        memcg.usage_pages()
+    } else {
+        known_sizes(core, host, memcg).pages()
     }
+}
 
-    /// Known activated refaults of a memcg and its descendants, by kind.
-    fn known_activated(&self, host: &impl Host, memcg: &Memcg) -> [u64; 2] {
-        if !self.mechanisms().exact_statistics() {
-            self.refresh_if_due(host);
-            return std::array::from_fn(|kind| memcg.lruvec.classic.aggregated.activated[kind].load(Relaxed));
-        }
-        ACTIVATED.map(|counter| self.memcgs.subtree_stat(memcg.id(), counter))
+/// Known activated refaults of a memcg and its descendants, by kind.
+fn known_activated(core: &Core, host: &impl Host, memcg: &Memcg) -> [u64; 2] {
+    if !core.mechanisms().exact_statistics() {
+        refresh_if_due(core, host);
+        return std::array::from_fn(|kind| memcg.lruvec.classic.aggregated.activated[kind].load(Relaxed));
     }
+    ACTIVATED.map(|counter| core.memcgs.subtree_stat(memcg.id(), counter))
+}
 
-    /// Notes at the end of an effort on `memcg` the activated refaults known by now; they are not
-    /// news for the next effort.
-    pub(crate) fn note_refaults_seen(&self, host: &impl Host, memcg: &Memcg) {
-        let known = self.known_activated(host, memcg);
-        memcg
-            .lruvec
-            .classic
-            .refaults_seen
-            .iter()
-            .zip(known)
-            .for_each(|(seen, known)| seen.store(known, Relaxed));
-    }
+/// Notes at the end of an effort on `memcg` the activated refaults known by now; they are not
+/// news for the next effort.
+pub(crate) fn note_refaults_seen(core: &Core, host: &impl Host, memcg: &Memcg) {
+    let known = known_activated(core, host, memcg);
+    memcg.lruvec.classic.refaults_seen.iter().zip(known).for_each(|(seen, known)| seen.store(known, Relaxed));
+}
 
-    /// Whether refaults were activated since the last effort on `memcg` ended, by kind, as far as
-    /// known.
-    pub(crate) fn has_new_refaults(&self, host: &impl Host, memcg: &Memcg) -> [bool; 2] {
-        let known = self.known_activated(host, memcg);
-        let seen = &memcg.lruvec.classic.refaults_seen;
-        std::array::from_fn(|kind| seen[kind].load(Relaxed) != known[kind])
-    }
+/// Whether refaults were activated since the last effort on `memcg` ended, by kind, as far as
+/// known.
+pub(crate) fn has_new_refaults(core: &Core, host: &impl Host, memcg: &Memcg) -> [bool; 2] {
+    let known = known_activated(core, host, memcg);
+    let seen = &memcg.lruvec.classic.refaults_seen;
+    std::array::from_fn(|kind| seen[kind].load(Relaxed) != known[kind])
 }

@@ -1,8 +1,8 @@
 //! The checklists of [book: classic-lru#checks] and, for the classic LRU, of
 //! [book: refaults#checks].
 
-use super::list_of;
 use super::shrink::{isolate_inactive, put_back_inactive, shrink_active};
+use super::{Balance, list_of};
 use crate::folio::Kind;
 use crate::lru::{Context, Evictions, Scan};
 use crate::memcg::Counter;
@@ -64,7 +64,9 @@ impl Harness {
     }
 
     fn may_deactivate(&self) -> bool {
-        self.core.balance(&self.host, self.memcg(), true, 12, false).may_deactivate(Kind::File)
+        let (orders, mut scan) = (self.orders(1), Scan::default());
+        let cx = Context::new(&self.core, &self.host, &orders, &mut scan);
+        Balance::new(&cx, 12).may_deactivate(Kind::File)
     }
 
     fn clock(&self) -> u64 {

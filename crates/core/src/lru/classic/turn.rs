@@ -9,6 +9,7 @@
 use super::balance::{Balance, Circumstances};
 use super::shrink::{isolate_inactive, put_back_inactive, shrink_active};
 use super::state::LISTS;
+use super::statistics;
 use crate::Core;
 use crate::folio::Kind;
 use crate::host::{Host, Throttle};
@@ -142,7 +143,7 @@ impl ClassicTurn {
             return TurnStep::More;
         }
         // Swapping needs pages that have been on the inactive list for a while.
-        if self.can_swap && core.known_sizes(cx.host, memcg).is_low(Kind::Anon) {
+        if self.can_swap && statistics::known_sizes(core, cx.host, memcg).is_low(Kind::Anon) {
             shrink_active(cx, memcg, Kind::Anon, CLUSTER_PAGES);
         }
         TurnStep::Finished

@@ -20,7 +20,7 @@ use crate::host::Host;
 use crate::lru::lists::{AHEAD, NEXT, TAIL};
 use crate::lru::{LockedLruvec, Lruvec, MAX_GENERATIONS, MIN_GENERATIONS, Seq, Swappiness};
 use crate::mechanism::Mechanisms;
-use crate::memcg::{Counter, Memcg, MemcgId};
+use crate::memcg::{Counter, Memcg, MemcgId, Memcgs};
 use crate::mm::Next;
 use crate::tunables::LEAF_WALK;
 
@@ -177,68 +177,58 @@ impl LockedLruvec<'_> {
     }
 }
 
-impl Core {
-    /// Opens the generation after `seq`, the youngest that the caller knows. `false`: another
-    /// thread did.
-    pub(crate) fn open_generation(
-        &self,
-        memcg: &Memcg,
-        seq: Seq,
-        swappiness: Swappiness,
-        host: &impl Host,
-    ) -> bool {
-        let lruvec = &memcg.lruvec;
+/// One aging of a memcg: the walk of its address spaces, and the generation that is opened then.
+pub(crate) struct Aging<'a, H> {
+    pub(crate) core: &'a Core,
+    pub(crate) host: &'a H,
+    pub(crate) memcg: &'a Memcg,
+    /// The youngest generation that the caller knows.
+    pub(crate) seq: Seq,
+    pub(crate) swappiness: Swappiness,
+    /// Walks all tables, even where no walk is expected to find much.
+    pub(crate) force: bool,
+}
+
+impl<H: Host> Aging<'_, H> {
+    /// Opens the generation after `seq`. `false`: another thread did.
+    pub(crate) fn open_generation(&self) -> bool {
+        let lruvec = &self.memcg.lruvec;
         loop {
-            if seq < lruvec.window.max() {
+            if self.seq < lruvec.window.max() {
                 return false;
             }
-            let mut locked = lruvec.lock(&self.folios);
-            if seq != lruvec.window.max() {
+            let mut locked = lruvec.lock(&self.core.folios);
+            if self.seq != lruvec.window.max() {
                 return false;
             }
             let mut full =
                 Kind::ALL.into_iter().filter(|&kind| lruvec.window.generations(kind) == MAX_GENERATIONS);
-            if full.all(|kind| locked.make_room(host, kind, swappiness)) {
-                locked.open_generation(host.now());
-                memcg.stat.add(Counter::Aged, 1);
+            if full.all(|kind| locked.make_room(self.host, kind, self.swappiness)) {
+                locked.open_generation(self.host.now());
+                self.memcg.stat.add(Counter::Aged, 1);
                 return true;
             }
         }
     }
 
-    /// Walks the address spaces of a memcg and opens the next generation, in one go. `true`: this
-    /// thread opened it.
-    pub(crate) fn age(
-        &self,
-        host: &impl Host,
-        memcg: &Memcg,
-        seq: Seq,
-        swappiness: Swappiness,
-        force: bool,
-        batch: &mut WalkBatch,
-    ) -> bool {
+    /// Walks the address spaces and opens the next generation, in one go. `true`: this thread
+    /// opened it.
+    pub(crate) fn run(&self, batch: &mut WalkBatch) -> bool {
         loop {
-            match self.age_step(host, memcg, seq, swappiness, force, batch) {
+            match self.step(batch) {
                 AgeStep::More => {}
-                AgeStep::Walked => return self.open_after(host, memcg, seq, swappiness),
+                AgeStep::Walked => return self.open(),
                 AgeStep::Others => return false,
             }
         }
     }
 
-    /// Walks the next address space of a memcg, if one is left. The caller that finds none left
-    /// must open the generation ([`Self::open_after`]); no other thread does.
-    pub(crate) fn age_step(
-        &self,
-        host: &impl Host,
-        memcg: &Memcg,
-        seq: Seq,
-        swappiness: Swappiness,
-        force: bool,
-        batch: &mut WalkBatch,
-    ) -> AgeStep {
-        let next = if self.tunables.has(LEAF_WALK) {
-            memcg.spaces.next(seq.0, force)
+    /// Walks the next address space, if one is left. The caller that finds none left must open the
+    /// generation ([`Self::open`]); no other thread does.
+    pub(crate) fn step(&self, batch: &mut WalkBatch) -> AgeStep {
+        let Aging { core, memcg, seq, .. } = *self;
+        let next = if core.tunables.has(LEAF_WALK) {
+            memcg.spaces.next(seq.0, self.force)
         } else {
             memcg.spaces.skip(seq.0)
         };
@@ -249,12 +239,12 @@ impl Core {
                     memcg.lruvec.forget_walks();
                     // Only one thread is the first. Without room for a filter, walks visit all
                     // tables.
-                    if self.grow_memcg(memcg, memcg.lruvec.filters.missing_bytes(seq.next())) {
-                        self.leaves.count_bytes(memcg.lruvec.filters.clear(seq.next()));
+                    if core.grow_memcg(memcg, memcg.lruvec.filters.missing_bytes(seq.next())) {
+                        core.leaves.count_bytes(memcg.lruvec.filters.clear(seq.next()));
                     }
                 }
-                self.walk_space(host, memcg, &space, seq, swappiness, forced, batch);
-                batch.flush(self, memcg.id());
+                self.walk_space(&space, forced, batch);
+                batch.flush(core, memcg.id());
                 AgeStep::More
             }
             Next::Advance => AgeStep::Walked,
@@ -262,25 +252,21 @@ impl Core {
     }
 
     /// Opens the generation that all address spaces were walked for. `false`: it is open already.
-    pub(crate) fn open_after(
-        &self,
-        host: &impl Host,
-        memcg: &Memcg,
-        seq: Seq,
-        swappiness: Swappiness,
-    ) -> bool {
-        let opened = self.open_generation(memcg, seq, swappiness, host);
+    pub(crate) fn open(&self) -> bool {
+        let opened = self.open_generation();
         if opened {
-            host.event(Event::Aged { memcg: memcg.id(), max_seq: seq.next().0 });
+            self.host.event(Event::Aged { memcg: self.memcg.id(), max_seq: self.seq.next().0 });
         }
         opened
     }
+}
 
+impl Memcgs {
     /// Whether a thread walks for a new generation of the memcg or a descendant, or is about to
     /// open it.
     pub(crate) fn is_aging(&self, memcg: MemcgId) -> bool {
         let mut aging = false;
-        self.memcgs.visit(memcg, |memcg| aging |= memcg.spaces.are_walked_for(memcg.lruvec.max_seq().0));
+        self.visit(memcg, |memcg| aging |= memcg.spaces.are_walked_for(memcg.lruvec.max_seq().0));
         aging
     }
 }
@@ -340,15 +326,10 @@ mod tests {
         assert_eq!(lruvec.lock(&harness.core.folios).tail(oldest, Kind::Anon), Some(anon));
         assert_eq!((pages(Seq(1)), pages(Seq(4))), (Some(0), Some(1)));
         // With a swappiness that allows it, it would have been moved.
-        assert!(harness.core.open_generation(harness.memcg(), Seq(4), Swappiness::DEFAULT, &harness.host));
+        assert!(Aging { swappiness: Swappiness::DEFAULT, ..harness.aging() }.open_generation());
         let anon = harness.add_anon();
         (0..3).for_each(|_| {
-            assert!(harness.core.open_generation(
-                harness.memcg(),
-                lruvec.max_seq(),
-                Swappiness::DEFAULT,
-                &harness.host
-            ))
+            assert!(Aging { swappiness: Swappiness::DEFAULT, ..harness.aging() }.open_generation())
         });
         assert_eq!(
             harness.core.folios.flags(anon).load().generation(),
@@ -409,12 +390,10 @@ mod tests {
             let opened: usize = std::thread::scope(|scope| {
                 let age = || {
                     barrier.wait();
-                    usize::from(core.open_generation(
-                        core.memcg(crate::MemcgId(1)),
-                        seq,
-                        Swappiness::FILE_ONLY,
-                        &QuietHost::default(),
-                    ))
+                    let (host, memcg) = (&QuietHost::default(), core.memcg(crate::MemcgId(1)));
+                    let swappiness = Swappiness::FILE_ONLY;
+                    let aging = Aging { core, host, memcg, seq, swappiness, force: false };
+                    usize::from(aging.open_generation())
                 };
                 [(); 4].map(|()| scope.spawn(age)).into_iter().map(|thread| thread.join().unwrap()).sum()
             });
@@ -590,7 +569,7 @@ mod tests {
     fn files_waited_for_anonymous_pages() {
         let mut harness = Harness::with_preset(Preset::Linux612, 100, 31);
         harness.add_anon();
-        assert!(harness.core.open_generation(harness.memcg(), Seq(3), Swappiness::DEFAULT, &harness.host));
+        assert!(Aging { swappiness: Swappiness::DEFAULT, ..harness.aging() }.open_generation());
         harness.bring_at([0], 2);
         let mut locked = harness.memcg().lruvec.lock(&harness.core.folios);
         let min = |locked: &LockedLruvec<'_>| Kind::ALL.map(|kind| locked.lruvec.min_seq(kind).0);

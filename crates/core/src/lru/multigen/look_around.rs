@@ -5,14 +5,12 @@
 //!
 //! Source: [book: aging#look-around], [book: access#young-neighbours].
 
-use super::walk::DENSITY;
-use super::window::WalkBatch;
-use crate::Core;
+use super::walk::{DENSITY, counts_for};
 use crate::event::FoundBy;
 use crate::folio::{FolioId, Neighbour};
 use crate::host::Host;
-use crate::lru::Queue;
-use crate::mapping::{Mapping, TABLE_PAGES};
+use crate::lru::{Context, Queue, Scan, emit};
+use crate::mapping::TABLE_PAGES;
 use crate::memcg::Memcg;
 
 /// Entries scanned.
@@ -35,83 +33,77 @@ fn window(index: u64, mapped_pages: u64) -> std::ops::Range<u64> {
     }
 }
 
-impl Core {
-    /// Tests and clears the accessed bits of an isolated folio's entry and of those around it.
-    /// `true`: the folio was young.
-    ///
-    /// With a `walk` context, neighbours are relabelled at once; without, they are queued for
-    /// activation.
-    pub(crate) fn look_around(
-        &self,
-        host: &impl Host,
-        memcg: &Memcg,
-        mapping: &Mapping,
-        folio: FolioId,
-        cpu: usize,
-        mut walk: Option<&mut WalkBatch>,
-    ) -> bool {
-        let index = self.folios.index(folio);
-        let young = mapping.slot(&self.leaves, index).is_some_and(|slot| slot.clear_accessed(folio));
-        if !young {
-            return false;
+/// Tests and clears the accessed bits of an isolated folio's entry and of those around it.
+/// `true`: the folio was young, in a mapping whose accesses count.
+///
+/// While the effort owns a walk context, neighbours are relabelled at once; otherwise they are
+/// queued for activation.
+pub(crate) fn look_around(cx: &mut Context<'_, impl Host>, memcg: &Memcg, folio: FolioId) -> bool {
+    let (core, host) = (cx.core, cx.host);
+    let Scan { last_mapping, walk, .. } = &mut *cx.scan;
+    let Some(mapping) = last_mapping.get(core, core.folios.mapping_of(folio)) else { return false };
+    let index = core.folios.index(folio);
+    let young = mapping.slot(&core.leaves, index).is_some_and(|slot| slot.clear_accessed(folio));
+    if !young {
+        return false;
+    }
+    memcg.stat.found_young(mapping.kind(), 1);
+    let window = window(u64::from(index), mapping.mapped_pages());
+    if window.end - window.start <= 1 || !mapping.has_recency() {
+        return mapping.has_recency();
+    }
+    let Some(locked) = mapping.try_lock(&core.leaves) else { return true };
+    let entries = window.end - window.start;
+    let max = memcg.lruvec.window.max();
+    let mechanisms = core.mechanisms();
+    // The second part of the LULESH fix: the first version of the rework noted twice what a
+    // walk notes once.
+    let twice = mechanisms.workingset_rework() && !mechanisms.lulesh_fix();
+    let mut count = 1;
+    // Activated after the mapping lock is released: draining a batch may release the last page
+    // of a removed memcg, and with it shadows in this mapping, too.
+    let (mut activated, mut activations) = ([FolioId(0); WINDOW as usize], 0);
+    for (other, slot) in locked.young_entries(window) {
+        if !counts_for(core, memcg, other) {
+            continue;
         }
-        memcg.stat.found_young(mapping.kind(), 1);
-        let window = window(u64::from(index), mapping.mapped_pages());
-        if window.end - window.start <= 1 || !mapping.has_recency() {
-            return true;
-        }
-        let Some(locked) = mapping.try_lock(&self.leaves) else { return true };
-        let entries = window.end - window.start;
-        let max = memcg.lruvec.window.max();
-        let mechanisms = self.mechanisms();
-        // The second part of the LULESH fix: the first version of the rework noted twice what a
-        // walk notes once.
-        let twice = mechanisms.workingset_rework() && !mechanisms.lulesh_fix();
-        let mut count = 1;
-        // Activated after the mapping lock is released: draining a batch may release the last page
-        // of a removed memcg, and with it shadows in this mapping, too.
-        let (mut activated, mut activations) = ([FolioId(0); WINDOW as usize], 0);
-        for (other, slot) in locked.young_entries(window) {
-            if !self.counts_for(memcg, other) {
+        slot.clear_accessed(other);
+        count += 1;
+        let flags = &core.folios.flags(other);
+        if let Some(batch) = walk {
+            let change = flags.found_young_by_walk(max.index(), mechanisms);
+            if let Neighbour::Relabelled(_, label) = change {
+                emit::promoted(host, memcg, other, label, FoundBy::LookAround);
+            }
+            batch.note(mapping.kind(), change);
+            if !twice {
                 continue;
             }
-            slot.clear_accessed(other);
-            count += 1;
-            let flags = &self.folios.flags(other);
-            if let Some(batch) = walk.as_deref_mut() {
-                let change = flags.found_young_by_walk(max.index(), mechanisms);
-                if let Neighbour::Relabelled(_, label) = change {
-                    self.emit_promoted(host, memcg, other, label, FoundBy::LookAround);
-                }
-                batch.note(mapping.kind(), change);
-                if !twice {
-                    continue;
-                }
-            }
-            if flags.found_young_as_neighbour(max.index(), mechanisms) {
-                let label = flags.load().generation();
-                if label.is_some_and(|label| label != max.index()) && flags.try_get() {
-                    activated[activations] = other;
-                    activations += 1;
-                }
+        }
+        if flags.found_young_as_neighbour(max.index(), mechanisms) {
+            let label = flags.load().generation();
+            if label.is_some_and(|label| label != max.index()) && flags.try_get() {
+                activated[activations] = other;
+                activations += 1;
             }
         }
-        drop(locked);
-        memcg.stat.found_young(mapping.kind(), u64::from(count) - 1);
-        for &other in &activated[..activations] {
-            self.enqueue_held(host, cpu, Queue::Activate, other);
-        }
-        if u64::from(count * DENSITY) >= entries {
-            memcg.lruvec.filters.insert(max, mapping.id(), index / TABLE_PAGES);
-        }
-        true
     }
+    drop(locked);
+    memcg.stat.found_young(mapping.kind(), u64::from(count) - 1);
+    for &other in &activated[..activations] {
+        core.enqueue_held(host, cx.orders.cpu, Queue::Activate, other);
+    }
+    if u64::from(count * DENSITY) >= entries {
+        memcg.lruvec.filters.insert(max, mapping.id(), index / TABLE_PAGES);
+    }
+    true
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::lru::Seq;
+    use crate::lru::multigen::window::WalkBatch;
     use crate::memcg::Counter;
     use crate::testing::Harness;
     use crate::{Mechanisms, Preset, Switch};
@@ -133,9 +125,13 @@ mod tests {
         assert_eq!(window(0, 1), 0..1);
     }
 
-    fn look_around(harness: &Harness, page: u32, walk: Option<&mut WalkBatch>) -> bool {
-        let folio = harness.folio(page);
-        harness.core.look_around(&harness.host, harness.memcg(), &harness.mapping, folio, 0, walk)
+    /// Looks around a page, with the walk context that `walk` has.
+    fn look_around(harness: &Harness, page: u32, walk: &mut Option<WalkBatch>) -> bool {
+        let (orders, mut scan) = (harness.orders(1), Scan { walk: walk.take(), ..Scan::default() });
+        let cx = &mut Context::new(&harness.core, &harness.host, &orders, &mut scan);
+        let young = super::look_around(cx, harness.memcg(), harness.folio(page));
+        *walk = scan.walk;
+        young
     }
 
     /// [book: access#checks]: "a mapped folio still in the add batch keeps its accessed bit through
@@ -146,7 +142,7 @@ mod tests {
         (0..31).for_each(|page| harness.load(page));
         harness.load(31);
         assert!(harness.flags(30).generation().is_some() && harness.flags(31).generation().is_none());
-        assert!(look_around(&harness, 0, None));
+        assert!(look_around(&harness, 0, &mut None));
         let young = || (0..32).filter(|&page| harness.is_young(page)).collect::<Vec<_>>();
         assert_eq!(young(), [31]);
         assert!(harness.age());
@@ -166,7 +162,7 @@ mod tests {
             harness.stat(Counter::Pgactivate)
         };
         (0..4).for_each(|page| harness.load(page));
-        assert!(look_around(&harness, 0, None));
+        assert!(look_around(&harness, 0, &mut None));
         assert_eq!(
             (harness.rfw(0), harness.rfw(1)),
             ((false, 0, false), (true, 0, false)),
@@ -175,10 +171,10 @@ mod tests {
         assert_eq!(activated(&harness), 0, "3 was hot, but is already the youngest");
         assert_eq!(harness.rfw(3), (true, 0, true));
         (0..4).for_each(|page| harness.load(page));
-        assert!(look_around(&harness, 0, None));
+        assert!(look_around(&harness, 0, &mut None));
         assert_eq!(activated(&harness), 2);
         assert_eq!((harness.rfw(1), harness.seq_of(1)), ((true, 1, false), Some(2)));
-        assert!(!look_around(&harness, 0, None), "nothing is young any more");
+        assert!(!look_around(&harness, 0, &mut None), "nothing is young any more");
     }
 
     /// [book: access#young-neighbours]: with a walk context, neighbours are relabelled at once.
@@ -187,11 +183,11 @@ mod tests {
         let mut harness = Harness::new(100, 31);
         (0..4).for_each(|page| harness.load(page));
         harness.drain();
-        let mut batch = WalkBatch::default();
-        assert!(look_around(&harness, 2, Some(&mut batch)));
+        let mut walk = Some(WalkBatch::default());
+        assert!(look_around(&harness, 2, &mut walk));
         assert_eq!([0, 1, 2, 3].map(|page| harness.seq_of(page)), [Some(3), Some(3), Some(1), Some(3)]);
         assert_eq!(harness.sizes(), [0, 4, 0, 0], "sizes follow later");
-        batch.flush(&harness.core, harness.memcg().id());
+        walk.unwrap().flush(&harness.core, harness.memcg().id());
         assert_eq!(harness.sizes(), [0, 1, 0, 3]);
         assert_eq!(harness.list(1), [0, 1, 2, 3]);
         harness.core.validate().unwrap();
@@ -207,11 +203,11 @@ mod tests {
         };
         // Eight young entries of 64 in the first table, seven in the second.
         (0..8).chain(512..519).for_each(|page| harness.load(page));
-        assert!(look_around(&harness, 0, None));
+        assert!(look_around(&harness, 0, &mut None));
         assert!(filters(&harness, 1), "the filter is missing, and the found table is lost");
         harness.memcg().lruvec.filters.clear(Seq(3));
         (0..8).for_each(|page| harness.load(page));
-        assert!(look_around(&harness, 0, None) && look_around(&harness, 512, None));
+        assert!(look_around(&harness, 0, &mut None) && look_around(&harness, 512, &mut None));
         assert_eq!((filters(&harness, 0), filters(&harness, 1)), (true, false));
     }
 
@@ -225,8 +221,7 @@ mod tests {
             harness.bring_at([0, 1], 4);
             harness.load(2);
             (0..2).for_each(|page| harness.load(page));
-            let mut batch = WalkBatch::default();
-            assert!(look_around(&harness, 0, walk.then_some(&mut batch)));
+            assert!(look_around(&harness, 0, &mut walk.then(WalkBatch::default)));
             assert!((0..3).all(|page| !harness.is_young(page)));
             assert_eq!((harness.rfw(2), harness.seq_of(2)), ((true, 0, false), None));
             assert_eq!(harness.seq_of(1), Some(if walk { 3 } else { 1 }));
@@ -249,7 +244,7 @@ mod tests {
             let mut harness = Harness::with_mechanisms(mechanisms, 100, 1);
             harness.read_ahead([0, 1]);
             (0..2).for_each(|page| harness.load(page));
-            assert!(look_around(&harness, 0, Some(&mut WalkBatch::default())));
+            assert!(look_around(&harness, 0, &mut Some(WalkBatch::default())));
             harness.drain();
             (harness.rfw(1), harness.seq_of(1), harness.stat(Counter::Pgactivate))
         };

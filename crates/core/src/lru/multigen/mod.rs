@@ -18,6 +18,7 @@ mod walk;
 pub(crate) mod window;
 
 use super::Habits;
+pub(crate) use aging::Aging;
 pub(super) use lists::forget_use;
 pub(super) use put_back::{isolate, put_back, references};
 pub(super) use refault::refaulted;

@@ -7,11 +7,12 @@
 //! while it was isolated, its rotation was missed: it is clean now, and tried again at once. The
 //! others leave the oldest generation, or the next scan would meet them again.
 
+use super::look_around::look_around;
 use crate::Core;
 use crate::folio::{Flags, FolioId, Kind};
 use crate::host::{FlushReason, Host};
 use crate::lru::scan_control::{Context, EffortKind, Isolated, PagedOut, Scan, Tallies};
-use crate::lru::{References, Swappiness};
+use crate::lru::{References, Swappiness, emit};
 use crate::mechanism::{Mechanisms, Switch};
 use crate::memcg::{Counter, Memcg};
 
@@ -67,7 +68,7 @@ pub(in crate::lru) fn isolate(
         locked.isolate(host, request, cx.orders.most_pages(cx.scan.progress), swappiness, &mut batch);
     }
     drop(locked);
-    core.emit_isolated(host, memcg, &batch);
+    emit::isolated(host, memcg, &batch);
     count_scan(memcg, cx.orders.kind, &batch);
     batch.taken = batch.folios.len() as u64;
     cx.scan.progress.scanned += batch.taken;
@@ -182,13 +183,10 @@ pub(in crate::lru) fn references(
     memcg: &Memcg,
     folio: FolioId,
 ) -> References {
-    let (core, host) = (cx.core, cx.host);
-    let Scan { last_mapping, walk, .. } = &mut *cx.scan;
-    let Some(mapping) = last_mapping.get(core, core.mapping_of(folio)) else { return References::None };
-    if !core.look_around(host, memcg, mapping, folio, cx.orders.cpu, walk.as_mut()) || !mapping.has_recency()
-    {
+    if !look_around(cx, memcg, folio) {
         return References::None;
     }
+    let core = cx.core;
     let mechanisms = core.mechanisms();
     let again = core.folios.flags(folio).found_young_by_eviction(mechanisms);
     // The first part of the LULESH fix: the first version of the rework did not distinguish the

@@ -10,7 +10,7 @@
 #[cfg(all(test, not(loom)))]
 mod series;
 
-use super::aging::{AgeStep, Due};
+use super::aging::{AgeStep, Aging, Due};
 use super::put_back;
 use crate::Core;
 use crate::host::{FlushReason, Host};
@@ -94,12 +94,16 @@ impl MultiGenTurn {
         Visit { sizable, scanned: self.scanned, ..self.visit }
     }
 
+    fn aging<'a, H: Host>(&self, core: &'a Core, host: &'a H, seq: Seq) -> Aging<'a, H> {
+        Aging { core, host, memcg: core.memcg(self.memcg), seq, swappiness: self.swappiness, force: false }
+    }
+
     /// Walks one address space. When several threads age the same lruvec, one of them opens the new
     /// generation. The others return without waiting and may still see the old window.
     fn age(&mut self, cx: &mut Context<'_, impl Host>, memcg: &Memcg) -> TurnStep {
         let (seq, _) = self.aging.take().unwrap_or((memcg.lruvec.max_seq(), false));
         let mut batch = cx.scan.walk.take().unwrap_or_default();
-        let step = cx.core.age_step(cx.host, memcg, seq, self.swappiness, false, &mut batch);
+        let step = self.aging(cx.core, cx.host, seq).step(&mut batch);
         cx.scan.walk = Some(batch);
         if step == AgeStep::Others {
             return TurnStep::Finished;
@@ -112,7 +116,7 @@ impl MultiGenTurn {
     pub(in crate::lru) fn open_if_walked(&mut self, core: &Core, host: &impl Host) -> bool {
         let Some((seq, true)) = self.aging else { return false };
         self.aging = None;
-        self.visit.aged |= core.open_after(host, core.memcg(self.memcg), seq, self.swappiness);
+        self.visit.aged |= self.aging(core, host, seq).open();
         true
     }
 
@@ -260,7 +264,7 @@ mod tests {
                 while !matches!(turn.aging, Some((_, true))) {
                     assert_eq!(turn.step(&mut cx), TurnStep::More);
                 }
-                assert!(core.is_aging(memcg.id()));
+                assert!(core.memcgs.is_aging(memcg.id()));
                 if ends_early {
                     assert!(turn.open_if_walked(core, host));
                 } else {
@@ -269,7 +273,7 @@ mod tests {
                     assert_eq!(turn.step(&mut cx), TurnStep::Finished);
                 }
                 assert_eq!(
-                    (harness.stat(Counter::Aged), core.is_aging(memcg.id())),
+                    (harness.stat(Counter::Aged), core.memcgs.is_aging(memcg.id())),
                     (1, false),
                     "{preset:?}"
                 );

@@ -10,12 +10,13 @@
 //! thread holds the lock, the table is skipped. Labels change by compare-and-swap; sizes follow in
 //! batches, under the lruvec lock.
 
+use super::aging::Aging;
 use super::window::WalkBatch;
 use crate::Core;
 use crate::event::FoundBy;
-use crate::folio::{GenIndex, Kind, Neighbour};
+use crate::folio::{FolioId, GenIndex, Kind, Neighbour};
 use crate::host::Host;
-use crate::lru::{Seq, Swappiness};
+use crate::lru::emit;
 use crate::mapping::Mapping;
 use crate::memcg::{Memcg, MemcgId};
 use crate::mm::AddressSpace;
@@ -46,58 +47,42 @@ impl WalkBatch {
     }
 }
 
-impl Core {
-    /// Walks one address space for generation `seq`. `forced`: includes tables that were not
-    /// accessed or not dense.
-    #[expect(clippy::too_many_arguments, reason = "the pages, their mapping and the way of looking")]
-    pub(crate) fn walk_space(
-        &self,
-        host: &impl Host,
-        memcg: &Memcg,
-        space: &AddressSpace,
-        seq: Seq,
-        swappiness: Swappiness,
-        forced: bool,
-        batch: &mut WalkBatch,
-    ) {
+impl<H: Host> Aging<'_, H> {
+    /// Walks one address space. `forced`: includes tables that were not accessed or not dense.
+    pub(super) fn walk_space(&self, space: &AddressSpace, forced: bool, batch: &mut WalkBatch) {
+        let Aging { core, memcg, seq, swappiness, .. } = *self;
         for mapping in space.regions() {
             if !mapping.has_recency() || !swappiness.evicts(mapping.kind()) {
                 continue;
             }
-            for table in mapping.tables(&self.leaves, 0..mapping.mapped_tables()) {
+            for table in mapping.tables(&core.leaves, 0..mapping.mapped_tables()) {
                 if memcg.lruvec.window.max() != seq {
                     return;
                 }
                 if !forced {
                     let used =
-                        mapping.clear_young_table(&self.leaves, table) || !self.tunables.has(TABLE_WALK);
+                        mapping.clear_young_table(&core.leaves, table) || !core.tunables.has(TABLE_WALK);
                     if !used || !memcg.lruvec.filters.may_contain(seq, mapping.id(), table) {
                         continue;
                     }
                 }
-                let added = self.walk_table(host, memcg, &mapping, table, batch);
+                let added = self.walk_table(&mapping, table, batch);
                 if added {
                     memcg.lruvec.filters.insert(seq.next(), mapping.id(), table);
                 }
                 memcg.lruvec.count_walked([0, 0, 1, u64::from(added)]);
                 if batch.changes >= CHANGES_PER_FLUSH {
-                    batch.flush(self, memcg.id());
+                    batch.flush(core, memcg.id());
                 }
             }
         }
     }
 
     /// Walks one page table. `true`: it was dense.
-    fn walk_table(
-        &self,
-        host: &impl Host,
-        memcg: &Memcg,
-        mapping: &Mapping,
-        table: u32,
-        batch: &mut WalkBatch,
-    ) -> bool {
-        let mechanisms = self.mechanisms();
-        let Some(locked) = mapping.try_lock(&self.leaves) else {
+    fn walk_table(&self, mapping: &Mapping, table: u32, batch: &mut WalkBatch) -> bool {
+        let Aging { core, memcg, .. } = *self;
+        let mechanisms = core.mechanisms();
+        let Some(locked) = mapping.try_lock(&core.leaves) else {
             return mechanisms.workingset_rework();
         };
         let youngest = memcg.lruvec.window.max().index();
@@ -108,14 +93,14 @@ impl Core {
         let entries = pages.end - pages.start;
         let mut young = 0;
         for (folio, slot) in locked.young_entries(pages) {
-            if !self.counts_for(memcg, folio) {
+            if !counts_for(core, memcg, folio) {
                 continue;
             }
             slot.clear_accessed(folio);
             young += 1;
-            let change = self.folios.flags(folio).found_young_by_walk(youngest, mechanisms);
+            let change = core.folios.flags(folio).found_young_by_walk(youngest, mechanisms);
             if let Neighbour::Relabelled(_, label) = change {
-                self.emit_promoted(host, memcg, folio, label, FoundBy::Walk);
+                emit::promoted(self.host, memcg, folio, label, FoundBy::Walk);
             }
             batch.note(mapping.kind(), change);
         }
@@ -123,14 +108,14 @@ impl Core {
         memcg.lruvec.count_walked([entries, u64::from(young), 0, 0]);
         u64::from(young * DENSITY) >= entries
     }
+}
 
-    /// Whether `memcg` may take the accessed bit of a folio ([book: access#young-neighbours]): the
-    /// folio is charged to it and on a generation list. Since the working-set rework, a folio that
-    /// is isolated or queued keeps its bit.
-    pub(crate) fn counts_for(&self, memcg: &Memcg, folio: crate::folio::FolioId) -> bool {
-        let listed = || self.folios.flags(folio).load().generation().is_some();
-        self.memcg_of(folio) == memcg.id() && (!self.mechanisms().workingset_rework() || listed())
-    }
+/// Whether `memcg` may take the accessed bit of a folio ([book: access#young-neighbours]): the
+/// folio is charged to it and on a generation list. Since the working-set rework, a folio that is
+/// isolated or queued keeps its bit.
+pub(super) fn counts_for(core: &Core, memcg: &Memcg, folio: FolioId) -> bool {
+    let listed = || core.folios.flags(folio).load().generation().is_some();
+    core.folios.memcg_of(folio) == memcg.id() && (!core.mechanisms().workingset_rework() || listed())
 }
 
 #[cfg(all(test, not(loom)))]
@@ -168,8 +153,7 @@ mod tests {
         (512..520).for_each(|page| harness.load(page));
         let walk = |harness: &Harness| {
             let mut batch = WalkBatch::default();
-            let added =
-                harness.core.walk_table(&harness.host, harness.memcg(), &harness.mapping, 1, &mut batch);
+            let added = harness.aging().walk_table(&harness.mapping, 1, &mut batch);
             (added, harness.memcg().lruvec.walked_entries())
         };
         assert_eq!(walk(&harness), (false, 512));

@@ -7,8 +7,9 @@ use crate::Core;
 use crate::event::ListedFrom;
 use crate::folio::{Flags, FolioId, HandStep, Kind};
 use crate::host::Host;
+use crate::lru::order;
 use crate::lru::scan_control::{Isolated, LastMapping};
-use crate::lru::{LockedLruvec, Swappiness};
+use crate::lru::{LockedLruvec, Swappiness, emit};
 use crate::mechanism::Switch;
 use crate::memcg::MemcgId;
 
@@ -106,7 +107,7 @@ impl LockedLruvec<'_> {
         let (ranked, mechanisms) = (&self.lruvec.ranked, self.folios.mechanisms());
         let now = self.folios.flags(folio).load();
         ranked.expect(|| memory_limit(core, self.lruvec.memcg));
-        ranked.tick(core.pages_reclaimed());
+        ranked.tick(order::pages_reclaimed(core));
         let returns = now.active();
         // It was read ahead and not yet used: it must not fill the main list.
         let ahead = !returns && now.workingset() && !now.referenced();
@@ -159,10 +160,10 @@ impl LockedLruvec<'_> {
         if !flags.load().mapped() {
             return false;
         }
-        let Some(mapping) = last.get(core, core.mapping_of(folio)) else { return false };
+        let Some(mapping) = last.get(core, core.folios.mapping_of(folio)) else { return false };
         let slot = mapping.slot(&core.leaves, self.folios.index(folio));
         let found = mapping.has_recency() && slot.is_some_and(|slot| slot.clear_accessed(folio));
-        core.memcg(core.memcg_of(folio)).stat.found_young(mapping.kind(), found.into());
+        core.memcg(core.folios.memcg_of(folio)).stat.found_young(mapping.kind(), found.into());
         found && flags.found_accessed().refs() == 0
     }
 
@@ -242,7 +243,7 @@ impl LockedLruvec<'_> {
             self.promote(folio, kind);
             batch.sorted += 1;
             batch.protected += 1;
-            core.emit_listed(host, core.memcg(self.lruvec.memcg), folio, ListedFrom::Activation);
+            emit::listed(core, host, core.memcg(self.lruvec.memcg), folio, ListedFrom::Activation);
             if self.lruvec.ranked.main_is_full() {
                 self.take_from_main(core, host, last, spares_used, batch);
             }

@@ -4,11 +4,13 @@
 use super::constants::{DIRTY_PART, HAND_STEPS, LOOK_SHARE, STUCK_NEWCOMERS_MAX, TURN_SHARE};
 use super::place::Manner;
 use super::state::{List, Ranked, RankedOnUse};
+use super::walk::walk;
 use crate::Core;
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
+use crate::lru::order;
 use crate::lru::scan_control::Tallies;
-use crate::lru::{Context, Grant, PagedOut, References, Swappiness, TURN_PAGES, TurnStep, Visit};
+use crate::lru::{Context, Grant, PagedOut, References, Swappiness, TURN_PAGES, TurnStep, Visit, emit};
 use crate::memcg::{Counter, Effective, Memcg, MemcgId};
 use crate::sync::Ordering::Relaxed;
 
@@ -51,11 +53,11 @@ impl RankedTurn {
         let spares_files = swappiness.get() == 200 && priority > 0 && ranked.pages(Kind::Anon) > 0;
         let swappiness = if spares_files { Swappiness::ANON_ONLY } else { swappiness };
         ranked.begin_reclaim(swappiness);
-        core.walk_ranked(memcg, swappiness);
+        walk(core, memcg, swappiness);
         let pages = pages(ranked, swappiness);
         if by_age {
             let _locked = memcg.lruvec.lock(&core.folios);
-            ranked.follow(core.pages_reclaimed());
+            ranked.follow(order::pages_reclaimed(core));
         }
         let budget = if memcg.is_online() {
             let (pages, by_low) = spared.leaves(pages, memcg.usage_pages(), cx.scan.low_override);
@@ -143,7 +145,7 @@ impl RankedTurn {
             all_in_use = looked.all_in_use;
         }
         drop(locked);
-        core.emit_isolated(host, memcg, &batch);
+        emit::isolated(host, memcg, &batch);
         batch.taken = batch.folios.len() as u64;
         self.scanned += batch.scanned;
         cx.scan.progress.scanned += batch.taken;
@@ -173,7 +175,7 @@ impl RankedTurn {
             host.wake_flusher(FlushReason::Reclaim);
         }
         cx.scan.tallies.add(&tallies);
-        core.count_reclaimed(outcome.freed);
+        order::count_reclaimed(core, outcome.freed);
         if self.has_newcomers && outcome.freed * DIRTY_PART < tallies.taken {
             cx.scan.stuck.note(self.memcg, tallies.taken - outcome.freed);
         } else if self.has_newcomers {
@@ -220,12 +222,12 @@ fn put_back(cx: &mut Context<'_, impl Host>, memcg: &Memcg) {
 /// The accessed bit of an isolated folio. Isolation has cleared it, so it was set since.
 pub(in crate::lru) fn references(cx: &mut Context<'_, impl Host>, folio: FolioId) -> References {
     let core = cx.core;
-    let Some(mapping) = cx.scan.last_mapping.get(core, core.mapping_of(folio)) else {
+    let Some(mapping) = cx.scan.last_mapping.get(core, core.folios.mapping_of(folio)) else {
         return References::None;
     };
     let slot = mapping.slot(&core.leaves, core.folios.index(folio));
     let found = mapping.has_recency() && slot.is_some_and(|slot| slot.clear_accessed(folio));
-    core.memcg(core.memcg_of(folio)).stat.found_young(mapping.kind(), found.into());
+    core.memcg(core.folios.memcg_of(folio)).stat.found_young(mapping.kind(), found.into());
     if found && core.folios.flags(folio).found_accessed().refs() > 0 {
         References::First
     } else {

@@ -30,43 +30,41 @@ impl Ranked {
     }
 }
 
-impl Core {
-    /// Walks the page tables of a memcg, if that is due.
-    pub(super) fn walk_ranked(&self, memcg: &Memcg, swappiness: Swappiness) {
-        let is_on = self.mechanisms().is_on(Switch::PageWalk) && self.tunables.has(LEAF_WALK);
-        if !is_on || !memcg.lruvec.ranked.begins_walk() {
-            return;
-        }
-        memcg.lruvec.forget_walks();
-        for space in memcg.spaces.take_ran() {
-            for mapping in space.regions() {
-                if mapping.has_recency() && swappiness.evicts(mapping.kind()) {
-                    self.walk_mapping(memcg, &mapping);
-                }
+/// Walks the page tables of a memcg, if that is due.
+pub(super) fn walk(core: &Core, memcg: &Memcg, swappiness: Swappiness) {
+    let is_on = core.mechanisms().is_on(Switch::PageWalk) && core.tunables.has(LEAF_WALK);
+    if !is_on || !memcg.lruvec.ranked.begins_walk() {
+        return;
+    }
+    memcg.lruvec.forget_walks();
+    for space in memcg.spaces.take_ran() {
+        for mapping in space.regions() {
+            if mapping.has_recency() && swappiness.evicts(mapping.kind()) {
+                walk_mapping(core, memcg, &mapping);
             }
         }
     }
+}
 
-    fn walk_mapping(&self, memcg: &Memcg, mapping: &Mapping) {
-        for table in mapping.tables(&self.leaves, 0..mapping.mapped_tables()) {
-            if !mapping.clear_young_table(&self.leaves, table) && self.tunables.has(TABLE_WALK) {
-                continue;
-            }
-            let Some(locked) = mapping.try_lock(&self.leaves) else { continue };
-            let (mut entries, mut young) = (0, 0);
-            for pages in locked.leaves_within(mapping.pages_of_table(table), WALKED_PART) {
-                entries += pages.end - pages.start;
-                for (folio, slot) in locked.young_entries(pages) {
-                    // An isolated folio keeps its bit, by which reclaim decides.
-                    let is_listed = self.folios.flags(folio).load().mark() != 0;
-                    if is_listed && self.memcg_of(folio) == memcg.id() && slot.clear_accessed(folio) {
-                        self.folios.flags(folio).found_accessed();
-                        young += 1;
-                    }
+fn walk_mapping(core: &Core, memcg: &Memcg, mapping: &Mapping) {
+    for table in mapping.tables(&core.leaves, 0..mapping.mapped_tables()) {
+        if !mapping.clear_young_table(&core.leaves, table) && core.tunables.has(TABLE_WALK) {
+            continue;
+        }
+        let Some(locked) = mapping.try_lock(&core.leaves) else { continue };
+        let (mut entries, mut young) = (0, 0);
+        for pages in locked.leaves_within(mapping.pages_of_table(table), WALKED_PART) {
+            entries += pages.end - pages.start;
+            for (folio, slot) in locked.young_entries(pages) {
+                // An isolated folio keeps its bit, by which reclaim decides.
+                let is_listed = core.folios.flags(folio).load().mark() != 0;
+                if is_listed && core.folios.memcg_of(folio) == memcg.id() && slot.clear_accessed(folio) {
+                    core.folios.flags(folio).found_accessed();
+                    young += 1;
                 }
             }
-            memcg.stat.found_young(mapping.kind(), young);
-            memcg.lruvec.count_walked([entries, young, 1, 0]);
         }
+        memcg.stat.found_young(mapping.kind(), young);
+        memcg.lruvec.count_walked([entries, young, 1, 0]);
     }
 }

@@ -20,13 +20,16 @@
 //! Memcgs are released without a lock held: a release may drop the last reference to a memcg, whose
 //! shadows are then dropped.
 
+use super::charging;
 use super::{Life, Memcg, MemcgError, MemcgId};
 use crate::Core;
 use crate::folio::{FolioId, Kind};
 use crate::host::Host;
-use crate::lru::{LockedLruvec, MAX_GENERATIONS};
+use crate::lru::order;
+use crate::lru::{Aging, LockedLruvec, MAX_GENERATIONS};
 use crate::mm::LockedSpaces;
 use crate::sync::Ordering::{AcqRel, Release};
+use crate::workingset;
 
 impl Memcg {
     /// Prepares to own a page charged to a descendant, and so to this memcg: only the root counts
@@ -47,14 +50,14 @@ impl Core {
     pub fn remove_memcg(&self, host: &impl Host, memcg: MemcgId) -> Result<(), MemcgError> {
         let memcg = self.memcg(memcg);
         self.memcgs.take_offline(memcg)?;
-        self.drain_stocks(memcg.id);
+        charging::drain_stocks(self, memcg.id);
         self.memcgs.set_min(memcg.id, 0);
         self.memcgs.set_low(memcg.id, 0);
         if self.mechanisms().reparent_offline() {
             self.drain_all(host);
             self.reparent(memcg, host);
         } else {
-            self.age_in_order(memcg.id);
+            order::age(self, memcg.id);
         }
         self.trim_all_shadows(memcg);
         self.settle_index();
@@ -94,7 +97,7 @@ impl Core {
     /// The memcg that owns a folio.
     #[inline]
     pub(crate) fn owner_of(&self, folio: FolioId) -> &Memcg {
-        self.memcgs.living(self.memcg_of(folio))
+        self.memcgs.living(self.folios.memcg_of(folio))
     }
 
     /// Locks the lists of a memcg, or of its heir.
@@ -111,7 +114,7 @@ impl Core {
     /// Locks the lists that a folio is on, or belongs on.
     pub(crate) fn lock_owner_of(&self, folio: FolioId) -> (&Memcg, LockedLruvec<'_>) {
         loop {
-            let (memcg, locked) = self.lock_living(self.memcg_of(folio));
+            let (memcg, locked) = self.lock_living(self.folios.memcg_of(folio));
             if std::ptr::eq(self.owner_of(folio), memcg) {
                 return (memcg, locked);
             }
@@ -122,7 +125,7 @@ impl Core {
     /// former owner if it was removed: pass it to [`Self::release_unused`] without the lock.
     #[inline]
     pub(crate) fn adopt(&self, memcg: &Memcg, folio: FolioId) -> Option<MemcgId> {
-        let label = self.memcg_of(folio);
+        let label = self.folios.memcg_of(folio);
         if label == memcg.id {
             return None;
         }
@@ -157,8 +160,9 @@ impl Core {
             // A label of the child must name a live generation of the parent.
             let full = |kind| parent.lruvec.window.generations(kind) == MAX_GENERATIONS;
             while !Kind::ALL.into_iter().all(full) {
-                let max = parent.lruvec.window.max();
-                self.open_generation(parent, max, self.options.swappiness, host);
+                let (seq, swappiness) = (parent.lruvec.window.max(), self.options.swappiness);
+                let aging = Aging { core: self, host, memcg: parent, seq, swappiness, force: false };
+                aging.open_generation();
             }
             let mut spaces = child.spaces.lock();
             let mut spaces_of_heir = parent.spaces.lock();
@@ -175,8 +179,8 @@ impl Core {
             });
             spaces.hand_over(&mut spaces_of_heir);
             child.heir.store(parent.id.0, Release);
-            self.grew(parent);
-            self.leave_orders(child);
+            order::grew(self, parent);
+            order::leave(self, child);
             drop((from, to, spaces, spaces_of_heir));
             child.stat.move_sizes(&parent.stat);
             // Memcgs between the two may have been removed meanwhile.
@@ -211,8 +215,8 @@ impl Core {
                 let unused = unused();
                 if unused {
                     own_charge = Some(memcg.take_own_charge());
-                    self.leave_orders(memcg);
-                    self.forget_remembering(memcg);
+                    order::leave(self, memcg);
+                    self.remembering.forget(memcg);
                     memcg.protection.update(0, || &parent.protection);
                     self.leaves.forget_bytes(memcg.lruvec.filters.forget());
                     // A thread that looked up an owner before its removal may have counted here
@@ -234,7 +238,7 @@ impl Core {
 
     /// Drops all shadows of a memcg: no refault can be charged to it any more.
     fn trim_all_shadows(&self, memcg: &Memcg) {
-        self.trim_shadows(memcg, u64::MAX);
+        workingset::trim(self, memcg, u64::MAX);
     }
 }
 

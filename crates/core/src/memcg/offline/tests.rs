@@ -1,7 +1,7 @@
 //! Tests of the removal of memcgs.
 
 use crate::folio::Kind;
-use crate::lru::{Context, Grant, Pass, Queue, Scan, Turn, TurnStep};
+use crate::lru::{self, Context, Grant, Pass, Queue, References, Scan, Turn, TurnStep};
 use crate::memcg::Effective;
 use crate::reclaim::{EffortKind, Proactive, RequestStep};
 use crate::testing::Harness;
@@ -188,7 +188,7 @@ fn a_removed_memcg_leaves_no_stock_and_no_protection() {
     let siblings = ["a", "b"].map(|name| add(&harness, parent, name));
     for memcg in siblings {
         harness.core.memcgs.set_low(memcg, 100);
-        harness.core.charge_one(memcg, 0);
+        super::charging::charge_one(&harness.core, memcg, 0);
     }
     harness.core.memcgs.set_low(parent, 100);
     let low = |memcg| harness.core.memcgs.effective_protection(memcg, MemcgId::ROOT).low_pages;
@@ -338,8 +338,9 @@ fn the_last_page_may_go_in_a_look_around() {
     for _ in 0..2 {
         (0..64).for_each(|page| harness.load(page));
         let folio = harness.folio(0);
-        let (core, host) = (&harness.core, &harness.host);
-        assert!(core.look_around(host, harness.memcg(), &harness.mapping, folio, 0, None));
+        let (orders, mut scan) = (harness.orders(1), Scan::default());
+        let cx = &mut Context::new(&harness.core, &harness.host, &orders, &mut scan);
+        assert_ne!(lru::references(cx, harness.memcg(), folio), References::None);
     }
     assert_eq!((usage(&harness, memcg), harness.core.memcgs.iter().count()), (0, 2));
     harness.core.validate().unwrap();

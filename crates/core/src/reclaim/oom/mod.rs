@@ -17,7 +17,7 @@
 //!
 //! # Locking
 //!
-//! A thread that decides holds `oom_lock`, taken with no other lock held. The locks of reports are
+//! A thread that decides holds the lock of [`Oom::kills`], taken with no other lock held. The locks of reports are
 //! leaves.
 
 mod reaping;
@@ -27,7 +27,9 @@ pub use reaping::{ReapStep, Reaping};
 use super::OutOfMemory;
 use crate::Core;
 use crate::host::Host;
-use crate::memcg::{Counter, Memcg, MemcgId};
+use crate::memcg::{Counter, Memcg, MemcgId, Memcgs};
+use crate::sync::Mutex;
+use std::collections::BTreeMap;
 
 pub use crate::host::OomDecision;
 pub use crate::options::OomPolicy;
@@ -62,6 +64,21 @@ pub(super) enum OomStep {
     Wait,
 }
 
+/// The kills of a node.
+#[derive(Debug, Default)]
+pub(crate) struct Oom {
+    /// Their number. The thread that chooses a victim holds the lock.
+    kills: Mutex<u64>,
+    /// The last report of each killed memcg.
+    reports: Mutex<BTreeMap<MemcgId, Box<OutOfMemory>>>,
+}
+
+impl Oom {
+    pub(super) fn kills(&self) -> u64 {
+        *self.kills.lock()
+    }
+}
+
 impl Core {
     /// The report of the kill, if the memcg was killed and not revived.
     #[inline]
@@ -69,7 +86,7 @@ impl Core {
         if self.memcg(memcg).oom.is_alive() {
             return None;
         }
-        self.oom_reports.lock().get(&memcg).cloned()
+        self.oom.reports.lock().get(&memcg).cloned()
     }
 
     /// Allows a killed memcg to charge again. `false`: it was not killed, or its memory is still
@@ -77,117 +94,116 @@ impl Core {
     pub fn oom_revive(&self, memcg: MemcgId) -> bool {
         self.memcg(memcg).oom.revive()
     }
+}
 
-    /// Handles a charge of `wanted_pages` at once that failed at the limit of `target`.
-    /// `kills_seen`: number of kills when it began to reclaim.
-    pub(super) fn out_of_memory(
-        &self,
-        host: &impl Host,
-        target: MemcgId,
-        wanted_pages: u64,
-        kills_seen: &mut u64,
-    ) -> OomStep {
-        let report = || {
-            self.memcg(target).stat.add(Counter::EventOom, 1);
-            Box::new(OutOfMemory::of(self, target, wanted_pages, host.now()))
-        };
-        let policy = self.options.oom_policy;
-        if policy == OomPolicy::Fail {
-            return OomStep::Fail(report());
-        }
-        let mut kills = self.oom_lock.lock();
-        if self.memcgs.subtree(target).any(|memcg| memcg.oom.is_dying()) {
-            return OomStep::Wait;
-        }
-        if std::mem::replace(kills_seen, *kills) != *kills {
-            return OomStep::Retry;
-        }
-        let mut report = report();
-        let choice =
-            choose_victim(self.memcgs.subtree(target).filter_map(|memcg| self.candidate(memcg, target)));
-        report.victim = choice.map(|victim| self.memcgs.path(victim));
-        let victim = match policy {
-            OomPolicy::Ask => match host.out_of_memory(&report) {
-                OomDecision::Retry => return OomStep::Retry,
-                OomDecision::Fail => None,
-                OomDecision::Kill(path) => self.memcgs.find(&path).ok(),
-            },
-            OomPolicy::Victim | OomPolicy::Fail => choice,
-        };
-        let killed = victim.is_some_and(|victim| self.kill(host, victim, target, &report));
-        if !killed {
-            report.victim = None;
-            return OomStep::Fail(report);
-        }
-        *kills += 1;
-        *kills_seen = *kills;
-        OomStep::Retry
+/// Handles a charge of `wanted_pages` at once that failed at the limit of `target`.
+/// `kills_seen`: number of kills when it began to reclaim.
+pub(super) fn out_of_memory(
+    core: &Core,
+    host: &impl Host,
+    target: MemcgId,
+    wanted_pages: u64,
+    kills_seen: &mut u64,
+) -> OomStep {
+    let report = || {
+        core.memcg(target).stat.add(Counter::EventOom, 1);
+        Box::new(OutOfMemory::of(core, target, wanted_pages, host.now()))
+    };
+    let policy = core.options.oom_policy;
+    if policy == OomPolicy::Fail {
+        return OomStep::Fail(report());
     }
+    let mut kills = core.oom.kills.lock();
+    if core.memcgs.subtree(target).any(|memcg| memcg.oom.is_dying()) {
+        return OomStep::Wait;
+    }
+    if std::mem::replace(kills_seen, *kills) != *kills {
+        return OomStep::Retry;
+    }
+    let mut report = report();
+    let choice = choose_victim(
+        core.memcgs.subtree(target).filter_map(|memcg| core.memcgs.oom_candidate(memcg, target)),
+    );
+    report.victim = choice.map(|victim| core.memcgs.path(victim));
+    let victim = match policy {
+        OomPolicy::Ask => match host.out_of_memory(&report) {
+            OomDecision::Retry => return OomStep::Retry,
+            OomDecision::Fail => None,
+            OomDecision::Kill(path) => core.memcgs.find(&path).ok(),
+        },
+        OomPolicy::Victim | OomPolicy::Fail => choice,
+    };
+    let killed = victim.is_some_and(|victim| kill(core, host, victim, target, &report));
+    if !killed {
+        report.victim = None;
+        return OomStep::Fail(report);
+    }
+    *kills += 1;
+    *kills_seen = *kills;
+    OomStep::Retry
+}
 
-    /// Handles background reclaim that would thrash the working set (`lru_gen/min_ttl_ms`): kills a
-    /// memcg or asks the host, as for a charge of the root, but no request fails. Does nothing
-    /// while a memcg is dying.
-    pub(crate) fn kill_for_thrashing(&self, host: &impl Host) {
-        if self.options.oom_policy == OomPolicy::Fail {
-            self.memcg(MemcgId::ROOT).stat.add(Counter::EventOom, 1);
-            return;
+/// Handles background reclaim that would thrash the working set (`lru_gen/min_ttl_ms`): kills a
+/// memcg or asks the host, as for a charge of the root, but no request fails. Does nothing
+/// while a memcg is dying.
+pub(super) fn kill_for_thrashing(core: &Core, host: &impl Host) {
+    if core.options.oom_policy == OomPolicy::Fail {
+        core.memcg(MemcgId::ROOT).stat.add(Counter::EventOom, 1);
+        return;
+    }
+    let mut kills_seen = core.oom.kills();
+    // No caller waits for the result.
+    let _ = out_of_memory(core, host, MemcgId::ROOT, 1, &mut kills_seen);
+}
+
+/// Kills `victim`; or the whole subtree of its highest ancestor, up to `target`, that has
+/// `memory.oom.group` set.
+fn kill(core: &Core, host: &impl Host, victim: MemcgId, target: MemcgId, report: &OutOfMemory) -> bool {
+    if !core.memcgs.is_within(victim, target) {
+        return false;
+    }
+    let up_to_target =
+        core.memcgs.with_ancestors(victim).filter(|memcg| core.memcgs.is_within(memcg.id(), target));
+    let group = up_to_target.filter(|memcg| memcg.oom_group()).last();
+    let members: Vec<&Memcg> = match group {
+        Some(group) => core.memcgs.subtree(group.id()).collect(),
+        None => vec![core.memcg(victim)],
+    };
+    let mut killed = false;
+    for member in members {
+        if member.id() == MemcgId::ROOT || !member.is_online() || !member.oom.is_alive() {
+            continue;
         }
-        let mut kills_seen = self.oom_kills();
-        // No caller waits for the result.
-        let _ = self.out_of_memory(host, MemcgId::ROOT, 1, &mut kills_seen);
+        // Before the kill is marked, so that a thread that sees the mark finds the report.
+        let of_member = OutOfMemory { victim: Some(core.memcgs.path(member.id())), ..report.clone() };
+        core.oom.reports.lock().insert(member.id(), Box::new(of_member));
+        member.oom.kill();
+        if host.oom_kill(member.id()) {
+            member.stat.add(Counter::EventOomKill, 1);
+            killed = true;
+        } else {
+            member.oom.reset();
+        }
     }
-
-    pub(crate) fn oom_kills(&self) -> u64 {
-        *self.oom_lock.lock()
+    if killed && let Some(group) = group {
+        group.stat.add(Counter::EventOomGroupKill, 1);
     }
+    killed
+}
 
-    fn candidate(&self, memcg: &Memcg, target: MemcgId) -> Option<OomCandidate> {
+impl Memcgs {
+    fn oom_candidate(&self, memcg: &Memcg, target: MemcgId) -> Option<OomCandidate> {
         if memcg.id() == MemcgId::ROOT || !memcg.is_online() || !memcg.oom.is_alive() {
             return None;
         }
         let anon_pages = memcg.stat.get(Counter::Anon);
-        let effective = self.memcgs.effective_protection(memcg.id(), target);
+        let effective = self.effective_protection(memcg.id(), target);
         Some(OomCandidate {
             memcg: memcg.id(),
             usage_pages: anon_pages + memcg.stat.get(Counter::File),
             protected_pages: effective.min_pages.max(effective.low_pages),
             anon_pages,
         })
-    }
-
-    /// Kills `victim`; or the whole subtree of its highest ancestor, up to `target`, that has
-    /// `memory.oom.group` set.
-    fn kill(&self, host: &impl Host, victim: MemcgId, target: MemcgId, report: &OutOfMemory) -> bool {
-        if !self.memcgs.is_within(victim, target) {
-            return false;
-        }
-        let up_to_target =
-            self.memcgs.with_ancestors(victim).filter(|memcg| self.memcgs.is_within(memcg.id(), target));
-        let group = up_to_target.filter(|memcg| memcg.oom_group()).last();
-        let members: Vec<&Memcg> = match group {
-            Some(group) => self.memcgs.subtree(group.id()).collect(),
-            None => vec![self.memcg(victim)],
-        };
-        let mut killed = false;
-        for member in members {
-            if member.id() == MemcgId::ROOT || !member.is_online() || !member.oom.is_alive() {
-                continue;
-            }
-            // Before the kill is marked, so that a thread that sees the mark finds the report.
-            let of_member = OutOfMemory { victim: Some(self.memcgs.path(member.id())), ..report.clone() };
-            self.oom_reports.lock().insert(member.id(), Box::new(of_member));
-            member.oom.kill();
-            if host.oom_kill(member.id()) {
-                member.stat.add(Counter::EventOomKill, 1);
-                killed = true;
-            } else {
-                member.oom.reset();
-            }
-        }
-        if killed && let Some(group) = group {
-            group.stat.add(Counter::EventOomGroupKill, 1);
-        }
-        killed
     }
 }
 

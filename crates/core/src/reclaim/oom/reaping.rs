@@ -22,7 +22,7 @@ use crate::Core;
 use crate::folio::{FolioId, Kind};
 use crate::host::Host;
 use crate::mapping::Mapping;
-use crate::memcg::{Memcg, MemcgId};
+use crate::memcg::{MemcgId, Memcgs};
 use crate::mm::AddressSpace;
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Reaping {
     /// end.
     pub fn new(core: &Core, victim: MemcgId) -> Reaping {
         let mut regions = Vec::new();
-        for space in core.spaces_of(core.memcg(victim)) {
+        for space in core.memcg(victim).spaces.lock().all().cloned().collect::<Vec<_>>() {
             regions.extend(space.regions().into_iter().filter(|region| region.kind() == Kind::Anon));
         }
         regions.sort_by_key(|region| region.id());
@@ -76,7 +76,7 @@ impl Reaping {
                 core.memcg(self.victim).oom.reaped();
                 return ReapStep::Done;
             };
-            let is_shared = core.is_mapped_by_others(&region, self.victim);
+            let is_shared = core.memcgs.is_mapped_by_others(&region, self.victim);
             self.current = Some((region.clone(), is_shared));
             return ReapStep::Begin(region);
         };
@@ -90,15 +90,11 @@ impl Reaping {
     }
 }
 
-impl Core {
-    fn spaces_of(&self, memcg: &Memcg) -> Vec<Arc<AddressSpace>> {
-        memcg.spaces.lock().all().cloned().collect()
-    }
-
+impl Memcgs {
     /// Whether a task of another, living memcg maps a region.
     fn is_mapped_by_others(&self, region: &Arc<Mapping>, victim: MemcgId) -> bool {
         let maps = |space: &Arc<AddressSpace>| space.maps(region);
-        let others = self.memcgs.iter().filter(|memcg| memcg.id() != victim && memcg.oom.is_alive());
+        let others = self.iter().filter(|memcg| memcg.id() != victim && memcg.oom.is_alive());
         let mut spaces = others.map(|memcg| memcg.spaces.lock());
         spaces.any(|spaces| spaces.all().any(maps))
     }

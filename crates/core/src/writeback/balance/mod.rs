@@ -119,7 +119,7 @@ impl Core {
             room = room.min(level.limits.pages.saturating_sub(pending));
             if let Some(ratio) = ratio(pending, level.limits) {
                 slowest = Some(slowest.unwrap_or(u64::MAX).min(ratio));
-                self.note_over_background(level.memcg);
+                self.flushing.note_over_background(level.memcg);
             }
         }
         let now = host.now();

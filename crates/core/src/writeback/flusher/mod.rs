@@ -282,13 +282,6 @@ impl Flushing {
 }
 
 impl Core {
-    /// Registers a memcg above its background threshold, for the flusher's next look.
-    pub(super) fn note_over_background(&self, memcg: &crate::memcg::Memcg) {
-        if memcg.pending.note_over_background() {
-            self.flushing.over_background.lock().insert(memcg.id());
-        }
-    }
-
     /// The registered time of a file's oldest dirty page; `None`: all pages are clean.
     pub fn dirty_since(&self, mapping: &Mapping) -> Option<Time> {
         self.flushing.files.lock().dirty_since.get(&mapping.id()).copied()
@@ -311,6 +304,15 @@ impl Core {
         });
         let frames = u64::from(self.folios.len());
         is_due || self.node.pending.dirty_pages() > frames * u64::from(memory_permille) / 1000
+    }
+}
+
+impl Flushing {
+    /// Registers a memcg above its background threshold, for the flusher's next look.
+    pub(super) fn note_over_background(&self, memcg: &crate::memcg::Memcg) {
+        if memcg.pending.note_over_background() {
+            self.over_background.lock().insert(memcg.id());
+        }
     }
 }
 
