@@ -186,16 +186,7 @@ mod tests {
 
     #[test]
     fn a_sample_is_as_dense_as_its_trace() {
-        let access = |page, anon| {
-            Record::Access(PageAccess {
-                page,
-                write: false,
-                mapped: false,
-                anon,
-                inside: false,
-                fault: false,
-            })
-        };
+        let access = |page, anon| Record::Access(PageAccess { anon, ..PageAccess::read(page) });
         let page = |record: &Record| record.access().expect("an access").page;
         let sample = Sample::new(0.1).unwrap();
         let (a, b) = (7 << 32, 8 << 32);

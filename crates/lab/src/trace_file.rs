@@ -249,16 +249,7 @@ impl TraceFile {
     /// # Errors
     /// If there is no page.
     pub fn of_pages(name: &str, pages: impl IntoIterator<Item = u64>) -> Result<TraceFile, Error> {
-        let read = |page| {
-            Record::Access(PageAccess {
-                page,
-                write: false,
-                mapped: false,
-                anon: false,
-                inside: false,
-                fault: false,
-            })
-        };
+        let read = |page| Record::Access(PageAccess::read(page));
         TraceFile::of_records(name, pages.into_iter().map(read).collect())
     }
 
@@ -601,14 +592,7 @@ mod tests {
     use mglru_workload::trace::PageAccess;
 
     fn touch(page: u64) -> Record {
-        Record::Access(PageAccess {
-            page,
-            write: false,
-            mapped: false,
-            anon: false,
-            inside: false,
-            fault: false,
-        })
+        Record::Access(PageAccess::read(page))
     }
 
     #[test]
@@ -651,14 +635,7 @@ mod tests {
 
     #[test]
     fn anonymous_page_5_is_not_page_5_of_a_file() {
-        let anon = Record::Access(PageAccess {
-            page: 5,
-            write: false,
-            mapped: false,
-            anon: true,
-            inside: false,
-            fault: false,
-        });
+        let anon = Record::Access(PageAccess { anon: true, ..PageAccess::read(5) });
         assert_eq!(count(&[touch(5), anon, anon]), TraceCounts { accesses: 3, distinct_pages: 2 });
     }
 

@@ -82,7 +82,7 @@ impl Trace {
             let record = |(at, bytes): (usize, &[u8])| {
                 let page = u64::from_le_bytes(bytes.try_into().expect("chunks of eight bytes"));
                 let (write, mapped, anon) = (flag(writes, at), flag(mapped, at), flag(anon, at));
-                Record::Access(PageAccess { page, write, mapped, anon, inside: false, fault: false })
+                Record::Access(PageAccess { write, mapped, anon, ..PageAccess::read(page) })
             };
             let records = pages.chunks_exact(NUMBER_BYTES).enumerate().map(record).collect();
             TraceFile::of_records(name, records).map(Trace)

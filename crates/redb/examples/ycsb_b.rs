@@ -26,6 +26,7 @@
 
 use mglru_cache::{Mechanisms, PageCache, Preset};
 use mglru_redb::FileBackend;
+use mglru_workload::ycsb::{Client, Letter, StoreRequest, Ycsb};
 use redb::{Builder, Database, Durability, ReadableDatabase, StorageBackend, TableDefinition};
 use std::error::Error;
 use std::fmt::Write;
@@ -40,8 +41,6 @@ const TABLE: TableDefinition<u64, &[u8]> = TableDefinition::new("usertable");
 const PAGE: u64 = 4096;
 /// Bytes of a value: ten fields of 100.
 const VALUE: usize = 1000;
-/// YCSB's skew.
-const THETA: f64 = 0.99;
 /// Writes until one is put on stable storage.
 const WRITES_PER_SYNC: u64 = 100;
 
@@ -124,49 +123,6 @@ impl StorageBackend for DirectFile {
     }
 }
 
-/// Numbers below a limit, small ones more often, as YCSB draws them (Gray and others, 1994).
-struct Zipf {
-    records: f64,
-    zeta: f64,
-    eta: f64,
-    state: u64,
-}
-
-impl Zipf {
-    fn new(records: u64) -> Zipf {
-        let zeta = |n: u64| (1..=n).map(|rank| (rank as f64).powf(-THETA)).sum::<f64>();
-        let of_all = zeta(records);
-        let eta = (1.0 - (2.0 / records as f64).powf(1.0 - THETA)) / (1.0 - zeta(2) / of_all);
-        Zipf { records: records as f64, zeta: of_all, eta, state: 1 }
-    }
-
-    fn random(&mut self) -> u64 {
-        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        self.state >> 11
-    }
-
-    /// A record, in YCSB's scrambled order: what is used often is everywhere in the table.
-    fn next(&mut self) -> u64 {
-        scramble(self.rank()) % self.records as u64
-    }
-
-    fn rank(&mut self) -> u64 {
-        let uniform = self.random() as f64 / (1u64 << 53) as f64;
-        let scaled = uniform * self.zeta;
-        if scaled < 1.0 {
-            0
-        } else if scaled < 1.0 + 0.5f64.powf(THETA) {
-            1
-        } else {
-            (self.records * (self.eta * uniform - self.eta + 1.0).powf(1.0 / (1.0 - THETA))) as u64
-        }
-    }
-}
-
-fn scramble(rank: u64) -> u64 {
-    (rank + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8
-}
-
 fn value(key: u64, version: u64) -> Vec<u8> {
     let mut value = vec![(key ^ version) as u8; VALUE];
     value[..8].copy_from_slice(&key.to_le_bytes());
@@ -188,43 +144,6 @@ struct Outcome {
     rate: f64,
     p99: Duration,
     bytes: [u64; 2],
-}
-
-/// One of YCSB's loads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
-    /// Half updates.
-    A,
-    /// 5 % updates.
-    B,
-    /// Reads only.
-    C,
-    /// The latest records are read most, and 5 % are inserted.
-    D,
-    /// Short scans, and 5 % inserts.
-    E,
-    /// Half read-modify-writes.
-    F,
-}
-
-impl Load {
-    /// All loads.
-    pub const ALL: [Load; 6] = [Load::A, Load::B, Load::C, Load::D, Load::E, Load::F];
-
-    /// The load with this letter.
-    pub fn parse(letter: char) -> Option<Load> {
-        let name = letter.to_ascii_uppercase().to_string();
-        Load::ALL.into_iter().find(|load| format!("{load:?}") == name)
-    }
-
-    /// Operations in a hundred that only read.
-    fn reads(self) -> u64 {
-        match self {
-            Load::A | Load::F => 50,
-            Load::B | Load::D | Load::E => 95,
-            Load::C => 100,
-        }
-    }
 }
 
 fn load(database: &Database, sizes: Sizes) -> Result<(), Box<dyn Error>> {
@@ -257,8 +176,10 @@ fn scan(database: &Database, keys: std::ops::RangeFrom<u64>, records: usize) -> 
 }
 
 /// Half of the operations warm the cache and are not measured.
-fn operate(database: &Database, load: Load, sizes: Sizes) -> Result<Outcome, Box<dyn Error>> {
-    let mut zipf = Zipf::new(sizes.records);
+fn operate(database: &Database, letter: Letter, sizes: Sizes) -> Result<Outcome, Box<dyn Error>> {
+    let records = u32::try_from(sizes.records)?;
+    let writes_percent = letter.writes_percent();
+    let mut client = Client::new(Ycsb { letter, writes_percent, records, cache_pages: 0, uniform: false }, 1);
     let (mut began, mut before) = (Instant::now(), transferred());
     let (mut writes, mut records) = (0, sizes.records);
     let mut times = Vec::with_capacity(sizes.operations.div_ceil(2) as usize);
@@ -267,26 +188,29 @@ fn operate(database: &Database, load: Load, sizes: Sizes) -> Result<Outcome, Box
             (began, before) = (Instant::now(), transferred());
             times.clear();
         }
-        let key = match load {
-            Load::D => records - 1 - zipf.rank().min(records - 1),
-            _ => zipf.next(),
-        };
-        let only_reads = zipf.random() % 100 < load.reads();
+        let request = client.next(records);
         let start = Instant::now();
-        match load {
-            Load::E if only_reads => scan(database, key.., 1 + (zipf.random() % 100) as usize)?,
-            _ if only_reads || load == Load::F => read(database, key)?,
-            _ => {}
-        }
-        if !only_reads {
+        let written = match request {
+            StoreRequest::Read { key } => {
+                read(database, key)?;
+                None
+            }
+            StoreRequest::Scan { key, records } => {
+                scan(database, key.., records as usize)?;
+                None
+            }
+            StoreRequest::Update { key } => Some(key),
+            StoreRequest::ReadModifyWrite { key } => {
+                read(database, key)?;
+                Some(key)
+            }
+            StoreRequest::Insert => {
+                records += 1;
+                Some(records - 1)
+            }
+        };
+        if let Some(key) = written {
             writes += 1;
-            let key = match load {
-                Load::D | Load::E => {
-                    records += 1;
-                    records - 1
-                }
-                _ => key,
-            };
             let mut write = database.begin_write()?;
             let is_synced = writes % WRITES_PER_SYNC == 0;
             write.set_durability(if is_synced { Durability::Immediate } else { Durability::None })?;
@@ -305,16 +229,21 @@ fn operate(database: &Database, load: Load, sizes: Sizes) -> Result<Outcome, Box
 fn with_own_cache(path: &Path, sizes: Sizes) -> Result<Outcome, Box<dyn Error>> {
     let backend = DirectFile::open(path)?;
     let database = Builder::new().set_cache_size(sizes.memory as usize).create_with_backend(backend)?;
-    operate(&database, Load::B, sizes)
+    operate(&database, Letter::B, sizes)
 }
 
-fn with_page_cache(path: &Path, preset: Preset, load: Load, sizes: Sizes) -> Result<Outcome, Box<dyn Error>> {
+fn with_page_cache(
+    path: &Path,
+    preset: Preset,
+    letter: Letter,
+    sizes: Sizes,
+) -> Result<Outcome, Box<dyn Error>> {
     // redb keeps pages that it is about to write in its own cache, and the upper pages of the tree.
     let mechanisms = Mechanisms::preset(preset);
     let cache = PageCache::builder(sizes.memory - sizes.own).mechanisms(mechanisms).build()?;
     let backend = FileBackend::open(&cache.tenant("")?, path)?;
     let database = Builder::new().set_cache_size(sizes.own as usize).create_with_backend(backend)?;
-    let outcome = operate(&database, load, sizes)?;
+    let outcome = operate(&database, letter, sizes)?;
     drop(database);
     cache.close()?;
     Ok(outcome)
@@ -325,19 +254,19 @@ fn create(path: &Path, sizes: Sizes) -> Result<(), Box<dyn Error>> {
 }
 
 /// Runs loads under each preset, each on a new database. Returns a table.
-pub fn run_presets(directory: &Path, loads: &[Load], sizes: Sizes) -> Result<String, Box<dyn Error>> {
+pub fn run_presets(directory: &Path, letters: &[Letter], sizes: Sizes) -> Result<String, Box<dyn Error>> {
     let mut text = String::from(
         "| load | preset | operations/s | p99, µs | MiB read | MiB written |\n|---|---|---|---|---|---|\n",
     );
-    for &load in loads {
+    for &letter in letters {
         for preset in Preset::ALL {
             let path = directory.join("ycsb.redb");
             create(&path, sizes)?;
-            let Outcome { rate, p99, bytes } = with_page_cache(&path, preset, load, sizes)?;
+            let Outcome { rate, p99, bytes } = with_page_cache(&path, preset, letter, sizes)?;
             std::fs::remove_file(&path)?;
             let [read, written] = bytes.map(|bytes| bytes as f64 / f64::from(1 << 20));
             let (name, p99) = (preset.name(), p99.as_secs_f64() * 1e6);
-            writeln!(text, "| {load:?} | {name} | {rate:.0} | {p99:.0} | {read:.1} | {written:.1} |")?;
+            writeln!(text, "| {letter:?} | {name} | {rate:.0} | {p99:.0} | {read:.1} | {written:.1} |")?;
         }
     }
     Ok(text)
@@ -357,7 +286,7 @@ pub fn run(directory: &Path, sizes: Sizes) -> Result<String, Box<dyn Error>> {
     let (mut own, mut ours) = (Vec::new(), Vec::new());
     for _ in 0..sizes.turns {
         own.push(with_own_cache(&path, sizes)?);
-        ours.push(with_page_cache(&path, Preset::Default, Load::B, sizes)?);
+        ours.push(with_page_cache(&path, Preset::Default, Letter::B, sizes)?);
     }
     for (name, mut outcomes) in [("redb's own cache", own), ("the page cache", ours)] {
         outcomes.sort_by(|one, other| one.rate.total_cmp(&other.rate));
@@ -373,16 +302,25 @@ pub fn run(directory: &Path, sizes: Sizes) -> Result<String, Box<dyn Error>> {
     Ok(text)
 }
 
+/// The loads with these letters.
+///
+/// # Errors
+/// A letter is not a load's.
+pub fn letters(text: &str) -> Result<Vec<Letter>, String> {
+    let named = |letter: char| {
+        let name = letter.to_lowercase().to_string();
+        Letter::ALL.into_iter().find(|load| load.name() == name)
+    };
+    let parsed: Option<Vec<Letter>> = text.chars().map(named).collect();
+    parsed.ok_or_else(|| format!("`{text}` are no loads; expected letters from a to f"))
+}
+
 fn of_presets(arguments: impl Iterator<Item = String>) -> Result<String, Box<dyn Error>> {
-    let (mut quick, mut loads) = (false, Load::ALL.to_vec());
+    let (mut quick, mut loads) = (false, Letter::ALL.to_vec());
     for argument in arguments {
         match argument.as_str() {
             "--quick" => quick = true,
-            letters => {
-                let parsed: Option<Vec<Load>> = letters.chars().map(Load::parse).collect();
-                loads = parsed
-                    .ok_or_else(|| format!("`{letters}` are no loads; expected letters from a to f"))?;
-            }
+            text => loads = letters(text)?,
         }
     }
     let (records, operations) = if quick { (10_000, 8_000) } else { (60_000, 100_000) };

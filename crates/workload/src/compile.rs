@@ -61,9 +61,7 @@ impl Compilers {
     pub fn next(&mut self, client: usize, steps: &mut Vec<Step>) {
         let unit = self.next % self.sources;
         self.next += 1;
-        let file = |page, write| {
-            Step::Touch(PageAccess { page, write, mapped: false, anon: false, inside: false, fault: false })
-        };
+        let file = |page, write| Step::Touch(PageAccess { write, ..PageAccess::read(page) });
         // File sizes are 1 to 16 pages, with small sizes more frequent.
         let pages = |number: u64| {
             1 + mix(number) % FILE_PAGES_MAX * (mix(number + 1) % FILE_PAGES_MAX) / FILE_PAGES_MAX
@@ -82,7 +80,7 @@ impl Compilers {
         let first = (client as u64 + 1) << 32;
         for page in 0..heap.max(1) {
             let anon = |page, write| {
-                Step::Touch(PageAccess { page, write, mapped: true, anon: true, inside: false, fault: false })
+                Step::Touch(PageAccess { write, mapped: true, anon: true, ..PageAccess::read(page) })
             };
             steps.push(anon(first + page, true));
             steps.push(anon(first + self.random.below(page + 1), false));

@@ -98,14 +98,7 @@ impl Rounds {
         let count = DRAW_PAGES.min(part - *touched);
         let pages = (*touched..*touched + count).map(|page| first + u64::from(page));
         steps.extend(pages.map(|page| {
-            Step::Touch(PageAccess {
-                page,
-                write: !reads,
-                mapped: true,
-                anon: !reads,
-                inside: false,
-                fault: false,
-            })
+            Step::Touch(PageAccess { write: !reads, mapped: true, anon: !reads, ..PageAccess::read(page) })
         }));
         *touched += count;
         if *touched == part && reads {

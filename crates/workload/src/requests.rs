@@ -69,12 +69,10 @@ impl Workers {
                 if random.below(5) < 4 { (*young + random.below(fifth)) % heap } else { random.below(heap) };
             let write = random.below(3) == 0;
             steps.push(Step::Touch(PageAccess {
-                page: region | page,
                 write,
                 mapped: true,
                 anon: true,
-                inside: false,
-                fault: false,
+                ..PageAccess::read(region | page)
             }));
         }
     }

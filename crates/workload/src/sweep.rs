@@ -51,12 +51,10 @@ impl Sweep {
             (0..part).flat_map(move |at| {
                 let index = first + (at + phase) % part;
                 OPERANDS.map(|(operand, write)| PageAccess {
-                    page: (((kernel + operand) % arrays) as u64 + 1) << 32 | u64::from(index),
                     write,
                     mapped: true,
                     anon: true,
-                    inside: false,
-                    fault: false,
+                    ..PageAccess::read((((kernel + operand) % arrays) as u64 + 1) << 32 | u64::from(index))
                 })
             })
         };

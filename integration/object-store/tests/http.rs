@@ -1,8 +1,11 @@
 //! The wrapper over object_store's HTTP store and a server on this machine: bytes, ranges that are
 //! read together, objects that change, and answers that are short, whole or errors.
 
+mod common;
+
 use async_trait::async_trait;
 use bytes::Bytes;
+use common::content;
 use futures_util::future::join_all;
 use http_body_util::{BodyExt, Full};
 use hyper::header::{CONTENT_RANGE, ETAG, HOST, IF_MATCH, LAST_MODIFIED, RANGE};
@@ -44,10 +47,6 @@ struct Server {
     /// The ranges asked for.
     reads: Mutex<Vec<Range<usize>>>,
     heads: Mutex<usize>,
-}
-
-fn content(seed: u64, bytes: usize) -> Vec<u8> {
-    (0..bytes as u64).map(|at| ((at + seed * 77).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
 impl Server {

@@ -3,9 +3,12 @@
 
 #![expect(deprecated, reason = "upstream wants users to copy its reader into their programs")]
 
+mod common;
+
 use arrow_array::{Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use async_trait::async_trait;
+use common::content;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
@@ -23,15 +26,6 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-/// Bytes that differ in every word.
-fn content(seed: u64, bytes: usize) -> Vec<u8> {
-    let words =
-        (1..=bytes.div_ceil(8) as u64).map(|word| (seed << 32 | word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let mut all: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
-    all.truncate(bytes);
-    all
-}
 
 fn options(block_bytes: u64, fresh_for: Duration) -> Options {
     let mut options = Options::default();

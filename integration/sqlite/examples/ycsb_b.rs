@@ -12,6 +12,7 @@
 //! counts reads and writes of this process (`/proc/self/io`).
 
 use mglru_cache::PageCache;
+use mglru_workload::ycsb::{Client, Letter, StoreRequest, Ycsb};
 use rusqlite::{Connection, OpenFlags, params};
 use sqlite_plugin::flags::{AccessFlags, LockLevel, OpenKind, OpenOpts};
 use sqlite_plugin::vars;
@@ -26,8 +27,6 @@ use std::time::Instant;
 const PAGE: usize = 4096;
 /// Bytes of a value: ten fields of 100.
 const VALUE: usize = 1000;
-/// YCSB's skew.
-const THETA: f64 = 0.99;
 
 /// The sizes of a run.
 #[derive(Clone, Copy)]
@@ -190,42 +189,6 @@ impl Vfs for DirectVfs {
     }
 }
 
-/// Numbers below a limit, small ones more often, as YCSB draws them (Gray and others, 1994).
-struct Zipf {
-    records: f64,
-    zeta: f64,
-    eta: f64,
-    state: u64,
-}
-
-impl Zipf {
-    fn new(records: u64) -> Zipf {
-        let zeta = |n: u64| (1..=n).map(|rank| (rank as f64).powf(-THETA)).sum::<f64>();
-        let of_all = zeta(records);
-        let eta = (1.0 - (2.0 / records as f64).powf(1.0 - THETA)) / (1.0 - zeta(2) / of_all);
-        Zipf { records: records as f64, zeta: of_all, eta, state: 1 }
-    }
-
-    fn random(&mut self) -> u64 {
-        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        self.state >> 11
-    }
-
-    /// A record, in YCSB's scrambled order: what is used often is everywhere in the table.
-    fn next(&mut self) -> u64 {
-        let uniform = self.random() as f64 / (1u64 << 53) as f64;
-        let scaled = uniform * self.zeta;
-        let rank = if scaled < 1.0 {
-            0
-        } else if scaled < 1.0 + 0.5f64.powf(THETA) {
-            1
-        } else {
-            (self.records * (self.eta * uniform - self.eta + 1.0).powf(1.0 / (1.0 - THETA))) as u64
-        };
-        ((rank + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8) % self.records as u64
-    }
-}
-
 fn value(key: u64, version: u64) -> Vec<u8> {
     let mut value = vec![(key ^ version) as u8; VALUE];
     value[..8].copy_from_slice(&key.to_le_bytes());
@@ -275,7 +238,9 @@ fn load(path: &Path, sizes: Sizes) -> Result<(), Box<dyn Error>> {
 
 /// Half of the operations warm the cache and are not measured.
 fn operate(database: Connection, sizes: Sizes) -> Result<Outcome, Box<dyn Error>> {
-    let mut zipf = Zipf::new(sizes.records);
+    let records = u32::try_from(sizes.records)?;
+    let ycsb = Ycsb { letter: Letter::B, writes_percent: 5, records, cache_pages: 0, uniform: false };
+    let mut client = Client::new(ycsb, 1);
     let (mut began, mut before) = (Instant::now(), transferred());
     let mut read = database.prepare("SELECT value FROM usertable WHERE key = ?1")?;
     let mut update = database.prepare("UPDATE usertable SET value = ?2 WHERE key = ?1")?;
@@ -283,15 +248,16 @@ fn operate(database: Connection, sizes: Sizes) -> Result<Outcome, Box<dyn Error>
         if number == sizes.operations / 2 {
             (began, before) = (Instant::now(), transferred());
         }
-        let key = zipf.next();
-        if zipf.random() % 100 < 95 {
-            let is_right = read.query_row([key as i64], |row| {
-                let found = row.get_ref(0)?.as_blob()?;
-                Ok(found.len() == VALUE && found[..8] == key.to_le_bytes())
-            })?;
-            assert!(is_right, "the record of another key");
-        } else {
-            update.execute(params![key as i64, value(key, number)])?;
+        match client.next(sizes.records) {
+            StoreRequest::Read { key } => {
+                let is_right = read.query_row([key as i64], |row| {
+                    let found = row.get_ref(0)?.as_blob()?;
+                    Ok(found.len() == VALUE && found[..8] == key.to_le_bytes())
+                })?;
+                assert!(is_right, "the record of another key");
+            }
+            StoreRequest::Update { key } => _ = update.execute(params![key as i64, value(key, number)])?,
+            other => unreachable!("load B has no {other:?}"),
         }
     }
     let rate = (sizes.operations - sizes.operations / 2) as f64 / began.elapsed().as_secs_f64();

@@ -63,8 +63,11 @@ const UNSAFE_FILES: &[&str] = &[
 ];
 
 /// The files of the core that name single policies: the seam, and the definition of the switches.
-const POLICY_FILES: &[&str] =
-    &["crates/core/src/lru/mod.rs", "crates/core/src/mechanism.rs", "crates/core/src/mechanism/switch.rs"];
+const POLICY_FILES: &[&str] = &[
+    "crates/core/src/lru/mod.rs",
+    "crates/core/src/mechanism/mod.rs",
+    "crates/core/src/mechanism/switch.rs",
+];
 
 const LINES_MAX: usize = 900;
 

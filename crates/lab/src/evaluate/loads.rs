@@ -79,8 +79,7 @@ impl Load {
         let pages = size.pages.max(16);
         let mut records = Vec::with_capacity(size.accesses as usize);
         for number in 0..size.accesses {
-            let mut access =
-                PageAccess { page: 0, write: false, mapped: false, anon: false, inside: false, fault: false };
+            let mut access = PageAccess::read(0);
             match self.shape {
                 Shape::Skewed { percent, mapped, writes_percent } => {
                     access.page = scattered(skewed(&mut draw, pages, percent), pages);

@@ -85,22 +85,20 @@ pub struct LoadRun {
 impl LoadRun {
     fn machine(&self) -> Machine {
         let persistent = Lane { latency: Latency::Fixed(PERSISTENT_READ_TIME), ..Lane::IDEAL };
-        let (access_time, device) = match self.load {
+        let (access_time, swap) = match self.load {
             Load::Sweep { .. } => {
                 let model = DeviceModel { read: persistent, write: persistent };
                 (ZONE_TIME, SwapDevice::Disk { model, cpu: 0 })
             }
             _ => (TOUCH_TIME, SwapDevice::zram()),
         };
-        machine(
-            self.limit_pages,
-            self.mechanisms,
-            self.seed,
-            self.clients,
+        Machine {
+            mechanisms: self.mechanisms,
+            swappiness: self.swappiness,
             access_time,
-            device,
-            self.swappiness,
-        )
+            seed: self.seed,
+            ..machine(self.limit_pages, self.clients, swap)
+        }
     }
 
     /// Runs the load.
@@ -124,25 +122,15 @@ impl LoadRun {
     }
 }
 
-fn machine(
-    limit_pages: u64,
-    mechanisms: Mechanisms,
-    seed: u64,
-    cpus: u32,
-    access_time: Duration,
-    device: SwapDevice,
-    swappiness: Swappiness,
-) -> Machine {
+/// A machine with a CPU per client, a fast disk, and swap of four times the limit.
+fn machine(limit_pages: u64, clients: u32, swap: SwapDevice) -> Machine {
     Machine {
-        mechanisms,
-        cpus: cpus as usize,
+        cpus: clients as usize,
         device_cpu: 0,
         device: DeviceModel::nvme(),
-        swap: Some(SwapModel { pages: 4 * limit_pages as u32, device }),
-        swappiness,
-        access_time,
+        swap: Some(SwapModel { pages: 4 * limit_pages as u32, device: swap }),
+        access_time: TOUCH_TIME,
         interleaving: Interleaving::Seeded,
-        seed,
         ..Machine::kernel_lab(limit_pages)
     }
 }
@@ -187,7 +175,8 @@ pub fn run(task: &Task) -> Result<Run, Error> {
         };
         return run.run();
     }
-    let machine = machine(limit_pages, mechanisms, seed, clients, TOUCH_TIME, SwapDevice::zram(), swappiness);
+    let machine =
+        Machine { mechanisms, swappiness, seed, ..machine(limit_pages, clients, SwapDevice::zram()) };
     let mut simulator = Simulator::new(&machine).map_err(Error::work)?;
     // Two jobs, because a single one would run beyond the end of the time.
     for job in 0..2 {

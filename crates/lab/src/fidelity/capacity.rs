@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     fn access(page: u64) -> PageAccess {
-        PageAccess { page, write: false, mapped: false, anon: false, inside: false, fault: false }
+        PageAccess::read(page)
     }
 
     fn of(accesses: impl Iterator<Item = PageAccess>, limit_pages: u64) -> Capacity {

@@ -64,10 +64,7 @@ impl Backend {
         let time = timed(work)?;
         let pages = offset / PAGE_BYTES..(offset + bytes as u64).div_ceil(PAGE_BYTES);
         let time = time / (pages.end - pages.start).max(1) as u32;
-        let of_page = |page| Performed {
-            access: PageAccess { page, write, mapped: false, anon: false, inside: false, fault: false },
-            time,
-        };
+        let of_page = |page| Performed { access: PageAccess { write, ..PageAccess::read(page) }, time };
         self.performed.lock().expect("no panic").extend(pages.map(of_page));
         Ok(())
     }

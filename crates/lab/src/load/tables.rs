@@ -149,14 +149,7 @@ impl Tables {
         let open = &self.files[&visit.file.number()];
         let truth = place.truths.get(&number).copied();
         let truth = truth.unwrap_or_else(|| Truth::first(visit.file, visit.index, self.warehouses));
-        let access = |write| PageAccess {
-            page: number,
-            write,
-            mapped: open.map.is_some(),
-            anon: false,
-            inside: false,
-            fault: false,
-        };
+        let access = |write| PageAccess { write, mapped: open.map.is_some(), ..PageAccess::read(number) };
 
         let there = place.tag == number + 1;
         let mut cache_time = match &self.cache {
@@ -178,14 +171,8 @@ impl Tables {
             if write || !there {
                 cache_time += timed(|| cache.store(at * PAGE_BYTES, bytes))?;
             }
-            let access = PageAccess {
-                page: at,
-                write: write || !there,
-                mapped: true,
-                anon: true,
-                inside: false,
-                fault: false,
-            };
+            let access =
+                PageAccess { write: write || !there, mapped: true, anon: true, ..PageAccess::read(at) };
             report(Performed { access, time: cache_time });
         }
         if write {

@@ -44,9 +44,7 @@ fn a_trace_has_every_request() {
     assert_eq!((summary.requests.writes, summary.requests.written_bytes), (2, 8193));
     assert_eq!((summary.requests.syncs, summary.recorded), (1, Some((path.clone(), Ok(())))));
     let records: Vec<_> = open(&path, OpenOptions::default()).unwrap().collect::<Result<_, _>>().unwrap();
-    let access = |page, write, inside| {
-        Record::Access(PageAccess { page, write, inside, mapped: false, anon: false, fault: false })
-    };
+    let access = |page, write, inside| Record::Access(PageAccess { write, inside, ..PageAccess::read(page) });
     let expected = [
         access(1, true, false),
         access(2, true, false),

@@ -341,8 +341,7 @@ struct ServerCache {
 impl ServerCache {
     fn touch(&mut self, visit: &Visit, touches: &mut Vec<PageAccess>) {
         let (page, write) = (visit.page(), visit.add.is_some());
-        let file_access =
-            |write| PageAccess { page, write, mapped: false, anon: false, inside: false, fault: false };
+        let file_access = |write| PageAccess { write, ..PageAccess::read(page) };
         if self.cached.is_empty() {
             return touches.push(file_access(write));
         }
@@ -355,12 +354,10 @@ impl ServerCache {
         }
         // The page was read in or changed, so the cache's page is written.
         touches.push(PageAccess {
-            page: place,
             write: write || !there,
             mapped: true,
             anon: true,
-            inside: false,
-            fault: false,
+            ..PageAccess::read(place)
         });
         if write {
             touches.push(file_access(true));

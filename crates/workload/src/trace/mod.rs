@@ -99,6 +99,13 @@ pub struct PageAccess {
     pub fault: bool,
 }
 
+impl PageAccess {
+    /// A read of a file's page from its start, through a descriptor.
+    pub const fn read(page: u64) -> PageAccess {
+        PageAccess { page, write: false, mapped: false, anon: false, inside: false, fault: false }
+    }
+}
+
 /// One event of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Record {

@@ -231,9 +231,8 @@ mod tests {
             ];
             log.write(&requests).unwrap();
             log.finish().unwrap();
-            let access = |page, write, inside| {
-                Record::Access(PageAccess { page, write, inside, mapped: false, anon: false, fault: false })
-            };
+            let access =
+                |page, write, inside| Record::Access(PageAccess { write, inside, ..PageAccess::read(page) });
             let records: Vec<_> =
                 open(&path, OpenOptions::default()).unwrap().collect::<Result<_, _>>().unwrap();
             let expected = [

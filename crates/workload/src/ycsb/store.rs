@@ -59,7 +59,7 @@ pub(crate) struct Store {
 }
 
 fn touch(page: u64, write: bool, anon: bool) -> Step {
-    Step::Touch(PageAccess { page, write, mapped: anon, anon, inside: false, fault: false })
+    Step::Touch(PageAccess { write, mapped: anon, anon, ..PageAccess::read(page) })
 }
 
 impl Store {

@@ -144,7 +144,7 @@ pub(super) fn samples() -> Vec<(Format, &'static str, Vec<u8>, Vec<Record>)> {
 }
 
 fn access(page: u64) -> PageAccess {
-    PageAccess { page, write: false, mapped: false, anon: false, inside: false, fault: false }
+    PageAccess::read(page)
 }
 
 pub(super) fn read(page: u64) -> Record {
