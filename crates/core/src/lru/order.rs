@@ -292,13 +292,15 @@ fn given(core: &Core, id: MemcgId, visit: Visit) -> Given {
     let Visit { giving_pages, scanned, stolen, below_min, below_low, in_use, .. } = visit;
     // If it was removed meanwhile, the memcg that has its pages.
     let (memcg, locked) = core.lock_living(id);
-    let used_at = if in_use { None } else { locked.coldest_used_at() };
+    let used_at = locked.coldest_used_at();
     let has_pages = memcg.lruvec.reclaimable_pages() > 0;
     if has_pages != memcg.in_turns.load(Relaxed) {
         set_member(core, memcg, has_pages);
     }
     let used_at = used_at.unwrap_or(pages_reclaimed(core));
-    Given { memcg: id, giving_pages, scanned, stolen, protected: below_min || below_low, used_at }
+    let protected = below_min || below_low;
+    let is_missed = memcg.lruvec.ranked.is_missed();
+    Given { memcg: id, giving_pages, scanned, stolen, protected, used_at, in_use, is_missed }
 }
 
 /// The lists of a memcg are locked: it takes turns from now on, or does not any more.

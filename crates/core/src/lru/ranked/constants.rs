@@ -62,6 +62,11 @@ pub(super) const STUCK_NEWCOMERS_MAX: u64 = 64;
 /// The hand looks at so much of a memcg before all of it is taken to be in use: an eighth, so that
 /// one that went to sleep is found after eight visits by access counted.
 pub(super) const LOOK_SHARE: u64 = 8;
+/// A memcg is missed if one in so many of its evicted pages came back soon: a stream's pages do not
+/// come back, and of pages that are used alike most do.
+pub(super) const MISSED_PART: u64 = 4;
+/// Evictions of a memcg from one verdict on that to the next.
+pub(super) const JUDGED_EVICTIONS: u64 = 64;
 /// Turns after which a larger growth is forgotten, as a power of two.
 pub(super) const SLACK_SHIFT: u32 = 6;
 

@@ -62,6 +62,7 @@ pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<
     if !recent {
         return;
     }
+    ranked.note_return(distance.passed);
     if let Some(signal) = ranked.judge(memory, distance.passed, mechanisms) {
         ranked.signal(core, signal);
     }

@@ -2,8 +2,8 @@
 
 use super::clock::{Clock, Period};
 use super::constants::{
-    ASK_EVERY, BIRTHS, MAIN_REACH_PERCENT, NEWCOMER_REACH_PERCENT, SHADOW_MEMORIES, SLACK_PAGES, SLACK_SHIFT,
-    fewest_pages,
+    ASK_EVERY, BIRTHS, JUDGED_EVICTIONS, MAIN_REACH_PERCENT, MISSED_PART, NEWCOMER_REACH_PERCENT,
+    SHADOW_MEMORIES, SLACK_PAGES, SLACK_SHIFT, fewest_pages,
 };
 use super::memory::Memory;
 use super::share::{Share, ShareRules, Signal};
@@ -12,7 +12,7 @@ use crate::folio::{Kind, MAIN, NEWCOMER, Stamp};
 use crate::lru::terms::UNEVICTABLE;
 use crate::lru::{Distance, Swappiness};
 use crate::mechanism::{Mechanisms, Switch};
-use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::ops::Deref;
 use std::sync::OnceLock;
 
@@ -71,6 +71,11 @@ pub(crate) struct Ranked {
     hand_steps: AtomicU64,
     /// Pages evicted from each list.
     evicted: [AtomicU64; 2],
+    /// Pages that came back soon since the last verdict on that; evictions until it, and in the
+    /// period before; the verdict.
+    came_back: AtomicU64,
+    judged: [AtomicU64; 2],
+    is_missed: AtomicBool,
     /// Pages at the end of the last reclaim, and their growth until the next one begins.
     low_pages: AtomicU64,
     slack_pages: AtomicU64,
@@ -125,6 +130,9 @@ impl Ranked {
             period: AtomicU64::new(0),
             hand_steps: AtomicU64::new(0),
             evicted: Default::default(),
+            came_back: AtomicU64::new(0),
+            judged: Default::default(),
+            is_missed: AtomicBool::new(true),
             low_pages: AtomicU64::new(0),
             slack_pages: AtomicU64::new(0),
             expected_pages: AtomicU64::new(0),
@@ -136,7 +144,10 @@ impl Ranked {
 
     fn reset(&self) {
         self.sizes.iter().flatten().for_each(|size| size.store(0, Relaxed));
-        self.clock.iter().chain(&self.births).chain(&self.evicted).for_each(|word| word.store(0, Relaxed));
+        let words = self.clock.iter().chain(&self.births).chain(&self.evicted).chain(&self.judged);
+        words.for_each(|word| word.store(0, Relaxed));
+        self.came_back.store(0, Relaxed);
+        self.is_missed.store(true, Relaxed);
         self.share.store(Share::START.pack(), Relaxed);
         self.period.store(Period::UNKNOWN.word(), Relaxed);
         self.walked_at.store(0, Relaxed);
@@ -293,6 +304,31 @@ impl Ranked {
     /// Counts an eviction from a list. Returns the evictions before.
     pub(super) fn evicted(&self, list: List) -> u64 {
         self.evicted[list as usize].fetch_add(1, Relaxed)
+    }
+
+    /// Notes that a page came back after so many evictions from its list.
+    pub(super) fn note_return(&self, passed: u64) {
+        if passed * 100 < self.memory_pages() * MAIN_REACH_PERCENT {
+            self.came_back.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Whether a good part of the pages that were evicted lately came back soon, as far as is
+    /// known. The caller holds the lists' lock.
+    pub(in crate::lru) fn is_missed(&self) -> bool {
+        let evicted: u64 = self.evicted.iter().map(|word| word.load(Relaxed)).sum();
+        let [begun, before] = [0, 1].map(|at: usize| self.judged[at].load(Relaxed));
+        if evicted - begun >= JUDGED_EVICTIONS {
+            // Pages need time to come back: those of the last period are compared with the
+            // evictions of the one before.
+            let came_back = self.came_back.swap(0, Relaxed);
+            self.is_missed.store(came_back * MISSED_PART >= before, Relaxed);
+            self.judged
+                .iter()
+                .zip([evicted, evicted - begun])
+                .for_each(|(word, value)| word.store(value, Relaxed));
+        }
+        self.is_missed.load(Relaxed)
     }
 
     /// Evictions since the page left, from its list, and the number up to which its shadow counts.
