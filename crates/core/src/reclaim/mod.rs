@@ -155,9 +155,9 @@ pub(crate) fn initial_priority(core: &Core, orders: &Orders) -> u8 {
 }
 
 /// The first priority where memcgs give pages in turn, for memcgs of `pages` pages on average. Each
-/// gives a full turn, so that few are visited; a small one gives at most an eighth of its pages.
+/// gives a full turn, so that few are visited; a small one gives at most a sixteenth of its pages.
 fn priority_of_turns(pages: u64) -> u8 {
-    (pages / TURN_PAGES).max(1).ilog2().clamp(3, u32::from(PRIORITY_DEFAULT)) as u8
+    (pages / TURN_PAGES).max(1).ilog2().clamp(4, u32::from(PRIORITY_DEFAULT)) as u8
 }
 
 fn kernels_priority(core: &Core, orders: &Orders) -> u8 {
@@ -204,7 +204,7 @@ mod tests {
     /// 2,048 pages >> 4 are 128.
     #[test]
     fn turns_are_of_two_batches() {
-        assert_eq!([10, 512, 2048, 4095, 1 << 20].map(priority_of_turns), [3, 3, 4, 4, 12]);
+        assert_eq!([10, 512, 2048, 4095, 1 << 20].map(priority_of_turns), [4, 4, 4, 4, 12]);
     }
 
     /// [book: reclaim-loop#checks]: "Initial priority, goal 32: stays 12"; so does every targeted

@@ -50,9 +50,9 @@ pub(super) const SLACK_PAGES: u64 = 64;
 /// Generations whose beginnings are known by the node's clock: four memories of pages. Older ones
 /// count as no older.
 pub(super) const BIRTHS: usize = 16;
-/// Where memcgs take turns by age, a memcg gives at least so many pages in a turn: a sixteenth, but
+/// Where memcgs take turns by age, a memcg gives at least so many pages in a turn: one in 32, but
 /// not more than are worth the visit.
-pub(super) const TURN_SHARE: u64 = 16;
+pub(super) const TURN_SHARE: u64 = 32;
 /// The flusher is woken if one in so many pages of a batch is dirty and not queued for writing. The
 /// kernel waits until all are; a short list of newcomers would meet the same pages again and again.
 pub(super) const DIRTY_PART: u64 = 8;
