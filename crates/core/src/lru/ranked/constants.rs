@@ -65,7 +65,7 @@ pub(super) const LOOK_SHARE: u64 = 8;
 /// A memcg is missed if one in so many of its evicted pages came back soon: a stream's pages do not
 /// come back, and of pages that are used alike most do.
 pub(super) const MISSED_PART: u64 = 4;
-/// Evictions of a memcg from one verdict on that to the next.
+/// The fewest evictions of a memcg from one verdict on that to the next.
 pub(super) const JUDGED_EVICTIONS: u64 = 64;
 /// Turns after which a larger growth is forgotten, as a power of two.
 pub(super) const SLACK_SHIFT: u32 = 6;

@@ -306,9 +306,14 @@ impl Ranked {
         self.evicted[list as usize].fetch_add(1, Relaxed)
     }
 
+    /// Evictions within which a page that comes back does so soon.
+    fn soon(&self) -> u64 {
+        self.memory_pages() * MAIN_REACH_PERCENT / 100
+    }
+
     /// Notes that a page came back after so many evictions from its list.
     pub(super) fn note_return(&self, passed: u64) {
-        if passed * 100 < self.memory_pages() * MAIN_REACH_PERCENT {
+        if passed < self.soon() {
             self.came_back.fetch_add(1, Relaxed);
         }
     }
@@ -318,15 +323,13 @@ impl Ranked {
     pub(in crate::lru) fn is_missed(&self) -> bool {
         let evicted: u64 = self.evicted.iter().map(|word| word.load(Relaxed)).sum();
         let [begun, before] = [0, 1].map(|at: usize| self.judged[at].load(Relaxed));
-        if evicted - begun >= JUDGED_EVICTIONS {
-            // Pages need time to come back: those of the last period are compared with the
-            // evictions of the one before.
+        let of_period = evicted - begun;
+        // Pages need time to come back: those of a period are compared with the evictions of the
+        // period before, and it is as long as they may take.
+        if of_period >= self.soon().max(JUDGED_EVICTIONS) {
             let came_back = self.came_back.swap(0, Relaxed);
             self.is_missed.store(came_back * MISSED_PART >= before, Relaxed);
-            self.judged
-                .iter()
-                .zip([evicted, evicted - begun])
-                .for_each(|(word, value)| word.store(value, Relaxed));
+            self.judged.iter().zip([evicted, of_period]).for_each(|(word, value)| word.store(value, Relaxed));
         }
         self.is_missed.load(Relaxed)
     }
@@ -343,7 +346,7 @@ impl Ranked {
     pub(super) fn judge(&self, memory: Memory, passed: u64, mechanisms: Mechanisms) -> Option<Signal> {
         let memory_pages = self.memory_pages();
         if memory.left_main() {
-            return (passed * 100 < memory_pages * MAIN_REACH_PERCENT).then_some(Signal::Smaller);
+            return (passed < self.soon()).then_some(Signal::Smaller);
         }
         let reach = memory_pages * NEWCOMER_REACH_PERCENT / 100;
         let reach = if mechanisms.is_on(Switch::PeriodDiscount) {
