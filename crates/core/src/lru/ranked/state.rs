@@ -306,14 +306,14 @@ impl Ranked {
         self.evicted[list as usize].fetch_add(1, Relaxed)
     }
 
-    /// Evictions within which a page that comes back does so soon.
-    fn soon(&self) -> u64 {
-        self.memory_pages() * MAIN_REACH_PERCENT / 100
+    /// Whether a page that comes back after so many evictions does so soon.
+    fn is_soon(&self, passed: u64) -> bool {
+        passed * 100 < self.memory_pages() * MAIN_REACH_PERCENT
     }
 
     /// Notes that a page came back after so many evictions from its list.
     pub(super) fn note_return(&self, passed: u64) {
-        if passed < self.soon() {
+        if self.is_soon(passed) {
             self.came_back.fetch_add(1, Relaxed);
         }
     }
@@ -326,7 +326,7 @@ impl Ranked {
         let of_period = evicted - begun;
         // Pages need time to come back: those of a period are compared with the evictions of the
         // period before, and it is as long as they may take.
-        if of_period >= self.soon().max(JUDGED_EVICTIONS) {
+        if of_period >= JUDGED_EVICTIONS && !self.is_soon(of_period) {
             let came_back = self.came_back.swap(0, Relaxed);
             self.is_missed.store(came_back * MISSED_PART >= before, Relaxed);
             self.judged.iter().zip([evicted, of_period]).for_each(|(word, value)| word.store(value, Relaxed));
@@ -346,7 +346,7 @@ impl Ranked {
     pub(super) fn judge(&self, memory: Memory, passed: u64, mechanisms: Mechanisms) -> Option<Signal> {
         let memory_pages = self.memory_pages();
         if memory.left_main() {
-            return (passed < self.soon()).then_some(Signal::Smaller);
+            return self.is_soon(passed).then_some(Signal::Smaller);
         }
         let reach = memory_pages * NEWCOMER_REACH_PERCENT / 100;
         let reach = if mechanisms.is_on(Switch::PeriodDiscount) {
