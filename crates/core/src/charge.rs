@@ -17,8 +17,7 @@ use crate::Core;
 use crate::folio::FolioId;
 use crate::host::{Host, Throttle};
 use crate::mapping::{Mapping, MappingId};
-use crate::memcg::charging;
-use crate::memcg::{Charge, Counter, HostCharge, IndexPaid, MemcgId, Stall};
+use crate::memcg::{Charge, Counter, HostCharge, IndexPaid, MemcgId, Stall, charging};
 use crate::node::Allocation;
 use crate::options::PAGE_BYTES;
 use crate::reclaim::{

@@ -15,6 +15,76 @@ use std::fmt::Write;
 /// Folios per step: one lock hold.
 const STEP_FOLIOS: u64 = 64;
 
+/// The generations of all memcgs ([book: control-files#lru-gen-read]). `full`: always four,
+/// with tiers and statistics of walks ([book: control-files#lru-gen-full]).
+pub(super) fn text(core: &Core, now: Time, full: bool) -> String {
+    let mut text = String::new();
+    for memcg in core.memcgs.subtree(MemcgId::ROOT) {
+        let (id, path) = (memcg.id().0, core.memcgs.path(memcg.id()));
+        // Before 7.2, ids are padded.
+        _ = if core.mechanisms().pads_ids() {
+            writeln!(text, "memcg {id:>5} /{path}")
+        } else {
+            writeln!(text, "memcg {id} /{path}")
+        };
+        _ = writeln!(text, " node {:>5}", 0);
+        if core.habits().shows_lists {
+            write_lists(&mut text, memcg);
+        } else {
+            write_generations(core, &mut text, memcg, now, full);
+        }
+    }
+    text
+}
+
+fn write_generations(core: &Core, text: &mut String, memcg: &Memcg, now: Time, full: bool) {
+    let lruvec = &memcg.lruvec;
+    let max = lruvec.max_seq();
+    let min = Kind::ALL.map(|kind| lruvec.min_seq(kind));
+    let first = if full { Seq((max.0 + 1).saturating_sub(MAX_GENERATIONS)) } else { min[0].min(min[1]) };
+    for seq in first.to(max) {
+        _ = write!(text, " {:>10} {:>10}", seq.0, now.since(lruvec.window.birth(seq)).as_millis());
+        for kind in Kind::ALL {
+            let closed = seq < min[kind as usize];
+            let pages = if closed && !full { 0 } else { lruvec.size(seq.index(), kind) };
+            _ = write!(text, " {pages:>10}{}", if full && closed { 'x' } else { ' ' });
+        }
+        text.push('\n');
+        if full {
+            write_tiers(core, text, memcg, seq, (min, max));
+        }
+    }
+}
+
+fn write_tiers(core: &Core, text: &mut String, memcg: &Memcg, seq: Seq, (min, max): ([Seq; 2], Seq)) {
+    let feedback = memcg.lruvec.feedback(&core.folios);
+    for tier in 0..4 {
+        _ = write!(text, "            {tier:>10}");
+        for kind in Kind::ALL {
+            let [refaulted, evicted, protected, average_refaulted, average_total] =
+                feedback[kind as usize].map(|tiers| tiers[tier]);
+            let (letters, numbers) = if seq == max {
+                (['R', 'T', 'x'], [average_refaulted, average_total, 0])
+            } else if seq == min[kind as usize] {
+                (['r', 'e', 'p'], [refaulted, evicted, protected])
+            } else {
+                (['x'; 3], [0; 3])
+            };
+            letters.iter().zip(numbers).for_each(|(letter, number)| {
+                _ = write!(text, " {number:>10}{letter}");
+            });
+        }
+        text.push('\n');
+    }
+    _ = write!(text, "{:22}", "");
+    let walked = memcg.lruvec.walked();
+    for (letter, number) in ['T', 'Y', 'F', 'A'].iter().zip(walked) {
+        let (letter, number) = if seq == max { (*letter, number) } else { ('x', 0) };
+        _ = write!(text, " {number:>10}{letter}");
+    }
+    text.push('\n');
+}
+
 /// Newcomers and the main list, with the newcomers' share in percent of memory, and the clock in
 /// pages brought in.
 fn write_lists(text: &mut String, memcg: &Memcg) {
@@ -149,76 +219,6 @@ impl Evicting {
         let cx = &mut Context::new(core, host, &orders, &mut self.scan);
         evict_step(cx, memcg, left.min(STEP_FOLIOS)) > 0
     }
-}
-
-/// The generations of all memcgs ([book: control-files#lru-gen-read]). `full`: always four,
-/// with tiers and statistics of walks ([book: control-files#lru-gen-full]).
-pub(super) fn text(core: &Core, now: Time, full: bool) -> String {
-    let mut text = String::new();
-    for memcg in core.memcgs.subtree(MemcgId::ROOT) {
-        let (id, path) = (memcg.id().0, core.memcgs.path(memcg.id()));
-        // Before 7.2, ids are padded.
-        _ = if core.mechanisms().pads_ids() {
-            writeln!(text, "memcg {id:>5} /{path}")
-        } else {
-            writeln!(text, "memcg {id} /{path}")
-        };
-        _ = writeln!(text, " node {:>5}", 0);
-        if core.habits().shows_lists {
-            write_lists(&mut text, memcg);
-        } else {
-            write_generations(core, &mut text, memcg, now, full);
-        }
-    }
-    text
-}
-
-fn write_generations(core: &Core, text: &mut String, memcg: &Memcg, now: Time, full: bool) {
-    let lruvec = &memcg.lruvec;
-    let max = lruvec.max_seq();
-    let min = Kind::ALL.map(|kind| lruvec.min_seq(kind));
-    let first = if full { Seq((max.0 + 1).saturating_sub(MAX_GENERATIONS)) } else { min[0].min(min[1]) };
-    for seq in first.to(max) {
-        _ = write!(text, " {:>10} {:>10}", seq.0, now.since(lruvec.window.birth(seq)).as_millis());
-        for kind in Kind::ALL {
-            let closed = seq < min[kind as usize];
-            let pages = if closed && !full { 0 } else { lruvec.size(seq.index(), kind) };
-            _ = write!(text, " {pages:>10}{}", if full && closed { 'x' } else { ' ' });
-        }
-        text.push('\n');
-        if full {
-            write_tiers(core, text, memcg, seq, (min, max));
-        }
-    }
-}
-
-fn write_tiers(core: &Core, text: &mut String, memcg: &Memcg, seq: Seq, (min, max): ([Seq; 2], Seq)) {
-    let feedback = memcg.lruvec.feedback(&core.folios);
-    for tier in 0..4 {
-        _ = write!(text, "            {tier:>10}");
-        for kind in Kind::ALL {
-            let [refaulted, evicted, protected, average_refaulted, average_total] =
-                feedback[kind as usize].map(|tiers| tiers[tier]);
-            let (letters, numbers) = if seq == max {
-                (['R', 'T', 'x'], [average_refaulted, average_total, 0])
-            } else if seq == min[kind as usize] {
-                (['r', 'e', 'p'], [refaulted, evicted, protected])
-            } else {
-                (['x'; 3], [0; 3])
-            };
-            letters.iter().zip(numbers).for_each(|(letter, number)| {
-                _ = write!(text, " {number:>10}{letter}");
-            });
-        }
-        text.push('\n');
-    }
-    _ = write!(text, "{:22}", "");
-    let walked = memcg.lruvec.walked();
-    for (letter, number) in ['T', 'Y', 'F', 'A'].iter().zip(walked) {
-        let (letter, number) = if seq == max { (*letter, number) } else { ('x', 0) };
-        _ = write!(text, " {number:>10}{letter}");
-    }
-    text.push('\n');
 }
 
 fn commanded_swappiness(core: &Core, command: &Command) -> Swappiness {

@@ -9,9 +9,8 @@
 
 use crate::Core;
 use crate::host::{Host, Throttle};
-use crate::lru::order;
 use crate::lru::scan_control::Progress;
-use crate::lru::{self, Context, Grant, OrderWalk, Pass, Turn, TurnStep, Visit};
+use crate::lru::{self, Context, Grant, OrderWalk, Pass, Turn, TurnStep, Visit, order};
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::pageout::{Workspace, page_out};
 use crate::workingset;

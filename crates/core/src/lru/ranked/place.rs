@@ -7,9 +7,8 @@ use crate::Core;
 use crate::event::ListedFrom;
 use crate::folio::{Flags, FolioId, HandStep, Kind};
 use crate::host::Host;
-use crate::lru::order;
 use crate::lru::scan_control::{Isolated, LastMapping};
-use crate::lru::{LockedLruvec, Swappiness, emit};
+use crate::lru::{LockedLruvec, Swappiness, emit, order};
 use crate::mechanism::Switch;
 use crate::memcg::MemcgId;
 

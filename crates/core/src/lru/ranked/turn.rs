@@ -8,9 +8,10 @@ use super::walk::walk;
 use crate::Core;
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
-use crate::lru::order;
 use crate::lru::scan_control::Tallies;
-use crate::lru::{Context, Grant, PagedOut, References, Swappiness, TURN_PAGES, TurnStep, Visit, emit};
+use crate::lru::{
+    Context, Grant, PagedOut, References, Swappiness, TURN_PAGES, TurnStep, Visit, emit, order,
+};
 use crate::memcg::{Counter, Effective, Memcg, MemcgId};
 use crate::sync::Ordering::Relaxed;
 

@@ -20,13 +20,11 @@
 //! Memcgs are released without a lock held: a release may drop the last reference to a memcg, whose
 //! shadows are then dropped.
 
-use super::charging;
-use super::{Life, Memcg, MemcgError, MemcgId};
+use super::{Life, Memcg, MemcgError, MemcgId, charging};
 use crate::Core;
 use crate::folio::{FolioId, Kind};
 use crate::host::Host;
-use crate::lru::order;
-use crate::lru::{Aging, LockedLruvec, MAX_GENERATIONS};
+use crate::lru::{Aging, LockedLruvec, MAX_GENERATIONS, order};
 use crate::mm::LockedSpaces;
 use crate::sync::Ordering::{AcqRel, Release};
 use crate::workingset;

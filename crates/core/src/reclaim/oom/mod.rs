@@ -17,8 +17,8 @@
 //!
 //! # Locking
 //!
-//! A thread that decides holds the lock of [`Oom::kills`], taken with no other lock held. The locks of reports are
-//! leaves.
+//! A thread that decides holds the lock of [`Oom::kills`], taken with no other lock held. The locks
+//! of reports are leaves.
 
 mod reaping;
 
