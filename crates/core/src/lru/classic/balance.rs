@@ -144,7 +144,7 @@ impl Balance {
     }
 }
 
-/// What reclaim of a kind has cost: pages that were scanned in vain, or read and written.
+/// The cost of reclaim of a kind: pages that were scanned in vain, or read and written.
 pub(in crate::lru) struct Cost {
     pub(super) kind: Kind,
     pub(super) pages: u64,
