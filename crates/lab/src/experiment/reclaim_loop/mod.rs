@@ -378,11 +378,11 @@ fn checks(runs: &Runs) -> Vec<Check> {
             }),
         ),
         check(
-            "by default, no more refaults than after, within 2 %".to_owned(),
-            runs.of(Part::Store, 1).zip(runs.of(Part::Store, 2)).all(|(after, default)| {
-                let refaults = |facts: &Facts| facts.count(Counter::WorkingsetRefaultFile);
-                refaults(default) <= 1.02 * refaults(after)
-            }),
+            // Not refaults: kernels since 7.1 forget most shadows, and such a page is no refault.
+            "by default, no more pages read than after, within 2 %".to_owned(),
+            runs.of(Part::Store, 1)
+                .zip(runs.of(Part::Store, 2))
+                .all(|(after, default)| default.pages_read as f64 <= 1.02 * after.pages_read as f64),
         ),
         check(
             "Jain's index: at least 0.98 after, 0.99 by default".to_owned(),
