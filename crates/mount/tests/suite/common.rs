@@ -33,6 +33,8 @@ pub struct Mounted {
 /// Settings of a test beyond an empty directory.
 #[derive(Default)]
 pub struct Setup {
+    /// The cache's memory; [`MEMORY`] if `None`.
+    pub memory: Option<u64>,
     pub record: Option<RecordOptions>,
     pub tenants: Vec<(&'static str, u64)>,
     pub members: Vec<Member>,
@@ -63,7 +65,7 @@ pub fn mounted_in(directory: TempDir, setup: Setup) -> Option<Mounted> {
 
 /// Mounts without serving.
 pub fn try_mount(directory: &Path, point: &Path, setup: Setup) -> Result<Mount, Error> {
-    let builder = PageCache::builder(MEMORY);
+    let builder = PageCache::builder(setup.memory.unwrap_or(MEMORY));
     let builder = setup.tenants.iter().fold(builder, |builder, (path, max)| builder.tenant(path, *max));
     let Setup { record, members, listen, descriptors, .. } = setup;
     let threads = setup.threads.unwrap_or(Options::default().threads);

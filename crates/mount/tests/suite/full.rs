@@ -1,6 +1,6 @@
 //! A directory whose file system is full.
 
-use crate::common::{mount_again, mounted, skipped};
+use crate::common::{Setup, mount_again, mounted, mounted_in, skipped};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -80,7 +80,9 @@ fn each_file_system_below_the_directory_has_its_own_space() {
 fn a_failed_writeback_is_an_error_of_one_sync_of_each_open_file() {
     let folder = tempfile::tempdir().unwrap();
     let Some(_small) = small(folder.path(), c"size=4m") else { return };
-    let Some(mounted) = mount_again(folder) else { return };
+    // So much that the flusher does not write, and fail, too.
+    let setup = Setup { memory: Some(64 << 20), ..Setup::default() };
+    let Some(mounted) = mounted_in(folder, setup) else { return };
     let open = || File::options().read(true).write(true).open(mounted.at("f")).unwrap();
     // A hole, for which no space is kept.
     File::create(mounted.at("f")).unwrap().set_len(1 << 20).unwrap();
