@@ -1,4 +1,4 @@
-//! What several tests share.
+//! Contents of objects, for several tests.
 
 /// Bytes that differ in every word.
 pub fn content(seed: u64, bytes: usize) -> Vec<u8> {
