@@ -87,9 +87,14 @@ impl Harness {
 
     /// An aging of the harness's memcg, of file pages only.
     pub(crate) fn aging(&self) -> Aging<'_, QuietHost> {
+        self.aging_on(&self.host)
+    }
+
+    /// As [`Self::aging`], on another host.
+    pub(crate) fn aging_on<'a, H>(&'a self, host: &'a H) -> Aging<'a, H> {
         let memcg = self.memcg();
         let (seq, swappiness) = (memcg.lruvec.max_seq(), Swappiness::FILE_ONLY);
-        Aging { core: &self.core, host: &self.host, memcg, seq, swappiness, force: false }
+        Aging { core: &self.core, host, memcg, seq, swappiness, force: false }
     }
 
     /// Walks the page tables, then opens the next generation.

@@ -178,8 +178,7 @@ fn scan(database: &Database, keys: std::ops::RangeFrom<u64>, records: usize) -> 
 /// Half of the operations warm the cache and are not measured.
 fn operate(database: &Database, letter: Letter, sizes: Sizes) -> Result<Outcome, Box<dyn Error>> {
     let records = u32::try_from(sizes.records)?;
-    let writes_percent = letter.writes_percent();
-    let mut client = Client::new(Ycsb { letter, writes_percent, records, cache_pages: 0, uniform: false }, 1);
+    let mut client = Client::new(Ycsb::new(letter, records, 0), 1);
     let (mut began, mut before) = (Instant::now(), transferred());
     let (mut writes, mut records) = (0, sizes.records);
     let mut times = Vec::with_capacity(sizes.operations.div_ceil(2) as usize);

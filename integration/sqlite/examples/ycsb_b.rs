@@ -239,8 +239,7 @@ fn load(path: &Path, sizes: Sizes) -> Result<(), Box<dyn Error>> {
 /// Half of the operations warm the cache and are not measured.
 fn operate(database: Connection, sizes: Sizes) -> Result<Outcome, Box<dyn Error>> {
     let records = u32::try_from(sizes.records)?;
-    let ycsb = Ycsb { letter: Letter::B, writes_percent: 5, records, cache_pages: 0, uniform: false };
-    let mut client = Client::new(ycsb, 1);
+    let mut client = Client::new(Ycsb::new(Letter::B, records, 0), 1);
     let (mut began, mut before) = (Instant::now(), transferred());
     let mut read = database.prepare("SELECT value FROM usertable WHERE key = ?1")?;
     let mut update = database.prepare("UPDATE usertable SET value = ?2 WHERE key = ?1")?;

@@ -524,6 +524,7 @@ fn mapped_hits_are_estimated_from_accessed_bits() {
             let [mapped, once] = ["mapped", "once"].map(|name| cache.tenant(name).unwrap());
             let map = mapped.open("hot", OpenMode::ReadOnly).unwrap().map().unwrap();
             let cold = cache.open("cold", OpenMode::ReadOnly).unwrap();
+            let name = (mechanisms.name(), classic);
             let mut loads = 0;
             let mut before = 0;
             // Background reclaim decides when it looks at the tenant's pages.
@@ -540,10 +541,9 @@ fn mapped_hits_are_estimated_from_accessed_bits() {
                 if round >= 60 && stats.counter("pgyoung") > Some(0) {
                     break;
                 }
-                assert!(round < 2000, "{}, classic {classic}: {stats:?}", mechanisms.name());
+                assert!(round < 2000, "{name:?}: {stats:?}");
             }
             let stats = mapped.stats();
-            let name = (mechanisms.name(), classic);
             assert!(stats.hit_ratio() > Some(0.5), "{name:?}: {stats:?}");
             // Pages that are loaded once are no hits, although each has its accessed bit found.
             let file = once.open("cold", OpenMode::ReadOnly).unwrap();

@@ -10,10 +10,8 @@
 //!
 //! A full batch is taken out under the lock of its CPU and drained afterwards.
 
-use super::LockedLruvec;
 use super::batches::Queue;
-use super::emit;
-use super::order;
+use super::{LockedLruvec, emit, order};
 use crate::Core;
 use crate::event::ListedFrom;
 use crate::folio::FolioId;

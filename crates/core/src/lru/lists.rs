@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::folio::Kind;
     use crate::lru::all_lists;
-    use crate::lru::{Aging, Isolated, Swappiness};
+    use crate::lru::{Isolated, Swappiness};
     use crate::testing::Harness;
     use crate::{FlushReason, Lru, Mechanisms, Preset, Switch, Time};
     use std::cell::RefCell;
@@ -183,10 +183,7 @@ mod tests {
     fn making_room_prefetches_the_moved_folios() {
         let (harness, [_, _, c, d, e]) = harness(Lru::MultiGen, true);
         let host = Fetching::default();
-        let (core, memcg) = (&harness.core, harness.memcg());
-        let (seq, swappiness) = (memcg.lruvec.max_seq(), Swappiness::FILE_ONLY);
-        let aging = Aging { core, host: &host, memcg, seq, swappiness, force: false };
-        assert!(aging.open_generation());
+        assert!(harness.aging_on(&host).open_generation());
         let folios = &harness.core.folios;
         let fetched = [c, d, e].map(|folio| {
             [std::ptr::from_ref(folios.flags(folio)).addr(), std::ptr::from_ref(folios.links(folio)).addr()]
@@ -230,10 +227,7 @@ mod tests {
         let mut harness = Harness::with_mechanisms(mechanisms, 200, 1);
         harness.read_ahead(0..40);
         let host = Fetching::default();
-        let (core, memcg) = (&harness.core, harness.memcg());
-        let (seq, swappiness) = (memcg.lruvec.max_seq(), Swappiness::FILE_ONLY);
-        let aging = Aging { core, host: &host, memcg, seq, swappiness, force: false };
-        assert!(aging.open_generation());
+        assert!(harness.aging_on(&host).open_generation());
         assert_eq!(host.0.borrow().len(), 0);
         assert_eq!(harness.list(1).len(), 40, "they were moved");
     }

@@ -81,9 +81,9 @@ struct Members {
 }
 
 impl Members {
-    fn given(&self, memcg: MemcgId) -> u64 {
-        let block = self.blocks.get(memcg.0 as usize / BLOCK).and_then(Option::as_ref);
-        block.map_or(0, |block| block[memcg.0 as usize % BLOCK].given)
+    fn get(&self, memcg: MemcgId) -> Option<&Member> {
+        let block = self.blocks.get(memcg.0 as usize / BLOCK)?.as_ref()?;
+        Some(&block[memcg.0 as usize % BLOCK]).filter(|member| member.is_member)
     }
 
     fn get_mut(&mut self, memcg: MemcgId) -> Option<&mut Member> {
@@ -163,16 +163,17 @@ impl Turns {
     fn by_coldness(&self, now: u64) -> (Vec<(u64, MemcgId)>, impl Iterator<Item = MemcgId> + '_) {
         let oldest = self.by_age.first().map_or(now, |&(used_at, _)| used_at);
         let younger = (now - now.saturating_sub(oldest) / 2 + 1, MemcgId(0));
-        let given = |&(_, memcg): &(u64, MemcgId)| (self.members.given(memcg), memcg);
+        let given =
+            |&(_, memcg): &(u64, MemcgId)| (self.members.get(memcg).map_or(0, |member| member.given), memcg);
         let mut equal: Vec<_> = self.by_age.range(..younger).map(given).collect();
         equal.sort_unstable();
         (equal, self.by_age.range(younger..).map(|&(_, memcg)| memcg))
     }
 
     /// Whether pages come back to the coldest member besides `memcg`.
-    fn is_coldest_missed(&mut self, memcg: MemcgId) -> bool {
+    fn is_coldest_missed(&self, memcg: MemcgId) -> bool {
         let coldest = self.by_age.iter().map(|&(_, other)| other).find(|&other| other != memcg);
-        coldest.and_then(|other| self.members.get_mut(other)).is_some_and(|other| other.is_missed)
+        coldest.and_then(|other| self.members.get(other)).is_some_and(|other| other.is_missed)
     }
 
     fn begin_round(&mut self, now: u64) {

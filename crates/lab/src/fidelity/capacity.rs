@@ -198,10 +198,6 @@ impl Memory {
 mod tests {
     use super::*;
 
-    fn access(page: u64) -> PageAccess {
-        PageAccess::read(page)
-    }
-
     fn of(accesses: impl Iterator<Item = PageAccess>, limit_pages: u64) -> Capacity {
         predict(&accesses.map(Record::Access).collect::<Vec<_>>(), 5000, limit_pages, 1)
     }
@@ -209,7 +205,7 @@ mod tests {
     #[test]
     fn further_tasks_need_memory() {
         let of = |tasks| {
-            let reads = (0..10_000).map(|time| Record::Access(access(time % 5000)));
+            let reads = (0..10_000).map(|time| Record::Access(PageAccess::read(time % 5000)));
             predict(&reads.collect::<Vec<_>>(), 5000, 1000, tasks).pages
         };
         assert_eq!([1, 2, 8, 32].map(|tasks| of(1) - of(tasks)), [0.0, 29.0, 104.0, 404.0]);
@@ -218,7 +214,7 @@ mod tests {
     /// 5,000 pages twice: 79 leaves, 2 nodes above and a root of 584 bytes are 11.7 pages.
     #[test]
     fn index_nodes_of_evicted_pages_are_kept() {
-        let reads = || (0..10_000).map(|time| access(time % 5000));
+        let reads = || (0..10_000).map(|time| PageAccess::read(time % 5000));
         let capacity = of(reads(), 1000);
         assert!((capacity.index_pages - 82.0 * 584.0 / 4096.0).abs() < 0.01, "{capacity:?}");
         assert_eq!(capacity.pages, (1000 - 34 - 12) as f64);
@@ -227,11 +223,11 @@ mod tests {
 
     #[test]
     fn mapped_pages_need_page_tables_and_written_ones_buffer_heads() {
-        let mapped = (0..10_000).map(|time| PageAccess { mapped: true, ..access(time % 5000) });
+        let mapped = (0..10_000).map(|time| PageAccess { mapped: true, ..PageAccess::read(time % 5000) });
         let capacity = of(mapped, 1000);
         // 10 tables for 5,000 pages, and three above.
         assert_eq!((capacity.page_tables, capacity.pages), (13.0, (1000 - 34 - 12 - 13) as f64));
-        let writes = (0..10_000).map(|time| PageAccess { write: true, ..access(time % 5000) });
+        let writes = (0..10_000).map(|time| PageAccess { write: true, ..PageAccess::read(time % 5000) });
         let capacity = of(writes, 1000);
         // Every page in memory has one: 112 of 4,208 bytes.
         let share = capacity.buffer_head_pages / capacity.pages;
@@ -241,13 +237,13 @@ mod tests {
     /// A page that was read again after its eviction has no buffer head.
     #[test]
     fn a_buffer_head_leaves_with_its_page() {
-        let first_written = (0..5000).map(|page| PageAccess { write: true, ..access(page) });
-        let capacity = of(first_written.chain((0..100_000).map(|time| access(time % 5000))), 1000);
+        let first_written = (0..5000).map(|page| PageAccess { write: true, ..PageAccess::read(page) });
+        let capacity = of(first_written.chain((0..100_000).map(|time| PageAccess::read(time % 5000))), 1000);
         assert!(capacity.buffer_head_pages < 0.5, "{capacity:?}");
     }
 
     #[test]
     fn a_limit_below_everything_leaves_nothing() {
-        assert_eq!(of((0..6000).map(access), 10).pages, 0.0);
+        assert_eq!(of((0..6000).map(PageAccess::read), 10).pages, 0.0);
     }
 }

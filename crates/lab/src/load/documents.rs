@@ -407,13 +407,7 @@ mod tests {
     }
 
     fn ycsb(letter: Letter, cache_pages: u32) -> Ycsb {
-        Ycsb {
-            letter,
-            writes_percent: letter.writes_percent(),
-            records: RECORDS,
-            cache_pages,
-            uniform: false,
-        }
+        Ycsb::new(letter, RECORDS, cache_pages)
     }
 
     fn laid_out(directory: &Path, ycsb: Ycsb, cache: &PageCache) -> Documents {

@@ -63,13 +63,7 @@ impl Load {
     pub const SWEEP: Load = Load::Sweep { arrays: 10, array_pages: (96 * MIB_PAGES / 10) as u32 };
     /// Workload B with 100,000 records in 112 MiB and a cache of 23 MiB: the proportions of the
     /// published run.
-    pub const YCSB: Load = Load::Ycsb(Ycsb {
-        letter: Letter::B,
-        writes_percent: 5,
-        records: 100_000,
-        cache_pages: 23 * MIB_PAGES as u32,
-        uniform: false,
-    });
+    pub const YCSB: Load = Load::Ycsb(Ycsb::new(Letter::B, 100_000, 23 * MIB_PAGES as u32));
     /// 500,000 rows in 112 MiB, and a buffer pool that holds all of them.
     pub const SELECT: Load = Load::Select(Select { rows: 500_000, cache_pages: 112 * MIB_PAGES as u32 });
     /// A heap of 16 MiB per worker.

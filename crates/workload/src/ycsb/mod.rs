@@ -59,7 +59,7 @@ impl Letter {
     }
 
     /// Percentage of operations that update or insert a record.
-    pub fn writes_percent(self) -> u32 {
+    pub const fn writes_percent(self) -> u32 {
         match self {
             Letter::A | Letter::F => 50,
             Letter::B | Letter::D | Letter::E => 5,
@@ -85,6 +85,11 @@ pub struct Ycsb {
 }
 
 impl Ycsb {
+    /// A workload with its own share of writes and its own distribution of keys.
+    pub const fn new(letter: Letter, records: u32, cache_pages: u32) -> Ycsb {
+        Ycsb { letter, writes_percent: letter.writes_percent(), records, cache_pages, uniform: false }
+    }
+
     /// Initial pages of the file.
     pub fn file_pages(&self) -> u64 {
         u64::from(self.records).div_ceil(RECORDS_PER_LEAF) * u64::from(LEAF_PAGES)
@@ -253,8 +258,7 @@ mod tests {
 
     fn operations(letter: Letter, records: u32) -> Operations {
         let cache_pages = records / 28 * 8 / 4;
-        let writes_percent = letter.writes_percent();
-        Operations::new(Ycsb { letter, writes_percent, records, cache_pages, uniform: false }, 7)
+        Operations::new(Ycsb::new(letter, records, cache_pages), 7)
     }
 
     /// Runs `count` operations and returns the pages read from the file and the pages written to

@@ -3,8 +3,7 @@
 //! Source: [book: classic-lru].
 
 use super::state::{Costs, LISTS};
-use super::statistics;
-use super::statistics::Sizes;
+use super::statistics::{self, Sizes};
 use crate::Core;
 use crate::folio::Kind;
 use crate::host::Host;

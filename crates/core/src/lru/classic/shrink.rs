@@ -10,6 +10,7 @@ use crate::Core;
 use crate::event::{Event, ListedFrom};
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
+use crate::lru::accessed::take_accessed;
 use crate::lru::lists::{AHEAD, NEXT, TAIL};
 use crate::lru::scan_control::{Context, Isolated, PagedOut, Scan, Tallies};
 use crate::lru::{LockedLruvec, References, emit, order};
@@ -137,14 +138,6 @@ pub(super) fn shrink_active(cx: &mut Context<'_, impl Host>, memcg: &Memcg, kind
     }
     put_back(core, host, cx.scan, memcg, None);
     core.node.note_put_back(kind, taken);
-}
-
-/// Tests and clears the accessed bit of a folio, if its mapping has recency.
-fn take_accessed(core: &Core, mapping: &Mapping, folio: FolioId) -> bool {
-    let slot = mapping.slot(&core.leaves, core.folios.index(folio));
-    let found = mapping.has_recency() && slot.is_some_and(|slot| slot.clear_accessed(folio));
-    core.memcg(core.folios.memcg_of(folio)).stat.found_young(mapping.kind(), found.into());
-    found
 }
 
 /// The reference check ([book: classic-lru#reference-check]). A folio has one mapping at most, and

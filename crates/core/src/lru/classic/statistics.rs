@@ -107,7 +107,7 @@ pub(crate) fn known_sizes(core: &Core, host: &impl Host, memcg: &Memcg) -> Sizes
     sum
 }
 
-/// About the sum of [`Self::known_sizes`], as the bound of a memcg's costs. Of a memcg with
+/// About the sum of [`known_sizes`], as the bound of a memcg's costs. Of a memcg with
 /// children it is what is charged: a sum over its subtree would be made by each batch, from
 /// words that other threads write, and took a tenth of the time with 8 threads four levels
 /// down.

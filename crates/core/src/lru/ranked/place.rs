@@ -7,6 +7,7 @@ use crate::Core;
 use crate::event::ListedFrom;
 use crate::folio::{Flags, FolioId, HandStep, Kind};
 use crate::host::Host;
+use crate::lru::accessed::take_accessed;
 use crate::lru::scan_control::{Isolated, LastMapping};
 use crate::lru::{LockedLruvec, Swappiness, emit, order};
 use crate::mechanism::Switch;
@@ -160,10 +161,7 @@ impl LockedLruvec<'_> {
             return false;
         }
         let Some(mapping) = last.get(core, core.folios.mapping_of(folio)) else { return false };
-        let slot = mapping.slot(&core.leaves, self.folios.index(folio));
-        let found = mapping.has_recency() && slot.is_some_and(|slot| slot.clear_accessed(folio));
-        core.memcg(core.folios.memcg_of(folio)).stat.found_young(mapping.kind(), found.into());
-        found && flags.found_accessed().refs() == 0
+        take_accessed(core, mapping, folio) && flags.found_accessed().refs() == 0
     }
 
     /// The node's time at which the coldest page that reclaim may take was used last, as far as

@@ -318,9 +318,9 @@ impl Ranked {
         }
     }
 
-    /// Whether a good part of the pages that were evicted lately came back soon, as far as is
-    /// known. The caller holds the lists' lock.
-    pub(in crate::lru) fn is_missed(&self) -> bool {
+    /// Judges whether a good part of the pages that were evicted lately came back soon, as far as
+    /// is known, and ends a period that is long enough. The caller holds the lists' lock.
+    pub(in crate::lru) fn judge_returns(&self) -> bool {
         let evicted: u64 = self.evicted.iter().map(|word| word.load(Relaxed)).sum();
         let [begun, before] = [0, 1].map(|at: usize| self.judged[at].load(Relaxed));
         let (now, came_back) = (evicted - begun, self.came_back.load(Relaxed));

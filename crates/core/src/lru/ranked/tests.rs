@@ -527,15 +527,15 @@ fn pages_that_come_back_are_missed() {
     harness.read_all(0..1100);
     let ranked = &harness.memcg().lruvec.ranked;
     let evict = |pages: u64| (0..pages).for_each(|_| _ = ranked.evicted(List::Main));
-    assert!(!ranked.is_missed(), "nothing has come back yet");
+    assert!(!ranked.judge_returns(), "nothing has come back yet");
     (0..40).for_each(|_| ranked.note_return(50));
-    assert!(ranked.is_missed(), "40 of some 100");
+    assert!(ranked.judge_returns(), "40 of some 100");
     (0..40).for_each(|_| ranked.note_return(900));
     // The first is the one in which they came back.
     for period in 0..=8 {
         evict(64);
-        assert_eq!(ranked.is_missed(), period < 8, "period {period}");
+        assert_eq!(ranked.judge_returns(), period < 8, "period {period}");
     }
     (0..15).for_each(|_| ranked.note_return(1));
-    assert!(!ranked.is_missed(), "too few to say");
+    assert!(!ranked.judge_returns(), "too few to say");
 }

@@ -8,6 +8,7 @@ use super::walk::walk;
 use crate::Core;
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
+use crate::lru::accessed::take_accessed;
 use crate::lru::scan_control::Tallies;
 use crate::lru::{
     Context, Grant, PagedOut, References, Swappiness, TURN_PAGES, TurnStep, Visit, emit, order,
@@ -226,10 +227,7 @@ pub(in crate::lru) fn references(cx: &mut Context<'_, impl Host>, folio: FolioId
     let Some(mapping) = cx.scan.last_mapping.get(core, core.folios.mapping_of(folio)) else {
         return References::None;
     };
-    let slot = mapping.slot(&core.leaves, core.folios.index(folio));
-    let found = mapping.has_recency() && slot.is_some_and(|slot| slot.clear_accessed(folio));
-    core.memcg(core.folios.memcg_of(folio)).stat.found_young(mapping.kind(), found.into());
-    if found && core.folios.flags(folio).found_accessed().refs() > 0 {
+    if take_accessed(core, mapping, folio) && core.folios.flags(folio).found_accessed().refs() > 0 {
         References::First
     } else {
         References::None

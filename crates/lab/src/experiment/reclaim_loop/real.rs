@@ -188,7 +188,7 @@ impl Prepared {
         let tenant = cache.tenant("store")?;
         let cache_pages = (STORE_CACHE_BYTES / smaller / PAGE_BYTES) as u32;
         let records = RECORDS / self.smaller;
-        let ycsb = Ycsb { letter: Letter::B, writes_percent, records, cache_pages, uniform: false };
+        let ycsb = Ycsb { writes_percent, ..Ycsb::new(Letter::B, records, cache_pages) };
         let documents = Documents::open(&path, ycsb, CLIENTS, seed, &tenant)?;
         // Fill the caches first.
         during(TIME / 2 / self.shorter, &documents)?;

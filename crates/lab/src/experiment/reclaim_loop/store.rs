@@ -66,13 +66,9 @@ impl StoreRun {
 
     fn load(&self) -> Load {
         let limit = self.limit_pages as f64;
-        Load::Ycsb(Ycsb {
-            letter: Letter::B,
-            writes_percent: self.writes_percent,
-            records: (limit * RECORDS_PER_LIMIT) as u32,
-            cache_pages: (limit * CACHE_PER_LIMIT) as u32,
-            uniform: false,
-        })
+        let [records, cache_pages] =
+            [RECORDS_PER_LIMIT, CACHE_PER_LIMIT].map(|per_limit| (limit * per_limit) as u32);
+        Load::Ycsb(Ycsb { writes_percent: self.writes_percent, ..Ycsb::new(Letter::B, records, cache_pages) })
     }
 
     /// Runs the store.

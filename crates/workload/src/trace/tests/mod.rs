@@ -143,16 +143,12 @@ pub(super) fn samples() -> Vec<(Format, &'static str, Vec<u8>, Vec<Record>)> {
     ]
 }
 
-fn access(page: u64) -> PageAccess {
-    PageAccess::read(page)
-}
-
 pub(super) fn read(page: u64) -> Record {
-    Record::Access(access(page))
+    Record::Access(PageAccess::read(page))
 }
 
 fn write(page: u64) -> Record {
-    Record::Access(PageAccess { write: true, ..access(page) })
+    Record::Access(PageAccess { write: true, ..PageAccess::read(page) })
 }
 
 /// The access begins inside of its page.
@@ -165,15 +161,15 @@ fn inside(record: Record) -> Record {
 
 /// A page fault.
 fn fault(page: u64) -> Record {
-    Record::Access(PageAccess { mapped: true, fault: true, ..access(page) })
+    Record::Access(PageAccess { mapped: true, fault: true, ..PageAccess::read(page) })
 }
 
 fn mapped(page: u64) -> Record {
-    Record::Access(PageAccess { mapped: true, ..access(page) })
+    Record::Access(PageAccess { mapped: true, ..PageAccess::read(page) })
 }
 
 fn anon(page: u64) -> Record {
-    Record::Access(PageAccess { anon: true, ..access(page) })
+    Record::Access(PageAccess { anon: true, ..PageAccess::read(page) })
 }
 
 pub(super) fn reader(name: &str, bytes: &[u8], options: OpenOptions) -> Result<TraceReader, TraceError> {
