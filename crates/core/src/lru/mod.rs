@@ -31,7 +31,7 @@
 //! * A field of [`Lruvec`] for its state, and one of [`lists`] for its lists.
 //! * An arm in each match of this file.
 
-mod accessed;
+mod accessed_bit;
 pub(crate) mod arrivals;
 mod batches;
 pub(crate) mod classic;

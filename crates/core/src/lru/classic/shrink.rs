@@ -10,7 +10,7 @@ use crate::Core;
 use crate::event::{Event, ListedFrom};
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
-use crate::lru::accessed::take_accessed;
+use crate::lru::accessed_bit::take_accessed;
 use crate::lru::lists::{AHEAD, NEXT, TAIL};
 use crate::lru::scan_control::{Context, Isolated, PagedOut, Scan, Tallies};
 use crate::lru::{LockedLruvec, References, emit, order};

@@ -7,7 +7,7 @@ use crate::Core;
 use crate::event::ListedFrom;
 use crate::folio::{Flags, FolioId, HandStep, Kind};
 use crate::host::Host;
-use crate::lru::accessed::take_accessed;
+use crate::lru::accessed_bit::take_accessed;
 use crate::lru::scan_control::{Isolated, LastMapping};
 use crate::lru::{LockedLruvec, Swappiness, emit, order};
 use crate::mechanism::Switch;

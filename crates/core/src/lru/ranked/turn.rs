@@ -8,7 +8,7 @@ use super::walk::walk;
 use crate::Core;
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
-use crate::lru::accessed::take_accessed;
+use crate::lru::accessed_bit::take_accessed;
 use crate::lru::scan_control::Tallies;
 use crate::lru::{
     Context, Grant, PagedOut, References, Swappiness, TURN_PAGES, TurnStep, Visit, emit, order,
