@@ -10,7 +10,8 @@
 //! The first form runs load B. Without arguments: 16 MiB of memory, 60,000 records (about 64 MiB),
 //! 100,000 operations and one turn. `own` is the size of redb's own cache beside the page cache, in
 //! MiB: a 64th of the memory, at least 1. The second form runs the loads A to F, or those of LOADS
-//! (as `abf`), with the page cache under the presets of three kernels and the default.
+//! (as `abf`), with the page cache under the presets of three kernels and the default: six turns, or
+//! with `--quick` one of a smaller database.
 //!
 //! | load | reads | others | records |
 //! |---|---|---|---|
@@ -252,23 +253,47 @@ fn create(path: &Path, sizes: Sizes) -> Result<(), Box<dyn Error>> {
     load(&Builder::new().set_cache_size(64 << 20).create_with_backend(DirectFile::open(path)?)?, sizes)
 }
 
-/// Runs loads under each preset, each on a new database. Returns a table.
+/// Runs loads under each preset, each on a new database, the presets in turns. Returns a table of
+/// medians, with the least and the most that a turn read.
 pub fn run_presets(directory: &Path, letters: &[Letter], sizes: Sizes) -> Result<String, Box<dyn Error>> {
     let mut text = String::from(
-        "| load | preset | operations/s | p99, µs | MiB read | MiB written |\n|---|---|---|---|---|---|\n",
+        "| load | preset | operations/s | p99, µs | MiB read | least, most | MiB written |\n\
+         |---|---|---|---|---|---|---|\n",
     );
+    let path = directory.join("ycsb.redb");
     for &letter in letters {
-        for preset in Preset::ALL {
-            let path = directory.join("ycsb.redb");
-            create(&path, sizes)?;
-            let Outcome { rate, p99, bytes } = with_page_cache(&path, preset, letter, sizes)?;
-            std::fs::remove_file(&path)?;
-            let [read, written] = bytes.map(|bytes| bytes as f64 / f64::from(1 << 20));
-            let (name, p99) = (preset.name(), p99.as_secs_f64() * 1e6);
-            writeln!(text, "| {letter:?} | {name} | {rate:.0} | {p99:.0} | {read:.1} | {written:.1} |")?;
+        let mut turns = Preset::ALL.map(|_| Vec::new());
+        for _ in 0..sizes.turns {
+            for (preset, outcomes) in Preset::ALL.into_iter().zip(&mut turns) {
+                create(&path, sizes)?;
+                outcomes.push(with_page_cache(&path, preset, letter, sizes)?);
+                std::fs::remove_file(&path)?;
+            }
+        }
+        for (preset, outcomes) in Preset::ALL.into_iter().zip(turns) {
+            let sorted = |of: fn(&Outcome) -> f64| {
+                let mut values: Vec<f64> = outcomes.iter().map(of).collect();
+                values.sort_by(f64::total_cmp);
+                values
+            };
+            let median = |of| sorted(of)[outcomes.len() / 2];
+            let (rate, p99) =
+                (median(|outcome| outcome.rate), median(|outcome| outcome.p99.as_secs_f64() * 1e6));
+            let read = sorted(|outcome| mib(outcome.bytes[0]));
+            let (middle, least, most) = (read[read.len() / 2], read[0], read[read.len() - 1]);
+            let (name, written) = (preset.name(), median(|outcome| mib(outcome.bytes[1])));
+            write!(
+                text,
+                "| {letter:?} | {name} | {rate:.0} | {p99:.0} | {middle:.1} | {least:.1}, {most:.1} "
+            )?;
+            writeln!(text, "| {written:.1} |")?;
         }
     }
     Ok(text)
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
 }
 
 /// Runs the load both ways, in turns. Returns what `main` prints: medians, and all rates.
@@ -290,7 +315,7 @@ pub fn run(directory: &Path, sizes: Sizes) -> Result<String, Box<dyn Error>> {
     for (name, mut outcomes) in [("redb's own cache", own), ("the page cache", ours)] {
         outcomes.sort_by(|one, other| one.rate.total_cmp(&other.rate));
         let Outcome { rate, bytes, .. } = outcomes[outcomes.len() / 2];
-        let [read, written] = bytes.map(|bytes| bytes as f64 / f64::from(1 << 20));
+        let [read, written] = bytes.map(mib);
         write!(text, "{name:17} {rate:8.0} operations/s {read:8.1} MiB read, {written:8.1} MiB written")?;
         if outcomes.len() > 1 {
             let (slowest, fastest) = (outcomes[0].rate, outcomes[outcomes.len() - 1].rate);
@@ -322,9 +347,9 @@ fn of_presets(arguments: impl Iterator<Item = String>) -> Result<String, Box<dyn
             text => loads = letters(text)?,
         }
     }
-    let (records, operations) = if quick { (10_000, 8_000) } else { (60_000, 100_000) };
+    let (records, operations, turns) = if quick { (10_000, 8_000, 1) } else { (60_000, 100_000, 6) };
     let memory = if quick { 4 << 20 } else { 16 << 20 };
-    let sizes = Sizes { memory, records, operations, turns: 1, own: memory / 16 };
+    let sizes = Sizes { memory, records, operations, turns, own: memory / 16 };
     run_presets(tempfile::tempdir_in(".")?.path(), &loads, sizes)
 }
 
