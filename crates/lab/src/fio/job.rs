@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 const BATCH_ACCESSES: usize = 4096;
 
 /// Reads of one call, per read under way: the depth decreases only at the end of a call.
-const CALL_DEPTHS: usize = 8;
+const CALL_DEPTHS: usize = 32;
 
 /// Error number of failed verification: `EILSEQ`, as in fio.
 const ERRNO_VERIFY: i32 = 84;

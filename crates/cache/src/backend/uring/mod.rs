@@ -40,18 +40,19 @@
 
 mod ring;
 mod submitter;
+mod together;
 
-use self::ring::{PIECE_BYTES, Shared, entry, is_transient, result_of, wake};
+use self::ring::{PIECE_BYTES, Shared, is_transient, wake};
 use self::submitter::{ENTRIES, Submitter};
-use super::disk_file::{DiskFile, Step};
+use self::together::Together;
+use super::disk_file::DiskFile;
 use super::queue::{Queue, Request, join, spawn};
-use super::threads::{ThreadBackend, finish, transfer_now};
-use super::transfer::{Backend, BackendFile, Batch, Completion, Direction, OpenMode, Progress, Transfer};
+use super::threads::{ThreadBackend, transfer_now};
+use super::transfer::{Backend, BackendFile, Batch, Completion, Direction, OpenMode, Transfer};
 use crate::frames::{FRAME_BYTES, Frames};
 use io_uring::{IoUring, Probe, opcode};
 use rustix::event::{EventfdFlags, eventfd};
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -68,9 +69,6 @@ const WAITING_MAX: usize = 256;
 const BLOCKING_RINGS: usize = 64;
 /// Active transfers per call. More gain nothing on a single device queue.
 const BLOCKING_ENTRIES: usize = 64;
-/// Answers taken together, and transfers prepared for their places. A device answers many at once
-/// and should not idle until the last of them is copied.
-const ANSWERS_TOGETHER: usize = 8;
 /// Rings that a thread tries, starting with its own, before it uses a plain system call.
 const RINGS_TRIED: usize = 4;
 
@@ -173,7 +171,9 @@ impl UringBackend {
 
     fn blocking_ring(&self) -> io::Result<IoUring> {
         // The submitting thread also waits, so a completion need not interrupt any thread.
-        let ring = with_flags(BLOCKING_ENTRIES as u32, &|builder| builder.setup_coop_taskrun())?;
+        let ring = with_flags(BLOCKING_ENTRIES as u32, &|builder| {
+            builder.setup_coop_taskrun().setup_taskrun_flag()
+        })?;
         if let Some(registration) = &self.registration {
             ring.submitter().register_buffers_clone(registration.0.as_raw_fd())?;
         }
@@ -194,89 +194,17 @@ impl UringBackend {
     fn together(&self, direction: Direction, depth: usize, batch: &mut dyn Batch) -> bool {
         let Some(mut slot) = self.take_ring() else { return false };
         let ring = slot.as_mut().expect("`take_ring` filled it");
-        let frames = &self.shared.frames;
-        let mut places: Vec<Option<Place>> = (0..depth.min(BLOCKING_ENTRIES)).map(|_| None).collect();
-        let mut free: Vec<usize> = (0..places.len()).rev().collect();
-        let push = |ring: &mut IoUring, at: usize, step: &Step| {
-            let entry = entry(frames, direction, step, self.registration.is_some()).user_data(at as u64);
-            // SAFETY: the frames, and the pieces and the file of the place (`places` does not
-            // grow), stay where they are until the entry is answered: no code path leaves earlier,
-            // and unwinding aborts.
-            unsafe { ring.submission().push(&entry) }.expect("a ring has an entry for each");
-        };
-        let guard = UnderWay;
-        let mut ahead = Ahead { batch, direction, frames, handed_out: 0, more: true, ready: VecDeque::new() };
-        let mut answers = Vec::with_capacity(places.len());
-        let mut ended = Vec::with_capacity(places.len());
-        loop {
-            while let Some(&at) = free.last()
-                && let Some((number, transfer)) = ahead.ready.pop_front()
-            {
-                free.pop();
-                let progress = Progress::new(direction, &transfer);
-                let step = DiskFile::of(&transfer).step(frames, &transfer, &progress);
-                let place = places[at].insert(Place { number, transfer, progress, step });
-                push(ring, at, &place.step);
-            }
-            let under_way = places.len() - free.len();
-            // The device works while this thread copies what arrived and prepares what comes.
-            let has_work = ahead.more || !ended.is_empty();
-            let mut entered = if has_work && !ring.submission().is_empty() { ring.submit() } else { Ok(0) };
-            for (Place { number, transfer, .. }, result) in ended.drain(..) {
-                ahead.end(number, &transfer, result);
-            }
-            ahead.prepare();
-            match (under_way, ahead.ready.is_empty()) {
-                (0, true) => break,
-                (0, false) => continue,
-                (_, false) if !free.is_empty() && entered.is_ok() => continue,
-                _ => {}
-            }
-            if entered.is_ok() {
-                let waits_for = usize::from(ring.completion().is_empty());
-                entered = ring.submit_and_wait(waits_for);
-            }
-            answers.extend(ring.completion().take(ANSWERS_TOGETHER));
-            let answered = !answers.is_empty();
-            for answer in answers.drain(..) {
-                let at = answer.user_data() as usize;
-                let place = places[at].as_mut().expect("one answer for each step");
-                let file = DiskFile::of(&place.transfer);
-                if let Some(result) = file.advance(&mut place.progress, place.step.direct, result_of(&answer))
-                {
-                    ended.extend(places[at].take().map(|place| (place, result)));
-                    free.push(at);
-                } else {
-                    place.step = file.step(frames, &place.transfer, &place.progress);
-                    push(ring, at, &place.step);
-                }
-            }
-            if let Err(error) = &entered
-                && !is_transient(error)
-            {
-                self.shared.refused.store(true, Ordering::Relaxed);
-            }
-            match entered {
-                // The kernel has accepted none of them.
-                Err(error) if !answered && !is_transient(&error) && ring.submission().len() == under_way => {
-                    break;
-                }
-                // Otherwise the kernel has accepted some and will answer them, despite the error.
-                Err(_) if !answered => std::thread::yield_now(),
-                _ => {}
-            }
-        }
-        std::mem::forget(guard);
-        if free.len() < places.len() {
+        let depth = depth.min(BLOCKING_ENTRIES);
+        let shared = &*self.shared;
+        let mut together = Together::new(shared, ring, self.registration.is_some(), direction, depth, batch);
+        let is_idle = together.work();
+        let rest = together.into_rest();
+        if !is_idle {
             // The entries that were not accepted are dropped with the ring.
             *slot = None;
         }
         drop(slot);
-        ahead.ready.extend(places.into_iter().flatten().map(|place| (place.number, place.transfer)));
-        while let Some((number, transfer)) = ahead.ready.pop_front() {
-            ahead.batch.done(number, transfer_now(frames, direction, &transfer));
-            ahead.prepare();
-        }
+        rest.carry_out();
         true
     }
 
@@ -438,51 +366,6 @@ impl Registration {
     }
 }
 
-/// The transfers of a batch that are prepared and not yet submitted: their pages are paid for while
-/// the device works on others, so that a free place is used at once.
-struct Ahead<'a> {
-    batch: &'a mut dyn Batch,
-    direction: Direction,
-    frames: &'a Frames,
-    handed_out: usize,
-    more: bool,
-    /// With their numbers.
-    ready: VecDeque<(usize, Transfer)>,
-}
-
-impl Ahead<'_> {
-    /// Prepares as many transfers as are answered together. Those that no ring can carry out end at
-    /// once.
-    fn prepare(&mut self) {
-        while self.more && self.ready.len() < ANSWERS_TOGETHER {
-            let Some(transfer) = self.batch.next() else {
-                self.more = false;
-                return;
-            };
-            let number = self.handed_out;
-            self.handed_out += 1;
-            if DiskFile::of(&transfer).is_direct() {
-                self.ready.push_back((number, transfer));
-            } else {
-                self.batch.done(number, transfer_now(self.frames, self.direction, &transfer));
-            }
-        }
-    }
-
-    fn end(&mut self, number: usize, transfer: &Transfer, result: io::Result<usize>) {
-        finish(self.frames, self.direction, transfer, &result);
-        self.batch.done(number, result);
-    }
-}
-
-/// An active transfer of a batch, with all memory that the kernel uses.
-struct Place {
-    number: usize,
-    transfer: Transfer,
-    progress: Progress,
-    step: Step,
-}
-
 struct One {
     transfer: Option<Transfer>,
     result: Option<io::Result<usize>>,
@@ -495,15 +378,6 @@ impl Batch for One {
 
     fn done(&mut self, _: usize, result: io::Result<usize>) {
         self.result = Some(result);
-    }
-}
-
-/// Aborts on unwinding, which would free memory that the kernel still uses.
-struct UnderWay;
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        std::process::abort();
     }
 }
 
@@ -612,6 +486,76 @@ mod tests {
             assert!(written.chunks(FRAME_BYTES).enumerate().all(same));
             assert_eq!(written.len() as u64, 2 * PAGES * FRAME_BYTES as u64);
             write_and_read(&backend, &frames);
+        });
+    }
+
+    /// Reads pages in order, a frame for each that is under way. Checks each page, and that it ends
+    /// once.
+    struct Reads<'a> {
+        file: Arc<dyn BackendFile>,
+        frames: &'a Frames,
+        pages: u64,
+        next: u64,
+        free: Vec<u32>,
+        /// The frames of the reads, by their number; none from its end on.
+        under_way: Vec<Option<u32>>,
+        /// Ended reads at which no thread may enter rings any more.
+        refuse_at: usize,
+        ended: usize,
+    }
+
+    impl Batch for Reads<'_> {
+        fn next(&mut self) -> Option<Transfer> {
+            let frame = if self.next < self.pages { self.free.pop()? } else { return None };
+            self.under_way.push(Some(frame));
+            self.next += 1;
+            let offset = (self.next - 1) * FRAME_BYTES as u64;
+            Some(Transfer::pages(self.file.clone(), offset, vec![frame]))
+        }
+
+        fn done(&mut self, number: usize, result: io::Result<usize>) {
+            assert_eq!(result.unwrap(), FRAME_BYTES, "read {number}");
+            let frame = self.under_way[number].take().expect("a read ends once");
+            let mut first = [0; 8];
+            self.frames.copy_out(frame, 0, &mut first);
+            assert_eq!(u64::from_ne_bytes(first), number as u64 + 1, "the page of another read");
+            self.free.push(frame);
+            self.ended += 1;
+            if self.ended == self.refuse_at {
+                refuse_to_enter();
+            }
+        }
+    }
+
+    fn read_a_batch(refuse_at: usize) {
+        const PAGES: u64 = 500;
+        let frames = Arc::new(Frames::new(128).unwrap());
+        let Ok(backend) = UringBackend::new(frames.clone(), Log::new()) else {
+            eprintln!("io_uring is not available: this test has nothing to do");
+            return;
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        let page = |number: u64| number.to_ne_bytes().repeat(FRAME_BYTES / 8);
+        std::fs::write(&path, (1..=PAGES).flat_map(page).collect::<Vec<u8>>()).unwrap();
+        let file = backend.open(&path, OpenMode::ReadOnly).unwrap();
+        let free = (0..64).collect();
+        let (under_way, frames) = (Vec::new(), &*frames);
+        let mut reads = Reads { file, frames, pages: PAGES, next: 0, free, under_way, refuse_at, ended: 0 };
+        assert!(backend.read_many(32, &mut reads));
+        assert_eq!(reads.ended as u64, PAGES, "every read ends");
+    }
+
+    #[test]
+    fn a_batch_reads_each_page_once() {
+        read_a_batch(usize::MAX);
+    }
+
+    /// Some of the batch are on the ring then, some answered and some prepared.
+    #[test]
+    fn a_batch_whose_ring_cannot_be_entered_any_more_loses_no_transfer() {
+        in_a_sandbox("a_batch_whose_ring_cannot_be_entered_any_more_loses_no_transfer", || {
+            read_a_batch(100);
         });
     }
 
