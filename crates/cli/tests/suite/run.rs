@@ -74,6 +74,18 @@ fn a_tenant_in_use_keeps_its_pages_beside_a_stream() {
     }
 }
 
+/// Eight tenants with equal loads miss alike: the largest difference is under 2 %.
+#[test]
+fn tenants_that_need_the_same_get_the_same() {
+    let document = run("equal.toml", "");
+    let tenants = document["tenants"].as_array().unwrap();
+    let used = tenants.iter().filter(|tenant| tenant["path"].as_str().unwrap().starts_with('t'));
+    let misses: Vec<u64> = used.map(|tenant| number(&tenant["misses"])).collect();
+    assert_eq!(misses.len(), 8);
+    let (least, most) = (misses.iter().min().unwrap(), misses.iter().max().unwrap());
+    assert!(*least > 8192 && most - least < least / 50, "{misses:?}");
+}
+
 /// The tenant is throttled, and never reaches its limit.
 fn is_slowed_down(document: &Value) {
     assert!(counter(document, "log", "high") > 50);
