@@ -51,6 +51,9 @@ struct Arguments {
     /// Measure hits alone: leave out misses, and hits beside a busy neighbour.
     #[arg(long)]
     hits: bool,
+    /// Measure misses alone.
+    #[arg(long, conflicts_with = "hits")]
+    misses: bool,
     /// Resident pages of 4 KiB: a power of two, at least 65536; reduced if memory is short.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = pages)]
     pages: u64,
@@ -90,11 +93,16 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     let pages = affordable(arguments.pages, &mut notes)?;
     eprintln!("laying out {} MiB in {}", pages >> 8, std::env::temp_dir().display());
     let data = DataFile::lay_out(pages)?;
-    eprintln!("hits of {pages} pages, {} rounds", effort.hit_rounds);
-    let mut figures = hits::measure(&data, effort, &mut notes)?;
+    let mut figures = Vec::new();
+    if !arguments.misses {
+        eprintln!("hits of {pages} pages, {} rounds", effort.hit_rounds);
+        figures.extend(hits::measure(&data, effort, &mut notes)?);
+    }
     if !arguments.hits {
         eprintln!("misses");
         figures.extend(misses::measure(&data, effort, &mut notes)?);
+    }
+    if !arguments.hits && !arguments.misses {
         eprintln!("hits beside others");
         figures.extend(neighbours::tenants(&data, effort, &mut notes)?);
         figures.extend(neighbours::reclaim(&data, effort, &mut notes, &mut failures)?);

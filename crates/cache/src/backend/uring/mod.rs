@@ -60,9 +60,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
 use std::thread::JoinHandle;
 
-/// Smallest cache whose frames are registered: 64 MiB. With a smaller one, the index of files far
-/// larger than the cache may need more than the eighth of the frames that stays unpinned.
-const REGISTERED_FRAMES_MIN: u32 = 16_384;
+/// Fewest frames that are registered: 60 MiB of them, as a budget of 64 MiB has beside its metadata.
+/// In a smaller cache, the index of files far larger than the cache may need more than the eighth of
+/// the frames that stays unpinned.
+const REGISTERED_FRAMES_MIN: u32 = 15_360;
 /// Requests that may wait for the thread before submitters wait.
 const WAITING_MAX: usize = 256;
 /// Number of rings for blocking calls. Each takes three pages of kernel memory once used.
@@ -302,6 +303,7 @@ fn set_up(frames: &Frames, best: Buffers) -> io::Result<(IoUring, Option<Registr
     ring.submitter().register_probe(&mut probe)?;
     for code in [
         opcode::Read::CODE,
+        opcode::Write::CODE,
         opcode::Readv::CODE,
         opcode::Writev::CODE,
         opcode::ReadFixed::CODE,

@@ -35,14 +35,18 @@ pub(super) fn wake(event: &OwnedFd) {
 pub(super) fn entry(frames: &Frames, direction: Direction, step: &Step, registered: bool) -> squeue::Entry {
     let fd = Fd(step.fd);
     let segments = step.segments.as_slice();
-    if let [segment] = segments
-        && registered
-        && let Some(piece) = piece(frames, segment)
-    {
+    if let [segment] = segments {
         let (start, length) = (segment.iov_base.cast::<u8>(), segment.iov_len as u32);
-        return match direction {
-            Direction::Read => opcode::ReadFixed::new(fd, start, length, piece).offset(step.offset).build(),
-            Direction::Write => opcode::WriteFixed::new(fd, start, length, piece).offset(step.offset).build(),
+        let piece = if registered { piece(frames, segment) } else { None };
+        return match (direction, piece) {
+            (Direction::Read, Some(piece)) => {
+                opcode::ReadFixed::new(fd, start, length, piece).offset(step.offset).build()
+            }
+            (Direction::Write, Some(piece)) => {
+                opcode::WriteFixed::new(fd, start, length, piece).offset(step.offset).build()
+            }
+            (Direction::Read, None) => opcode::Read::new(fd, start, length).offset(step.offset).build(),
+            (Direction::Write, None) => opcode::Write::new(fd, start, length).offset(step.offset).build(),
         };
     }
     let (list, count) = (segments.as_ptr(), segments.len() as u32);
