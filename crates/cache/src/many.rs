@@ -50,7 +50,7 @@ pub enum ReadStep {
 struct Flying {
     request: usize,
     index: u32,
-    folios: Vec<FolioId>,
+    folio: FolioId,
 }
 
 struct Many<'a, 'b> {
@@ -132,8 +132,9 @@ impl Many<'_, '_> {
     /// For backends without batches: submits all reads, then waits for each in turn.
     fn submit_all(&mut self) {
         while let Some(transfer) = Batch::next(self) {
-            let Flying { request, index, folios } = self.flying.pop().expect("of that transfer");
-            let flight = Flight::Read { inode: self.file.inode.clone(), folios, first: index, waiter: None };
+            let Flying { request, index, folio } = self.flying.pop().expect("of that transfer");
+            let (inode, folios) = (self.file.inode.clone(), vec![folio]);
+            let flight = Flight::Read { inode, folios, first: index, waiter: None };
             let shared = &self.file.shared;
             shared.backend.submit(Direction::Read, transfer, shared.in_flight.begin(flight));
             self.later.push((request, true));
@@ -151,9 +152,8 @@ impl Batch for Many<'_, '_> {
             let (shared, inode) = (&self.file.shared, &self.file.inode);
             match shared.try_insert(inode, &self.file.task(), index) {
                 Some(folio) => {
-                    let folios = vec![folio];
-                    let transfer = shared.transfer(inode, index, &folios);
-                    self.flying.push(Flying { request: number, index, folios });
+                    let transfer = shared.transfer(inode, index, &[folio]);
+                    self.flying.push(Flying { request: number, index, folio });
                     return Some(transfer);
                 }
                 // Another thread reads this page, or memory is short. Waiting for memory is not
@@ -165,9 +165,8 @@ impl Batch for Many<'_, '_> {
     }
 
     fn done(&mut self, number: usize, result: io::Result<usize>) {
-        let Flying { request, index, folios } = &self.flying[number];
-        let request = *request;
-        self.file.shared.end_read(&self.file.inode, *index, folios, result.ok());
+        let Flying { request, index, folio } = self.flying[number];
+        self.file.shared.end_read(&self.file.inode, index, &[folio], result.ok());
         // Evicted already, or not readable: the later read reports the error.
         if self.try_copy(request, true).is_some() {
             self.later.push((request, true));
