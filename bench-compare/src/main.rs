@@ -106,7 +106,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         eprintln!("hits beside others");
         figures.extend(neighbours::tenants(&data, effort, &mut notes)?);
         figures.extend(neighbours::reclaim(&data, effort, &mut notes, &mut failures)?);
-        figures.push(neighbours::cost_of_reclaim(&data, effort)?);
+        figures.extend(neighbours::cost_of_reclaim(&data, effort)?);
     }
     let report = Report { figures };
     if let Some(path) = &arguments.plot {

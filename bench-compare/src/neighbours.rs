@@ -5,7 +5,7 @@ use crate::Failure;
 use crate::file::{DataFile, PAGE_BYTES, uniform_pages};
 use crate::hits::{load, read};
 use crate::measure::{Effort, Figures, Way, beside, cpu_time, sample};
-use mglru_cache::{Advice, OpenMode, PageCache, Tenant};
+use mglru_cache::{Advice, CachedFile, Lru, Mechanisms, OpenMode, PageCache, Preset, Tenant};
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::hint::black_box;
@@ -166,29 +166,52 @@ pub fn reclaim(
 }
 
 /// Processor time for reclaiming a clean page through the cache, with all that its removal takes: a
-/// tenant's memory is filled by reads, and half of it is requested back (`memory.reclaim`).
+/// tenant's memory is filled by reads, and half of it is requested back (`memory.reclaim`). In turns
+/// with a cache whose policy is the multi-gen LRU.
 ///
 /// # Errors
 /// The file cannot be opened.
-pub fn cost_of_reclaim(data: &DataFile, effort: Effort) -> Result<Figures, Failure> {
-    let bytes = (data.bytes() / 4).max(4 * HOT_BYTES);
-    let cache = PageCache::builder(2 * bytes).tenant("clean", bytes).build()?;
-    let clean = cache.tenant("clean")?;
-    let file = clean.open(data.path(), OpenMode::ReadOnly)?;
-    file.advise(Advice::Sequential, 0..0)?;
-    let mut block = vec![0; 1 << 20];
-    let mut samples = Vec::new();
+pub fn cost_of_reclaim(data: &DataFile, effort: Effort) -> Result<[Figures; 2], Failure> {
+    let default = Mechanisms::preset(Preset::Default);
+    let caches = [Reclaimed::new(data, default)?, Reclaimed::new(data, default.with_lru(Lru::MultiGen))?];
+    let [mut ranked, mut multigen] = [const { Vec::new() }; 2];
     for _ in 0..effort.long_rounds {
-        for position in (0..bytes / 4 * 3).step_by(block.len()) {
-            file.read_at(&mut block, position)?;
-        }
-        let before = proactive(&clean);
-        let began = cpu_time();
-        cache.control().write("clean/memory.reclaim", &(bytes / 2).to_string())?;
-        let seconds = cpu_time() - began;
-        samples.push(seconds * 1e9 / (proactive(&clean) - before).max(1) as f64);
+        ranked.push(caches[0].ns_per_page()?);
+        multigen.push(caches[1].ns_per_page()?);
     }
-    Ok(Figures::new("reclaimed_clean_page", 1, samples))
+    let figures = |name, samples| Figures::new(name, 1, samples);
+    Ok([figures("reclaimed_clean_page", ranked), figures("reclaimed_clean_page_multigen", multigen)])
+}
+
+/// A tenant that gives half of its memory, again and again.
+struct Reclaimed {
+    cache: PageCache,
+    clean: Tenant,
+    file: CachedFile,
+    bytes: u64,
+}
+
+impl Reclaimed {
+    fn new(data: &DataFile, mechanisms: Mechanisms) -> Result<Reclaimed, Failure> {
+        let bytes = (data.bytes() / 4).max(4 * HOT_BYTES);
+        let cache = PageCache::builder(2 * bytes).tenant("clean", bytes).mechanisms(mechanisms).build()?;
+        let clean = cache.tenant("clean")?;
+        let file = clean.open(data.path(), OpenMode::ReadOnly)?;
+        file.advise(Advice::Sequential, 0..0)?;
+        Ok(Reclaimed { cache, clean, file, bytes })
+    }
+
+    fn ns_per_page(&self) -> Result<f64, Failure> {
+        let mut block = vec![0; 1 << 20];
+        for position in (0..self.bytes / 4 * 3).step_by(block.len()) {
+            self.file.read_at(&mut block, position)?;
+        }
+        let before = proactive(&self.clean);
+        let began = cpu_time();
+        self.cache.control().write("clean/memory.reclaim", &(self.bytes / 2).to_string())?;
+        let seconds = cpu_time() - began;
+        Ok(seconds * 1e9 / (proactive(&self.clean) - before).max(1) as f64)
+    }
 }
 
 /// Pages of a tenant that were reclaimed on request.
