@@ -299,6 +299,7 @@ fn given(core: &Core, id: MemcgId, visit: Visit) -> Given {
     }
     let used_at = used_at.unwrap_or(pages_reclaimed(core));
     let protected = below_min || below_low;
+    let in_use = memcg.lruvec.ranked.judge_use() || in_use;
     let is_missed = memcg.lruvec.ranked.judge_returns();
     Given { memcg: id, giving_pages, scanned, stolen, protected, used_at, in_use, is_missed }
 }

@@ -50,6 +50,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/cache/src/frames.rs",
     "crates/cache/src/backend/uring/mod.rs",
     "crates/cache/src/backend/uring/submitter.rs",
+    "crates/cache/src/backend/uring/together.rs",
     // System calls that read and write frames.
     "crates/cache/src/backend/threads.rs",
     // Lends the bytes of a frame that no thread can write.

@@ -62,7 +62,8 @@ impl Clock {
 
     /// Pages brought in since the generation of `then` began.
     pub(super) fn age_pages(self, then: Stamp, memory_pages: u64) -> u64 {
-        self.age(then) * Clock::unit(memory_pages) + (self.pages - self.begun)
+        // A refault reads the words without the lists' lock: a generation may begin meanwhile.
+        self.age(then) * Clock::unit(memory_pages) + self.pages.saturating_sub(self.begun)
     }
 
     /// The stamp of this age in generations, or the oldest that can be distinguished.

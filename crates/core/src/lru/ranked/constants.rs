@@ -62,6 +62,11 @@ pub(super) const STUCK_NEWCOMERS_MAX: u64 = 64;
 /// The hand looks at so much of a memcg before all of it is taken to be in use: an eighth, so that
 /// one that went to sleep is found after eight visits by access counted.
 pub(super) const LOOK_SHARE: u64 = 8;
+/// The fewest pages that the hand looks at before it judges their use.
+pub(super) const LOOKED_MIN: u64 = 16;
+/// A memcg is in use if one in so many of the pages that the hand meets was accessed since the last
+/// lap: of a stream's, none is.
+pub(super) const USED_PART: u64 = 8;
 /// A memcg is missed if one in so many of its evicted pages came back soon: a stream's pages do not
 /// come back, and of pages that are used alike most do.
 pub(super) const MISSED_PART: u64 = 4;

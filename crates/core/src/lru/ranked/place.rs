@@ -179,8 +179,9 @@ impl LockedLruvec<'_> {
         for _ in 0..steps {
             let (kind, folio) = self.older_tail(List::Main)?;
             self.look(core, last, folio);
-            self.lruvec.ranked.count_hand_step();
-            match self.folios.flags(folio).hand_step() {
+            let step = self.folios.flags(folio).hand_step();
+            self.lruvec.ranked.count_hand_step(step == HandStep::Passed { accessed: true });
+            match step {
                 HandStep::Candidate => return Some(folio),
                 HandStep::Passed { accessed } => {
                     if accessed {

@@ -2,8 +2,9 @@
 
 use super::clock::{Clock, Period};
 use super::constants::{
-    ASK_EVERY, BIRTHS, MAIN_REACH_PERCENT, MISSED_PART, NEWCOMER_REACH_PERCENT, PERIOD_EVICTIONS,
-    RETURNS_MIN, SHADOW_MEMORIES, SLACK_PAGES, SLACK_SHIFT, UNMISSED_PERIODS, fewest_pages,
+    ASK_EVERY, BIRTHS, LOOK_SHARE, LOOKED_MIN, MAIN_REACH_PERCENT, MISSED_PART, NEWCOMER_REACH_PERCENT,
+    PERIOD_EVICTIONS, RETURNS_MIN, SHADOW_MEMORIES, SLACK_PAGES, SLACK_SHIFT, UNMISSED_PERIODS, USED_PART,
+    fewest_pages,
 };
 use super::memory::Memory;
 use super::share::{Share, ShareRules, Signal};
@@ -12,7 +13,7 @@ use crate::folio::{Kind, MAIN, NEWCOMER, Stamp};
 use crate::lru::terms::UNEVICTABLE;
 use crate::lru::{Distance, Swappiness};
 use crate::mechanism::{Mechanisms, Switch};
-use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::ops::Deref;
 use std::sync::OnceLock;
 
@@ -69,6 +70,11 @@ pub(crate) struct Ranked {
     period: AtomicU64,
     /// Steps of the hand.
     hand_steps: AtomicU64,
+    /// Pages that the hand has looked at since the last verdict on their use, and those of them that
+    /// were accessed since the look before.
+    looked: [AtomicU64; 2],
+    /// That verdict.
+    in_use: AtomicBool,
     /// Pages evicted from each list.
     evicted: [AtomicU64; 2],
     /// Pages that came back soon in this period; evictions before it, and in the period before;
@@ -129,6 +135,8 @@ impl Ranked {
             births: Default::default(),
             period: AtomicU64::new(0),
             hand_steps: AtomicU64::new(0),
+            looked: Default::default(),
+            in_use: AtomicBool::new(false),
             evicted: Default::default(),
             came_back: AtomicU64::new(0),
             judged: Default::default(),
@@ -144,8 +152,10 @@ impl Ranked {
 
     fn reset(&self) {
         self.sizes.iter().flatten().for_each(|size| size.store(0, Relaxed));
-        let words = self.clock.iter().chain(&self.births).chain(&self.evicted).chain(&self.judged);
+        let counts = self.evicted.iter().chain(&self.judged).chain(&self.looked);
+        let words = self.clock.iter().chain(&self.births).chain(counts);
         words.for_each(|word| word.store(0, Relaxed));
+        self.in_use.store(false, Relaxed);
         self.came_back.store(0, Relaxed);
         self.unmissed_periods.store(UNMISSED_PERIODS, Relaxed);
         self.share.store(Share::START.pack(), Relaxed);
@@ -296,9 +306,24 @@ impl Ranked {
         self.period.store(self.period().seen(age_pages).word(), Relaxed);
     }
 
-    /// Counts a step of the hand; the caller holds the lists' lock.
-    pub(super) fn count_hand_step(&self) {
-        self.hand_steps.store(self.hand_steps.load(Relaxed) + 1, Relaxed);
+    /// Counts a step of the hand, to a page that was accessed since the last one or not; the caller
+    /// holds the lists' lock.
+    pub(super) fn count_hand_step(&self, accessed: bool) {
+        let add = |word: &AtomicU64, steps: u64| word.store(word.load(Relaxed) + steps, Relaxed);
+        add(&self.hand_steps, 1);
+        add(&self.looked[0], 1);
+        add(&self.looked[1], accessed.into());
+    }
+
+    /// Whether a good part of the pages that the hand met was in use, as far as is known: judges as
+    /// soon as it has looked at enough of them. The caller holds the lists' lock.
+    pub(in crate::lru) fn judge_use(&self) -> bool {
+        let [looked, used] = [0, 1].map(|at: usize| self.looked[at].load(Relaxed));
+        if looked >= (self.takeable_pages() / LOOK_SHARE).max(LOOKED_MIN) {
+            self.in_use.store(used * USED_PART >= looked, Relaxed);
+            self.looked.iter().for_each(|word| word.store(0, Relaxed));
+        }
+        self.in_use.load(Relaxed)
     }
 
     /// Counts an eviction from a list. Returns the evictions before.
