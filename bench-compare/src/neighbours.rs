@@ -166,8 +166,8 @@ pub fn reclaim(
 }
 
 /// Processor time for reclaiming a clean page through the cache, with all that its removal takes: a
-/// tenant's memory is filled by reads, and half of it is requested back (`memory.reclaim`). In turns
-/// with a cache whose policy is the multi-gen LRU.
+/// tenant's memory is filled by reads, and half of it is requested back (`memory.reclaim`). In
+/// turns with a cache whose policy is the multi-gen LRU.
 ///
 /// # Errors
 /// The file cannot be opened.

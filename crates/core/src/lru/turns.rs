@@ -13,12 +13,12 @@
 //! others have no turn, but in the last pass of an effort. The policy of the memcg chooses which
 //! pages it gives.
 //!
-//! *A memcg in use is spared beside a stream*: if the hand finds nothing but pages in use there, it
-//! counts as used now, and has its next turn when the others have grown old. But if the pages that
-//! the coldest gives come back soon, that one is in use as well, and only seems colder: its hand
-//! turns faster, so its accessed bits had less time to be set. Then the memcg stays as cold as its
-//! tail, and the hands of all turn equally fast. Otherwise, of 128 memcgs that use their pages
-//! alike, 27 gave 71 % of the pages.
+//! *A memcg in use is spared beside a stream*: if an eighth of the pages that the hand finds there
+//! is in use, it counts as used now, and has its next turn when the others have grown old. But if
+//! the pages that the coldest gives come back soon, that one is in use as well, and only seems
+//! colder: its hand turns faster, so its accessed bits had less time to be set. Then the memcg
+//! stays as cold as its tail, and the hands of all turn equally fast. Otherwise, of 128 memcgs that
+//! use their pages alike, 27 gave 71 % of the pages.
 //!
 //! *A share decides among the equally cold.* Each memcg has a count of what it gave, as a share of
 //! what it has beyond its protection (stride scheduling; Waldspurger and Weihl 1995). A round is
@@ -281,7 +281,7 @@ pub(crate) struct Given {
     pub(crate) protected: bool,
     /// The node's time at which its coldest page was used last.
     pub(crate) used_at: u64,
-    /// All that it would have given was found in use.
+    /// A good part of what it would have given was found in use.
     pub(crate) in_use: bool,
     /// Whether pages that it gave lately came back soon, as far as known.
     pub(crate) is_missed: bool,

@@ -70,8 +70,8 @@ pub(crate) struct Ranked {
     period: AtomicU64,
     /// Steps of the hand.
     hand_steps: AtomicU64,
-    /// Pages that the hand has looked at since the last verdict on their use, and those of them that
-    /// were accessed since the look before.
+    /// Pages that the hand has looked at since the last verdict on their use, and those of them
+    /// that were accessed since the look before.
     looked: [AtomicU64; 2],
     /// That verdict.
     in_use: AtomicBool,
