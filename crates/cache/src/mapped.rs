@@ -529,9 +529,9 @@ impl Shared {
 
 /// A sequentially consistent fence behind an atomic read-modify-write step.
 ///
-/// On x86-64 such a step is a locked instruction, before which no later load is carried out (Intel's
-/// manual, volume 3, "Memory Ordering"). So only the compiler has to keep the order there, as with
-/// the kernel's `smp_mb__after_atomic`. A fence costs about as much as the step.
+/// On x86-64 such a step is a locked instruction, before which no later load is carried out
+/// (Intel's manual, volume 3, "Memory Ordering"). So only the compiler has to keep the order there,
+/// as with the kernel's `smp_mb__after_atomic`. A fence costs about as much as the step.
 #[inline]
 fn fence_after_step() {
     if cfg!(all(target_arch = "x86_64", not(miri))) {

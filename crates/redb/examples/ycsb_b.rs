@@ -10,8 +10,8 @@
 //! The first form runs load B. Without arguments: 16 MiB of memory, 60,000 records (about 64 MiB),
 //! 100,000 operations and one turn. `own` is the size of redb's own cache beside the page cache, in
 //! MiB: a 64th of the memory, at least 1. The second form runs the loads A to F, or those of LOADS
-//! (as `abf`), with the page cache under the presets of three kernels and the default: six turns, or
-//! with `--quick` one of a smaller database.
+//! (as `abf`), with the page cache under the presets of three kernels and the default: six turns,
+//! or with `--quick` one of a smaller database.
 //!
 //! | load | reads | others | records |
 //! |---|---|---|---|

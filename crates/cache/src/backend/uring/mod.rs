@@ -60,9 +60,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
 use std::thread::JoinHandle;
 
-/// Fewest frames that are registered: 60 MiB of them, as a budget of 64 MiB has beside its metadata.
-/// In a smaller cache, the index of files far larger than the cache may need more than the eighth of
-/// the frames that stays unpinned.
+/// Fewest frames that are registered: 60 MiB of them, as a budget of 64 MiB has beside its
+/// metadata. In a smaller cache, the index of files far larger than the cache may need more than
+/// the eighth of the frames that stays unpinned.
 const REGISTERED_FRAMES_MIN: u32 = 15_360;
 /// Requests that may wait for the thread before submitters wait.
 const WAITING_MAX: usize = 256;
