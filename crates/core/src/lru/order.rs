@@ -145,6 +145,11 @@ impl OrderWalk {
         matches!(self, OrderWalk::Turns(_))
     }
 
+    /// Whether a memcg has its turn only to find out whether it is still in use.
+    pub(crate) fn only_looks(&self, core: &Core, target: MemcgId, memcg: MemcgId) -> bool {
+        self.is_by_age() && with_order(core, target, |order| order.turns().is_beside_stream(memcg))
+    }
+
     /// Whether a memcg below `low` is visited now: in the LRU, the second time.
     pub(crate) fn visits_below_low(&self, core: &Core, target: MemcgId, memcg: MemcgId) -> bool {
         matches!(self, OrderWalk::Lru(_))

@@ -308,6 +308,9 @@ pub(crate) struct Grant<'a> {
     pub(crate) priority: u8,
     /// Memcgs have turns by the age of their pages: one that has only pages in use gives nothing.
     pub(crate) by_age: bool,
+    /// The memcg was in use lately, and what the coldest gives is not missed: the turn is to find
+    /// out whether it still is.
+    pub(crate) only_looks: bool,
 }
 
 /// A page that returns while its shadow exists.

@@ -14,11 +14,11 @@
 //! pages it gives.
 //!
 //! *A memcg in use is spared beside a stream*: if an eighth of the pages that the hand finds there
-//! is in use, it counts as used now, and has its next turn when the others have grown old. But if
-//! the pages that the coldest gives come back soon, that one is in use as well, and only seems
-//! colder: its hand turns faster, so its accessed bits had less time to be set. Then the memcg
-//! stays as cold as its tail, and the hands of all turn equally fast. Otherwise, of 128 memcgs that
-//! use their pages alike, 27 gave 71 % of the pages.
+//! is in use, it counts as used now, and has its next turn when the others have grown old, a short
+//! one. But if the pages that the coldest gives come back soon, that one is in use as well, and
+//! only seems colder: its hand turns faster, so its accessed bits had less time to be set. Then the
+//! memcg stays as cold as its tail, and the hands of all turn equally fast. Otherwise, of 128
+//! memcgs that use their pages alike, 27 gave 71 % of the pages.
 //!
 //! *A share decides among the equally cold.* Each memcg has a count of what it gave, as a share of
 //! what it has beyond its protection (stride scheduling; Waldspurger and Weihl 1995). A round is
@@ -60,6 +60,8 @@ struct Member {
     is_member: bool,
     /// The node's time at which its coldest page was used last, as far as known.
     used_at: u64,
+    /// Whether a good part of its pages was in use at the last visit.
+    in_use: bool,
     /// Whether pages that it gave lately came back soon, as far as known.
     is_missed: bool,
     /// Count of pages given.
@@ -144,8 +146,7 @@ impl Turns {
     /// A memcg has pages from now on.
     pub(crate) fn join(&mut self, memcg: MemcgId, now: u64) {
         if self.members.get_mut(memcg).is_none() {
-            let member =
-                Member { is_member: true, used_at: now, is_missed: false, given: self.least, pass: 0 };
+            let member = Member { is_member: true, used_at: now, given: self.least, ..Member::default() };
             self.members.insert(memcg, member);
             self.by_age.insert((now, memcg));
         }
@@ -170,10 +171,17 @@ impl Turns {
         (equal, self.by_age.range(younger..).map(|&(_, memcg)| memcg))
     }
 
-    /// Whether pages come back to the coldest member besides `memcg`.
-    fn is_coldest_missed(&self, memcg: MemcgId) -> bool {
-        let coldest = self.by_age.iter().map(|&(_, other)| other).find(|&other| other != memcg);
-        coldest.and_then(|other| self.members.get(other)).is_some_and(|other| other.is_missed)
+    /// The coldest member besides `memcg`.
+    fn coldest_beside(&self, memcg: MemcgId) -> Option<&Member> {
+        let coldest = self.by_age.iter().map(|&(_, other)| other).find(|&other| other != memcg)?;
+        self.members.get(coldest)
+    }
+
+    /// Whether a memcg is in use, and the coldest besides it neither in use nor missed.
+    pub(super) fn is_beside_stream(&self, memcg: MemcgId) -> bool {
+        let streams = |other: &Member| !other.in_use && !other.is_missed;
+        self.members.get(memcg).is_some_and(|member| member.in_use)
+            && self.coldest_beside(memcg).is_some_and(streams)
     }
 
     fn begin_round(&mut self, now: u64) {
@@ -255,14 +263,14 @@ fn settle(turns: &mut Turns, given: Option<Given>, now: u64) {
     };
     let most = turns.most;
     // Left alone as long as the coldest of the others gives what nobody misses.
-    let is_spared = in_use && !turns.is_coldest_missed(memcg);
+    let is_spared = in_use && turns.coldest_beside(memcg).is_none_or(|other| !other.is_missed);
     let Some(member) = turns.members.get_mut(memcg) else { return };
     let counts = stolen + scanned.saturating_sub(stolen) / KEPT_SHARE;
     let share = (u128::from(counts) * u128::from(WHOLE) / u128::from(giving_pages.max(1))) as u64;
     turns.turn = share.max(turns.turn - (turns.turn >> TURN_SHIFT));
     member.given =
         if protected { member.given.max(most) } else { member.given.max(turns.least).saturating_add(share) };
-    member.is_missed = is_missed;
+    (member.in_use, member.is_missed) = (in_use, is_missed);
     let used_at = if is_spared { now } else { used_at.min(now) };
     let before = std::mem::replace(&mut member.used_at, used_at);
     turns.by_age.remove(&(before, memcg));

@@ -140,7 +140,8 @@ impl NodeWalk {
             self.order.most_pages(core, orders.target, orders.goal_pages, pages)
         };
         let by_age = self.order.is_by_age();
-        let grant = Grant { memcg, spared, priority: self.pass.priority(), by_age };
+        let only_looks = self.order.only_looks(core, orders.target, id);
+        let grant = Grant { memcg, spared, priority: self.pass.priority(), by_age, only_looks };
         self.turn = Some(Turn::begin(cx, grant, &self.pass));
         WalkStep::More
     }
@@ -221,8 +222,13 @@ mod tests {
             let mut scan = Scan::default();
             let cx = &mut Context::new(&harness.core, &harness.host, &orders, &mut scan);
             let pass = Pass::new(cx, 11);
-            let grant =
-                Grant { memcg: harness.memcg(), spared: Effective::default(), priority: 11, by_age: false };
+            let grant = Grant {
+                memcg: harness.memcg(),
+                spared: Effective::default(),
+                priority: 11,
+                by_age: false,
+                only_looks: false,
+            };
             let mut turn = Turn::begin(cx, grant, &pass);
             // The first step only looks for an address space to walk.
             assert_eq!(turn.step(cx), TurnStep::More);

@@ -132,7 +132,7 @@ fn a_stream_faster_than_the_reuse_beside_it_pays_for_itself() {
         report.tenants[1].total.counts.misses
     });
     println!("{ours} {theirs}");
-    assert!(ours * 3 < theirs, "{ours} misses, {theirs} under linux-7.2");
+    assert!(ours * 5 < theirs, "{ours} misses, {theirs} under linux-7.2");
 }
 
 fn rest_until(begin: Duration) -> Operation {

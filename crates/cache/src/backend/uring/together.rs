@@ -96,11 +96,12 @@ impl<'a, 'ring> Together<'a, 'ring> {
             if !is_transient(&error) {
                 self.shared.refused.store(true, Ordering::Relaxed);
                 let not_accepted = self.ring.submission().len();
+                // The kernel has none of those that are left.
                 if !answered && not_accepted == self.under_way() {
                     break;
                 }
             }
-            // Otherwise the kernel has accepted some and will answer them, despite the error.
+            // It has accepted some, and will answer them despite the error.
             if !answered {
                 std::thread::yield_now();
             }

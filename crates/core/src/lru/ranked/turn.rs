@@ -1,7 +1,7 @@
 //! The turn of one lruvec: takes batches from the tail of the newcomers or of the main list, by the
 //! newcomers' share.
 
-use super::constants::{DIRTY_PART, HAND_STEPS, LOOK_SHARE, STUCK_NEWCOMERS_MAX, TURN_SHARE};
+use super::constants::{DIRTY_PART, HAND_STEPS, LOOK_SHARE, LOOKING_PAGES, STUCK_NEWCOMERS_MAX, TURN_SHARE};
 use super::place::Manner;
 use super::state::{List, Ranked, RankedOnUse};
 use super::walk::walk;
@@ -45,7 +45,7 @@ pub(in crate::lru) struct RankedTurn {
 
 impl RankedTurn {
     pub(in crate::lru) fn begin(cx: &mut Context<'_, impl Host>, grant: Grant<'_>) -> RankedTurn {
-        let Grant { memcg, spared, priority, by_age } = grant;
+        let Grant { memcg, spared, priority, by_age, only_looks } = grant;
         let core = cx.core;
         core.drain(cx.host, cx.orders.cpu);
         let ranked = &memcg.lruvec.ranked;
@@ -75,7 +75,8 @@ impl RankedTurn {
                 (false, false) => 0,
             };
             let least = (pages / TURN_SHARE).min(most);
-            (pages >> priority).max(least)
+            let most = if only_looks && priority > 0 { LOOKING_PAGES } else { u64::MAX };
+            (pages >> priority).max(least).min(most)
         } else {
             pages
         };

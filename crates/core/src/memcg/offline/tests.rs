@@ -56,7 +56,13 @@ fn a_turn_of_a_removed_memcg_takes_nothing() {
     let (core, orders, mut scan) = (&harness.core, harness.root_orders(32), Scan::default());
     let cx = &mut Context::new(core, &harness.host, &orders, &mut scan);
     let pass = Pass::new(cx, 0);
-    let grant = Grant { memcg: core.memcg(memcg), spared: Effective::default(), priority: 0, by_age: false };
+    let grant = Grant {
+        memcg: core.memcg(memcg),
+        spared: Effective::default(),
+        priority: 0,
+        by_age: false,
+        only_looks: false,
+    };
     let mut turn = Turn::begin(cx, grant, &pass);
     remove(&harness, memcg);
     while turn.step(cx) == TurnStep::More {}

@@ -259,7 +259,13 @@ mod tests {
                 let (core, host, memcg) = (&harness.core, &harness.host, harness.memcg());
                 let (orders, mut scan) = (harness.orders(32), Scan::default());
                 let mut cx = Context::new(core, host, &orders, &mut scan);
-                let grant = Grant { memcg, spared: Effective::default(), priority: 5, by_age: false };
+                let grant = Grant {
+                    memcg,
+                    spared: Effective::default(),
+                    priority: 5,
+                    by_age: false,
+                    only_looks: false,
+                };
                 let mut turn = MultiGenTurn::begin(&mut cx, grant);
                 while !matches!(turn.aging, Some((_, true))) {
                     assert_eq!(turn.step(&mut cx), TurnStep::More);
