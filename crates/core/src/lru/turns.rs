@@ -14,8 +14,8 @@
 //! pages it gives.
 //!
 //! *A memcg in use is spared beside a stream*: if an eighth of the pages that the hand finds there
-//! is in use, it counts as used now, and has its next turn when the others have grown old, a short
-//! one. But if the pages that the coldest gives come back soon, that one is in use as well, and
+//! is in use, it counts as used now. Its next turn comes when the others have grown old, and is
+//! short. But if the pages that the coldest gives come back soon, that one is in use as well, and
 //! only seems colder: its hand turns faster, so its accessed bits had less time to be set. Then the
 //! memcg stays as cold as its tail, and the hands of all turn equally fast. Otherwise, of 128
 //! memcgs that use their pages alike, 27 gave 71 % of the pages.

@@ -211,7 +211,7 @@ impl<'a, 'ring> Together<'a, 'ring> {
     }
 }
 
-/// What is left of a batch without a ring.
+/// The rest of a batch, which has no ring.
 pub(super) struct Rest<'a>(Ahead<'a>);
 
 impl Rest<'_> {
