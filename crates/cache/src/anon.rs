@@ -154,7 +154,8 @@ impl AnonRegion {
                 LockAttempt::Locked => {
                     // Before the content gets a new version, which would make `hit` stale.
                     shared.core.touch(&self.task, mapping, index, &hit);
-                    shared.core.begin_content(mapping, hit.folio);
+                    let may = shared.core.begin_content(mapping, hit.folio);
+                    assert!(may, "no guard lends anonymous memory");
                     shared.frames.copy_in(hit.folio.0, at, bytes);
                     shared.core.end_content(mapping, hit.folio);
                     shared.core.set_dirty(&shared.host, mapping, hit.folio);

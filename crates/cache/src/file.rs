@@ -760,7 +760,7 @@ impl Shared {
             // Before the content gets a new version, which would make `hit` stale.
             self.core.touch(task, &inode.mapping, piece.index, &hit);
         }
-        if !self.begin_change(inode, hit.folio) {
+        if !self.core.begin_content(&inode.mapping, hit.folio) {
             self.core.unlock(&self.host, hit.folio);
             return WriteStep::Done(Written::Lent(hit.folio));
         }
@@ -812,7 +812,7 @@ impl Shared {
                 Lookup::Hit(hit) => match self.core.try_lock(&self.host, &inode.mapping, index, &hit) {
                     LockAttempt::Gone => {}
                     LockAttempt::Busy => self.wait_while(hit.folio, |flags| flags.locked()),
-                    LockAttempt::Locked if self.begin_change(inode, hit.folio) => {
+                    LockAttempt::Locked if self.core.begin_content(&inode.mapping, hit.folio) => {
                         return Tail::Held(hit.folio);
                     }
                     LockAttempt::Locked => {

@@ -19,6 +19,7 @@
 //! Relaxed accesses are unordered. A reader needs `fence(Acquire)` between the copy and the second
 //! look at the version; a writer needs `fence(Release)` between marking the version and the copy.
 
+use crate::prefetch::prefetch_for_read;
 use mglru_core::mapping::AtomicSlot;
 #[cfg(not(miri))]
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -216,6 +217,15 @@ impl Frames {
     /// Whether the kernel pins the frames that it may pin.
     pub(crate) fn is_pinned(&self) -> bool {
         self.pinned.load(Ordering::Acquire)
+    }
+
+    /// Prefetches the first lines of a frame.
+    #[inline]
+    pub(crate) fn prefetch(&self, frame: u32) {
+        const LINE_BYTES: usize = 64;
+        for line in 0..2 {
+            prefetch_for_read(self.at(frame, line * LINE_BYTES..FRAME_BYTES));
+        }
     }
 
     #[inline]

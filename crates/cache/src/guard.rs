@@ -1,17 +1,18 @@
 //! Guards: pages lent as `&[u8]`, for as long as the guard lives.
 //!
-//! `mapped` explains the protocol between guards and writers. A [`PageGuard`] borrows its map and
-//! stays on its thread, so that a writer can tell when it would wait for its own thread. An
+//! A guard counts a loan in the folio's state word ([`mglru_core::Core::lend`]): one atomic step
+//! when it is made and one when it is dropped. A [`PageGuard`] borrows its map and stays on its thread, so that a writer can tell when it would wait for its own thread. An
 //! [`OwnedPageGuard`] borrows nothing and may be moved, stored and cloned.
 //!
 //! # Safety
 //!
-//! The one `unsafe` site in this file relies on the protocol.
+//! The one `unsafe` site in this file relies on the loan.
 
 use crate::error::Error;
 use crate::inode::Inode;
 use crate::shared::Shared;
-use mglru_core::{FolioId, Host};
+use mglru_core::FolioId;
+use mglru_core::folio::Flags;
 use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -67,7 +68,7 @@ thread_local! {
     static LENT_HERE: RefCell<LentHere> = const { RefCell::new(LentHere::EMPTY) };
 }
 
-/// A folio that is lent: `Shared::lend` counted it, and the loan has a reference to it.
+/// A folio that is lent, counted by `Core::lend`.
 struct Loan<S: Deref<Target = Shared>> {
     shared: S,
     folio: FolioId,
@@ -77,9 +78,8 @@ struct Loan<S: Deref<Target = Shared>> {
 impl<S: Deref<Target = Shared>> Loan<S> {
     /// The page's bytes, up to the end of the file.
     fn bytes(&self) -> &[u8] {
-        // SAFETY: `lend` counted this loan while there was no writer; a later writer sees the count
-        // and sleeps until the loan is dropped. The reference keeps the frame from being freed,
-        // released or read into.
+        // SAFETY: `lend` counted this loan in the step that saw no writer, and a writer begins in a
+        // step that sees no loan. The loan keeps the frame from being freed, released or read into.
         #[expect(unsafe_code, reason = "lends a frame's bytes without a copy")]
         let frame = unsafe { self.shared.frames.bytes(self.folio.0) };
         &frame[..self.bytes]
@@ -88,8 +88,7 @@ impl<S: Deref<Target = Shared>> Loan<S> {
 
 impl<S: Deref<Target = Shared>> Drop for Loan<S> {
     fn drop(&mut self) {
-        self.shared.take_back(self.folio);
-        self.shared.core.put(&self.shared.host, self.folio);
+        self.shared.core.take_back(&self.shared.host, self.folio);
     }
 }
 
@@ -103,7 +102,7 @@ pub struct PageGuard<'a> {
 }
 
 impl<'a> PageGuard<'a> {
-    /// A guard of a folio that was lent and referenced for it.
+    /// A guard of a folio that was lent for it.
     pub(crate) fn new(shared: &'a Shared, folio: FolioId, bytes: usize) -> PageGuard<'a> {
         LENT_HERE.with_borrow_mut(|lent| lent.push((shared.number, folio)));
         PageGuard { loan: Loan { shared, folio, bytes }, _stays: PhantomData }
@@ -150,7 +149,7 @@ impl fmt::Debug for PageGuard<'_> {
 pub struct OwnedPageGuard(Arc<Loan<Arc<Shared>>>);
 
 impl OwnedPageGuard {
-    /// A guard of a folio that was lent and referenced for it.
+    /// A guard of a folio that was lent for it.
     pub(crate) fn new(shared: Arc<Shared>, folio: FolioId, bytes: usize) -> OwnedPageGuard {
         OwnedPageGuard(Arc::new(Loan { shared, folio, bytes }))
     }
@@ -186,7 +185,7 @@ impl Shared {
         }
     }
 
-    /// Sleeps until no guard lends page `index`, and drops the caller's reference to its folio. The
+    /// Sleeps until page `index` is lent no more, and drops the caller's reference to its folio. The
     /// caller holds no lock. Fails at once if a [`PageGuard`] of the calling thread lends it.
     pub(crate) fn put_when_taken_back(&self, inode: &Inode, index: u32, folio: FolioId) -> Result<(), Error> {
         let own = self.check_own_guard(inode, index, folio);
@@ -194,7 +193,7 @@ impl Shared {
             self.core.put(&self.host, folio);
             return own;
         }
-        self.host.latches.wait_until(folio, self.flags(folio), || !self.host.is_lent(folio));
+        self.wait_while(folio, Flags::lent);
         self.core.put(&self.host, folio);
         Ok(())
     }

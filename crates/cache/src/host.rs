@@ -16,7 +16,7 @@ use mglru_core::{
 };
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -100,8 +100,6 @@ pub(crate) type OomCallback = Box<dyn Fn(&OutOfMemory) -> OomDecision + Send + S
 pub(crate) struct CacheHost {
     began: Instant,
     frames: Arc<Frames>,
-    /// Per frame, the number of guards that lend its bytes.
-    pub(crate) lent: Box<[AtomicU32]>,
     pub(crate) latches: Latches,
     pub(crate) swap: Option<Store>,
     pub(crate) flusher: Bell,
@@ -127,7 +125,6 @@ impl CacheHost {
     pub(crate) fn new(frames: Arc<Frames>, swap: Option<Store>) -> CacheHost {
         CacheHost {
             began: Instant::now(),
-            lent: (0..frames.count()).map(|_| AtomicU32::new(0)).collect(),
             frames,
             latches: Latches::new(),
             swap,
@@ -211,12 +208,6 @@ impl Host for CacheHost {
         self.victims.lock().unwrap_or_else(PoisonError::into_inner).push(victim);
         self.has_victims.store(true, Ordering::Release);
         true
-    }
-
-    fn is_lent(&self, folio: FolioId) -> bool {
-        // The caller's lock on the folio comes before this look; see `Shared::lend`.
-        fence(Ordering::SeqCst);
-        self.lent[folio.0 as usize].load(Ordering::SeqCst) > 0
     }
 
     #[inline]

@@ -1,5 +1,5 @@
 //! Wait queues on which threads sleep, and tasks wait, until a folio is unlocked, written, or has
-//! no guards.
+//! lent no more.
 //!
 //! A folio has no room for its own queue; all folios share 64 queues, by number. A sleeper sets the
 //! folio's `waiters` bit while it holds the queue's lock. The thread that changes the awaited state
@@ -8,7 +8,6 @@
 
 use mglru_core::FolioId;
 use mglru_core::folio::{Flags, FolioFlags};
-use std::sync::atomic::{Ordering, fence};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::task::Waker;
 
@@ -39,24 +38,6 @@ impl Latches {
         let queue = self.queue(folio);
         let mut guard = queue.lock.lock().unwrap_or_else(PoisonError::into_inner);
         while flags.announce_waiter(&asleep_while) {
-            guard = queue.woken.wait(guard).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// Sleeps until `done`, a condition outside of the folio's flags. The thread that makes it true
-    /// does so in a sequentially consistent step before it looks for waiters. The caller holds a
-    /// reference to the folio.
-    pub(crate) fn wait_until(&self, folio: FolioId, flags: &FolioFlags, done: impl Fn() -> bool) {
-        let queue = self.queue(folio);
-        let mut guard = queue.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            // Announce before checking: a thread that makes `done` true after the check sees the
-            // sleeper.
-            flags.announce_waiter(|_| true);
-            fence(Ordering::SeqCst);
-            if done() {
-                return;
-            }
             guard = queue.woken.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
     }

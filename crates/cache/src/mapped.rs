@@ -8,15 +8,10 @@
 //!
 //! # Guards
 //!
-//! A [`PageGuard`] lends `&[u8]`. While it lives, its reference keeps the frame from being reused,
-//! and no thread writes the page:
-//!
-//! - a writer announces itself, then checks for guards; if there are any, it withdraws and sleeps;
-//! - a guard counts itself, then checks for a writer, and withdraws if there is one.
-//!
-//! Both steps are sequentially consistent, so at least one of the two sees the other. In the same
-//! way, a guard and advice that drops the page see each other. A writer that waits for guards holds
-//! no lock: the holder of a guard can read the page, lend it again, and write other pages.
+//! A [`PageGuard`] lends `&[u8]`. While it lives, the frame is not reused, and no thread writes the
+//! page: guards are counted in the folio's state word, so that a writer sees in the step with which
+//! it begins whether there is one. A writer that waits for guards holds no lock: the holder of a
+//! guard can read the page, lend it again, and write other pages.
 //!
 //! A lent page leaves its mapping only if the file is truncated before it, or if another process
 //! changed the file. The guard then keeps the old bytes.
@@ -26,18 +21,16 @@ use crate::fault::alone;
 use crate::file::{Access, CachedFile};
 use crate::frames::{Frames, use_huge_pages, zeroed_slots};
 use crate::guard::{OwnedPageGuard, PageGuard};
-use crate::inode::Inode;
 use crate::piece::pieces;
-use crate::shared::Shared;
 use crate::tenant::Tenant;
-use mglru_core::folio::LENT_REFERENCES_MAX;
+use mglru_core::folio::NotLent;
 use mglru_core::mapping::{Glance, SettledPage, SlotRange};
 use mglru_core::readahead::Window;
-use mglru_core::{Arrival, FolioId, Hit, Host, Lookup, MemcgId, PAGE_BYTES};
+use mglru_core::{Arrival, FolioId, Hit, Lookup, MemcgId, PAGE_BYTES};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, compiler_fence, fence};
+use std::sync::atomic::Ordering;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Accesses of a batch in progress together: more than the cache misses that one core can have
@@ -340,7 +333,7 @@ impl Map {
     ///
     /// # Errors
     /// The page is beyond the end, cannot be read, or no memory can be freed for it; or the page
-    /// already has 3,800 guards.
+    /// already has 2,047 guards.
     pub fn page(&self, index: u32) -> Result<PageGuard<'_>, Error> {
         let (folio, bytes) = self.lend(index)?;
         Ok(PageGuard::new(&self.file.shared, folio, bytes))
@@ -356,18 +349,30 @@ impl Map {
         Ok(OwnedPageGuard::new(self.file.shared.clone(), folio, bytes))
     }
 
-    /// Counts a guard on a page and takes a reference to its folio. Also returns how many of the
-    /// page's bytes are in the file.
+    /// Counts a guard on a page. Returns its folio and how many of its bytes are in the file.
     pub(crate) fn lend(&self, index: u32) -> Result<(FolioId, usize), Error> {
+        let shared = &*self.file.shared;
+        if let Some(seen) = self.range.settled(index.into()) {
+            // Locked steps let no later load begin before they end.
+            self.frames.prefetch(seen.folio().0);
+            if shared.core.lend_settled(&shared.host, &seen) {
+                return Ok((seen.folio(), PAGE_BYTES as usize));
+            }
+        }
+        self.lend_slowly(index)
+    }
+
+    #[inline(never)]
+    fn lend_slowly(&self, index: u32) -> Result<(FolioId, usize), Error> {
         let bytes = self.bytes_of_page(index)?;
         let shared = &*self.file.shared;
         loop {
             let hit = self.find(index)?;
-            match shared.try_lend(&self.file.inode, index, &hit) {
-                Attempt::Lent => return Ok((hit.folio, bytes)),
-                Attempt::Gone => {}
-                Attempt::TooOften => return Err(Error::Busy),
-                Attempt::Changing => shared.wait_for_content(hit.folio),
+            match shared.core.lend(&shared.host, &self.file.inode.mapping, index, &hit) {
+                Ok(()) => return Ok((hit.folio, bytes)),
+                Err(NotLent::Gone) => {}
+                Err(NotLent::TooOften) => return Err(Error::Busy),
+                Err(NotLent::Changing) => shared.wait_for_content(hit.folio),
             }
         }
     }
@@ -430,21 +435,9 @@ impl Drop for Map {
     }
 }
 
-/// The result of an attempt to lend a page.
-enum Attempt {
-    /// The caller has a reference, and a guard is counted.
-    Lent,
-    /// The folio is not this page any more, or has other bytes.
-    Gone,
-    /// The folio has as many references as it can have.
-    TooOften,
-    /// A thread is changing the folio.
-    Changing,
-}
-
 impl CachedFile {
     /// Lends page `index` if it is in memory, as [`Map::page_owned`] does, and counts a read of it.
-    /// `None`: it is missing, being read or written, beyond the end of the file, or has 3,800
+    /// `None`: it is missing, being read or written, beyond the end of the file, or has 2,047
     /// guards. Then [`Self::read_at_async`] reads it. This never waits, so a task may call it.
     ///
     /// ```
@@ -467,77 +460,10 @@ impl CachedFile {
             return None;
         }
         let Lookup::Hit(hit) = shared.core.lookup(&inode.mapping, index) else { return None };
-        let Attempt::Lent = shared.try_lend(inode, index, &hit) else { return None };
+        shared.core.lend(&shared.host, &inode.mapping, index, &hit).ok()?;
         let guard = OwnedPageGuard::new(shared.clone(), hit.folio, left.min(PAGE_BYTES) as usize);
         self.count_hit(index, &hit, false, false);
         Some(guard)
-    }
-}
-
-impl Shared {
-    /// Takes a reference to a page's folio and counts a guard on it, without waiting.
-    fn try_lend(&self, inode: &Inode, index: u32, hit: &Hit) -> Attempt {
-        if !self.core.try_get(&inode.mapping, index, hit) {
-            let references = self.flags(hit.folio).load().references();
-            return if references >= LENT_REFERENCES_MAX { Attempt::TooOften } else { Attempt::Gone };
-        }
-        let attempt = match self.lend(hit.folio) {
-            true if self.core.is_there(&inode.mapping, index, hit) => return Attempt::Lent,
-            true => {
-                self.take_back(hit.folio);
-                Attempt::Gone
-            }
-            false => Attempt::Changing,
-        };
-        self.core.put(&self.host, hit.folio);
-        attempt
-    }
-
-    /// Counts a guard on a folio. Returns `false` if a thread is changing the folio.
-    fn lend(&self, folio: FolioId) -> bool {
-        self.host.lent[folio.0 as usize].fetch_add(1, Ordering::SeqCst);
-        fence_after_step();
-        if self.flags(folio).load().writing() {
-            self.take_back(folio);
-            return false;
-        }
-        true
-    }
-
-    /// Ends a loan that [`Self::lend`] counted.
-    pub(crate) fn take_back(&self, folio: FolioId) {
-        self.host.lent[folio.0 as usize].fetch_sub(1, Ordering::SeqCst);
-        fence_after_step();
-        if self.flags(folio).load().waiters() {
-            self.host.latches.wake(folio);
-        }
-    }
-
-    /// Announces a writer on a folio whose lock the caller holds. Returns `false`, and withdraws,
-    /// if a guard lends the page: the holder of the guard may need to read the page before it drops
-    /// the guard.
-    #[must_use]
-    pub(crate) fn begin_change(&self, inode: &Inode, folio: FolioId) -> bool {
-        self.core.begin_content(&inode.mapping, folio);
-        if !self.host.is_lent(folio) {
-            return true;
-        }
-        self.core.cancel_content(&self.host, &inode.mapping, folio);
-        false
-    }
-}
-
-/// A sequentially consistent fence behind an atomic read-modify-write step.
-///
-/// On x86-64 such a step is a locked instruction, before which no later load is carried out
-/// (Intel's manual, volume 3, "Memory Ordering"). So only the compiler has to keep the order there,
-/// as with the kernel's `smp_mb__after_atomic`. A fence costs about as much as the step.
-#[inline]
-fn fence_after_step() {
-    if cfg!(all(target_arch = "x86_64", not(miri))) {
-        compiler_fence(Ordering::SeqCst);
-    } else {
-        fence(Ordering::SeqCst);
     }
 }
 

@@ -8,19 +8,18 @@
 /// Executes the prefetch instruction of this processor for the line at `$at`, if it is known.
 macro_rules! prefetch {
     ($at:ident, $x86_64:literal, $aarch64:literal) => {
-        let at = std::ptr::from_ref($at);
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: a prefetch reads and writes nothing and cannot fault; processors without it treat
         // it as a no-op.
         unsafe {
-            std::arch::asm!($x86_64, in(reg) at, options(readonly, nostack, preserves_flags));
+            std::arch::asm!($x86_64, in(reg) $at, options(readonly, nostack, preserves_flags));
         }
         #[cfg(all(target_arch = "aarch64", not(miri)))]
         // SAFETY: a prefetch reads and writes nothing and cannot fault.
         unsafe {
-            std::arch::asm!($aarch64, in(reg) at, options(readonly, nostack, preserves_flags));
+            std::arch::asm!($aarch64, in(reg) $at, options(readonly, nostack, preserves_flags));
         }
-        let _ = at;
+        let _ = $at;
     };
 }
 
@@ -28,13 +27,14 @@ macro_rules! prefetch {
 /// than x86-64 and 64-bit Arm.
 #[inline(always)]
 pub fn prefetch_for_write<T>(at: &T) {
+    let at = std::ptr::from_ref(at);
     prefetch!(at, "prefetchw [{}]", "prfm pstl1keep, [{}]");
 }
 
 /// Prefetches the cache line at `at` for reading, so that other processors keep their copies. Does
 /// nothing under Miri and on processors other than x86-64 and 64-bit Arm.
 #[inline(always)]
-pub(crate) fn prefetch_for_read<T>(at: &T) {
+pub(crate) fn prefetch_for_read<T>(at: *const T) {
     prefetch!(at, "prefetcht0 [{}]", "prfm pldl1keep, [{}]");
 }
 
@@ -46,7 +46,7 @@ mod tests {
     fn prefetching_changes_no_word() {
         let words = [1u64, 2, 3];
         words.iter().for_each(prefetch_for_write);
-        words.iter().for_each(prefetch_for_read);
+        words.iter().for_each(|word| prefetch_for_read(word));
         prefetch_for_write(&());
         assert_eq!(words, [1, 2, 3]);
     }

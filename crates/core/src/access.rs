@@ -16,13 +16,14 @@
 use crate::Core;
 use crate::charge::NewFolio;
 use crate::event::Event;
-use crate::folio::{Flags, FolioId, Kind};
+use crate::folio::{Flags, FolioId, Kind, NotLent};
 use crate::host::Host;
 use crate::lru::{self, Queue, Refault, Shadow};
-use crate::mapping::{Found, Glance, InsertError, LEAF_SLOTS, Mapping, SEQUENCE_MASK};
+use crate::mapping::{Found, Glance, InsertError, LEAF_SLOTS, Mapping, SettledPage};
 use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::mm::AddressSpace;
+use crate::sync::{Ordering, fence};
 use crate::workingset;
 use std::sync::Arc;
 
@@ -175,9 +176,56 @@ impl Core {
         }
     }
 
-    /// Whether the page still has the folio that was found. The caller has a reference to the folio
-    /// and has just marked it as lent ([`Host::is_lent`]): a thread that removes the page either
-    /// sees that mark, or is detected here.
+    /// Lends the bytes of the page: until [`Self::take_back`], the frame is not reused, no thread
+    /// changes the bytes ([`Self::begin_content`]), and advice does not drop the page. Only
+    /// truncation takes it out of its mapping.
+    ///
+    /// # Errors
+    /// [`NotLent`] has the reasons.
+    pub fn lend(&self, host: &impl Host, mapping: &Mapping, index: u32, hit: &Hit) -> Result<(), NotLent> {
+        self.folios.flags(hit.folio).lend(hit.flags.version())?;
+        if self.is_there(mapping, index, hit) {
+            return Ok(());
+        }
+        self.take_back(host, hit.folio);
+        Err(NotLent::Gone)
+    }
+
+    /// As [`Self::lend`], for a page whose slot in a range was seen settled, without looking it up.
+    /// `false`: look it up.
+    #[inline]
+    pub fn lend_settled(&self, host: &impl Host, seen: &SettledPage<'_>) -> bool {
+        let flags = self.folios.flags(seen.folio());
+        if flags.lend(seen.version()).is_err() {
+            return false;
+        }
+        // As in `is_there`, which can tell whether a thread that has the lock removes the page.
+        let is_there = !flags.load().locked() && seen.still();
+        if !is_there {
+            self.take_back(host, seen.folio());
+        }
+        is_there
+    }
+
+    /// Ends a loan. The last one frees a folio without references.
+    #[inline]
+    pub fn take_back(&self, host: &impl Host, folio: FolioId) {
+        let after = self.folios.flags(folio).take_back();
+        if after.lent() {
+            return;
+        }
+        if !after.is_held() {
+            self.free(folio);
+        }
+        // Writers wait for the last loan.
+        if after.waiters() {
+            host.wake_waiters(folio);
+        }
+    }
+
+    /// Whether the page still has the folio that was found. The caller holds the folio and has just
+    /// marked it as lent or locked in memory: a thread that removes the page either sees that mark,
+    /// or is detected here.
     pub fn is_there(&self, mapping: &Mapping, index: u32, hit: &Hit) -> bool {
         if self.folios.flags(hit.folio).load().locked() {
             // Perhaps by a thread that checked the mark before it was set, and removes the page.
@@ -253,7 +301,7 @@ impl Core {
     pub fn accessed_glance(&self, host: &impl Host, cpu: impl FnOnce() -> usize, seen: &Glance<'_>) -> bool {
         let now = self.folios.flags(seen.folio()).load();
         // A different version: the frame holds another page by now, and the access is not its.
-        let is_same = now.version() & SEQUENCE_MASK == seen.sequence();
+        let is_same = now.version() == seen.version();
         if is_same {
             self.mark_accessed(host, cpu, seen.folio(), now);
         }
@@ -474,12 +522,19 @@ impl Core {
     }
 
     /// The lock holder begins to change the bytes: [`Self::confirm`] fails for copies taken from
-    /// now on.
-    pub fn begin_content(&self, mapping: &Mapping, folio: FolioId) {
+    /// now on. `false`: the bytes are lent and must not change. The caller unlocks the folio before
+    /// it waits, because the borrower may need to read the page before it gives it back.
+    #[must_use]
+    pub fn begin_content(&self, mapping: &Mapping, folio: FolioId) -> bool {
+        if !self.folios.flags(folio).begin_content() {
+            return false;
+        }
         if let Some(slot) = mapping.slot(&self.leaves, self.folios.index(folio)) {
             slot.clear_uptodate(folio);
         }
-        self.folios.flags(folio).begin_content();
+        // Readers see neither of them cleared only if they see no byte of the change.
+        fence(Ordering::Release);
+        true
     }
 
     /// Takes [`Self::begin_content`] back: no byte has changed, so earlier copies are valid.

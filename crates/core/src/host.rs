@@ -187,14 +187,6 @@ pub trait Host {
         false
     }
 
-    /// Whether a thread has borrowed the bytes of a folio. Asked with the folio and its mapping
-    /// locked: a thread that borrows later must check whether the page is still there
-    /// ([`Core::is_there`](crate::Core::is_there)). Default: no.
-    fn is_lent(&self, folio: FolioId) -> bool {
-        let _ = folio;
-        false
-    }
-
     /// The memory at this address is about to be written: the host may prefetch it. A hint that
     /// never changes a value. Default: does nothing.
     #[inline]

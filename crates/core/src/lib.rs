@@ -316,10 +316,10 @@ impl Core {
 
     // References.
 
-    /// Drops a reference; the last one frees the folio.
+    /// Drops a reference. The last one frees the folio, unless it is lent.
     pub fn put(&self, host: &impl Host, folio: FolioId) {
         let after = self.folios.flags(folio).put();
-        if after.references() == 0 {
+        if !after.is_held() {
             self.free(folio);
             if after.waiters() {
                 host.wake_waiters(folio);
@@ -329,12 +329,12 @@ impl Core {
 
     /// As [`Self::put`], for a reference held so briefly that no thread can have begun to wait.
     pub(crate) fn put_without_host(&self, folio: FolioId) {
-        if self.folios.flags(folio).put().references() == 0 {
+        if !self.folios.flags(folio).put().is_held() {
             self.free(folio);
         }
     }
 
-    /// Frees a folio without references: takes it off its list, uncharges it and returns its frame.
+    /// Frees a folio that nobody holds: takes it off its list, uncharges it and returns its frame.
     fn free(&self, folio: FolioId) {
         if self.folios.flags(folio).clear_lru() {
             self.lock_owner_of(folio).1.remove(folio);
@@ -346,7 +346,7 @@ impl Core {
     /// Uncharges folios that are on no list, and returns their frames. `cpu`: the CPU that frees
     /// them, if known.
     pub(crate) fn release_frames(&self, memcg: &Memcg, cpu: Option<usize>, folios: &[FolioId]) {
-        debug_assert!(folios.iter().all(|&folio| self.folios.flags(folio).load().references() == 0));
+        debug_assert!(folios.iter().all(|&folio| !self.folios.flags(folio).load().is_held()));
         self.node.release(cpu, folios);
         self.uncharge_pages(memcg.id(), folios.len() as u64);
     }

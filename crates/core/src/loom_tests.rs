@@ -125,7 +125,7 @@ fn write(world: &World) -> bool {
     if world.core.try_lock(&Silent, &world.mapping, 0, &hit) != LockAttempt::Locked {
         return false;
     }
-    world.core.begin_content(&world.mapping, hit.folio);
+    assert!(world.core.begin_content(&world.mapping, hit.folio));
     world.core.end_content(&world.mapping, hit.folio);
     world.core.set_dirty(&Silent, &world.mapping, hit.folio);
     world.core.unlock(&Silent, hit.folio);
@@ -187,6 +187,54 @@ fn loom_a_page_is_evicted_or_held() {
         },
     );
     assert_eq!(outcomes, ["evicted", "held"]);
+}
+
+/// Lends the page. The borrower keeps it until the end of the test.
+fn lend(world: &World) -> Option<FolioId> {
+    let hit = world.hit()?;
+    world.core.lend(&Silent, &world.mapping, 0, &hit).ok().map(|()| hit.folio)
+}
+
+/// A borrower against reclaim and against advice: the page goes or is lent, never both. Truncation
+/// takes it all the same, and leaves the frame to the borrower.
+#[test]
+fn loom_a_page_is_removed_or_lent() {
+    // Only a page that no map has is dropped.
+    let unmap = |world: &World| world.core.unmap(&Silent, &world.task, &world.mapping);
+    let advise = |world: &World| {
+        world.core.invalidate(&Silent, &world.mapping, 0, 1 << 32, 1);
+        world.hit().is_none()
+    };
+    let judge = |world: &World, lent: Option<FolioId>, is_gone: bool| {
+        let Some(folio) = lent else {
+            assert!(is_gone);
+            return "gone";
+        };
+        assert!(!is_gone && world.hit().is_some());
+        world.core.take_back(&Silent, folio);
+        "lent"
+    };
+    let evicted = explore(|_| (), lend, |world| World::evict(world) == 1, judge);
+    assert_eq!(evicted, ["gone", "lent"]);
+    assert_eq!(explore(unmap, lend, advise, judge), ["gone", "lent"]);
+    let truncated = explore(
+        |_| (),
+        lend,
+        truncate,
+        |world, lent, is_gone| {
+            assert!(is_gone && world.hit().is_none());
+            match lent {
+                Some(folio) => {
+                    assert!(world.core.folios().flags(folio).load().is_held());
+                    world.core.take_back(&Silent, folio);
+                    assert!(!world.core.folios().flags(folio).load().is_held());
+                    "lent"
+                }
+                None => "gone",
+            }
+        },
+    );
+    assert_eq!(truncated, ["gone", "lent"]);
 }
 
 /// A writer against reclaim: the written page stays and will be written out.
@@ -365,6 +413,30 @@ fn loom_a_settled_page_is_never_taken_for_another() {
 
 /// A walk clears the accessed bits of a page table while the page is accessed. Afterwards, an
 /// access that the next walk could not see would have to be slow.
+/// As [`loom_a_page_is_removed_or_lent`] for the shortest way, while the page is truncated and the next
+/// one brought in.
+#[test]
+fn loom_a_settled_page_is_removed_or_lent() {
+    let lend = |world: &World| {
+        let seen = world.mapping.range().unwrap().settled(0)?;
+        world.core.lend_settled(&Silent, &seen).then_some(seen.folio())
+    };
+    let is_new = |world: &World, folio: FolioId| world.core.folios().page_of(folio).1 == 1;
+    let replace = |world: &World| {
+        assert!(truncate(world));
+        world.bring(1, |_| ());
+    };
+    let outcomes = explore_with(2, settle, lend, replace, move |world, lent, ()| match lent {
+        Some(folio) => {
+            assert!(!is_new(world, folio), "the lent frame was given to another page");
+            world.core.take_back(&Silent, folio);
+            "lent"
+        }
+        None => "gone",
+    });
+    assert_eq!(outcomes, ["gone", "lent"]);
+}
+
 #[test]
 fn loom_no_slot_is_settled_in_an_old_table() {
     let prepare = |world: &World| {

@@ -115,7 +115,7 @@ impl Core {
         for (number, place) in place.iter().enumerate() {
             let folio = FolioId(number as u32);
             let flags = self.folios.flags(folio).load();
-            if flags.references() > 0 {
+            if flags.is_held() {
                 used += 1;
                 charge(self.folios.memcg_of(folio), 1);
             } else if let Some(place) = place {

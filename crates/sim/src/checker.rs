@@ -137,7 +137,7 @@ fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
     for folio in (0..folios.len()).map(FolioId) {
         let flags = folios.flags(folio).load();
         let (read, written) = (read[folio.0 as usize], written[folio.0 as usize]);
-        if flags.references() == 0 {
+        if !flags.is_held() {
             continue;
         }
         // An unreadable page stays without content until its last batch is drained.
@@ -221,7 +221,7 @@ pub(crate) fn check_idle(world: &World) -> Result<(), String> {
     world.core.drain_all(&world.host);
     for folio in (0..world.core.folios().len()).map(FolioId) {
         let flags = world.core.folios().flags(folio).load();
-        if flags.references() > 1 || flags.locked() || flags.writeback() || flags.waiters() {
+        if flags.references() > 1 || flags.lent() || flags.locked() || flags.writeback() || flags.waiters() {
             return Err(format!("the machine is idle, but {folio:?} is {flags:?}"));
         }
     }

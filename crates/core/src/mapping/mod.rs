@@ -31,7 +31,6 @@ pub use glance::Glance;
 pub use layout::{LEAF_SLOTS, MappingId, TABLE_PAGES};
 pub(crate) use leaf::{Counts, Leaf, LeafId, LeafPool};
 pub use range::{SettledPage, SlotRange};
-pub(crate) use slot::SEQUENCE_MASK;
 pub use slot::{AtomicSlot, Slot};
 
 use crate::folio::{FolioId, Kind};

@@ -143,6 +143,12 @@ impl SettledPage<'_> {
         self.word.folio_number()
     }
 
+    /// The folio's version when the content seen was marked as valid.
+    #[inline(always)]
+    pub(crate) fn version(&self) -> u32 {
+        self.word.version()
+    }
+
     /// Whether the bytes copied since are that page, unchanged. May be `false` for an unchanged
     /// page whose accessed bit was cleared meanwhile.
     #[inline(always)]

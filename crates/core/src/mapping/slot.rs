@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! empty    0
-//! folio    63  62  61       60     59       58      57        56 ....... 32 31 ........ 0
-//!          | 0 | 1 |uptodate|mapped|accessed|settled|readahead|  sequence  |   folio     |
+//! folio    63  62  61       60     59       58      57        56  55 ... 32 31 ........ 0
+//!          | 0 | 1 |uptodate|mapped|accessed|settled|readahead| 0 | version |   folio     |
 //! shadow   63  62 ...................................................................... 0
 //!          | 1 |  shadow word of the working-set code; swap slot of anonymous memory      |
 //! ```
@@ -24,7 +24,7 @@
 //! The folio in a slot changes only under the mapping lock; the bits of a present folio change by
 //! compare-and-swap without it.
 
-use crate::folio::FolioId;
+use crate::folio::{FolioId, VERSION_BITS};
 use crate::sync::{AtomicU64, Ordering};
 
 const SHADOW: u64 = 1 << 63;
@@ -34,11 +34,10 @@ const MAPPED: u64 = 1 << 60;
 const ACCESSED: u64 = 1 << 59;
 const SETTLED: u64 = 1 << 58;
 const READAHEAD: u64 = 1 << 57;
-const SEQUENCE_SHIFT: u32 = 32;
-const SEQUENCE: u64 = READAHEAD - (1 << SEQUENCE_SHIFT);
+const VERSION_SHIFT: u32 = 32;
+const VERSION: u64 = ((1 << VERSION_BITS) - 1) << VERSION_SHIFT;
 
-/// The bits of a folio's version that a slot repeats.
-pub(crate) const SEQUENCE_MASK: u32 = (SEQUENCE >> SEQUENCE_SHIFT) as u32;
+const _: () = assert!(VERSION < READAHEAD);
 
 /// A snapshot of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,10 +79,10 @@ impl Slot {
         FolioId(self.0 as u32)
     }
 
-    /// Sequence of the content of an occupied slot: low bits of the folio's version.
+    /// The folio's version with which the content of an occupied slot was last marked as valid.
     #[inline]
-    pub(crate) fn sequence(self) -> u32 {
-        ((self.0 & SEQUENCE) >> SEQUENCE_SHIFT) as u32
+    pub(crate) fn version(self) -> u32 {
+        ((self.0 & VERSION) >> VERSION_SHIFT) as u32
     }
 
     /// Whether the folio is readable and its page-table entry is present and young.
@@ -173,10 +172,10 @@ impl AtomicSlot {
         }
     }
 
-    /// Marks the bytes of `folio` as valid, with the sequence of `version`.
+    /// Marks the bytes of `folio` as valid, under this version.
     pub(crate) fn set_uptodate(&self, folio: FolioId, version: u32) {
-        let sequence = u64::from(version) << SEQUENCE_SHIFT & SEQUENCE;
-        self.change(folio, UPTODATE | sequence, SEQUENCE & !sequence);
+        let version = u64::from(version) << VERSION_SHIFT & VERSION;
+        self.change(folio, UPTODATE | version, VERSION & !version);
     }
 
     /// Marks the bytes of `folio` as about to change.
@@ -273,7 +272,7 @@ mod tests {
         let slot = AtomicSlot::new();
         slot.replace(Slot::of_folio(FolioId(1)));
         slot.set_uptodate(FolioId(1), 7);
-        assert_eq!(slot.load().sequence(), 7);
+        assert_eq!(slot.load().version(), 7);
         let whole = slot.load();
         assert!(slot.touch(FolioId(2)).is_none());
         assert!(!slot.touch(FolioId(1)).unwrap().accessed());
@@ -285,7 +284,7 @@ mod tests {
         slot.clear_uptodate(FolioId(1));
         assert!(!slot.load().is_readable() && !slot.load().same_content(whole));
         slot.set_uptodate(FolioId(1), u32::MAX);
-        assert_eq!((slot.load().sequence(), slot.load().folio()), ((1 << 25) - 1, Some(FolioId(1))));
+        assert_eq!((slot.load().version(), slot.load().folio()), ((1 << 24) - 1, Some(FolioId(1))));
     }
 }
 

@@ -40,7 +40,8 @@ impl Fate {
     /// The fate of a folio that may go. References are counted now: one held by a batch keeps the
     /// folio, even if that batch is drained while the other folios are examined.
     fn of_doomed(now: Flags, locked: bool) -> Fate {
-        if now.references() == EXPECTED_REFERENCES { Fate::Free { locked } } else { Fate::Stay }
+        let is_used = now.references() != EXPECTED_REFERENCES || now.lent();
+        if !is_used { Fate::Free { locked } } else { Fate::Stay }
     }
 }
 

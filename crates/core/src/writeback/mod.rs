@@ -410,7 +410,7 @@ impl Core {
             Leaves::Clean => now.dirty() || now.writeback(),
             // Advice drops no page in use: a lent page would get another frame, whose bytes a
             // writer could change beside the lent ones.
-            Leaves::CleanAndUnmapped => now.dirty() || now.writeback() || now.mapped() || host.is_lent(folio),
+            Leaves::CleanAndUnmapped => now.dirty() || now.writeback() || now.mapped() || now.lent(),
         };
         if stays || now.writeback() {
             drop(locked);

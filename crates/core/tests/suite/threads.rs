@@ -119,7 +119,7 @@ impl World {
             return;
         }
         let frame = &self.frames[hit.folio.0 as usize];
-        self.core.begin_content(mapping, hit.folio);
+        assert!(self.core.begin_content(mapping, hit.folio));
         assert_eq!(
             frame.swap(u64::MAX, Relaxed),
             bytes_of(tenant, page),

@@ -1,10 +1,10 @@
 //! The state word of a folio and all of its transitions.
 //!
 //! ```text
-//! 63          32 31        20 19 …                                                    5 4  3 2      0
-//! +-------------+------------+---------------------------------------------------------+----+--------+
-//! |   version   | references | flags, one bit each                                     |refs|  mark  |
-//! +-------------+------------+---------------------------------------------------------+----+--------+
+//! 63       40 39   29 28        20 19 …                                               5 4  3 2      0
+//! +----------+-------+------------+----------------------------------------------------+----+--------+
+//! | version  | loans | references | flags, one bit each                                |refs|  mark  |
+//! +----------+-------+------------+----------------------------------------------------+----+--------+
 //! ```
 //!
 //! One word holds everything because decisions concern several parts at once: a folio is freed if
@@ -14,9 +14,13 @@
 //! *Mark* names the folio's list: a generation, numbered from 1, or a list of another policy; 0 is
 //! none of these.
 //!
+//! *Loans* counts the users that have borrowed the bytes. While there is one, nobody may change the
+//! bytes, and the folio is not freed. That they are in the word lets a user borrow and a writer
+//! begin in one step each, of which the second one fails.
+//!
 //! *Version* counts changes of content or identity. A reader that copies bytes without a reference
 //! loads the word before and after: the copy is whole if the version is equal and `writing` is
-//! clear.
+//! clear. It wraps around: a copy would have to take as long as 2^24 writes of its page.
 //!
 //! # Locking
 //!
@@ -83,19 +87,21 @@ const DROPBEHIND: u64 = 1 << 18;
 const SWAPCACHE: u64 = 1 << 18;
 const MLOCKED: u64 = 1 << 19;
 const REFERENCE: u64 = 1 << 20;
-const REFERENCES_MASK: u64 = 0xfff << 20;
-const VERSION: u64 = 1 << 32;
+const LOAN: u64 = 1 << 29;
+const VERSION: u64 = 1 << VERSION_SHIFT;
+const VERSION_SHIFT: u32 = 40;
 
-/// The most references that fit.
-const REFERENCES_MAX: u32 = 0xfff;
-/// The most references at which a page is still lent to users, who may hold any number. Of the last
-/// 255, the very last is for writeback, which cannot do without; the others are for batches,
-/// reclaim and lock holders.
-pub const LENT_REFERENCES_MAX: u32 = 0xf00;
+/// The most references that fit. The last one is for writeback, which cannot do without.
+const REFERENCES_MAX: u32 = 0x1ff;
+const REFERENCES_MASK: u64 = REFERENCES_MAX as u64 * REFERENCE;
+/// How often the bytes of a folio can be lent at once.
+pub const LOANS_MAX: u32 = 0x7ff;
+const LOANS_MASK: u64 = LOANS_MAX as u64 * LOAN;
+/// The bits of a version.
+pub(crate) const VERSION_BITS: u32 = u64::BITS - VERSION_SHIFT;
 
-const _: () =
-    assert!(LENT_REFERENCES_MAX < REFERENCES_MAX && REFERENCES_MASK == REFERENCES_MAX as u64 * REFERENCE);
-const _: () = assert!(MLOCKED << 1 == REFERENCE && REFERENCES_MASK < VERSION);
+const _: () = assert!(MLOCKED << 1 == REFERENCE && REFERENCES_MASK + REFERENCE == LOAN);
+const _: () = assert!(LOANS_MASK + LOAN == VERSION);
 const _: () = assert!(MARK_MASK & REFS_MASK == 0 && REFS_MASK << 1 < REFERENCED << 1);
 
 /// `nrefs + workingset` at which sorting always protects a folio: five accesses, or four after a
@@ -113,7 +119,8 @@ macro_rules! bits {
         }
         impl std::fmt::Debug for Flags {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(f, "gen {:?} refs {} held {} version {}", self.generation(), self.refs(), self.references(), self.version())?;
+                let (held, lent) = (self.references(), self.loans());
+                write!(f, "gen {:?} refs {} held {held} lent {lent} version {}", self.generation(), self.refs(), self.version())?;
                 $(if self.$name() { write!(f, " {}", stringify!($name))?; })*
                 if self.dropbehind() { write!(f, " dropbehind")?; }
                 if self.swapcache() { write!(f, " swapcache")?; }
@@ -194,10 +201,28 @@ impl Flags {
         ((self.0 & REFS_MASK) >> REFS_SHIFT) as u32
     }
 
-    /// References held: by the mapping, isolation, batches, writeback and guards.
+    /// References held: by the mapping, isolation, batches, writeback and lock holders.
     #[inline]
     pub fn references(self) -> u32 {
         ((self.0 & REFERENCES_MASK) / REFERENCE) as u32
+    }
+
+    /// How many users have borrowed the bytes.
+    #[inline]
+    pub fn loans(self) -> u32 {
+        ((self.0 & LOANS_MASK) / LOAN) as u32
+    }
+
+    /// Whether a user has borrowed the bytes.
+    #[inline]
+    pub fn lent(self) -> bool {
+        self.0 & LOANS_MASK != 0
+    }
+
+    /// Whether the folio is in use: it has a reference or a loan.
+    #[inline]
+    pub fn is_held(self) -> bool {
+        self.0 & (REFERENCES_MASK | LOANS_MASK) != 0
     }
 
     /// Whether one more holder is possible: the folio is in use, and one reference remains for
@@ -313,6 +338,17 @@ pub(crate) enum Climb {
     Relabelled(GenIndex),
 }
 
+/// The reason why the bytes of a page were not lent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotLent {
+    /// The folio has another page or other content by now: look up again.
+    Gone,
+    /// A thread is changing the bytes: wait until it has, then look up again.
+    Changing,
+    /// The bytes are lent [`LOANS_MAX`] times.
+    TooOften,
+}
+
 /// Effect of an accessed bit on a folio's label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Neighbour {
@@ -368,7 +404,7 @@ impl FolioFlags {
     /// new version shows late readers that the former content is gone.
     pub(crate) fn allocate(&self, swapbacked: bool, references: u64) {
         self.update(|f| {
-            debug_assert_eq!(f.references(), 0, "a used frame was allocated: {f:?}");
+            debug_assert!(!f.is_held(), "a used frame was allocated: {f:?}");
             let version = f.0 & !(VERSION - 1);
             let kind = if swapbacked { SWAPBACKED } else { 0 };
             (
@@ -389,31 +425,53 @@ impl FolioFlags {
     pub(crate) fn discard(&self, references: u64) -> (Flags, bool) {
         self.update(|f| {
             let next = Flags(f.clear(LOCKED | WAITERS).0 - REFERENCE * references);
-            (Some(next), (f, next.references() == 0))
+            (Some(next), (f, !next.is_held()))
         })
     }
 
-    // References.
+    // References and loans.
 
     /// Takes a reference. `false`: the folio is being freed, or the counter is full.
     pub fn try_get(&self) -> bool {
         self.update(|f| if f.can_be_held() { (Some(f.held_once_more()), true) } else { (None, false) })
     }
 
-    /// Takes a reference if the version is still that of `then`, for a reader that needs this page
-    /// and may keep it for long. Also `false` at [`LENT_REFERENCES_MAX`] references.
+    /// Takes a reference if the version is still that of `then`.
     pub fn try_get_version(&self, then: Flags) -> bool {
         self.update(|f| {
-            let lendable = (1..LENT_REFERENCES_MAX).contains(&f.references());
-            if !lendable || f.version() != then.version() || f.writing() {
+            if !f.can_be_held() || f.version() != then.version() || f.writing() {
                 return (None, false);
             }
             (Some(f.held_once_more()), true)
         })
     }
 
-    /// Drops a reference and returns the word after it. The caller frees a folio without
-    /// references.
+    /// Lends the bytes if they still have this version.
+    #[inline]
+    pub(crate) fn lend(&self, version: u32) -> Result<(), NotLent> {
+        self.update(|f| {
+            if f.references() == 0 || f.version() != version {
+                (None, Err(NotLent::Gone))
+            } else if f.writing() {
+                (None, Err(NotLent::Changing))
+            } else if f.loans() == LOANS_MAX {
+                (None, Err(NotLent::TooOften))
+            } else {
+                (Some(Flags(f.0 + LOAN)), Ok(()))
+            }
+        })
+    }
+
+    /// Ends a loan and returns the word after it. The caller frees a folio that nobody holds, and
+    /// wakes sleeping threads after the last loan.
+    #[inline]
+    pub(crate) fn take_back(&self) -> Flags {
+        let before = Flags(self.0.fetch_sub(LOAN, Ordering::AcqRel));
+        assert!(before.lent(), "a loan ended twice: {before:?}");
+        Flags(before.0 - LOAN)
+    }
+
+    /// Drops a reference and returns the word after it. The caller frees a folio that nobody holds.
     pub(crate) fn put(&self) -> Flags {
         self.update(|f| {
             assert!(f.references() > 0, "reference dropped twice: {f:?}");
@@ -424,12 +482,12 @@ impl FolioFlags {
 
     /// Takes the last references of a clean folio at once, so that no thread can find it, and
     /// unlocks it, so that no thread begins to wait for it. `locked`: the caller holds the lock;
-    /// otherwise no thread may hold it. `None`: other users hold it, or it is dirty or mapped; else
-    /// the word before.
+    /// otherwise no thread may hold it. `None`: other users hold it, or it is lent, dirty or
+    /// mapped; else the word before.
     pub(crate) fn freeze(&self, expected: u32, locked: bool) -> Option<Flags> {
         self.update(|f| {
             let used = f.references() != expected || f.locked() != locked;
-            if used || f.dirty() || f.writeback() || f.mapped() {
+            if used || f.lent() || f.dirty() || f.writeback() || f.mapped() {
                 return (None, None);
             }
             (Some(Flags(f.clear(REFERENCES_MASK | LOCKED | WAITERS).0.wrapping_add(VERSION))), Some(f))
@@ -454,18 +512,21 @@ impl FolioFlags {
     /// Announces that a thread is about to sleep, if `asleep_while` still holds. `false`: it need
     /// not sleep, or the folio was freed, whatever its bits say, and would never be woken.
     pub fn announce_waiter(&self, asleep_while: impl Fn(Flags) -> bool) -> bool {
-        self.update(|f| {
-            if f.references() > 0 && asleep_while(f) { (Some(f.set(WAITERS)), true) } else { (None, false) }
-        })
+        self.update(
+            |f| {
+                if f.is_held() && asleep_while(f) { (Some(f.set(WAITERS)), true) } else { (None, false) }
+            },
+        )
     }
 
-    /// The lock holder begins to change the bytes: copies taken from now on are not whole.
-    pub(crate) fn begin_content(&self) {
+    /// The lock holder begins to change the bytes: copies taken from now on are not whole. `false`:
+    /// they are lent, so that it may not. The caller orders the change behind this by a fence.
+    #[must_use]
+    pub(crate) fn begin_content(&self) -> bool {
         self.update(|f| {
             debug_assert!(f.locked() && !f.writing());
-            (Some(f.set(WRITING)), ())
-        });
-        crate::sync::fence(Ordering::Release);
+            if f.lent() { (None, false) } else { (Some(f.set(WRITING)), true) }
+        })
     }
 
     /// Takes [`Self::begin_content`] back: no byte has changed, so earlier copies are valid.

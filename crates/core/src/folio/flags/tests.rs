@@ -160,15 +160,34 @@ fn references_never_run_into_the_version() {
     flags.set_dirty();
     let then = flags.load();
     while flags.try_get_version(then) {}
-    assert_eq!(flags.load().references(), LENT_REFERENCES_MAX);
     while flags.try_get() {}
+    while flags.lend(then.version()).is_ok() {}
+    assert_eq!(flags.lend(then.version()), Err(NotLent::TooOften));
     assert!(flags.isolate(NOW).is_none() && flags.load().lru());
     assert!(flags.start_writeback(), "it has the last one");
     let full = flags.load();
-    assert_eq!((full.references(), full.version()), (REFERENCES_MAX, then.version()));
+    assert_eq!((full.references(), full.loans()), (REFERENCES_MAX, LOANS_MAX));
+    assert_eq!(full.version(), then.version());
     assert!(flags.accessed_or_activated(then).is_none() && flags.accessed_or_activated(then).is_none());
     (1..REFERENCES_MAX).for_each(|_| _ = flags.put());
-    assert_eq!((flags.load().references(), flags.load().version()), (1, then.version()));
+    (0..LOANS_MAX).for_each(|_| _ = flags.take_back());
+    assert_eq!((flags.load().references(), flags.load().loans()), (1, 0));
+    assert_eq!(flags.load().version(), then.version());
+}
+
+#[test]
+fn a_lent_folio_is_neither_changed_nor_freed() {
+    let flags = fresh();
+    let reading = flags.load();
+    assert_eq!(flags.lend(reading.version()), Err(NotLent::Changing));
+    flags.end_content();
+    assert_eq!(flags.lend(reading.version()), Err(NotLent::Gone));
+    assert_eq!(flags.lend(flags.load().version()), Ok(()));
+    assert!(!flags.begin_content() && !flags.load().writing());
+    assert!(flags.freeze(1, true).is_none());
+    assert!(flags.put().is_held(), "the loan is left");
+    assert_eq!(flags.lend(flags.load().version()), Err(NotLent::Gone), "it is no page of a mapping any more");
+    assert!(!flags.take_back().is_held());
 }
 
 #[test]
@@ -178,7 +197,7 @@ fn versions_differ_by_content_and_by_identity() {
     flags.end_content();
     let before = flags.load();
     assert!(flags.unchanged_since(before));
-    flags.begin_content();
+    assert!(flags.begin_content());
     assert!(!flags.unchanged_since(before));
     flags.end_content();
     assert!(!flags.unchanged_since(before));

@@ -204,7 +204,7 @@ impl Harness {
         let folio = self.folio(page);
         let flags = &self.core.folios().flags(folio);
         assert!(flags.try_lock());
-        self.core.begin_content(&self.mapping, folio);
+        assert!(self.core.begin_content(&self.mapping, folio));
         self.core.end_content(&self.mapping, folio);
         self.core.set_dirty(&self.host, &self.mapping, folio);
         flags.unlock();
