@@ -1,8 +1,11 @@
 //! Guards: pages lent as `&[u8]`, for as long as the guard lives.
 //!
 //! A guard counts a loan in the folio's state word ([`mglru_core::Core::lend`]): one atomic step
-//! when it is made and one when it is dropped. A [`PageGuard`] borrows its map and stays on its thread, so that a writer can tell when it would wait for its own thread. An
-//! [`OwnedPageGuard`] borrows nothing and may be moved, stored and cloned.
+//! when it is made and one when it is dropped.
+//!
+//! A [`PageGuard`] borrows its map and stays on its thread, so that a writer can tell when it would
+//! wait for its own thread. An [`OwnedPageGuard`] borrows nothing and may be moved, stored and
+//! cloned.
 //!
 //! # Safety
 //!
@@ -185,8 +188,8 @@ impl Shared {
         }
     }
 
-    /// Sleeps until page `index` is lent no more, and drops the caller's reference to its folio. The
-    /// caller holds no lock. Fails at once if a [`PageGuard`] of the calling thread lends it.
+    /// Sleeps until page `index` is lent no more, and drops the caller's reference to its folio.
+    /// The caller holds no lock. Fails at once if a [`PageGuard`] of the calling thread lends it.
     pub(crate) fn put_when_taken_back(&self, inode: &Inode, index: u32, folio: FolioId) -> Result<(), Error> {
         let own = self.check_own_guard(inode, index, folio);
         if own.is_err() {

@@ -413,8 +413,8 @@ fn loom_a_settled_page_is_never_taken_for_another() {
 
 /// A walk clears the accessed bits of a page table while the page is accessed. Afterwards, an
 /// access that the next walk could not see would have to be slow.
-/// As [`loom_a_page_is_removed_or_lent`] for the shortest way, while the page is truncated and the next
-/// one brought in.
+/// As [`loom_a_page_is_removed_or_lent`] for the shortest way, while the page is truncated and the
+/// next one brought in.
 #[test]
 fn loom_a_settled_page_is_removed_or_lent() {
     let lend = |world: &World| {
