@@ -35,8 +35,6 @@ pub(crate) struct Visit {
     pub(crate) aged: bool,
     /// Whether it can give pages at this priority.
     pub(crate) sizable: bool,
-    /// All that it would give next was found in use.
-    pub(crate) in_use: bool,
     /// Unprotected pages before the visit.
     pub(crate) giving_pages: u64,
     /// Pages scanned, and pages freed.
@@ -52,7 +50,6 @@ impl Visit {
             below_low: self.below_low || other.below_low,
             aged: self.aged || other.aged,
             sizable: self.sizable || other.sizable,
-            in_use: self.in_use || other.in_use,
             giving_pages: self.giving_pages.max(other.giving_pages),
             scanned: self.scanned + other.scanned,
             stolen: self.stolen + other.stolen,
@@ -91,26 +88,32 @@ impl OrderWalk {
         OrderWalk::Tree(TreeWalk::new(full))
     }
 
-    /// The next memcg. `last`: the previous memcg and the result of its visit.
+    /// The next memcg, and whether it has its turn only to find out whether it is still in use.
+    /// `before`: the previous memcg and the result of its visit.
     pub(crate) fn next(
         &mut self,
         core: &Core,
         target: MemcgId,
         before: Option<(MemcgId, Visit)>,
-    ) -> Option<MemcgId> {
-        match self {
+    ) -> Option<(MemcgId, bool)> {
+        let memcg = match self {
             OrderWalk::Tree(walk) => walk.next(&core.memcgs, target),
             OrderWalk::Turns(walk) => {
                 let given = before.map(|(memcg, visit)| given(core, memcg, visit));
                 let now = pages_reclaimed(core);
-                with_order(core, target, |order| walk.next(order.turns(), given, now))
+                return with_order(core, target, |order| {
+                    let turns = order.turns();
+                    let memcg = walk.next(turns, given, now)?;
+                    Some((memcg, turns.is_beside_stream(memcg)))
+                });
             }
             OrderWalk::Lru(walk) => with_order(core, target, |order| {
                 let lru = order.lru();
                 let op = before.and_then(|(memcg, visit)| judge(core, lru, memcg, visit));
                 walk.next(lru, op)
             }),
-        }
+        };
+        memcg.map(|memcg| (memcg, false))
     }
 
     /// Ends the pass early.
@@ -143,11 +146,6 @@ impl OrderWalk {
     /// Whether memcgs have turns by the age of their pages.
     pub(crate) fn is_by_age(&self) -> bool {
         matches!(self, OrderWalk::Turns(_))
-    }
-
-    /// Whether a memcg has its turn only to find out whether it is still in use.
-    pub(crate) fn only_looks(&self, core: &Core, target: MemcgId, memcg: MemcgId) -> bool {
-        self.is_by_age() && with_order(core, target, |order| order.turns().is_beside_stream(memcg))
     }
 
     /// Whether a memcg below `low` is visited now: in the LRU, the second time.
@@ -294,7 +292,7 @@ pub(crate) fn grew(core: &Core, memcg: &Memcg) {
 
 /// The result of a visit, after checking whether the memcg has shrunk into another group.
 fn given(core: &Core, id: MemcgId, visit: Visit) -> Given {
-    let Visit { giving_pages, scanned, stolen, below_min, below_low, in_use, .. } = visit;
+    let Visit { giving_pages, scanned, stolen, below_min, below_low, .. } = visit;
     // If it was removed meanwhile, the memcg that has its pages.
     let (memcg, locked) = core.lock_living(id);
     let used_at = locked.coldest_used_at();
@@ -304,7 +302,7 @@ fn given(core: &Core, id: MemcgId, visit: Visit) -> Given {
     }
     let used_at = used_at.unwrap_or(pages_reclaimed(core));
     let protected = below_min || below_low;
-    let in_use = memcg.lruvec.ranked.judge_use() || in_use;
+    let in_use = memcg.lruvec.ranked.judge_use();
     let is_missed = memcg.lruvec.ranked.judge_returns();
     Given { memcg: id, giving_pages, scanned, stolen, protected, used_at, in_use, is_missed }
 }
@@ -349,6 +347,6 @@ mod tests {
     /// The memcgs that a walk visits, without moving any.
     fn visits(core: &Core, full: bool) -> Vec<MemcgId> {
         let mut walk = OrderWalk::new(core, MemcgId::ROOT, 0, full);
-        std::iter::from_fn(|| walk.next(core, MemcgId::ROOT, None)).collect()
+        std::iter::from_fn(|| walk.next(core, MemcgId::ROOT, None)).map(|(memcg, _)| memcg).collect()
     }
 }

@@ -109,7 +109,7 @@ impl NodeWalk {
         if self.finished {
             return WalkStep::Finished;
         }
-        let Some(id) = self.order.next(core, orders.target, self.last.take()) else {
+        let Some((id, only_looks)) = self.order.next(core, orders.target, self.last.take()) else {
             self.finished = true;
             return WalkStep::Finished;
         };
@@ -140,7 +140,6 @@ impl NodeWalk {
             self.order.most_pages(core, orders.target, orders.goal_pages, pages)
         };
         let by_age = self.order.is_by_age();
-        let only_looks = self.order.only_looks(core, orders.target, id);
         let grant = Grant { memcg, spared, priority: self.pass.priority(), by_age, only_looks };
         self.turn = Some(Turn::begin(cx, grant, &self.pass));
         WalkStep::More

@@ -68,8 +68,9 @@ pub(super) const LOOKED_MIN: u64 = 16;
 /// lap: of a stream's, none is.
 pub(super) const USED_PART: u64 = 8;
 /// The most pages that a memcg in use gives in a turn that is to find out whether it still is. With
-/// whole turns, one beside a fast stream gave a twentieth of its pages each second.
-pub(super) const LOOKING_PAGES: u64 = 16;
+/// whole turns, one beside a fast stream gave a twentieth of its pages each second; with 16 pages,
+/// it missed 3.6 % more often than under Linux 7.2.
+pub(super) const LOOKING_PAGES: u64 = 4;
 /// A memcg is missed if one in so many of its evicted pages came back soon: a stream's pages do not
 /// come back, and of pages that are used alike most do.
 pub(super) const MISSED_PART: u64 = 4;

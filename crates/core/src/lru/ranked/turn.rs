@@ -103,13 +103,7 @@ impl RankedTurn {
         let memcg = core.memcg(self.memcg);
         let pages = pages(&memcg.lruvec.ranked, self.swappiness);
         let sizable = if memcg.is_online() { pages >> self.priority > 0 } else { pages > 0 };
-        Visit {
-            sizable,
-            scanned: self.scanned,
-            below_min: self.below_min,
-            in_use: self.in_use,
-            ..Visit::default()
-        }
+        Visit { sizable, scanned: self.scanned, below_min: self.below_min, ..Visit::default() }
     }
 
     /// Takes at most one batch.
