@@ -48,12 +48,9 @@ struct Arguments {
     /// Take fewer and shorter samples: about a minute in total.
     #[arg(long)]
     quick: bool,
-    /// Measure hits alone: leave out misses, and hits beside a busy neighbour.
-    #[arg(long)]
-    hits: bool,
-    /// Measure misses alone.
-    #[arg(long, conflicts_with = "hits")]
-    misses: bool,
+    /// Measure one part: hits, misses, or hits beside a busy neighbour.
+    #[arg(long, value_name = "PART")]
+    only: Option<Part>,
     /// Resident pages of 4 KiB: a power of two, at least 65536; reduced if memory is short.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = pages)]
     pages: u64,
@@ -63,6 +60,14 @@ struct Arguments {
     /// Write a bar chart of the medians.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+}
+
+/// A part of the measurements.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    Hits,
+    Misses,
+    Neighbours,
 }
 
 /// Parses `--pages`. Hot pages are spread by a multiplication that reaches every page only of a
@@ -94,15 +99,16 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     eprintln!("laying out {} MiB in {}", pages >> 8, std::env::temp_dir().display());
     let data = DataFile::lay_out(pages)?;
     let mut figures = Vec::new();
-    if !arguments.misses {
+    let takes_part = |part| arguments.only.is_none_or(|only| only == part);
+    if takes_part(Part::Hits) {
         eprintln!("hits of {pages} pages, {} rounds", effort.hit_rounds);
         figures.extend(hits::measure(&data, effort, &mut notes)?);
     }
-    if !arguments.hits {
+    if takes_part(Part::Misses) {
         eprintln!("misses");
         figures.extend(misses::measure(&data, effort, &mut notes)?);
     }
-    if !arguments.hits && !arguments.misses {
+    if takes_part(Part::Neighbours) {
         eprintln!("hits beside others");
         figures.extend(neighbours::tenants(&data, effort, &mut notes)?);
         figures.extend(neighbours::reclaim(&data, effort, &mut notes, &mut failures)?);

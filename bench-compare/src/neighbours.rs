@@ -5,6 +5,7 @@ use crate::Failure;
 use crate::file::{DataFile, PAGE_BYTES, uniform_pages};
 use crate::hits::{load, read};
 use crate::measure::{Effort, Figures, Way, beside, cpu_time, sample};
+use crate::memory::Region;
 use mglru_cache::{Advice, CachedFile, Lru, Mechanisms, OpenMode, PageCache, Preset, Tenant};
 use rustix::fs::OFlags;
 use std::fs::File;
@@ -90,7 +91,8 @@ impl DirectFile {
 
 /// The median of individually timed mapped hits, and the 99.9th percentile while another tenant
 /// reads the file sequentially and keeps background reclaim busy. The latter is left out, and
-/// `failures` says so, if it would be the time of a miss.
+/// `failures` says so, if it would be the time of a miss. To isolate the machine's share, loads of
+/// as many pages of an array are timed beside the same neighbour.
 ///
 /// # Errors
 /// The file cannot be opened.
@@ -111,10 +113,14 @@ pub fn reclaim(
     let streamed = stream.open(data.path(), OpenMode::ReadOnly)?;
     streamed.advise(Advice::Sequential, 0..0)?;
     (0..HOT_PAGES).for_each(|page| assert_eq!(load(&map, page * PAGE_BYTES), page * PAGE_BYTES));
+    let array = Region::huge_array(HOT_BYTES as usize, |offset| offset)
+        .map_err(|error| format!("the array: {error}"))?;
+    let of_array = |offset| array.words()[(offset / 8) as usize];
     let hot = uniform_pages(HOT_PAGES, OFFSETS);
     let clock = Times::of(effort.hit_sample, &hot, |offset| offset).at(0.5);
     let (mut missed, mut timed) = (0, 0);
     let [mut median, mut quiet_tail, mut tail] = [const { Vec::new() }; 3];
+    let [mut array_median, mut array_tail] = [const { Vec::new() }; 2];
     let (mut block, mut position) = (vec![0; 1 << 20], HOT_BYTES);
     let (mut reclaimed, mut directly, mut seconds) = (0, 0, 0.0);
     for _ in 0..effort.long_rounds {
@@ -123,6 +129,7 @@ pub fn reclaim(
         let quiet = Times::of(effort.long_sample, &hot, |offset| load(&map, offset));
         median.push(quiet.at(0.5) - clock);
         quiet_tail.push(quiet.at(0.999) - clock);
+        array_median.push(Times::of(effort.long_sample, &hot, of_array).at(0.5) - clock);
         let read_on = || {
             streamed.read_at(&mut block, position).expect("a page of the file can be read");
             position += block.len() as u64;
@@ -143,6 +150,7 @@ pub fn reclaim(
             reclaimed += after.0 - before.0;
             directly += after.1 - before.1;
             seconds += began.elapsed().as_secs_f64();
+            array_tail.push(Times::of(effort.long_sample, &hot, of_array).at(0.999) - clock);
         });
     }
     notes.push(format!(
@@ -151,8 +159,12 @@ pub fn reclaim(
         reclaimed as f64 / seconds,
         directly as f64 / seconds
     ));
-    let mut figures =
-        vec![Figures::new("timed_hit_median", 1, median), Figures::new("timed_hit_p999", 1, quiet_tail)];
+    let mut figures = vec![
+        Figures::new("timed_hit_median", 1, median),
+        Figures::new("timed_hit_p999", 1, quiet_tail),
+        Figures::new("timed_array_load_median", 1, array_median),
+        Figures::new("timed_array_load_p999_under_reclaim", 1, array_tail),
+    ];
     // The 99.9th percentile is that of hits only if fewer than one access in a thousand missed.
     if missed * 1000 < timed {
         figures.push(Figures::new("timed_hit_p999_under_reclaim", 1, tail));

@@ -56,7 +56,7 @@ const fn ratio(
 }
 
 /// All ratios. A ratio of throughputs is inverted, because more time is less throughput.
-const RATIOS: [Ratio; 19] = [
+const RATIOS: [Ratio; 20] = [
     ratio("mapped_hit_over_mmap", ("mapped_hit", 1), ("mmap", 1), Wanted::AtMost(0.85)),
     ratio("mapped_hit_over_huge_array", ("mapped_hit", 1), ("huge_array", 1), Wanted::AtMost(3.0)),
     ratio("quick_cache_over_mapped_hit", ("quick_cache", 1), ("mapped_hit", 1), Wanted::AtLeast(4.5)),
@@ -112,6 +112,13 @@ const RATIOS: [Ratio; 19] = [
         ("timed_hit_p999_under_reclaim", 1),
         ("timed_hit_median", 1),
         Wanted::AtMost(3.0),
+    ),
+    // The machine's own limit, without any cache.
+    ratio(
+        "p999_of_array_under_reclaim_over_median",
+        ("timed_array_load_p999_under_reclaim", 1),
+        ("timed_array_load_median", 1),
+        Wanted::Any,
     ),
     ratio(
         "reclaimed_page_over_that_of_multigen",

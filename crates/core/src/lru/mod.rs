@@ -576,6 +576,7 @@ pub(crate) fn referenced(mechanisms: Mechanisms, now: Flags) -> Referenced {
 #[derive(Debug)]
 pub(crate) struct Evictions {
     classic: classic::Evictions,
+    ranked: ranked::Evictions,
     /// Pages evicted, by kind and tier.
     tiers: [[u64; 4]; 2],
 }
@@ -588,7 +589,7 @@ impl Evictions {
             Lru::Classic => classic::Evictions::begin(core, target, pages),
             _ => classic::Evictions::none(target),
         };
-        Evictions { classic, tiers: [[0; 4]; 2] }
+        Evictions { classic, ranked: Default::default(), tiers: [[0; 4]; 2] }
     }
 
     /// Evicts a page of `memcg` in state `flags`: counts it and returns its shadow.
@@ -604,7 +605,7 @@ impl Evictions {
         match mechanisms.lru() {
             Lru::MultiGen => memcg.lruvec.shadow_of(kind, flags, mechanisms),
             Lru::Classic => self.classic.shadow(core, flags),
-            Lru::Ranked => ranked::shadow_of(core, memcg, folio, flags),
+            Lru::Ranked => self.ranked.shadow(core, memcg, folio, flags),
             #[cfg(test)]
             Lru::Fifo => fifo::shadow_of(memcg),
         }
@@ -613,6 +614,7 @@ impl Evictions {
     /// Ends the batch. Returns the pages evicted, by kind.
     pub(crate) fn end(self, core: &Core, memcg: &Memcg) -> [u64; 2] {
         self.classic.end(core);
+        self.ranked.end(memcg);
         Kind::ALL.map(|kind| {
             let tiers = self.tiers[kind as usize];
             memcg.lruvec.count_evicted(kind, tiers);

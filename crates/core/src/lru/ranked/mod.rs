@@ -57,7 +57,7 @@ pub(crate) use compact::CompactShadows;
 pub(crate) use state::{List, RankedOnUse};
 pub(super) use {
     constants::fewest_pages,
-    refault::{leaf_dropped, refaulted, shadow_of, shadow_outside},
+    refault::{Evictions, leaf_dropped, refaulted, shadow_outside},
     state::{FIRST_LIST, LISTS, list_of},
     turn::{RankedTurn, references},
 };

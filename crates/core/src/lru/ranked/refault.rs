@@ -11,17 +11,36 @@ use crate::mapping::ShadowEra;
 use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg};
 
-/// The shadow of a folio of `memcg` in state `flags` that is evicted now.
-pub(in crate::lru) fn shadow_of(core: &Core, memcg: &Memcg, folio: FolioId, flags: Flags) -> Shadow {
-    let (ranked, mechanisms) = (&memcg.lruvec.ranked, core.mechanisms());
-    let from_main = flags.active();
-    let list = if from_main { List::Main } else { List::Newcomers };
-    let stamp = core.folios.stamp(folio);
-    // The one access of a newcomer happened some time between then and now.
-    let stamp = if !from_main && flags.refs() > 0 { ranked.clock().midway(stamp) } else { stamp };
-    let forgotten = from_main && !mechanisms.is_on(Switch::MainShadows);
-    let memory = Memory::new(from_main, forgotten || !flags.referenced(), stamp, ranked.evicted(list));
-    Shadow { memcg: memcg.id(), workingset: from_main, token: memory.token() }
+/// Evictions of a batch, by list. They are counted together at its end: an atomic addition for each
+/// page was a tenth of the cost of its reclaim.
+#[derive(Debug, Default)]
+pub(in crate::lru) struct Evictions([u64; 2]);
+
+impl Evictions {
+    /// The shadow of a folio of `memcg` in state `flags` that is evicted now.
+    pub(in crate::lru) fn shadow(
+        &mut self,
+        core: &Core,
+        memcg: &Memcg,
+        folio: FolioId,
+        flags: Flags,
+    ) -> Shadow {
+        let (ranked, mechanisms) = (&memcg.lruvec.ranked, core.mechanisms());
+        let from_main = flags.active();
+        let list = if from_main { List::Main } else { List::Newcomers };
+        let stamp = core.folios.stamp(folio);
+        // The one access of a newcomer happened some time between then and now.
+        let stamp = if !from_main && flags.refs() > 0 { ranked.clock().midway(stamp) } else { stamp };
+        let forgotten = from_main && !mechanisms.is_on(Switch::MainShadows);
+        let evicted = ranked.evicted(list) + self.0[list as usize];
+        self.0[list as usize] += 1;
+        let memory = Memory::new(from_main, forgotten || !flags.referenced(), stamp, evicted);
+        Shadow { memcg: memcg.id(), workingset: from_main, token: memory.token() }
+    }
+
+    pub(in crate::lru) fn end(self, memcg: &Memcg) {
+        memcg.lruvec.ranked.count_evicted(self.0);
+    }
 }
 
 /// Keeps a shadow whose leaf is dropped, if it still counts.

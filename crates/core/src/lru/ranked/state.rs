@@ -326,9 +326,15 @@ impl Ranked {
         self.in_use.load(Relaxed)
     }
 
-    /// Counts an eviction from a list. Returns the evictions before.
+    /// Evictions from a list, without those of batches that have not ended.
     pub(super) fn evicted(&self, list: List) -> u64 {
-        self.evicted[list as usize].fetch_add(1, Relaxed)
+        self.evicted[list as usize].load(Relaxed)
+    }
+
+    /// Counts a batch of evictions, by list.
+    pub(super) fn count_evicted(&self, pages: [u64; 2]) {
+        let counts = self.evicted.iter().zip(pages).filter(|&(_, pages)| pages > 0);
+        counts.for_each(|(count, pages)| _ = count.fetch_add(pages, Relaxed));
     }
 
     /// Whether a page that comes back after so many evictions does so soon.

@@ -526,7 +526,7 @@ fn pages_that_come_back_are_missed() {
     let mut harness = harness(1000);
     harness.read_all(0..1100);
     let ranked = &harness.memcg().lruvec.ranked;
-    let evict = |pages: u64| (0..pages).for_each(|_| _ = ranked.evicted(List::Main));
+    let evict = |pages: u64| ranked.count_evicted([0, pages]);
     assert!(!ranked.judge_returns(), "nothing has come back yet");
     (0..40).for_each(|_| ranked.note_return(50));
     assert!(ranked.judge_returns(), "40 of some 100");
