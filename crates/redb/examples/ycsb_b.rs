@@ -271,17 +271,12 @@ pub fn run_presets(directory: &Path, letters: &[Letter], sizes: Sizes) -> Result
             }
         }
         for (preset, outcomes) in Preset::ALL.into_iter().zip(turns) {
-            let sorted = |of: fn(&Outcome) -> f64| {
-                let mut values: Vec<f64> = outcomes.iter().map(of).collect();
-                values.sort_by(f64::total_cmp);
-                values
-            };
-            let median = |of| sorted(of)[outcomes.len() / 2];
-            let (rate, p99) =
-                (median(|outcome| outcome.rate), median(|outcome| outcome.p99.as_secs_f64() * 1e6));
-            let read = sorted(|outcome| mib(outcome.bytes[0]));
-            let (middle, least, most) = (read[read.len() / 2], read[0], read[read.len() - 1]);
-            let (name, written) = (preset.name(), median(|outcome| mib(outcome.bytes[1])));
+            let of = |value| least_median_most(&outcomes, value);
+            let [_, rate, _] = of(|outcome| outcome.rate);
+            let [_, p99, _] = of(|outcome| outcome.p99.as_secs_f64() * 1e6);
+            let [least, middle, most] = of(|outcome| mib(outcome.bytes[0]));
+            let [_, written, _] = of(|outcome| mib(outcome.bytes[1]));
+            let name = preset.name();
             write!(
                 text,
                 "| {letter:?} | {name} | {rate:.0} | {p99:.0} | {middle:.1} | {least:.1}, {most:.1} "
@@ -290,6 +285,14 @@ pub fn run_presets(directory: &Path, letters: &[Letter], sizes: Sizes) -> Result
         }
     }
     Ok(text)
+}
+
+/// Of some value of all turns.
+fn least_median_most(outcomes: &[Outcome], value: fn(&Outcome) -> f64) -> [f64; 3] {
+    let mut values: Vec<f64> = outcomes.iter().map(value).collect();
+    values.sort_by(f64::total_cmp);
+    let last = values.len() - 1;
+    [values[0], (values[last / 2] + values[values.len() / 2]) / 2.0, values[last]]
 }
 
 fn mib(bytes: u64) -> f64 {
@@ -312,13 +315,12 @@ pub fn run(directory: &Path, sizes: Sizes) -> Result<String, Box<dyn Error>> {
         own.push(with_own_cache(&path, sizes)?);
         ours.push(with_page_cache(&path, Preset::Default, Letter::B, sizes)?);
     }
-    for (name, mut outcomes) in [("redb's own cache", own), ("the page cache", ours)] {
-        outcomes.sort_by(|one, other| one.rate.total_cmp(&other.rate));
-        let Outcome { rate, bytes, .. } = outcomes[outcomes.len() / 2];
-        let [read, written] = bytes.map(mib);
+    for (name, outcomes) in [("redb's own cache", own), ("the page cache", ours)] {
+        let [slowest, rate, fastest] = least_median_most(&outcomes, |outcome| outcome.rate);
+        let [_, read, _] = least_median_most(&outcomes, |outcome| mib(outcome.bytes[0]));
+        let [_, written, _] = least_median_most(&outcomes, |outcome| mib(outcome.bytes[1]));
         write!(text, "{name:17} {rate:8.0} operations/s {read:8.1} MiB read, {written:8.1} MiB written")?;
         if outcomes.len() > 1 {
-            let (slowest, fastest) = (outcomes[0].rate, outcomes[outcomes.len() - 1].rate);
             write!(text, "; turns: {slowest:.0} to {fastest:.0}")?;
         }
         writeln!(text)?;
