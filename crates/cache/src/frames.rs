@@ -67,6 +67,7 @@ impl Frames {
     }
 
     /// Number of frames; their numbers are `0..count`.
+    #[cfg_attr(not(feature = "io-uring"), allow(dead_code, reason = "for rings"))]
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
