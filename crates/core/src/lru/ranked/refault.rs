@@ -38,8 +38,11 @@ impl Evictions {
         Shadow { memcg: memcg.id(), workingset: from_main, token: memory.token() }
     }
 
+    /// Ends the batch. A memcg that does not use the policy has no state of it.
     pub(in crate::lru) fn end(self, memcg: &Memcg) {
-        memcg.lruvec.ranked.count_evicted(self.0);
+        if self.0 != [0; 2] {
+            memcg.lruvec.ranked.count_evicted(self.0);
+        }
     }
 }
 

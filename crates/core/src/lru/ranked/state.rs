@@ -333,8 +333,7 @@ impl Ranked {
 
     /// Counts a batch of evictions, by list.
     pub(super) fn count_evicted(&self, pages: [u64; 2]) {
-        let counts = self.evicted.iter().zip(pages).filter(|&(_, pages)| pages > 0);
-        counts.for_each(|(count, pages)| _ = count.fetch_add(pages, Relaxed));
+        self.evicted.iter().zip(pages).for_each(|(count, pages)| _ = count.fetch_add(pages, Relaxed));
     }
 
     /// Whether a page that comes back after so many evictions does so soon.
