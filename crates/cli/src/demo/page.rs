@@ -31,7 +31,7 @@ impl Report {
         speed.parts.push(Part::Table(self.speed()));
         let mut inside = Section::new("What the caches did");
         inside.parts.extend(self.engines().map(Part::Table));
-        inside.text(Report::REFAULT);
+        inside.text(Report::EVICTED);
         self.notes().into_iter().for_each(|note| inside.text(note));
         let request = &self.0.request;
         Page {

@@ -52,10 +52,10 @@ impl Report {
     pub const COLUMNS: &str = "\
         From memory: share of the reader's reads that waited for no disk. p99: 99 of 100 of its reads took no longer. Both MiB/s: of \
         reader and scan together.";
-    /// Explains evictions and refaults.
-    pub const REFAULT: &str = "\
-        Evicted: pages that left the cache to make room. A refault is a read from disk of a page that had left only shortly before: it \
-        should have stayed.";
+    /// Explains the columns of [`Self::engines`].
+    pub const EVICTED: &str = "\
+        Waits for the disk: reads, of reader and scan, of pages that were not in memory yet. Most pages of the scan are read ahead of \
+        it. Evicted: pages that left the cache to make room.";
 
     /// Everything after the introduction.
     pub fn text(&self) -> String {
@@ -67,7 +67,7 @@ impl Report {
         );
         text += &format!("\n\n{}\n{}\n", self.speed().text(), wrapped(Report::COLUMNS));
         if let Some(table) = self.engines() {
-            text += &format!("\n{}\n{}\n", table.text(), wrapped(Report::REFAULT));
+            text += &format!("\n{}\n{}\n", table.text(), wrapped(Report::EVICTED));
         }
         for note in self.notes() {
             text += &format!("\n{}\n", wrapped(&note));
@@ -132,11 +132,10 @@ impl Report {
 
     /// Counts of our caches, if one ran.
     pub fn engines(&self) -> Option<Table> {
-        let mut table = Table::new(["cache", "read from disk", "evicted", "refaults"]);
+        let mut table = Table::new(["cache", "waits for the disk", "evicted"]);
         for run in &self.0.runs {
             let Some(root) = run.engine.as_ref().and_then(|engine| engine.tenants.first()) else { continue };
-            let refaults = root.counter("workingset_refault_file").unwrap_or(0);
-            table.row([run.cache.name(), count(root.misses), count(evictions(root)), count(refaults)]);
+            table.row([run.cache.name(), count(root.misses), count(evictions(root))]);
         }
         (!table.parts().1.is_empty()).then_some(table)
     }

@@ -16,12 +16,12 @@ fn a_chart_comes_before_the_tables_and_words_are_explained() {
         "█",
         "Beside the scan",
         "reads/s",
-        "read from disk",
+        "waits for the disk",
     ];
     let places = parts.map(place);
     assert!(places.is_sorted(), "{places:?}: {text}");
     for part in
-        ["mglru, default", "mglru, linux-7.2", "plain LRU", "A refault is", "none was wrong", "p99 µs"]
+        ["mglru, default", "mglru, linux-7.2", "plain LRU", "Evicted: pages", "none was wrong", "p99 µs"]
     {
         place(part);
     }

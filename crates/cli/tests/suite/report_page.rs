@@ -179,7 +179,7 @@ fn the_demo_has_the_same_page() {
     let html = read(folder.path(), "page.html");
     check(&html);
     assert_eq!(embedded(&html), printed);
-    assert!(html.contains("Reads of the reader per second") && html.contains("A refault is"));
+    assert!(html.contains("Reads of the reader per second") && html.contains("Evicted: pages"));
 }
 
 /// A browser without a screen.
