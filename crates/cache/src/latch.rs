@@ -1,5 +1,5 @@
-//! Wait queues on which threads sleep, and tasks wait, until a folio is unlocked, written, or has
-//! lent no more.
+//! Wait queues on which threads sleep, and tasks wait, until a folio is unlocked, written, or lent
+//! no more.
 //!
 //! A folio has no room for its own queue; all folios share 64 queues, by number. A sleeper sets the
 //! folio's `waiters` bit while it holds the queue's lock. The thread that changes the awaited state

@@ -532,7 +532,7 @@ impl Core {
         if let Some(slot) = mapping.slot(&self.leaves, self.folios.index(folio)) {
             slot.clear_uptodate(folio);
         }
-        // Readers see neither of them cleared only if they see no byte of the change.
+        // A reader that sees a byte of the change sees both marks, too.
         fence(Ordering::Release);
         true
     }

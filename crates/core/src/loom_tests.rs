@@ -411,8 +411,6 @@ fn loom_a_settled_page_is_never_taken_for_another() {
     a_reader_of_a_reused_frame_after(settle, |world| u64::from(truncate(world)), read);
 }
 
-/// A walk clears the accessed bits of a page table while the page is accessed. Afterwards, an
-/// access that the next walk could not see would have to be slow.
 /// As [`loom_a_page_is_removed_or_lent`] for the shortest way, while the page is truncated and the
 /// next one brought in.
 #[test]
@@ -437,6 +435,8 @@ fn loom_a_settled_page_is_removed_or_lent() {
     assert_eq!(outcomes, ["gone", "lent"]);
 }
 
+/// A walk clears the accessed bits of a page table while the page is accessed. Afterwards, an
+/// access that the next walk could not see would have to be slow.
 #[test]
 fn loom_no_slot_is_settled_in_an_old_table() {
     let prepare = |world: &World| {

@@ -274,6 +274,29 @@ fn loom_a_torn_copy_is_never_accepted() {
     });
 }
 
+/// The same while the frame is freed and another page is read into it.
+#[test]
+fn loom_bytes_of_another_page_are_never_accepted() {
+    loom::model(|| {
+        let flags = cached();
+        let bytes = Bytes::new();
+        let before = flags.load().version();
+        let reuse = {
+            let bytes = bytes.clone();
+            move |flags: &FolioFlags| {
+                assert!(flags.freeze(1, false).is_some());
+                flags.allocate(false, 1);
+                bytes.write(1);
+                flags.end_content();
+            }
+        };
+        let (copy, ()) = race(&flags, move |flags| bytes.read(flags), reuse);
+        if let Some((version, copy)) = copy {
+            assert_eq!(copy, [u64::from(version > before); 2]);
+        }
+    });
+}
+
 /// A borrower reads plain memory: loom would report a writer beside it.
 #[test]
 fn loom_lent_bytes_have_no_writer() {
@@ -333,29 +356,6 @@ fn loom_the_last_user_or_borrower_frees() {
         assert!(flags.lend(flags.load().version()).is_ok());
         let (put, taken) = race(&flags, |flags| !flags.put().is_held(), |flags| !flags.take_back().is_held());
         assert!(put != taken);
-    });
-}
-
-/// The same while the frame is freed and another page is read into it.
-#[test]
-fn loom_bytes_of_another_page_are_never_accepted() {
-    loom::model(|| {
-        let flags = cached();
-        let bytes = Bytes::new();
-        let before = flags.load().version();
-        let reuse = {
-            let bytes = bytes.clone();
-            move |flags: &FolioFlags| {
-                assert!(flags.freeze(1, false).is_some());
-                flags.allocate(false, 1);
-                bytes.write(1);
-                flags.end_content();
-            }
-        };
-        let (copy, ()) = race(&flags, move |flags| bytes.read(flags), reuse);
-        if let Some((version, copy)) = copy {
-            assert_eq!(copy, [u64::from(version > before); 2]);
-        }
     });
 }
 
