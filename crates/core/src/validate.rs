@@ -169,6 +169,7 @@ impl Core {
                 ));
             }
         }
+        self.memcgs.settle_all();
         for memcg in self.memcgs.iter() {
             if memcg.usage_pages() != usage[memcg.id().0 as usize] {
                 return Err(format!(

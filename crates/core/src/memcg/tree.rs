@@ -315,6 +315,11 @@ impl Memcgs {
         below_top.for_each(|freed| self.settle(*freed));
     }
 
+    /// As [`Self::settle_late`], for all released memcgs, however long ago.
+    pub(crate) fn settle_all(&self) {
+        self.tree.lock().free.iter().for_each(|freed| self.settle(*freed));
+    }
+
     fn settle(&self, freed: Freed) {
         self.get(MemcgId(freed.number)).stat.move_late(&self.get(MemcgId(freed.heir)).stat);
     }

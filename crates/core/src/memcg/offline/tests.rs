@@ -287,6 +287,29 @@ fn late_counts_reach_a_living_ancestor() {
     }
 }
 
+/// A thread that looked up the owner of a page before its removal may subtract the page there, while
+/// its heir was given it. Both are counted as one, however long ago the number was freed.
+#[test]
+fn a_page_subtracted_late_is_counted_nowhere() {
+    for others in [0, 200] {
+        let harness = Harness::new(1000, 1);
+        let went = add(&harness, MemcgId::ROOT, "went");
+        let looked_up = harness.core.memcg(went);
+        looked_up.stat.add(Counter::File, 1);
+        remove(&harness, went);
+        harness.core.drop_handle(went);
+        let others: Vec<_> =
+            (0..others).map(|other| add(&harness, MemcgId::ROOT, &other.to_string())).collect();
+        for other in others {
+            remove(&harness, other);
+            harness.core.drop_handle(other);
+        }
+        harness.core.validate().expect_err("the root counts a page and has none");
+        looked_up.stat.sub(Counter::File, 1);
+        harness.core.validate().unwrap();
+    }
+}
+
 /// Before reparenting, the last batch of an offline memcg was freed, and the memcg with it, before
 /// it was counted.
 #[test]
