@@ -13,12 +13,10 @@ use crate::error::Error;
 use crate::fault::alone;
 use crate::inode::{Inode, LEN_MAX};
 use crate::piece::{Piece, pieces};
-use crate::prefetch::prefetch_for_read;
 use crate::shared::Shared;
 use crate::stat::HandleStats;
 use crate::tenant::Tenant;
 use crate::tenants::TenantState;
-use mglru_core::mapping::Glance;
 use mglru_core::readahead::{Readahead, Window, pages_max};
 use mglru_core::{Arrival, FolioId, Hit, HostCharge, LockAttempt, Lookup, MemcgId, PAGE_BYTES, Task};
 use std::fmt;
@@ -106,7 +104,7 @@ pub struct CachedFile {
     pub(crate) stats: Arc<HandleStats>,
     /// Page in which the last read ended, plus one. A read that continues in that page counts as
     /// the same access.
-    last_page: AtomicU64,
+    pub(crate) last_page: AtomicU64,
     readahead: Mutex<Readahead>,
     /// Write-back errors that this handle has reported.
     errors_reported: AtomicU64,
@@ -195,32 +193,11 @@ impl CachedFile {
     /// The system cannot read a page, or no memory can be freed for it. The number of bytes read
     /// before the error is lost.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
-        if self.read_cached(buffer, offset) {
-            return Ok(buffer.len());
+        // A hit makes no call unless it is the last thing, and so saves few registers.
+        if self.copy_counted(buffer, offset) {
+            return self.end_of_hit(buffer.len());
         }
-        self.read(buffer, offset, false)
-    }
-
-    /// Reads bytes that lie within one page in memory and within the file, as [`Self::read`] would.
-    /// Otherwise returns `false` at once.
-    #[inline]
-    fn read_cached(&self, buffer: &mut [u8], offset: u64) -> bool {
-        let in_page = (offset % PAGE_BYTES) as usize;
-        let is_inside = offset.checked_add(buffer.len() as u64).is_some_and(|end| end <= self.inode.len());
-        let is_simple = !buffer.is_empty() && in_page + buffer.len() <= PAGE_BYTES as usize && is_inside;
-        if !is_simple || self.inode.changed_outside.load(Ordering::Relaxed) {
-            return false;
-        }
-        let page = offset / PAGE_BYTES;
-        let before = self.last_page.load(Ordering::Relaxed);
-        let again = before == page + 1 && !self.shared.core.counts_reread(in_page > 0);
-        if !self.copy_cached(page as u32, in_page, buffer, again, false) {
-            return false;
-        }
-        if before != page + 1 {
-            self.last_page.store(page + 1, Ordering::Relaxed);
-        }
-        true
+        self.read_cached(buffer, offset)
     }
 
     /// Reads as [`Self::read_at`]. `begun`: a read of the first page, which was missing, was
@@ -292,59 +269,6 @@ impl CachedFile {
             return Ok(());
         }
         self.read_page_slowly(piece, out, request, again, missed)
-    }
-
-    /// Copies bytes out of a page in memory and counts the access. Returns `false` if the page is
-    /// missing, is being changed, or has the readahead mark.
-    #[inline]
-    pub(crate) fn copy_cached(
-        &self,
-        index: u32,
-        in_page: usize,
-        out: &mut [u8],
-        again: bool,
-        missed: bool,
-    ) -> bool {
-        let Some(seen) = self.glance(index) else { return false };
-        if !seen.is_readable() || seen.readahead() {
-            return false;
-        }
-        if !again {
-            // Where the access is counted after the copy.
-            prefetch_for_read(self.shared.flags(seen.folio()));
-        }
-        self.shared.frames.copy_out(seen.folio().0, in_page, out);
-        if !seen.still() {
-            return false;
-        }
-        if !again {
-            let shared = &*self.shared;
-            if shared.core.accessed_glance(&shared.host, || shared.cpu(), &seen) {
-                self.read_on(index);
-            }
-        }
-        self.stats.count(missed);
-        true
-    }
-
-    /// The state of a page, as read from its slot.
-    #[inline]
-    pub(crate) fn glance(&self, index: u32) -> Option<Glance<'_>> {
-        self.shared.core.glance(&self.inode.mapping, index)
-    }
-
-    /// [`Self::copy_cached`] for a page that may have the readahead mark, which starts the next
-    /// window.
-    #[cold]
-    pub(crate) fn copy_hit(&self, piece: &Piece, out: &mut [u8], again: bool, missed: bool) -> bool {
-        let (shared, mapping) = (&*self.shared, &*self.inode.mapping);
-        let Lookup::Hit(hit) = shared.core.lookup(mapping, piece.index) else { return false };
-        shared.frames.copy_out(hit.folio.0, piece.in_page.start, out);
-        if !shared.core.confirm(mapping, piece.index, &hit) {
-            return false;
-        }
-        self.count_hit(piece.index, &hit, again, missed);
-        true
     }
 
     /// Counts a read of a page that is in memory. `again`: it is part of the last access. `missed`:
@@ -419,7 +343,7 @@ impl CachedFile {
 
     /// Continues readahead after a read of a page whose folio carries the mark.
     #[cold]
-    fn read_on(&self, index: u32) {
+    pub(crate) fn read_on(&self, index: u32) {
         if let Lookup::Hit(hit) = self.shared.core.lookup(&self.inode.mapping, index) {
             self.continue_readahead(index, &hit);
         }

@@ -20,6 +20,7 @@
 //! look at the version; a writer needs `fence(Release)` between marking the version and the copy.
 
 use crate::prefetch::prefetch_for_read;
+use crate::racing;
 use mglru_core::mapping::AtomicSlot;
 #[cfg(not(miri))]
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -40,6 +41,8 @@ pub(crate) struct Frames {
     base: NonNull<u8>,
     count: u32,
     huge_pages: bool,
+    /// Whether the processor copies 32 bytes at a time.
+    is_wide: bool,
     pinned: AtomicBool,
     /// For each 2 MiB of the region, whether huge pages were forbidden there.
     small_pages: Box<[AtomicBool]>,
@@ -63,7 +66,8 @@ impl Frames {
         let bytes = count as usize * FRAME_BYTES;
         let (base, huge_pages) = map(bytes)?;
         let small_pages = (0..bytes.div_ceil(HUGE_PAGE_BYTES)).map(|_| AtomicBool::new(false)).collect();
-        Ok(Frames { base, count, huge_pages, pinned: AtomicBool::new(false), small_pages })
+        let is_wide = racing::is_wide();
+        Ok(Frames { base, count, huge_pages, is_wide, pinned: AtomicBool::new(false), small_pages })
     }
 
     /// Number of frames; their numbers are `0..count`.
@@ -101,13 +105,13 @@ impl Frames {
 
     /// Copies bytes out of the frame from `offset` on. A writer may tear the copy; the caller must
     /// check the version before using it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copy_out(&self, frame: u32, offset: usize, out: &mut [u8]) {
         let from = self.at(frame, offset..offset + out.len());
         // SAFETY: `at` checked that the source lies within one frame. `out` is exclusive, and safe
         // code cannot obtain it from frame memory while writers are possible, so the two do not
         // overlap.
-        unsafe { racing::load(from, out) }
+        unsafe { racing::load(from, out, self.is_wide) }
     }
 
     /// Loads a value from `offset` of the frame on, in a register if it has the size of one. A
@@ -122,7 +126,7 @@ impl Frames {
                 8 => value_of(&racing::load_8(from).to_ne_bytes()),
                 _ => {
                     let mut value = T::new_zeroed();
-                    racing::load(from, value.as_mut_bytes());
+                    racing::load(from, value.as_mut_bytes(), self.is_wide);
                     value
                 }
             }
@@ -135,7 +139,7 @@ impl Frames {
         let to = self.at(frame, offset..offset + bytes.len());
         // SAFETY: `at` checked that the destination lies within one frame. A shared slice of frame
         // memory exists only while no thread writes (`bytes`), so the two do not overlap.
-        unsafe { racing::store(to, bytes) }
+        unsafe { racing::store(to, bytes, self.is_wide) }
     }
 
     /// Zeroes a part of the frame. The caller holds the lock of the folio in that frame.
@@ -229,7 +233,7 @@ impl Frames {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn at(&self, frame: u32, range: Range<usize>) -> *mut u8 {
         if frame >= self.count {
             no_frame(frame, self.count);
@@ -414,272 +418,6 @@ fn forget(_start: *mut u8) -> bool {
     false
 }
 
-/// Copies of memory that other threads may read or write at the same time.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-mod racing {
-    use std::arch::asm;
-
-    // Assembly is opaque to the compiler, which must assume that it does what Rust code could do:
-    // here, one relaxed atomic load and store per byte. The processor's moves are at least that
-    // strong. No option promises `nomem`, so the compiler moves no other access across a copy.
-
-    // Above this length, `rep movsb` is as fast as 16-byte moves. Its start-up costs about 35
-    // cycles, and far more on processors without FSRM. Measured on a Xeon with FSRM: 65 bytes in 6
-    // ns against 4 ns, 512 bytes in 16 ns against 12 ns, a page in 55 ns either way.
-    const STRING_BYTES: usize = 1024;
-
-    /// # Safety
-    ///
-    /// `from` is valid for reads of `out.len()` bytes and does not overlap `out`.
-    #[inline]
-    pub(super) unsafe fn load(from: *const u8, out: &mut [u8]) {
-        // SAFETY: the caller's obligation; `out` is valid for writes of its length.
-        unsafe { copy(from, out.as_mut_ptr(), out.len()) }
-    }
-
-    /// # Safety
-    ///
-    /// `from` is valid for reads of 4 bytes.
-    #[inline(always)]
-    pub(super) unsafe fn load_4(from: *const u8) -> u32 {
-        let value;
-        // SAFETY: one load of that size; changes one register, and neither flags nor stack.
-        unsafe {
-            asm!("mov {value:e}, [{from}]", value = out(reg) value, from = in(reg) from,
-                options(nostack, preserves_flags, readonly));
-        }
-        value
-    }
-
-    /// # Safety
-    ///
-    /// `from` is valid for reads of 8 bytes.
-    #[inline(always)]
-    pub(super) unsafe fn load_8(from: *const u8) -> u64 {
-        let value;
-        // SAFETY: one load of that size; changes one register, and neither flags nor stack.
-        unsafe {
-            asm!("mov {value}, [{from}]", value = out(reg) value, from = in(reg) from,
-                options(nostack, preserves_flags, readonly));
-        }
-        value
-    }
-
-    /// # Safety
-    ///
-    /// `to` is valid for writes of `bytes.len()` bytes and does not overlap `bytes`.
-    pub(super) unsafe fn store(to: *mut u8, bytes: &[u8]) {
-        // SAFETY: the caller's obligation; `bytes` is valid for reads of its length.
-        unsafe { copy(bytes.as_ptr(), to, bytes.len()) }
-    }
-
-    /// # Safety
-    ///
-    /// `to` is valid for writes of `length` bytes.
-    pub(super) unsafe fn zero(to: *mut u8, length: usize) {
-        // SAFETY: writes exactly the bytes that the caller guarantees. The direction flag is clear
-        // on entry to any `asm!`; `rep stosb` changes the three registers named here and no flag.
-        unsafe {
-            asm!("rep stosb", inout("rcx") length => _, inout("rdi") to => _, in("al") 0u8,
-                options(nostack, preserves_flags));
-        }
-    }
-
-    /// # Safety
-    ///
-    /// `from` is valid for reads and `to` for writes of `length` bytes, and they do not overlap.
-    #[inline]
-    unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
-        // SAFETY: every arm touches bytes `0..length` of both sides only, which the caller
-        // guarantees. Odd lengths end with a move that overlaps the one before and stores the same
-        // bytes twice.
-        unsafe {
-            match length {
-                0 => {}
-                1 => move_1(from, to),
-                2..4 => {
-                    move_2(from, to);
-                    move_2(from.add(length - 2), to.add(length - 2));
-                }
-                4..8 => {
-                    move_4(from, to);
-                    move_4(from.add(length - 4), to.add(length - 4));
-                }
-                8 => move_8(from, to),
-                9..16 => {
-                    move_8(from, to);
-                    move_8(from.add(length - 8), to.add(length - 8));
-                }
-                16..=STRING_BYTES => {
-                    let mut done = 0;
-                    while done + 64 < length {
-                        move_64(from.add(done), to.add(done));
-                        done += 64;
-                    }
-                    while done + 16 < length {
-                        move_16(from.add(done), to.add(done));
-                        done += 16;
-                    }
-                    move_16(from.add(length - 16), to.add(length - 16));
-                }
-                // Its stores may become visible in any order among themselves, but before any later
-                // store, such as the one that unlocks the folio. The version protocol needs no
-                // more.
-                _ => {
-                    asm!("rep movsb", inout("rcx") length => _, inout("rdi") to => _, inout("rsi") from => _,
-                    options(nostack, preserves_flags))
-                }
-            }
-        }
-    }
-
-    /// # Safety
-    ///
-    /// Both sides are valid for 64 bytes. Neither needs to be aligned.
-    #[inline(always)]
-    unsafe fn move_64(from: *const u8, to: *mut u8) {
-        // SAFETY: four loads and stores of 16 bytes each; changes four registers, and neither
-        // flags nor stack.
-        unsafe {
-            asm!("movups {a}, [{from}]", "movups {b}, [{from} + 16]",
-                "movups {c}, [{from} + 32]", "movups {d}, [{from} + 48]",
-                "movups [{to}], {a}", "movups [{to} + 16], {b}",
-                "movups [{to} + 32], {c}", "movups [{to} + 48], {d}",
-                a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
-                from = in(reg) from, to = in(reg) to, options(nostack, preserves_flags));
-        }
-    }
-
-    macro_rules! moves {
-        ($($name:ident $class:ident $load:literal $store:literal),*) => { $(
-            /// # Safety
-            ///
-            /// Both sides are valid for the number of bytes in the name. Neither needs to be
-            /// aligned.
-            #[inline(always)]
-            unsafe fn $name(from: *const u8, to: *mut u8) {
-                // SAFETY: one load and one store of that size; changes one register, and neither
-                // flags nor stack.
-                unsafe {
-                    asm!($load, $store, value = out($class) _, from = in(reg) from, to = in(reg) to,
-                        options(nostack, preserves_flags));
-                }
-            }
-        )* };
-    }
-    moves! {
-        move_1 reg_byte "mov {value}, [{from}]" "mov [{to}], {value}",
-        move_2 reg "mov {value:x}, [{from}]" "mov [{to}], {value:x}",
-        move_4 reg "mov {value:e}, [{from}]" "mov [{to}], {value:e}",
-        move_8 reg "mov {value:r}, [{from}]" "mov [{to}], {value:r}",
-        move_16 xmm_reg "movups {value}, [{from}]" "movups [{to}], {value}"
-    }
-}
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
-use portable as racing;
-
-/// The same copies without assembly: relaxed atomic words, and bytes at unaligned edges.
-#[cfg(any(test, miri, not(target_arch = "x86_64")))]
-mod portable {
-    use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-
-    // Words and bytes at the same address are atomics of mixed size. Processors handle those, but
-    // Rust's memory model does not define them yet, and Miri reports them. Under Miri all accesses
-    // are bytes.
-    const WORD_BYTES: usize = if cfg!(miri) { usize::MAX } else { 8 };
-
-    fn is_word(position: *const u8, left: usize) -> bool {
-        left >= WORD_BYTES && position.cast::<u64>().is_aligned()
-    }
-
-    /// # Safety
-    ///
-    /// `from` is valid for reads of `out.len()` bytes and does not overlap `out`. It derives from a
-    /// pointer for writes, which atomics need even if they are only loaded.
-    pub(super) unsafe fn load(from: *const u8, out: &mut [u8]) {
-        let mut done = 0;
-        while done < out.len() {
-            // SAFETY: `done` is below the length that the caller guarantees. The atomics below are
-            // only loaded, are aligned and within bounds (`is_word`), and concurrent writers use
-            // atomics too.
-            unsafe {
-                let position = from.add(done);
-                if is_word(position, out.len() - done) {
-                    let word = (*position.cast::<AtomicU64>()).load(Relaxed);
-                    out[done..done + 8].copy_from_slice(&word.to_ne_bytes());
-                    done += 8;
-                } else {
-                    out[done] = (*position.cast::<AtomicU8>()).load(Relaxed);
-                    done += 1;
-                }
-            }
-        }
-    }
-
-    /// # Safety
-    ///
-    /// As for `load`, of 4 bytes.
-    pub(super) unsafe fn load_4(from: *const u8) -> u32 {
-        let mut bytes = [0; 4];
-        // SAFETY: the caller's obligation.
-        unsafe { load(from, &mut bytes) };
-        u32::from_ne_bytes(bytes)
-    }
-
-    /// # Safety
-    ///
-    /// As for `load`, of 8 bytes.
-    pub(super) unsafe fn load_8(from: *const u8) -> u64 {
-        let mut bytes = [0; 8];
-        // SAFETY: the caller's obligation.
-        unsafe { load(from, &mut bytes) };
-        u64::from_ne_bytes(bytes)
-    }
-
-    /// # Safety
-    ///
-    /// `to` is valid for writes of `bytes.len()` bytes and does not overlap `bytes`.
-    pub(super) unsafe fn store(to: *mut u8, bytes: &[u8]) {
-        // SAFETY: the caller's obligation; `next` is called for positions below `bytes.len()` only.
-        unsafe {
-            store_with(to, bytes.len(), |at| bytes[at], |at| bytes[at..at + 8].try_into().expect("8 bytes"))
-        }
-    }
-
-    /// # Safety
-    ///
-    /// `to` is valid for writes of `length` bytes.
-    pub(super) unsafe fn zero(to: *mut u8, length: usize) {
-        // SAFETY: the caller's obligation.
-        unsafe { store_with(to, length, |_| 0, |_| [0; 8]) }
-    }
-
-    /// # Safety
-    ///
-    /// `to` is valid for writes of `length` bytes.
-    unsafe fn store_with(
-        to: *mut u8,
-        length: usize,
-        byte: impl Fn(usize) -> u8,
-        word: impl Fn(usize) -> [u8; 8],
-    ) {
-        let mut done = 0;
-        while done < length {
-            // SAFETY: as in `load`, with stores.
-            unsafe {
-                let position = to.add(done);
-                if is_word(position, length - done) {
-                    (*position.cast::<AtomicU64>()).store(u64::from_ne_bytes(word(done)), Relaxed);
-                    done += 8;
-                } else {
-                    (*position.cast::<AtomicU8>()).store(byte(done), Relaxed);
-                    done += 1;
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -717,34 +455,6 @@ mod tests {
         let mut neighbour = [1; FRAME_BYTES];
         frames.copy_out(0, 0, &mut neighbour);
         assert!(neighbour.iter().all(|b| *b == 0));
-    }
-
-    #[test]
-    fn the_portable_copies_agree_with_the_others() {
-        for length in LENGTHS.into_iter().filter(|length| !cfg!(miri) || *length <= 100) {
-            let mut memory = [0xee_u8; FRAME_BYTES + 16];
-            let bytes = pattern(length, 5);
-            let mut out = vec![0; length];
-            // SAFETY: `memory` has 16 bytes more than the longest copy, which starts at 3.
-            unsafe {
-                let start = memory.as_mut_ptr().add(3);
-                portable::store(start, &bytes);
-                portable::load(start, &mut out);
-            }
-            assert_eq!(out, bytes);
-            // SAFETY: as above. A pointer for writing, as atomics need one also to load.
-            let words = unsafe {
-                let start = memory.as_mut_ptr().add(3);
-                (portable::load_4(start), portable::load_8(start))
-            };
-            assert_eq!(words.0.to_ne_bytes(), memory[3..7]);
-            assert_eq!(words.1.to_ne_bytes(), memory[3..11]);
-            assert_eq!(memory[3..3 + length], bytes);
-            // SAFETY: as above.
-            unsafe { portable::zero(memory.as_mut_ptr().add(3), length) };
-            assert!(memory[3..3 + length].iter().all(|b| *b == 0));
-            assert!(memory[..3].iter().chain(&memory[3 + length..]).all(|b| *b == 0xee));
-        }
     }
 
     #[test]

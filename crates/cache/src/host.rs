@@ -14,6 +14,7 @@ use mglru_core::{
     Event, FlushReason, FolioId, Host, MemcgId, OomDecision, OutOfMemory, SwapOut, SwapOutcome, SwapSlot,
     Throttle, Time,
 };
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -235,11 +236,28 @@ impl Host for CacheHost {
     }
 }
 
-/// A number for the calling thread; it selects the per-CPU batches the thread uses.
+thread_local! {
+    static NUMBER: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A number for the calling thread, from 1 on; it selects the per-CPU batches the thread uses.
+#[inline]
 pub(crate) fn thread_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+    match known_thread_number() {
+        0 => number_thread(),
+        number => number,
     }
-    NUMBER.with(|number| *number)
+}
+
+/// [`thread_number`] if the thread has one already, or 0.
+#[inline(always)]
+pub(crate) fn known_thread_number() -> usize {
+    NUMBER.get()
+}
+
+#[cold]
+fn number_thread() -> usize {
+    static LAST: AtomicUsize = AtomicUsize::new(0);
+    NUMBER.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+    NUMBER.get()
 }

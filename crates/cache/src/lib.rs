@@ -32,7 +32,7 @@
 //!
 //! Unsafe code is confined to:
 //!
-//! - `frames`: memory that readers copy while writers write;
+//! - `frames` and `racing`: memory that readers copy while writers write;
 //! - `backend/uring`, `backend/disk_file` and `backend/threads`: system calls on that memory;
 //! - one place in `guard`: lent pages;
 //! - `prefetch`: one instruction.
@@ -56,6 +56,7 @@ mod future;
 mod guard;
 #[cfg(all(doc, not(doctest)))]
 pub mod guide;
+mod hit;
 mod host;
 mod inode;
 mod latch;
@@ -66,6 +67,7 @@ mod open;
 mod outside;
 mod piece;
 mod prefetch;
+mod racing;
 mod range;
 mod regions;
 mod reserved;

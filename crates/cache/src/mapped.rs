@@ -224,8 +224,7 @@ impl Map {
         // A page whose entry is young is already covered by the page tables.
         if in_page + out.len() <= PAGE_BYTES as usize
             && offset.checked_add(out.len() as u64).is_some_and(|end| end <= self.file.len())
-            && let Some(seen) = self.file.glance((offset / PAGE_BYTES) as u32)
-            && seen.is_young()
+            && let Some(seen) = self.file.young_glance((offset / PAGE_BYTES) as u32)
         {
             self.frames.copy_out(seen.folio().0, in_page, out);
             if seen.still() {
@@ -258,7 +257,7 @@ impl Map {
             let look = |offset: u64| {
                 let inside = offset.checked_add(N as u64).is_some_and(|end| end <= len);
                 if inside && (offset % PAGE_BYTES) as usize + N <= PAGE_BYTES as usize {
-                    return self.file.glance((offset / PAGE_BYTES) as u32).filter(Glance::is_young);
+                    return self.file.young_glance((offset / PAGE_BYTES) as u32);
                 }
                 None
             };

@@ -50,7 +50,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn cpu(&self) -> usize {
-        thread_number() % self.core.options().cpus
+        (thread_number() - 1) % self.core.options().cpus
     }
 
     /// Parks the calling thread as the core asked. Pauses for charging above `memory.high` and for

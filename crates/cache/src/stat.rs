@@ -1,6 +1,6 @@
 //! Counters of handles and statistics of tenants.
 
-use crate::host::thread_number;
+use crate::host::{known_thread_number, thread_number};
 use mglru_core::lru::GenerationRow;
 use mglru_core::{Counter, PressureStats};
 use std::fmt;
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Counters of one handle. Aligned to cache lines of its own, so that threads with separate handles
 /// do not contend.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct HandleStats {
-    /// Number of the thread that counts its hits in `own_hits`, plus one; 0 until a first hit. An
+    /// Number of the thread that counts its hits in `own_hits`; [`NO_OWNER`] until a first hit. An
     /// atomic addition would keep the processor from starting the next access early.
     owner: AtomicUsize,
     own_hits: AtomicU64,
@@ -50,22 +50,45 @@ impl Accesses {
     }
 }
 
+/// The owner of counts that have none yet.
+const NO_OWNER: usize = usize::MAX;
+
+impl Default for HandleStats {
+    fn default() -> HandleStats {
+        HandleStats {
+            owner: AtomicUsize::new(NO_OWNER),
+            own_hits: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            map_faults: Default::default(),
+        }
+    }
+}
+
 impl HandleStats {
-    #[inline]
-    pub(crate) fn hit(&self) {
-        let thread = thread_number() + 1;
-        if self.owner.load(Relaxed) == thread || self.is_first(thread) {
+    /// Counts a hit of the thread that owns the counts. `false`: it is another thread's.
+    #[inline(always)]
+    pub(crate) fn hit_of_owner(&self) -> bool {
+        let is_own = self.owner.load(Relaxed) == known_thread_number();
+        if is_own {
             // Only this thread writes the word: thread numbers are not reused.
             self.own_hits.store(self.own_hits.load(Relaxed) + 1, Relaxed);
-        } else {
+        }
+        is_own
+    }
+
+    #[inline]
+    pub(crate) fn hit(&self) {
+        let is_own = self.hit_of_owner() || self.is_first(thread_number()) && self.hit_of_owner();
+        if !is_own {
             self.hits.fetch_add(1, Relaxed);
         }
     }
 
     /// Whether the thread becomes the owner, because the counts lack one.
-    #[cold]
     fn is_first(&self, thread: usize) -> bool {
-        self.owner.compare_exchange(0, thread, Relaxed, Relaxed).is_ok()
+        let is_free = self.owner.load(Relaxed) == NO_OWNER;
+        is_free && self.owner.compare_exchange(NO_OWNER, thread, Relaxed, Relaxed).is_ok()
     }
 
     #[inline]

@@ -102,9 +102,22 @@ impl Core {
 
     /// Looks at a page's slot only: the shortest way to copy bytes out of a cached page. `None`:
     /// the page is not readable; [`Core::lookup`] returns the reason.
-    #[inline]
+    #[inline(always)]
     pub fn glance<'a>(&'a self, mapping: &'a Mapping, index: u32) -> Option<Glance<'a>> {
         mapping.glance(&self.leaves, index)
+    }
+
+    /// As [`Core::glance`], by the index: the way to slots that are in no range ([`Glance::in_range`]).
+    #[inline(always)]
+    pub fn glance_in_pool<'a>(&'a self, mapping: &'a Mapping, index: u32) -> Option<Glance<'a>> {
+        mapping.glance_in_pool(&self.leaves, index)
+    }
+
+    /// Whether the page that [`Core::glance`] saw is readable and a mapped access to it would change
+    /// nothing: the accessed bits of its entry and of its page table are set.
+    #[inline]
+    pub fn is_young(&self, mapping: &Mapping, index: u32, seen: &Glance<'_>) -> bool {
+        mapping.is_young(&self.leaves, index, seen)
     }
 
     /// The first half of [`Core::lookup`]: loads the page's slot and decides nothing. A caller with
@@ -293,6 +306,15 @@ impl Core {
     #[inline]
     pub fn accessed_folio(&self, host: &impl Host, cpu: impl FnOnce() -> usize, folio: FolioId) {
         self.mark_accessed(host, cpu, folio, self.folios.flags(folio).load());
+    }
+
+    /// Whether an access through a descriptor to the page seen would write nothing: the policy's
+    /// count is full, and no mark of readahead waits for an access. It is so if
+    /// [`Glance::still`] holds afterwards.
+    #[inline(always)]
+    pub fn is_counted_full(&self, seen: &Glance<'_>) -> bool {
+        let now = self.folios.flags(seen.folio()).load();
+        !seen.readahead() && now.is_counted(self.folios.counted_full())
     }
 
     /// As [`Core::accessed`], for a page seen by [`Core::glance`]. `true`: the folio's state, too,

@@ -17,9 +17,9 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64,
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 
-/// A word that rarely changes. loom does not explore its reads, since nearly every transition makes
-/// one; code that must not miss a change reads it under a lock.
-pub(crate) use std::sync::atomic::AtomicU32 as SettingsWord;
+/// Words that rarely change. loom does not explore their reads, since nearly every transition makes
+/// one; code that must not miss a change reads them under a lock.
+pub(crate) use std::sync::atomic::{AtomicU32 as RareU32, AtomicU64 as RareU64};
 
 #[cfg(loom)]
 use loom::sync::Mutex as Inner;

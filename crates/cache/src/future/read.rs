@@ -90,6 +90,9 @@ impl Future for ReadAt<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<usize, Error>> {
         let this = &mut *self;
+        if this.bytes.is_none() && this.file.copy_counted(this.buffer, this.offset) {
+            return Poll::Ready(this.file.end_of_hit(this.buffer.len()));
+        }
         let bytes = match this.bytes {
             Some(bytes) => bytes,
             None => *this.bytes.insert(this.file.readable(this.buffer.len(), this.offset)?),

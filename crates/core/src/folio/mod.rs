@@ -7,7 +7,7 @@ mod loom_tests;
 mod table;
 
 pub(crate) use flags::VERSION_BITS;
-pub(crate) use flags::{Climb, HandStep, MAIN, NEWCOMER, Neighbour, tier_of};
+pub(crate) use flags::{Climb, CountedFull, HandStep, MAIN, NEWCOMER, Neighbour, tier_of};
 pub use flags::{Flags, FolioFlags, GenIndex, LOANS_MAX, NotLent, Tier};
 pub(crate) use list::FolioLists;
 pub(crate) use table::{FEW_REFAULTS, MEMCG_BITS, STAMP_BITS, Stamp};

@@ -5,11 +5,15 @@
 //! 2 MiB. Columns save four bytes per folio over rows; their effect on the speed of a replay was
 //! not measurable.
 
-use super::{FolioFlags, Kind};
+use super::{CountedFull, FolioFlags, Kind};
 use crate::mechanism::{LruLock, Mechanisms};
 use crate::sync::{
-    AtomicI64, AtomicU32, AtomicU64, LockCounts, Mutex, MutexGuard, Ordering::Relaxed, SettingsWord,
+    AtomicI64, AtomicU32, AtomicU64, LockCounts, Mutex, MutexGuard, Ordering::Relaxed, RareU64,
 };
+
+/// Places in the word of settings: the switches are lowest.
+const CHANGES_SHIFT: u32 = 16;
+const FULL_SHIFT: u32 = 48;
 
 /// Number of a folio, and of the frame that holds its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,11 +103,17 @@ pub struct FolioTable {
     memcgs: Box<[AtomicU32]>,
     listed: Listed,
     mechanisms: Mechanisms,
-    /// The switches now: `mechanisms` under the current policy. The high half counts switches of
-    /// the policy.
-    settings: SettingsWord,
+    /// The switches now: `mechanisms` under the current policy; how often the policy was switched;
+    /// and [`CountedFull`], which a hit then need not look up.
+    settings: RareU64,
     node_lock: Mutex<LockCounts>,
     few_refaults: u64,
+}
+
+/// The word of settings, for switches and for how often the policy was switched.
+fn settings_word((mechanisms, changes): (Mechanisms, u32)) -> u64 {
+    let full = mechanisms.lru().habits().counted_full;
+    u64::from(full.0) << FULL_SHIFT | u64::from(changes) << CHANGES_SHIFT | u64::from(mechanisms.word())
 }
 
 impl FolioTable {
@@ -125,7 +135,7 @@ impl FolioTable {
             memcgs: (0..folios).map(|_| AtomicU32::new(0)).collect(),
             listed: Listed::new(),
             mechanisms,
-            settings: SettingsWord::new(u32::from(mechanisms.word())),
+            settings: RareU64::new(settings_word((mechanisms, 0))),
             node_lock: Mutex::default(),
             few_refaults: FEW_REFAULTS,
         }
@@ -156,13 +166,18 @@ impl FolioTable {
     /// The switches now, and how often the policy was switched.
     pub(crate) fn settings(&self) -> (Mechanisms, u32) {
         let word = self.settings.load(Relaxed);
-        (self.mechanisms.with_word(word as u16), word >> 16)
+        (self.mechanisms.with_word(word as u16), (word >> CHANGES_SHIFT) as u32)
     }
 
     /// Replaces the settings. `false`: another thread changed them since `known`.
     pub(crate) fn set_settings(&self, known: (Mechanisms, u32), to: (Mechanisms, u32)) -> bool {
-        let word = |(mechanisms, changes): (Mechanisms, u32)| changes << 16 | u32::from(mechanisms.word());
-        self.settings.compare_exchange(word(known), word(to), Relaxed, Relaxed).is_ok()
+        self.settings.compare_exchange(settings_word(known), settings_word(to), Relaxed, Relaxed).is_ok()
+    }
+
+    /// What a folio has once its accesses through descriptors are all counted.
+    #[inline(always)]
+    pub(crate) fn counted_full(&self) -> CountedFull {
+        CountedFull((self.settings.load(Relaxed) >> FULL_SHIFT) as u8)
     }
 
     /// Locks all lists of the node, if one lock covers them.

@@ -7,7 +7,7 @@ use super::lruvec::FIFO_LISTS;
 use super::{Context, Grant, Habits, LockedLruvec, PagedOut, Refault, Shadow, TurnStep, Visit};
 use crate::Core;
 use crate::event::Event;
-use crate::folio::{FolioId, Kind};
+use crate::folio::{CountedFull, FolioId, Kind};
 use crate::host::Host;
 use crate::memcg::{Memcg, MemcgId};
 use crate::sync::{AtomicI64, Ordering::Relaxed};
@@ -23,6 +23,7 @@ pub(super) const HABITS: Habits = Habits {
     waits_for_writeback: false,
     trims_at_once: false,
     counts_rereads: false,
+    counted_full: CountedFull::REFS,
     takes_turns: false,
     shows_lists: false,
 };
@@ -168,6 +169,32 @@ mod tests {
         harness.read(0);
         assert!(harness.is_cached(0) && harness.host.recent_refaults() == 0);
         harness.core.validate().unwrap();
+    }
+
+    /// Enough accesses fill a policy's count, and accesses to a folio whose count is full change
+    /// nothing: a hit may skip them. (Folios of this file's policy are never full.)
+    #[test]
+    fn accesses_change_nothing_once_they_are_counted() {
+        for lru in Lru::ALL {
+            let mut harness = harness(lru);
+            harness.read_ahead(0..10);
+            let full = harness.core.folios.counted_full();
+            let folio = harness.folio(3);
+            let state = || harness.core.folios.flags(folio).load();
+            assert!(!state().is_counted(full), "{lru:?}");
+            let mut changes = 0;
+            for _ in 0..20 {
+                let before = state();
+                let activated = crate::lru::count_access(&harness.core, folio, before);
+                if let Some(before) = activated {
+                    crate::lru::accessed_again(&harness.core, &harness.host, 0, folio, before);
+                    harness.core.drain_all(&harness.host);
+                }
+                assert_eq!(before == state(), before.is_counted(full), "{lru:?}: {before:?}");
+                changes += u32::from(before != state());
+            }
+            assert!((2..10).contains(&changes) && state().is_counted(full), "{lru:?}: {:?}", state());
+        }
     }
 
     /// Switching from each policy to each other loses no folio, and reclaim finds those on the way.

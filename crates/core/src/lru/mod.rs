@@ -260,6 +260,11 @@ impl LockedLruvec<'_> {
 /// call [`accessed_again`] with this earlier state; the folio holds a reference for it.
 #[inline]
 pub(crate) fn accessed(core: &Core, folio: FolioId, then: Flags) -> Option<Flags> {
+    if then.is_counted(core.folios.counted_full()) { None } else { count_access(core, folio, then) }
+}
+
+#[inline(never)]
+fn count_access(core: &Core, folio: FolioId, then: Flags) -> Option<Flags> {
     let (flags, mechanisms) = (core.folios.flags(folio), core.mechanisms());
     match mechanisms.lru() {
         Lru::MultiGen => {

@@ -1,7 +1,7 @@
 //! Terms between reclaim and the policies: habits, swappiness and the size of a batch.
 
 use super::multigen::window::GENERATION_LISTS;
-use crate::folio::Kind;
+use crate::folio::{CountedFull, Kind};
 
 /// The unevictable list, shared by all policies.
 pub(crate) const UNEVICTABLE: usize = GENERATION_LISTS + 4;
@@ -31,6 +31,8 @@ pub(crate) struct Habits {
     pub(crate) trims_at_once: bool,
     /// With `rereads`, a read that begins with the page of the previous read counts again.
     pub(crate) counts_rereads: bool,
+    /// What a folio has once accesses through descriptors change nothing more.
+    pub(crate) counted_full: CountedFull,
     /// With `subtree_lru`, sibling memcgs give pages in turn, by the age of what they have.
     pub(crate) takes_turns: bool,
     /// `lru_gen` shows lists instead of generations, and takes no commands.

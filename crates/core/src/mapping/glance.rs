@@ -23,6 +23,7 @@
 use super::Mapping;
 use super::layout::{DIRECTORY_LEAVES, DIRECTORY_PAGES, LEAF_SLOTS, TABLE_PAGES};
 use super::leaf::LeafPool;
+use super::range::SlotRange;
 use super::slot::{AtomicSlot, Slot};
 use crate::folio::FolioId;
 use crate::sync::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, fence};
@@ -32,7 +33,6 @@ use crate::sync::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, fence};
 pub struct Glance<'a> {
     slot: &'a AtomicSlot,
     word: Slot,
-    young: bool,
     /// The way to a slot that other mappings may reuse.
     way: Option<Way<'a>>,
 }
@@ -46,70 +46,60 @@ struct Way<'a> {
     leaf: u32,
 }
 
-impl Glance<'_> {
+impl<'a> Glance<'a> {
+    /// Looks at a page's slot in a mapping's range. `None`: no readable page has its slot there.
+    #[inline(always)]
+    pub fn in_range(range: &'a SlotRange, index: u32) -> Option<Glance<'a>> {
+        let slot = range.slot(index)?;
+        let word = slot.load();
+        word.is_readable().then_some(Glance { slot, word, way: None })
+    }
+
     /// Whether the page is cached and its bytes may be copied out.
-    #[inline]
+    #[inline(always)]
     pub fn is_readable(&self) -> bool {
         self.word.is_readable()
     }
 
     /// The folio with the bytes, if the page is readable.
-    #[inline]
+    #[inline(always)]
     pub fn folio(&self) -> FolioId {
         self.word.folio_number()
     }
 
-    /// Whether the page is readable and a mapped access would change nothing: the accessed bits of
-    /// the entry and of the page table are set.
-    #[inline]
-    pub fn is_young(&self) -> bool {
-        self.young
-    }
-
     /// Whether the page carries the readahead mark: an access to it starts the next window.
-    #[inline]
+    #[inline(always)]
     pub fn readahead(&self) -> bool {
         self.word.readahead()
     }
 
     /// The folio's version when the content seen was marked as valid.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn version(&self) -> u32 {
         self.word.version()
     }
 
-    /// Whether the bytes copied since are that page, unchanged.
-    #[inline]
+    /// Whether the bytes copied since are that page, unchanged. May be `false` for an unchanged page
+    /// whose accessed bit was set or cleared meanwhile.
+    #[inline(always)]
     pub fn still(&self) -> bool {
         fence(Acquire);
         let is_way_there =
             |way: &Way<'_>| way.place.load(Acquire) == way.directory && way.entry.load(Acquire) == way.leaf;
-        self.way.as_ref().is_none_or(is_way_there) && self.slot.load().same_content(self.word)
+        self.way.as_ref().is_none_or(is_way_there) && self.slot.load() == self.word
     }
 }
 
 impl Mapping {
     /// Looks at a page's slot. `None`: the index has no leaf for it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn glance<'a>(&'a self, leaves: &'a LeafPool, index: u32) -> Option<Glance<'a>> {
-        if let Some(range) = self.range()
-            && let Some(slots) = range.leaf(index)
-        {
-            let slot = &slots[index as usize % LEAF_SLOTS];
-            let word = slot.load();
-            if word.is_readable() {
-                // The last page is never settled if the file ends inside.
-                let cut_page_is_young =
-                    || !self.is_whole(index) && word.is_young() && range.is_young_table(index) == Some(true);
-                let young = word.is_settled() || cut_page_is_young();
-                return Some(Glance { slot, word, young, way: None });
-            }
-        }
-        self.glance_pooled(leaves, index)
+        let in_range = self.range().and_then(|range| Glance::in_range(range, index));
+        in_range.or_else(|| self.glance_in_pool(leaves, index))
     }
 
-    #[inline]
-    fn glance_pooled<'a>(&'a self, leaves: &'a LeafPool, index: u32) -> Option<Glance<'a>> {
+    #[inline(always)]
+    pub(crate) fn glance_in_pool<'a>(&'a self, leaves: &'a LeafPool, index: u32) -> Option<Glance<'a>> {
         let place = self.directories.get(index / DIRECTORY_PAGES)?;
         let number = place.load(Acquire);
         let directory = leaves.directories.get_entry(number)?;
@@ -117,12 +107,26 @@ impl Mapping {
         let leaf = entry.load(Acquire);
         let slot = &self.leaf_of_entry(leaves, index, leaf)?.slots[index as usize % LEAF_SLOTS];
         let word = slot.load();
+        Some(Glance { slot, word, way: Some(Way { place, directory: number, entry, leaf }) })
+    }
+
+    /// Whether the page seen is readable and a mapped access to it would change nothing: the
+    /// accessed bits of the entry and of the page table are set.
+    pub(crate) fn is_young(&self, leaves: &LeafPool, index: u32, seen: &Glance<'_>) -> bool {
+        let in_range = self.range().and_then(|range| range.is_young_table(index));
+        if seen.way.is_none() {
+            // The last page is never settled if the file ends inside.
+            let is_cut = || !self.has_whole_page(index.into());
+            return seen.word.is_settled() || seen.word.is_young() && is_cut() && in_range == Some(true);
+        }
+        seen.word.is_young() && in_range.unwrap_or_else(|| self.is_young_table(leaves, index))
+    }
+
+    /// Whether the accessed bit of the page table that covers `index` is set. The table's bit is in
+    /// the directory: no range of slots covers the page.
+    fn is_young_table(&self, leaves: &LeafPool, index: u32) -> bool {
         let table = index % DIRECTORY_PAGES / TABLE_PAGES;
-        let young_table = match self.range().and_then(|range| range.is_young_table(index)) {
-            Some(is_young) => is_young,
-            None => directory.young_tables.load(Relaxed) >> table & 1 != 0,
-        };
-        let young = young_table && word.is_young();
-        Some(Glance { slot, word, young, way: Some(Way { place, directory: number, entry, leaf }) })
+        let directory = self.directory(leaves, index);
+        directory.is_some_and(|directory| directory.young_tables.load(Relaxed) >> table & 1 != 0)
     }
 }

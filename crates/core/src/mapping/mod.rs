@@ -218,6 +218,12 @@ impl Mapping {
         self.range.get()
     }
 
+    /// Whether a page lies wholly inside the file, as [`Self::set_whole_pages`] said last.
+    #[inline(always)]
+    pub fn has_whole_page(&self, page: u64) -> bool {
+        page < u64::from(self.whole_pages.load(Relaxed))
+    }
+
     /// Notes that the file was truncated or extended and has so many whole pages now. From the
     /// return on, no slot after them is settled.
     pub fn set_whole_pages(&self, pages: u64) {
@@ -301,20 +307,14 @@ impl Mapping {
         directory.young_tables.fetch_or(bit, Relaxed) & bit == 0
     }
 
-    /// Whether the page lies wholly inside the file.
-    #[inline]
-    fn is_whole(&self, index: u32) -> bool {
-        index < self.whole_pages.load(Relaxed)
-    }
-
     /// Lets further accesses to a page skip [`Self::touch_table`], which the caller calls next, and
     /// skip the length of the file: only whole pages are settled.
     #[inline]
     pub(crate) fn settle(&self, index: u32) {
         if let Some(range) = self.range.get()
-            && self.is_whole(index)
+            && self.has_whole_page(index.into())
             && range.settle(index)
-            && !self.is_whole(index)
+            && !self.has_whole_page(index.into())
         {
             // A truncation may have looked at the slot before it was settled.
             range.unsettle_all(index.into(), u64::from(index) + 1);

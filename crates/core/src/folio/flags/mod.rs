@@ -102,6 +102,20 @@ pub(crate) const VERSION_BITS: u32 = u64::BITS - VERSION_SHIFT;
 
 const _: () = assert!(MLOCKED << 1 == REFERENCE && REFERENCES_MASK + REFERENCE == LOAN);
 const _: () = assert!(LOANS_MASK + LOAN == VERSION);
+/// What a folio has once further accesses through descriptors change nothing, under some policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CountedFull(pub(crate) u8);
+
+impl CountedFull {
+    /// `referenced` and the highest `refs`.
+    pub(crate) const REFS: CountedFull = CountedFull((REFERENCED | REFS_MASK) as u8);
+    /// These and `workingset`.
+    pub(crate) const REFS_AND_WORKINGSET: CountedFull =
+        CountedFull((REFERENCED | REFS_MASK | WORKINGSET) as u8);
+    /// `referenced` and `active`.
+    pub(crate) const ACTIVE: CountedFull = CountedFull((REFERENCED | ACTIVE) as u8);
+}
+
 const _: () = assert!(MARK_MASK & REFS_MASK == 0 && REFS_MASK << 1 < REFERENCED << 1);
 
 /// `nrefs + workingset` at which sorting always protects a folio: five accesses, or four after a
@@ -304,6 +318,13 @@ impl Flags {
         } else {
             self.set(WORKINGSET)
         }
+    }
+
+    /// Whether further accesses through a descriptor change nothing, and reclaim left no mark that
+    /// one of them must look at ([`Flags::reads_ahead`]). May be `false` although it is so.
+    #[inline(always)]
+    pub(crate) fn is_counted(self, full: CountedFull) -> bool {
+        self.0 & RECLAIM == 0 && !self.0 & u64::from(full.0) == 0
     }
 
     /// After being found young a second time: hot, and the count starts over.

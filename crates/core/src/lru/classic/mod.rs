@@ -25,7 +25,7 @@ mod tests;
 mod turn;
 
 use super::{Habits, LockedLruvec};
-use crate::folio::{FolioId, Kind};
+use crate::folio::{CountedFull, FolioId, Kind};
 use crate::sync::Ordering::Relaxed;
 pub(super) use state::{LISTS, list_of};
 pub(super) use {
@@ -45,6 +45,7 @@ pub(super) const HABITS: Habits = Habits {
     waits_for_writeback: true,
     trims_at_once: false,
     counts_rereads: false,
+    counted_full: CountedFull::ACTIVE,
     takes_turns: false,
     shows_lists: false,
 };

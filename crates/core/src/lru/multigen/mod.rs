@@ -18,6 +18,7 @@ mod walk;
 pub(crate) mod window;
 
 use super::Habits;
+use crate::folio::CountedFull;
 pub(crate) use aging::Aging;
 pub(super) use lists::forget_use;
 pub(super) use put_back::{isolate, put_back, references};
@@ -33,6 +34,7 @@ pub(super) const HABITS: Habits = Habits {
     waits_for_writeback: false,
     trims_at_once: false,
     counts_rereads: false,
+    counted_full: CountedFull::REFS_AND_WORKINGSET,
     takes_turns: false,
     shows_lists: false,
 };

@@ -16,7 +16,7 @@
 
 use crate::mapping::ShadowEra;
 use crate::random::mix;
-use crate::sync::{Mutex, Ordering::Relaxed, SettingsWord};
+use crate::sync::{Mutex, Ordering::Relaxed, RareU32};
 
 /// Entries per frame. Two and three make no difference on zipf .8 with 1 % of the pages as memory.
 const ENTRIES_PER_FRAME: u64 = 1;
@@ -31,7 +31,7 @@ pub(crate) struct CompactShadows {
     shards: [Mutex<Shard>; SHARDS as usize],
     sets_per_shard: u64,
     /// Eras that have begun.
-    eras: SettingsWord,
+    eras: RareU32,
 }
 
 /// Sets of entries, the newest entry of each first. Empty entries have the tag 0 and come last.
@@ -55,7 +55,7 @@ impl CompactShadows {
         CompactShadows {
             shards: Default::default(),
             sets_per_shard: (sets / SHARDS).max(1),
-            eras: SettingsWord::new(0),
+            eras: RareU32::new(0),
         }
     }
 

@@ -53,6 +53,7 @@ mod turn;
 mod walk;
 
 use super::Habits;
+use crate::folio::CountedFull;
 pub(crate) use compact::CompactShadows;
 pub(crate) use state::{List, RankedOnUse};
 pub(super) use {
@@ -71,6 +72,7 @@ pub(super) const HABITS: Habits = Habits {
     waits_for_writeback: true,
     trims_at_once: true,
     counts_rereads: true,
+    counted_full: CountedFull::REFS,
     takes_turns: true,
     shows_lists: true,
 };
