@@ -30,7 +30,7 @@ impl CachedFile {
         if !is_in_page || !is_known || !mapping.has_whole_page(page) {
             return false;
         }
-        // Each kind of glance gets code of its own, which knows that a slot in a range needs no way.
+        // Each kind of glance gets code of its own: a slot in a range has no way to check.
         let in_range = mapping.range().and_then(|range| Glance::in_range(range, page as u32));
         let is_copied = match in_range {
             Some(seen) => self.copy_glanced(seen, in_page, buffer),

@@ -74,8 +74,8 @@ mod x86_64 {
 
     /// # Safety
     ///
-    /// `to` is valid for writes of `bytes.len()` bytes and does not overlap `bytes`. `is_wide` is no
-    /// more than [`is_wide`] says.
+    /// `to` is valid for writes of `bytes.len()` bytes and does not overlap `bytes`. `is_wide` is
+    /// no more than [`is_wide`] says.
     pub(crate) unsafe fn store(to: *mut u8, bytes: &[u8], is_wide: bool) {
         // SAFETY: the caller's obligation; `bytes` is valid for reads of its length.
         unsafe { copy(bytes.as_ptr(), to, bytes.len(), is_wide) }

@@ -107,14 +107,15 @@ impl Core {
         mapping.glance(&self.leaves, index)
     }
 
-    /// As [`Core::glance`], by the index: the way to slots that are in no range ([`Glance::in_range`]).
+    /// As [`Core::glance`], by the index, which also leads to slots that are in no range
+    /// ([`Glance::in_range`]).
     #[inline(always)]
     pub fn glance_in_pool<'a>(&'a self, mapping: &'a Mapping, index: u32) -> Option<Glance<'a>> {
         mapping.glance_in_pool(&self.leaves, index)
     }
 
-    /// Whether the page that [`Core::glance`] saw is readable and a mapped access to it would change
-    /// nothing: the accessed bits of its entry and of its page table are set.
+    /// Whether the page that [`Core::glance`] saw is readable and a mapped access to it would
+    /// change nothing: the accessed bits of its entry and of its page table are set.
     #[inline]
     pub fn is_young(&self, mapping: &Mapping, index: u32, seen: &Glance<'_>) -> bool {
         mapping.is_young(&self.leaves, index, seen)

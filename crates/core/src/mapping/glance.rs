@@ -79,8 +79,8 @@ impl<'a> Glance<'a> {
         self.word.version()
     }
 
-    /// Whether the bytes copied since are that page, unchanged. May be `false` for an unchanged page
-    /// whose accessed bit was set or cleared meanwhile.
+    /// Whether the bytes copied since are that page, unchanged. May be `false` for an unchanged
+    /// page whose accessed bit was set or cleared meanwhile.
     #[inline(always)]
     pub fn still(&self) -> bool {
         fence(Acquire);

@@ -71,7 +71,8 @@ impl SlotRange {
         pages.next_multiple_of(LEAF_SLOTS as u64)
     }
 
-    /// The slot of a page. `None`: it lies outside. Slots of an incomplete leaf at the end stay empty.
+    /// The slot of a page. `None`: it lies outside. Slots of an incomplete leaf at the end stay
+    /// empty.
     #[inline(always)]
     pub(super) fn slot(&self, index: u32) -> Option<&AtomicSlot> {
         self.slots.get(index as usize)

@@ -287,8 +287,8 @@ fn late_counts_reach_a_living_ancestor() {
     }
 }
 
-/// A thread that looked up the owner of a page before its removal may subtract the page there, while
-/// its heir was given it. Both are counted as one, however long ago the number was freed.
+/// A thread that looked up the owner of a page before its removal may subtract the page there,
+/// although the heir has it by now. Both are counted as one, however long ago the number was freed.
 #[test]
 fn a_page_subtracted_late_is_counted_nowhere() {
     for others in [0, 200] {
