@@ -1,7 +1,9 @@
 //! The turn of one lruvec: takes batches from the tail of the newcomers or of the main list, by the
 //! newcomers' share.
 
-use super::constants::{DIRTY_PART, HAND_STEPS, LOOK_SHARE, LOOKING_PAGES, STUCK_NEWCOMERS_MAX, TURN_SHARE};
+use super::constants::{
+    DIRTY_PART, HAND_STEPS, LOOK_SHARE, LOOKING_PAGES, STUCK_NEWCOMERS_MAX, STUCK_PART, TURN_SHARE,
+};
 use super::place::Manner;
 use super::state::{List, Ranked, RankedOnUse};
 use super::walk::walk;
@@ -173,7 +175,7 @@ impl RankedTurn {
         }
         cx.scan.tallies.add(&tallies);
         order::count_reclaimed(core, outcome.freed);
-        if self.has_newcomers && outcome.freed * DIRTY_PART < tallies.taken {
+        if self.has_newcomers && outcome.freed * STUCK_PART < tallies.taken {
             cx.scan.stuck.note(self.memcg, tallies.taken - outcome.freed);
         } else if self.has_newcomers {
             cx.scan.stuck = Default::default();
