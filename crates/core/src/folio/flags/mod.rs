@@ -102,6 +102,8 @@ pub(crate) const VERSION_BITS: u32 = u64::BITS - VERSION_SHIFT;
 
 const _: () = assert!(MLOCKED << 1 == REFERENCE && REFERENCES_MASK + REFERENCE == LOAN);
 const _: () = assert!(LOANS_MASK + LOAN == VERSION);
+const _: () = assert!(MARK_MASK & REFS_MASK == 0 && REFS_MASK << 1 < REFERENCED << 1);
+
 /// What a folio has once further accesses through descriptors change nothing, under some policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CountedFull(pub(crate) u8);
@@ -115,8 +117,6 @@ impl CountedFull {
     /// `referenced` and `active`.
     pub(crate) const ACTIVE: CountedFull = CountedFull((REFERENCED | ACTIVE) as u8);
 }
-
-const _: () = assert!(MARK_MASK & REFS_MASK == 0 && REFS_MASK << 1 < REFERENCED << 1);
 
 /// `nrefs + workingset` at which sorting always protects a folio: five accesses, or four after a
 /// promotion ([book: folios#state-word], "saturated").
