@@ -9,10 +9,10 @@
 //! ```
 //!
 //! A glance does for a reader what a page-table entry does for the processor: the bytes do not wait
-//! for the folio's state word, which would be one more cache miss on the way to them. A writer clears `uptodate` in the slot before
-//! it changes bytes, and stores the folio's new version afterwards, which also changes whenever the
-//! frame gets another page. A torn copy would go unnoticed only after exactly 2^24 changes of the
-//! frame during the copy.
+//! for the folio's state word, which would be one more cache miss on the way to them. A writer
+//! clears `uptodate` in the slot before it changes bytes, and stores the folio's new version
+//! afterwards, which also changes whenever the frame gets another page. A torn copy would go
+//! unnoticed only after exactly 2^24 changes of the frame during the copy.
 //!
 //! # Locking
 //!
