@@ -269,18 +269,21 @@ impl<'a> Actor<'a> {
         }
     }
 
-    fn map(&mut self, number: usize) -> &Map {
+    /// The map of a file. `None`: its tenant has no memory for the map's metadata.
+    fn map(&mut self, number: usize) -> Option<&Map> {
         if self.maps[number].is_none() || self.random.one_in(50) {
-            self.maps[number] = Some(self.handles[number].map().unwrap());
+            let result = self.handles[number].map();
+            self.maps[number] = self.check(result);
         }
-        self.maps[number].as_ref().unwrap()
+        self.maps[number].as_ref()
     }
 
     fn load(&mut self) {
         let (number, file, unit) = self.pick();
         let before = Before::of(file, unit);
         let mut bytes = vec![0xaa; file.unit_bytes];
-        let result = self.map(number).load((unit * file.unit_bytes) as u64, &mut bytes);
+        let Some(map) = self.map(number) else { return };
+        let result = map.load((unit * file.unit_bytes) as u64, &mut bytes);
         if self.check(result).is_some() {
             before.verify(file, unit, &bytes, "load of");
         }
@@ -294,7 +297,7 @@ impl<'a> Actor<'a> {
         let before: Vec<Before> =
             (index * in_page..(index + 1) * in_page).map(|unit| Before::of(file, unit)).collect();
         self.map(number);
-        let map = self.maps[number].as_ref().unwrap();
+        let Some(map) = &self.maps[number] else { return };
         let Some(guard) = self.check(map.page(index as u32)) else { return };
         self.verify_read(file, &before, index * in_page, &guard, "view of");
         let copy = guard.to_vec();
@@ -344,8 +347,9 @@ impl<'a> Actor<'a> {
 
     fn store(&mut self) {
         let (number, _, unit) = self.pick();
-        self.map(number);
-        self.write_unit(number, unit, true);
+        if self.map(number).is_some() {
+            self.write_unit(number, unit, true);
+        }
     }
 
     fn truncate(&mut self) {
@@ -395,16 +399,16 @@ impl<'a> Actor<'a> {
         self.maps[number] = None;
         let tenant = self.tenant();
         let path = self.disk.path(&file.name());
-        self.handles[number] = if self.random.one_in(3) {
-            self.handles[number].try_clone().unwrap()
-        } else {
-            match tenant.open(&path, OpenMode::ReadWrite) {
-                Ok(file) => file,
-                // Metadata about tenants takes a part of a small budget.
-                Err(Error::TooManyFiles { .. }) => return,
-                Err(error) => panic!("{error:?}"),
-            }
+        let handle = match self.random.one_in(3) {
+            true => self.handles[number].try_clone(),
+            false => tenant.open(&path, OpenMode::ReadWrite),
         };
+        match handle {
+            Ok(handle) => self.handles[number] = handle,
+            // Metadata about tenants takes a part of a small budget.
+            Err(Error::TooManyFiles { .. } | Error::OutOfMemory(_)) => {}
+            Err(error) => panic!("{error:?}"),
+        }
     }
 
     /// The path of a tenant that may exist: a separate one, or up to three levels below one of the
