@@ -54,9 +54,9 @@ pub(super) const BIRTHS: usize = 16;
 /// not more than are worth the visit.
 pub(super) const TURN_SHARE: u64 = 32;
 /// The flusher is woken if one in so many pages of a batch is dirty and not queued for writing. The
-/// kernel waits until all are; a short list of newcomers would meet the same pages again and again,
-/// and dirty pages would take the place of others: with 2, `fs_compile` with memory for 40 % of its
-/// pages misses 7 % more. With 8, YCSB B on redb wrote 18 % more than under Linux 7.2, with 3 it
+/// kernel waits until all are. Here, a short list of newcomers would meet the same pages again and
+/// again, and they would take the place of others: with 2, `fs_compile` with memory for 40 % of its
+/// pages misses 7 % more. With 8, YCSB B on redb wrote 18 % more than under Linux 7.2; with 3 it
 /// writes 5 % more.
 pub(super) const DIRTY_PART: u64 = 3;
 /// Newcomers are stuck if less than one in so many pages of their batches can be freed.
