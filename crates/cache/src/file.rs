@@ -104,7 +104,7 @@ pub struct CachedFile {
     pub(crate) stats: Arc<HandleStats>,
     /// Page in which the last read ended, plus one. A read that continues in that page counts as
     /// the same access.
-    pub(crate) last_page: AtomicU64,
+    last_page: AtomicU64,
     readahead: Mutex<Readahead>,
     /// Write-back errors that this handle has reported.
     errors_reported: AtomicU64,
@@ -209,7 +209,7 @@ impl CachedFile {
         }
         let last = ((offset + bytes as u64 - 1) / PAGE_BYTES) as u32;
         for piece in pieces(offset, bytes) {
-            let again = piece.in_buffer.start == 0 && self.is_reread(&piece);
+            let again = piece.in_buffer.start == 0 && self.is_reread(piece.index.into(), piece.in_page.start);
             let request = last - piece.index + 1;
             let missed = begun && piece.in_buffer.start == 0;
             self.read_page(&piece, &mut buffer[piece.in_buffer.clone()], request, again, missed)?;
@@ -231,11 +231,20 @@ impl CachedFile {
         Ok((wanted as u64).min(left()) as usize)
     }
 
-    /// Whether a read continues in the page where the last one ended: it counts as the same access.
+    /// Whether a read that begins at byte `in_page` of a page continues where the last one ended:
+    /// it counts as the same access.
     #[inline]
-    pub(crate) fn is_reread(&self, piece: &Piece) -> bool {
-        self.last_page.load(Ordering::Relaxed) == u64::from(piece.index) + 1
-            && !self.shared.core.counts_reread(piece.in_page.start > 0)
+    pub(crate) fn is_reread(&self, page: u64, in_page: usize) -> bool {
+        self.last_page.load(Ordering::Relaxed) == page + 1 && !self.shared.core.counts_reread(in_page > 0)
+    }
+
+    /// Notes the page in which a read ended. Reading that page again writes nothing: threads that
+    /// share the handle would contend.
+    #[inline(always)]
+    pub(crate) fn note_last_page(&self, page: u64) {
+        if self.last_page.load(Ordering::Relaxed) != page + 1 {
+            self.last_page.store(page + 1, Ordering::Relaxed);
+        }
     }
 
     /// Notes a read of `bytes` bytes and returns their number.
@@ -243,10 +252,7 @@ impl CachedFile {
         if bytes == 0 {
             return Ok(0);
         }
-        let last = (offset + bytes as u64 - 1) / PAGE_BYTES + 1;
-        if self.last_page.load(Ordering::Relaxed) != last {
-            self.last_page.store(last, Ordering::Relaxed);
-        }
+        self.note_last_page((offset + bytes as u64 - 1) / PAGE_BYTES);
         if self.inode.revalidate_if_changed(&self.shared)? {
             // The file turned out to be shorter than its known length.
             return Ok((bytes as u64).min(self.inode.len().saturating_sub(offset)) as usize);

@@ -40,7 +40,7 @@ impl CachedFile {
             },
         };
         if is_copied {
-            self.last_page.store(page + 1, Ordering::Relaxed);
+            self.note_last_page(page);
         }
         is_copied
     }
@@ -75,12 +75,9 @@ impl CachedFile {
         let is_simple = !buffer.is_empty() && in_page + buffer.len() <= PAGE_BYTES as usize && is_inside;
         if is_simple && !self.inode.changed_outside.load(Ordering::Relaxed) {
             let page = offset / PAGE_BYTES;
-            let before = self.last_page.load(Ordering::Relaxed);
-            let again = before == page + 1 && !self.shared.core.counts_reread(in_page > 0);
+            let again = self.is_reread(page, in_page);
             if self.copy_cached(page as u32, in_page, buffer, again, false) {
-                if before != page + 1 {
-                    self.last_page.store(page + 1, Ordering::Relaxed);
-                }
+                self.note_last_page(page);
                 return Ok(buffer.len());
             }
         }

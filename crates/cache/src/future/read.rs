@@ -113,7 +113,7 @@ impl ReadAt<'_> {
         let (file, index) = (self.file, piece.index);
         let (shared, inode) = (&*file.shared, &file.inode);
         let out = &mut self.buffer[self.done..self.done + piece.in_buffer.len()];
-        let again = self.done == 0 && file.is_reread(piece);
+        let again = self.done == 0 && file.is_reread(index.into(), piece.in_page.start);
         loop {
             if file.copy_cached(index, piece.in_page.start, out, again, self.missed)
                 || file.copy_hit(piece, out, again, self.missed)

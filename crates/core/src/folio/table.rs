@@ -174,7 +174,7 @@ impl FolioTable {
         self.settings.compare_exchange(settings_word(known), settings_word(to), Relaxed, Relaxed).is_ok()
     }
 
-    /// What a folio has once its accesses through descriptors are all counted.
+    /// The marks of a folio whose accesses through descriptors are all counted.
     #[inline(always)]
     pub(crate) fn counted_full(&self) -> CountedFull {
         CountedFull((self.settings.load(Relaxed) >> FULL_SHIFT) as u8)

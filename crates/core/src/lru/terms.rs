@@ -31,7 +31,7 @@ pub(crate) struct Habits {
     pub(crate) trims_at_once: bool,
     /// With `rereads`, a read that begins with the page of the previous read counts again.
     pub(crate) counts_rereads: bool,
-    /// What a folio has once accesses through descriptors change nothing more.
+    /// The marks of a folio whose accesses through descriptors are all counted.
     pub(crate) counted_full: CountedFull,
     /// With `subtree_lru`, sibling memcgs give pages in turn, by the age of what they have.
     pub(crate) takes_turns: bool,

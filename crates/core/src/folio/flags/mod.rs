@@ -104,7 +104,8 @@ const _: () = assert!(MLOCKED << 1 == REFERENCE && REFERENCES_MASK + REFERENCE =
 const _: () = assert!(LOANS_MASK + LOAN == VERSION);
 const _: () = assert!(MARK_MASK & REFS_MASK == 0 && REFS_MASK << 1 < REFERENCED << 1);
 
-/// What a folio has once further accesses through descriptors change nothing, under some policy.
+/// The marks of a folio whose accesses through descriptors are all counted, under some policy: more
+/// of them change nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CountedFull(pub(crate) u8);
 
