@@ -83,14 +83,12 @@ impl<H: Host> NewFolio<'_, H> {
     /// Makes sure that `bytes` of index are paid for, and returns the payer. `None`: another thread
     /// has freed objects that the charge counted on, and a limit leaves no room for them.
     pub(crate) fn pay_for_index(&mut self, bytes: u64) -> Option<MemcgId> {
-        let IndexPaid { memcg, bytes: paid } = self.index;
-        if bytes > paid && self.core.memcgs.try_charge_index(memcg, bytes - paid) {
+        let is_paid = self.core.try_pay(&mut self.index, bytes);
+        if !is_paid && !self.for_page {
+            self.core.memcgs.charge_index_anyway(self.index.memcg, bytes - self.index.bytes);
             self.index.bytes = bytes;
         }
-        if !self.for_page {
-            self.core.pay_at_least(&mut self.index, bytes);
-        }
-        (bytes <= self.index.bytes).then_some(memcg)
+        (is_paid || !self.for_page).then_some(self.index.memcg)
     }
 
     /// Hands the references and the charges over to a mapping. Returns the memcg that paid for the
@@ -256,7 +254,8 @@ impl Charging {
                     let place = self.place.map(|place| (place, &mut self.index));
                     match core.pay_for_metadata(host, self.cpu, self.reclaimed_for_frame, place) {
                         Ok(()) => self.stage = Stage::Limit,
-                        Err(MetadataShort) => return self.reclaim(core, host, EffortKind::Direct),
+                        Err(MetadataShort::Frames) => return self.reclaim(core, host, EffortKind::Direct),
+                        Err(MetadataShort::Unpaid) => self.pay_anew(core),
                     }
                 }
                 Stage::Limit => {
@@ -336,6 +335,17 @@ impl Charging {
         }
         core.uncharge_index(self.index.memcg, self.index.bytes);
         core.settle_index();
+    }
+
+    /// Goes back to the charge for the index, as it is now.
+    fn pay_anew(&mut self, core: &Core) {
+        core.uncharge_index(self.index.memcg, std::mem::take(&mut self.index.bytes));
+        if let Some((mapping, index)) = self.place
+            && let Some(mapping) = core.mappings.get(mapping)
+        {
+            self.index_bytes = mapping.missing_bytes(&core.leaves, index);
+        }
+        self.stage = Stage::Index;
     }
 
     fn begin_stall(&mut self, core: &Core, host: &impl Host) {
@@ -444,8 +454,13 @@ impl Charging {
     }
 }
 
-/// There is no room in the index: reclaim, then try again.
-struct MetadataShort;
+/// Why a page gets no room in the index yet.
+enum MetadataShort {
+    /// Too few frames pay for it: reclaim, then try again.
+    Frames,
+    /// The memcg must pay for more than the charge began with.
+    Unpaid,
+}
 
 impl Core {
     /// Reserves a leaf, and creates the directory of `place`, with what was paid for the index. If
@@ -466,7 +481,7 @@ impl Core {
         // metadata insists on its own (`Self::owes_frames`).
         let owed = self.leaves.bytes();
         if self.pay_for(host, urgent, owed).is_err() && !urgent && self.may_retire(owed) {
-            return Err(MetadataShort);
+            return Err(MetadataShort::Frames);
         }
         if let Some(((mapping, index), paid)) = place
             && let Some(mapping) = self.mappings.get(mapping)
@@ -490,7 +505,7 @@ impl Core {
             // Shadows fill all leaves that may exist: once reclaim has run, they give way to pages.
             let may_have_more = self.leaves.can_grow() && !urgent && self.may_retire(bytes);
             if may_have_more || !workingset::give_up(self) {
-                return Err(MetadataShort);
+                return Err(MetadataShort::Frames);
             }
         }
     }
@@ -513,8 +528,9 @@ impl Core {
             let bytes = self.leaves.bytes() + grown;
             if grown == 0 || self.pay_for(host, urgent, bytes).is_ok() {
                 let mut locked = mapping.lock(&self.leaves);
-                // Another thread may have freed what this charge created before.
-                self.pay_at_least(paid, mapping.missing_bytes(&self.leaves, index));
+                if !self.try_pay(paid, mapping.missing_bytes(&self.leaves, index)) {
+                    return Err(MetadataShort::Unpaid);
+                }
                 let (_, added) = locked.directory_or_new(index, paid.memcg);
                 self.use_up_index(paid, added);
                 return Ok(());
@@ -522,18 +538,22 @@ impl Core {
             drop(growing);
             let may_have_more = !urgent && self.may_retire(bytes);
             if !self.shrink_index(host, !may_have_more) {
-                return Err(MetadataShort);
+                return Err(MetadataShort::Frames);
             }
         }
     }
 
-    /// Makes sure that `bytes` of index are paid for, before they are added. Other threads may have
-    /// freed objects since the charge began: these are charged regardless of the limit.
-    fn pay_at_least(&self, paid: &mut IndexPaid, bytes: u64) {
-        if self.options.charge_metadata && bytes > paid.bytes {
-            self.memcgs.charge_index_anyway(paid.memcg, bytes - paid.bytes);
+    /// Pays for `bytes` of index before they are added. `false`: a limit leaves no room for those
+    /// that other threads have freed since the charge began.
+    fn try_pay(&self, paid: &mut IndexPaid, bytes: u64) -> bool {
+        if !self.options.charge_metadata || bytes <= paid.bytes {
+            return true;
+        }
+        let is_paid = self.memcgs.try_charge_index(paid.memcg, bytes - paid.bytes);
+        if is_paid {
             paid.bytes = bytes;
         }
+        is_paid
     }
 
     /// Counts bytes of the index that were paid for as existing.
@@ -573,7 +593,7 @@ impl Core {
         let owed = bytes.div_ceil(PAGE_BYTES);
         while self.options.charge_metadata && u64::from(self.node.retired_pages()) < owed {
             if !self.node.retire(urgent, |frame| host.frame_retired(frame)) {
-                return Err(MetadataShort);
+                return Err(MetadataShort::Frames);
             }
         }
         Ok(())
@@ -605,12 +625,46 @@ impl Core {
 mod tests {
     use super::*;
     use crate::testing::{Harness, QuietHost};
+    use crate::{Kind, Options, UNLIMITED};
 
     fn charged<'a>(core: &'a Core, host: &'a QuietHost, memcg: MemcgId) -> NewFolio<'a, QuietHost> {
         match Charging::new(memcg, 0).step(core, host) {
             ChargeStep::Charged(new) => new,
             other => panic!("there is room: {other:?}"),
         }
+    }
+
+    /// The directory that a charge has made and paid for is freed before the charge ends: what
+    /// replaces it does not exceed the limit, either.
+    #[test]
+    fn a_charge_that_must_pay_again_stays_within_the_limit() {
+        let options = Options { charge_metadata: true, ..Harness::multigen_options(2048) };
+        let mut harness = Harness::with_options(options, UNLIMITED);
+        // Until a directory needs another page.
+        for page in (0..).step_by(64) {
+            harness.read_ahead([page]);
+            if page > 1000 && harness.memcg().index_bytes() % PAGE_BYTES > PAGE_BYTES - 600 {
+                break;
+            }
+        }
+        let (core, host, memcg) = (&harness.core, &harness.host, harness.task.memcg);
+        let mapping = core.open_mapping(Kind::File);
+        let mut charging = Charging::new(memcg, 0).for_page(core, &mapping, 0);
+        assert!(charging.index_bytes > 600);
+        // All of it is paid and used up.
+        charging.index_bytes = 0;
+        let counter = core.memcg(memcg).memory();
+        core.memcg(memcg).set_max_pages(counter.usage_pages());
+        let new = loop {
+            match charging.step(core, host) {
+                ChargeStep::More => {}
+                ChargeStep::Charged(new) => break new,
+                other => panic!("pages can be reclaimed: {other:?}"),
+            }
+        };
+        assert!(counter.peak_pages() <= counter.max_pages(), "{counter:?}");
+        drop(new);
+        core.validate().unwrap();
     }
 
     /// A dropped folio leaves nothing behind.

@@ -7,7 +7,6 @@ use crate::lru::{
     MAX_GENERATIONS, MIN_GENERATIONS, all_lists, list_named, may_be_on, policy_of_list, size_of_list,
 };
 use crate::memcg::{Counter, Memcg, MemcgId};
-use crate::options::PAGE_BYTES;
 use std::fmt;
 
 /// Where a folio waits.
@@ -109,7 +108,7 @@ impl Core {
         charged.iter().for_each(|&memcg| charge(memcg, 1));
         for memcg in self.memcgs.iter() {
             charge(memcg.id(), self.memcgs.stocked_pages(|owner| owner == memcg.id()));
-            charge(memcg.id(), memcg.index_bytes() / PAGE_BYTES);
+            charge(memcg.id(), memcg.index_pages());
         }
         let mut used = 0;
         for (number, place) in place.iter().enumerate() {

@@ -4,13 +4,15 @@
 //! The memcg whose request makes an object pays for it until the object is freed. Whole pages of a
 //! memcg's bytes are charged to it and to its ancestors, as the kernel charges slab objects; the
 //! first bytes, up to a page, are free. A memcg that is removed keeps paying, and its ancestors
-//! with it, until its heir takes the objects over ([`Core::reparent_index`]).
+//! with it, until its heir takes the objects over ([`Core::reparent_index`]). What this rounds to
+//! more pages than before, or what another thread has charged meanwhile, may not fit under a limit:
+//! such pages stay unpaid until as many bytes were freed.
 //!
 //! Nothing is charged without [`crate::Options::charge_metadata`].
 //!
 //! # Locking
 //!
-//! One atomic word per memcg. Pages are charged before its bytes rise and uncharged after they
+//! One atomic word per memcg ([`Bill`]). Pages are charged before its bytes rise and uncharged after they
 //! fall, so the page counter never runs short. Objects are freed under a mapping lock, where no
 //! memcg may be released: their bytes are noted in the pool and uncharged later
 //! ([`Core::settle_index`]).
@@ -26,9 +28,43 @@ use std::collections::BTreeSet;
 /// index serves all of them.
 const LEFT_BEHIND_MAX: usize = 32;
 
-/// Whole pages that `bytes` take more than `before`.
-fn more_pages(before: u64, after: u64) -> u64 {
-    (after / PAGE_BYTES).saturating_sub(before / PAGE_BYTES)
+/// Bits of a [`Bill`] for its bytes: 4 TiB of metadata.
+const BYTES_BITS: u32 = 42;
+
+/// Metadata of a memcg, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bill {
+    /// All bytes of its objects.
+    bytes: u64,
+    /// Whole pages of these bytes that are charged to nobody.
+    unpaid_pages: u64,
+}
+
+impl Bill {
+    fn of(word: u64) -> Bill {
+        Bill { bytes: word & ((1 << BYTES_BITS) - 1), unpaid_pages: word >> BYTES_BITS }
+    }
+
+    fn word(self) -> u64 {
+        debug_assert!(self.bytes < 1 << BYTES_BITS && self.unpaid_pages <= self.bytes / PAGE_BYTES);
+        self.unpaid_pages << BYTES_BITS | self.bytes
+    }
+
+    /// Pages that are charged.
+    fn pages(self) -> u64 {
+        self.bytes / PAGE_BYTES - self.unpaid_pages
+    }
+
+    fn plus(self, bytes: u64) -> Bill {
+        Bill { bytes: self.bytes + bytes, ..self }
+    }
+
+    /// Less `bytes`, of which whole pages first settle what is unpaid. `None`: there are not as many.
+    fn minus(self, bytes: u64) -> Option<Bill> {
+        let left = self.bytes.checked_sub(bytes)?;
+        let fewer_pages = self.bytes / PAGE_BYTES - left / PAGE_BYTES;
+        Some(Bill { bytes: left, unpaid_pages: self.unpaid_pages.saturating_sub(fewer_pages) })
+    }
 }
 
 /// Bytes of the index that are paid for in advance, for objects that do not exist yet.
@@ -65,7 +101,12 @@ impl HostCharge {
 impl Memcg {
     /// Bytes of metadata that the memcg pays for.
     pub fn index_bytes(&self) -> u64 {
-        self.index_bytes.load(Acquire)
+        Bill::of(self.index_bill.load(Acquire)).bytes
+    }
+
+    /// Pages that are charged for metadata.
+    pub(crate) fn index_pages(&self) -> u64 {
+        Bill::of(self.index_bill.load(Acquire)).pages()
     }
 
     pub(super) fn pays_for_index(&self) -> bool {
@@ -103,13 +144,32 @@ impl Memcgs {
         self.raise_index(memcg, bytes, charge);
     }
 
+    /// Takes over bytes of metadata from a removed memcg. If limits leave no room for a page that
+    /// they need, it stays unpaid. Takes no lock.
+    fn take_index_over(&self, heir: MemcgId, bytes: u64) {
+        if self.try_charge_index(heir, bytes) {
+            return;
+        }
+        let with_unpaid = |word| {
+            let before = Bill::of(word);
+            let after = before.plus(bytes);
+            let unpaid_pages = before.unpaid_pages + (after.pages() - before.pages());
+            Some(Bill { unpaid_pages, ..after }.word())
+        };
+        let updated = self.get(heir).index_bill.fetch_update(AcqRel, Acquire, with_unpaid);
+        debug_assert!(updated.is_ok());
+    }
+
     /// Uncharges bytes of metadata and returns the rest. Takes no lock.
     fn lower_index(&self, memcg: MemcgId, bytes: u64) -> u64 {
-        let before = self.get(memcg).index_bytes.fetch_sub(bytes, AcqRel);
-        let after = before.checked_sub(bytes);
-        let after = after.unwrap_or_else(|| panic!("memcg {memcg:?} gave back {bytes} bytes of {before}"));
-        self.give_pages_back(memcg, more_pages(after, before));
-        after
+        let less = |word| Some(Bill::of(word).minus(bytes)?.word());
+        let before = self.get(memcg).index_bill.fetch_update(AcqRel, Acquire, less);
+        let before = before
+            .unwrap_or_else(|word| panic!("memcg {memcg:?} gave back {bytes} bytes of {:?}", Bill::of(word)));
+        let before = Bill::of(before);
+        let after = before.minus(bytes).expect("the update has succeeded");
+        self.give_pages_back(memcg, before.pages() - after.pages());
+        after.bytes
     }
 
     fn give_pages_back(&self, memcg: MemcgId, pages: u64) {
@@ -121,10 +181,11 @@ impl Memcgs {
     /// Raises the bytes of a memcg, after `charge` has charged the pages that this takes. `false`:
     /// it refused.
     fn raise_index(&self, memcg: MemcgId, bytes: u64, charge: impl Fn(u64) -> bool) -> bool {
-        let payer = self.get(memcg);
-        let (mut charged, mut before) = (0, payer.index_bytes.load(Relaxed));
+        let bill = &self.get(memcg).index_bill;
+        let (mut charged, mut before) = (0, bill.load(Relaxed));
         loop {
-            let wanted = more_pages(before, before + bytes);
+            let after = Bill::of(before).plus(bytes);
+            let wanted = after.pages() - Bill::of(before).pages();
             if wanted > charged {
                 if !charge(wanted - charged) {
                     self.give_pages_back(memcg, charged);
@@ -132,7 +193,7 @@ impl Memcgs {
                 }
                 charged = wanted;
             }
-            match payer.index_bytes.compare_exchange_weak(before, before + bytes, AcqRel, Relaxed) {
+            match bill.compare_exchange_weak(before, after.word(), AcqRel, Relaxed) {
                 Ok(_) => {
                     self.give_pages_back(memcg, charged - wanted);
                     return true;
@@ -208,7 +269,7 @@ impl Core {
                 let heir = self.memcgs.living(payer).id;
                 if heir != payer {
                     self.memcgs.lower_index(payer, bytes);
-                    self.memcgs.charge_index_anyway(heir, bytes);
+                    self.memcgs.take_index_over(heir, bytes);
                     relieved.insert(payer);
                 }
                 heir
@@ -274,5 +335,64 @@ impl Core {
             self.pay_for_memcg(memcg.id, self.host_charge(IndexPaid { memcg: parent, bytes }));
         }
         has_room
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::testing::Harness;
+    use crate::{Arrival, Options, Time, UNLIMITED};
+
+    #[test]
+    fn freed_bytes_first_settle_what_is_unpaid() {
+        let bill = Bill { bytes: 3 * PAGE_BYTES + 100, unpaid_pages: 2 };
+        assert_eq!(Bill::of(bill.word()), bill);
+        assert_eq!((bill.pages(), bill.plus(PAGE_BYTES).pages()), (1, 2));
+        let less = |bytes| bill.minus(bytes).map(|less| (less.bytes, less.unpaid_pages, less.pages()));
+        assert_eq!(less(100), Some((3 * PAGE_BYTES, 2, 1)));
+        assert_eq!(less(101), Some((3 * PAGE_BYTES - 1, 1, 1)));
+        assert_eq!(less(2 * PAGE_BYTES + 101), Some((PAGE_BYTES - 1, 0, 0)));
+        assert_eq!((less(bill.bytes), less(bill.bytes + 1)), (Some((0, 0, 0)), None));
+    }
+
+    /// The free parts of pages of many removed children add up to pages for which their parent,
+    /// at its limit, has no room.
+    #[test]
+    fn an_heir_at_its_limit_does_not_exceed_it() {
+        let options = Options { charge_metadata: true, ..Harness::multigen_options(2048) };
+        let mut harness = Harness::with_options(options, UNLIMITED);
+        let parent = harness.task.memcg;
+        let mut page = 0;
+        let children: Vec<_> = (0..LEFT_BEHIND_MAX)
+            .map(|number| {
+                let child =
+                    harness.core.add_child(parent, &number.to_string(), UNLIMITED, Time::ZERO).unwrap().id();
+                harness.task = harness.core.new_task(child, 0);
+                for _ in 0..7 {
+                    // Each in a leaf of its own.
+                    harness.bring(page, Arrival::default());
+                    page += 64;
+                }
+                child
+            })
+            .collect();
+        let core = &harness.core;
+        let heir = core.memcg(parent);
+        let max_pages = heir.usage_pages();
+        heir.set_max_pages(max_pages);
+        for &child in &children {
+            core.remove_memcg(&harness.host, child).unwrap();
+            core.drop_handle(child);
+        }
+        assert_eq!(core.memcgs.subtree(parent).count(), 1, "no child keeps its number for its objects");
+        assert_eq!((heir.usage_pages(), heir.memory().peak_pages()), (max_pages, max_pages));
+        let unpaid_pages = heir.index_bytes() / PAGE_BYTES - heir.index_pages();
+        assert!(unpaid_pages > 20, "{unpaid_pages} pages of {} bytes are unpaid", heir.index_bytes());
+        core.validate().unwrap();
+        assert_eq!(core.truncate(&harness.host, &harness.mapping, 0, 1 << 32), None);
+        core.settle_index();
+        assert_eq!((heir.usage_pages(), heir.index_bytes()), (0, 0));
+        core.validate().unwrap();
     }
 }

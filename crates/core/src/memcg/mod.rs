@@ -93,8 +93,8 @@ pub struct Memcg {
     pub(crate) oom: OomState,
     pub(crate) memory: PageCounter,
     pub(crate) swap: PageCounter,
-    /// Bytes of metadata that it pays for, of which whole pages are charged to `memory`.
-    index_bytes: AtomicU64,
+    /// Metadata that it pays for: a packed [`index::Bill`].
+    index_bill: AtomicU64,
     /// Its cost, which its parent pays: a packed [`HostCharge`], or 0.
     own_charge: AtomicU64,
     protection: Protection,
@@ -133,7 +133,7 @@ impl Memcg {
             oom: OomState::new(),
             memory: PageCounter::new(UNLIMITED),
             swap: PageCounter::new(UNLIMITED),
-            index_bytes: AtomicU64::new(0),
+            index_bill: AtomicU64::new(0),
             own_charge: AtomicU64::new(0),
             protection: Protection::new(),
             shared_walk: Mutex::default(),

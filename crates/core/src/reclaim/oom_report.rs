@@ -2,7 +2,7 @@
 
 use crate::memcg::{Counter, MemcgId};
 use crate::swap::FREE_SLOTS_MIN;
-use crate::{Core, Kind, PAGE_BYTES, Time};
+use crate::{Core, Kind, Time};
 
 pub use crate::host::{GenerationPages, OutOfMemory};
 
@@ -40,7 +40,7 @@ impl OutOfMemory {
         let metadata_pages = if memcg == MemcgId::ROOT {
             u64::from(core.retired_pages())
         } else {
-            core.memcgs.subtree(memcg).map(|member| member.index_bytes() / PAGE_BYTES).sum()
+            core.memcgs.subtree(memcg).map(|member| member.index_pages()).sum()
         };
         let listed = |active| totals.listed_pages(Kind::Anon, active);
         OutOfMemory {
