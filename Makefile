@@ -126,7 +126,7 @@ bench:
 	cargo bench -p mglru-cache
 	cargo run --release --quiet --manifest-path bench-compare/Cargo.toml
 
-# Which layout of an lruvec is fastest (docs/book/src/experiments.md): three builds take turns; under three minutes on idle cores.
+# Which layout of an lruvec is fastest (docs/book/src/experiments.md): four builds take turns; some four minutes on idle cores.
 LAYOUTS = natural lock_behind lock_apart clock_apart
 layouts:
 	for layout in $(LAYOUTS); do \
