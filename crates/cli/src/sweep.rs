@@ -61,7 +61,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(first) => Err(Failure::work(format_args!(
             "{} of {} units failed; their rows have the error. The first: {first}",
             count(report.failed_units),
-            count(report.done_units)
+            count(report.units)
         ))),
     }
 }

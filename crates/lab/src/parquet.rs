@@ -14,8 +14,11 @@ use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::record::Field;
 use parquet::schema::types::Type;
+use std::fs::File;
 use std::sync::Arc;
 
 /// A file with one row group, uncompressed. All columns may have missing values.
@@ -24,6 +27,27 @@ use std::sync::Arc;
 /// If the columns cannot be written as Parquet, which is a bug.
 pub fn bytes(columns: &Columns) -> Result<Vec<u8>, Error> {
     file(columns).map_err(|error| Error::work(format_args!("cannot write Parquet: {error}")))
+}
+
+/// The texts of a column that are there, in the order of rows.
+///
+/// # Errors
+/// The file is no Parquet file of this module, or lacks the column.
+pub(crate) fn texts(file: File, column: &str) -> Result<Vec<String>, ParquetError> {
+    let reader = SerializedFileReader::new(file)?;
+    let fields = reader.metadata().file_metadata().schema().get_fields().to_vec();
+    let fields: Vec<_> = fields.into_iter().filter(|field| field.name() == column).collect();
+    if fields.is_empty() {
+        return Err(ParquetError::General(format!("there is no column `{column}`")));
+    }
+    let wanted = Type::group_type_builder("rows").with_fields(fields).build()?;
+    let mut texts = Vec::new();
+    for row in reader.get_row_iter(Some(wanted))? {
+        if let Some((_, Field::Str(text))) = row?.get_column_iter().next() {
+            texts.push(text.clone());
+        }
+    }
+    Ok(texts)
 }
 
 fn file(columns: &Columns) -> Result<Vec<u8>, ParquetError> {

@@ -7,10 +7,13 @@ use std::fs;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Names that begin so are no data for readers of Parquet folders.
 const IDENTITY: &str = "_sweep.txt";
 const UNFINISHED: &str = ".unfinished-";
+/// Age of an unfinished file from which on nobody is writing it.
+const ABANDONED: Duration = Duration::from_secs(60);
 
 /// Name of the file with the rows of a range: `units-000000000-000000039.parquet`, with the first
 /// and the last unit.
@@ -42,12 +45,17 @@ impl Folder {
         let identity = sweep.identity()?;
         let folder = Folder { path: path.to_path_buf() };
         let failed = |error: io::Error| {
-            Error::usage(format_args!("{}: cannot write rows there: {error}", path.display()))
+            Error::work(format_args!("{}: cannot write rows there: {error}", path.display()))
         };
         fs::create_dir_all(path).map_err(failed)?;
         // Ranges that an earlier run did not finish are run again.
         for name in folder.names()?.iter().filter(|name| name.starts_with(UNFINISHED)) {
-            let _ = fs::remove_file(path.join(name));
+            let file = path.join(name);
+            let age =
+                fs::metadata(&file).and_then(|file| file.modified()).ok().and_then(|at| at.elapsed().ok());
+            if age.is_some_and(|age| age > ABANDONED) {
+                let _ = fs::remove_file(file);
+            }
         }
         match fs::read_to_string(path.join(IDENTITY)) {
             Ok(there) if there == identity => {}
@@ -73,12 +81,23 @@ impl Folder {
         entries.map(|entry| Ok(entry.map_err(failed)?.file_name().to_string_lossy().into_owned())).collect()
     }
 
-    /// The units whose rows are there.
+    /// The units whose rows are there, and the errors in them, in the order of units. A file that
+    /// cannot be read does not count: its units run again and replace it.
     ///
     /// # Errors
     /// If the folder cannot be read.
-    pub fn done(&self) -> Result<Vec<Range<u64>>, Error> {
-        Ok(self.names()?.iter().filter_map(|name| part_units(name)).collect())
+    pub fn done(&self) -> Result<(Vec<Range<u64>>, Vec<String>), Error> {
+        let mut names = self.names()?;
+        names.sort_unstable();
+        let mut done = (Vec::new(), Vec::new());
+        for (name, units) in names.iter().filter_map(|name| Some((name, part_units(name)?))) {
+            let errors = fs::File::open(self.path.join(name)).map(|file| parquet::texts(file, "error"));
+            if let Ok(Ok(errors)) = errors {
+                done.0.push(units);
+                done.1.extend(errors);
+            }
+        }
+        Ok(done)
     }
 
     /// Writes the rows of a range.
@@ -93,9 +112,10 @@ impl Folder {
         })
     }
 
-    /// Replaces a file whole: a reader sees all of it or nothing.
+    /// Replaces a file whole: a reader sees all of it or nothing, also if two processes write the
+    /// same rows.
     fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let unfinished = self.path.join(format!("{UNFINISHED}{name}"));
+        let unfinished = self.path.join(format!("{UNFINISHED}{}-{name}", std::process::id()));
         let mut file = fs::File::create(&unfinished)?;
         file.write_all(bytes)?;
         file.sync_all()?;

@@ -49,6 +49,7 @@ use crate::trace_file::{Loading, TraceFile};
 use crate::watch::Watch;
 use mglru_workload::trace;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -269,14 +270,20 @@ impl Sweep {
                 self.remote.state(trace)?
             } else {
                 let place = trace.path.display().to_string();
-                let file = std::fs::metadata(&trace.path).map_err(|error| Error::usage(error).at(&place))?;
-                format!("{} bytes", file.len())
+                fingerprint(&trace.path).map_err(|error| Error::usage(error).at(&place))?
             };
             let SweepTrace { name, open, sample, .. } = trace;
-            text += &format!(
-                "trace {name}, {state}, {open:?}, {:?}\n",
-                sample.map(|sample| (sample.share(), sample.salt()))
-            );
+            text += &format!("trace {name}, {state}");
+            if let Some(format) = open.format {
+                text += &format!(", as {format}");
+            }
+            if open.lossy {
+                text += ", lossy";
+            }
+            if let Some(sample) = sample {
+                text += &format!(", a sample of {} with salt {}", sample.share(), sample.salt());
+            }
+            text.push('\n');
         }
         for policy in &self.grid.policies {
             text += &format!("policy {policy}\n");
@@ -291,6 +298,25 @@ impl Sweep {
         text += &format!("swap {:?}\nreadahead and fault-around {windows:?}\n", options.swap);
         Ok(text)
     }
+}
+
+/// The length of a file, and a checksum of its parts: changed content shows, unless all changes lie
+/// between the parts of an uncompressed file.
+fn fingerprint(path: &Path) -> std::io::Result<String> {
+    const PARTS: u64 = 64;
+    const PART_BYTES: usize = 4096;
+    let file = std::fs::File::open(path)?;
+    let bytes = file.metadata()?.len();
+    let step = (bytes / PARTS).max(PART_BYTES as u64);
+    let mut buffer = [0; PART_BYTES];
+    let mut checksum = 0;
+    // The last part ends with the file.
+    let last = bytes.saturating_sub(PART_BYTES as u64);
+    for at in (0..bytes).step_by(step as usize).chain([last]) {
+        let read = file.read_at(&mut buffer, at)?;
+        checksum = crc32c::crc32c_append(checksum, &buffer[..read]);
+    }
+    Ok(format!("{bytes} bytes, checksum {checksum:08x}"))
 }
 
 /// Turns a panic into an error.

@@ -18,9 +18,9 @@ pub struct Report {
     pub units: u64,
     /// Units that this run did; those of earlier runs are not among them.
     pub done_units: u64,
-    /// Units among those that failed. Their rows have an error.
+    /// Units of the grid that failed, in this run or an earlier one. Their rows have an error.
     pub failed_units: u64,
-    /// The error of the failed unit with the lowest number.
+    /// The error of the failed unit with the lowest number, of an earlier run if one has any.
     pub first_failure: Option<String>,
     /// Accesses that were replayed.
     pub accesses: u64,
@@ -69,7 +69,8 @@ struct Slot {
 /// If rows cannot be written, or the run was cancelled. Units that fail are counted in the report.
 pub fn run(sweep: &Sweep, folder: &Folder, threads: usize, watch: &dyn Watch) -> Result<Report, Error> {
     let began = Instant::now();
-    let pending = sweep.pending(&folder.done()?);
+    let (done, failures) = folder.done()?;
+    let pending = sweep.pending(&done);
     let mut slots: Vec<Slot> = sweep.traces().iter().map(|_| Slot { trace: None, units_left: 0 }).collect();
     let mut units = Vec::new();
     for (part, range) in pending.iter().enumerate() {
@@ -80,7 +81,11 @@ pub fn run(sweep: &Sweep, folder: &Folder, threads: usize, watch: &dyn Watch) ->
         pending.into_iter().map(|units| Part { units, done: Mutex::new(Vec::new()) }).collect();
     let slots: Vec<Mutex<Slot>> = slots.into_iter().map(Mutex::new).collect();
     let stage = Stage::begin(watch, "units", units.len() as u64, watch::Unit::Steps);
-    let report = Mutex::new((Report { units: sweep.units(), ..Report::default() }, u64::MAX));
+    let failed_units = failures.len() as u64;
+    let first_failure = failures.into_iter().next();
+    let first_failed = if first_failure.is_some() { 0 } else { u64::MAX };
+    let before = Report { units: sweep.units(), failed_units, first_failure, ..Report::default() };
+    let report = Mutex::new((before, first_failed));
     let next = AtomicUsize::new(0);
     let work = || -> Result<(), Error> {
         while let Some(&(part, number)) = units.get(next.fetch_add(1, Relaxed)) {

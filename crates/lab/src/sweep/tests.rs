@@ -167,14 +167,36 @@ fn an_interrupted_sweep_goes_on() {
     let sweep = sweep(&folder);
     let output = Folder::open(&folder.path().join("rows"), &sweep).unwrap();
     assert_eq!(run(&sweep, &output, 1, &After(AtomicU64::new(10))), Err(Error::Cancelled));
-    let done: u64 = output.done().unwrap().iter().map(|units| units.end - units.start).sum();
+    let done: u64 = output.done().unwrap().0.iter().map(|units| units.end - units.start).sum();
     assert_eq!(done, 10);
-    std::fs::write(folder.path().join("rows/.unfinished-units"), "half a row").unwrap();
+    let path = |name: &str| folder.path().join("rows").join(name);
+    for name in [".unfinished-1-units", ".unfinished-2-units"] {
+        std::fs::write(path(name), "half a row").unwrap();
+    }
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    let old = std::fs::File::options().append(true).open(path(".unfinished-1-units")).unwrap();
+    old.set_modified(long_ago).unwrap();
+    // A file system lost its content, so its unit runs again.
+    std::fs::write(path(&part_name(&(0..1))), "").unwrap();
     let output = Folder::open(&folder.path().join("rows"), &sweep).unwrap();
     let report = run(&sweep, &output, 2, &Unwatched).unwrap();
-    assert_eq!(report.done_units, 26);
-    assert_eq!(sweep.pending(&output.done().unwrap()), []);
-    assert!(!folder.path().join("rows/.unfinished-units").exists());
+    assert_eq!(report.done_units, 27);
+    assert_eq!(sweep.pending(&output.done().unwrap().0), []);
+    assert!(!path(".unfinished-1-units").exists());
+    assert!(path(".unfinished-2-units").exists(), "another process may be writing it");
+}
+
+#[test]
+fn rows_of_a_trace_that_changed_are_refused() {
+    let folder = traces();
+    let rows = folder.path().join("rows");
+    Folder::open(&rows, &sweep(&folder)).unwrap();
+    let path = folder.path().join("b.plain");
+    let mut text = std::fs::read(&path).unwrap();
+    *text.iter_mut().rev().find(|byte| byte.is_ascii_digit()).unwrap() ^= 1;
+    std::fs::write(&path, text).unwrap();
+    let error = Folder::open(&rows, &sweep(&folder)).unwrap_err();
+    assert!(error.text().contains("the rows of another sweep are there"), "{error}");
 }
 
 #[test]
@@ -186,7 +208,11 @@ fn failed_units_are_rows_and_the_rest_goes_on() {
     let output = Folder::open(&folder.path().join("rows"), &sweep).unwrap();
     let report = run(&sweep, &output, 2, &Unwatched).unwrap();
     assert_eq!((report.done_units, report.failed_units), (36, 18));
-    assert!(report.first_failure.unwrap().contains("line 3001"));
+    assert!(report.first_failure.as_ref().unwrap().contains("line 3001"));
+    // They are not run again, and still failures.
+    let again = run(&sweep, &output, 2, &Unwatched).unwrap();
+    assert_eq!((again.done_units, again.failed_units), (0, 18));
+    assert_eq!(again.first_failure, report.first_failure);
     let units = all(&sweep);
     let columns = sweep.columns(&units);
     let Some(Column { values: Values::Text(errors), .. }) = columns.columns().last() else {
