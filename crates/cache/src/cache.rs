@@ -487,8 +487,10 @@ impl PageCache {
         let mut result = Ok(());
         for inode in self.shared.inodes() {
             let errors = AtomicU64::new(inode.error_count());
-            self.shared.write_out_and_sync(&inode, true);
-            result = result.and(inode.unreported_error(&errors).map_or(Ok(()), Err));
+            let synced = self.shared.write_out_and_sync(&inode, true);
+            // Counts as reported to the program.
+            let unreported = inode.unreported_error(&errors).map_or(Ok(()), Err);
+            result = result.and(synced.and(unreported));
         }
         result
     }

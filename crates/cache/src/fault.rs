@@ -262,11 +262,14 @@ impl Shared {
         result.map(|_| ()).map_err(|source| inode.error("read", source))
     }
 
-    /// Ends a read that returned `bytes`, or failed (`None`).
+    /// Ends a read that returned `bytes`, or failed (`None`). Pages that a truncation has cut off on
+    /// disk, but not here yet, are given up: their readers look again.
     pub(crate) fn end_read(&self, inode: &Inode, first: u32, folios: &[FolioId], bytes: Option<usize>) {
+        let wanted = folios.len() * PAGE_BYTES as usize;
+        let bytes = bytes.filter(|&bytes| bytes == wanted || !inode.being_cut.load(Ordering::SeqCst));
         if let Some(bytes) = bytes {
             let end = u64::from(first) * PAGE_BYTES + bytes as u64;
-            inode.note_read(end, bytes, folios.len() * PAGE_BYTES as usize);
+            inode.note_read(end, bytes, wanted);
         }
         for &folio in folios {
             if bytes.is_some() {

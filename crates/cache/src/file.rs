@@ -78,16 +78,6 @@ pub(crate) enum WriteStep {
     Again,
 }
 
-/// The page in which a file will end, during a truncation.
-enum Tail {
-    /// Locked, referenced, and announced to a writer: no thread can read or borrow the page.
-    Held(FolioId),
-    /// A guard lends the page. The caller has a reference.
-    Lent(FolioId),
-    /// The page is not in memory, or the new end is a page boundary.
-    None,
-}
-
 /// Bytes charged per handle: itself, its counters, and its place among the tenant's handles.
 pub(crate) const HANDLE_BYTES: u64 = (size_of::<CachedFile>() + size_of::<HandleStats>()) as u64 + 192;
 
@@ -203,18 +193,25 @@ impl CachedFile {
     /// Reads as [`Self::read_at`]. `begun`: a read of the first page, which was missing, was
     /// started for this request.
     pub(crate) fn read(&self, buffer: &mut [u8], offset: u64, begun: bool) -> Result<usize, Error> {
-        let bytes = self.readable(buffer.len(), offset)?;
-        if bytes == 0 {
-            return Ok(0);
+        let mut bytes = self.readable(buffer.len(), offset)?;
+        'shorter: loop {
+            if bytes == 0 {
+                return Ok(0);
+            }
+            let last = ((offset + bytes as u64 - 1) / PAGE_BYTES) as u32;
+            for piece in pieces(offset, bytes) {
+                let again =
+                    piece.in_buffer.start == 0 && self.is_reread(piece.index.into(), piece.in_page.start);
+                let request = last - piece.index + 1;
+                let missed = begun && piece.in_buffer.start == 0;
+                let out = &mut buffer[piece.in_buffer.clone()];
+                if !self.read_page(&piece, out, request, again, missed)? {
+                    bytes = self.readable(bytes, offset)?;
+                    continue 'shorter;
+                }
+            }
+            return self.end_of_read(offset, bytes);
         }
-        let last = ((offset + bytes as u64 - 1) / PAGE_BYTES) as u32;
-        for piece in pieces(offset, bytes) {
-            let again = piece.in_buffer.start == 0 && self.is_reread(piece.index.into(), piece.in_page.start);
-            let request = last - piece.index + 1;
-            let missed = begun && piece.in_buffer.start == 0;
-            self.read_page(&piece, &mut buffer[piece.in_buffer.clone()], request, again, missed)?;
-        }
-        self.end_of_read(offset, bytes)
     }
 
     /// How many of `wanted` bytes from `offset` on can be read.
@@ -261,7 +258,8 @@ impl CachedFile {
     }
 
     /// Reads a part of one page. `request`: pages wanted from this one on. `again`: the last read
-    /// ended in this page. `missed`: count a miss even if the page is in memory by now.
+    /// ended in this page. `missed`: count a miss even if the page is in memory by now. `false`: the
+    /// file ends before that.
     #[inline]
     fn read_page(
         &self,
@@ -270,9 +268,9 @@ impl CachedFile {
         request: u32,
         again: bool,
         missed: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         if self.copy_cached(piece.index, piece.in_page.start, out, again, missed) {
-            return Ok(());
+            return Ok(true);
         }
         self.read_page_slowly(piece, out, request, again, missed)
     }
@@ -299,10 +297,13 @@ impl CachedFile {
         request: u32,
         again: bool,
         mut missed: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let shared = &*self.shared;
         let mut was_read = false;
         while !self.copy_hit(piece, out, again, missed) {
+            if piece.end() > self.inode.len() {
+                return Ok(false);
+            }
             match shared.core.lookup(&self.inode.mapping, piece.index) {
                 Lookup::Hit(_) => {}
                 Lookup::Pending(folio) => shared.wait_for_content(folio),
@@ -315,7 +316,7 @@ impl CachedFile {
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The readahead window for a miss of a read of `request` pages.
@@ -498,68 +499,16 @@ impl CachedFile {
         // Must come first: once our pages extend a file that another process truncated, the
         // truncation can no longer be seen.
         self.inode.revalidate(&self.shared)?;
-        self.shared.write_out_and_sync(&self.inode, all);
-        self.end_of_sync()
+        let synced = self.shared.write_out_and_sync(&self.inode, all);
+        self.end_of_sync(synced)
     }
 
-    /// Reports errors of a sync that has ended, and of earlier writes and syncs.
-    pub(crate) fn end_of_sync(&self) -> Result<(), Error> {
-        match self.inode.unreported_error(&self.errors_reported) {
-            Some(error) => Err(error),
-            None => self.inode.revalidate(&self.shared),
-        }
-    }
-
-    /// Truncates the file to `len` bytes, or extends it with zeros. Pages beyond the end are
-    /// dropped, including dirty ones.
-    ///
-    /// # Errors
-    /// The handle is read-only, `len` is beyond 16 TiB, a guard of this thread lends the page in
-    /// which the file will end, or the system refuses.
-    pub fn truncate(&self, len: u64) -> Result<(), Error> {
-        self.check_writable()?;
-        if len > LEN_MAX {
-            return Err(Error::TooLarge { path: self.path().to_owned(), end: len });
-        }
-        let file = self.inode.writable().expect("a writable handle opened it");
-        let (shared, inode) = (&*self.shared, &self.inode);
-        let (_alone, tail) = loop {
-            let alone = inode.resize.write().unwrap_or_else(PoisonError::into_inner);
-            match if len < inode.len() { shared.hold_tail(inode, len) } else { Tail::None } {
-                Tail::Held(folio) => break (alone, Some(folio)),
-                Tail::None => break (alone, None),
-                Tail::Lent(folio) => {
-                    // Release `resize` before waiting: the thread with the guard may need it to
-                    // write another page.
-                    drop(alone);
-                    shared.put_when_taken_back(inode, (len / PAGE_BYTES) as u32, folio)?;
-                }
-            }
-        };
-        let before = inode.len();
-        // Write-back depends on the length: none may start with a length that the file system can
-        // still refuse, or end after the truncation.
-        let held = inode.hold_transfers();
-        let cut = file.set_len(len).map_err(|source| inode.error("truncate", source));
-        if cut.is_ok() {
-            inode.set_disk_len(len);
-            inode.set_len(len);
-        }
-        drop(held);
-        if let Some(folio) = tail {
-            shared.let_tail_go(inode, folio, len, cut.is_ok());
-        }
-        cut?;
-        if len < before {
-            // Not before the file is truncated: a read in between would bring the cut-off data
-            // back.
-            shared.drop_pages(inode, len.div_ceil(PAGE_BYTES));
-            if tail.is_none() {
-                shared.zero_late_tail(inode, len);
-            }
-            shared.core.return_frames(&shared.host);
-        }
-        Ok(())
+    /// Reports errors of earlier writes and syncs, and the error of a sync that has ended, also if
+    /// another sync has reported it for this handle.
+    pub(crate) fn end_of_sync(&self, synced: Result<(), Error>) -> Result<(), Error> {
+        let unreported = self.inode.unreported_error(&self.errors_reported);
+        synced.and(unreported.map_or(Ok(()), Err))?;
+        self.inode.revalidate(&self.shared)
     }
 
     /// Declares how the bytes in `range` will be used. Some advice applies to the whole file.
@@ -725,59 +674,6 @@ impl Shared {
             self.note_dirtied();
         }
         self.core.unlock(&self.host, folio);
-    }
-
-    /// Locks the page in which a file of `len` bytes ends, if it is in memory, so that no thread
-    /// reads the cut-off bytes after the file is extended again. The caller holds `resize`
-    /// exclusively.
-    fn hold_tail(&self, inode: &Inode, len: u64) -> Tail {
-        let Ok(index) = u32::try_from(len / PAGE_BYTES) else { return Tail::None };
-        if len.is_multiple_of(PAGE_BYTES) {
-            return Tail::None;
-        }
-        loop {
-            match self.core.lookup(&inode.mapping, index) {
-                Lookup::Miss => return Tail::None,
-                Lookup::Pending(folio) => self.wait_while(folio, |flags| flags.locked()),
-                Lookup::Hit(hit) => match self.core.try_lock(&self.host, &inode.mapping, index, &hit) {
-                    LockAttempt::Gone => {}
-                    LockAttempt::Busy => self.wait_while(hit.folio, |flags| flags.locked()),
-                    LockAttempt::Locked if self.core.begin_content(&inode.mapping, hit.folio) => {
-                        return Tail::Held(hit.folio);
-                    }
-                    LockAttempt::Locked => {
-                        self.core.unlock(&self.host, hit.folio);
-                        return Tail::Lent(hit.folio);
-                    }
-                },
-            }
-        }
-    }
-
-    /// Unlocks the page that [`Self::hold_tail`] locked. `cut`: the file was truncated; the page is
-    /// zeroed behind the new end, as it is on disk.
-    fn let_tail_go(&self, inode: &Inode, folio: FolioId, len: u64, cut: bool) {
-        if cut {
-            self.frames.zero(folio.0, (len % PAGE_BYTES) as usize..PAGE_BYTES as usize);
-            self.core.end_content(&inode.mapping, folio);
-        } else {
-            self.core.cancel_content(&self.host, &inode.mapping, folio);
-        }
-        self.core.unlock(&self.host, folio);
-        self.core.put(&self.host, folio);
-    }
-
-    /// Zeroes the last page if it was read while the file was being truncated. The page is clean,
-    /// because the caller holds `resize` exclusively: if a guard lends it, it is dropped instead.
-    fn zero_late_tail(&self, inode: &Inode, len: u64) {
-        match self.hold_tail(inode, len) {
-            Tail::None => {}
-            Tail::Held(folio) => self.let_tail_go(inode, folio, len, true),
-            Tail::Lent(folio) => {
-                self.core.put(&self.host, folio);
-                self.drop_clean_pages(inode, len / PAGE_BYTES);
-            }
-        }
     }
 }
 

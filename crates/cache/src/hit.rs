@@ -39,10 +39,19 @@ impl CachedFile {
                 None => false,
             },
         };
+        // The file may have become shorter and the page been read again since.
+        let is_copied = is_copied && mapping.has_whole_page(page);
         if is_copied {
             self.note_last_page(page);
         }
         is_copied
+    }
+
+    /// Whether the bytes before `end` in a page that was copied belong to the file. Asked after the
+    /// copy: the file may have become shorter since the length was looked at, and the page have
+    /// been read again with zeros behind the end.
+    fn has_bytes(&self, index: u32, end: usize) -> bool {
+        u64::from(index) * PAGE_BYTES + end as u64 <= self.inode.len()
     }
 
     #[inline(always)]
@@ -85,7 +94,7 @@ impl CachedFile {
     }
 
     /// Copies bytes out of a page in memory and counts the access. Returns `false` if the page is
-    /// missing, is being changed, or has the readahead mark.
+    /// missing, is being changed, or has the readahead mark, or if the file has become shorter.
     pub(crate) fn copy_cached(
         &self,
         index: u32,
@@ -103,7 +112,7 @@ impl CachedFile {
             prefetch_for_read(self.shared.flags(seen.folio()));
         }
         self.shared.frames.copy_out(seen.folio().0, in_page, out);
-        if !seen.still() {
+        if !seen.still() || !self.has_bytes(index, in_page + out.len()) {
             return false;
         }
         if !again {
@@ -134,7 +143,8 @@ impl CachedFile {
         let (shared, mapping) = (&*self.shared, &*self.inode.mapping);
         let Lookup::Hit(hit) = shared.core.lookup(mapping, piece.index) else { return false };
         shared.frames.copy_out(hit.folio.0, piece.in_page.start, out);
-        if !shared.core.confirm(mapping, piece.index, &hit) {
+        if !shared.core.confirm(mapping, piece.index, &hit) || !self.has_bytes(piece.index, piece.in_page.end)
+        {
             return false;
         }
         self.count_hit(piece.index, &hit, again, missed);

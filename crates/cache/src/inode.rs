@@ -107,6 +107,8 @@ pub(crate) struct Inode {
     locked: Mutex<Locked>,
     /// A read found less on disk than expected, or a revalidation was postponed.
     pub(crate) changed_outside: AtomicBool,
+    /// The file on disk may be shorter than its length here: a truncation is under way.
+    pub(crate) being_cut: AtomicBool,
     /// Whether the last write-back failed.
     failing: AtomicBool,
     errors: Mutex<Errors>,
@@ -168,6 +170,7 @@ impl Inode {
             opening: Mutex::new(()),
             maps: Mutex::default(),
             changed_outside: AtomicBool::new(false),
+            being_cut: AtomicBool::new(false),
             failing: AtomicBool::new(false),
             locked: Mutex::default(),
             errors: Mutex::default(),
@@ -282,12 +285,21 @@ impl Inode {
             return None;
         }
         reported.store(known, Ordering::Release);
-        let (failed, source) = errors.last.clone()?;
+        errors.last.clone().map(|last| self.error_of(last))
+    }
+
+    /// The last error, if there were more than `count`, reported or not.
+    pub(crate) fn error_since(&self, count: u64) -> Option<Error> {
+        let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        errors.last.clone().filter(|_| errors.sequence.count() != count).map(|last| self.error_of(last))
+    }
+
+    fn error_of(&self, (failed, source): (Failed, Arc<io::Error>)) -> Error {
         let path = self.file.path().to_owned();
-        Some(match failed {
+        match failed {
             Failed::WriteBack => Error::WriteBack { path, source },
             Failed::Sync => Error::Io { doing: "sync", path, source },
-        })
+        }
     }
 
     /// The last error, reported or not.

@@ -227,7 +227,8 @@ impl Map {
             && let Some(seen) = self.file.young_glance((offset / PAGE_BYTES) as u32)
         {
             self.frames.copy_out(seen.folio().0, in_page, out);
-            if seen.still() {
+            // The file may have become shorter and the page been read again since.
+            if seen.still() && offset + out.len() as u64 <= self.file.len() {
                 return Ok(());
             }
         }
@@ -261,7 +262,12 @@ impl Map {
                 }
                 None
             };
-            return self.load_seen(offsets, out, look, Glance::folio, Glance::still);
+            self.load_seen(offsets, out, look, Glance::folio, Glance::still)?;
+            if self.file.len() < len {
+                // Some may be behind the end by now.
+                offsets.iter().zip(out).try_for_each(|(&offset, out)| self.load_pooled(offset, out))?;
+            }
+            return Ok(());
         }
         let look = |offset: u64| self.settled(offset, N);
         self.load_seen(offsets, out, look, SettledPage::folio, SettledPage::still)
@@ -310,7 +316,8 @@ impl Map {
                 }
             }
         }
-        Ok(())
+        // The file may have become shorter, and what was copied not be a part of it.
+        self.check(offset, out.len()).map(|_| ())
     }
 
     /// Stores `bytes` at `offset`, within the file.
@@ -363,12 +370,17 @@ impl Map {
 
     #[inline(never)]
     fn lend_slowly(&self, index: u32) -> Result<(FolioId, usize), Error> {
-        let bytes = self.bytes_of_page(index)?;
         let shared = &*self.file.shared;
         loop {
+            self.bytes_of_page(index)?;
             let hit = self.find(index)?;
             match shared.core.lend(&shared.host, &self.file.inode.mapping, index, &hit) {
-                Ok(()) => return Ok((hit.folio, bytes)),
+                Ok(()) => {
+                    // The file may have become shorter since. From now on the bytes stay.
+                    let bytes = self.bytes_of_page(index);
+                    let take_back = |_: &Error| shared.core.take_back(&shared.host, hit.folio);
+                    return bytes.inspect_err(take_back).map(|bytes| (hit.folio, bytes));
+                }
                 Err(NotLent::Gone) => {}
                 Err(NotLent::TooOften) => return Err(Error::Busy),
                 Err(NotLent::Changing) => shared.wait_for_content(hit.folio),

@@ -61,11 +61,9 @@ impl CachedFile {
         shared.submit_dirty_in(inode, first, pages.end);
         inode.wait_for_transfers();
         shared.core.invalidate(&shared.host, &inode.mapping, first, pages.end, self.task().cpu);
-        match inode.last_error() {
-            Some((_, source)) if inode.error_count() != errors => {
-                Err(Error::WriteBack { path: self.path().to_owned(), source })
-            }
-            _ => Ok(shared.core.pages_in(&inode.mapping, pages.start, pages.end).cached),
+        match inode.error_since(errors) {
+            Some(error) => Err(error),
+            None => Ok(shared.core.pages_in(&inode.mapping, pages.start, pages.end).cached),
         }
     }
 

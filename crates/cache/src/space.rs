@@ -1,20 +1,47 @@
-//! Space of a file: holes and preallocation (`fallocate`), and writing without a sync.
+//! Space of a file: length, holes and preallocation (`ftruncate`, `fallocate`), and writing without
+//! a sync.
+//!
+//! A truncation or a hole may end inside of a page. Such a page is held while the system acts: no
+//! thread can read or borrow it. It is zeroed once the system has agreed, and is as before if the
+//! system refuses.
 //!
 //! # Locking
 //!
-//! As a truncation, a hole holds `Inode::resize` exclusively and lets no write-back start. Pages
-//! that a guard lends at an edge of the hole are waited for without `resize`.
+//! A truncation and a hole hold `Inode::resize` exclusively and let no write-back start. Pages that
+//! a guard lends are waited for without `resize`.
 
 use crate::error::Error;
-use crate::file::{CachedFile, Written};
-use crate::inode::LEN_MAX;
-use crate::piece::pieces;
-use mglru_core::PAGE_BYTES;
+use crate::file::CachedFile;
+use crate::inode::{Inode, LEN_MAX};
+use crate::shared::Shared;
+use mglru_core::{FolioId, LockAttempt, Lookup, PAGE_BYTES};
+use std::io;
 use std::ops::Range;
-use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, RwLockWriteGuard};
 
-/// Zeros for the parts of pages at the edges of a hole.
-static ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
+/// The bytes of a page that are cut off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    index: u32,
+    in_page: Range<usize>,
+}
+
+/// A page of which a part is cut off.
+enum Page {
+    /// Locked, referenced, and announced to a writer: no thread can read or borrow it.
+    Held(FolioId),
+    /// A guard lends it. The caller has a reference.
+    Lent(FolioId),
+    /// It is not in memory.
+    Missing,
+}
+
+/// Parts of pages, each with its folio if it is in memory, and what locks all others out.
+struct HeldParts<'a> {
+    parts: Vec<(Part, Option<FolioId>)>,
+    _alone: RwLockWriteGuard<'a, ()>,
+}
 
 impl CachedFile {
     /// Whether the cache holds data that is not in the file yet: dirty pages, or pages that are
@@ -33,39 +60,82 @@ impl CachedFile {
         self.shared.write_back(&self.inode)
     }
 
+    /// Truncates the file to `len` bytes, or extends it with zeros. Pages beyond the end are
+    /// dropped, including dirty ones.
+    ///
+    /// # Errors
+    /// The handle is read-only, `len` is beyond 16 TiB, a guard of this thread lends the page in
+    /// which the file will end, or the system refuses.
+    pub fn truncate(&self, len: u64) -> Result<(), Error> {
+        self.check_writable()?;
+        if len > LEN_MAX {
+            return Err(Error::TooLarge { path: self.path().to_owned(), end: len });
+        }
+        let file = self.inode.writable().expect("a writable handle opened it");
+        let (shared, inode) = (&*self.shared, &self.inode);
+        // The page in which the file will end, up to its end.
+        let tail = |before: u64| if len < before { tail_from(len).into_iter().collect() } else { Vec::new() };
+        let held = shared.hold_parts(inode, tail)?;
+        let before = inode.len();
+        // Write-back depends on the length: none may start with a length that the file system can
+        // still refuse, or end after the truncation.
+        let transfers = inode.hold_transfers();
+        // No reader sees a length that the system refuses, or zeros from a file that is shorter
+        // than its length.
+        inode.being_cut.store(true, Ordering::SeqCst);
+        let cut = file.set_len(len).map_err(|source| inode.error("truncate", source));
+        if cut.is_ok() {
+            inode.set_disk_len(len);
+            inode.set_len(len);
+        }
+        inode.being_cut.store(false, Ordering::SeqCst);
+        drop(transfers);
+        if cut.is_ok() && len < before {
+            // Not before the file is truncated: a read in between would bring the cut-off data
+            // back.
+            shared.drop_pages(inode, len.div_ceil(PAGE_BYTES));
+        }
+        shared.let_parts_go(inode, held, cut.is_ok());
+        if len < before {
+            shared.core.return_frames(&shared.host);
+        }
+        cut
+    }
+
     /// Turns the bytes in `range` into a hole: they read as zero and take no space. The length of
     /// the file stays. Other threads may see a part of the hole before the rest.
     ///
     /// # Errors
-    /// The handle is read-only, the range is empty, the file system has no holes (`EOPNOTSUPP`), or
-    /// a page at an edge of the hole cannot be read.
+    /// The handle is read-only, the range is empty (`EINVAL`), the file system has no holes
+    /// (`EOPNOTSUPP`), or a guard of this thread lends a page at an edge of the hole. The file is
+    /// then as before.
     pub fn punch_hole(&self, range: Range<u64>) -> Result<(), Error> {
         self.check_writable()?;
         let (shared, inode) = (&*self.shared, &self.inode);
+        let failed = |source| inode.error("punch a hole into", source);
+        if range.is_empty() {
+            return Err(failed(io::ErrorKind::InvalidInput.into()));
+        }
         let file = inode.writable().expect("a writable handle opened it");
-        let task = self.task();
-        shared.pause_dirtying(task.memcg)?;
-        let _alone = 'locked: loop {
-            let alone = inode.resize.write().unwrap_or_else(PoisonError::into_inner);
-            // Behind the end of the file the page is zero already.
-            let end = range.end.min(inode.len());
-            for edge in edges(range.start..end) {
-                for piece in pieces(edge.start, (edge.end - edge.start) as usize) {
-                    let zeros = &ZEROS[..piece.in_page.len()];
-                    if let Written::Lent(folio) = shared.write_page(inode, &task, &piece, zeros, false)? {
-                        drop(alone);
-                        shared.put_when_taken_back(inode, piece.index, folio)?;
-                        continue 'locked;
-                    }
-                }
-            }
-            break alone;
+        // Behind the end of the file the page is zero already.
+        let held = shared.hold_parts(inode, |len| parts_of(range.start..range.end.min(len)).collect())?;
+        let range = if range.end > LEN_MAX {
+            // Further than any file system reaches, which refuse that: up to the end of the file.
+            let end = inode.len().max(inode.disk_len()).next_multiple_of(PAGE_BYTES);
+            range.start..end
+        } else {
+            range
         };
+        if range.is_empty() {
+            shared.let_parts_go(inode, held, false);
+            return Ok(());
+        }
         // Held until the pages are gone: write-back of one of them would fill the hole again.
-        let held = inode.hold_transfers();
-        file.punch_hole(range.clone()).map_err(|source| inode.error("punch a hole into", source))?;
+        let transfers = inode.hold_transfers();
+        let punched = file.punch_hole(range.clone()).map_err(failed);
         let whole = range.start.div_ceil(PAGE_BYTES)..range.end / PAGE_BYTES;
-        if let Ok(first) = u32::try_from(whole.start)
+        if punched.is_ok()
+            && let Ok(first) = u32::try_from(whole.start)
             && whole.start < whole.end
         {
             // A page read meanwhile is dropped too: it may have been read before the hole was made.
@@ -74,14 +144,16 @@ impl CachedFile {
             }
         }
         let len = inode.len();
-        if inode.disk_len() < len {
-            // The last dirty page, which would have extended the file, may be gone.
-            file.set_len(len).map_err(|source| inode.error("extend", source))?;
+        let is_cut = punched.is_ok() && inode.disk_len() < len;
+        // The last dirty page, which would have extended the file, may be gone.
+        let extended = if is_cut { file.set_len(len) } else { Ok(()) };
+        if is_cut && extended.is_ok() {
             inode.set_disk_len(len);
         }
-        drop(held);
+        drop(transfers);
+        shared.let_parts_go(inode, held, punched.is_ok());
         shared.core.return_frames(&shared.host);
-        Ok(())
+        punched.and(extended.map_err(|source| inode.error("extend", source)))
     }
 
     /// Reserves space for the bytes in `range`, so that writing them cannot fail for lack of space.
@@ -109,11 +181,113 @@ impl CachedFile {
     }
 }
 
+impl Shared {
+    /// Locks all others out, and the pages that are in memory of the parts that `choose` names for a
+    /// file of this length.
+    ///
+    /// # Errors
+    /// A guard of this thread lends one of them.
+    fn hold_parts<'a>(
+        &self,
+        inode: &'a Inode,
+        choose: impl Fn(u64) -> Vec<Part>,
+    ) -> Result<HeldParts<'a>, Error> {
+        'lent: loop {
+            let alone = inode.resize.write().unwrap_or_else(PoisonError::into_inner);
+            let mut held = HeldParts { parts: Vec::new(), _alone: alone };
+            for part in choose(inode.len()) {
+                match self.hold_page(inode, part.index) {
+                    Page::Held(folio) => held.parts.push((part, Some(folio))),
+                    Page::Missing => held.parts.push((part, None)),
+                    Page::Lent(folio) => {
+                        // Release `resize` before waiting: the thread with the guard may need it to
+                        // write another page.
+                        self.let_parts_go(inode, held, false);
+                        self.put_when_taken_back(inode, part.index, folio)?;
+                        continue 'lent;
+                    }
+                }
+            }
+            return Ok(held);
+        }
+    }
+
+    /// Locks a page if it is in memory. The caller holds `resize` exclusively.
+    fn hold_page(&self, inode: &Inode, index: u32) -> Page {
+        loop {
+            match self.core.lookup(&inode.mapping, index) {
+                Lookup::Miss => return Page::Missing,
+                Lookup::Pending(folio) => self.wait_while(folio, |flags| flags.locked()),
+                Lookup::Hit(hit) => match self.core.try_lock(&self.host, &inode.mapping, index, &hit) {
+                    LockAttempt::Gone => {}
+                    LockAttempt::Busy => self.wait_while(hit.folio, |flags| flags.locked()),
+                    LockAttempt::Locked if self.core.begin_content(&inode.mapping, hit.folio) => {
+                        return Page::Held(hit.folio);
+                    }
+                    LockAttempt::Locked => {
+                        self.core.unlock(&self.host, hit.folio);
+                        return Page::Lent(hit.folio);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Lets pages go that [`Self::hold_parts`] locked. `cut`: the parts are zeroed, as they are on
+    /// disk, also in pages that were read while the system acted.
+    fn let_parts_go(&self, inode: &Inode, held: HeldParts<'_>, cut: bool) {
+        let HeldParts { parts, _alone } = held;
+        for (part, folio) in parts {
+            match folio {
+                Some(folio) => self.let_page_go(inode, folio, cut.then_some(part.in_page)),
+                None if cut => self.zero_late(inode, part),
+                None => {}
+            }
+        }
+    }
+
+    fn let_page_go(&self, inode: &Inode, folio: FolioId, zeroed: Option<Range<usize>>) {
+        match zeroed {
+            Some(in_page) => {
+                self.frames.zero(folio.0, in_page);
+                self.core.end_content(&inode.mapping, folio);
+            }
+            None => self.core.cancel_content(&self.host, &inode.mapping, folio),
+        }
+        self.core.unlock(&self.host, folio);
+        self.core.put(&self.host, folio);
+    }
+
+    /// Zeroes a part of a page that may have been read before the part was cut off. The page is
+    /// clean, because the caller holds `resize` exclusively: if a guard lends it, it is dropped
+    /// instead.
+    fn zero_late(&self, inode: &Inode, part: Part) {
+        match self.hold_page(inode, part.index) {
+            Page::Missing => {}
+            Page::Held(folio) => self.let_page_go(inode, folio, Some(part.in_page)),
+            Page::Lent(folio) => {
+                self.core.put(&self.host, folio);
+                self.drop_clean_pages(inode, part.index.into());
+            }
+        }
+    }
+}
+
+/// The rest of the page in which a file of `len` bytes ends.
+fn tail_from(len: u64) -> Option<Part> {
+    parts_of(len..len.next_multiple_of(PAGE_BYTES)).next()
+}
+
 /// The parts of a range that are parts of pages, at most one at each end.
-fn edges(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
-    let first = range.start.next_multiple_of(PAGE_BYTES).min(range.end.max(range.start));
+fn parts_of(range: Range<u64>) -> impl Iterator<Item = Part> {
+    let first = range.start.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX);
+    let first = first.min(range.end.max(range.start));
     let last = (range.end / PAGE_BYTES * PAGE_BYTES).max(first);
-    [range.start..first, last..range.end].into_iter().filter(|edge| edge.start < edge.end)
+    [range.start..first, last..range.end].into_iter().filter_map(|edge| {
+        let index = u32::try_from(edge.start / PAGE_BYTES).ok().filter(|_| !edge.is_empty())?;
+        let start = (edge.start % PAGE_BYTES) as usize;
+        Some(Part { index, in_page: start..start + (edge.end - edge.start) as usize })
+    })
 }
 
 #[cfg(test)]
@@ -121,16 +295,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edges_are_what_whole_pages_leave() {
-        let of = |start, end| edges(Range { start, end }).map(|r| (r.start, r.end)).collect::<Vec<_>>();
+    fn parts_are_what_whole_pages_leave() {
+        let of = |start, end| {
+            let parts = parts_of(Range { start, end });
+            parts.map(|part| (part.index, part.in_page.start, part.in_page.end)).collect::<Vec<_>>()
+        };
         assert_eq!(of(0, 4096), []);
-        assert_eq!(of(1, 4096), [(1, 4096)]);
-        assert_eq!(of(0, 4095), [(0, 4095)]);
-        assert_eq!(of(10, 20), [(10, 20)]);
-        assert_eq!(of(4000, 8200), [(4000, 4096), (8192, 8200)]);
-        assert_eq!(of(4000, 4196), [(4000, 4096), (4096, 4196)]);
+        assert_eq!(of(1, 4096), [(0, 1, 4096)]);
+        assert_eq!(of(0, 4095), [(0, 0, 4095)]);
+        assert_eq!(of(10, 20), [(0, 10, 20)]);
+        assert_eq!(of(4000, 8200), [(0, 4000, 4096), (2, 0, 8)]);
+        assert_eq!(of(4000, 4196), [(0, 4000, 4096), (1, 0, 100)]);
         assert_eq!(of(9000, 9000), []);
         // The end of the file is before the range.
         assert_eq!(of(9000, 10), []);
+        assert_eq!(of(u64::MAX - 1, u64::MAX), []);
     }
 }

@@ -96,7 +96,10 @@ impl Map {
             let bytes = self.bytes_of_page(index)?;
             let hit = self.find(index)?;
             let result = read(&self.view(hit.folio, bytes));
-            if file.shared.core.confirm(&file.inode.mapping, index, &hit) {
+            // The file may have become shorter, too.
+            if file.shared.core.confirm(&file.inode.mapping, index, &hit)
+                && self.bytes_of_page(index)? >= bytes
+            {
                 return Ok(result);
             }
         }

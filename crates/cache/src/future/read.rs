@@ -93,13 +93,18 @@ impl Future for ReadAt<'_> {
         if this.bytes.is_none() && this.file.copy_counted(this.buffer, this.offset) {
             return Poll::Ready(this.file.end_of_hit(this.buffer.len()));
         }
-        let bytes = match this.bytes {
+        let mut bytes = match this.bytes {
             Some(bytes) => bytes,
             None => *this.bytes.insert(this.file.readable(this.buffer.len(), this.offset)?),
         };
-        while let Some(piece) = pieces(this.offset + this.done as u64, bytes - this.done).next() {
-            ready!(this.poll_piece(&piece, bytes, cx))?;
-            this.done += piece.in_buffer.len();
+        while let Some(piece) = pieces(this.offset + this.done as u64, bytes.saturating_sub(this.done)).next()
+        {
+            if ready!(this.poll_piece(&piece, bytes, cx))? {
+                this.done += piece.in_buffer.len();
+            } else {
+                bytes = this.file.readable(bytes, this.offset)?;
+                this.bytes = Some(bytes);
+            }
             this.missed = false;
             this.missing.next_page(&this.file.shared);
         }
@@ -108,8 +113,8 @@ impl Future for ReadAt<'_> {
 }
 
 impl ReadAt<'_> {
-    /// Reads the part of one page.
-    fn poll_piece(&mut self, piece: &Piece, bytes: usize, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    /// Reads the part of one page. `false`: the file ends before that.
+    fn poll_piece(&mut self, piece: &Piece, bytes: usize, cx: &mut Context<'_>) -> Poll<Result<bool, Error>> {
         let (file, index) = (self.file, piece.index);
         let (shared, inode) = (&*file.shared, &file.inode);
         let out = &mut self.buffer[self.done..self.done + piece.in_buffer.len()];
@@ -118,7 +123,10 @@ impl ReadAt<'_> {
             if file.copy_cached(index, piece.in_page.start, out, again, self.missed)
                 || file.copy_hit(piece, out, again, self.missed)
             {
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Ok(true));
+            }
+            if piece.end() > inode.len() {
+                return Poll::Ready(Ok(false));
             }
             match shared.core.lookup(&inode.mapping, index) {
                 Lookup::Hit(_) => continue,

@@ -5,8 +5,8 @@ use crate::error::Error;
 use crate::file::CachedFile;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 
 impl CachedFile {
     /// Syncs as [`Self::sync_data`], without blocking the thread.
@@ -14,7 +14,7 @@ impl CachedFile {
     /// # Errors
     /// As [`Self::sync_data`].
     pub fn sync_data_async(&self) -> SyncFile<'_> {
-        SyncFile { file: self, all: false, done: None }
+        SyncFile { file: self, all: false, under_way: None }
     }
 
     /// Syncs as [`Self::sync_all`], without blocking the thread.
@@ -22,7 +22,7 @@ impl CachedFile {
     /// # Errors
     /// As [`Self::sync_data`].
     pub fn sync_all_async(&self) -> SyncFile<'_> {
-        SyncFile { file: self, all: true, done: None }
+        SyncFile { file: self, all: true, under_way: None }
     }
 }
 
@@ -31,7 +31,8 @@ impl CachedFile {
 pub struct SyncFile<'a> {
     file: &'a CachedFile,
     all: bool,
-    done: Option<Arc<Done>>,
+    /// Whether it has ended, and its result.
+    under_way: Option<(Arc<Done>, Arc<Mutex<Result<(), Error>>>)>,
 }
 
 impl fmt::Debug for SyncFile<'_> {
@@ -47,18 +48,25 @@ impl Future for SyncFile<'_> {
         let this = &mut *self;
         let (file, all) = (this.file, this.all);
         let (shared, inode) = (&file.shared, &file.inode);
-        let done = match &this.done {
-            Some(done) => done,
+        let (done, result) = match &this.under_way {
+            Some(under_way) => under_way,
             None => {
                 inode.revalidate(shared)?;
                 let (for_thread, of) = (shared.clone(), inode.clone());
-                let work = move || for_thread.write_out_and_sync(&of, all);
+                let result = Arc::new(Mutex::new(Ok(())));
+                let for_result = result.clone();
+                let work = move || {
+                    let synced = for_thread.write_out_and_sync(&of, all);
+                    *for_result.lock().unwrap_or_else(PoisonError::into_inner) = synced;
+                };
                 match shared.futures.syncs.submit(work) {
-                    Some(done) => this.done.insert(done),
+                    Some(done) => this.under_way.insert((done, result)),
                     None => return Poll::Ready(if all { file.sync_all() } else { file.sync_data() }),
                 }
             }
         };
-        done.poll(cx).map(|()| file.end_of_sync())
+        ready!(done.poll(cx));
+        let mut result = result.lock().unwrap_or_else(PoisonError::into_inner);
+        Poll::Ready(file.end_of_sync(std::mem::replace(&mut *result, Ok(()))))
     }
 }

@@ -158,25 +158,26 @@ impl Shared {
 
     /// Writes all dirty pages of a file and waits until the system has synced it. All errors are
     /// recorded in the inode: the system reports each once, but every handle must report it.
-    pub(crate) fn write_out_and_sync(&self, inode: &Arc<Inode>, all: bool) {
+    ///
+    /// # Errors
+    /// One that came up meanwhile: another sync through the same handle may have reported it, but
+    /// this one cannot promise that the data is stored.
+    pub(crate) fn write_out_and_sync(&self, inode: &Arc<Inode>, all: bool) -> Result<(), Error> {
         slow_path!("sync", file = tracing::field::display(inode.file.path().display()));
+        let errors = inode.error_count();
         self.write_out(inode);
         let file = inode.writable().unwrap_or_else(|| inode.file.clone());
         if let Err(error) = if all { file.sync_all() } else { file.sync_data() } {
             inode.note_error(Failed::Sync, error);
         }
+        inode.error_since(errors).map_or(Ok(()), Err)
     }
 
     /// Writes all dirty pages of a file. Fails if one of them could not be written now.
     pub(crate) fn write_back(&self, inode: &Arc<Inode>) -> Result<(), Error> {
         let errors = inode.error_count();
         self.write_out(inode);
-        match inode.last_error() {
-            Some((_, source)) if inode.error_count() != errors => {
-                Err(Error::WriteBack { path: inode.file.path().to_owned(), source })
-            }
-            _ => Ok(()),
-        }
+        inode.error_since(errors).map_or(Ok(()), Err)
     }
 
     /// Pauses a task that dirties pages faster than they can be written.
@@ -254,19 +255,31 @@ impl Shared {
         self.set_dirtier(dirtier);
     }
 
-    /// The calling thread's dirtying state in this cache.
+    /// The calling thread's dirtying state in this cache. Without one it looks first: a thread that
+    /// is new, or that writes to many caches, must pause as well.
     fn dirtier(&self) -> Dirtier {
-        let (cache, dirtier) = DIRTIER.get();
-        if cache == self.number { dirtier } else { Dirtier::default() }
+        let (cache, dirtier) = DIRTIERS.with(|places| places[self.place_of_dirtier()].get());
+        if cache == self.number {
+            return dirtier;
+        }
+        let mut new = Dirtier::default();
+        new.look_again();
+        new
     }
 
     fn set_dirtier(&self, dirtier: Dirtier) {
-        DIRTIER.set((self.number, dirtier));
+        DIRTIERS.with(|places| places[self.place_of_dirtier()].set((self.number, dirtier)));
+    }
+
+    fn place_of_dirtier(&self) -> usize {
+        (self.number % DIRTIER_PLACES as u64) as usize
     }
 }
 
+/// Caches in which a thread that writes to all of them has a state.
+const DIRTIER_PLACES: usize = 4;
+
 thread_local! {
-    /// Per thread: the cache number and the thread's state in that cache. A thread that alternates
-    /// between caches starts with fresh state each time.
-    static DIRTIER: Cell<(u64, Dirtier)> = Cell::default();
+    /// Per thread: numbers of caches, and the thread's states in them, by the caches' numbers.
+    static DIRTIERS: [Cell<(u64, Dirtier)>; DIRTIER_PLACES] = Default::default();
 }
