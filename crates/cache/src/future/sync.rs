@@ -31,8 +31,14 @@ impl CachedFile {
 pub struct SyncFile<'a> {
     file: &'a CachedFile,
     all: bool,
-    /// Whether it has ended, and its result.
-    under_way: Option<(Arc<Done>, Arc<Mutex<Result<(), Error>>>)>,
+    under_way: Option<UnderWay>,
+}
+
+/// What the thread that syncs shares with the future.
+struct UnderWay {
+    done: Arc<Done>,
+    /// Valid once it is done.
+    result: Arc<Mutex<Result<(), Error>>>,
 }
 
 impl fmt::Debug for SyncFile<'_> {
@@ -48,7 +54,7 @@ impl Future for SyncFile<'_> {
         let this = &mut *self;
         let (file, all) = (this.file, this.all);
         let (shared, inode) = (&file.shared, &file.inode);
-        let (done, result) = match &this.under_way {
+        let UnderWay { done, result } = match &this.under_way {
             Some(under_way) => under_way,
             None => {
                 inode.revalidate(shared)?;
@@ -60,7 +66,7 @@ impl Future for SyncFile<'_> {
                     *for_result.lock().unwrap_or_else(PoisonError::into_inner) = synced;
                 };
                 match shared.futures.syncs.submit(work) {
-                    Some(done) => this.under_way.insert((done, result)),
+                    Some(done) => this.under_way.insert(UnderWay { done, result }),
                     None => return Poll::Ready(if all { file.sync_all() } else { file.sync_data() }),
                 }
             }

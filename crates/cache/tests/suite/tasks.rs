@@ -321,6 +321,52 @@ fn the_error_of_a_dropped_sync_goes_to_the_next_one() {
     assert_same(&disk.contents("f"), &[page(9), pages(1..4)].concat(), "file");
 }
 
+/// Two tasks that share a handle have one mark for errors that it has reported. Each still learns
+/// that its own sync failed.
+#[test]
+fn each_sync_of_a_shared_handle_fails_for_itself() {
+    for operation in [FaultOperation::Write, FaultOperation::Sync] {
+        let (disk, files) = memory(9);
+        disk.set("f", &pages(0..4));
+        let cache = disk.builder(1 << 20).build().unwrap();
+        let file = cache.open("f", OpenMode::ReadWrite).unwrap();
+        let other = file.try_clone().unwrap();
+        file.write_at(&page(9), 0).unwrap();
+        files.inject(Fault::new(operation, FaultTrigger::Always, FaultEffect::Error(libc::EIO)));
+        let (mut first, mut second) = (file.sync_data_async(), file.sync_data_async());
+        assert!(poll_once(&mut first).is_pending() && poll_once(&mut second).is_pending());
+        // The same thread does all syncs of futures, in order: then both have ended.
+        block_on(other.sync_data_async()).unwrap_err();
+        for sync in [&mut first, &mut second] {
+            assert!(matches!(poll_once(sync), Poll::Ready(Err(_))), "{operation:?}");
+        }
+        files.clear_faults();
+        block_on(file.sync_data_async()).unwrap();
+        assert_same(&disk.contents("f"), &[page(9), pages(1..4)].concat(), "file");
+    }
+}
+
+/// The length is looked at when a read begins, and the file is truncated and grows again before the
+/// bytes come.
+#[test]
+fn a_read_over_a_truncation_has_no_bytes_that_were_not_there() {
+    let (disk, files) = memory(10);
+    disk.set("f", &[0xff; 4 * PAGE]);
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
+    let mut bytes = [7; 2 * PAGE];
+    files.hold();
+    let mut read = file.read_at_async(&mut bytes, 0);
+    assert!(poll_once(&mut read).is_pending());
+    files.wait_held(1);
+    files.release();
+    file.truncate(0).unwrap();
+    file.write_at(&[0xee; 100], 0).unwrap();
+    let count = block_on(read).unwrap();
+    assert!(count <= 2 * PAGE && bytes[..count].iter().all(|byte| [0xff, 0xee].contains(byte)), "{count}");
+    cache.validate().unwrap();
+}
+
 #[test]
 fn a_write_waits_for_guards_and_fails_on_its_own() {
     for disk in Disk::each(7) {

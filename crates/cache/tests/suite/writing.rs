@@ -297,6 +297,110 @@ fn a_refused_truncation_loses_nothing() {
     }
 }
 
+/// A page that is read while the system truncates the file is zero behind the new end, before the
+/// length says so. Neither a read nor a guard takes that for bytes of the file.
+#[test]
+fn nobody_sees_zeros_of_a_truncation_under_way() {
+    let (disk, files) = memory(22);
+    disk.set("f", &[]);
+    let cache = disk.builder(2 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
+    let map = file.map().unwrap();
+    for round in 0..100 {
+        file.truncate(0).unwrap();
+        file.write_at(&[0xff; 4 * PAGE], 0).unwrap();
+        file.sync_data().unwrap();
+        file.invalidate().unwrap();
+        files.hold();
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(|| match round % 2 {
+                0 => {
+                    let mut bytes = vec![7; 2 * PAGE];
+                    let count = file.read_at(&mut bytes, 0).unwrap();
+                    bytes.truncate(count);
+                    bytes
+                }
+                _ => map.page(1).map_or(Vec::new(), |page| page.to_vec()),
+            });
+            files.wait_held(1);
+            let cutting = scope.spawn(|| file.truncate(0));
+            files.wait_held(2);
+            files.release();
+            assert!(reading.join().unwrap().iter().all(|byte| *byte == 0xff), "round {round}");
+            cutting.join().unwrap().unwrap();
+        });
+    }
+    closes(cache);
+}
+
+/// A hole is not made in part. Files in memory have no holes.
+#[test]
+fn a_refused_hole_changes_nothing() {
+    let (disk, _) = memory(23);
+    let before = pages(0..3);
+    disk.set("f", &before);
+    let cache = disk.builder(2 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
+    for (start, end) in [(100, 200), (100, 2 * PAGE as u64 + 9), (5, u64::MAX), (0, PAGE as u64)] {
+        assert_eq!(number(file.punch_hole(start..end)), libc::EOPNOTSUPP);
+        assert_same(&read(&file, 0, 3 * PAGE), &before, "in memory");
+    }
+    let lent = file.map().unwrap();
+    let guard = lent.page(2).unwrap();
+    let result = file.punch_hole(100..2 * PAGE as u64 + 9);
+    assert!(matches!(result, Err(Error::OwnGuard { page: 2, .. })), "{result:?}");
+    assert_same(&guard, &page(2), "lent");
+    drop(guard);
+    file.sync_data().unwrap();
+    assert_same(&disk.contents("f"), &before, "on disk");
+    closes(cache);
+}
+
+#[test]
+fn a_hole_may_reach_beyond_every_file() {
+    for disk in Disk::each(24) {
+        if matches!(disk, Disk::Memory(_)) {
+            continue;
+        }
+        disk.set("f", &pages(0..4)[..3 * PAGE + 10]);
+        let cache = disk.builder(2 << 20).build().unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
+        file.punch_hole(u64::MAX - 1..u64::MAX).unwrap();
+        assert_same(&read(&file, 0, 3 * PAGE + 10), &pages(0..4)[..3 * PAGE + 10], "behind the end");
+        // Dirty, clean, and not in memory.
+        file.write_at(&page(9), PAGE as u64).unwrap();
+        assert_eq!(file.evict(2 * PAGE as u64..3 * PAGE as u64).unwrap(), 0);
+        file.punch_hole(PAGE as u64 + 100..u64::MAX).unwrap();
+        let expected = [page(0), page(9)[..100].to_vec(), vec![0; 2 * PAGE - 90]].concat();
+        assert_same(&read(&file, 0, 3 * PAGE + 10), &expected, "in memory");
+        file.sync_data().unwrap();
+        assert_same(&disk.contents("f"), &expected, "on disk");
+        assert_eq!(number(file.punch_hole(7..7)), libc::EINVAL);
+        closes(cache);
+    }
+}
+
+/// A thread has a state for pauses in each cache: alternating between two does not lose it.
+#[test]
+fn a_thread_that_writes_to_two_caches_is_held_back() {
+    let (disk, files) = memory(25);
+    let caches = [0, 1].map(|_| disk.builder(4 << 20).build().unwrap());
+    let handles = ["f", "f2"].map(|name| {
+        disk.set(name, &[]);
+        name
+    });
+    let handles = [0, 1].map(|number| caches[number].open(handles[number], OpenMode::ReadWrite).unwrap());
+    files.inject(Fault::new(FaultOperation::Write, FaultTrigger::Always, FaultEffect::Error(libc::EIO)));
+    let frames = (4 << 20) / PAGE as u64;
+    let written = (0..frames).take_while(|number| {
+        handles.iter().all(|file| file.write_at(&page(*number), number * PAGE as u64).is_ok())
+    });
+    // A fifth, and what is written between two looks.
+    let written = written.count() as u64;
+    assert!(written < frames / 3, "{written} of {frames} frames are dirty in each");
+    assert!(is_write_back(handles[0].write_at(&page(1), frames * PAGE as u64)));
+}
+
 fn closes(cache: PageCache) {
     cache.validate().unwrap();
     cache.close().unwrap();
