@@ -117,8 +117,10 @@ impl CachedFile {
             return Err(failed(io::ErrorKind::InvalidInput.into()));
         }
         let file = inode.writable().expect("a writable handle opened it");
-        // Behind the end of the file the page is zero already.
-        let held = shared.hold_parts(inode, |len| parts_of(range.start..range.end.min(len)).collect())?;
+        // Behind the end of the file there are no pages.
+        let parts =
+            |len| parts_of(range.clone()).filter(move |part| u64::from(part.index) * PAGE_BYTES < len);
+        let held = shared.hold_parts(inode, |len| parts(len).collect())?;
         let range = if range.end > LEN_MAX {
             // Further than any file system reaches, which refuse that: up to the end of the file.
             let end = inode.len().max(inode.disk_len()).next_multiple_of(PAGE_BYTES);
