@@ -114,7 +114,7 @@ impl CachedFile {
         let (shared, inode) = (&*self.shared, &self.inode);
         let failed = |source| inode.error("punch a hole into", source);
         if range.is_empty() {
-            return Err(failed(io::ErrorKind::InvalidInput.into()));
+            return Err(failed(io::Error::from_raw_os_error(libc::EINVAL)));
         }
         let file = inode.writable().expect("a writable handle opened it");
         // Behind the end of the file there are no pages.
