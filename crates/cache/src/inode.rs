@@ -65,6 +65,15 @@ struct Transfers {
     held: bool,
 }
 
+impl Transfers {
+    fn begin(&mut self) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.under_way.insert(number);
+        number
+    }
+}
+
 /// Ranges of pages that are locked in memory, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Locked {
@@ -311,11 +320,13 @@ impl Inode {
     pub(crate) fn begin_transfer(&self) -> u64 {
         let transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
         let free = self.transferred.wait_while(transfers, |transfers| transfers.held);
-        let mut transfers = free.unwrap_or_else(PoisonError::into_inner);
-        let number = transfers.next;
-        transfers.next += 1;
-        transfers.under_way.insert(number);
-        number
+        free.unwrap_or_else(PoisonError::into_inner).begin()
+    }
+
+    /// As [`Self::begin_transfer`]. `None`: transfers are held.
+    pub(crate) fn try_begin_transfer(&self) -> Option<u64> {
+        let mut transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
+        (!transfers.held).then(|| transfers.begin())
     }
 
     pub(crate) fn end_transfer(&self, number: u64) {

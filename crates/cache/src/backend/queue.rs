@@ -76,7 +76,6 @@ impl<T> Queue<T> {
     }
 
     /// Whether [`Self::push`] would not wait.
-    #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "for futures"))]
     pub(crate) fn has_room(&self) -> bool {
         self.lock().waiting.len() < self.waiting_max
     }

@@ -151,7 +151,6 @@ pub(crate) trait Backend: Send + Sync {
     fn submit(&self, direction: Direction, transfer: Transfer, tag: u64);
     /// Whether a transfer of `file` can be submitted without waiting, unless another thread is
     /// faster.
-    #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "for futures"))]
     fn has_room(&self, file: &Arc<dyn BackendFile>) -> bool {
         let _ = file;
         true

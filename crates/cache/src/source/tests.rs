@@ -571,6 +571,43 @@ fn sources_that_never_return_delay_no_others() {
     cache.validate().unwrap();
 }
 
+/// A source whose writes or truncations do not return holds the flusher up for no other file.
+#[test]
+fn the_flusher_passes_over_sources_that_do_not_return() {
+    let gate = Arc::new(Gate::default());
+    let cache = PageCache::builder(64 << 20).source_deadline(Duration::from_secs(3600)).build().unwrap();
+    let stuck = cache.open_source(Gated::new(1, 10, true, &gate), OpenMode::ReadWrite).unwrap();
+    let other_is_written = |number| {
+        let source = Gated::new(number, 10, true, &Arc::default());
+        let other = cache.open_source(source.clone(), OpenMode::ReadWrite).unwrap();
+        other.write_at(&[b'x'; PAGE], 0).unwrap();
+        // Dirty pages of files that are not open are written at once.
+        drop(other);
+        while source.bytes()[..PAGE] != [b'x'; PAGE] {
+            std::thread::yield_now();
+        }
+    };
+    gate.close_to("write");
+    // More runs than may wait.
+    for page in 0..1200 {
+        stuck.write_at(&[b'a'; PAGE], 2 * page * PAGE as u64).unwrap();
+    }
+    cache.shared.host.flush_for_reclaim.store(true, std::sync::atomic::Ordering::Release);
+    cache.shared.host.flusher.ring();
+    other_is_written(2);
+    gate.open();
+    stuck.sync_data().unwrap();
+    gate.close_to("set_len");
+    std::thread::scope(|scope| {
+        let cutting = scope.spawn(|| stuck.truncate(9 * PAGE as u64));
+        gate.wait_for(1);
+        other_is_written(3);
+        gate.open();
+        cutting.join().unwrap().unwrap();
+    });
+    cache.validate().unwrap();
+}
+
 /// Each kind of call that does not return fails at its deadline. The cache notices a late effect of
 /// such a call, which never undoes later writes.
 #[test]

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::flight::Flight;
 use crate::inode::{Failed, Inode};
 use crate::shared::Shared;
+use crate::source::source_of;
 use crate::trace::slow_path;
 use mglru_core::writeback::{Dirtier, Flusher, FlusherOptions, FlusherStep, WriteOrder};
 use mglru_core::{Host, MemcgId, PAGE_BYTES, Throttle};
@@ -39,6 +40,9 @@ pub(crate) struct Pacing {
     written: u64,
 }
 
+/// A file is held up.
+struct MustWait;
+
 pub(super) fn run(shared: &Shared) {
     let mut flusher = Flusher::new(FlusherOptions::default(), shared.host.now());
     let mut rings_before = 0;
@@ -55,8 +59,11 @@ pub(super) fn run(shared: &Shared) {
         let now = shared.host.now();
         match flusher.step(&shared.core, &shared.host) {
             FlusherStep::Write(order) => {
-                let pages = shared.write_ordered(order);
-                if let Some(until) = flusher.wrote(&shared.core, &shared.host, pages) {
+                let until = match shared.write_ordered(order) {
+                    Ok(pages) => flusher.wrote(&shared.core, &shared.host, pages),
+                    Err(MustWait) => flusher.passed_over(&shared.core),
+                };
+                if let Some(until) = until {
                     drop(at_work);
                     shared.host.progress.wait(written, until.since(now));
                     has_slept = true;
@@ -90,9 +97,17 @@ impl Shared {
 
     /// Executes an order of the core. Returns the positions of the pages whose write starts, if
     /// any.
-    fn write_ordered(&self, order: WriteOrder) -> Option<Range<u64>> {
-        let inode = self.lock_inodes().of_mapping(order.mapping)?;
-        self.submit_run(&inode, order.from, 1 << 32, order.pages_max as usize)
+    ///
+    /// # Errors
+    /// The flusher would have to wait for a truncation or for a source. Other files are not to wait
+    /// for that.
+    fn write_ordered(&self, order: WriteOrder) -> Result<Option<Range<u64>>, MustWait> {
+        let Some(inode) = self.lock_inodes().of_mapping(order.mapping) else { return Ok(None) };
+        if source_of(&inode.file).is_some() && !self.backend.has_room(&inode.file) {
+            return Err(MustWait);
+        }
+        let number = inode.try_begin_transfer().ok_or(MustWait)?;
+        Ok(self.submit_run(&inode, order.from, 1 << 32, order.pages_max as usize, number))
     }
 
     /// Starts writing all dirty pages.
@@ -103,7 +118,7 @@ impl Shared {
     /// Starts writing the dirty pages from `first` to `end`.
     pub(crate) fn submit_dirty_in(&self, inode: &Arc<Inode>, first: u32, end: u64) {
         let mut next = first;
-        while let Some(pages) = self.submit_run(inode, next, end, RUN_PAGES) {
+        while let Some(pages) = self.submit_run(inode, next, end, RUN_PAGES, inode.begin_transfer()) {
             let Ok(after) = u32::try_from(pages.end) else { return };
             next = after;
         }
@@ -111,13 +126,22 @@ impl Shared {
 
     /// Starts writing the next run of dirty pages between `first` and `end`, at most `most` pages.
     /// Returns their positions, if there is such a run.
-    fn submit_run(&self, inode: &Arc<Inode>, first: u32, end: u64, most: usize) -> Option<Range<u64>> {
-        let file = inode.writable()?;
-        // Registered before pages are taken, because a sync that finds them clean waits for this
-        // write; and before the length is read, because a truncation waits for this write and lets
-        // none start meanwhile.
-        let number = inode.begin_transfer();
-        let Some(run) = self.core.start_writeback(&inode.mapping, first, end, most) else {
+    ///
+    /// The write is registered as `number` before pages are taken, because a sync that finds them
+    /// clean waits for it; and before the length is read, because a truncation waits for it and lets
+    /// none start meanwhile.
+    fn submit_run(
+        &self,
+        inode: &Arc<Inode>,
+        first: u32,
+        end: u64,
+        most: usize,
+        number: u64,
+    ) -> Option<Range<u64>> {
+        let run = inode
+            .writable()
+            .and_then(|file| Some((file, self.core.start_writeback(&inode.mapping, first, end, most)?)));
+        let Some((file, run)) = run else {
             inode.end_transfer(number);
             return None;
         };

@@ -194,6 +194,18 @@ impl Flusher {
             Some(pages) => self.go_on(turn, &pages),
             None => core.flushing.note_visited(turn.mapping, host.now()),
         }
+        self.fruitless_end(core)
+    }
+
+    /// Reports that the host did not carry out the last [`WriteOrder`], for which it would have had
+    /// to wait: the file is due again in the next pass. The result is that of [`Self::wrote`].
+    pub fn passed_over(&mut self, core: &Core) -> Option<Time> {
+        let turn = self.pass.pop_front()?;
+        self.wanted.insert(turn.mapping);
+        self.fruitless_end(core)
+    }
+
+    fn fruitless_end(&self, core: &Core) -> Option<Time> {
         (self.pass.is_empty() && !self.has_written).then(|| self.timer_end(core))
     }
 
