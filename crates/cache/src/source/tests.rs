@@ -5,7 +5,7 @@ use crate::{Advice, CachedFile, Error, OpenMode, PageCache};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -581,8 +581,10 @@ fn the_flusher_passes_over_sources_that_do_not_return() {
         let source = Gated::new(number, 10, true, &Arc::default());
         let other = cache.open_source(source.clone(), OpenMode::ReadWrite).unwrap();
         other.write_at(&[b'x'; PAGE], 0).unwrap();
-        // Dirty pages of files that are not open are written at once.
+        // Dirty pages of files that are not open are written at once, and others if reclaim asks.
         drop(other);
+        cache.shared.host.flush_for_reclaim.store(true, Release);
+        cache.shared.host.flusher.ring();
         while source.bytes()[..PAGE] != [b'x'; PAGE] {
             std::thread::yield_now();
         }
@@ -592,11 +594,10 @@ fn the_flusher_passes_over_sources_that_do_not_return() {
     for page in 0..1200 {
         stuck.write_at(&[b'a'; PAGE], 2 * page * PAGE as u64).unwrap();
     }
-    cache.shared.host.flush_for_reclaim.store(true, std::sync::atomic::Ordering::Release);
-    cache.shared.host.flusher.ring();
     other_is_written(2);
     gate.open();
     stuck.sync_data().unwrap();
+    stuck.write_at(&[b'b'; PAGE], 0).unwrap();
     gate.close_to("set_len");
     std::thread::scope(|scope| {
         let cutting = scope.spawn(|| stuck.truncate(9 * PAGE as u64));

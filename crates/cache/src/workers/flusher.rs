@@ -21,6 +21,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Longest write while a thread waits for it: 1 MiB keeps a device busy and frees 256 pages when it
 /// ends.
@@ -40,6 +41,9 @@ pub(crate) struct Pacing {
     written: u64,
 }
 
+/// Time after which files that were held up are looked at again.
+const HELD_UP: Duration = Duration::from_millis(100);
+
 /// A file is held up.
 struct MustWait;
 
@@ -58,17 +62,22 @@ pub(super) fn run(shared: &Shared) {
         }
         let now = shared.host.now();
         match flusher.step(&shared.core, &shared.host) {
-            FlusherStep::Write(order) => {
-                let until = match shared.write_ordered(order) {
-                    Ok(pages) => flusher.wrote(&shared.core, &shared.host, pages),
-                    Err(MustWait) => flusher.passed_over(&shared.core),
-                };
-                if let Some(until) = until {
-                    drop(at_work);
-                    shared.host.progress.wait(written, until.since(now));
-                    has_slept = true;
+            FlusherStep::Write(order) => match shared.write_ordered(order) {
+                Ok(pages) => {
+                    if let Some(until) = flusher.wrote(&shared.core, &shared.host, pages) {
+                        drop(at_work);
+                        shared.host.progress.wait(written, until.since(now));
+                        has_slept = true;
+                    }
                 }
-            }
+                Err(MustWait) => {
+                    if flusher.passed_over() {
+                        drop(at_work);
+                        rings_before = shared.host.flusher.wait(rings_before, HELD_UP);
+                        has_slept = true;
+                    }
+                }
+            },
             FlusherStep::Rest(until) => {
                 drop(at_work);
                 // This pause ends at a fixed time, at most a tenth of a second, regardless of

@@ -194,19 +194,19 @@ impl Flusher {
             Some(pages) => self.go_on(turn, &pages),
             None => core.flushing.note_visited(turn.mapping, host.now()),
         }
-        self.fruitless_end(core)
+        self.is_fruitless().then(|| self.timer_end(core))
     }
 
     /// Reports that the host did not carry out the last [`WriteOrder`], for which it would have had
-    /// to wait: the file is due again in the next pass. The result is that of [`Self::wrote`].
-    pub fn passed_over(&mut self, core: &Core) -> Option<Time> {
-        let turn = self.pass.pop_front()?;
-        self.wanted.insert(turn.mapping);
-        self.fruitless_end(core)
+    /// to wait: the file is due again in the next pass. `true`: the pass ends, and nothing was
+    /// written; let some time pass before [`Self::step`].
+    pub fn passed_over(&mut self) -> bool {
+        self.wanted.extend(self.pass.pop_front().map(|turn| turn.mapping));
+        self.is_fruitless()
     }
 
-    fn fruitless_end(&self, core: &Core) -> Option<Time> {
-        (self.pass.is_empty() && !self.has_written).then(|| self.timer_end(core))
+    fn is_fruitless(&self) -> bool {
+        self.pass.is_empty() && !self.has_written
     }
 
     /// Queues the rest behind `pages`, next in this turn or after the turns of other files.
