@@ -251,3 +251,18 @@ fn wanted_files_are_due() {
     assert_eq!(run(&harness, &mut flusher).0, [(0, 5)]);
     harness.core.validate().unwrap();
 }
+
+/// A file for which the host would have to wait keeps its age, and is due in the next pass.
+#[test]
+fn a_file_that_was_passed_over_is_due_again() {
+    let harness = dirty(0..10);
+    let mut flusher = flusher(FlusherOptions::default());
+    let since = harness.core.dirty_since(&harness.mapping);
+    flusher.ask();
+    let FlusherStep::Write(order) = flusher.step(&harness.core, &harness.host) else { panic!("asked") };
+    assert!(flusher.passed_over(), "nothing was written");
+    assert_eq!(harness.core.dirty_since(&harness.mapping), since);
+    assert_eq!(flusher.step(&harness.core, &harness.host), FlusherStep::Write(order));
+    assert_eq!(run(&harness, &mut flusher).0, [(0, 10)]);
+    assert!(matches!(flusher.step(&harness.core, &harness.host), FlusherStep::Sleep(_)));
+}
