@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// The output is one of the inputs. `option` is the option that named the output.
-pub fn refuse_input<'p>(
+pub fn refuse_input<P: AsRef<Path>>(
     option: &str,
     output: &Path,
-    inputs: impl IntoIterator<Item = &'p PathBuf>,
+    inputs: impl IntoIterator<Item = P>,
 ) -> Result<(), Failure> {
     let identity = |path: &Path| {
         let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
@@ -27,12 +27,12 @@ pub fn refuse_input<'p>(
         Some(input) => Some(input) == written,
         None => written.is_none() && name.is_some() && std::path::absolute(input).ok() == name,
     };
-    match inputs.into_iter().find(|input| is_same(input)) {
+    match inputs.into_iter().find(|input| is_same(input.as_ref())) {
         None => Ok(()),
         Some(input) => Err(Failure::usage(format_args!(
             "{option} {}: this is the same file as the input {}; choose another name",
             output.display(),
-            input.display()
+            input.as_ref().display()
         ))),
     }
 }

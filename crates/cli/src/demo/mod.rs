@@ -17,7 +17,7 @@ use mglru_core::{Mechanisms, Preset};
 use mglru_lab::demo::{self, DemoRequest};
 use report::Report;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const DEFAULT_BUDGET_BYTES: u64 = 256 << 20;
@@ -73,7 +73,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 pub fn run(args: Args) -> Result<(), Failure> {
     let mut output = Output::new(args.json);
     if let Some(file) = &args.report {
-        file.try_out([])?;
+        file.try_out::<&Path>([])?;
     }
     let budget = args.cache.budget_or(DEFAULT_BUDGET_BYTES);
     let directory = args.directory.unwrap_or_else(layout::default_directory);

@@ -43,7 +43,7 @@ impl ReportFile {
     ///
     /// # Errors
     /// The file cannot be written, or it is one of the inputs.
-    pub fn try_out<'p>(&self, inputs: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Failure> {
+    pub fn try_out<P: AsRef<Path>>(&self, inputs: impl IntoIterator<Item = P>) -> Result<(), Failure> {
         refuse_input("--report", &self.0, inputs)?;
         let open = std::fs::OpenOptions::new().append(true).create(true).open(&self.0);
         open.map(drop).map_err(|error| self.failure(&error))

@@ -67,5 +67,5 @@ fn a_report_is_html() {
         assert!(name.parse::<ReportFile>().unwrap_err().contains(".html"), "{name}");
     }
     let nowhere: ReportFile = "/no/such/folder/x.html".parse().unwrap();
-    assert!(nowhere.try_out([]).unwrap_err().text().contains("/no/such/folder/x.html"));
+    assert!(nowhere.try_out::<&Path>([]).unwrap_err().text().contains("/no/such/folder/x.html"));
 }

@@ -170,7 +170,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::usage("--events works for one scenario in the simulator"));
     }
     if let Some(file) = &args.events {
-        refuse_input("--events", file.path(), &args.scenarios)?;
+        let inputs = plans.iter().flat_map(|plan| plan.scenario.inputs());
+        refuse_input("--events", file.path(), inputs)?;
     }
     let mut output = Output::new(args.json);
     let (mut documents, mut failed) = (Vec::new(), None);

@@ -639,3 +639,18 @@ fn tracepoints_of_tenants() {
     done(here.path(), &format!("{floors} --events all.perfetto --events-tenant b"));
     assert!(fs::read(here.path().join("all.perfetto")).unwrap().windows(6).any(|part| part == b"tenant"));
 }
+
+/// A scenario's traces are inputs, too, under whatever name.
+#[test]
+fn events_do_not_replace_a_trace_that_a_job_reads() {
+    let here = folder();
+    let text = "[machine]\nmemory = \"1MiB\"\n[[job]]\ntrace = \"skewed.txt\"\n";
+    fs::write(here.path().join("s.toml"), text).unwrap();
+    let trace = fs::read(here.path().join("skewed.txt")).unwrap();
+    std::os::unix::fs::symlink("skewed.txt", here.path().join("link.txt")).unwrap();
+    for name in ["skewed.txt", "link.txt"] {
+        let error = fails(here.path(), &format!("run s.toml --events {name}"), 2);
+        assert!(error.contains("same file as the input"), "{error}");
+    }
+    assert_eq!(fs::read(here.path().join("skewed.txt")).unwrap(), trace);
+}
