@@ -188,7 +188,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(path) => {
             let data = plan.jobs.iter().flat_map(|job| job.files.iter().map(|file| &file.path));
             refuse_input("--output", path, invocation.job_files.iter().chain(data))?;
-            Output::into_file(path)?
+            // Results that are printed during the run are read during the run.
+            Output::into_file(path, invocation.status_interval.is_some())?
         }
         None => Output::new(false),
     };
@@ -224,6 +225,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let succeeded = done.check(&plan);
     let report = report(&invocation, done.outcomes);
     print(&report, Some(CacheReport { budget, counts: &done.cache }), &invocation, &mut output)?;
+    output.finish()?;
     succeeded?;
     Ok(closed?)
 }

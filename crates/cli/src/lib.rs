@@ -39,6 +39,9 @@ use clap::Parser;
 use error::Failure;
 use mglru_lab::{layout, parallel, size, statistics, temporary, trace_file};
 use output::Output;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::Write;
 
 /// Linux's page reclaim in user space: a page cache over real files, a simulator, and experiments.
 #[derive(Parser)]
@@ -94,23 +97,42 @@ Examples:
 Sizes: 512MiB, 2g, 8192p (pages of 4 KiB) or bytes. `mglru COMMAND --help` has options and examples.
 Exit status: 0 done, 1 the work failed, 2 wrong usage.";
 
-/// The status with which shells report a program that an interrupt ended.
-const INTERRUPTED: i32 = 130;
+/// Status with which shells report a program that a signal ended, less the signal's number.
+const SIGNALLED: i32 = 128;
+/// The status after an interrupt.
+const INTERRUPTED: i32 = SIGNALLED + SIGINT;
 
 /// Runs the command with these arguments, the first of which is its name. Returns the exit status.
 pub fn main(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
-    temporary::before_first(|| {
-        // Without a handler, an interrupt leaves temporary folders behind.
-        let _ = ctrlc::set_handler(|| {
-            temporary::remove_all();
-            eprintln!("mglru: interrupted; temporary files are removed");
-            std::process::exit(INTERRUPTED);
-        });
-    });
+    // Without a handler, an interrupt leaves temporary files behind.
+    temporary::before_first(handle_signals);
     match run(arguments.into_iter()) {
         Ok(()) => 0,
         Err(failure) => error::print(&failure),
     }
+}
+
+/// Removes temporary files when the program is interrupted, terminated, or loses its terminal.
+fn handle_signals() {
+    // `nohup` has the loss of the terminal ignored.
+    let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| signal != SIGHUP || !ignores(signal));
+    let Ok(mut signals) = Signals::new(heard) else { return };
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            temporary::remove_all();
+            // A closed stderr is no reason to go on.
+            let _ = writeln!(std::io::stderr(), "mglru: interrupted; temporary files are removed");
+            std::process::exit(SIGNALLED + signal);
+        }
+    });
+}
+
+/// Whether this program was started with a signal ignored.
+fn ignores(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), Failure> {

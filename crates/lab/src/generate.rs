@@ -1,9 +1,9 @@
 //! Writes the built-in loads as traces, for replays and for real kernels.
 
-use crate::{Error, Stage, Unit, Watch};
+use crate::{Error, Stage, Unit, Watch, trace_file};
 use mglru_workload::Load;
 use mglru_workload::load::Step;
-use mglru_workload::trace::{Converted, Format, Record, TraceWriter, WriteOptions};
+use mglru_workload::trace::{Converted, Format, Record, WriteOptions};
 use std::path::Path;
 
 /// Accesses written at once.
@@ -46,7 +46,7 @@ pub fn write(request: &TraceRequest, to: &Path, watch: &dyn Watch) -> Result<Con
     let mut running = load.start(clients, seed).map_err(Error::usage)?;
     // Only this format has anonymous pages. It numbers pages from 0.
     let options = WriteOptions { renumber: true, drop: false };
-    let mut writer = TraceWriter::create(to, Format::KernelLab, options)?;
+    let (mut writer, _unfinished) = trace_file::writer(to, Format::KernelLab, options)?;
     let stage = Stage::begin(watch, "generating", wanted, Unit::Steps);
     let (mut steps, mut client) = (Vec::new(), 0);
     let (mut records, mut written) = (Vec::with_capacity(2 * BATCH_ACCESSES), 0);

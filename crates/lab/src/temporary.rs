@@ -1,15 +1,16 @@
-//! Temporary folders that a program can remove when it is interrupted. They hold up to gigabytes,
-//! and some are in memory.
+//! Temporary folders, and files that are not complete yet, which a program can remove when it is
+//! interrupted. Folders hold up to gigabytes, and some are in memory.
 //!
 //! A library does not handle signals. A program that wants to registers a handler before its first
-//! folder ([`before_first`]), and calls [`remove_all`] from it. While no folder exists, the system
-//! handles an interrupt and ends the program at once.
+//! folder or file ([`before_first`]), and calls [`remove_all`] from it. While none exists, the
+//! system handles an interrupt and ends the program at once.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// Temporary folders and unfinished files.
+static PATHS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// Further steps of [`remove_all`], each with a number.
 static UNDO: Mutex<Vec<(u64, Step)>> = Mutex::new(Vec::new());
 static BEFORE_FIRST: Mutex<Option<fn()>> = Mutex::new(None);
@@ -48,7 +49,7 @@ fn handle_interrupts() {
     }
 }
 
-/// Registers a callback that is called once, before the first folder is created. It can install
+/// Registers a callback that is called once, before the first folder or file is created. It can install
 /// signal handlers.
 pub fn before_first(handle: fn()) {
     *BEFORE_FIRST.lock().expect("no panic") = Some(handle);
@@ -65,9 +66,9 @@ impl TemporaryFolder {
     /// If it cannot be created.
     pub fn create(directory: &Path, prefix: &str) -> io::Result<TemporaryFolder> {
         handle_interrupts();
-        let mut folders = FOLDERS.lock().expect("no panic");
+        let mut paths = PATHS.lock().expect("no panic");
         let made = tempfile::Builder::new().prefix(prefix).tempdir_in(directory)?;
-        folders.push(made.path().to_owned());
+        paths.push(made.path().to_owned());
         Ok(TemporaryFolder(made.keep()))
     }
 
@@ -79,26 +80,63 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        let mut folders = FOLDERS.lock().expect("no panic");
-        folders.retain(|path| *path != self.0);
+        let mut paths = PATHS.lock().expect("no panic");
+        paths.retain(|path| *path != self.0);
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Removes all folders, for a program that is about to end. Later calls of
-/// [`TemporaryFolder::create`] block for ever.
+/// A file that is removed when this value is dropped, or by [`remove_all`], unless it was renamed
+/// before.
+#[derive(Debug)]
+pub struct UnfinishedFile(PathBuf);
+
+impl UnfinishedFile {
+    /// Calls `make`, which creates the file at `path`.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn create<T, E>(
+        path: PathBuf,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<(T, UnfinishedFile), E> {
+        handle_interrupts();
+        // Held meanwhile: a file made after `remove_all` would remain.
+        let mut paths = PATHS.lock().expect("no panic");
+        let made = make()?;
+        paths.push(path.clone());
+        Ok((made, UnfinishedFile(path)))
+    }
+
+    /// Path of the file.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for UnfinishedFile {
+    fn drop(&mut self) {
+        let mut paths = PATHS.lock().expect("no panic");
+        paths.retain(|path| *path != self.0);
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Removes all folders and unfinished files, for a program that is about to end. Later calls of
+/// [`TemporaryFolder::create`] and [`UnfinishedFile::create`] block for ever.
 pub fn remove_all() {
-    let folders = FOLDERS.lock().expect("no panic");
-    for folder in folders.iter() {
+    let paths = PATHS.lock().expect("no panic");
+    for path in paths.iter() {
         // Another thread may be creating a file there, so the folder may not be empty.
         for _ in 0..3 {
-            let _ = std::fs::remove_dir_all(folder);
+            let _ = std::fs::remove_dir_all(path);
         }
+        let _ = std::fs::remove_file(path);
     }
     let steps = std::mem::take(&mut *UNDO.lock().expect("no panic"));
     steps.into_iter().for_each(|(_, step)| step());
     // The lock stays held: a folder created now would remain.
-    std::mem::forget(folders);
+    std::mem::forget(paths);
 }
 
 #[cfg(test)]
@@ -111,10 +149,28 @@ mod tests {
         let folder = TemporaryFolder::create(above.path(), "mglru-test-").unwrap();
         std::fs::write(folder.path().join("file"), "content").unwrap();
         let path = folder.path().to_owned();
-        assert!(path.starts_with(above.path()) && FOLDERS.lock().unwrap().contains(&path));
+        assert!(path.starts_with(above.path()) && PATHS.lock().unwrap().contains(&path));
         drop(folder);
-        assert!(!path.exists() && !FOLDERS.lock().unwrap().contains(&path));
+        assert!(!path.exists() && !PATHS.lock().unwrap().contains(&path));
         assert!(TemporaryFolder::create(&path, "mglru-test-").is_err(), "there is nothing to make it in");
+    }
+
+    #[test]
+    fn an_unfinished_file_is_removed_unless_it_was_renamed() {
+        let above = tempfile::tempdir().unwrap();
+        let (path, target) = (above.path().join("part"), above.path().join("whole"));
+        let make = || UnfinishedFile::create(path.clone(), || std::fs::write(&path, "content"));
+        let ((), file) = make().unwrap();
+        assert!(file.path().exists() && PATHS.lock().unwrap().contains(&path));
+        drop(file);
+        assert!(!path.exists() && !PATHS.lock().unwrap().contains(&path));
+        let ((), file) = make().unwrap();
+        std::fs::rename(file.path(), &target).unwrap();
+        drop(file);
+        assert_eq!(std::fs::read_dir(above.path()).unwrap().count(), 1);
+        assert!(target.exists() && !PATHS.lock().unwrap().contains(&path));
+        assert!(UnfinishedFile::create(path.clone(), || Err::<(), _>("no room")).is_err());
+        assert!(!PATHS.lock().unwrap().contains(&path));
     }
 
     #[test]

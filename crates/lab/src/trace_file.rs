@@ -11,6 +11,7 @@
 
 use crate::error::Error;
 use crate::sampling::{self, Sample, Sampled};
+use crate::temporary::UnfinishedFile;
 use crate::watch::{Stage, Unit, Watch};
 use mglru_sim::operation::SourceError;
 use mglru_sim::{Numbering, Operation, Source};
@@ -97,13 +98,30 @@ pub fn convert(
 ) -> Result<Conversion, Error> {
     let stage = reading(watch, "converting");
     let mut reader = trace::open(from, from_options)?;
-    let mut writer = TraceWriter::create(to, format, options)?;
+    let (mut writer, _unfinished) = writer(to, format, options)?;
     let mut batch = Vec::new();
     while reader.next_batch(&mut batch)? > 0 {
         report_progress(&stage, &reader)?;
         writer.write(&batch)?;
     }
     Ok(Conversion { from_format: reader.format(), skipped: reader.skipped(), written: writer.finish()? })
+}
+
+/// A writer whose unfinished file is removed when the program is interrupted. Keep the second value
+/// until the trace is finished.
+pub(crate) fn writer(
+    to: &Path,
+    format: Format,
+    options: WriteOptions,
+) -> Result<(TraceWriter, Option<UnfinishedFile>), Error> {
+    let create = || TraceWriter::create(to, format, options);
+    match TraceWriter::unfinished_path(to) {
+        Some(path) => {
+            let (writer, unfinished) = UnfinishedFile::create(path, create)?;
+            Ok((writer, Some(unfinished)))
+        }
+        None => Ok((create()?, None)),
+    }
 }
 
 /// Counts of one pass over a trace.

@@ -94,7 +94,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let bars = Bars::default();
     let input = Input::load(&request, &bars)?;
     if let Some(report) = &args.report {
-        report.try_out(&input.files())?;
+        report.try_out(input.files())?;
     }
     let ablation = ablate::ablate(&input, &request, &bars)?;
     let document = json!({ "ablation": ablation });

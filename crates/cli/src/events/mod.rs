@@ -6,6 +6,7 @@ mod perfetto;
 mod tenants;
 
 use crate::error::Failure;
+use crate::output::WholeFile;
 use mglru_core::{Lru, Mechanisms, MemcgId, Time};
 use mglru_lab::replay::record::{PageName, Record};
 use perf_script::PerfScript;
@@ -132,6 +133,8 @@ pub struct EventsWriter {
     /// Batches that were written, to be filled again.
     empty: Receiver<Vec<Record>>,
     writing: JoinHandle<io::Result<()>>,
+    /// The same file: it gets its name when all events are in it.
+    file: WholeFile,
     path: PathBuf,
 }
 
@@ -145,7 +148,9 @@ impl EventsWriter {
         mechanisms: Mechanisms,
         with_tenants: bool,
     ) -> Result<EventsWriter, Failure> {
-        let output = File::create(&file.path).map_err(|error| failure(&file.path, &error))?;
+        let failed = |error| failure(&file.path, &error);
+        let whole = WholeFile::create(&file.path).map_err(failed)?;
+        let output = whole.file().try_clone().map_err(failed)?;
         let (full, batches) = sync_channel::<Message>(BATCHES_AHEAD);
         let (used, empty) = sync_channel(BATCHES_AHEAD + 1);
         let mut output = EventsOutput::new(file.format, output, mechanisms, with_tenants);
@@ -173,6 +178,7 @@ impl EventsWriter {
             full,
             empty,
             writing,
+            file: whole,
             path: file.path.clone(),
         })
     }
@@ -211,7 +217,7 @@ impl EventsWriter {
         self.hand_on();
         drop(self.full);
         let written = self.writing.join().expect("writing does not panic");
-        written.map_err(|error| failure(&self.path, &error))
+        written.and_then(|()| self.file.finish()).map_err(|error| failure(&self.path, &error))
     }
 }
 

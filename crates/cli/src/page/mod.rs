@@ -9,7 +9,7 @@ pub mod chart;
 mod tests;
 
 use crate::error::Failure;
-use crate::output::refuse_input;
+use crate::output::{WholeFile, refuse_input};
 use crate::table::Table;
 use chart::Chart;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -45,15 +45,15 @@ impl ReportFile {
     /// The file cannot be written, or it is one of the inputs.
     pub fn try_out<P: AsRef<Path>>(&self, inputs: impl IntoIterator<Item = P>) -> Result<(), Failure> {
         refuse_input("--report", &self.0, inputs)?;
-        let open = std::fs::OpenOptions::new().append(true).create(true).open(&self.0);
-        open.map(drop).map_err(|error| self.failure(&error))
+        WholeFile::try_out(&self.0).map_err(|error| self.failure(&error))
     }
 
+    /// Writes the page.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn write(&self, page: &Page) -> Result<(), Failure> {
-        std::fs::write(&self.0, page.html()).map_err(|error| self.failure(&error))
+        WholeFile::write_all(&self.0, page.html()).map_err(|error| self.failure(&error))
     }
 
     fn failure(&self, error: &std::io::Error) -> Failure {

@@ -205,13 +205,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
         refuse_input("--events", file.path(), &args.traces)?;
     }
     if let Some(file) = &args.plot {
-        refuse_input("--plot", file.path(), &args.traces)?;
         if args.curve.is_empty() {
             return Err(Failure::usage(
                 "--plot draws a curve over several memory sizes: name them with --curve instead of --memory, such as \
                  --curve 5%,10%,20%,40%",
             ));
         }
+        file.try_out(&args.traces)?;
     }
     if traces.len() * options.mechanisms.len() > 1 && (args.events.is_some() || !args.explain.is_empty()) {
         return Err(Failure::usage(

@@ -2,6 +2,7 @@
 
 use super::page::curves_figure;
 use crate::error::Failure;
+use crate::output::{WholeFile, refuse_input};
 use mglru_lab::replay::rows::Curve;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -26,14 +27,26 @@ impl PlotFile {
         &self.0
     }
 
+    /// Checks before the work that the file can be written.
+    ///
+    /// # Errors
+    /// The file cannot be written, or it is one of the inputs.
+    pub fn try_out<P: AsRef<Path>>(&self, inputs: impl IntoIterator<Item = P>) -> Result<(), Failure> {
+        refuse_input("--plot", &self.0, inputs)?;
+        WholeFile::try_out(&self.0).map_err(|error| self.failure(&error))
+    }
+
     /// Draws the curves.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn draw(&self, curves: &[Curve]) -> Result<(), Failure> {
-        std::fs::write(&self.0, curves_figure(curves).chart.file()).map_err(|error| {
-            Failure::work(format_args!("{}: cannot write the plot: {error}", self.0.display()))
-        })
+        let drawn = WholeFile::write_all(&self.0, curves_figure(curves).chart.file());
+        drawn.map_err(|error| self.failure(&error))
+    }
+
+    fn failure(&self, error: &std::io::Error) -> Failure {
+        Failure::work(format_args!("{}: cannot write the plot: {error}", self.0.display()))
     }
 }
 

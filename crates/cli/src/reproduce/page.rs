@@ -3,6 +3,7 @@
 use super::summary::{self, Done};
 use super::text::{self, figure, percent};
 use crate::error::Failure;
+use crate::output::WholeFile;
 use crate::page::chart::{self, Axes, Bar, BarGroup, Series};
 use crate::page::{Figure, Page, Part, Section, command_line};
 use crate::table::Table;
@@ -193,7 +194,7 @@ pub fn write_figures(page: &Page, directory: &Path) -> Result<usize, Failure> {
     let mut written = 0;
     for (name, chart) in page.charts() {
         let path = directory.join(format!("{name}.svg"));
-        std::fs::write(&path, chart.file()).map_err(|error| failure(&path, error))?;
+        WholeFile::write_all(&path, chart.file()).map_err(|error| failure(&path, error))?;
         written += 1;
     }
     Ok(written)

@@ -23,3 +23,4 @@ mod sweep;
 mod top;
 mod trace;
 mod usage;
+mod whole_files;

@@ -115,12 +115,10 @@ impl TraceWriter {
             let what = format!("{format} is only read; formats that are written: {}", names.join(", "));
             TraceError::Usage { path: path.to_path_buf(), what }
         })?;
-        // If the path is a symbolic link, its target is replaced.
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let path = resolved(path);
         let failed = |error| TraceError::io(&path, error);
-        let special = path.metadata().is_ok_and(|metadata| !metadata.is_file());
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let unfinished = (!special).then(|| unfinished_path(&path));
+        let unfinished = Self::unfinished_path(&path);
         let file = File::create(unfinished.as_deref().unwrap_or(&path)).map_err(failed)?;
         let output = Output::new(file, &name, Levels::USUAL);
         let mut writer = TraceWriter {
@@ -141,6 +139,14 @@ impl TraceWriter {
         writer.output = Some(output.map_err(failed)?);
         writer.encoder.begin(&mut writer.buffer);
         Ok(writer)
+    }
+
+    /// Path of the file until it is complete, which is beside `path`; `None` for a pipe or a device,
+    /// which is written directly. A program that ends before [`TraceWriter::finish`] removes it.
+    pub fn unfinished_path(path: &Path) -> Option<PathBuf> {
+        let path = resolved(path);
+        let is_special = path.metadata().is_ok_and(|metadata| !metadata.is_file());
+        (!is_special).then(|| unfinished_path(&path))
     }
 
     /// Appends records.
@@ -317,6 +323,11 @@ impl TraceWriter {
             TraceError::io(&path, error)
         })
     }
+}
+
+/// The path that is written: if it is a symbolic link, its target is replaced.
+fn resolved(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
 }
 
 /// Path of an incomplete file, beside the file that it will be.
