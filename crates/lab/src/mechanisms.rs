@@ -47,6 +47,13 @@ impl Behaviours {
     }
 }
 
+/// Name of the reclaim policy, if it is not the preset's own.
+pub fn other_policy(mechanisms: Mechanisms) -> Option<&'static str> {
+    let preset = Preset::ALL.into_iter().find(|preset| preset.name() == mechanisms.name());
+    let own = Mechanisms::preset(preset.unwrap_or_default()).lru();
+    (mechanisms.lru() != own).then(|| mechanisms.lru().name())
+}
+
 /// Name of the preset, followed by the switches turned off and on: `linux-7.2 -reclaim_loop`.
 pub fn describe(mechanisms: Mechanisms) -> String {
     let preset = Preset::ALL.into_iter().find(|preset| preset.name() == mechanisms.name());

@@ -2,8 +2,7 @@
 
 use super::explain;
 use crate::table::{Table, count, wrapped};
-use mglru_core::Lru;
-use mglru_lab::mechanisms::describe;
+use mglru_lab::mechanisms::{describe, other_policy};
 use mglru_lab::replay::rows::{Curve, GenerationRow, ListRow, ReplayRow, Spread};
 use serde_json::{Value, json};
 
@@ -67,10 +66,10 @@ pub fn table(rows: &[ReplayRow]) -> Table {
     for row in rows {
         let policy = match row.mechanisms() {
             Some(mechanisms) if baselines => format!("{ENGINE} {} {}", row.policy, describe(mechanisms)),
-            Some(mechanisms) if mechanisms.lru() == Lru::Classic => {
-                format!("{} {}", row.policy, describe(mechanisms))
-            }
-            Some(mechanisms) => describe(mechanisms),
+            Some(mechanisms) => match other_policy(mechanisms) {
+                Some(policy) => format!("{policy} {}", describe(mechanisms)),
+                None => describe(mechanisms),
+            },
             None => row.policy.to_owned(),
         };
         // Baselines have neither refaults nor generations.
@@ -182,10 +181,17 @@ pub fn notes_text(rows: &[ReplayRow]) -> String {
     text
 }
 
-/// The policy or the preset of a curve: `preset default`, `policy opt`.
+/// The policy or the preset of a curve: `preset default`, `policy opt`, or both: `policy ranked,
+/// preset linux-7.2`.
 pub fn policy_label(curve: &Curve) -> String {
-    let of = curve.preset_or_policy();
-    if curve.mechanisms.is_some() { format!("preset {of}") } else { format!("policy {of}") }
+    match curve.mechanisms {
+        None => format!("policy {}", curve.policy),
+        Some(mechanisms) => {
+            let policy =
+                other_policy(mechanisms).map_or(String::new(), |policy| format!("policy {policy}, "));
+            format!("{policy}preset {}", describe(mechanisms))
+        }
+    }
 }
 
 fn points_table(curve: &Curve) -> Table {

@@ -375,3 +375,29 @@ fn anonymous_pages_without_room_in_swap_stay_until_memory_is_full() {
         crate::common::run(document(folder.path(), "replay zeros.bin --format kernel-lab --memory 10p"));
     assert_eq!((&run["misses"], &run["counters"]["anon"]), (&0.into(), &0.into()));
 }
+
+/// A row and a curve name the policy if it is not the preset's own.
+#[test]
+fn a_policy_other_than_the_presets_is_named() {
+    let folder = folder();
+    let label = |options: &str| {
+        let text = done(folder.path(), &format!("replay skewed.txt --memory 100p {options}"));
+        let row = text.lines().map(str::trim).find(|line| line.starts_with("skewed.txt")).unwrap();
+        let words: Vec<&str> = row.split_whitespace().skip(1).take_while(|word| *word != "100").collect();
+        words.join(" ")
+    };
+    for (options, expected) in [
+        ("--preset linux-7.2", "linux-7.2"),
+        ("--preset linux-7.2 --lru multigen", "linux-7.2"),
+        ("--preset linux-7.2 --lru ranked", "ranked linux-7.2"),
+        ("--lru multigen", "multigen default"),
+        ("--lru ranked", "default"),
+        ("--lru classic", "classic default"),
+    ] {
+        assert_eq!(label(options), expected, "{options}");
+    }
+    let curve = done(folder.path(), "replay skewed.txt --curve 100p,200p --lru multigen");
+    assert!(curve.contains("skewed.txt, policy multigen, preset default"), "{curve}");
+    let curve = done(folder.path(), "replay skewed.txt --curve 100p,200p");
+    assert!(curve.contains("skewed.txt, preset default"), "{curve}");
+}

@@ -46,14 +46,14 @@ use crate::cache_counts::CacheCounts;
 use crate::document::document;
 use crate::error::Error;
 use crate::layout;
-use crate::mechanisms::describe;
+use crate::mechanisms::{describe, other_policy};
 use crate::size;
 use crate::watch::{Stage, Unit, Watch};
 use clients::Clients;
 use file::{DemoFile, SystemFile};
 use memory_cgroup::MemoryCgroup;
 use mglru_cache::{Advice, BackendKind, OpenMode, PageCache};
-use mglru_core::{Mechanisms, PAGE_BYTES, Preset};
+use mglru_core::{Mechanisms, PAGE_BYTES};
 use mglru_workload::fio::Latencies;
 use plain_lru::PlainLru;
 use serde::{Serialize, Serializer};
@@ -139,12 +139,7 @@ impl Cache {
     pub fn name(&self) -> String {
         match self {
             Cache::Mglru(mechanisms) => {
-                let preset = Preset::ALL.into_iter().find(|preset| preset.name() == mechanisms.name());
-                let usual = Mechanisms::preset(preset.unwrap_or_default()).lru();
-                let lru = match mechanisms.lru() {
-                    lru if lru == usual => String::new(),
-                    lru => format!(" {}", lru.name()),
-                };
+                let lru = other_policy(*mechanisms).map_or(String::new(), |lru| format!(" {lru}"));
                 format!("mglru, {}{lru}", describe(*mechanisms))
             }
             Cache::PlainLru => "plain LRU".to_owned(),

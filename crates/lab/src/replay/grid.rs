@@ -24,7 +24,7 @@ use super::rows::{Engine, ReplayRow, Spread, means};
 use super::run::{Plan, staged};
 use crate::columns::{Columns, Get, Values};
 use crate::error::Error;
-use crate::mechanisms::{Behaviours, describe};
+use crate::mechanisms::{Behaviours, describe, other_policy};
 use crate::run::SUMS;
 use crate::trace_file::TraceFile;
 use crate::watch::Watch;
@@ -111,11 +111,7 @@ impl Display for Choice {
             Choice::Baseline(baseline) => f.write_str(baseline.name()),
             Choice::Engine(mechanisms) => {
                 f.write_str(&describe(*mechanisms))?;
-                let preset = Preset::parse(mechanisms.name()).unwrap_or_default();
-                match mechanisms.lru() {
-                    lru if lru == Mechanisms::preset(preset).lru() => Ok(()),
-                    lru => write!(f, " lru={}", lru.name()),
-                }
+                other_policy(*mechanisms).map_or(Ok(()), |lru| write!(f, " lru={lru}"))
             }
         }
     }

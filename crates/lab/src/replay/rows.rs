@@ -4,7 +4,7 @@ use super::baseline::BaselineOutcome;
 use super::life::Life;
 use super::run::ReplayOutcome;
 use crate::document::Map;
-use crate::mechanisms::{Settings, describe};
+use crate::mechanisms::{Settings, describe, other_policy};
 use crate::size::count;
 use crate::statistics::{deviation, mean};
 use crate::timeline::Timeline;
@@ -549,9 +549,16 @@ impl Curve {
         if with_policy { format!("{name}, {}", self.preset_or_policy()) } else { name.to_owned() }
     }
 
-    /// The preset or policy, which distinguishes the curves of a trace.
+    /// The preset or policy, which distinguishes the curves of a trace: both, if the policy is not
+    /// the preset's own.
     pub fn preset_or_policy(&self) -> String {
-        self.mechanisms.map_or_else(|| self.policy.to_owned(), describe)
+        match self.mechanisms {
+            None => self.policy.to_owned(),
+            Some(mechanisms) => match other_policy(mechanisms) {
+                None => describe(mechanisms),
+                Some(policy) => format!("{policy} {}", describe(mechanisms)),
+            },
+        }
     }
 }
 
