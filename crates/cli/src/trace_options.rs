@@ -20,6 +20,11 @@ pub struct TraceOptions {
 impl TraceOptions {
     /// The same for the trace readers.
     pub fn open_options(&self) -> OpenOptions {
-        OpenOptions { format: self.format, lossy: self.lossy, unit_bytes: self.unit, requests: false }
+        OpenOptions {
+            format: self.format,
+            lossy: self.lossy,
+            unit_bytes: self.unit,
+            ..OpenOptions::default()
+        }
     }
 }

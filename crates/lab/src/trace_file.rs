@@ -16,8 +16,8 @@ use crate::watch::{Stage, Unit, Watch};
 use mglru_sim::operation::SourceError;
 use mglru_sim::{Numbering, Operation, Source};
 use mglru_workload::trace::{
-    self, Converted, Format, OpenOptions, PageAccess, Record, TraceError, TraceInfo, TraceReader,
-    TraceWriter, WriteOptions,
+    self, Converted, Format, OpenOptions, OptionOrigin, PageAccess, Record, TraceError, TraceInfo,
+    TraceReader, TraceWriter, WriteOptions,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -176,6 +176,15 @@ impl TraceFile {
     /// If it cannot be opened or is damaged.
     pub fn load(path: &Path, options: OpenOptions, watch: &dyn Watch) -> Result<TraceFile, Error> {
         TraceFile::load_with(path, options.into(), watch)
+    }
+
+    /// As [`TraceFile::load`], for a request that has no options for reading traces.
+    ///
+    /// # Errors
+    /// As [`TraceFile::load`].
+    pub fn load_recognised(path: &Path, watch: &dyn Watch) -> Result<TraceFile, Error> {
+        let open = OpenOptions { origin: OptionOrigin::Nowhere, ..OpenOptions::default() };
+        TraceFile::load(path, open, watch)
     }
 
     /// As [`TraceFile::load`], with a limit of its own for short traces, or a sample.

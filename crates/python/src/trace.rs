@@ -4,7 +4,7 @@ use crate::work::{exception, run, usage};
 use mglru_lab::sampling::Sample;
 use mglru_lab::trace_file::{Loading, TraceFile};
 use mglru_lab::{Error, reuse};
-use mglru_workload::trace::{Format, OpenOptions, PageAccess, Record};
+use mglru_workload::trace::{Format, OpenOptions, OptionOrigin, PageAccess, Record};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
@@ -35,7 +35,8 @@ impl Trace {
     ) -> PyResult<Trace> {
         run(py, |watch| {
             let format = format.map(|name| name.parse::<Format>()).transpose().map_err(Error::usage)?;
-            let open = OpenOptions { format, lossy, unit_bytes, ..OpenOptions::default() };
+            let origin = OptionOrigin::Keys;
+            let open = OpenOptions { format, lossy, unit_bytes, origin, ..OpenOptions::default() };
             let sample = sample.map(sample_of).transpose()?;
             let loading = Loading { open, decoded_records_max: decoded_accesses_max, sample };
             TraceFile::load_with(&path, loading, watch).map(Trace)

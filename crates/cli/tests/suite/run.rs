@@ -654,3 +654,19 @@ fn events_do_not_replace_a_trace_that_a_job_reads() {
     }
     assert_eq!(fs::read(here.path().join("skewed.txt")).unwrap(), trace);
 }
+
+/// A scenario has no options for reading its traces.
+#[test]
+fn errors_of_a_jobs_trace_advise_what_a_scenario_can_have() {
+    let here = tempfile::tempdir().unwrap();
+    let text = "[machine]\nmemory = \"1MiB\"\n[[job]]\ntrace = \"t.txt\"\n";
+    fs::write(here.path().join("s.toml"), text).unwrap();
+    fs::write(here.path().join("t.txt"), "R 1 1\nR x 1\nR 3 1\n").unwrap();
+    for world in ["sim", "real"] {
+        let error = fails(here.path(), &format!("run s.toml --world {world}"), 1);
+        assert!(error.contains("`mglru trace convert --lossy` skips"), "{error}");
+    }
+    done(here.path(), "trace convert t.txt u.txt --lossy");
+    fs::write(here.path().join("s.toml"), text.replace("t.txt", "u.txt")).unwrap();
+    done(here.path(), "run s.toml");
+}

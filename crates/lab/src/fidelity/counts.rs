@@ -13,7 +13,6 @@ use crate::watch::Watch;
 use mglru_core::lru::Swappiness;
 use mglru_core::{Counter, Mechanisms};
 use mglru_sim::Tally;
-use mglru_workload::trace::OpenOptions;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -92,7 +91,7 @@ impl Traces {
         for run in runs {
             let name = &run.setting.workload;
             if !traces.0.contains_key(name) {
-                let trace = TraceFile::load(&trace_of(table, name)?, OpenOptions::default(), watch)?;
+                let trace = TraceFile::load_recognised(&trace_of(table, name)?, watch)?;
                 traces.0.insert(name.clone(), trace);
             }
             check_length(traces.of(run), run, watch)?;

@@ -16,7 +16,6 @@ use mglru_sim::{
 };
 use mglru_workload::fio;
 use mglru_workload::scenario::{self, Device, Job, MEMORY_BYTES_MAX, Work};
-use mglru_workload::trace::OpenOptions;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -285,8 +284,7 @@ fn add(
             }
         }
         Work::Trace { path, runtime } => {
-            let trace = TraceFile::load(path, OpenOptions::default(), &Unwatched)
-                .map_err(|failure| failure.at(place))?;
+            let trace = TraceFile::load_recognised(path, &Unwatched).map_err(|failure| failure.at(place))?;
             let span = Span::new(job.start, *runtime);
             simulator.add_job_of(&tenant, Replay::new(&trace, span, numbers.clone())?);
         }

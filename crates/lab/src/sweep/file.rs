@@ -9,7 +9,7 @@ use crate::replay::memory::Memory;
 use crate::replay::{TextOptions, TextSwap};
 use crate::sampling::Sample;
 use mglru_sim::Baseline;
-use mglru_workload::trace::{Format, OpenOptions};
+use mglru_workload::trace::{Format, OpenOptions, OptionOrigin};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -99,7 +99,7 @@ impl SweepTrace {
         SweepTrace {
             name: path.display().to_string(),
             path: if is_url(path) { path.to_path_buf() } else { folder.join(path) },
-            open: OpenOptions::default(),
+            open: OpenOptions { origin: OptionOrigin::Keys, ..OpenOptions::default() },
             sample: None,
             storage_options: toml::Table::new(),
         }
@@ -171,6 +171,7 @@ impl TraceEntry {
             format: format.transpose()?,
             lossy: options.lossy,
             unit_bytes: options.unit_bytes,
+            origin: OptionOrigin::Keys,
             ..OpenOptions::default()
         };
         let sample = optional("sample", text(&options.sample).as_deref(), str::parse::<Sample>)?;

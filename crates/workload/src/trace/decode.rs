@@ -6,7 +6,7 @@
 
 use super::error::is_disk_error;
 use super::source::{Input, LINE_BYTES_MAX, Next, is_memory_error};
-use super::{Format, OpenOptions, PAGE_BYTES, PageAccess, Record, RequestStart, TraceError, Trim};
+use super::{Advice, Format, OpenOptions, PAGE_BYTES, PageAccess, Record, RequestStart, TraceError, Trim};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -239,11 +239,11 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    pub fn at(self, path: &Path, format: Format, input: &Input) -> TraceError {
+    pub fn at(self, path: &Path, format: Format, input: &Input, advice: Advice) -> TraceError {
         let file = path.to_path_buf();
         match self {
             Fault::Bad { offset, line, what } => {
-                TraceError::Damaged { path: file, format, offset, line, what }
+                TraceError::Damaged { path: file, format, offset, line, what, advice }
             }
             Fault::Truncated { offset, have, need } => TraceError::Truncated {
                 path: file,
@@ -251,9 +251,10 @@ impl Fault {
                 offset,
                 have_bytes: have as u64,
                 need_bytes: need as u64,
+                advice,
             },
-            Fault::Columns(what) => TraceError::Columns { path: file, format, what },
-            Fault::Stream(error) => TraceError::stream(path, input, error),
+            Fault::Columns(what) => TraceError::Columns { path: file, format, what, advice },
+            Fault::Stream(error) => TraceError::stream(path, input, error, advice),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Errors of traces. Every message says what is wrong, where, and what to do.
 
-use super::Format;
+use super::members::TrailingBytes;
 use super::source::{Compression, Input, is_memory_error};
+use super::{Format, OpenOptions, OptionOrigin};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,11 +26,15 @@ pub enum TraceError {
         format: Option<Format>,
         /// Number of bad records that were skipped.
         skipped: u64,
+        /// The options to try instead.
+        advice: Advice,
     },
     /// Neither content nor name identify the format.
     UnknownFormat {
         /// The file.
         path: PathBuf,
+        /// The options to try instead.
+        advice: Advice,
     },
     /// Several formats fit the content, and the name does not decide.
     Ambiguous {
@@ -37,6 +42,15 @@ pub enum TraceError {
         path: PathBuf,
         /// The formats that fit.
         candidates: Vec<Format>,
+        /// The options to try instead.
+        advice: Advice,
+    },
+    /// The file is compressed in a way that the reader does not support.
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// Name of the compression.
+        compression: &'static str,
     },
     /// The compressed stream is damaged or incomplete.
     Compressed {
@@ -48,6 +62,19 @@ pub enum TraceError {
         offset: u64,
         /// The decompressor's message; `None` if the file ends too early.
         corrupt: Option<String>,
+        /// The options to try instead.
+        advice: Advice,
+    },
+    /// Other bytes follow the complete compressed stream.
+    Trailing {
+        /// The file.
+        path: PathBuf,
+        /// The compressions, outermost first.
+        layers: Vec<Compression>,
+        /// Bytes of the decompressed stream.
+        offset: u64,
+        /// The options to try instead.
+        advice: Advice,
     },
     /// The compressed stream needs more memory than a reader of traces may take.
     TooMuchMemory {
@@ -68,6 +95,8 @@ pub enum TraceError {
         line: Option<u64>,
         /// The problem.
         what: String,
+        /// The options to try instead.
+        advice: Advice,
     },
     /// The last record is incomplete.
     Truncated {
@@ -81,6 +110,8 @@ pub enum TraceError {
         have_bytes: u64,
         /// Bytes that a record requires.
         need_bytes: u64,
+        /// The options to try instead.
+        advice: Advice,
     },
     /// A CSV trace lacks columns that its format requires.
     Columns {
@@ -90,6 +121,8 @@ pub enum TraceError {
         format: Format,
         /// The missing columns and the found ones.
         what: String,
+        /// The options to try instead.
+        advice: Advice,
     },
     /// The options do not fit the trace.
     Usage {
@@ -111,6 +144,39 @@ pub enum TraceError {
     },
 }
 
+/// Advice about options that read a trace after all, in the words of the place where its options
+/// were given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advice {
+    origin: OptionOrigin,
+    lossy: bool,
+}
+
+impl Advice {
+    pub(super) fn of(options: &OpenOptions) -> Advice {
+        Advice { origin: options.origin, lossy: options.lossy }
+    }
+
+    /// The option that skips bad records; `None` if it is on already.
+    fn lossy(self) -> Option<&'static str> {
+        let option = match self.origin {
+            OptionOrigin::CommandLine => "--lossy",
+            OptionOrigin::Keys => "`lossy`",
+            OptionOrigin::Nowhere => "`mglru trace convert --lossy`",
+        };
+        (!self.lossy).then_some(option)
+    }
+
+    /// The option that names a format.
+    fn format(self) -> &'static str {
+        match self.origin {
+            OptionOrigin::CommandLine => "--format",
+            OptionOrigin::Keys => "`format`",
+            OptionOrigin::Nowhere => "`mglru trace convert --format`",
+        }
+    }
+}
+
 impl TraceError {
     pub(super) fn io(path: &Path, source: io::Error) -> Self {
         TraceError::Io { path: path.to_path_buf(), source }
@@ -118,26 +184,27 @@ impl TraceError {
 
     /// Classifies an error of the (possibly compressed) stream as one of the disk or of the
     /// compression.
-    pub(super) fn stream(path: &Path, input: &Input, error: io::Error) -> Self {
+    pub(super) fn stream(path: &Path, input: &Input, error: io::Error, advice: Advice) -> Self {
         if is_disk_error(&error) || input.layers().is_empty() {
             return TraceError::io(path, error);
         }
         if is_memory_error(&error) {
             return TraceError::TooMuchMemory { path: path.to_path_buf(), layers: input.layers().to_vec() };
         }
-        let truncated = error.kind() == io::ErrorKind::UnexpectedEof;
-        TraceError::Compressed {
-            path: path.to_path_buf(),
-            layers: input.layers().to_vec(),
-            offset: input.end_offset(),
-            corrupt: (!truncated).then(|| error.to_string()),
+        let (path, layers, offset) = (path.to_path_buf(), input.layers().to_vec(), input.end_offset());
+        if error.get_ref().is_some_and(|inner| inner.is::<TrailingBytes>()) {
+            return TraceError::Trailing { path, layers, offset, advice };
         }
+        let truncated = error.kind() == io::ErrorKind::UnexpectedEof;
+        let corrupt = (!truncated).then(|| error.to_string());
+        TraceError::Compressed { path, layers, offset, corrupt, advice }
     }
 
     /// Position of the error in bytes of the decompressed stream.
     pub fn offset(&self) -> Option<u64> {
         match self {
             TraceError::Compressed { offset, .. }
+            | TraceError::Trailing { offset, .. }
             | TraceError::Damaged { offset, .. }
             | TraceError::Truncated { offset, .. } => Some(*offset),
             _ => None,
@@ -159,78 +226,97 @@ pub(super) fn is_disk_error(error: &io::Error) -> bool {
     error.raw_os_error().is_some()
 }
 
-const LOSSY: &str = "--lossy skips and counts bad records";
-
 impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TraceError::Io { path, source } => write!(f, "{}: {source}", path.display()),
-            TraceError::Empty { path, format, skipped } => {
+            TraceError::Empty { path, format, skipped, advice } => {
                 write!(f, "{}: empty trace: no page access in it", path.display())?;
                 if let Some(note) = format.and_then(Format::access_events) {
                     write!(f, " ({note})")?;
                 }
+                let option = advice.format();
                 match (skipped, format) {
-                    (0, Some(format)) => write!(f, "; is it {format}? --format names another format"),
+                    (0, Some(format)) => write!(f, "; is it {format}? {option} names another format"),
                     (0, None) => Ok(()),
-                    (skipped, _) => write!(f, "; {skipped} bad records were skipped: is --format right?"),
+                    (1, _) => write!(f, "; one bad record was skipped: is {option} right?"),
+                    (skipped, _) => write!(f, "; {skipped} bad records were skipped: is {option} right?"),
                 }
             }
-            TraceError::UnknownFormat { path } => {
-                write!(f, "{}: unrecognised trace format; name it with --format:", path.display())?;
+            TraceError::UnknownFormat { path, advice } => {
+                let (path, option) = (path.display(), advice.format());
+                write!(f, "{path}: unrecognised trace format; name it with {option}:")?;
                 names(f, &Format::ALL)
             }
-            TraceError::Ambiguous { path, candidates } if candidates.len() == 1 => {
-                let (path, only) = (path.display(), candidates[0]);
-                write!(f, "{path}: binary, and any bytes can be {only}; confirm with --format {only}")
+            TraceError::Ambiguous { path, candidates, advice } if candidates.len() == 1 => {
+                let (path, only, option) = (path.display(), candidates[0], advice.format());
+                write!(f, "{path}: binary, and any bytes can be {only}; confirm with {option} {only}")
             }
-            TraceError::Ambiguous { path, candidates } => {
-                write!(f, "{}: several formats fit; name one with --format:", path.display())?;
+            TraceError::Unsupported { path, compression } => write!(
+                f,
+                "{}: compressed with {compression}, which is not supported; decompress it first",
+                path.display()
+            ),
+            TraceError::Ambiguous { path, candidates, advice } => {
+                let (path, option) = (path.display(), advice.format());
+                write!(f, "{path}: several formats fit; name one with {option}:")?;
                 names(f, candidates)
             }
-            TraceError::Compressed { path, layers, offset, corrupt } => {
-                let layers: Vec<String> = layers.iter().map(Compression::to_string).collect();
+            TraceError::Compressed { path, layers, offset, corrupt, advice } => {
                 write!(f, "{}: ", path.display())?;
                 match corrupt {
-                    None => write!(f, "truncated: the {} stream ends early", layers.join(" in "))?,
-                    Some(what) => write!(f, "damaged {} stream ({what})", layers.join(" in "))?,
+                    None => write!(f, "truncated: the {} stream ends early", nested(layers))?,
+                    Some(what) => write!(f, "damaged {} stream ({what})", nested(layers))?,
                 }
+                write!(f, ", after {offset} decompressed bytes; copy the file again")?;
+                match advice.lossy() {
+                    Some(option) => write!(f, ", or use the intact part with {option}"),
+                    None => Ok(()),
+                }
+            }
+            TraceError::Trailing { path, layers, offset, advice } => {
+                let (path, layers) = (path.display(), nested(layers));
                 write!(
                     f,
-                    ", after {offset} decompressed bytes; copy the file again, or use the intact part with --lossy"
-                )
+                    "{path}: other bytes follow the complete {layers} stream of {offset} decompressed bytes; remove them"
+                )?;
+                match advice.lossy() {
+                    Some(option) => write!(f, ", or leave them out with {option}"),
+                    None => Ok(()),
+                }
             }
-            TraceError::TooMuchMemory { path, layers } => {
-                let layers: Vec<String> = layers.iter().map(Compression::to_string).collect();
-                write!(
-                    f,
-                    "{}: the {} stream needs a window of more than 128 MiB to decompress; compress the trace again, \
-                     with `xz -9` or `zstd -19` at most",
-                    path.display(),
-                    layers.join(" in ")
-                )
-            }
-            TraceError::Damaged { path, format, offset, line, what } => {
+            TraceError::TooMuchMemory { path, layers } => write!(
+                f,
+                "{}: the {} stream needs a window of more than 128 MiB to decompress; compress the trace again, with \
+                 `xz -9` or `zstd -19` at most",
+                path.display(),
+                nested(layers)
+            ),
+            TraceError::Damaged { path, format, offset, line, what, advice } => {
                 write!(f, "{}: ", path.display())?;
                 if let Some(line) = line {
                     write!(f, "line {line}, ")?;
                 }
-                write!(
-                    f,
-                    "byte {offset}: damaged {format} record: {what}; {LOSSY}, --format names another format"
-                )
+                write!(f, "byte {offset}: damaged {format} record: {what}; ")?;
+                if let Some(option) = advice.lossy() {
+                    write!(f, "{option} skips and counts bad records, ")?;
+                }
+                write!(f, "{} names another format", advice.format())
             }
-            TraceError::Truncated { path, format, offset, have_bytes, need_bytes } => write!(
-                f,
-                "{}: byte {offset}: truncated {format} record: {have_bytes} of {need_bytes} bytes; {LOSSY}",
-                path.display()
-            ),
-            TraceError::Columns { path, format, what } => {
+            TraceError::Truncated { path, format, offset, have_bytes, need_bytes, advice } => {
+                let path = path.display();
                 write!(
                     f,
-                    "{}: not the columns of {format}: {what}; --format names another format",
-                    path.display()
-                )
+                    "{path}: byte {offset}: truncated {format} record: {have_bytes} of {need_bytes} bytes"
+                )?;
+                match advice.lossy() {
+                    Some(option) => write!(f, "; {option} skips and counts bad records"),
+                    None => Ok(()),
+                }
+            }
+            TraceError::Columns { path, format, what, advice } => {
+                let (path, option) = (path.display(), advice.format());
+                write!(f, "{path}: not the columns of {format}: {what}; {option} names another format")
             }
             TraceError::Usage { path, what } => write!(f, "{}: {what}", path.display()),
             TraceError::Unrepresentable { path, format, record, what } => {
@@ -238,6 +324,11 @@ impl fmt::Display for TraceError {
             }
         }
     }
+}
+
+/// Compressions, outermost first.
+fn nested(layers: &[Compression]) -> String {
+    layers.iter().map(Compression::to_string).collect::<Vec<_>>().join(" in ")
 }
 
 fn names(f: &mut fmt::Formatter<'_>, formats: &[Format]) -> fmt::Result {

@@ -114,6 +114,11 @@ impl Format {
         }
     }
 
+    /// Whether it is not text.
+    pub(super) fn is_binary(self) -> bool {
+        matches!(self, Format::KernelLab | Format::OracleGeneral | Format::Vscsi)
+    }
+
     /// Whether [`OpenOptions::unit_bytes`] applies.
     pub fn counts_units(self) -> bool {
         matches!(self, Format::LibCacheSimCsv | Format::Vscsi | Format::Arc | Format::Blkparse)

@@ -48,6 +48,7 @@ mod info;
 mod kernel_lab;
 mod libcachesim_csv;
 mod lirs;
+mod members;
 mod mqsim;
 mod msr;
 mod oracle_general;
@@ -63,7 +64,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use error::TraceError;
+pub use error::{Advice, TraceError};
 pub use format::Format;
 pub use info::{Counting, TraceInfo, info, info_with};
 pub use kernel_lab::{Sidecar, sidecar};
@@ -175,6 +176,20 @@ pub struct OpenOptions {
     pub unit_bytes: Option<u32>,
     /// Whether to deliver where requests begin, as far as they are more than one whole page.
     pub requests: bool,
+    /// Where these options come from, for advice in errors.
+    pub origin: OptionOrigin,
+}
+
+/// Where the options of opening come from. Errors advise other options in the words of that place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OptionOrigin {
+    /// A command line: `--lossy`.
+    #[default]
+    CommandLine,
+    /// Keys of a file, or arguments of a function: `lossy`.
+    Keys,
+    /// Nowhere: there are no such options, and another trace has to be made.
+    Nowhere,
 }
 
 /// Opens a trace, and reads as much as is needed to recognise compression and format.
@@ -199,6 +214,7 @@ pub fn from_reader(
 pub struct TraceReader {
     path: PathBuf,
     format: Format,
+    advice: Advice,
     file_bytes: Option<u64>,
     input: Input,
     decoder: Box<dyn Decode>,
@@ -218,14 +234,23 @@ impl TraceReader {
         options: OpenOptions,
     ) -> Result<Self, TraceError> {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let advice = Advice::of(&options);
         let sample = input.sample();
         if sample.bytes.is_empty() {
-            let empty = || TraceError::Empty { path: path.clone(), format: options.format, skipped: 0 };
-            return Err(broken_off(&path, &mut input).unwrap_or_else(empty));
+            let empty =
+                || TraceError::Empty { path: path.clone(), format: options.format, skipped: 0, advice };
+            return Err(broken_off(&path, &mut input, advice).unwrap_or_else(empty));
+        }
+        if !options.format.is_some_and(Format::is_binary)
+            && let Some(compression) = source::unsupported_compression(&sample.bytes)
+        {
+            return Err(TraceError::Unsupported { path, compression });
         }
         let format = match options.format.map_or_else(|| recognise::recognise(&name, &sample), Ok) {
             Ok(format) => format,
-            Err(unsure) => return Err(broken_off(&path, &mut input).unwrap_or_else(|| unsure.at(&path))),
+            Err(unsure) => {
+                return Err(broken_off(&path, &mut input, advice).unwrap_or_else(|| unsure.at(&path, advice)));
+            }
         };
         if options.unit_bytes.is_some() && !format.counts_units() {
             let what = format!("a unit size means nothing for the format {format}");
@@ -240,10 +265,12 @@ impl TraceReader {
         let decoder = match format.decoder(&sample, u64::from(unit_bytes), sidecar) {
             Ok(decoder) => decoder,
             Err(fault) => {
-                return Err(broken_off(&path, &mut input).unwrap_or_else(|| fault.at(&path, format, &input)));
+                let error = fault.at(&path, format, &input, advice);
+                return Err(broken_off(&path, &mut input, advice).unwrap_or(error));
             }
         };
         Ok(Self {
+            advice,
             path,
             format,
             file_bytes,
@@ -286,7 +313,17 @@ impl TraceReader {
                 match self.decoder.decode(&mut self.input, &mut self.sink) {
                     Ok(Flow::Full) => assert!(!self.sink.records.is_empty()),
                     Ok(Flow::Ended) => self.end(),
-                    Err(fault) => self.failure = Some(fault.at(&self.path, self.format, &self.input)),
+                    Err(fault) => {
+                        let error = fault.at(&self.path, self.format, &self.input, self.advice);
+                        // A wrong byte of a compressed stream shows as a wrong record first.
+                        let broken_off = match error {
+                            TraceError::Damaged { .. } => {
+                                broken_off(&self.path, &mut self.input, self.advice)
+                            }
+                            _ => None,
+                        };
+                        self.failure = Some(broken_off.unwrap_or(error));
+                    }
                 }
             }
         }
@@ -307,13 +344,14 @@ impl TraceReader {
                 self.sink.skipped += 1;
             } else {
                 let fault = Fault::Bad { offset: self.input.offset(), line: None, what };
-                self.failure = Some(fault.at(&self.path, self.format, &self.input));
+                self.failure = Some(fault.at(&self.path, self.format, &self.input, self.advice));
             }
         }
         if !self.sink.any_access && self.failure.is_none() {
             let path = self.path.clone();
             let format = Some(self.format);
-            self.failure = Some(TraceError::Empty { path, format, skipped: self.sink.skipped });
+            let (skipped, advice) = (self.sink.skipped, self.advice);
+            self.failure = Some(TraceError::Empty { path, format, skipped, advice });
         }
     }
 
@@ -350,9 +388,11 @@ impl TraceReader {
     }
 }
 
-/// Error of a stream that broke off at once. It explains more than the unrecognised beginning.
-fn broken_off(path: &Path, input: &mut Input) -> Option<TraceError> {
-    input.take_failure().map(|error| TraceError::stream(path, input, error))
+/// Error of a stream that broke off, or whose checksum is wrong. It explains more than content that
+/// makes no sense.
+fn broken_off(path: &Path, input: &mut Input, advice: Advice) -> Option<TraceError> {
+    input.drain();
+    input.take_failure().map(|error| TraceError::stream(path, input, error, advice))
 }
 
 impl Iterator for TraceReader {

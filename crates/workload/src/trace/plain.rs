@@ -45,8 +45,10 @@ impl LineFormat for Plain {
         let page = match number(line) {
             Some(page) => page,
             None if line.starts_with(b"#") => return Ok(Parsed::Nothing),
-            None if line == b"*" => return Err("* is the end of a LIRS trace: --format lirs".to_string()),
-            None => return Err(wrong("the line", line, "a number (--format keys takes words)")),
+            None if line == b"*" => {
+                return Err("* is the end of a LIRS trace, whose format is lirs".to_string());
+            }
+            None => return Err(wrong("the line", line, "a number (the format keys takes words)")),
         };
         Ok(Parsed::Request(Request::pages(page, 1)?))
     }

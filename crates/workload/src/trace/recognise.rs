@@ -12,8 +12,8 @@
 use super::source::{Sample, name_inside};
 use super::text::{decimal, field, fields};
 use super::{
-    Format, TraceError, address, blkparse, cachelib, fio_iolog, libcachesim_csv, mqsim, msr, oracle_general,
-    plain, shared_text, vscsi,
+    Advice, Format, TraceError, address, blkparse, cachelib, fio_iolog, libcachesim_csv, mqsim, msr,
+    oracle_general, plain, shared_text, vscsi,
 };
 use std::path::Path;
 
@@ -28,11 +28,11 @@ pub(super) enum Unsure {
 }
 
 impl Unsure {
-    pub fn at(self, path: &Path) -> TraceError {
+    pub fn at(self, path: &Path, advice: Advice) -> TraceError {
         let path = path.to_path_buf();
         match self {
-            Unsure::Unknown => TraceError::UnknownFormat { path },
-            Unsure::Ambiguous(candidates) => TraceError::Ambiguous { path, candidates },
+            Unsure::Unknown => TraceError::UnknownFormat { path, advice },
+            Unsure::Ambiguous(candidates) => TraceError::Ambiguous { path, candidates, advice },
         }
     }
 }

@@ -2,6 +2,7 @@
 //! lines.
 
 use super::TraceError;
+use super::members::Members;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -21,10 +22,6 @@ const LAYERS_MAX: usize = 4;
 /// Largest window of zstd frames, 128 MiB; frames with a larger one are refused. Known traces need
 /// 2^24.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
-
-/// Memory that a decompressor of xz may take, in bytes: for a dictionary of 128 MiB, and what goes
-/// with it. `xz -9` needs 65 MiB. The format allows 4 GiB, in a file of a few hundred bytes.
-const XZ_MEMORY_BYTES_MAX: u64 = 132 << 20;
 
 /// Compression of a trace file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +49,18 @@ impl Compression {
             }
             _ => None,
         }
+    }
+}
+
+/// The name of a compression that is not supported, if `bytes` begin with its magic number.
+pub(super) fn unsupported_compression(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        // A block, or the end of an empty file, follows the header.
+        [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, 0x53, 0x59, ..]
+        | [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, 0x45, 0x38, 0x50, 0x90, ..] => Some("bzip2"),
+        // The version of the frame is in two bits of its flags.
+        [0x04, 0x22, 0x4d, 0x18, flags, ..] if flags >> 6 == 1 => Some("lz4"),
+        _ => None,
     }
 }
 
@@ -159,12 +168,8 @@ impl Input {
             };
             layers.push(layer);
             let inside: Box<dyn Read + Send> = match layer {
-                Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(head)),
-                Compression::Xz => {
-                    let flags = liblzma::stream::CONCATENATED;
-                    let stream = liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY_BYTES_MAX, flags)?;
-                    Box::new(liblzma::bufread::XzDecoder::new_stream(head, stream))
-                }
+                Compression::Gzip => Box::new(Members::<flate2::bufread::GzDecoder<_>>::new(head)?),
+                Compression::Xz => Box::new(Members::<liblzma::bufread::XzDecoder<_>>::new(head)?),
                 Compression::Zstd => {
                     let mut decoder = zstd::stream::read::Decoder::with_buffer(head)?;
                     decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
@@ -301,6 +306,17 @@ impl Input {
     /// Number of lines returned so far, and so the number of the last one.
     pub fn lines(&self) -> u64 {
         self.lines
+    }
+
+    /// Reads a compressed stream to its end, where its checksum is, and drops the content. An error
+    /// is then in [`Input::take_failure`].
+    pub fn drain(&mut self) {
+        if !self.layers.is_empty() {
+            self.unread.start = self.unread.end;
+            while self.refill() {
+                self.unread.start = self.unread.end;
+            }
+        }
     }
 
     pub fn take_failure(&mut self) -> Option<io::Error> {

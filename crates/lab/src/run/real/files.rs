@@ -9,7 +9,6 @@ use crate::trace_file::TraceFile;
 use mglru_cache::{AnonRegion, CachedFile, Map, OpenMode, Tenant};
 use mglru_core::PAGE_BYTES;
 use mglru_sim::{Access, Operation, Source};
-use mglru_workload::trace::OpenOptions;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -69,7 +68,7 @@ impl TraceJob {
     /// # Errors
     /// If the trace cannot be read or the files cannot be created.
     pub fn new(path: &Path, runtime: Option<Duration>, stem: &Path) -> Result<TraceJob, Error> {
-        let trace = TraceFile::load(path, OpenOptions::default(), &Unwatched)?;
+        let trace = TraceFile::load_recognised(path, &Unwatched)?;
         let (mut files, mut regions) = (Sizes::new(), Sizes::new());
         each(&trace, |operation| {
             if let Operation::Access(access) = operation {

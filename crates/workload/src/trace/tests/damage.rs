@@ -302,3 +302,103 @@ fn the_disk_s_own_errors_stay_errors() {
     assert!(matches!(open(Path::new("/"), OpenOptions::default()), Err(TraceError::Io { .. })));
     assert!(matches!(open(Path::new("/no/such/file"), OpenOptions::default()), Err(TraceError::Io { .. })));
 }
+
+/// A wrong byte in compressed text shows as a wrong number. The checksum at the end tells them
+/// apart.
+#[test]
+fn a_flipped_byte_of_a_compressed_file_is_its_damage_not_a_bad_record() {
+    let text: String = (0..100_000u64).map(|page| format!("R {} 1\n", page * page)).collect();
+    // Stored, not compressed: the byte is in a record.
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+    encoder.write_all(text.as_bytes()).unwrap();
+    let mut bytes = encoder.finish().unwrap();
+    let at = bytes.windows(9).position(|part| part == b"R 10000 1").unwrap() + 2;
+    bytes[at] = b'x';
+    for options in [forced(Format::SharedText), OpenOptions::default()] {
+        let (records, error, _) = read_all("x.txt.gz", &bytes, options);
+        let Some(error @ TraceError::Compressed { corrupt: Some(_), .. }) = error else {
+            panic!("{error:?}")
+        };
+        assert!(records.len() == 100 && error.to_string().contains("damaged gzip stream ("), "{error}");
+        assert!(error.to_string().contains("copy the file again"), "{error}");
+    }
+    let (records, error, skipped) = read_all("x.txt.gz", &bytes, lossy(Format::SharedText));
+    assert!(error.is_none() && records.len() == 99_999);
+    assert_eq!(skipped, 2, "the record and the checksum");
+    // The record itself is wrong, and the stream is not.
+    let bytes = compress(Compression::Gzip, text.replace("R 10000 1", "R x 1").as_bytes());
+    let (_, error) = fails("x.txt.gz", &bytes, Format::SharedText);
+    assert!(matches!(error, TraceError::Damaged { line: Some(101), .. }), "{error}");
+}
+
+#[test]
+fn bytes_behind_a_complete_stream_are_called_so() {
+    for compression in [Compression::Gzip, Compression::Xz] {
+        let whole = compress(compression, b"R 1 1\nR 2 1\n");
+        let zeroes = [&whole[..], &[0; 512]].concat();
+        let twice = [&whole[..], &[0; 8], &whole].concat();
+        for (bytes, count) in [(zeroes, 2), (twice.clone(), 4)] {
+            let (records, error, _) = read_all("x.txt", &bytes, OpenOptions::default());
+            assert!(error.is_none() && records.len() == count, "{compression}: {records:?} {error:?}");
+        }
+        for trailing in [&b"x"[..], b"trailing text\n", b"\0\0signature of it", &[0x1f, 0x8c, 8, 0, 0]] {
+            let bytes = [&twice[..], trailing].concat();
+            let (before, error) = fails("x.txt", &bytes, Format::SharedText);
+            assert!(before == 4 && matches!(error, TraceError::Trailing { offset: 24, .. }), "{error}");
+            let expected = format!("other bytes follow the complete {compression} stream of 24 decompressed");
+            assert!(error.to_string().contains(&expected), "{error}");
+            let (records, error, skipped) = read_all("x.txt", &bytes, lossy(Format::SharedText));
+            assert!(error.is_none() && (records.len(), skipped) == (4, 1));
+        }
+        // A member that begins is truncated.
+        let cut = [&whole[..], &whole[..whole.len() / 2]].concat();
+        let (_, error) = fails("x.txt", &cut, Format::SharedText);
+        assert!(matches!(error, TraceError::Compressed { corrupt: None, .. }), "{error}");
+    }
+}
+
+#[test]
+fn compressions_that_are_not_supported_are_named() {
+    let files = [
+        ("bzip2", &b"BZh91AY&SY\x12\x34\x56\x78"[..]),
+        ("bzip2", b"BZh1\x17\x72\x45\x38\x50\x90\0\0\0\0"),
+        ("lz4", b"\x04\x22\x4d\x18\x64\x40\xa7\x12\x34\x56\x78\x9a"),
+    ];
+    for (name, bytes) in files {
+        for file in ["x.bin", "x.txt", "x.bin.bz2"] {
+            let error = reader(file, bytes, OpenOptions::default()).unwrap_err();
+            assert!(matches!(error, TraceError::Unsupported { .. }), "{error}");
+            assert!(error.to_string().contains(&format!("compressed with {name}, which is not")), "{error}");
+        }
+        assert!(reader("x", bytes, forced(Format::KernelLab)).is_ok(), "any bytes can be kernel-lab");
+    }
+}
+
+#[test]
+fn advice_names_options_that_exist() {
+    let cut = compress(Compression::Gzip, b"R 1 1\n")[..20].to_vec();
+    let record = b"R 1 1\nR 2 1\nR x 1\n".to_vec();
+    let cases: [(&str, &[u8], bool); 4] = [
+        ("x.txt", &record, true),
+        ("x.txt.gz", &cut, true),
+        ("x", b"\x01\xfe\x02\x03", false),
+        ("x.csv", b"a,b\n", false),
+    ];
+    for (name, bytes, is_damage) in cases {
+        let message = |origin, lossy| {
+            let options = OpenOptions { origin, lossy, ..OpenOptions::default() };
+            read_all(name, bytes, options).1.map(|error| error.to_string())
+        };
+        for (origin, words) in [
+            (OptionOrigin::CommandLine, ["--lossy", "--format"]),
+            (OptionOrigin::Keys, ["`lossy`", "`format`"]),
+            (OptionOrigin::Nowhere, ["`mglru trace convert --lossy`", "`mglru trace convert --format`"]),
+        ] {
+            let text = message(origin, false).unwrap();
+            assert!(text.contains(words[usize::from(!is_damage)]), "{text}");
+            assert!(origin != OptionOrigin::Keys || !text.contains("--"), "{text}");
+            let lossy = message(origin, true);
+            assert!(lossy.is_none_or(|text| !text.contains("lossy")), "{name}");
+        }
+    }
+}

@@ -115,7 +115,7 @@ fn traces() {
             _ => format.parse().expect("a format"),
         };
         let unit_bytes = (format == Format::Arc).then(|| 1 << random.below(21));
-        let options = OpenOptions { format: Some(format), lossy: false, unit_bytes, requests: false };
+        let options = OpenOptions { format: Some(format), unit_bytes, ..OpenOptions::default() };
         let (strict, error) = records(name, bytes, options);
         if let Some(error) = error {
             said(&error);
