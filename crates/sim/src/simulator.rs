@@ -139,7 +139,7 @@ impl Simulator {
         }
         let around = machine.fault_around_pages;
         if around != 0 && (!around.is_power_of_two() || around > TABLE_PAGES) {
-            return refuse("fault-around is of 2, 4, 8, … pages, up to a page table of 512, or off");
+            return refuse("fault-around is of 1, 2, 4, 8, … pages, up to a page table of 512, or 0: off");
         }
         let mut simulator = Simulator {
             world: World::new(machine).map_err(SimError::Tenant)?,

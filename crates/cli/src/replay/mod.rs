@@ -23,7 +23,7 @@ use crate::progress::Bars;
 use crate::trace_options::TraceOptions;
 use mglru_core::{Preset, Switch};
 use mglru_lab::replay::life::Sink;
-use mglru_lab::replay::memory::{Memory, parse_fraction, parse_pages};
+use mglru_lab::replay::memory::{Memory, parse_fault_around, parse_fraction, parse_readahead};
 use mglru_lab::replay::record::PageName;
 use mglru_lab::replay::{self, Options, WRITES, parse_writes};
 use mglru_lab::sampling::Sample;
@@ -56,11 +56,11 @@ pub struct Args {
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', num_args = 1, help_heading = "Machine")]
     curve: Vec<Memory>,
     /// Read ahead of sequential misses, up to this size; 128KiB is the kernel's [default: off].
-    #[arg(long, value_name = "SIZE", value_parser = parse_pages, help_heading = "Machine")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_readahead, help_heading = "Machine")]
     readahead: Option<u32>,
-    /// Map the cached pages around a mapped miss, in aligned pieces of this size; 64KiB is the
-    /// kernel's [default: off].
-    #[arg(long, value_name = "SIZE", value_parser = parse_pages, help_heading = "Machine")]
+    /// Map the cached pages around a mapped miss, in aligned pieces of this size, a power of two up
+    /// to 2MiB; 64KiB is the kernel's [default: off].
+    #[arg(long, value_name = "SIZE", value_parser = parse_fault_around, help_heading = "Machine")]
     fault_around: Option<u32>,
     /// Write to a page that is not cached: read it first (rmw), overwrite it whole (blind), or what
     /// the request needs (exact).

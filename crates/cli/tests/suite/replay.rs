@@ -266,6 +266,7 @@ fn readahead_and_fault_around_are_options() {
         )
     };
     assert_eq!((faults(""), faults("--fault-around 64KiB")), (1000, 1000u64.div_ceil(16)));
+    assert_eq!((faults("--fault-around 4KiB"), faults("--fault-around 2MiB")), (1000, 2));
 }
 
 #[test]

@@ -174,7 +174,10 @@ fn wrong_usage_is_refused_before_anything_is_done() {
         ("replay skewed.txt --swap-device zram", "--swap"),
         ("replay skewed.txt --swappiness 202", "0 to 200, or max"),
         ("replay skewed.txt --readahead 0", "4KiB to 256MiB"),
-        ("replay skewed.txt --fault-around 48KiB", "fault-around is"),
+        ("replay skewed.txt --fault-around 48KiB", "a power of two from 4KiB to 2MiB"),
+        ("replay skewed.txt --fault-around 4MiB", "a power of two from 4KiB to 2MiB"),
+        ("replay skewed.txt --fault-around 1TiB", "a power of two from 4KiB to 2MiB"),
+        ("replay skewed.txt --fault-around 0", "a power of two from 4KiB to 2MiB"),
     ] {
         let error = fails(folder.path(), arguments, 2);
         assert!(error.contains(what), "{arguments}: {error}");

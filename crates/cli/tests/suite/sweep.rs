@@ -73,6 +73,8 @@ fn a_wrong_grid_is_refused_before_it_starts() {
     assert!(fails(folder.path(), "sweep grid.toml --out rows", 1).contains("grid.toml: No such file"));
     write(&GRID.replace("arc", "mru"));
     refused("grid.toml: policies: unknown policy `mru`");
+    write(&(GRID.to_owned() + "fault_around = \"4MiB\"\n"));
+    refused("grid.toml: fault_around: expected a power of two from 4KiB to 2MiB");
     let seeds = |count: usize| format!("seeds = {:?}\n", vec![1; count]);
     write(&(GRID.to_owned() + &seeds(2_000_000)));
     refused("grid.toml: the grid has 12000000 units");

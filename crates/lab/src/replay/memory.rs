@@ -179,14 +179,25 @@ pub fn parse_swappiness(text: &str) -> Result<Swappiness, String> {
     value.ok_or_else(|| "expected 0 to 200, or max (201) for anonymous pages only".to_owned())
 }
 
-/// Parses the size of a window, in whole pages of 4 KiB.
+/// Parses the size of a readahead window, in whole pages of 4 KiB.
 ///
 /// # Errors
 /// If the text is not a size from 4 KiB to 256 MiB.
-pub fn parse_pages(text: &str) -> Result<u32, String> {
+pub fn parse_readahead(text: &str) -> Result<u32, String> {
     let pages = size::parse(text)? / PAGE_BYTES;
     let valid = u32::try_from(pages).ok().filter(|pages| (1..=65_536).contains(pages));
     valid.ok_or_else(|| "expected 4KiB to 256MiB".to_owned())
+}
+
+/// Parses the size of a fault-around window, in pages of 4 KiB. A window of one page maps no other.
+///
+/// # Errors
+/// If the text is not a power of two from 4 KiB to 2 MiB, which a page table maps.
+pub fn parse_fault_around(text: &str) -> Result<u32, String> {
+    let bytes = size::parse(text)?;
+    let is_valid = bytes.is_power_of_two() && (PAGE_BYTES..=512 * PAGE_BYTES).contains(&bytes);
+    let pages = is_valid.then_some((bytes / PAGE_BYTES) as u32);
+    pages.ok_or_else(|| "expected a power of two from 4KiB to 2MiB".to_owned())
 }
 
 #[cfg(test)]

@@ -43,7 +43,10 @@ use crate::trace_file::TraceFile;
 use crate::watch::Watch;
 use baseline::BaselinePlan;
 use life::Sink;
-use memory::{Memory, Swap, parse_fraction, parse_is_zram, parse_pages, parse_swap, parse_swappiness};
+use memory::{
+    Memory, Swap, parse_fault_around, parse_fraction, parse_is_zram, parse_readahead, parse_swap,
+    parse_swappiness,
+};
 use mglru_core::Mechanisms;
 use mglru_core::Refresh;
 use mglru_sim::{Baseline, Machine, Writes};
@@ -78,7 +81,7 @@ pub struct Options {
     /// The largest readahead window, in pages; `None`: off, as in the runs of the kernel lab. The
     /// trace's pages must be positions in files.
     pub readahead_pages: Option<u32>,
-    /// The aligned window, in pages, that a mapped miss maps: a power of two up to 512; `None`:
+    /// The aligned window, in pages, that a mapped miss maps: a power of two up to 512; `None` or 1:
     /// off.
     pub fault_around_pages: Option<u32>,
 }
@@ -156,8 +159,8 @@ impl TextOptions<'_> {
             warm: optional("warm", self.warm, parse_fraction)?,
             writes: optional("writes", self.writes, of_pages)?.unwrap_or_default(),
             swap: self.swap.swap()?,
-            readahead_pages: optional("readahead", self.readahead, parse_pages)?,
-            fault_around_pages: optional("fault_around", self.fault_around, parse_pages)?,
+            readahead_pages: optional("readahead", self.readahead, parse_readahead)?,
+            fault_around_pages: optional("fault_around", self.fault_around, parse_fault_around)?,
             ..Options::default()
         })
     }

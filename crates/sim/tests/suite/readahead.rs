@@ -127,7 +127,7 @@ fn a_machine_that_cannot_read_ahead_is_refused() {
     };
     let keys = Machine { numbering: Numbering::Keys, ..machine(32, 0) };
     assert!(refused(&keys).contains("readahead needs pages that are positions in files"));
-    assert!(refused(&machine(0, 12)).contains("fault-around is of 2, 4, 8, … pages"));
+    assert!(refused(&machine(0, 12)).contains("fault-around is of 1, 2, 4, 8, … pages"));
 }
 
 /// A store reads a leaf of eight pages at a random place in one request. Readahead brings in no
