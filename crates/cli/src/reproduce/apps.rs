@@ -35,12 +35,11 @@ impl Apps {
     pub fn read(path: &Path) -> Result<Apps, Failure> {
         let failed = |reason: &dyn std::fmt::Display| {
             let path = path.display();
-            Failure::usage(format_args!(
-                "--apps {path}: {reason}; expected what `experiments/apps/run --json` wrote"
-            ))
+            format!("--apps {path}: {reason}; expected what `experiments/apps/run --json` wrote")
         };
-        let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
-        Apps::parse(&text).map_err(|reason| failed(&reason))
+        // A missing file is no wrong usage.
+        let text = std::fs::read_to_string(path).map_err(|error| Failure::work(failed(&error)))?;
+        Apps::parse(&text).map_err(|reason| Failure::usage(failed(&reason)))
     }
 
     fn parse(text: &str) -> Result<Apps, String> {

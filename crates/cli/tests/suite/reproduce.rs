@@ -108,8 +108,10 @@ fn an_unwritable_place_is_reported_before_the_run() {
 fn a_file_without_real_programs_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("empty.json"), "{}").unwrap();
-    for (file, reason) in [("none.json", "No such file"), ("empty.json", "no program was measured")] {
-        let message = fails(folder.path(), &format!("reproduce prefetch --apps {file}"), 2);
+    for (file, reason, status) in
+        [("none.json", "No such file", 1), ("empty.json", "no program was measured", 2)]
+    {
+        let message = fails(folder.path(), &format!("reproduce prefetch --apps {file}"), status);
         assert!(message.contains(reason) && message.contains("experiments/apps/run --json"), "{message}");
     }
 }
