@@ -29,8 +29,7 @@ impl Load {
     pub fn parse(text: &str) -> Result<Load, String> {
         let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
         let Some(&(mut load, has)) = Load::ALL.iter().find(|(load, _)| load.name() == name) else {
-            let names: Vec<&str> = Load::ALL.iter().map(|(load, _)| load.name()).collect();
-            return Err(format!("unknown load `{name}`; expected one of {}", names.join(", ")));
+            return Err(unknown(name, |_| true));
         };
         let (mut size, mut writes) = (None, None);
         for parameter in parameters.split(',').filter(|parameter| !parameter.is_empty()) {
@@ -80,6 +79,23 @@ impl Load {
     }
 }
 
+impl Load {
+    /// As [`Load::parse`], of loads that have contents to verify.
+    ///
+    /// # Errors
+    /// As [`Load::parse`], or if the load has no contents.
+    pub fn parse_with_contents(text: &str) -> Result<Load, String> {
+        let name = text.split_once(':').map_or(text, |(name, _)| name);
+        if !Load::ALL.iter().any(|(load, _)| load.name() == name) {
+            return Err(unknown(name, Load::has_contents));
+        }
+        match Load::parse(text)? {
+            load if load.has_contents() => Ok(load),
+            _ => Err(format!("{name} is a page workload: write it as `load = \"{name}\"` of a scenario")),
+        }
+    }
+}
+
 impl fmt::Display for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -113,6 +129,13 @@ impl fmt::Display for Load {
             }
         }
     }
+}
+
+/// Error about an unknown name, with the loads that are expected instead.
+fn unknown(name: &str, is_expected: impl Fn(Load) -> bool) -> String {
+    let expected = Load::ALL.into_iter().map(|(load, _)| load).filter(|&load| is_expected(load));
+    let names: Vec<&str> = expected.map(Load::name).collect();
+    format!("unknown load `{name}`; expected one of {}", names.join(", "))
 }
 
 fn count(key: &str, value: &str, range: std::ops::RangeInclusive<u64>) -> Result<u32, String> {
@@ -164,6 +187,14 @@ mod tests {
         assert_eq!(Load::parse("tpcc:cache=0").unwrap().to_string(), "tpcc:warehouses=4,cache=0p");
         assert!(Load::parse("ycsb:workload=a").unwrap().to_string().contains("writes=50"));
         assert!(Load::parse("ycsb:writes=25,workload=a").unwrap().to_string().contains("writes=25"));
+    }
+
+    #[test]
+    fn only_loads_with_contents_are_expected_where_they_are_verified() {
+        let error = |text| Load::parse_with_contents(text).unwrap_err();
+        assert_eq!(error("tpch:size=1m"), "unknown load `tpch`; expected one of tpcc, sweep, ycsb");
+        assert!(error("select").contains("page workload") && error("tpcc:size=1m").contains("no parameter"));
+        assert_eq!(Load::parse_with_contents("tpcc"), Ok(Load::TPCC));
     }
 
     #[test]

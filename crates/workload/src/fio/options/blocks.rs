@@ -42,15 +42,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         "a built-in load instead of block accesses: tpcc:warehouses=N,cache=SIZE, sweep:size=SIZE,arrays=N or \
                ycsb:workload=LETTER,records=N",
         |value, job| {
-            let load = Load::parse(value)?;
-            if !load.has_contents() {
-                let name = load.name();
-                return Err(format!(
-                    "{name} is a page workload: write it as `load = \"{name}\"` of a scenario"
-                )
-                .into());
-            }
-            job.load = Some(load);
+            job.load = Some(Load::parse_with_contents(value)?);
             Ok(())
         },
     ),
