@@ -214,6 +214,10 @@ fn say_trace(path: &Path) {
     eprintln!("mglru: the trace is {path}; `mglru replay {path} --curve 1%,5%,10%,20%` shows miss ratios");
 }
 
+fn say_empty_trace(path: &Path) {
+    eprintln!("mglru: the trace {} has no access: no page was read or written", path.display());
+}
+
 /// Prints what was served.
 fn say(summary: &Summary, cache: &CacheOptions) {
     let Summary { requests, hits, misses, memory_pages, recorded, .. } = summary;
@@ -224,6 +228,7 @@ fn say(summary: &Summary, cache: &CacheOptions) {
         eprintln!("mglru: {accesses} accesses to pages, {share:.1} % of them in memory");
     }
     match recorded {
+        Some((path, Ok(()))) if accesses == 0 => say_empty_trace(path),
         Some((path, Ok(()))) => {
             say_trace(path);
             let (path, options) = (path.display(), cache.as_replayed(*memory_pages));
@@ -252,7 +257,10 @@ fn record_running(programs: &Programs, args: &RecordArgs) -> Result<(), Failure>
         let lost = size::count(recorded.lost);
         eprintln!("mglru: the kernel dropped {lost} events, because they came faster than they were read");
     }
-    say_trace(&args.output);
+    match recorded.requests.reads + recorded.requests.writes {
+        0 => say_empty_trace(&args.output),
+        _ => say_trace(&args.output),
+    }
     Ok(())
 }
 

@@ -165,6 +165,21 @@ fn a_recorded_command_can_be_replayed() {
 }
 
 /// Nothing is mounted, and no trace is left or lost.
+/// A trace without accesses cannot be replayed.
+#[test]
+fn no_replay_of_an_empty_trace_is_advised() {
+    let here = tempfile::tempdir().unwrap();
+    fs::create_dir(here.path().join("dir")).unwrap();
+    let arguments = "record --directory dir --output trace.zst --memory 4MiB -- true";
+    let output = command(here.path(), arguments).output().unwrap();
+    let said = text(&output.stderr);
+    if said.contains("cannot mount") {
+        return skipped(&said);
+    }
+    assert!(output.status.success() && said.contains("the trace trace.zst has no access"), "{said}");
+    assert!(!said.contains("replay"), "{said}");
+}
+
 #[test]
 fn a_command_that_cannot_run_is_refused_before_a_trace_is_made() {
     let here = tempfile::tempdir().unwrap();
