@@ -73,7 +73,7 @@ struct Common {
     #[arg(value_name = "OUT")]
     to: PathBuf,
     /// Number of accesses, rounded up to a whole transaction.
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     accesses: u64,
     /// Seed of all random choices.
     #[arg(long, value_name = "N", default_value_t = 1)]

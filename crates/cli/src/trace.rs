@@ -7,7 +7,7 @@ use crate::progress::Bars;
 use crate::table::{Table, count};
 use crate::trace_file::{self, TraceSummary};
 use crate::trace_options::TraceOptions;
-use mglru_workload::trace::{Format, WriteOptions};
+use mglru_workload::trace::{self, Format, OpenOptions, TraceError, WriteOptions};
 use serde::Serialize;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -194,6 +194,11 @@ fn convert(args: ConvertArgs) -> Result<(), Failure> {
     for (number, what) in extras.into_iter().filter(|(number, _)| *number > 0) {
         text.push_str(&format!("\n  {} {what}", count(number)));
     }
+    if !is_recognised(&args.to, format) {
+        text.push_str(&format!(
+            "\n  neither name nor content tell its format: reading it needs --format {format}"
+        ));
+    }
     output.text(&(text + "\n"))?;
     output.document(&json!({
         "from": args.from.display().to_string(),
@@ -206,6 +211,19 @@ fn convert(args: ConvertArgs) -> Result<(), Failure> {
         "dropped": converted.dropped,
         "skipped": conversion.skipped,
     }))
+}
+
+/// Whether a file, by name and content, is read as this format. Pipes and devices are not looked at.
+fn is_recognised(path: &Path, format: Format) -> bool {
+    if !path.is_file() {
+        return true;
+    }
+    match trace::open(path, OpenOptions::default()) {
+        Ok(reader) => reader.format() == format,
+        Err(TraceError::UnknownFormat { .. } | TraceError::Ambiguous { .. }) => false,
+        // Its content says nothing, or it is gone again.
+        Err(_) => true,
+    }
 }
 
 /// The format that the name of a new trace implies.

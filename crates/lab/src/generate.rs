@@ -23,7 +23,7 @@ pub struct TraceRequest {
 }
 
 /// Writes a trace in the `kernel-lab` format. The path must end with `.bin`, or with `.bin.gz`,
-/// `.bin.xz` or `.bin.zst`.
+/// `.bin.xz` or `.bin.zst`, unless it is an existing pipe or device.
 ///
 /// ```
 /// use mglru_lab::{Unwatched, generate};
@@ -40,9 +40,13 @@ pub struct TraceRequest {
 /// ```
 ///
 /// # Errors
-/// If the load is invalid or the trace cannot be written.
+/// If the load, the path or the number of accesses is invalid, or the trace cannot be written.
 pub fn write(request: &TraceRequest, to: &Path, watch: &dyn Watch) -> Result<Converted, Error> {
     let &TraceRequest { load, clients, seed, accesses: wanted } = request;
+    check_name(to)?;
+    if wanted == 0 {
+        return Err(Error::usage("a trace without accesses cannot be read: ask for at least one"));
+    }
     let mut running = load.start(clients, seed).map_err(Error::usage)?;
     // Only this format has anonymous pages. It numbers pages from 0.
     let options = WriteOptions { renumber: true, drop: false };
@@ -63,6 +67,21 @@ pub fn write(request: &TraceRequest, to: &Path, watch: &dyn Watch) -> Result<Con
         stage.advance(records.len() as u64)?;
     }
     Ok(writer.finish()?)
+}
+
+/// Refuses names by which the trace could not be read back, except those of pipes and devices.
+fn check_name(to: &Path) -> Result<(), Error> {
+    let target = to.canonicalize().unwrap_or_else(|_| to.to_path_buf());
+    let is_special = target.metadata().is_ok_and(|metadata| !metadata.is_file());
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    match [".bin", ".bin.gz", ".bin.xz", ".bin.zst"].iter().any(|ending| name.ends_with(ending)) || is_special
+    {
+        true => Ok(()),
+        false => Err(Error::usage(format_args!(
+            "{}: a generated trace is recognised by its name, which ends with .bin, .bin.gz, .bin.xz or .bin.zst",
+            to.display()
+        ))),
+    }
 }
 
 /// The record of a step; `None` if a trace cannot represent it.

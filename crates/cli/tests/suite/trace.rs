@@ -151,3 +151,46 @@ fn loads_are_generated() {
     let message = fails(folder.path(), "trace generate sweep e.bin --size 40p", 2);
     assert!(message.contains("each of 8 threads needs at least a page"), "{message}");
 }
+
+/// By another name, a generated trace could not be read back.
+#[test]
+fn a_generated_trace_has_a_name_by_which_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = |to: &str| format!("trace generate sweep {to} --size 400p --accesses 1000");
+    for name in ["a", "a.txt", "bin", "a.bin.bz2", "a.zst", "a.bin.gz.old"] {
+        let error = fails(folder.path(), &sweep(name), 2);
+        assert!(error.contains("ends with .bin, .bin.gz, .bin.xz or .bin.zst"), "{error}");
+    }
+    let error = fails(folder.path(), "trace generate sweep a.bin --accesses 0", 2);
+    assert!(error.contains("--accesses"), "{error}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    done(folder.path(), &sweep("/dev/null"));
+    for name in ["a.bin", "a.bin.gz", "a.bin.xz", "a.bin.zst"] {
+        done(folder.path(), &sweep(name));
+        done(folder.path(), &format!("trace info {name}"));
+    }
+}
+
+/// Text is recognised by any name, and the binary format is not.
+#[test]
+fn a_conversion_says_when_reading_needs_the_format() {
+    let folder = folder();
+    for (options, needs_format) in [
+        ("b.bin --drop", false),
+        ("b.txt", false),
+        ("b.dat --to shared-text", false),
+        ("b.dat --to plain --drop", false),
+        ("b.dat --to kernel-lab --drop", true),
+        ("b.iolog --to kernel-lab --drop", true),
+        ("/dev/null --to kernel-lab --drop", false),
+    ] {
+        let text = done(folder.path(), &format!("trace convert a.txt {options}"));
+        assert_eq!(text.contains("reading it needs --format kernel-lab"), needs_format, "{options}: {text}");
+        let name = options.split(' ').next().unwrap();
+        match needs_format {
+            true => drop(done(folder.path(), &format!("trace info {name} --format kernel-lab"))),
+            false if name != "/dev/null" => drop(done(folder.path(), &format!("trace info {name}"))),
+            false => {}
+        }
+    }
+}
