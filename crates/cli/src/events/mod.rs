@@ -65,6 +65,19 @@ pub struct EventsPart {
 }
 
 impl EventsPart {
+    /// Refuses a part that begins after its end, which has no event.
+    ///
+    /// # Errors
+    /// The part has no time.
+    pub fn check(&self) -> Result<(), Failure> {
+        match (self.from, self.until) {
+            (Some(from), Some(until)) if from >= until => {
+                Err(Failure::usage("--events-from is not before --events-until: no event is between them"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a record is to be written. Records without a page are, unless pages are named.
     pub fn wants(&self, record: &Record) -> bool {
         let of_page = || record.page.is_some_and(|page| self.pages.contains(&page));

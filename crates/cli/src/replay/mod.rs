@@ -203,6 +203,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     if let Some(file) = &args.events {
         refuse_input("--events", file.path(), &args.traces)?;
+        args.events_part.check()?;
     }
     if let Some(file) = &args.plot {
         if args.curve.is_empty() {

@@ -172,6 +172,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if let Some(file) = &args.events {
         let inputs = plans.iter().flat_map(|plan| plan.scenario.inputs());
         refuse_input("--events", file.path(), inputs)?;
+        args.events_part.check()?;
+        check_tenants(&args.events_tenant, &plans[0].scenario)?;
     }
     let mut output = Output::new(args.json);
     let (mut documents, mut failed) = (Vec::new(), None);
@@ -211,6 +213,25 @@ fn recorded(plan: &Plan, file: &EventsFile, args: &Args, bars: &Bars) -> Result<
     let outcome = run::run_recorded(plan, Box::new(sink), bars)?;
     events.finish()?;
     Ok(outcome)
+}
+
+/// Tenants that an error names.
+const TENANTS_NAMED: usize = 20;
+
+/// Refuses tenants that the scenario does not have at any time.
+fn check_tenants(wanted: &[String], scenario: &Scenario) -> Result<(), Failure> {
+    let is_known =
+        |wanted: &str| wanted == "/" || scenario.tenants.iter().any(|tenant| tenant.path == wanted);
+    let Some(unknown) = wanted.iter().find(|wanted| !is_known(wanted)) else { return Ok(()) };
+    let paths = scenario.tenants.iter().map(|tenant| tenant.path.as_str());
+    let mut known: Vec<&str> = ["/"].into_iter().chain(paths).collect();
+    let more = if known.len() > TENANTS_NAMED { ", …" } else { "" };
+    known.truncate(TENANTS_NAMED);
+    Err(Failure::usage(format_args!(
+        "--events-tenant: {} has no tenant `{unknown}`; it has {}{more}",
+        scenario.path.display(),
+        known.join(", ")
+    )))
 }
 
 /// Whether a record belongs to one of the tenants, or to one in them. Efforts of their ancestors

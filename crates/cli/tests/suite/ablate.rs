@@ -248,6 +248,11 @@ fn invalid_arguments_are_refused() {
         ("ablate skewed.txt --report x.txt", 2, ".html"),
         ("ablate skewed.txt --report no/such/folder/x.html", 1, "no/such/folder/x.html"),
         ("ablate two.toml --warm 0.5", 2, "about traces"),
+        ("ablate two.toml --swap 1MiB", 2, "about traces"),
+        ("ablate two.toml --swappiness 10", 2, "about traces"),
+        ("ablate two.toml --format plain", 2, "about a trace"),
+        ("ablate two.toml --lossy", 2, "about a trace"),
+        ("ablate two.toml --unit 4096", 2, "about a trace"),
         ("ablate two.toml --memory 10%", 2, "for traces; give a size"),
     ] {
         let message = fails(folder.path(), arguments, status);

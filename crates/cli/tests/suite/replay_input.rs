@@ -173,6 +173,7 @@ fn wrong_usage_is_refused_before_anything_is_done() {
         ("replay skewed.txt --swap 1MiB --swap-device tape", "zram"),
         ("replay skewed.txt --swap-device zram", "--swap"),
         ("replay skewed.txt --swappiness 202", "0 to 200, or max"),
+        ("replay skewed.txt --events e.jsonl --events-from 2 --events-until 1", "no event is between them"),
         ("replay skewed.txt --readahead 0", "4KiB to 256MiB"),
         ("replay skewed.txt --fault-around 48KiB", "a power of two from 4KiB to 2MiB"),
         ("replay skewed.txt --fault-around 4MiB", "a power of two from 4KiB to 2MiB"),

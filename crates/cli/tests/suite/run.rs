@@ -610,6 +610,8 @@ fn events_are_filtered_by_tenant() {
         ("--events all.jsonl --world real", "one scenario in the simulator"),
         ("--events-tenant b", "--events"),
         ("--events all.jsonl --events-tenant b,,", "a tenant is its path"),
+        ("--events all.jsonl --events-tenant b,web", "has no tenant `web`; it has /, a, b"),
+        ("--events all.jsonl --events-from 2 --events-until 2", "no event is between them"),
     ] {
         let error = fails(here.path(), &format!("{floors} {options}"), 2);
         assert!(error.contains(message), "{options}: {error}");

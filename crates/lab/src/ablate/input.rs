@@ -10,6 +10,7 @@ use crate::run::{Overrides, Plan as ScenarioPlan, World, simulated};
 use crate::timeline::{self, Timeline};
 use crate::trace_file::TraceFile;
 use crate::watch::Watch;
+use mglru_core::lru::Swappiness;
 use mglru_core::{Mechanisms, PAGE_BYTES};
 use mglru_sim::{Simulator, Tally};
 use mglru_workload::Random;
@@ -214,9 +215,15 @@ impl TraceInput {
 
 impl ScenarioInput {
     fn load(args: &AblationRequest) -> Result<ScenarioInput, Error> {
-        if args.warm.is_some() || args.swap.size.is_some() {
+        let has_swap = args.swap.size.is_some() || args.swap.swappiness != Swappiness::DEFAULT;
+        if args.warm.is_some() || has_swap {
             return Err(Error::usage(
-                "--warm and --swap are about traces; a scenario sets its swap in [machine]",
+                "--warm, --swap and --swappiness are about traces; a scenario sets its swap in [machine]",
+            ));
+        }
+        if args.open.format.is_some() || args.open.lossy || args.open.unit_bytes.is_some() {
+            return Err(Error::usage(
+                "--format, --lossy and --unit are about a trace, and a scenario reads its traces itself",
             ));
         }
         if args.memory.as_ref().is_some_and(Memory::is_share) {
