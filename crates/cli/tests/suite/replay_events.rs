@@ -31,6 +31,8 @@ fn events_are_counted_as_the_counters_count() {
     let of = |name: &str| count(&events, |event| event["event"] == name);
     let counter = |name: &str| number(&with["counters"][name]);
     assert_eq!(of("touch"), 20_000);
+    let touches = events.iter().filter(|event| event["event"] == "touch");
+    assert!(touches.map(|event| number(&event["access"])).eq(0..20_000), "numbers of accesses begin at 0");
     assert_eq!(count(&events, |event| event["hit"] == false), number(&with["misses"]));
     assert_eq!(of("insert"), number(&with["misses"]));
     assert_eq!(count(&events, |event| event["refault"] == true), counter("workingset_refault_file"));
