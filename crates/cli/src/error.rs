@@ -1,12 +1,13 @@
 //! Failures, as stderr and the exit status report them.
 
+use crate::table::printable;
 pub use mglru_lab::Error as Failure;
 use std::io::Write;
 
 /// Prints a failure on stderr. The exit status is 2 for wrong usage and 1 if the work failed.
 pub fn print(failure: &Failure) -> u8 {
     // Without a stderr, the status has to do.
-    let _ = writeln!(std::io::stderr(), "mglru: {}", failure.text().trim_end());
+    let _ = writeln!(std::io::stderr(), "mglru: {}", printable(failure.text().trim_end()));
     if matches!(failure, Failure::Usage(_)) { 2 } else { 1 }
 }
 

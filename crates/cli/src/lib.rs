@@ -35,7 +35,7 @@ mod top;
 mod trace;
 mod trace_options;
 
-use clap::Parser;
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
 use error::Failure;
 use mglru_lab::{layout, parallel, size, statistics, temporary, trace_file};
 use output::Output;
@@ -112,6 +112,17 @@ pub fn main(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
     }
 }
 
+/// Lets options take values such as `-1`, so that an error is about the value.
+fn with_negative_values(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|argument| match argument.get_action() {
+        ArgAction::Set | ArgAction::Append if !argument.is_positional() => {
+            argument.allow_negative_numbers(true)
+        }
+        _ => argument,
+    });
+    command.mut_subcommands(with_negative_values)
+}
+
 /// Removes temporary files when the program is interrupted, terminated, or loses its terminal.
 fn handle_signals() {
     // `nohup` has the loss of the terminal ignored.
@@ -136,7 +147,8 @@ fn ignores(signal: i32) -> bool {
 }
 
 fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), Failure> {
-    let command = match Command::try_parse_from(arguments) {
+    let matches = with_negative_values(Command::command()).try_get_matches_from(arguments);
+    let command = match matches.and_then(|matches| Command::from_arg_matches(&matches)) {
         Ok(command) => command,
         // clap returns help and version as errors, too.
         Err(help) if !help.use_stderr() => return Output::new(false).text(&help.to_string()),

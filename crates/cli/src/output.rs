@@ -1,6 +1,7 @@
 //! Output on stdout or into a file: either text for people, or one JSON document.
 
 use crate::error::Failure;
+use crate::table::printable;
 use crate::temporary::UnfinishedFile;
 use serde_json::Value;
 use std::fs::File;
@@ -185,7 +186,7 @@ impl Output {
     /// # Errors
     /// The output cannot be written. A reader that left is no error.
     pub fn text(&mut self, text: &str) -> Result<(), Failure> {
-        if self.json { Ok(()) } else { self.write(text) }
+        if self.json { Ok(()) } else { self.write(&printable(text)) }
     }
 
     /// Prints the document, if JSON is wanted.

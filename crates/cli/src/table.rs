@@ -5,7 +5,22 @@
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 pub use mglru_lab::size::count;
+use std::borrow::Cow;
 use std::io::IsTerminal;
+
+/// Text with escapes for control characters, which names of files may have: a terminal would obey
+/// them, and SVG may not contain them.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_control = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
+    if !text.contains(is_control) {
+        return Cow::Borrowed(text);
+    }
+    let shown = |letter: char| match is_control(letter) {
+        true => letter.escape_default().to_string(),
+        false => letter.to_string(),
+    };
+    Cow::Owned(text.chars().map(shown).collect())
+}
 
 /// A table that is filled row by row.
 #[derive(Debug, Clone)]
@@ -174,6 +189,12 @@ pub fn wrapped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_are_shown_as_escapes() {
+        assert_eq!(printable("a\tb ± c\n"), "a\tb ± c\n");
+        assert_eq!(printable("\x1b[31mred\r\u{9b}"), "\\u{1b}[31mred\\r\\u{9b}");
+    }
 
     #[test]
     fn figures_line_up() {

@@ -89,6 +89,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         mechanisms,
         ..DemoRequest::new(directory, args.size, budget.bytes)
     };
+    request.check()?;
     output.text(&report::introduction(&request))?;
     let outcome = demo::run(&request, &Bars::default())?;
     let document = json!({ "demo": outcome });

@@ -110,7 +110,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
         (&[before, after], _) => Change::Presets(before, after),
         // Without another build, the counts are those of this build.
         ([], []) => Change::Presets(Preset::Default, Preset::Default),
-        ([], mechanisms) => Change::Mechanisms(mechanisms.to_vec()),
+        ([], named) => {
+            let mut mechanisms = Vec::new();
+            for &mechanism in named {
+                if !mechanisms.contains(&mechanism) {
+                    mechanisms.push(mechanism);
+                }
+            }
+            Change::Mechanisms(mechanisms)
+        }
         _ => return Err(Failure::usage("--presets needs two presets: before,after")),
     };
     let mut request = EvaluationRequest::new(change);

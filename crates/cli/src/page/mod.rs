@@ -10,7 +10,7 @@ mod tests;
 
 use crate::error::Failure;
 use crate::output::{WholeFile, refuse_input};
-use crate::table::Table;
+use crate::table::{Table, printable};
 use chart::Chart;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
@@ -148,7 +148,7 @@ impl Page<'_> {
                 }
             }
         };
-        page.into_string()
+        printable(&page.into_string()).into_owned()
     }
 
     /// The charts, each with the name of its figure.

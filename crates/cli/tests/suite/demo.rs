@@ -1,6 +1,6 @@
 //! `mglru demo`, with a small file.
 
-use crate::common::{document, done, fails};
+use crate::common::{document, done, fails, mglru};
 use std::fs;
 
 const SMALL: &str = "demo --directory . --size 8MiB --memory 2MiB --seconds 0.2";
@@ -68,4 +68,6 @@ fn errors_name_a_remedy() {
     assert!(stderr.contains("are needed") && stderr.contains("a smaller --size"), "{stderr}");
     let stderr = fails(here.path(), "demo --size 1MiB --memory 1MiB", 2);
     assert!(stderr.contains("at least 2 MiB"), "{stderr}");
+    let output = mglru(here.path(), "demo --size 0");
+    assert!(output.stdout.is_empty() && output.status.code() == Some(2), "refused before anything is said");
 }

@@ -57,6 +57,9 @@ fn mechanisms_that_need_each_other_are_evaluated_together() {
     assert_ne!(rows(&both)[0]["verdict"], "untouched", "{both:#}");
     let text = done(here.path(), &arguments);
     assert!(text.starts_with("Evaluation of workingset_rework, lulesh_fix: off → on"), "{text}");
+    let twice =
+        done(here.path(), &arguments.replace("lulesh_fix", "lulesh_fix workingset_rework lulesh_fix"));
+    assert_eq!(twice.lines().next(), text.lines().next(), "a mechanism counts once");
 }
 
 #[test]

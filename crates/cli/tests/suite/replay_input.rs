@@ -98,7 +98,7 @@ fn a_compressed_trace_that_breaks_off_is_an_error_or_counted() {
         assert_eq!(info["skipped"], 1, "{info}");
         let run = run(document(path, &format!("replay {trace} --lossy --memory 10p")));
         assert_eq!(run["accesses"], info["accesses"]);
-        assert_eq!(run["notes"][0], "1 bad records were skipped");
+        assert_eq!(run["notes"][0], "one bad record was skipped");
     }
 }
 

@@ -266,3 +266,35 @@ fn marked_command_lines_of_the_documentation_work() {
     }
     assert!(count >= 20, "only {count} command lines are run");
 }
+
+/// The error is about the value, not about an argument that is none.
+#[test]
+fn negative_values_are_values() {
+    let here = tempfile::tempdir().unwrap();
+    for (arguments, what) in [
+        ("replay x --memory -1", "invalid value '-1' for '--memory <SIZE>'"),
+        ("trace generate tpcc x.bin --accesses -5", "invalid value '-5' for '--accesses <N>'"),
+        ("demo --seconds -0.5", "invalid value '-0.5' for '--seconds <SECONDS>'"),
+    ] {
+        let error = fails(here.path(), arguments, 2);
+        assert!(error.contains(what) && !error.contains("tip:"), "{error}");
+    }
+}
+
+/// A terminal would obey them, and SVG may not contain them.
+#[test]
+fn control_characters_of_names_are_shown_as_escapes() {
+    let here = tempfile::tempdir().unwrap();
+    let name = "a\x1b[31mb.plain";
+    fs::write(here.path().join(name), "1\n2\n3\n1\n").unwrap();
+    let rest = "--curve 2p,3p --plot c.svg --report r.html";
+    let output = command(here.path(), &format!("replay {name} {rest}")).output().unwrap();
+    assert!(output.status.success());
+    let written =
+        [fs::read(here.path().join("c.svg")).unwrap(), fs::read(here.path().join("r.html")).unwrap()];
+    for bytes in [&output.stdout, &written[0], &written[1]] {
+        assert!(!bytes.contains(&0x1b) && text(bytes).contains("a\\u{1b}[31mb"));
+    }
+    let error = fails(here.path(), "replay no\x1bfile", 1);
+    assert!(error.contains("no\\u{1b}file"), "{error}");
+}

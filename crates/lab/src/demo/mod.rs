@@ -108,6 +108,23 @@ impl DemoRequest {
     pub fn scan_bytes(&self) -> u64 {
         clients::scan_part(self.file_bytes).end - self.reader_bytes()
     }
+
+    /// Checks the sizes, as [`run`] does.
+    ///
+    /// # Errors
+    /// The file or the memory is too small for a demo.
+    pub fn check(&self) -> Result<(), Error> {
+        let file = ("--size", self.file_bytes, FILE_BYTES_MIN);
+        let memory = ("--memory", self.budget_bytes, BUDGET_BYTES_MIN);
+        match [file, memory].into_iter().find(|(_, bytes, least)| bytes < least) {
+            None => Ok(()),
+            Some((option, bytes, least)) => Err(Error::usage(format_args!(
+                "{option} {}: the demo needs at least {}",
+                size::show(bytes),
+                size::show(least)
+            ))),
+        }
+    }
 }
 
 /// Result of a comparison.
@@ -282,19 +299,7 @@ struct Scan {
 /// File or memory are too small, the file cannot be made, a read failed, or a page was not what it
 /// should be.
 pub fn run(request: &DemoRequest, watch: &dyn Watch) -> Result<DemoOutcome, Error> {
-    let too_small = |option: &str, bytes, least| {
-        Err(Error::usage(format_args!(
-            "{option} {}: the demo needs at least {}",
-            size::show(bytes),
-            size::show(least)
-        )))
-    };
-    if request.file_bytes < FILE_BYTES_MIN {
-        return too_small("--size", request.file_bytes, FILE_BYTES_MIN);
-    }
-    if request.budget_bytes < BUDGET_BYTES_MIN {
-        return too_small("--memory", request.budget_bytes, BUDGET_BYTES_MIN);
-    }
+    request.check()?;
     // Before a gigabyte is written: options that the cache refuses.
     for &mechanisms in &request.mechanisms {
         builder(request, mechanisms).build()?.close()?;

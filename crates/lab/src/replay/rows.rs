@@ -476,8 +476,10 @@ impl ReplayOutcome<'_> {
                 count(self.plan.memory_pages)
             ));
         }
-        if self.skipped > 0 {
-            notes.push(format!("{} bad records were skipped", count(self.skipped)));
+        match self.skipped {
+            0 => {}
+            1 => notes.push("one bad record was skipped".to_owned()),
+            skipped => notes.push(format!("{} bad records were skipped", count(skipped))),
         }
         if total.counts.out_of_memory > 0 {
             notes.push(format!(

@@ -6,6 +6,7 @@
 
 pub mod agreement;
 
+use crate::table::printable;
 use maud::{Markup, PreEscaped, html};
 
 /// Width of every chart; one unit is a pixel on a page of this width.
@@ -75,7 +76,7 @@ impl Chart {
                 }
             }
         };
-        svg.into_string() + "\n"
+        printable(&svg.into_string()).into_owned() + "\n"
     }
 }
 

@@ -15,8 +15,12 @@ pub struct Samples {
 impl Samples {
     /// Samples of one job.
     pub fn of(rates: &[u64]) -> Self {
+        if rates.is_empty() {
+            // The sum of no numbers is -0.0.
+            return Self::default();
+        }
         let count = rates.len() as f64;
-        let mean = rates.iter().map(|&rate| rate as f64).sum::<f64>() / count.max(1.0);
+        let mean = rates.iter().map(|&rate| rate as f64).sum::<f64>() / count;
         let squares: f64 = rates.iter().map(|&rate| (rate as f64 - mean).powi(2)).sum();
         Self {
             count: rates.len() as u64,
@@ -74,6 +78,7 @@ mod tests {
         samples.merge(&Samples::of(&[5, 5]));
         assert_eq!((samples.count(), samples.min(), samples.max(), samples.mean()), (5, 15, 35, 25.0));
         assert_eq!(Samples::of(&[]), Samples::default());
+        assert!(Samples::of(&[]).mean().is_sign_positive(), "printed as 0, not as -0");
         assert_eq!(Samples::of(&[7]).stddev(), 0.0);
     }
 }
