@@ -46,7 +46,7 @@ fn long_traces_stream() {
     let error = fails(folder.path(), "replay long.bin --memory 64p", 1);
     assert!(error.contains(&format!("long.bin: byte {}", bytes.len() - 4)), "{error}");
     let lossy = document(folder.path(), "replay long.bin --memory 64p --lossy");
-    assert!(lossy["runs"][0]["notes"][0].as_str().unwrap().contains("one bad records"), "{lossy}");
+    assert!(lossy["runs"][0]["notes"][0].as_str().unwrap().contains("one bad record "), "{lossy}");
 }
 
 /// Peak memory of the program, in KiB.
