@@ -68,6 +68,25 @@ fn events_of_an_interrupted_run_leave_the_old_file() {
     assert_eq!(names(here.path()), ["old.jsonl", "pipe", "s.toml"]);
 }
 
+/// `nohup` has the signal ignored. The loss of the terminal then does not end the program.
+#[test]
+fn a_loss_of_the_terminal_that_is_ignored_stays_ignored() {
+    let here = tempfile::tempdir().unwrap();
+    scenario(here.path(), "pipe");
+    pipe(here.path());
+    let program = env!("CARGO_BIN_EXE_mglru");
+    let line = format!("trap '' HUP; exec {program} run s.toml --events new.jsonl");
+    let mut shell = std::process::Command::new("sh");
+    shell.current_dir(here.path()).args(["-c", &line]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = shell.spawn().expect("a shell");
+    while !names(here.path()).iter().any(|name| name.ends_with(".part")) {
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+    ended_by(child, here.path(), Signal::TERM);
+    assert_eq!(names(here.path()), ["pipe", "s.toml"]);
+}
+
 #[test]
 fn an_interrupted_conversion_leaves_nothing() {
     let here = tempfile::tempdir().unwrap();
