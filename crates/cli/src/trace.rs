@@ -213,7 +213,8 @@ fn convert(args: ConvertArgs) -> Result<(), Failure> {
     }))
 }
 
-/// Whether a file, by name and content, is read as this format. Pipes and devices are not looked at.
+/// Whether a file, by name and content, is read as this format. Pipes and devices are not looked
+/// at.
 fn is_recognised(path: &Path, format: Format) -> bool {
     if !path.is_file() {
         return true;

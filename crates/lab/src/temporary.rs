@@ -49,8 +49,8 @@ fn handle_interrupts() {
     }
 }
 
-/// Registers a callback that is called once, before the first folder or file is created. It can install
-/// signal handlers.
+/// Registers a callback that is called once, before the first folder or file is created. It can
+/// install signal handlers.
 pub fn before_first(handle: fn()) {
     *BEFORE_FIRST.lock().expect("no panic") = Some(handle);
 }

@@ -81,8 +81,8 @@ pub struct Options {
     /// The largest readahead window, in pages; `None`: off, as in the runs of the kernel lab. The
     /// trace's pages must be positions in files.
     pub readahead_pages: Option<u32>,
-    /// The aligned window, in pages, that a mapped miss maps: a power of two up to 512; `None` or 1:
-    /// off.
+    /// The aligned window, in pages, that a mapped miss maps: a power of two up to 512; off if
+    /// `None` or 1.
     pub fault_around_pages: Option<u32>,
 }
 
