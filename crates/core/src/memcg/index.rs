@@ -12,9 +12,9 @@
 //!
 //! # Locking
 //!
-//! One atomic word per memcg ([`Bill`]). Pages are charged before its bytes rise and uncharged after they
-//! fall, so the page counter never runs short. Objects are freed under a mapping lock, where no
-//! memcg may be released: their bytes are noted in the pool and uncharged later
+//! One atomic word per memcg ([`Bill`]). Pages are charged before its bytes rise and uncharged
+//! after they fall, so the page counter never runs short. Objects are freed under a mapping lock,
+//! where no memcg may be released: their bytes are noted in the pool and uncharged later
 //! ([`Core::settle_index`]).
 
 use super::charging;
@@ -59,7 +59,8 @@ impl Bill {
         Bill { bytes: self.bytes + bytes, ..self }
     }
 
-    /// Less `bytes`, of which whole pages first settle what is unpaid. `None`: there are not as many.
+    /// Less `bytes`, of which whole pages first settle what is unpaid. `None`: there are not as
+    /// many.
     fn minus(self, bytes: u64) -> Option<Bill> {
         let left = self.bytes.checked_sub(bytes)?;
         let fewer_pages = self.bytes / PAGE_BYTES - left / PAGE_BYTES;
