@@ -44,6 +44,7 @@ pub mod backend;
 mod cache;
 mod compress;
 mod control;
+mod discard;
 mod error;
 mod events;
 mod export;

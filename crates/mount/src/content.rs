@@ -44,6 +44,8 @@ pub(crate) struct Content {
     changed: Option<SystemTime>,
     /// The place in the list of idle files.
     idle: Option<u64>,
+    /// The file has no name left.
+    removed: bool,
     /// Length and time of change on disk that what is cached belongs to: as of when the keeper was
     /// opened or, after a change by a program, when the file became idle with everything written.
     seen: Option<(u64, Timespec)>,
@@ -88,6 +90,14 @@ fn on_disk(stat: &Stat) -> (u64, Timespec) {
 fn differs(content: &Content, node: &Node) -> bool {
     let (Some(keeper), Some(seen)) = (&content.keeper, content.seen) else { return false };
     !keeper.has_unwritten() && node.stat().is_ok_and(|stat| on_disk(&stat) != seen)
+}
+
+/// Notes whether a file has no name left. Returns the length of its content if it has none, if it is
+/// cached, and if no program has the file open.
+fn removed_len(content: &mut Content, node: &Node) -> Option<u64> {
+    content.removed = node.stat().is_ok_and(|stat| stat.st_nlink == 0);
+    let is_gone = content.removed && content.opens == 0;
+    content.keeper.as_ref().filter(|_| is_gone).map(|keeper| keeper.len())
 }
 
 /// Whether a smaller number of idle files may help.
@@ -200,43 +210,50 @@ impl Files {
         Ok(())
     }
 
-    /// Ends a program's use of a file. Returns the length of a file that is gone with it.
+    /// Ends a program's use of a file. Returns the length of a file without a name that no program
+    /// has open now.
     pub(crate) fn release(&self, nodes: &Nodes, node: &Arc<Node>) -> Option<u64> {
         let mut content = node.content();
         content.opens -= 1;
-        let mut discarded = None;
+        let mut gone = None;
         if content.opens == 0 {
-            if node.stat().is_ok_and(|stat| stat.st_nlink == 0) {
-                discarded = self.discard(&mut content);
-            } else {
-                self.make_idle(&mut content, node);
-            }
+            self.make_idle(&mut content, node);
+            gone = removed_len(&mut content, node);
         }
         drop(content);
         node.descriptor.unpin();
         self.limit_idle(nodes);
-        discarded
+        gone
     }
 
-    /// Drops the content of a file that has no names left, unless a program has it open. Returns
-    /// its length.
+    /// Notes that a file may have lost its last name. Returns the length of its content if it has,
+    /// if it is cached, and if no program has the file open.
     pub(crate) fn unlinked(&self, node: &Node) -> Option<u64> {
-        let mut content = node.content();
-        let is_gone = content.opens == 0 && node.stat().is_ok_and(|stat| stat.st_nlink == 0);
-        is_gone.then(|| self.discard(&mut content)).flatten()
+        removed_len(&mut node.content(), node)
     }
 
-    /// Drops the content of a file without a name, of which nothing needs to be written. Returns
-    /// its length, if it was cached.
-    fn discard(&self, content: &mut Content) -> Option<u64> {
-        self.not_idle(content);
-        let keeper = content.keeper.take()?;
-        let len = keeper.len();
-        if content.writable {
-            // A failure costs only writes that no program can read.
-            let _ = keeper.truncate(0);
+    /// Drops the content of a file without a name after the kernel has forgotten the file. Until
+    /// then a program can open it still: one that has found the name before it went, or one that
+    /// has a reference without having opened the file (`O_PATH`). What was not written is dropped.
+    /// What was written stays in the file, which programs may have open in DIR. Returns whether it
+    /// was such a file.
+    pub(crate) fn forgotten(&self, nodes: &Nodes, node: &Node) -> bool {
+        let mut content = node.content();
+        if !content.removed || content.opens > 0 || node.is_known() {
+            return false;
         }
-        Some(len)
+        self.discard(&mut content);
+        drop(content);
+        nodes.content_dropped(node);
+        true
+    }
+
+    fn discard(&self, content: &mut Content) {
+        self.not_idle(content);
+        if let Some(keeper) = content.keeper.take() {
+            keeper.discard();
+        }
+        content.changed = None;
     }
 
     fn make_idle(&self, content: &mut Content, node: &Arc<Node>) {
@@ -321,6 +338,13 @@ impl Files {
 
     /// Writes everything, sets all times, and closes the files.
     pub(crate) fn finish(&self, nodes: &Nodes) -> Result<(), Error> {
+        // No request may come any more, so no program can open a file without a name.
+        for node in nodes.all() {
+            let mut content = node.content();
+            if content.removed {
+                self.discard(&mut content);
+            }
+        }
         let written = self.cache.sync();
         for node in nodes.all() {
             let mut content = node.content();

@@ -82,6 +82,11 @@ impl Node {
         self.descriptor.hold()
     }
 
+    /// Whether the kernel has a reference, through which programs can open the file.
+    pub(crate) fn is_known(&self) -> bool {
+        self.lookups.load(Ordering::Relaxed) > 0
+    }
+
     /// The system's attributes, without what is in memory only.
     pub(crate) fn stat(&self) -> Answer<Stat> {
         Ok(fstat(self.hold()?)?)
@@ -109,7 +114,7 @@ impl Table {
             // A thread that gives the content up calls again when it is done.
             Err(TryLockError::WouldBlock) => false,
         };
-        let is_needed = node.id == ROOT || node.lookups.load(Ordering::Relaxed) > 0;
+        let is_needed = node.id == ROOT || node.is_known();
         // Names of files below it refer to its descriptor. For one that is used just now, the next
         // search removes the node.
         let has_files = || node.kind == FileType::Directory && Arc::strong_count(&node.descriptor) > 1;
@@ -323,7 +328,7 @@ impl Nodes {
             let Some(id) = queue.pop_front() else { break };
             let Some(node) = self.by_id(id).filter(|node| node.payer == payer) else { continue };
             let is_directory = node.kind == FileType::Directory;
-            if node.lookups.load(Ordering::Relaxed) == 0 {
+            if !node.is_known() {
                 // The last file below a directory may be gone.
                 if is_directory {
                     let freed = self.remove_if_unused(&node);
@@ -379,16 +384,17 @@ impl Nodes {
         table.by_identity.get(&identity).and_then(|id| table.by_id.get(id)).cloned()
     }
 
-    /// Takes back `count` references of the kernel.
-    pub(crate) fn forget(&self, id: u64, count: u64) {
+    /// Takes back `count` references of the kernel. Returns the node if it was the last
+    /// one and the node stays, as that of a file with cached content.
+    pub(crate) fn forget(&self, id: u64, count: u64) -> Option<Arc<Node>> {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(node) = table.by_id.get(&id).cloned() {
-            let left = node.lookups.load(Ordering::Relaxed).saturating_sub(count);
-            node.lookups.store(left, Ordering::Relaxed);
-            let bytes = table.remove_if_unused(&node);
-            drop(table);
-            self.known.remove(node.payer, bytes);
-        }
+        let node = table.by_id.get(&id).cloned()?;
+        let left = node.lookups.load(Ordering::Relaxed).saturating_sub(count);
+        node.lookups.store(left, Ordering::Relaxed);
+        let bytes = table.remove_if_unused(&node);
+        drop(table);
+        self.known.remove(node.payer, bytes);
+        (left == 0 && bytes == 0).then_some(node)
     }
 
     /// Removes a node whose content was dropped, unless the kernel knows it.

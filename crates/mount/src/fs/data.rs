@@ -84,7 +84,7 @@ impl Passthrough {
         match self.open_node(caller, known.0.clone(), flags) {
             Ok(handle) => Ok((known, handle)),
             Err(error) => {
-                self.nodes.forget(known.0.id, 1);
+                self.forget(known.0.id, 1);
                 Err(error)
             }
         }
@@ -196,8 +196,8 @@ impl Passthrough {
         if let Open::File(OpenFile { node, traced, .. }) = &*open {
             let (node, traced) = (node.clone(), *traced);
             drop(open);
-            let discarded = self.files.release(&self.nodes, &node);
-            if let (Some(recording), Some(file), Some(len)) = (self.recording.get(), traced, discarded) {
+            let gone = self.files.release(&self.nodes, &node);
+            if let (Some(recording), Some(file), Some(len)) = (self.recording.get(), traced, gone) {
                 recording.add_trim(caller.thread, file, 0, len);
             }
         }

@@ -70,7 +70,13 @@ impl Passthrough {
         if is_control(id) {
             return self.control.forget(id, count);
         }
-        self.nodes.forget(id, count);
+        if let Some(node) = self.nodes.forget(id, count)
+            && self.files.forgotten(&self.nodes, &node)
+            && let Some(recording) = self.recording.get()
+        {
+            // A program may have opened it after its last name was removed.
+            recording.removed(&node);
+        }
     }
 
     pub(crate) fn readlink(&self, id: u64) -> Answer<Vec<u8>> {
@@ -226,15 +232,15 @@ impl Passthrough {
         Ok(Named { stat, node })
     }
 
-    /// Drops what is cached of a file that may have lost its last name.
+    /// Notes that a file may have lost its last name.
     fn name_removed(&self, caller: Caller, removed: &Named, parent: &Node, name: &OsStr) {
         let Named { stat, node: Some(node) } = removed else { return };
         node.descriptor.remove_name(&parent.descriptor, name);
         if node.kind == fuser::FileType::RegularFile {
-            let discarded = self.files.unlinked(node);
+            let gone = self.files.unlinked(node);
             if let Some(recording) = self.recording.get()
                 && stat.st_nlink <= 1
-                && let (Some(file), Some(len)) = (recording.removed(node), discarded)
+                && let (Some(file), Some(len)) = (recording.removed(node), gone)
             {
                 recording.add_trim(caller.thread, file, 0, len);
             }

@@ -10,4 +10,5 @@ mod maps;
 mod random;
 mod record;
 mod refused;
+mod removed;
 mod seen;
