@@ -17,6 +17,10 @@ pub(crate) const GROUP_MAY_EXECUTE: u32 = 0o010;
 /// The set-group-id bit: of a directory, new files inherit its group.
 pub(crate) const SET_GROUP_ID: u32 = 0o2000;
 
+/// The extended attribute with the capabilities of a program. As set-user-id, it is lost when the
+/// content changes.
+pub(crate) const CAPABILITY: &str = "security.capability";
+
 /// The kind of a file.
 pub(crate) fn kind(stat: &Stat) -> FileType {
     to_fuse(Kind::from_raw_mode(stat.st_mode))

@@ -175,6 +175,13 @@ impl Files {
         Ok(done)
     }
 
+    /// Writes a file's dirty pages to DIR, where a later write would take what only a file that
+    /// does not change keeps: capabilities and, of a user without privileges, set-user-id.
+    pub(crate) fn write_back(&self, node: &Node) -> Answer<()> {
+        let content = node.content();
+        Ok(content.keeper.as_ref().map_or(Ok(()), |keeper| keeper.write_back())?)
+    }
+
     /// Tries again with fewer idle files and descriptors, while some are left, when memory or
     /// descriptors run out.
     pub(crate) fn with_room<T>(&self, nodes: &Nodes, work: impl Fn() -> Result<T, Error>) -> Answer<T> {

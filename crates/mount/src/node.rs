@@ -70,6 +70,8 @@ pub(crate) struct Node {
     used: AtomicBool,
     /// Whether the queue has it.
     queued: AtomicBool,
+    /// Whether the file may have a capability, which the next write has to remove.
+    may_have_capability: AtomicBool,
     content: Mutex<Content>,
 }
 
@@ -85,6 +87,17 @@ impl Node {
     /// Whether the kernel has a reference, through which programs can open the file.
     pub(crate) fn is_known(&self) -> bool {
         self.lookups.load(Ordering::Relaxed) > 0
+    }
+
+    /// Notes that a program may have given the file a capability.
+    pub(crate) fn note_capability(&self) {
+        self.may_have_capability.store(true, Ordering::Release);
+    }
+
+    /// Whether the file may have got a capability since the last call.
+    pub(crate) fn take_capability(&self) -> bool {
+        self.may_have_capability.load(Ordering::Relaxed)
+            && self.may_have_capability.swap(false, Ordering::AcqRel)
     }
 
     /// The system's attributes, without what is in memory only.
@@ -289,6 +302,7 @@ impl Nodes {
             payer,
             used: AtomicBool::new(true),
             queued: AtomicBool::new(false),
+            may_have_capability: AtomicBool::new(true),
             content: Mutex::default(),
         });
         if let Some(replaced) = table.by_id.insert(id, node.clone()) {

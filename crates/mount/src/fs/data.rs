@@ -2,7 +2,7 @@
 
 use super::names::Known;
 use super::{Caller, Open, OpenDirectory, OpenFile, Passthrough};
-use crate::attributes::{GROUP_MAY_EXECUTE, PERMISSIONS, SET_GROUP_ID, SET_USER_ID};
+use crate::attributes::{CAPABILITY, GROUP_MAY_EXECUTE, PERMISSIONS, SET_GROUP_ID, SET_USER_ID};
 use crate::charged::Charged;
 use crate::control::is_control;
 use crate::directory::{Directory, Entry};
@@ -12,7 +12,9 @@ use fuser::INodeNo;
 use mglru_cache::{CachedFile, Tenant};
 use mglru_watch::Watched;
 use mglru_workload::trace::RequestKind;
-use rustix::fs::{FallocateFlags, Mode, OFlags, chmod, fdatasync, fsync, openat, readlink};
+use rustix::fs::{
+    FallocateFlags, Mode, OFlags, chmod, fdatasync, fsync, getxattr, openat, readlink, removexattr,
+};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -36,6 +38,10 @@ impl Passthrough {
         let generation = self.membership().generation();
         let tenant = self.tenant_of(caller, &node, None);
         let file = self.files.open(&self.nodes, &node, writable, tenant.as_ref())?;
+        if writable {
+            // A program may have set one in DIR.
+            node.note_capability();
+        }
         let traced = self.recording.get().map(|recording| recording.file(&node, &self.directory));
         let file = Charged::new(file, generation);
         Ok(self.open_files.add(Open::File(OpenFile { node, file, traced })))
@@ -138,6 +144,9 @@ impl Passthrough {
             }
         };
         self.note(caller, (handle, open), RequestKind::Write, offset, bytes.len() as u64);
+        if open.node.take_capability() {
+            drop_capability(&open.node)?;
+        }
         let file = self.charged(caller, open)?;
         let growth = (offset + bytes.len() as u64).saturating_sub(file.len());
         if growth > 0 {
@@ -281,6 +290,24 @@ impl Passthrough {
         let OpenDirectory::Real(directory) = &*directory else { return Ok(()) };
         let synced = if data_only { fdatasync(&directory.fd) } else { fsync(&directory.fd) };
         Ok(synced?)
+    }
+}
+
+/// Removes the capability of a file that is about to change, whoever changes it. DIR's file system
+/// would do so only when the pages are written.
+fn drop_capability(node: &Node) -> Answer<()> {
+    let held = node.hold()?;
+    let path = held.path();
+    // To remove one that is not there would lock the file.
+    let removed =
+        getxattr(&path, CAPABILITY, &mut [0_u8; 0][..]).and_then(|_| removexattr(&path, CAPABILITY));
+    match removed {
+        // Only root may remove one. For other users it goes when the pages are written.
+        Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => Ok(()),
+        Err(error) => {
+            node.note_capability();
+            Err(error.into())
+        }
     }
 }
 

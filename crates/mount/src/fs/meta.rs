@@ -1,7 +1,7 @@
 //! Attributes, extended attributes, and the space of the file system.
 
 use super::{Caller, Open, Passthrough};
-use crate::attributes::{self, PERMISSIONS, timespec};
+use crate::attributes::{self, CAPABILITY, PERMISSIONS, SET_GROUP_ID, SET_USER_ID, timespec};
 use crate::control::is_control;
 use crate::node::{Node, ROOT};
 use crate::refused::Answer;
@@ -54,6 +54,9 @@ impl Passthrough {
             chownat(node.hold()?, "", uid, gid, AtFlags::EMPTY_PATH)?;
         }
         if let Some(mode) = changes.mode {
+            if mode & (SET_USER_ID | SET_GROUP_ID) != 0 {
+                self.files.write_back(&node)?;
+            }
             // After the owner, because a new owner clears set-user-id.
             chmod(node.hold()?.path(), Mode::from_raw_mode(mode & PERMISSIONS))?;
         }
@@ -123,8 +126,15 @@ impl Passthrough {
         if is_control(id) {
             return Err(Errno::OPNOTSUPP.into());
         }
-        let flags = XattrFlags::from_bits_retain(flags as u32);
-        Ok(setxattr(self.nodes.get(id)?.hold()?.path(), name, value, flags)?)
+        let node = self.nodes.get(id)?;
+        if name == CAPABILITY {
+            self.files.write_back(&node)?;
+        }
+        setxattr(node.hold()?.path(), name, value, XattrFlags::from_bits_retain(flags as u32))?;
+        if name == CAPABILITY {
+            node.note_capability();
+        }
+        Ok(())
     }
 
     pub(crate) fn removexattr(&self, id: u64, name: &OsStr) -> Answer<()> {

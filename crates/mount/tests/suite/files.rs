@@ -239,3 +239,37 @@ fn a_write_without_privileges_clears_set_user_id_at_once() {
     assert_eq!(fs::metadata(mounted.at("f")).unwrap().mode() & 0o7777, 0o775);
     assert_eq!(fs::read(mounted.at("f")).unwrap(), b"x\nogram");
 }
+
+/// As the kernel: a capability belongs to the content. One that is set stays although pages written
+/// before are still in memory only, and a write removes it at once.
+#[test]
+fn a_capability_stays_until_the_next_write() {
+    const NAME: &str = "security.capability";
+    let Some(mounted) = mounted() else { return };
+    let there = || rustix::fs::getxattr(mounted.at("f"), NAME, &mut [0_u8; 64][..]);
+    let below = || rustix::fs::getxattr(mounted.below().join("f"), NAME, &mut [0_u8; 64][..]);
+    // Version 2, with no capability in it.
+    let mut value = [0; 20];
+    value[3] = 2;
+    let file = File::create(mounted.at("f")).unwrap();
+    for offset in [0, 3000, 8000] {
+        file.write_all_at(&[7; 5000], offset).unwrap();
+        assert_eq!((there(), below()), (Err(Errno::NODATA), Err(Errno::NODATA)), "at {offset}");
+        match rustix::fs::setxattr(mounted.at("f"), NAME, &value, rustix::fs::XattrFlags::empty()) {
+            Err(reason @ (Errno::OPNOTSUPP | Errno::PERM)) => {
+                return eprintln!("skipped: no capability can be set here: {reason}");
+            }
+            done => done.unwrap(),
+        }
+        file.sync_all().unwrap();
+        assert_eq!((there(), below()), (Ok(20), Ok(20)), "at {offset}");
+    }
+    // One that is set in DIR.
+    file.write_all_at(b"x", 0).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    rustix::fs::setxattr(mounted.below().join("f"), NAME, &value, rustix::fs::XattrFlags::empty()).unwrap();
+    let file = File::options().write(true).open(mounted.at("f")).unwrap();
+    file.write_all_at(b"x", 0).unwrap();
+    assert_eq!(below(), Err(Errno::NODATA));
+}
