@@ -83,12 +83,13 @@ pub enum Error {
         /// The length of the file, in bytes.
         len: u64,
     },
-    /// Metadata about open files takes half of the budget.
+    /// Metadata takes half of the budget, or a quarter where io_uring has registered the cache's
+    /// memory: that of open files, tenants and pages, and what [`crate::Tenant::reserve`] keeps.
     TooManyFiles {
         /// Number of files that are open or have dirty pages.
         open: usize,
     },
-    /// Metadata about files and tenants takes half of the budget.
+    /// As [`Error::TooManyFiles`], for a new tenant.
     TooManyTenants {
         /// Number of tenants.
         tenants: usize,
@@ -212,7 +213,8 @@ impl fmt::Display for Error {
             Error::TooManyFiles { open } => {
                 write!(
                     f,
-                    "{open} files are open and their metadata takes half of the budget: close files or raise the budget"
+                    "{open} files are open, and metadata takes all that it may take of the budget: close files or raise the \
+                     budget"
                 )
             }
             Error::Tenant(error) => error.fmt(f),
@@ -230,8 +232,8 @@ impl fmt::Display for Error {
             }
             Error::TooManyTenants { tenants } => write!(
                 f,
-                "there are {tenants} tenants, and the metadata of files and tenants takes half of the budget: remove \
-                 tenants or raise the budget"
+                "there are {tenants} tenants, and metadata takes all that it may take of the budget: remove tenants or \
+                 raise the budget"
             ),
             Error::Control(error) => error.fmt(f),
             Error::Mechanisms(error) => error.fmt(f),

@@ -42,7 +42,7 @@ impl Plan {
                 until: None,
             },
             Some(minutes) => Plan {
-                // Handles pay with frames that no ring has registered, an eighth of all.
+                // Handles pay with frames that no ring has registered, a quarter of all.
                 budget_bytes: 1 << 30,
                 sparse_bytes: 1 << 40,
                 handles: 100_000,

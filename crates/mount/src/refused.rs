@@ -35,12 +35,13 @@ impl From<Error> for Refused {
             Error::Io { source, .. } | Error::WriteBack { source, .. } => {
                 Errno::from_io_error(source).unwrap_or(Errno::IO)
             }
-            Error::OutOfMemory(_) | Error::Killed(_) | Error::Busy | Error::TooManyTenants { .. } => {
-                Errno::NOMEM
-            }
+            Error::OutOfMemory(_)
+            | Error::Killed(_)
+            | Error::Busy
+            | Error::TooManyFiles { .. }
+            | Error::TooManyTenants { .. } => Errno::NOMEM,
             Error::ReadOnly { .. } => Errno::BADF,
             Error::TooLarge { .. } => Errno::FBIG,
-            Error::TooManyFiles { .. } => Errno::NFILE,
             Error::Control(error) => Errno::from_raw_os_error(error.errno.number()),
             Error::NoSuchTenant(_) => Errno::NOENT,
             Error::Tenant(error) => match error {

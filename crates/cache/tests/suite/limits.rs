@@ -123,7 +123,7 @@ fn open_files_are_paid_for() {
     cache.open("new", OpenMode::Create).unwrap().write_at(&page(1), 0).unwrap();
 }
 
-/// Of frames that the kernel holds as registered buffers, only an eighth can pay for the index. A
+/// Of frames that the kernel holds as registered buffers, only a quarter can pay for the index. A
 /// file that needs more index gets along with that and does not disturb others. Once it is closed,
 /// the frames hold pages again.
 #[test]

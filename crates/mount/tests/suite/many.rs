@@ -1,7 +1,7 @@
 //! More files than descriptors.
 
 use crate::common::{MEMORY, Mounted, Setup, mount_again, mounted_in, mounted_with};
-use mglru_mount::{Member, Who};
+use mglru_mount::{Member, RecordOptions, Who};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -231,4 +231,37 @@ fn a_file_that_lost_its_descriptor_is_found_under_its_other_names() {
     assert_eq!((&buffer, removed.metadata().unwrap().nlink()), (b"without a name", 0));
     drop(removed);
     assert_eq!(rustix::fs::fstat(&reference).unwrap().st_nlink, 0);
+}
+
+/// An eighth of the budget is taken by buffers of requests and of the recording. Files can be opened
+/// beside them. A budget without room says so, and not that there are too many files.
+#[test]
+fn many_files_can_be_open_at_once_and_the_budget_ends_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = Some(RecordOptions {
+        path: folder.path().join("trace"),
+        failed: Box::new(|error| panic!("{error}")),
+    });
+    let setup = Setup { memory: Some(64 << 20), record, ..Setup::default() };
+    let Some(mounted) = mounted_with(setup) else { return };
+    let open = |number: u32| File::create(mounted.at(&number.to_string()));
+    let files: Vec<_> = (0..600).map_while(|number| open(number).ok()).collect();
+    assert_eq!(files.len(), 600);
+    drop((files, mounted));
+    let Some(mounted) = mounted_with(Setup { memory: Some(1 << 20), threads: Some(1), ..Setup::default() })
+    else {
+        return;
+    };
+    let mut files = Vec::new();
+    let error = loop {
+        match File::create(mounted.at(&files.len().to_string())) {
+            Ok(file) => files.push(file),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory, "{error} after {} files", files.len());
+    // It is about open files: others can be made and read.
+    files.truncate(files.len() / 2);
+    fs::write(mounted.at("new"), "x").unwrap();
+    assert_eq!(fs::read(mounted.at("new")).unwrap(), b"x");
 }

@@ -62,7 +62,7 @@ use std::thread::JoinHandle;
 
 /// Fewest frames that are registered: 60 MiB of them, as a budget of 64 MiB has beside its
 /// metadata. In a smaller cache, the index of files far larger than the cache may need more than
-/// the eighth of the frames that stays unpinned.
+/// the quarter of the frames that stays unpinned.
 const REGISTERED_FRAMES_MIN: u32 = 15_360;
 /// Requests that may wait for the thread before submitters wait.
 const WAITING_MAX: usize = 256;
@@ -565,7 +565,7 @@ mod tests {
     #[test]
     fn a_segment_across_two_registered_pieces_belongs_to_neither() {
         let pages = (PIECE_BYTES / FRAME_BYTES) as u32;
-        let frames = Frames::new((pages + 4) * 8 / 7 + 1).unwrap();
+        let frames = Frames::new((pages + 4) * 4 / 3 + 1).unwrap();
         let segment = |frame, count: usize| libc::iovec {
             iov_base: frames.as_ptr(frame).cast(),
             iov_len: count * FRAME_BYTES,
