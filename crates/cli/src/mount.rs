@@ -5,6 +5,7 @@ use crate::error::Failure;
 use crate::size;
 use mglru_cache::PageCache;
 use mglru_core::Limits;
+use mglru_lab::memory;
 use mglru_mount::{
     Address, Ended, Member, Mount, Options, Programs, RecordOptions, Requests, Summary, TemporaryMountPoint,
     Unmounted, Who, check_program, record_system,
@@ -145,6 +146,8 @@ impl Common {
         record: Option<&Path>,
     ) -> Result<(Mount, String), Failure> {
         let budget = self.cache.budget();
+        // Before any of it is touched: io_uring pins all of it at once.
+        memory::check(budget.bytes, "the cache", "choose a smaller --memory")?;
         let (mut builder, mechanisms) = self.cache.builder(budget)?;
         for tenant in &self.tenants {
             builder = builder.tenant_with(&tenant.name, Limits::max(tenant.max_bytes));

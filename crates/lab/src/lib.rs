@@ -73,7 +73,7 @@ pub mod layout;
 pub mod load;
 pub mod mechanisms;
 pub mod membership;
-mod memory;
+pub mod memory;
 pub mod parallel;
 pub mod parquet;
 pub mod replay;

@@ -298,6 +298,8 @@ fn wrong_usage_is_refused_before_anything_is_mounted() {
         ("mount dir full --tenant db", "expected NAME=SIZE"),
         ("mount dir", "MOUNTPOINT"),
         ("mount dir full --memory 1k", "too small"),
+        ("mount dir point --memory 99999TiB", "97.66 PiB of memory are needed, and "),
+        ("record --memory 99999TiB -- true", "are available here: choose a smaller --memory"),
         ("mount dir point --listen 9100", "expected unix:PATH or HOST:PORT"),
         ("mount dir point --listen unix:full/file", "is not a socket"),
         ("record", "COMMAND"),
