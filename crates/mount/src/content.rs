@@ -22,7 +22,7 @@ use crate::node::{Node, Nodes};
 use crate::refused::{Answer, Refused};
 use fuser::FileAttr;
 use mglru_cache::{CachedFile, Error, OpenMode, PageCache, Tenant};
-use rustix::fs::{AtFlags, Stat, Timespec, Timestamps, UTIME_OMIT, utimensat};
+use rustix::fs::{AtFlags, Stat, Timespec, Timestamps, UTIME_OMIT, readlink, utimensat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -90,6 +90,12 @@ fn on_disk(stat: &Stat) -> (u64, Timespec) {
 fn differs(content: &Content, node: &Node) -> bool {
     let (Some(keeper), Some(seen)) = (&content.keeper, content.seen) else { return false };
     !keeper.has_unwritten() && node.stat().is_ok_and(|stat| on_disk(&stat) != seen)
+}
+
+/// The path of a file in DIR, for messages.
+fn path_of(node: &Node) -> String {
+    let path = node.hold().and_then(|held| Ok(readlink(held.path(), Vec::new())?));
+    path.map_or_else(|_| format!("the file of inode {}", node.id), |path| path.to_string_lossy().into_owned())
 }
 
 /// Notes whether a file has no name left. Returns the length of its content if it has none, if it is
@@ -344,7 +350,10 @@ impl Files {
     }
 
     /// Writes everything, sets all times, and closes the files.
-    pub(crate) fn finish(&self, nodes: &Nodes) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// What is lost: the first file, by its path in DIR, and how many others.
+    pub(crate) fn finish(&self, nodes: &Nodes) -> Result<(), String> {
         // No request may come any more, so no program can open a file without a name.
         for node in nodes.all() {
             let mut content = node.content();
@@ -352,14 +361,27 @@ impl Files {
                 self.discard(&mut content);
             }
         }
-        let written = self.cache.sync();
+        let mut lost = Vec::new();
         for node in nodes.all() {
             let mut content = node.content();
+            if let Some(Err(error)) = content.keeper.as_ref().map(|keeper| keeper.write_back()) {
+                lost.push((path_of(&node), error));
+            }
             self.settle(&mut content, &node);
             self.not_idle(&mut content);
             content.keeper = None;
         }
-        written.and(self.cache.sync())
+        // Those that were given up before they could be written have no keeper.
+        let others = self.cache.sync().err().filter(|_| lost.is_empty());
+        lost.extend(others.map(|error| ("a file that was closed long ago".to_owned(), error)));
+        let Some((path, error)) = lost.first() else { return Ok(()) };
+        let reason = error.io_error().map_or_else(|| error.to_string(), |reason| reason.to_string());
+        let others = match lost.len() - 1 {
+            0 => String::new(),
+            1 => " and 1 other file".to_owned(),
+            count => format!(" and {count} other files"),
+        };
+        Err(format!("cannot write {path}{others}: {reason}"))
     }
 
     /// Pages that programs found in memory, and pages that they did not find.

@@ -191,7 +191,7 @@ impl Passthrough {
     }
 
     /// Writes everything back. No request may come any more.
-    pub(crate) fn finish(&self) -> Result<(), mglru_cache::Error> {
+    pub(crate) fn finish(&self) -> Result<(), String> {
         // The kernel drops closes that no thread has received when the mount ends.
         let nobody = Caller { uid: 0, gid: 0, thread: 0 };
         for handle in self.open_files.numbers() {

@@ -112,10 +112,16 @@ impl Mounted {
     }
 
     /// As [`Self::finish`], with what was served.
-    pub fn finish_with_summary(mut self) -> (TempDir, Summary) {
+    pub fn finish_with_summary(self) -> (TempDir, Summary) {
+        let (directory, ended) = self.finish_with_result();
+        (directory, ended.unwrap())
+    }
+
+    /// As [`Self::finish_with_summary`], or with the reason why data is lost.
+    pub fn finish_with_result(mut self) -> (TempDir, Result<Summary, Error>) {
         self.unmounter.unmount().unwrap();
-        let summary = self.served.take().expect("it is taken once").join().unwrap().unwrap();
-        (std::mem::replace(&mut self.directory, tempfile::tempdir().unwrap()), summary)
+        let ended = self.served.take().expect("it is taken once").join().unwrap();
+        (std::mem::replace(&mut self.directory, tempfile::tempdir().unwrap()), ended)
     }
 }
 

@@ -104,6 +104,33 @@ fn a_failed_writeback_is_an_error_of_one_sync_of_each_open_file() {
 }
 
 #[test]
+fn a_mount_that_ends_with_unwritten_data_names_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_small) = small(folder.path(), c"size=4m") else { return };
+    let setup = Setup { memory: Some(64 << 20), ..Setup::default() };
+    let Some(mounted) = mounted_in(folder, setup) else { return };
+    for name in ["f", "g"] {
+        // A hole, for which no space is kept.
+        let file = File::create(mounted.at(name)).unwrap();
+        file.set_len(1 << 20).unwrap();
+        file.write_all_at(&vec![2; 1 << 20], 0).unwrap();
+    }
+    fs::write(mounted.below().join("filler"), vec![1; 7 << 19]).unwrap();
+    let point = mounted.at("").canonicalize().unwrap();
+    let below = mounted.below().to_owned();
+    let (_directory, ended) = mounted.finish_with_result();
+    let error = ended.unwrap_err().to_string();
+    let expected = |name: &str| {
+        format!(
+            "{} was unmounted, and data is lost: cannot write {} and 1 other file: No space left on device (os error 28)",
+            point.display(),
+            below.join(name).display()
+        )
+    };
+    assert!(error == expected("f") || error == expected("g"), "{error}");
+}
+
+#[test]
 fn a_directory_that_vanishes_is_an_error_of_each_request() {
     let Some(mounted) = mounted() else { return };
     fs::write(mounted.at("f"), "before").unwrap();
