@@ -9,7 +9,8 @@
 //!
 //! A write changes `mtime` at once; the file on disk changes when its pages are written, which
 //! would set a later time. So the node remembers the times of the last change, answers with them,
-//! and sets them on disk when it gives up the keeper.
+//! and sets them on disk when it gives up the keeper. A time that a program has set is there after
+//! a sync, too.
 //!
 //! # Locking
 //!
@@ -42,6 +43,8 @@ pub(crate) struct Content {
     opens: u32,
     /// When the content changed last, if the file on disk may say something else.
     changed: Option<SystemTime>,
+    /// Whether a program has set that time.
+    is_set: bool,
     /// The place in the list of idle files.
     idle: Option<u64>,
     /// The file has no name left.
@@ -65,14 +68,14 @@ impl Content {
     /// Notes that a program changed the content.
     pub(crate) fn note_change(&mut self) {
         self.changed = Some(attributes::now());
-        self.seen = None;
+        (self.is_set, self.seen) = (false, None);
     }
 
     /// Notes that a program set the time of the last change, which `node` has on disk now.
     pub(crate) fn note_mtime(&mut self, node: &Node, mtime: SystemTime) {
         if self.changed.is_some() || self.keeper.as_ref().is_some_and(|keeper| keeper.has_unwritten()) {
             // Pages that are written later change the time on disk again.
-            self.changed = Some(mtime);
+            (self.changed, self.is_set) = (Some(mtime), true);
         }
         if self.seen.is_some() {
             self.seen = node.stat().ok().map(|stat| on_disk(&stat));
@@ -90,6 +93,16 @@ fn on_disk(stat: &Stat) -> (u64, Timespec) {
 fn differs(content: &Content, node: &Node) -> bool {
     let (Some(keeper), Some(seen)) = (&content.keeper, content.seen) else { return false };
     !keeper.has_unwritten() && node.stat().is_ok_and(|stat| on_disk(&stat) != seen)
+}
+
+/// Sets the time of the last change on disk, for a file whose pages are written.
+fn set_changed(content: &mut Content, node: &Node) {
+    if let Some(changed) = content.changed.take() {
+        let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+        let times = Timestamps { last_access: omit, last_modification: timespec(changed) };
+        let _ = node.hold().map(|held| utimensat(held, "", &times, AtFlags::EMPTY_PATH));
+        content.is_set = false;
+    }
 }
 
 /// The path of a file in DIR, for messages.
@@ -186,6 +199,18 @@ impl Files {
     pub(crate) fn write_back(&self, node: &Node) -> Answer<()> {
         let content = node.content();
         Ok(content.keeper.as_ref().map_or(Ok(()), |keeper| keeper.write_back())?)
+    }
+
+    /// Has the time on disk that a program has set for the last change, before a sync of `file`:
+    /// pages that were written meanwhile have changed it.
+    pub(crate) fn set_times(&self, node: &Node, file: &CachedFile) {
+        if !node.content().is_set || file.write_back().is_err() {
+            return;
+        }
+        let mut content = node.content();
+        if content.is_set && !file.has_unwritten() {
+            set_changed(&mut content, node);
+        }
     }
 
     /// Tries again with fewer idle files and descriptors, while some are left, when memory or
@@ -338,14 +363,11 @@ impl Files {
     /// Writes a file's pages and sets its times on disk. The cache tries again later what cannot be
     /// written now.
     fn settle(&self, content: &mut Content, node: &Node) {
-        if let Some(changed) = content.changed
+        if content.changed.is_some()
             && let Some(keeper) = &content.keeper
             && keeper.write_back().is_ok()
         {
-            let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-            let times = Timestamps { last_access: omit, last_modification: timespec(changed) };
-            let _ = node.hold().map(|held| utimensat(held, "", &times, AtFlags::EMPTY_PATH));
-            content.changed = None;
+            set_changed(content, node);
         }
     }
 

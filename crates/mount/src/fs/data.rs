@@ -196,8 +196,9 @@ impl Passthrough {
     fn sync(&self, caller: Caller, (handle, open): (u64, &OpenFile), data_only: bool) -> Answer<()> {
         let kind = if data_only { RequestKind::DataSync } else { RequestKind::Sync };
         self.note(caller, (handle, open), kind, 0, 0);
-        let synced = if data_only { open.file.get().sync_data() } else { open.file.get().sync_all() };
-        Ok(synced?)
+        let file = open.file.get();
+        self.files.set_times(&open.node, &file);
+        Ok(if data_only { file.sync_data() } else { file.sync_all() }?)
     }
 
     pub(crate) fn release(&self, caller: Caller, handle: u64) -> Answer<()> {

@@ -180,6 +180,25 @@ fn times_modes_and_symbolic_links() {
     assert_eq!(below.permissions().mode() & 0o7777, 0o755);
 }
 
+/// It would be lost if the mount were killed.
+#[test]
+fn a_time_that_was_set_is_on_disk_after_a_sync() {
+    let Some(mounted) = mounted() else { return };
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+    let below = || fs::metadata(mounted.below().join("f")).unwrap().modified().unwrap();
+    let file = File::create(mounted.at("f")).unwrap();
+    for turn in 0..2 {
+        file.write_all_at(&[1; 10_000], turn * 5000).unwrap();
+        file.set_modified(long_ago).unwrap();
+        if turn == 0 { file.sync_all() } else { file.sync_data() }.unwrap();
+        assert_eq!((below(), file.metadata().unwrap().modified().unwrap()), (long_ago, long_ago));
+    }
+    // A later write changes it again.
+    file.write_all_at(&[1], 0).unwrap();
+    file.sync_all().unwrap();
+    assert!(below() > long_ago && file.metadata().unwrap().modified().unwrap() > long_ago);
+}
+
 #[test]
 fn a_large_directory_is_listed_once_and_may_shrink_meanwhile() {
     let Some(mounted) = mounted() else { return };
