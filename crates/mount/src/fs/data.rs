@@ -11,6 +11,7 @@ use crate::refused::Answer;
 use fuser::INodeNo;
 use mglru_cache::{CachedFile, Tenant};
 use mglru_watch::Watched;
+use mglru_workload::PAGE_BYTES;
 use mglru_workload::trace::RequestKind;
 use rustix::fs::{
     FallocateFlags, Mode, OFlags, chmod, fdatasync, fsync, getxattr, openat, readlink, removexattr,
@@ -19,7 +20,13 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, RwLockReadGuard};
+use std::sync::{Arc, OnceLock, RwLockReadGuard};
+
+/// A length that every file system can have: the smallest limit is that of minix.
+const ANY_LEN: u64 = 256 << 20;
+
+/// The longest file of the cache: 2^32 pages.
+const CACHED_LEN_MAX: u64 = PAGE_BYTES << 32;
 
 impl Passthrough {
     /// Opens a file. Returns the number of its handle.
@@ -44,7 +51,7 @@ impl Passthrough {
         }
         let traced = self.recording.get().map(|recording| recording.file(&node, &self.directory));
         let file = Charged::new(file, generation);
-        Ok(self.open_files.add(Open::File(OpenFile { node, file, traced })))
+        Ok(self.open_files.add(Open::File(OpenFile { node, file, traced, max_len: OnceLock::new() })))
     }
 
     /// The cached file of an open one, charged to the tenant that the caller belongs to now.
@@ -127,7 +134,42 @@ impl Passthrough {
         }
     }
 
-    /// Writes all of `bytes`. `flags` are those with which the file was opened.
+    /// The largest length of a file that DIR's file system can have. Beyond it, pages could not be
+    /// written back.
+    fn max_len(&self, open: &OpenFile) -> Answer<u64> {
+        if let Some(&max) = open.max_len.get() {
+            return Ok(max);
+        }
+        let held = open.node.hold()?;
+        let reopen = || rustix::fs::open(held.path(), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
+        let below = self.nodes.descriptors.with_room(reopen)?;
+        // The kernel refuses positions beyond the limit, and changes nothing.
+        let can_be = |len: u64| seek(&below, SeekFrom::Start(len)).is_ok();
+        let mut max = CACHED_LEN_MAX;
+        if !can_be(max) {
+            let mut least = 0;
+            while max - least > 1 {
+                let middle = least + (max - least) / 2;
+                *(if can_be(middle) { &mut least } else { &mut max }) = middle;
+            }
+            max = least;
+        }
+        Ok(*open.max_len.get_or_init(|| max))
+    }
+
+    /// The part of a write that ends within the largest length of the file, as a plain write does.
+    fn within_limit<'a>(&self, open: &OpenFile, bytes: &'a [u8], offset: u64) -> Answer<&'a [u8]> {
+        let end = offset.saturating_add(bytes.len() as u64);
+        if end <= ANY_LEN || end <= open.file.get().len() {
+            return Ok(bytes);
+        }
+        match self.max_len(open)?.checked_sub(offset) {
+            Some(room @ 1..) => Ok(&bytes[..room.min(bytes.len() as u64) as usize]),
+            _ => Err(Errno::FBIG.into()),
+        }
+    }
+
+    /// Writes all of `bytes`, or those up to the largest length of the file. `flags` are those with which the file was opened.
     pub(crate) fn write(
         &self,
         caller: Caller,
@@ -143,6 +185,7 @@ impl Passthrough {
                 return self.control.write(file, bytes, caller.thread).map(|()| bytes.len());
             }
         };
+        let bytes = self.within_limit(open, bytes, offset)?;
         self.note(caller, (handle, open), RequestKind::Write, offset, bytes.len() as u64);
         if open.node.take_capability() {
             drop_capability(&open.node)?;

@@ -71,6 +71,8 @@ pub(crate) struct OpenFile {
     file: Charged,
     /// Its number in the recording.
     traced: Option<u32>,
+    /// The largest length that DIR's file system gives it, once a write has come near it.
+    max_len: OnceLock<u64>,
 }
 
 /// A directory that a program has opened.

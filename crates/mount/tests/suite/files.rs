@@ -83,6 +83,30 @@ fn length_holes_and_reserved_space() {
     assert_eq!(collapse, Err(Errno::OPNOTSUPP));
 }
 
+/// On ext4, the largest file has one block less than the cache's largest one.
+#[test]
+fn a_write_ends_at_the_largest_length_of_the_file_system() {
+    const LARGEST: u64 = 1 << 44;
+    let Some(mounted) = mounted() else { return };
+    let open = |path: std::path::PathBuf| File::options().write(true).create_new(true).open(path).unwrap();
+    let (file, plain) = (open(mounted.at("f")), open(mounted.below().join("plain")));
+    for offset in [1 << 30, LARGEST - 8192, LARGEST - 4096, LARGEST - 2048, LARGEST] {
+        let write = |file: &File| file.write_at(&[1; 8192], offset).map_err(|error| error.raw_os_error());
+        let expected = match write(&plain) {
+            // On a file system with larger files, the cache's limit is the file's.
+            Ok(written) => match written.min((LARGEST - offset) as usize) {
+                0 => Err(Some(Errno::FBIG.raw_os_error())),
+                some => Ok(some),
+            },
+            refused => refused,
+        };
+        assert_eq!(write(&file), expected, "at {offset}");
+    }
+    file.sync_all().unwrap();
+    let len = |name| fs::metadata(mounted.below().join(name)).unwrap().len();
+    assert_eq!(len("f"), len("plain").min(LARGEST));
+}
+
 #[test]
 fn locks_hold_between_opens() {
     let Some(mounted) = mounted() else { return };
