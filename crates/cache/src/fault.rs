@@ -262,8 +262,8 @@ impl Shared {
         result.map(|_| ()).map_err(|source| inode.error("read", source))
     }
 
-    /// Ends a read that returned `bytes`, or failed (`None`). Pages that a truncation has cut off on
-    /// disk, but not here yet, are given up: their readers look again.
+    /// Ends a read that returned `bytes`, or failed (`None`). Pages that a truncation has cut off
+    /// on disk, but not here yet, are given up: their readers look again.
     pub(crate) fn end_read(&self, inode: &Inode, first: u32, folios: &[FolioId], bytes: Option<usize>) {
         let wanted = folios.len() * PAGE_BYTES as usize;
         let bytes = bytes.filter(|&bytes| bytes == wanted || !inode.being_cut.load(Ordering::SeqCst));

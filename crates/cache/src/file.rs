@@ -258,8 +258,8 @@ impl CachedFile {
     }
 
     /// Reads a part of one page. `request`: pages wanted from this one on. `again`: the last read
-    /// ended in this page. `missed`: count a miss even if the page is in memory by now. `false`: the
-    /// file ends before that.
+    /// ended in this page. `missed`: count a miss even if the page is in memory by now. `false`:
+    /// the file ends before that.
     #[inline]
     fn read_page(
         &self,

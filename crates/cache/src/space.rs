@@ -184,8 +184,8 @@ impl CachedFile {
 }
 
 impl Shared {
-    /// Locks all others out, and the pages that are in memory of the parts that `choose` names for a
-    /// file of this length.
+    /// Locks all others out, and the pages that are in memory of the parts that `choose` names for
+    /// a file of this length.
     ///
     /// # Errors
     /// A guard of this thread lends one of them.

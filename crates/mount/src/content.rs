@@ -111,8 +111,8 @@ fn path_of(node: &Node) -> String {
     path.map_or_else(|_| format!("the file of inode {}", node.id), |path| path.to_string_lossy().into_owned())
 }
 
-/// Notes whether a file has no name left. Returns the length of its content if it has none, if it is
-/// cached, and if no program has the file open.
+/// Notes whether a file has no name left. Returns the length of its content if it has none, if it
+/// is cached, and if no program has the file open.
 fn removed_len(content: &mut Content, node: &Node) -> Option<u64> {
     content.removed = node.stat().is_ok_and(|stat| stat.st_nlink == 0);
     let is_gone = content.removed && content.opens == 0;

@@ -137,8 +137,8 @@ impl Shared {
     /// Returns their positions, if there is such a run.
     ///
     /// The write is registered as `number` before pages are taken, because a sync that finds them
-    /// clean waits for it; and before the length is read, because a truncation waits for it and lets
-    /// none start meanwhile.
+    /// clean waits for it; and before the length is read, because a truncation waits for it and
+    /// lets none start meanwhile.
     fn submit_run(
         &self,
         inode: &Arc<Inode>,

@@ -14,7 +14,8 @@ use mglru_watch::Watched;
 use mglru_workload::PAGE_BYTES;
 use mglru_workload::trace::RequestKind;
 use rustix::fs::{
-    FallocateFlags, Mode, OFlags, chmod, fdatasync, fsync, getxattr, openat, readlink, removexattr,
+    FallocateFlags, Mode, OFlags, SeekFrom, chmod, fdatasync, fsync, getxattr, openat, readlink, removexattr,
+    seek,
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -169,7 +170,8 @@ impl Passthrough {
         }
     }
 
-    /// Writes all of `bytes`, or those up to the largest length of the file. `flags` are those with which the file was opened.
+    /// Writes all of `bytes`, or those up to the largest length of the file. `flags` are those with
+    /// which the file was opened.
     pub(crate) fn write(
         &self,
         caller: Caller,

@@ -233,8 +233,8 @@ fn a_file_that_lost_its_descriptor_is_found_under_its_other_names() {
     assert_eq!(rustix::fs::fstat(&reference).unwrap().st_nlink, 0);
 }
 
-/// An eighth of the budget is taken by buffers of requests and of the recording. Files can be opened
-/// beside them. A budget without room says so, and not that there are too many files.
+/// An eighth of the budget is taken by buffers of requests and of the recording. Files can be
+/// opened beside them. A budget without room says so, and not that there are too many files.
 #[test]
 fn many_files_can_be_open_at_once_and_the_budget_ends_that() {
     let folder = tempfile::tempdir().unwrap();

@@ -142,8 +142,8 @@ impl TraceWriter {
     }
 
     /// Path of the file until it is complete, which is beside `path`; `None` for a pipe or a
-    /// device, which is written directly. A program that ends before [`TraceWriter::finish`] removes
-    /// it.
+    /// device, which is written directly. A program that ends before [`TraceWriter::finish`]
+    /// removes it.
     pub fn unfinished_path(path: &Path) -> Option<PathBuf> {
         let path = resolved(path);
         let is_special = path.metadata().is_ok_and(|metadata| !metadata.is_file());
