@@ -107,15 +107,17 @@ pub struct PageGuard<'a> {
 impl<'a> PageGuard<'a> {
     /// A guard of a folio that was lent for it.
     pub(crate) fn new(shared: &'a Shared, folio: FolioId, bytes: usize) -> PageGuard<'a> {
-        LENT_HERE.with_borrow_mut(|lent| lent.push((shared.number, folio)));
-        PageGuard { loan: Loan { shared, folio, bytes }, _stays: PhantomData }
+        let guard = PageGuard { loan: Loan { shared, folio, bytes }, _stays: PhantomData };
+        // A thread that is ending may have dropped the list: then the guard is not known as its own.
+        let _ = LENT_HERE.try_with(|lent| lent.borrow_mut().push((shared.number, folio)));
+        guard
     }
 }
 
 impl Drop for PageGuard<'_> {
     fn drop(&mut self) {
         let entry = (self.loan.shared.number, self.loan.folio);
-        // A thread that is ending has dropped the list: it writes no more.
+        // A thread that is ending may have dropped the list.
         let _ = LENT_HERE.try_with(|lent| lent.borrow_mut().remove(entry));
     }
 }
@@ -180,11 +182,12 @@ impl fmt::Debug for OwnedPageGuard {
 }
 
 impl Shared {
-    /// Fails if a [`PageGuard`] of the calling thread lends page `index`.
+    /// Fails if a [`PageGuard`] of the calling thread lends page `index`. A destructor of a
+    /// thread-local value may run after the list of these guards was dropped: it is not told.
     pub(crate) fn check_own_guard(&self, inode: &Inode, index: u32, folio: FolioId) -> Result<(), Error> {
-        match LENT_HERE.with_borrow(|lent| lent.contains((self.number, folio))) {
-            true => Err(Error::OwnGuard { path: inode.file.path().to_owned(), page: index }),
-            false => Ok(()),
+        match LENT_HERE.try_with(|lent| lent.borrow().contains((self.number, folio))) {
+            Ok(true) => Err(Error::OwnGuard { path: inode.file.path().to_owned(), page: index }),
+            Ok(false) | Err(_) => Ok(()),
         }
     }
 

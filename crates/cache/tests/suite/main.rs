@@ -5,6 +5,7 @@ mod api;
 #[path = "../common/mod.rs"]
 mod common;
 mod crash;
+mod endings;
 mod equivalence;
 mod faults;
 mod flusher;
