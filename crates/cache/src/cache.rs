@@ -65,6 +65,8 @@ const FRAMES_MIN: u32 = 64;
 /// How long a source may take to answer, unless the builder says otherwise: some services retry for
 /// half a minute.
 const SOURCE_DEADLINE: Duration = Duration::from_secs(60);
+/// The longest deadline of a source. With much longer ones, a time of the system's clock overflows.
+const SOURCE_DEADLINE_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// More frames than the disk tier ever has for itself.
 const SPARE_FRAMES_MAX: u32 = 1 << 16;
 /// Number of per-CPU batches at most. Additional threads share them.
@@ -198,9 +200,10 @@ impl Builder {
 
     /// Sets how long a [`crate::BlockSource`] may take to answer a read, to write, to sync, to
     /// change its length or to say its state. After that the operation fails with `TimedOut`.
-    /// Default: 60 s. Sources usually have shorter deadlines of their own.
+    /// Default: 60 s; at most 100 years, which stand for longer ones. Sources usually have shorter
+    /// deadlines of their own.
     pub fn source_deadline(mut self, deadline: Duration) -> Builder {
-        self.source_deadline = deadline;
+        self.source_deadline = deadline.min(SOURCE_DEADLINE_MAX);
         self
     }
 
@@ -234,8 +237,9 @@ impl Builder {
         let swap_bytes = self.swap.as_ref().map_or(0, Swap::budget_bytes);
         let tier = self.disk_tier.as_ref().map(|tier| tier.plan(self.budget_bytes)).transpose()?;
         let tier_bytes = tier.as_ref().map_or(0, Plan::budget_bytes);
-        let fixed = FIXED_BYTES + (self.tenants.len() as u64 + 1) * TENANT_BYTES + swap_bytes + tier_bytes;
-        let fixed = fixed.saturating_add((self.events_max.unwrap_or(0) as u64).saturating_mul(EVENT_BYTES));
+        let fixed = FIXED_BYTES + (self.tenants.len() as u64 + 1) * TENANT_BYTES;
+        let events_bytes = (self.events_max.unwrap_or(0) as u64).saturating_mul(EVENT_BYTES);
+        let fixed = [swap_bytes, tier_bytes, events_bytes].into_iter().fold(fixed, u64::saturating_add);
         let per_frame = FRAME_BYTES as u64 + FRAME_METADATA_BYTES;
         let count = self.budget_bytes.saturating_sub(fixed) / per_frame;
         if count < u64::from(FRAMES_MIN) {

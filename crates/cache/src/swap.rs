@@ -74,7 +74,7 @@ impl Swap {
     pub(crate) fn budget_bytes(&self) -> u64 {
         let of_core = u64::from(self.options().pages) * SwapOptions::SLOT_BYTES;
         match self.0 {
-            Kind::Compressed { bytes } => bytes + of_core,
+            Kind::Compressed { bytes } => bytes.saturating_add(of_core),
             Kind::File { .. } => of_core + u64::from(self.options().pages).div_ceil(8),
         }
     }

@@ -206,7 +206,7 @@ impl Charging {
     }
 
     /// Charges `bytes` of metadata that the host keeps, and a page that is given back by
-    /// [`NewFolio::into_host_charge`].
+    /// [`NewFolio::into_host_charge`]. More bytes than all frames have are refused at once.
     #[must_use]
     pub fn for_host(self, core: &Core, bytes: u64) -> Charging {
         Charging { index_bytes: if core.options.charge_metadata { bytes } else { 0 }, ..self }
@@ -241,6 +241,11 @@ impl Charging {
             match self.stage {
                 Stage::Index => {
                     core.settle_index();
+                    if core.exceeds_all_frames(self.index_bytes) {
+                        // Reclaim would take all pages in vain.
+                        let report = OutOfMemory::of(core, MemcgId::ROOT, self.wanted_pages(), host.now());
+                        return self.refuse(core, host, Box::new(report));
+                    }
                     if self.index_bytes > 0 {
                         let payer = core.memcgs.payer(self.memcg).id();
                         if let Err(limited) = core.charge_index(payer, self.cpu, self.index_bytes) {

@@ -3,9 +3,12 @@
 
 use crate::common::{Disk, PAGE, Random, assert_same, memory, page, pages, read};
 use mglru_cache::{
-    Advice, CachedFile, Error, FRAME_METADATA_BYTES, Map, MapAdvice, OpenMode, PageCache, PageGuard,
+    Advice, CachedFile, Error, FRAME_METADATA_BYTES, FileSource, Map, MapAdvice, OpenMode, PageCache,
+    PageGuard, Swap,
 };
 use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes reserved for a tenant's lists, counters and Bloom filters.
 const TENANT_BYTES: u64 = 24 << 10;
@@ -375,4 +378,49 @@ fn a_failed_open_leaves_nothing_behind() {
     assert!(created.is_empty());
     drop(created);
     cache.validate().unwrap();
+}
+
+/// Nothing is charged for a reservation that cannot fit, and no page is evicted for it.
+#[test]
+fn a_reservation_beyond_the_budget_is_refused() {
+    let (disk, _) = memory(1);
+    disk.set("f", &pages(0..100));
+    let cache = disk.builder(4 << 20).tenant("t", 1 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::ReadOnly).unwrap();
+    read(&file, 0, 100 * PAGE);
+    let before = cache.stats();
+    for bytes in [5 << 20, 1 << 41, 5 << 40, 1 << 45, 1 << 60, u64::MAX - 5000, u64::MAX] {
+        for tenant in ["", "t"] {
+            let error = cache.tenant(tenant).unwrap().reserve(bytes).unwrap_err();
+            assert!(matches!(error, Error::OutOfMemory(_)), "{bytes} bytes of '{tenant}': {error}");
+        }
+    }
+    assert_eq!(cache.stats().metadata_bytes, before.metadata_bytes);
+    assert_eq!(file.pages_in(0..u64::MAX).cached, 100);
+    cache.validate().unwrap();
+    assert_eq!(cache.tenant("t").unwrap().reserve(100_000).unwrap().bytes(), 100_000);
+}
+
+/// Sums of them do not wrap around to a size that would fit.
+#[test]
+fn the_largest_swap_is_too_large_for_the_budget() {
+    for bytes in [u64::MAX, u64::MAX - 300_000, u64::MAX - 73_014_100_000, 1 << 63] {
+        for swap in [Swap::compressed(bytes), Swap::file("swap", bytes)] {
+            let (disk, _) = memory(1);
+            let error = disk.builder(4 << 20).swap(swap).events(usize::MAX).build().unwrap_err();
+            assert!(matches!(error, Error::BudgetTooSmall { least_bytes: u64::MAX, .. }), "{error}");
+            let error = disk.builder(4 << 20).swap(Swap::compressed(bytes)).build().unwrap_err();
+            assert!(matches!(error, Error::BudgetTooSmall { .. }), "{error}");
+        }
+    }
+}
+
+#[test]
+fn the_longest_deadline_of_a_source_is_one() {
+    let disk = Disk::threads();
+    disk.set("f", &page(7));
+    let cache = disk.builder(4 << 20).source_deadline(Duration::MAX).build().unwrap();
+    let source = Arc::new(FileSource::open(disk.path("f")).unwrap());
+    let file = cache.open_source(source, OpenMode::ReadOnly).unwrap();
+    assert_same(&read(&file, 0, PAGE), &page(7), "page");
 }

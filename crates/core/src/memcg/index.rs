@@ -55,8 +55,10 @@ impl Bill {
         self.bytes / PAGE_BYTES - self.unpaid_pages
     }
 
-    fn plus(self, bytes: u64) -> Bill {
-        Bill { bytes: self.bytes + bytes, ..self }
+    /// With `bytes` more. `None`: a bill has no room for as many.
+    fn plus(self, bytes: u64) -> Option<Bill> {
+        let bytes = self.bytes.checked_add(bytes).filter(|bytes| *bytes < 1 << BYTES_BITS)?;
+        Some(Bill { bytes, ..self })
     }
 
     /// Less `bytes`, of which whole pages first settle what is unpaid. `None`: there are not as
@@ -142,7 +144,8 @@ impl Memcgs {
             self.charge_pages_anyway(memcg, pages);
             true
         };
-        self.raise_index(memcg, bytes, charge);
+        let is_charged = self.raise_index(memcg, bytes, charge);
+        debug_assert!(is_charged, "memcg {memcg:?} has no room for {bytes} bytes of index");
     }
 
     /// Takes over bytes of metadata from a removed memcg. If limits leave no room for a page that
@@ -153,7 +156,7 @@ impl Memcgs {
         }
         let with_unpaid = |word| {
             let before = Bill::of(word);
-            let after = before.plus(bytes);
+            let after = before.plus(bytes)?;
             let unpaid_pages = before.unpaid_pages + (after.pages() - before.pages());
             Some(Bill { unpaid_pages, ..after }.word())
         };
@@ -180,12 +183,15 @@ impl Memcgs {
     }
 
     /// Raises the bytes of a memcg, after `charge` has charged the pages that this takes. `false`:
-    /// it refused.
+    /// it refused, or a bill has no room for as many bytes.
     fn raise_index(&self, memcg: MemcgId, bytes: u64, charge: impl Fn(u64) -> bool) -> bool {
         let bill = &self.get(memcg).index_bill;
         let (mut charged, mut before) = (0, bill.load(Relaxed));
         loop {
-            let after = Bill::of(before).plus(bytes);
+            let Some(after) = Bill::of(before).plus(bytes) else {
+                self.give_pages_back(memcg, charged);
+                return false;
+            };
             let wanted = after.pages() - Bill::of(before).pages();
             if wanted > charged {
                 if !charge(wanted - charged) {
@@ -217,6 +223,11 @@ impl Core {
             charged.map_err(|limited| refused.set(limited)).is_ok()
         };
         if self.memcgs.raise_index(memcg, bytes, charge) { Ok(()) } else { Err(refused.get()) }
+    }
+
+    /// Whether metadata of `bytes` would not fit even if it took all frames.
+    pub(crate) fn exceeds_all_frames(&self, bytes: u64) -> bool {
+        bytes.div_ceil(PAGE_BYTES) > u64::from(self.folios.len())
     }
 
     fn charge_whole_pages(&self, memcg: MemcgId, cpu: usize, pages: u64) -> Result<(), MemcgId> {
@@ -282,10 +293,13 @@ impl Core {
     /// Charges `bytes` of metadata that the host keeps for a task of `memcg` on `cpu`.
     ///
     /// # Errors
-    /// The memcg whose limit this would exceed. Nothing was charged: [`crate::Charging::for_host`]
-    /// reclaims first.
+    /// The memcg whose limit this would exceed, or the root if all frames together are too few.
+    /// Nothing was charged: [`crate::Charging::for_host`] reclaims first.
     pub fn charge_host(&self, memcg: MemcgId, cpu: usize, bytes: u64) -> Result<HostCharge, MemcgId> {
         let bytes = if self.options.charge_metadata { bytes } else { 0 };
+        if self.exceeds_all_frames(bytes) {
+            return Err(MemcgId::ROOT);
+        }
         self.settle_index();
         let memcg = self.memcgs.payer(memcg).id;
         self.charge_index(memcg, cpu, bytes)?;
@@ -349,7 +363,9 @@ mod tests {
     fn freed_bytes_first_settle_what_is_unpaid() {
         let bill = Bill { bytes: 3 * PAGE_BYTES + 100, unpaid_pages: 2 };
         assert_eq!(Bill::of(bill.word()), bill);
-        assert_eq!((bill.pages(), bill.plus(PAGE_BYTES).pages()), (1, 2));
+        assert_eq!((bill.pages(), bill.plus(PAGE_BYTES).unwrap().pages()), (1, 2));
+        let most = (1 << BYTES_BITS) - 1 - bill.bytes;
+        assert!(bill.plus(most).is_some() && bill.plus(most + 1).is_none() && bill.plus(u64::MAX).is_none());
         let less = |bytes| bill.minus(bytes).map(|less| (less.bytes, less.unpaid_pages, less.pages()));
         assert_eq!(less(100), Some((3 * PAGE_BYTES, 2, 1)));
         assert_eq!(less(101), Some((3 * PAGE_BYTES - 1, 1, 1)));
