@@ -630,6 +630,14 @@ impl Shared {
             Lookup::Pending(folio) => return WriteStep::Wait(folio),
             Lookup::Miss => return WriteStep::Missing { whole: inode.is_overwritten(piece).1 && !mapped },
         };
+        if hit.flags.lent() {
+            // Without the lock, whose release wakes all that wait for the folio: two tasks that
+            // wait for one guard would wake each other for as long as it lives.
+            return match self.core.try_get(&inode.mapping, piece.index, &hit) {
+                true => WriteStep::Done(Written::Lent(hit.folio)),
+                false => WriteStep::Again,
+            };
+        }
         match self.core.try_lock(&self.host, &inode.mapping, piece.index, &hit) {
             LockAttempt::Gone => return WriteStep::Again,
             LockAttempt::Busy => return WriteStep::Wait(hit.folio),

@@ -394,6 +394,38 @@ fn a_write_waits_for_guards_and_fails_on_its_own() {
     }
 }
 
+/// They once woke each other at every poll, and kept a processor busy for as long as the guard
+/// lived.
+#[test]
+fn writes_that_wait_for_one_guard_do_not_wake_each_other() {
+    let (disk, _) = memory(1);
+    disk.set("f", &pages(0..4));
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
+    let guard = file.map().unwrap().page_owned(1).unwrap();
+    let counts: [Arc<Count>; 3] = Default::default();
+    let wakers = counts.clone().map(Waker::from);
+    let woken = || counts.iter().map(|count| count.0.load(SeqCst)).collect::<Vec<_>>();
+    let mut writes = [1, 2, 3].map(|byte| Box::pin(write_all(&file, vec![byte; PAGE], PAGE as u64)));
+    let mut poll = |number: usize| {
+        let mut cx = Context::from_waker(&wakers[number]);
+        writes[number].as_mut().poll(&mut cx)
+    };
+    for _ in 0..3 {
+        assert!((0..3).all(|number| poll(number).is_pending()));
+    }
+    assert_eq!(woken(), [0, 0, 0], "the page is still lent");
+    drop(guard);
+    assert_eq!(woken(), [1, 1, 1]);
+    assert!((0..3).all(|number| poll(number).is_ready()));
+    assert_same(&read(&file, PAGE, PAGE), &[3; PAGE], "page");
+    cache.validate().unwrap();
+}
+
+async fn write_all(file: &CachedFile, bytes: Vec<u8>, offset: u64) {
+    assert_eq!(file.write_at_async(&bytes, offset).await.unwrap(), bytes.len());
+}
+
 #[derive(Default)]
 struct Count(AtomicUsize);
 
