@@ -21,7 +21,7 @@
 //! Frames are mapped once. When index memory grows with the files in use, frames are retired and
 //! their memory is returned to the system.
 
-use crate::backend::{Backend, BackendKind, Completion, OpenMode, choose};
+use crate::backend::{Backend, BackendKind, Completion, OpenMode, choose, is_worker};
 use crate::error::Error;
 use crate::events::{EVENT_BYTES, EventQueue, Events};
 use crate::file::CachedFile;
@@ -38,7 +38,7 @@ use crate::swap::{Store, Swap};
 use crate::tenant::Tenant;
 use crate::tenants::Tenants;
 use crate::tier::{DiskTier, DiskTierStats, Plan, Tier};
-use crate::workers::Workers;
+use crate::workers::{Workers, is_worker_of};
 use mglru_core::lru::Swappiness;
 use mglru_core::memcg::CHARGE_BATCH_PAGES;
 use mglru_core::reclaim::Watermarks;
@@ -318,7 +318,8 @@ impl Builder {
 /// same cache.
 ///
 /// Dropping the last clone writes dirty pages back and ignores errors; [`PageCache::close`] reports
-/// them.
+/// them. On a thread that may be needed for that, such as one that calls a waker or a
+/// [`BlockSource`], the drop does not wait: a thread of its own does the rest.
 #[derive(Clone)]
 pub struct PageCache {
     pub(crate) shared: Arc<Shared>,
@@ -477,7 +478,7 @@ impl PageCache {
     /// # Errors
     /// The first file's error. The remaining files are still written.
     pub fn sync(&self) -> Result<(), Error> {
-        self.owner.write_all()
+        write_all(&self.shared)
     }
 
     /// Writes all dirty pages of all open files and waits until they, and the files' metadata, are
@@ -508,7 +509,7 @@ impl PageCache {
     /// As [`Self::sync`]. Pages that could not be written are lost with the cache.
     pub fn close(self) -> Result<(), Error> {
         let result = self.sync();
-        self.owner.stop();
+        self.owner.end(false);
         result
     }
 
@@ -529,21 +530,44 @@ impl PageCache {
     }
 }
 
-impl Owner {
-    fn write_all(&self) -> Result<(), Error> {
-        let mut result = Ok(());
-        for inode in self.shared.inodes() {
-            result = result.and(self.shared.write_back(&inode));
-        }
-        result
+fn write_all(shared: &Shared) -> Result<(), Error> {
+    let mut result = Ok(());
+    for inode in shared.inodes() {
+        result = result.and(shared.write_back(&inode));
     }
+    result
+}
 
-    fn stop(&self) {
-        if let Some(workers) = self.workers.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            workers.stop(&self.shared);
+impl Owner {
+    /// Ends the cache, unless it has ended. `write`: writes all dirty pages before, and ignores
+    /// errors.
+    ///
+    /// This waits for the cache's workers and for the completions of all transfers. If the calling
+    /// thread may be needed for one of them, another thread waits: a completion can drop the last
+    /// reference, for example with the waker of a task.
+    fn end(&self, write: bool) {
+        let Some(workers) = self.workers.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return;
+        };
+        let shared = self.shared.clone();
+        let work = move || {
+            if write {
+                // Drop cannot report errors; `close` can.
+                let _ = write_all(&shared);
+            }
+            workers.stop(&shared);
+            #[cfg(feature = "async")]
+            shared.futures.close();
+            shared.backend.drain();
+        };
+        if !is_worker() && !is_worker_of(&self.shared) {
+            return work();
+        }
+        if std::thread::Builder::new().name("mglru-close".to_owned()).spawn(work).is_err() {
+            // Without a thread, nobody can wait.
+            Workers::tell_to_stop(&self.shared);
             #[cfg(feature = "async")]
             self.shared.futures.close();
-            self.shared.backend.drain();
         }
     }
 }
@@ -590,11 +614,7 @@ impl PageCache {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if self.workers.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
-            // Drop cannot report errors; `close` can.
-            let _ = self.write_all();
-            self.stop();
-        }
+        self.end(true);
     }
 }
 

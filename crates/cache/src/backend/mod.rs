@@ -41,7 +41,7 @@ pub(crate) mod transfer;
 pub(crate) mod uring;
 
 pub use memory_files::{Counts, Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
-pub(crate) use queue::{Queue, is_worker, join, spawn};
+pub(crate) use queue::{Queue, as_worker, drop_caught, is_worker, join, spawn};
 pub(crate) use transfer::{Backend, BackendFile, Batch, Completion, Direction, Transfer, zero_rest};
 pub use transfer::{FileIdentity, OpenMode};
 

@@ -14,6 +14,7 @@ use super::transfer::{Direction, Transfer};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
@@ -158,9 +159,27 @@ thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread belongs to a backend.
+/// Whether the calling thread belongs to a backend, or acts for one ([`as_worker`]): then it must
+/// not wait for completions.
 pub(crate) fn is_worker() -> bool {
     IS_WORKER.get()
+}
+
+/// Does work of a backend on any thread, such as a completion on the thread of a source.
+pub(crate) fn as_worker<R>(work: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            IS_WORKER.set(self.0);
+        }
+    }
+    let _restore = Restore(IS_WORKER.replace(true));
+    work()
+}
+
+/// Drops a value of the user, whose destructor may panic, on a thread that must not.
+pub(crate) fn drop_caught<T>(value: T) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(value)));
 }
 
 /// Starts a thread of a backend. A panic in it aborts the process: otherwise the pages of its

@@ -187,13 +187,13 @@ impl<T> Calls<T> {
         }
     }
 
-    /// Drops work whose deadline has passed.
-    pub(super) fn expire(&self, now: Instant) {
+    /// Takes work whose deadline has passed; the caller drops it.
+    pub(super) fn expire(&self, now: Instant) -> Vec<T> {
         let mut expired = Vec::new();
         let mut state = self.lock();
         for line in state.lines.values_mut() {
             while line.waiting.front().is_some_and(|(deadline, _)| *deadline <= now) {
-                expired.extend(line.waiting.pop_front());
+                expired.extend(line.waiting.pop_front().map(|(_, work)| work));
             }
         }
         let State { lines, turns, .. } = &mut *state;
@@ -201,6 +201,7 @@ impl<T> Calls<T> {
         lines.retain(|_, line| line.calls > 0 || !line.waiting.is_empty());
         drop(state);
         self.room.notify_all();
+        expired
     }
 
     /// Ends idle threads. Those in a source go on until it returns: joins only the others.
@@ -250,7 +251,7 @@ mod tests {
         // One returns: its own source, or another one, may go on.
         (0..8).for_each(|_| calls.end(Path::new("0")));
         assert!(calls.lock().next().is_some());
-        calls.expire(deadline);
+        assert_eq!(calls.expire(deadline).len(), 25 * 70 - in_calls);
         assert!(calls.lock().lines.values().all(|line| line.waiting.is_empty()));
         assert!(calls.lock().next().is_none());
         calls.close();

@@ -14,7 +14,7 @@ use super::calls::{Calls, WAITING_MAX};
 use super::reads::{Finish, Reads, Waiter};
 use super::{BlockSource, RangeRequest};
 use crate::backend::{Backend, BackendFile, Batch, Completion, Direction, FileIdentity, OpenMode, Transfer};
-use crate::backend::{Queue, is_worker, join, spawn};
+use crate::backend::{Queue, drop_caught, is_worker, join, spawn};
 use crate::frames::{FRAME_BYTES, Frames};
 use crate::tier::{SourceKey, Tier};
 use crate::trace::slow_path;
@@ -37,7 +37,8 @@ const DEVICE: u64 = u64::MAX;
 
 /// An open source, as a file of a backend.
 pub(crate) struct SourceFile {
-    source: Arc<dyn BlockSource>,
+    /// Present until the file is dropped.
+    source: Option<Arc<dyn BlockSource>>,
     path: PathBuf,
     /// The version that all bytes must have.
     version: Option<Arc<str>>,
@@ -52,6 +53,10 @@ pub(crate) struct SourceFile {
 }
 
 impl SourceFile {
+    fn source(&self) -> &dyn BlockSource {
+        &**self.source.as_ref().expect("only `drop` takes it")
+    }
+
     pub(super) fn bytes_at(&self, transfer: &Transfer) -> u64 {
         self.len.load(Ordering::Acquire).saturating_sub(transfer.offset).min(transfer.bytes as u64)
     }
@@ -81,7 +86,7 @@ impl SourceFile {
             }
             changing.push(deadline);
         }
-        let result = catch_unwind(AssertUnwindSafe(|| call(&*self.source)));
+        let result = catch_unwind(AssertUnwindSafe(|| call(self.source())));
         let mut changing = self.changing();
         let own = changing.iter().position(|known| *known == deadline).expect("it was added above");
         changing.swap_remove(own);
@@ -97,6 +102,14 @@ impl SourceFile {
         let pool = self.pool.upgrade().ok_or_else(|| io::Error::other("the cache is closed"))?;
         let file = self.clone();
         pool.call(&self.path, doing, move |deadline| work(&file, deadline))
+    }
+}
+
+/// The last reference may be dropped on a thread of the cache, where a panic of the source would
+/// abort the process.
+impl Drop for SourceFile {
+    fn drop(&mut self) {
+        drop_caught(self.source.take());
     }
 }
 
@@ -124,7 +137,7 @@ impl BackendFile for SourceFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.this()?.call("sync", |file, _| file.source.sync())
+        self.this()?.call("sync", |file, _| file.source().sync())
     }
 
     fn sync_all(&self) -> io::Result<()> {
@@ -144,7 +157,7 @@ impl BackendFile for SourceFile {
     }
 
     fn block_pages(&self) -> u64 {
-        self.source.block_bytes().div_ceil(FRAME_BYTES as u64).max(1)
+        self.source().block_bytes().div_ceil(FRAME_BYTES as u64).max(1)
     }
 }
 
@@ -237,9 +250,8 @@ impl Sources {
         let mut state = self.lock();
         while state.threads.len() < 1 + self.look_threads() && !state.closed {
             let pool = self.clone();
-            let expire = |pool: &Sources, now| pool.calls_of.expire(now);
             let thread = match state.threads.len() {
-                0 => spawn("mglru-deadline", move || pool.reads.watch(|now| expire(&pool, now)))?,
+                0 => spawn("mglru-deadline", move || pool.reads.watch(|now| pool.expire(now)))?,
                 _ => spawn("mglru-tier-read", move || pool.look())?,
             };
             state.threads.push(thread);
@@ -259,7 +271,7 @@ impl Sources {
         let pool = Arc::downgrade(self);
         let changing = Mutex::default();
         let file = Arc::new_cyclic(|this| SourceFile {
-            source,
+            source: Some(source),
             path,
             version,
             identity,
@@ -271,6 +283,11 @@ impl Sources {
         });
         state.known.insert(key, Arc::downgrade(&file));
         Ok(file)
+    }
+
+    /// Drops calls that wait although their deadline has passed, with what they hold of sources.
+    fn expire(&self, now: Instant) {
+        self.calls_of.expire(now).into_iter().for_each(drop_caught);
     }
 
     fn start_worker(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
@@ -302,7 +319,7 @@ impl Sources {
                 Err(io::Error::other("the source panicked"))
             }
             Err(_) => {
-                self.calls_of.expire(Instant::now());
+                self.expire(Instant::now());
                 Err(self.reads.timed_out(doing))
             }
         }
@@ -389,7 +406,7 @@ impl Sources {
         self.ranges.fetch_add(requests.len() as u64, Ordering::Relaxed);
         slow_path!("source", file = tracing::field::display(file.path.display()), ranges = requests.len());
         // Unanswered requests that a panic drops fail.
-        let _ = catch_unwind(AssertUnwindSafe(|| file.source.read_ranges(requests)));
+        let _ = catch_unwind(AssertUnwindSafe(|| file.source().read_ranges(requests)));
     }
 
     /// Writes a run of pages, unless it has failed meanwhile.

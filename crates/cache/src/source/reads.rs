@@ -9,7 +9,7 @@
 //! The table's lock is a leaf. It is held for a few instructions, never while a completion is
 //! called.
 
-use crate::backend::{Completion, Direction, Transfer, is_worker, zero_rest};
+use crate::backend::{Completion, Direction, Transfer, as_worker, is_worker, zero_rest};
 use crate::frames::{FRAME_BYTES, Frames};
 use crate::tier::{SourceKey, Tier};
 use std::collections::BTreeMap;
@@ -230,8 +230,12 @@ impl Reads {
     }
 
     /// Ends a read, unless it has ended. `is_known`: the source said of which version the bytes
-    /// are.
+    /// are. The calling thread, perhaps one of the source, must not wait for this end meanwhile.
     pub(super) fn answer(&self, number: u64, answer: io::Result<&[u8]>, is_known: bool) {
+        as_worker(|| self.end_read(number, answer, is_known));
+    }
+
+    fn end_read(&self, number: u64, answer: io::Result<&[u8]>, is_known: bool) {
         let Some(UnderWay { transfer, tier_key, finish, .. }) = self.remove(number) else { return };
         let stored = answer.as_ref().ok().copied().filter(|_| is_known);
         let stored = stored.and_then(|bytes| Some((tier_key?, transfer.offset, bytes)));

@@ -7,6 +7,7 @@ mod flusher;
 use crate::shared::Shared;
 #[cfg(feature = "async")]
 pub(crate) use flusher::Pacing;
+use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -27,8 +28,11 @@ impl Workers {
         let runs: [(&str, Run); 2] = [("mglru-reclaim", background::run), ("mglru-flush", flusher::run)];
         for (name, run) in runs {
             let for_thread = shared.clone();
-            match std::thread::Builder::new().name(name.to_owned()).spawn(move || supervise(&for_thread, run))
-            {
+            let work = move || {
+                OF_CACHE.set(for_thread.number);
+                supervise(&for_thread, run);
+            };
+            match std::thread::Builder::new().name(name.to_owned()).spawn(work) {
                 Ok(thread) => workers.0.push(thread),
                 Err(error) => {
                     workers.stop(shared);
@@ -39,13 +43,18 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Stops the threads and waits for them.
+    /// Stops the threads and waits for them. The caller is none of them.
     pub(crate) fn stop(self, shared: &Shared) {
+        Workers::tell_to_stop(shared);
+        self.join();
+    }
+
+    /// Tells the threads to stop, and everyone that the cache is closed.
+    pub(crate) fn tell_to_stop(shared: &Shared) {
         shared.stopping.store(true, Ordering::Release);
         shared.host.flusher.ring();
         shared.host.background.ring();
         shared.host.progress.ring();
-        self.join();
     }
 
     fn join(self) {
@@ -54,6 +63,16 @@ impl Workers {
             let _ = thread.join();
         }
     }
+}
+
+thread_local! {
+    /// The number of the cache whose worker the thread is.
+    static OF_CACHE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Whether the calling thread is a worker of this cache.
+pub(crate) fn is_worker_of(shared: &Shared) -> bool {
+    OF_CACHE.get() == shared.number
 }
 
 /// Runs a worker until the cache stops, and restarts it after a panic: without the worker,

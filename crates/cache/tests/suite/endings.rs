@@ -1,8 +1,11 @@
 //! Ends in unusual places: a thread, a cache or a handle that ends where few programs let one end.
 
 use crate::common::{PAGE, assert_same, memory, page, pages};
-use mglru_cache::{CachedFile, Map, OpenMode};
+use mglru_cache::backend::MemoryFiles;
+use mglru_cache::{Advice, BlockSource, CachedFile, Map, OpenMode, PageCache, RangeRequest, SourceState};
 use std::cell::RefCell;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
 
 /// Lends a page when its thread has dropped the cache's own thread-local values.
 struct AtExit(Option<(CachedFile, Map)>);
@@ -42,4 +45,158 @@ fn a_thread_lends_pages_while_it_drops_its_thread_local_values() {
     assert_same(&file.map().unwrap().page(2).unwrap(), &page(7), "written page");
     file.try_write_at(&pages(0..3), 0).unwrap();
     cache.validate().unwrap();
+}
+
+/// A stage that a source has reached, and the one that it may go on to.
+#[derive(Debug, Default)]
+struct Stages(Mutex<(usize, usize)>, Condvar);
+
+impl Stages {
+    /// Waits in `stage` until the test lets the source go on.
+    fn pass(&self, stage: usize) {
+        let mut now = self.0.lock().unwrap();
+        now.0 = stage;
+        self.1.notify_all();
+        drop(self.1.wait_while(now, |(_, go)| *go < stage).unwrap());
+    }
+
+    fn wait_for(&self, stage: usize) {
+        drop(self.1.wait_while(self.0.lock().unwrap(), |(at, _)| *at < stage).unwrap());
+    }
+
+    fn let_go(&self, stage: usize) {
+        self.0.lock().unwrap().1 = stage;
+        self.1.notify_all();
+    }
+}
+
+/// A source of three pages that owns a cache.
+#[derive(Debug)]
+struct Owning {
+    stages: Arc<Stages>,
+    /// Dropped after the answer.
+    cache: Mutex<Option<PageCache>>,
+    panics: bool,
+}
+
+impl BlockSource for Owning {
+    fn name(&self) -> String {
+        "owning".to_owned()
+    }
+
+    fn state(&self) -> io::Result<SourceState> {
+        Ok(SourceState::new(3 * PAGE as u64))
+    }
+
+    fn read_ranges(&self, requests: Vec<RangeRequest>) {
+        self.stages.pass(1);
+        for request in requests {
+            let range = request.range();
+            request.fulfil(None, &pages(0..3)[range.start as usize..range.end as usize]);
+        }
+        self.stages.pass(2);
+    }
+
+    fn is_writable(&self) -> bool {
+        true
+    }
+
+    fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        self.stages.pass(3);
+        Ok(())
+    }
+}
+
+impl Drop for Owning {
+    fn drop(&mut self) {
+        drop(self.cache.lock().unwrap().take());
+        if self.panics {
+            std::panic::resume_unwind(Box::new("a test"));
+        }
+    }
+}
+
+/// Waits until no cache has these files any more: all of its threads have ended.
+fn wait_for_end(files: &Arc<MemoryFiles>, others: usize) {
+    while Arc::strong_count(files) > others {
+        std::thread::yield_now();
+    }
+}
+
+/// The last references to a source, and with it to a cache below, go on a thread of the cache above
+/// that calls the source. The cache below ends in full, and the one above works on, also if the
+/// source panics.
+#[test]
+fn a_cache_below_a_source_ends_with_it() {
+    for panics in [false, true] {
+        let (disk, files) = memory(1);
+        let below = disk.builder(1 << 20).build().unwrap();
+        below.open("g", OpenMode::Create).unwrap().write_at(&page(9), 0).unwrap();
+        let above = PageCache::builder(1 << 20).build().unwrap();
+        let metadata_bytes = above.stats().metadata_bytes;
+        let stages = Arc::<Stages>::default();
+        let source = Owning { stages: stages.clone(), cache: Mutex::new(Some(below)), panics };
+        let file = above.open_source(Arc::new(source), OpenMode::ReadOnly).unwrap();
+        file.advise(Advice::WillNeed, 0..PAGE as u64).unwrap();
+        stages.wait_for(1);
+        drop(file);
+        stages.let_go(1);
+        stages.wait_for(2);
+        // The cache above forgets the file: then only the thread that calls the source has it.
+        while above.stats().metadata_bytes > metadata_bytes {
+            std::thread::yield_now();
+        }
+        stages.let_go(3);
+        wait_for_end(&files, 2);
+        assert_same(&disk.contents("g"), &page(9), "file of the cache below");
+        let source = Owning { stages, cache: Mutex::default(), panics: false };
+        let file = above.open_source(Arc::new(source), OpenMode::ReadOnly).unwrap();
+        assert_same(&file.map().unwrap().page(1).unwrap(), &page(1), "page of the cache above");
+        drop(file);
+        above.close().unwrap();
+    }
+}
+
+/// The flusher writes the last dirty page of a source that owns its own cache, and forgets it.
+#[test]
+fn a_cache_ends_on_its_own_threads() {
+    let (disk, files) = memory(1);
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let stages = Arc::<Stages>::default();
+    let source =
+        Arc::new(Owning { stages: stages.clone(), cache: Mutex::new(Some(cache.clone())), panics: false });
+    let file = cache.open_source(source, OpenMode::ReadWrite).unwrap();
+    file.write_at(&page(9), 0).unwrap();
+    drop((file, cache));
+    stages.wait_for(3);
+    stages.let_go(3);
+    wait_for_end(&files, 2);
+}
+
+/// A task is gone but for its waker, which has the last reference to the cache. The completion of
+/// a read drops it.
+#[cfg(feature = "async")]
+#[test]
+fn a_cache_ends_with_the_waker_of_a_task() {
+    use std::task::{Context, Wake, Waker};
+    struct Task(#[expect(dead_code, reason = "kept")] PageCache);
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+    let (disk, files) = memory(1);
+    disk.set("f", &pages(0..3));
+    let cache = disk.builder(1 << 20).build().unwrap();
+    cache.open("g", OpenMode::Create).unwrap().write_at(&page(9), 0).unwrap();
+    let file = cache.open("f", OpenMode::ReadOnly).unwrap();
+    files.hold();
+    let waker = Waker::from(Arc::new(Task(cache)));
+    let mut out = [0; 10];
+    let mut read = Box::pin(file.read_at_async(&mut out, 0));
+    assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop((read, waker));
+    files.wait_held(1);
+    files.release();
+    drop(file);
+    wait_for_end(&files, 2);
+    assert_same(&disk.contents("g"), &page(9), "file of the cache");
 }
