@@ -110,6 +110,8 @@ impl BlockSource for Owning {
 impl Drop for Owning {
     fn drop(&mut self) {
         drop(self.cache.lock().unwrap().take());
+        // Not if that panicked.
+        self.stages.pass(4);
         if self.panics {
             std::panic::resume_unwind(Box::new("a test"));
         }
@@ -146,7 +148,8 @@ fn a_cache_below_a_source_ends_with_it() {
         while above.stats().metadata_bytes > metadata_bytes {
             std::thread::yield_now();
         }
-        stages.let_go(3);
+        stages.let_go(4);
+        stages.wait_for(4);
         wait_for_end(&files, 2);
         assert_same(&disk.contents("g"), &page(9), "file of the cache below");
         let source = Owning { stages, cache: Mutex::default(), panics: false };
@@ -169,7 +172,8 @@ fn a_cache_ends_on_its_own_threads() {
     file.write_at(&page(9), 0).unwrap();
     drop((file, cache));
     stages.wait_for(3);
-    stages.let_go(3);
+    stages.let_go(4);
+    stages.wait_for(4);
     wait_for_end(&files, 2);
 }
 
