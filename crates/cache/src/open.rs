@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::fault::Metadata;
 use crate::file::{CachedFile, HANDLE_BYTES};
 use crate::inode::{Inode, LEN_MAX};
-use crate::source::{BlockSource, not_writable};
+use crate::source::{BlockSource, SourceFile, not_writable};
 use crate::tenant::Tenant;
 use mglru_core::{Kind, Mapping, Task};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ impl Tenant {
     fn open_path(&self, path: &Path, mode: OpenMode) -> Result<CachedFile, Error> {
         let shared = self.shared();
         let fail = |source| Error::io("open", path, source);
-        self.open_file(path, shared.backend.open(path, mode).map_err(fail)?, mode)
+        self.open_file(path, shared.backend.open(path, mode).map_err(fail)?, mode, None)
     }
 
     /// Opens a source. Its pages are charged to this tenant as those of a file ([`Self::open`]).
@@ -53,16 +53,18 @@ impl Tenant {
         if mode != OpenMode::ReadOnly && !source.is_writable() {
             return Err(fail(not_writable(&source.name())));
         }
-        let file = self.shared().sources.open(source).map_err(fail)?;
-        self.open_file(&name, file, mode)
+        let (file, is_known) = self.shared().sources.open(source).map_err(fail)?;
+        self.open_file(&name, file.clone(), mode, is_known.then_some(&file))
     }
 
-    /// Opens a handle on a file of the backend. `path`: for messages.
+    /// Opens a handle on a file of the backend. `path`: for messages. `known`: the file, if it is a
+    /// source that was opened before, so that its length may be an old one.
     fn open_file(
         &self,
         path: &Path,
         file: Arc<dyn BackendFile>,
         mode: OpenMode,
+        known: Option<&Arc<SourceFile>>,
     ) -> Result<CachedFile, Error> {
         let shared = self.shared();
         let fail = |source| Error::io("open", path, source);
@@ -117,13 +119,17 @@ impl Tenant {
             // Of several threads that open the file at once, each waits until outdated pages are
             // gone. None drops a page that another one has read or lent since.
             let _one = inode.opening.lock().unwrap_or_else(PoisonError::into_inner);
-            if inode.stale.swap(false, Ordering::AcqRel) {
+            if inode.stale.load(Ordering::Acquire) {
+                if let Some(source) = known {
+                    source.look_again().map_err(fail)?;
+                }
+                inode.stale.store(false, Ordering::Release);
                 // The cache was about to forget this file; its pages may be out of date.
                 shared.drop_clean_pages(&inode, 0);
             }
         }
         // The length of a new one was read a moment ago.
-        if !is_new {
+        if !is_new || known.is_some() {
             inode.revalidate(shared)?;
         }
         Ok(handle)

@@ -46,7 +46,7 @@ pub(crate) mod tests;
 mod tiered;
 
 use mglru_core::PAGE_BYTES;
-pub(crate) use pool::{Sources, WithSources, source_of};
+pub(crate) use pool::{SourceFile, Sources, WithSources, source_of};
 use reads::Reads;
 use std::fmt;
 use std::fs::File;
@@ -96,7 +96,8 @@ pub trait BlockSource: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Whether the source can be written. Versions of such a source are not compared, because each
-    /// write makes another one: only one cache should write to it.
+    /// write makes another one: only one cache should write to it, and the cache sees changes by
+    /// others only after the last handle was closed.
     fn is_writable(&self) -> bool {
         false
     }

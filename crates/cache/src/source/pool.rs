@@ -35,6 +35,15 @@ const RANGES_MAX: usize = 64;
 /// The device of sources in [`FileIdentity`]; no real one has this number.
 const DEVICE: u64 = u64::MAX;
 
+/// The calls that change a source.
+#[derive(Default)]
+struct Changing {
+    /// The deadlines of those under way.
+    deadlines: Vec<Instant>,
+    /// How many have returned. [`SourceFile::len`] changes under the same lock.
+    ended: u64,
+}
+
 /// An open source, as a file of a backend.
 pub(crate) struct SourceFile {
     /// Present until the file is dropped.
@@ -44,8 +53,7 @@ pub(crate) struct SourceFile {
     version: Option<Arc<str>>,
     identity: FileIdentity,
     len: AtomicU64,
-    /// The deadlines of calls under way that change the source.
-    changing: Mutex<Vec<Instant>>,
+    changing: Mutex<Changing>,
     /// The file's name in the disk tier, if that keeps it.
     pub(super) tier_key: Option<SourceKey>,
     pool: Weak<Sources>,
@@ -66,31 +74,63 @@ impl SourceFile {
         self.this.upgrade().ok_or_else(|| io::Error::other("the source is closed"))
     }
 
-    fn changing(&self) -> MutexGuard<'_, Vec<Instant>> {
+    fn changing(&self) -> MutexGuard<'_, Changing> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Adopts the length that the source has now. For a file that no handle had: while one is open,
+    /// changes by other programs are not seen.
+    ///
+    /// # Errors
+    /// The source's error, or it does not answer.
+    pub(crate) fn look_again(self: &Arc<Self>) -> io::Result<()> {
+        if self.version.is_some() {
+            return Ok(());
+        }
+        let pool = self.pool.upgrade().ok_or_else(|| io::Error::other("the cache is closed"))?;
+        loop {
+            let ended = self.changing().ended;
+            let file = self.clone();
+            let now = pool.call(&self.path, "say its state", move |_| file.source().state())?;
+            let changing = self.changing();
+            // A write of this cache may have ended behind the source's back. One that ends later
+            // raises the length itself.
+            if changing.ended == ended {
+                self.len.store(now.len, Ordering::Release);
+                return Ok(());
+            }
+        }
+    }
+
     /// Makes a call that changes the source. Refused after its deadline, and while an earlier one
-    /// has not returned although its deadline has passed: that one could overwrite this one.
+    /// has not returned although its deadline has passed: that one could overwrite this one. If the
+    /// call succeeds, also after its deadline, `len_after` says the file's length from the former
+    /// one: the cache then sees that the file has another length.
     fn change(
         &self,
         deadline: Instant,
         call: impl FnOnce(&dyn BlockSource) -> io::Result<()>,
+        len_after: impl FnOnce(u64) -> u64,
     ) -> io::Result<()> {
         {
             let mut changing = self.changing();
             let now = Instant::now();
-            if deadline <= now || changing.iter().any(|deadline| *deadline <= now) {
+            if deadline <= now || changing.deadlines.iter().any(|deadline| *deadline <= now) {
                 let what = "an earlier write or truncation of the source has not returned";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, what));
             }
-            changing.push(deadline);
+            changing.deadlines.push(deadline);
         }
         let result = catch_unwind(AssertUnwindSafe(|| call(self.source())));
+        let result = result.unwrap_or_else(|_| Err(io::Error::other("the source panicked")));
         let mut changing = self.changing();
-        let own = changing.iter().position(|known| *known == deadline).expect("it was added above");
-        changing.swap_remove(own);
-        result.unwrap_or_else(|_| Err(io::Error::other("the source panicked")))
+        let own = changing.deadlines.iter().position(|known| *known == deadline);
+        changing.deadlines.swap_remove(own.expect("it was added above"));
+        changing.ended += 1;
+        if result.is_ok() {
+            self.len.store(len_after(self.len.load(Ordering::Acquire)), Ordering::Release);
+        }
+        result
     }
 
     /// Calls the source on a thread of the pool and waits until the deadline.
@@ -129,10 +169,7 @@ impl BackendFile for SourceFile {
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.this()?.call("change its length", move |file, deadline| {
-            file.change(deadline, |source| source.set_len(bytes))?;
-            // Also after the deadline: the cache then sees that the file has another length.
-            file.len.store(bytes, Ordering::Release);
-            Ok(())
+            file.change(deadline, |source| source.set_len(bytes), |_| bytes)
         })
     }
 
@@ -233,8 +270,12 @@ impl Sources {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a source: the file that is already open for its name and version, or a new one.
-    pub(crate) fn open(self: &Arc<Self>, source: Arc<dyn BlockSource>) -> io::Result<Arc<SourceFile>> {
+    /// Opens a source: the file that is known for its name and version, or a new one. Says whether
+    /// it is known.
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        source: Arc<dyn BlockSource>,
+    ) -> io::Result<(Arc<SourceFile>, bool)> {
         let path = PathBuf::from(source.name());
         if source.block_bytes() == 0 {
             let what = "the source asks for blocks of 0 bytes: let `block_bytes` be 4096 or more";
@@ -259,7 +300,7 @@ impl Sources {
         let version: Option<Arc<str>> = now.version.map(Arc::from);
         let key = (path.clone(), version.clone());
         if let Some(known) = state.known.get(&key).and_then(Weak::upgrade) {
-            return Ok(known);
+            return Ok((known, true));
         }
         // Dead files are dropped whenever the map has doubled.
         if state.known.len().is_power_of_two() {
@@ -282,7 +323,7 @@ impl Sources {
             this: this.clone(),
         });
         state.known.insert(key, Arc::downgrade(&file));
-        Ok(file)
+        Ok((file, false))
     }
 
     /// Drops calls that wait although their deadline has passed, with what they hold of sources.
@@ -412,10 +453,8 @@ impl Sources {
     /// Writes a run of pages, unless it has failed meanwhile.
     fn write(&self, number: u64, file: Arc<SourceFile>, deadline: Instant) {
         let Some((offset, bytes)) = self.reads.copy_out(number) else { return };
-        let written = file.change(deadline, |source| source.write(offset, &bytes));
-        if written.is_ok() {
-            file.len.fetch_max(offset + bytes.len() as u64, Ordering::AcqRel);
-        }
+        let end = offset + bytes.len() as u64;
+        let written = file.change(deadline, |source| source.write(offset, &bytes), |len| len.max(end));
         // The file's handle is closed before the completion says that it is not needed any more.
         drop(file);
         self.reads.written(number, written.map(|()| bytes.len()));

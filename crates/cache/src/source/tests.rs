@@ -609,6 +609,48 @@ fn the_flusher_passes_over_sources_that_do_not_return() {
     cache.validate().unwrap();
 }
 
+/// Another program appends to a source, or cuts it, after its last handle was closed. The next
+/// handle sees that, even if the cache still knows the file.
+#[test]
+fn a_source_that_is_opened_again_has_the_length_of_now() {
+    let gate = Arc::new(Gate::default());
+    let cache = PageCache::builder(1 << 20).build().unwrap();
+    let shared = cache.shared.clone();
+    for is_unwritten in [false, true] {
+        for pages in [3, 6, 9] {
+            let source = Gated::new(1, 6, true, &gate);
+            let open = || cache.open_source(source.clone(), OpenMode::ReadWrite).unwrap();
+            let file = open();
+            (0..6).for_each(|page| assert_page(&file, page, &content(1, 6 * PAGE)));
+            file.write_at(&[b'a'; PAGE], 0).unwrap();
+            let known = file.inode.file.clone();
+            gate.close_to(if is_unwritten { "write" } else { "none" });
+            drop(file);
+            if is_unwritten {
+                gate.wait_for(1);
+            } else {
+                while !shared.inodes().is_empty() {
+                    std::thread::yield_now();
+                }
+            }
+            let mut now = content(2, pages * PAGE);
+            now[..PAGE].fill(b'a');
+            *source.bytes.lock().unwrap() = now.clone();
+            let file = std::thread::scope(|scope| {
+                let opening = scope.spawn(open);
+                gate.wait_for(usize::from(is_unwritten));
+                gate.open();
+                opening.join().unwrap()
+            });
+            drop(known);
+            file.sync_all().unwrap();
+            assert_eq!((file.len(), source.bytes().len()), ((pages * PAGE) as u64, pages * PAGE));
+            (0..pages).for_each(|page| assert_page(&file, page, &now));
+        }
+    }
+    cache.validate().unwrap();
+}
+
 /// Each kind of call that does not return fails at its deadline. The cache notices a late effect of
 /// such a call, which never undoes later writes.
 #[test]
