@@ -19,7 +19,8 @@
 //!
 //! A source may be wrong; its readers then get an error, and no page.
 //!
-//! - An answer with more or fewer bytes than the range has is refused.
+//! - An answer with more or fewer bytes than the range has is refused. Only what the cache itself
+//!   cut off meanwhile may be missing ([`BlockSource::set_len`]).
 //! - An answer of another version than the file was opened with is refused. Pages that are in
 //!   memory are of the old version and stay valid. Opening the source again finds the new version,
 //!   as a file of its own.
@@ -46,6 +47,7 @@ pub(crate) mod tests;
 mod tiered;
 
 use mglru_core::PAGE_BYTES;
+use pool::Shortest;
 pub(crate) use pool::{SourceFile, Sources, WithSources, source_of};
 use reads::Reads;
 use std::fmt;
@@ -55,6 +57,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Bytes that a cache can hold pages of: an object in a bucket, a part of an archive, a file.
 ///
@@ -167,6 +170,7 @@ pub struct RangeRequest {
     number: u64,
     version: Option<Arc<str>>,
     range: Range<u64>,
+    shortest: Shortest,
     answered: bool,
 }
 
@@ -187,7 +191,9 @@ impl RangeRequest {
         self.reads.is_wanted(self.number)
     }
 
-    /// Answers with the bytes of the range, and with the version that they are of, if known.
+    /// Answers with the bytes of the range, and with the version that they are of, if known. If the
+    /// source was truncated since it was asked ([`BlockSource::set_len`]), answer with those up to
+    /// its end.
     pub fn fulfil(mut self, version: Option<&str>, bytes: &[u8]) {
         self.answered = true;
         let answer = self.check(version, bytes).map(|()| bytes);
@@ -210,7 +216,10 @@ impl RangeRequest {
             ));
         }
         let wanted = self.range.end - self.range.start;
-        if bytes.len() as u64 != wanted {
+        // What this cache has cut off meanwhile may be missing.
+        let shortest = self.shortest.as_ref().map_or(u64::MAX, |shortest| shortest.load(Ordering::Relaxed));
+        let least = shortest.saturating_sub(self.range.start).min(wanted);
+        if !(least..=wanted).contains(&(bytes.len() as u64)) {
             return invalid(format!(
                 "the source returned {} bytes for {wanted} bytes at byte {}: its length is not what it said, or it \
                  ignores ranges",

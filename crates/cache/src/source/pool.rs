@@ -22,6 +22,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,7 +43,15 @@ struct Changing {
     deadlines: Vec<Instant>,
     /// How many have returned. [`SourceFile::len`] changes under the same lock.
     ended: u64,
+    /// The lengths that truncations under way set.
+    cutting: Vec<u64>,
+    /// For each read under way, perhaps of earlier ones too, its [`Shortest`].
+    reading: Vec<Weak<AtomicU64>>,
 }
+
+/// The shortest length that a source may have had since a read of it was submitted, as far as this
+/// cache truncated it. `None`: it cannot.
+pub(super) type Shortest = Option<Arc<AtomicU64>>;
 
 /// An open source, as a file of a backend.
 pub(crate) struct SourceFile {
@@ -51,6 +60,7 @@ pub(crate) struct SourceFile {
     path: PathBuf,
     /// The version that all bytes must have.
     version: Option<Arc<str>>,
+    is_writable: bool,
     identity: FileIdentity,
     len: AtomicU64,
     changing: Mutex<Changing>,
@@ -67,6 +77,36 @@ impl SourceFile {
 
     pub(super) fn bytes_at(&self, transfer: &Transfer) -> u64 {
         self.len.load(Ordering::Acquire).saturating_sub(transfer.offset).min(transfer.bytes as u64)
+    }
+
+    /// Begins to note truncations for a read.
+    fn note_cuts(&self) -> Shortest {
+        if !self.is_writable {
+            return None;
+        }
+        let mut changing = self.changing();
+        let shortest = Arc::new(AtomicU64::new(changing.cutting.iter().copied().min().unwrap_or(u64::MAX)));
+        if changing.reading.len().is_power_of_two() {
+            changing.reading.retain(|read| read.strong_count() > 0);
+        }
+        changing.reading.push(Arc::downgrade(&shortest));
+        Some(shortest)
+    }
+
+    /// Truncates the source.
+    fn cut(&self, deadline: Instant, bytes: u64) -> io::Result<()> {
+        {
+            let mut changing = self.changing();
+            changing.cutting.push(bytes);
+            for read in changing.reading.iter().filter_map(Weak::upgrade) {
+                read.fetch_min(bytes, Ordering::Relaxed);
+            }
+        }
+        let result = self.change(deadline, |source| source.set_len(bytes), |_| bytes);
+        let mut changing = self.changing();
+        let own = changing.cutting.iter().position(|len| *len == bytes).expect("it was added above");
+        changing.cutting.swap_remove(own);
+        result
     }
 
     /// The file as its pool knows it.
@@ -168,9 +208,7 @@ impl BackendFile for SourceFile {
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.this()?.call("change its length", move |file, deadline| {
-            file.change(deadline, |source| source.set_len(bytes), |_| bytes)
-        })
+        self.this()?.call("change its length", move |file, deadline| file.cut(deadline, bytes))
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -205,7 +243,7 @@ pub(crate) fn source_of(file: &Arc<dyn BackendFile>) -> Option<Arc<SourceFile>> 
 }
 
 enum Job {
-    Read { number: u64, file: Arc<SourceFile>, offset: u64, bytes: u64 },
+    Read { number: u64, file: Arc<SourceFile>, range: Range<u64>, shortest: Shortest },
     Write { number: u64, file: Arc<SourceFile>, deadline: Instant },
     Call(Box<dyn FnOnce() + Send>),
 }
@@ -284,7 +322,8 @@ impl Sources {
         self.calls_of.start(&|| self.start_worker())?;
         let asked = source.clone();
         let mut now = self.call(&path, "say its state", move |_| asked.state())?;
-        if source.is_writable() {
+        let is_writable = source.is_writable();
+        if is_writable {
             now.version = None;
         }
         let tier_key = self.tier_key(&*source, &now);
@@ -315,6 +354,7 @@ impl Sources {
             source: Some(source),
             path,
             version,
+            is_writable,
             identity,
             len,
             changing,
@@ -382,6 +422,8 @@ impl Sources {
                 (deadline, Job::Write { number, file, deadline })
             });
         }
+        // Before the length is read, which a truncation may change at once.
+        let shortest = file.note_cuts();
         let bytes = file.bytes_at(&transfer);
         if bytes == 0 {
             // Beyond the end: zeros, without asking.
@@ -390,7 +432,7 @@ impl Sources {
         }
         match self.look_first(transfer, &file, finish) {
             Ok(()) => {}
-            Err((transfer, finish)) => self.ask(transfer, file, bytes, finish),
+            Err((transfer, finish)) => self.ask(transfer, file, bytes, shortest, finish),
         }
     }
 
@@ -400,14 +442,15 @@ impl Sources {
         transfer: Transfer,
         file: Arc<SourceFile>,
         bytes: u64,
+        shortest: Shortest,
         finish: Finish,
     ) {
-        let offset = transfer.offset;
+        let range = transfer.offset..transfer.offset + bytes;
         let path = file.path.clone();
         // The deadline counts from here on, not from before there was room.
         self.push(&path, || {
             let (number, deadline) = self.reads.register(Direction::Read, transfer, file.tier_key, finish);
-            (deadline, Job::Read { number, file, offset, bytes })
+            (deadline, Job::Read { number, file, range, shortest })
         });
     }
 
@@ -426,10 +469,10 @@ impl Sources {
                     Job::Write { number, file, deadline } => self.write(number, file, deadline),
                     // After a panic the thread that waits sees that the work is gone.
                     Job::Call(work) => drop(catch_unwind(AssertUnwindSafe(work))),
-                    Job::Read { number, file, offset, bytes } => {
+                    Job::Read { number, file, range, shortest } => {
                         let (reads, version) = (self.reads.clone(), file.version.clone());
-                        let range = offset..offset + bytes;
-                        requests.push(RangeRequest { reads, number, version, range, answered: false });
+                        let answered = false;
+                        requests.push(RangeRequest { reads, number, version, range, shortest, answered });
                         source = Some(file);
                     }
                 }

@@ -494,7 +494,8 @@ impl BlockSource for Gated {
         for request in requests {
             let range = request.range();
             let all = self.bytes();
-            request.fulfil(None, &all[range.start as usize..range.end as usize]);
+            let end = all.len().min(range.end as usize);
+            request.fulfil(None, &all[end.min(range.start as usize)..end]);
         }
     }
 
@@ -606,6 +607,45 @@ fn the_flusher_passes_over_sources_that_do_not_return() {
         gate.open();
         cutting.join().unwrap().unwrap();
     });
+    cache.validate().unwrap();
+}
+
+/// A source answers with what is left of it, because the cache truncated it since it was asked. A
+/// source that another program truncated is refused.
+#[test]
+fn a_read_over_a_truncation_does_not_fail() {
+    let gate = Arc::new(Gate::default());
+    let source = Gated::new(1, 3, true, &gate);
+    let cache = PageCache::builder(1 << 20).build().unwrap();
+    let file = cache.open_source(source.clone(), OpenMode::ReadWrite).unwrap();
+    file.advise(Advice::Random, 0..0).unwrap();
+    for (len, by_other) in [(PAGE, false), (PAGE + 10, false), (PAGE, true)] {
+        gate.close_to("read");
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(|| read(&file, 2));
+            gate.wait_for(1);
+            let cutting = scope.spawn(|| match by_other {
+                false => file.truncate(len as u64).unwrap(),
+                true => source.bytes.lock().unwrap().truncate(len),
+            });
+            while source.bytes().len() > len {
+                std::thread::yield_now();
+            }
+            gate.open();
+            assert_eq!(reading.join().unwrap().is_err(), by_other);
+            cutting.join().unwrap();
+        });
+        if !by_other {
+            assert_eq!(file.len(), len as u64);
+            file.truncate(3 * PAGE as u64).unwrap();
+            let mut now = content(1, PAGE * 3);
+            now[len..].fill(0);
+            (0..3).for_each(|page| assert_page(&file, page, &now));
+            file.write_at(&content(1, 3 * PAGE)[PAGE..], PAGE as u64).unwrap();
+            file.sync_data().unwrap();
+            file.invalidate().unwrap();
+        }
+    }
     cache.validate().unwrap();
 }
 

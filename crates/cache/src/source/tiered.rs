@@ -65,7 +65,7 @@ impl Sources {
             for part in missing {
                 let part = part_of(&transfer, bytes, part);
                 let wanted = part.bytes as u64;
-                self.ask(part, file.clone(), wanted, Finish::Part(join.clone()));
+                self.ask(part, file.clone(), wanted, None, Finish::Part(join.clone()));
             }
             drop((transfer, file));
             self.looks.finish(|| {});
