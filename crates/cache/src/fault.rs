@@ -117,8 +117,11 @@ impl Shared {
         }
     }
 
-    /// Starts reading a window asynchronously.
+    /// Starts reading a window asynchronously, unless the cache is closed.
     pub(crate) fn read_ahead(&self, inode: &Arc<Inode>, task: &Task, window: Window) {
+        if self.stopping.load(Ordering::Acquire) {
+            return;
+        }
         let mut filling = Filling::ahead(&self.core, task.memcg, window, file_pages(inode), false);
         while let Some(run) = self.fill(&mut filling, inode, task) {
             self.submit_read(inode, run, None);
@@ -126,8 +129,11 @@ impl Shared {
     }
 
     /// Inserts one missing page, locked and without content, if no waiting is needed. `None`: the
-    /// page is in memory already, or there is no free memory.
+    /// page is in memory already, there is no free memory, or the cache is closed.
     pub(crate) fn try_insert(&self, inode: &Inode, task: &Task, index: u32) -> Option<FolioId> {
+        if self.stopping.load(Ordering::Acquire) {
+            return None;
+        }
         let mut filling = Filling::ahead(&self.core, task.memcg, alone(index), file_pages(inode), false);
         self.fill(&mut filling, inode, task).map(|run| run.folios[0])
     }

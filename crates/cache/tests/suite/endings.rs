@@ -2,7 +2,9 @@
 
 use crate::common::{PAGE, assert_same, memory, page, pages};
 use mglru_cache::backend::MemoryFiles;
-use mglru_cache::{Advice, BlockSource, CachedFile, Map, OpenMode, PageCache, RangeRequest, SourceState};
+use mglru_cache::{
+    Advice, BlockSource, CachedFile, Error, Map, OpenMode, PageCache, RangeRequest, ReadRequest, SourceState,
+};
 use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
@@ -177,16 +179,20 @@ fn a_cache_ends_on_its_own_threads() {
     wait_for_end(&files, 2);
 }
 
-/// A task is gone but for its waker, which has the last reference to the cache. The completion of
-/// a read drops it.
+/// A task that is gone but for its waker, which has the last reference to a cache.
+#[cfg(feature = "async")]
+struct Task(#[expect(dead_code, reason = "kept")] PageCache);
+
+#[cfg(feature = "async")]
+impl std::task::Wake for Task {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// The completion of a read drops the waker, on a thread of the backend.
 #[cfg(feature = "async")]
 #[test]
 fn a_cache_ends_with_the_waker_of_a_task() {
-    use std::task::{Context, Wake, Waker};
-    struct Task(#[expect(dead_code, reason = "kept")] PageCache);
-    impl Wake for Task {
-        fn wake(self: Arc<Self>) {}
-    }
+    use std::task::{Context, Waker};
     let (disk, files) = memory(1);
     disk.set("f", &pages(0..3));
     let cache = disk.builder(1 << 20).build().unwrap();
@@ -203,4 +209,69 @@ fn a_cache_ends_with_the_waker_of_a_task() {
     drop(file);
     wait_for_end(&files, 2);
     assert_same(&disk.contents("g"), &page(9), "file of the cache");
+}
+
+/// A source of three pages that is answered by the test.
+#[derive(Debug, Default)]
+struct Keeping(Mutex<Vec<RangeRequest>>, Condvar);
+
+impl BlockSource for Keeping {
+    fn name(&self) -> String {
+        "keeping".to_owned()
+    }
+
+    fn state(&self) -> io::Result<SourceState> {
+        Ok(SourceState::new(3 * PAGE as u64))
+    }
+
+    fn read_ranges(&self, requests: Vec<RangeRequest>) {
+        self.0.lock().unwrap().extend(requests);
+        self.1.notify_all();
+    }
+}
+
+/// The same on a thread of a source, which answers the read.
+#[cfg(feature = "async")]
+#[test]
+fn a_cache_ends_on_the_thread_that_answers_for_a_source() {
+    use std::task::{Context, Waker};
+    let (disk, files) = memory(1);
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let source = Arc::<Keeping>::default();
+    let file = cache.open_source(source.clone(), OpenMode::ReadOnly).unwrap();
+    file.advise(Advice::Random, 0..0).unwrap();
+    let waker = Waker::from(Arc::new(Task(cache)));
+    let mut out = [0; 10];
+    let mut read = Box::pin(file.read_at_async(&mut out, 0));
+    assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop((read, waker));
+    let request =
+        source.1.wait_while(source.0.lock().unwrap(), |kept| kept.is_empty()).unwrap().pop().unwrap();
+    let range = request.range();
+    request.fulfil(None, &pages(0..3)[range.start as usize..range.end as usize]);
+    drop(file);
+    wait_for_end(&files, 2);
+}
+
+#[test]
+fn a_closed_cache_begins_no_reads() {
+    let (disk, files) = memory(1);
+    disk.set("f", &pages(0..3));
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let source = Arc::<Keeping>::default();
+    let of_source = cache.open_source(source.clone(), OpenMode::ReadOnly).unwrap();
+    let file = cache.open("f", OpenMode::ReadOnly).unwrap();
+    cache.close().unwrap();
+    files.hold();
+    for file in [&file, &of_source] {
+        file.advise(Advice::WillNeed, 0..3 * PAGE as u64).unwrap();
+        let mut buffers = [[0; 10]; 3];
+        let requests = buffers.iter_mut().enumerate();
+        let mut requests: Vec<_> = requests
+            .map(|(page, buffer)| ReadRequest { offset: (page * PAGE) as u64, buffer, read: 0 })
+            .collect();
+        assert!(matches!(file.read_many(&mut requests), Err(Error::Closed)));
+        assert_eq!(file.pages_in(0..u64::MAX).cached, 0);
+    }
+    files.release();
 }
