@@ -276,6 +276,7 @@ impl Shared {
         if let Some(bytes) = bytes {
             let end = u64::from(first) * PAGE_BYTES + bytes as u64;
             inode.note_read(end, bytes, wanted);
+            self.lock_inserted(inode, first, folios);
         }
         for &folio in folios {
             if bytes.is_some() {

@@ -671,6 +671,7 @@ impl Shared {
         self.frames.copy_in(folio.0, piece.in_page.start, bytes);
         self.frames.zero(folio.0, piece.in_page.end..PAGE_BYTES as usize);
         inode.grow_to(piece.end());
+        self.lock_inserted(inode, piece.index, &[folio]);
         self.core.end_filling(&inode.mapping, folio);
         self.dirty_and_unlock(inode, folio);
         true

@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::piece::Piece;
 use mglru_core::readahead::{DEFAULT_MAX_PAGES, Window};
 use mglru_core::writeback::ErrorSequence;
-use mglru_core::{HostCharge, Mapping, MappingId, MemcgId, PAGE_BYTES};
+use mglru_core::{HostCharge, Mapping, MappingId, MemcgId, PAGE_BYTES, Task};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
@@ -74,11 +74,19 @@ impl Transfers {
     }
 }
 
-/// Ranges of pages that are locked in memory, by number.
+/// Ranges of pages that are locked in memory, up to the least end of the file since, by number; and
+/// the task that pays for their pages.
 #[derive(Debug, Default)]
 pub(crate) struct Locked {
     pub(crate) next: u64,
-    pub(crate) ranges: BTreeMap<u64, Range<u64>>,
+    pub(crate) ranges: BTreeMap<u64, (Range<u64>, Task)>,
+}
+
+impl Locked {
+    /// Whether a range has this page.
+    pub(crate) fn has(&self, index: u32) -> bool {
+        self.ranges.values().any(|(pages, _)| pages.contains(&u64::from(index)))
+    }
 }
 
 /// Keeps write-back of a file from starting until dropped. See [`Inode::hold_transfers`].
@@ -114,6 +122,8 @@ pub(crate) struct Inode {
     maps: Mutex<BTreeMap<MemcgId, u32>>,
     /// Ranges of pages that are locked in memory.
     locked: Mutex<Locked>,
+    /// At least the number of these, without the lock.
+    pub(crate) locked_count: AtomicU32,
     /// A read found less on disk than expected, or a revalidation was postponed.
     pub(crate) changed_outside: AtomicBool,
     /// The file on disk may be shorter than its length here: a truncation is under way.
@@ -182,6 +192,7 @@ impl Inode {
             being_cut: AtomicBool::new(false),
             failing: AtomicBool::new(false),
             locked: Mutex::default(),
+            locked_count: AtomicU32::new(0),
             errors: Mutex::default(),
             transfers: Mutex::default(),
             transferred: Condvar::new(),
@@ -226,6 +237,10 @@ impl Inode {
     pub(crate) fn set_len(&self, bytes: u64) {
         self.len.store(bytes, Ordering::Release);
         self.mapping.set_whole_pages(bytes / PAGE_BYTES);
+        if self.locked_count.load(Ordering::Relaxed) > 0 {
+            let pages = bytes.div_ceil(PAGE_BYTES);
+            self.locked().ranges.values_mut().for_each(|(range, _)| range.end = range.end.min(pages));
+        }
     }
 
     /// Extends the length to `end` after a write.

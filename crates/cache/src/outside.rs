@@ -80,12 +80,14 @@ impl CachedFile {
     /// the change. Data that was written through this cache and is not on disk yet stays. A guard
     /// that lends a page keeps the old one.
     ///
-    /// Changes of the length are noticed without it, at the latest by a read at the end.
+    /// Changes of the length are noticed without it, at the latest by a read at the end. Pages that
+    /// are locked in memory ([`Self::lock`]) are read again at once.
     ///
     /// # Errors
-    /// The system does not tell the file's length.
+    /// The system does not tell the file's length, or a locked page cannot be read again.
     pub fn invalidate(&self) -> Result<(), Error> {
         self.shared.drop_clean_pages(&self.inode, 0);
-        self.inode.revalidate(&self.shared)
+        self.inode.revalidate(&self.shared)?;
+        self.read_locked_again()
     }
 }

@@ -2,17 +2,20 @@
 //!
 //! # Locking
 //!
-//! `Inode::locked` is taken with no other lock held, and before the core's. Unlocking a page holds
-//! it from the look for other locked ranges until the page is unlocked, so that a range that is
-//! locked meanwhile locks the page again.
+//! `Inode::locked` is taken with no other lock held but those of folios, and before the core's. A
+//! thread that holds it waits for nothing. Unlocking a page holds it from the look for other locked
+//! ranges until the page is unlocked, so that a range that is locked meanwhile locks the page again;
+//! locking a page that comes back holds it likewise.
 
 use crate::error::Error;
 use crate::fault::alone;
 use crate::file::CachedFile;
-use crate::inode::Locked;
+use crate::inode::Inode;
+use crate::shared::Shared;
 use mglru_core::readahead::Window;
-use mglru_core::{Arrival, Lookup, PAGE_BYTES, PagesInRange};
+use mglru_core::{Arrival, FolioId, Lookup, PAGE_BYTES, PagesInRange, Task};
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 /// Pages with at least one byte in a range of bytes.
 fn pages_of(bytes: &Range<u64>) -> Range<u64> {
@@ -72,7 +75,10 @@ impl CachedFile {
     /// beyond the end of the file is ignored.
     ///
     /// Locked pages stay charged to their tenant. Their content can change, they are written back,
-    /// and they are dropped if the file is truncated before them. Ranges may overlap.
+    /// and they are dropped and no longer locked if the file is truncated before them. Pages that
+    /// are dropped because another process changed the file are locked again when they come back:
+    /// [`Self::invalidate`] reads them at once, and otherwise the next access does. Ranges may
+    /// overlap.
     ///
     /// # Errors
     /// A page cannot be read, or no memory can be freed for it ([`Error::OutOfMemory`]), for
@@ -84,28 +90,48 @@ impl CachedFile {
             let mut locked = file.inode.locked();
             let number = locked.next;
             locked.next += 1;
-            locked.ranges.insert(number, pages.clone());
+            file.inode.locked_count.fetch_add(1, Ordering::Relaxed);
+            locked.ranges.insert(number, (pages.clone(), self.task.clone()));
             number
         };
         let locked = LockedRange { file, number, pages };
-        let chunk = u64::from(self.inode.pages_ahead_max());
-        for first in locked.pages.clone().step_by(chunk as usize) {
-            let end = locked.pages.end.min(first + chunk);
-            let window = Window { first: first as u32, pages: (end - first) as u32, mark: None };
-            self.shared.read_ahead(&self.inode, &self.task(), window);
-            for index in first..end {
-                // An error drops `locked`, which unlocks the pages before this one.
-                locked.file.lock_page(index as u32)?;
-            }
-        }
+        // An error drops `locked`, which unlocks the pages that are locked by then.
+        self.read_all(&locked.pages, &self.task(), true)?;
         Ok(locked)
     }
 
-    /// Reads a page if it is missing and locks it in memory.
-    fn lock_page(&self, index: u32) -> Result<(), Error> {
+    /// Reads the pages of locked ranges that were dropped.
+    pub(crate) fn read_locked_again(&self) -> Result<(), Error> {
+        if self.inode.locked_count.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        let ranges: Vec<_> = self.inode.locked().ranges.values().cloned().collect();
+        ranges.into_iter().try_for_each(|(pages, task)| {
+            // `Shared::lock_inserted` locks them, as far as the range still exists.
+            self.read_all(&pages, &Task { cpu: self.shared.cpu(), ..task }, false)
+        })
+    }
+
+    /// Reads the pages that are missing. `lock`: locks all in memory.
+    fn read_all(&self, pages: &Range<u64>, task: &Task, lock: bool) -> Result<(), Error> {
+        let chunk = u64::from(self.inode.pages_ahead_max());
+        for first in pages.clone().step_by(chunk as usize) {
+            let end = pages.end.min(first + chunk);
+            let window = Window { first: first as u32, pages: (end - first) as u32, mark: None };
+            self.shared.read_ahead(&self.inode, task, window);
+            for index in first..end {
+                self.read_one(index as u32, task, lock)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a page if it is missing. `lock`: locks it in memory.
+    fn read_one(&self, index: u32, task: &Task, lock: bool) -> Result<(), Error> {
         let (shared, inode) = (&*self.shared, &self.inode);
         loop {
             match shared.core.lookup(&inode.mapping, index) {
+                Lookup::Hit(_) if !lock => return Ok(()),
                 Lookup::Hit(hit) => {
                     if !shared.core.try_get(&inode.mapping, index, &hit) {
                         continue;
@@ -125,19 +151,20 @@ impl CachedFile {
                         // Truncated meanwhile.
                         return Ok(());
                     }
-                    shared.fault(inode, &self.task(), index, alone(index), Arrival::default())?;
+                    shared.fault(inode, task, index, alone(index), Arrival::default())?;
                 }
             }
         }
     }
 
-    /// Unlocks a page unless another locked range has it. The caller holds `Inode::locked`.
-    fn unlock_page(&self, locked: &Locked, index: u32) {
-        if locked.ranges.values().any(|pages| pages.contains(&u64::from(index))) {
-            return;
-        }
+    /// Unlocks a page unless another locked range has it.
+    fn unlock_page(&self, index: u32) {
         let core = &self.shared.core;
         loop {
+            let locked = self.inode.locked();
+            if locked.has(index) {
+                return;
+            }
             match core.lookup(&self.inode.mapping, index) {
                 Lookup::Hit(hit) if core.try_get(&self.inode.mapping, index, &hit) => {
                     core.set_mlocked(hit.folio, false);
@@ -146,8 +173,29 @@ impl CachedFile {
                     return;
                 }
                 Lookup::Hit(_) => {}
-                Lookup::Pending(folio) => self.shared.wait_for_content(folio),
+                Lookup::Pending(folio) => {
+                    // The thread that reads the page may wait for the lock.
+                    drop(locked);
+                    self.shared.wait_for_content(folio);
+                }
                 Lookup::Miss => return,
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Locks those of the pages from `first` on in memory that a locked range has: the pages were
+    /// dropped, and come back. The caller holds the locks of the folios, which it has inserted.
+    pub(crate) fn lock_inserted(&self, inode: &Inode, first: u32, folios: &[FolioId]) {
+        // Whoever locks a range later finds these pages pending, or locks them itself.
+        if inode.locked_count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let locked = inode.locked();
+        for (index, &folio) in (first..=u32::MAX).zip(folios) {
+            if locked.has(index) {
+                self.core.set_mlocked(folio, true);
             }
         }
     }
@@ -177,9 +225,10 @@ impl Drop for LockedRange {
     fn drop(&mut self) {
         let mut locked = self.file.inode.locked();
         locked.ranges.remove(&self.number);
+        self.file.inode.locked_count.fetch_sub(1, Ordering::Relaxed);
         drop(locked);
         for index in self.pages.clone() {
-            self.file.unlock_page(&self.file.inode.locked(), index as u32);
+            self.file.unlock_page(index as u32);
         }
     }
 }

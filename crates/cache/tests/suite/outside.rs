@@ -201,3 +201,42 @@ fn a_guard_holder_may_read_at_the_end_while_others_write() {
     });
     assert_same(&read(&file, 0, PAGE), &page(9), "written");
 }
+
+/// Pages that are dropped because the file changed are locked again when they come back.
+#[test]
+fn locked_pages_stay_locked_when_others_change_the_file() {
+    for disk in Disk::each(8) {
+        disk.set("f", &pages(0..4)[..3 * PAGE + 100]);
+        let cache = disk.builder(1 << 20).build().unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let all = 0..4 * PAGE as u64;
+        let (locked, part) = (file.lock(all.clone()).unwrap(), file.lock(0..10).unwrap());
+        let cached = || file.pages_in(0..u64::MAX).cached;
+        disk.set("f", &pages(10..14)[..3 * PAGE + 100]);
+        file.invalidate().unwrap();
+        assert_eq!((cached(), file.evict(all.clone()).unwrap()), (4, 4));
+        assert_same(&read(&file, 0, 3 * PAGE), &pages(10..13), "new content");
+
+        // Another process appends: the last page is read again by whoever needs it.
+        disk.append("f", &page(13)[100..]);
+        file.sync_data().unwrap();
+        assert_same(&read(&file, 3 * PAGE, PAGE), &page(13), "appended");
+        assert_eq!(file.evict(all.clone()).unwrap(), 4);
+
+        // Another process truncates: the pages that are cut off are not locked any more.
+        disk.resize("f", 2 * PAGE);
+        file.sync_data().unwrap();
+        disk.resize("f", 4 * PAGE);
+        file.sync_data().unwrap();
+        read(&file, 0, 4 * PAGE);
+        assert_eq!(file.evict(all.clone()).unwrap(), 2);
+        drop(locked);
+        assert_eq!(file.evict(all.clone()).unwrap(), 1);
+        file.invalidate().unwrap();
+        read(&file, 0, 4 * PAGE);
+        assert_eq!(file.evict(all.clone()).unwrap(), 1);
+        drop(part);
+        assert_eq!(file.evict(all).unwrap(), 0);
+        cache.validate().unwrap();
+    }
+}
