@@ -65,7 +65,7 @@ impl Future for SyncFile<'_> {
                     let synced = for_thread.write_out_and_sync(&of, all);
                     *for_result.lock().unwrap_or_else(PoisonError::into_inner) = synced;
                 };
-                match shared.futures.syncs.submit(work) {
+                match shared.futures.syncs.submit(inode, work) {
                     Some(done) => this.under_way.insert(UnderWay { done, result }),
                     None => return Poll::Ready(if all { file.sync_all() } else { file.sync_data() }),
                 }

@@ -691,6 +691,48 @@ fn a_source_that_is_opened_again_has_the_length_of_now() {
     cache.validate().unwrap();
 }
 
+/// Syncs as futures of files and of other sources go on meanwhile. The deadline is an hour.
+#[cfg(feature = "async")]
+#[test]
+fn a_source_that_does_not_return_delays_no_other_syncs() {
+    use crate::{BackendKind, backend::MemoryFiles};
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+    let gate = Arc::new(Gate::default());
+    let files = MemoryFiles::new(1);
+    let builder = PageCache::builder(4 << 20).backend(BackendKind::Memory(files.clone()));
+    let cache = builder.source_deadline(Duration::from_secs(3600)).build().unwrap();
+    let open = |number, gate| {
+        let source = Gated::new(number, 3, true, gate);
+        let file = cache.open_source(source.clone(), OpenMode::ReadWrite).unwrap();
+        file.write_at(&[b'a'; PAGE], 0).unwrap();
+        (source, file)
+    };
+    let (stuck, stuck_file) = open(1, &gate);
+    let (other, other_file) = open(2, &Arc::default());
+    let file = cache.open("f", OpenMode::Create).unwrap();
+    file.write_at(b"hello", 0).unwrap();
+    gate.close_to("write");
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut stuck_sync = pin!(stuck_file.sync_data_async());
+    assert!(stuck_sync.as_mut().poll(&mut cx).is_pending());
+    gate.wait_for(1);
+    for file in [&file, &other_file] {
+        let mut sync = pin!(file.sync_data_async());
+        while sync.as_mut().poll(&mut cx).is_pending() {
+            std::thread::yield_now();
+        }
+    }
+    assert_eq!(files.contents("f").unwrap(), b"hello");
+    assert!(other.bytes()[..PAGE] == [b'a'; PAGE] && stuck.bytes()[..PAGE] != [b'a'; PAGE]);
+    assert!(stuck_sync.as_mut().poll(&mut cx).is_pending());
+    gate.open();
+    while stuck_sync.as_mut().poll(&mut cx).is_pending() {
+        std::thread::yield_now();
+    }
+    assert!(stuck.bytes()[..PAGE] == [b'a'; PAGE]);
+}
+
 /// Each kind of call that does not return fails at its deadline. The cache notices a late effect of
 /// such a call, which never undoes later writes.
 #[test]
