@@ -108,7 +108,7 @@ impl<'a> PageGuard<'a> {
     /// A guard of a folio that was lent for it.
     pub(crate) fn new(shared: &'a Shared, folio: FolioId, bytes: usize) -> PageGuard<'a> {
         let guard = PageGuard { loan: Loan { shared, folio, bytes }, _stays: PhantomData };
-        // A thread that is ending may have dropped the list: then the guard is not known as its own.
+        // A thread that is ending may have dropped the list: the guard is not known as its own.
         let _ = LENT_HERE.try_with(|lent| lent.borrow_mut().push((shared.number, folio)));
         guard
     }

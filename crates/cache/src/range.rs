@@ -2,10 +2,10 @@
 //!
 //! # Locking
 //!
-//! `Inode::locked` is taken with no other lock held but those of folios, and before the core's. A
-//! thread that holds it waits for nothing. Unlocking a page holds it from the look for other locked
-//! ranges until the page is unlocked, so that a range that is locked meanwhile locks the page again;
-//! locking a page that comes back holds it likewise.
+//! `Inode::locked` is taken with no other lock held but `Inode::resize` and those of folios, and
+//! before the core's. A thread that holds it waits for nothing. Unlocking a page holds it from the
+//! look for other locked ranges until the page is unlocked, so that a range that is locked
+//! meanwhile locks the page again; locking a page that comes back holds it likewise.
 
 use crate::error::Error;
 use crate::fault::alone;

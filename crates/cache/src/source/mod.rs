@@ -47,9 +47,8 @@ pub(crate) mod tests;
 mod tiered;
 
 use mglru_core::PAGE_BYTES;
-use pool::Shortest;
 pub(crate) use pool::{SourceFile, Sources, WithSources, source_of};
-use reads::Reads;
+use reads::{Reads, Shortest};
 use std::fmt;
 use std::fs::File;
 use std::io;

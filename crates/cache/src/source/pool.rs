@@ -11,7 +11,7 @@
 //! under them.
 
 use super::calls::{Calls, WAITING_MAX};
-use super::reads::{Finish, Reads, Waiter};
+use super::reads::{Finish, Reads, Shortest, Waiter};
 use super::{BlockSource, RangeRequest};
 use crate::backend::{Backend, BackendFile, Batch, Completion, Direction, FileIdentity, OpenMode, Transfer};
 use crate::backend::{Queue, drop_caught, is_worker, join, spawn};
@@ -48,10 +48,6 @@ struct Changing {
     /// For each read under way, perhaps of earlier ones too, its [`Shortest`].
     reading: Vec<Weak<AtomicU64>>,
 }
-
-/// The shortest length that a source may have had since a read of it was submitted, as far as this
-/// cache truncated it. `None`: it cannot.
-pub(super) type Shortest = Option<Arc<AtomicU64>>;
 
 /// An open source, as a file of a backend.
 pub(crate) struct SourceFile {

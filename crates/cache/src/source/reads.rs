@@ -19,6 +19,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// The shortest length that a source may have had since a read of it was submitted, as far as this
+/// cache truncated it. `None`: it cannot.
+pub(super) type Shortest = Option<Arc<AtomicU64>>;
+
 /// Receiver of a transfer's result.
 pub(super) enum Finish {
     /// The cache, by the transfer's tag.
