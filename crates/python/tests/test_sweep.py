@@ -157,7 +157,7 @@ def test_a_url_that_breaks_is_rows_with_errors(grid, tmp_path, monkeypatch):
 def test_other_engines_are_refused(grid, tmp_path):
     with pytest.raises(mglru.UsageError, match='on: expected "local"'):
         mglru.sweep(grid, tmp_path / "rows", on="slurm")
-    with pytest.raises(mglru.UsageError, match="cannot write rows there"):
+    with pytest.raises(mglru.WorkError, match="cannot write rows there"):
         mglru.sweep(grid, tmp_path / "a.plain")
 
 

@@ -67,8 +67,9 @@ def sweep(
         threads: with ``"local"``, replays at a time; ``None``: one per processor.
 
     Raises:
-        UsageError: the grid is invalid, nothing can be written to ``out``, it has the rows of another
-            sweep, or a worker has another version of this package. No unit was run.
+        UsageError: the grid is invalid, ``out`` has the rows of another sweep, or a worker has another
+            version of this package. No unit was run.
+        WorkError: nothing can be written to ``out``.
 
     >>> import mglru, tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -133,7 +134,7 @@ class _Store:
             if there is None:
                 self.write(_IDENTITY, identity.encode())
         except Exception as error:
-            raise UsageError(f"{self.folder}: cannot write rows there: {error}") from error
+            raise WorkError(f"{self.folder}: cannot write rows there: {error}") from error
         if there is not None and there != identity:
             raise UsageError(
                 f"{self.folder}: the rows of another sweep are there; choose another folder, or remove it"
