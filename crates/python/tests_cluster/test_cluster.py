@@ -268,7 +268,7 @@ def test_a_wrong_grid_is_refused_before_it_starts(cluster, grid, tmp_path):
             mglru.sweep({**grid, **change}, tmp_path / "rows", on=cluster)
         assert not (tmp_path / "rows").exists()
     (tmp_path / "file").write_text("")
-    with pytest.raises(mglru.UsageError, match="cannot write rows there"):
+    with pytest.raises(mglru.WorkError, match="cannot write rows there"):
         mglru.sweep(grid, tmp_path / "file", on=cluster)
     mglru.sweep({**grid, "seeds": [1]}, tmp_path / "rows")
     with pytest.raises(mglru.UsageError, match="the rows of another sweep"):
