@@ -50,7 +50,7 @@ impl CachedFile {
     /// Whether the bytes before `end` in a page that was copied belong to the file. Asked after the
     /// copy: the file may have become shorter since the length was looked at, and the page have
     /// been read again with zeros behind the end.
-    fn has_bytes(&self, index: u32, end: usize) -> bool {
+    pub(crate) fn has_bytes(&self, index: u32, end: usize) -> bool {
         u64::from(index) * PAGE_BYTES + end as u64 <= self.inode.len()
     }
 

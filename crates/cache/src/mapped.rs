@@ -228,7 +228,7 @@ impl Map {
         {
             self.frames.copy_out(seen.folio().0, in_page, out);
             // The file may have become shorter and the page been read again since.
-            if seen.still() && offset + out.len() as u64 <= self.file.len() {
+            if seen.still() && self.file.has_bytes((offset / PAGE_BYTES) as u32, in_page + out.len()) {
                 return Ok(());
             }
         }

@@ -188,7 +188,7 @@ impl Shared {
     /// Locks those of the pages from `first` on in memory that a locked range has: the pages were
     /// dropped, and come back. The caller holds the locks of the folios, which it has inserted.
     pub(crate) fn lock_inserted(&self, inode: &Inode, first: u32, folios: &[FolioId]) {
-        // Whoever locks a range later finds these pages pending, or locks them itself.
+        // A thread that locks a range later finds these pages pending, or locks them itself.
         if inode.locked_count.load(Ordering::Relaxed) == 0 {
             return;
         }

@@ -37,10 +37,32 @@ enum Page {
     Missing,
 }
 
-/// Parts of pages, each with its folio if it is in memory, and what locks all others out.
+/// Parts of pages, each with its folio if it is in memory, and the lock that keeps writers out. The
+/// pages are as before when this is dropped, unless the parts were zeroed ([`Self::zero`]).
 struct HeldParts<'a> {
+    shared: &'a Shared,
+    inode: &'a Inode,
     parts: Vec<(Part, Option<FolioId>)>,
     _alone: RwLockWriteGuard<'a, ()>,
+}
+
+impl HeldParts<'_> {
+    /// Zeroes the parts, as they are on disk, also in pages that were read while the system acted.
+    fn zero(mut self) {
+        for (part, folio) in std::mem::take(&mut self.parts) {
+            match folio {
+                Some(folio) => self.shared.let_page_go(self.inode, folio, Some(part.in_page)),
+                None => self.shared.zero_late(self.inode, part),
+            }
+        }
+    }
+}
+
+impl Drop for HeldParts<'_> {
+    fn drop(&mut self) {
+        let folios = self.parts.iter().filter_map(|(_, folio)| *folio);
+        folios.for_each(|folio| self.shared.let_page_go(self.inode, folio, None));
+    }
 }
 
 impl CachedFile {
@@ -83,23 +105,22 @@ impl CachedFile {
         // No reader sees a length that the system refuses, or zeros from a file that is shorter
         // than its length.
         inode.being_cut.store(true, Ordering::SeqCst);
-        let cut = file.set_len(len).map_err(|source| inode.error("truncate", source));
+        let cut = file.set_len(len);
         if cut.is_ok() {
             inode.set_disk_len(len);
             inode.set_len(len);
         }
         inode.being_cut.store(false, Ordering::SeqCst);
         drop(transfers);
-        if cut.is_ok() && len < before {
+        cut.map_err(|source| inode.error("truncate", source))?;
+        if len < before {
             // Not before the file is truncated: a read in between would bring the cut-off data
             // back.
             shared.drop_pages(inode, len.div_ceil(PAGE_BYTES));
-        }
-        shared.let_parts_go(inode, held, cut.is_ok());
-        if len < before {
+            held.zero();
             shared.core.return_frames(&shared.host);
         }
-        cut
+        Ok(())
     }
 
     /// Turns the bytes in `range` into a hole: they read as zero and take no space. The length of
@@ -129,15 +150,13 @@ impl CachedFile {
             range
         };
         if range.is_empty() {
-            shared.let_parts_go(inode, held, false);
             return Ok(());
         }
         // Held until the pages are gone: write-back of one of them would fill the hole again.
         let transfers = inode.hold_transfers();
-        let punched = file.punch_hole(range.clone()).map_err(failed);
+        file.punch_hole(range.clone()).map_err(failed)?;
         let whole = range.start.div_ceil(PAGE_BYTES)..range.end / PAGE_BYTES;
-        if punched.is_ok()
-            && let Ok(first) = u32::try_from(whole.start)
+        if let Ok(first) = u32::try_from(whole.start)
             && whole.start < whole.end
         {
             // A page read meanwhile is dropped too: it may have been read before the hole was made.
@@ -146,16 +165,15 @@ impl CachedFile {
             }
         }
         let len = inode.len();
-        let is_cut = punched.is_ok() && inode.disk_len() < len;
         // The last dirty page, which would have extended the file, may be gone.
-        let extended = if is_cut { file.set_len(len) } else { Ok(()) };
-        if is_cut && extended.is_ok() {
-            inode.set_disk_len(len);
-        }
+        let extended = match inode.disk_len() < len {
+            true => file.set_len(len).map(|()| inode.set_disk_len(len)),
+            false => Ok(()),
+        };
         drop(transfers);
-        shared.let_parts_go(inode, held, punched.is_ok());
+        held.zero();
         shared.core.return_frames(&shared.host);
-        punched.and(extended.map_err(|source| inode.error("extend", source)))
+        extended.map_err(|source| inode.error("extend", source))
     }
 
     /// Reserves space for the bytes in `range`, so that writing them cannot fail for lack of space.
@@ -190,13 +208,13 @@ impl Shared {
     /// # Errors
     /// A guard of this thread lends one of them.
     fn hold_parts<'a>(
-        &self,
+        &'a self,
         inode: &'a Inode,
         choose: impl Fn(u64) -> Vec<Part>,
     ) -> Result<HeldParts<'a>, Error> {
         'lent: loop {
             let alone = inode.resize.write().unwrap_or_else(PoisonError::into_inner);
-            let mut held = HeldParts { parts: Vec::new(), _alone: alone };
+            let mut held = HeldParts { shared: self, inode, parts: Vec::new(), _alone: alone };
             for part in choose(inode.len()) {
                 match self.hold_page(inode, part.index) {
                     Page::Held(folio) => held.parts.push((part, Some(folio))),
@@ -204,7 +222,7 @@ impl Shared {
                     Page::Lent(folio) => {
                         // Release `resize` before waiting: the thread with the guard may need it to
                         // write another page.
-                        self.let_parts_go(inode, held, false);
+                        drop(held);
                         self.put_when_taken_back(inode, part.index, folio)?;
                         continue 'lent;
                     }
@@ -235,19 +253,8 @@ impl Shared {
         }
     }
 
-    /// Lets pages go that [`Self::hold_parts`] locked. `cut`: the parts are zeroed, as they are on
-    /// disk, also in pages that were read while the system acted.
-    fn let_parts_go(&self, inode: &Inode, held: HeldParts<'_>, cut: bool) {
-        let HeldParts { parts, _alone } = held;
-        for (part, folio) in parts {
-            match folio {
-                Some(folio) => self.let_page_go(inode, folio, cut.then_some(part.in_page)),
-                None if cut => self.zero_late(inode, part),
-                None => {}
-            }
-        }
-    }
-
+    /// Unlocks a page that [`Self::hold_page`] locked. `zeroed`: these bytes are zeroed before;
+    /// otherwise the page is as before.
     fn let_page_go(&self, inode: &Inode, folio: FolioId, zeroed: Option<Range<usize>>) {
         match zeroed {
             Some(in_page) => {

@@ -272,9 +272,9 @@ impl Files {
 
     /// Drops the content of a file without a name after the kernel has forgotten the file. Until
     /// then a program can open it still: one that has found the name before it went, or one that
-    /// has a reference without having opened the file (`O_PATH`). What was not written is dropped.
-    /// What was written stays in the file, which programs may have open in DIR. Returns whether it
-    /// was such a file.
+    /// has a reference without having opened the file (`O_PATH`). Unwritten data is dropped.
+    /// Written data stays in the file, which programs may have open in DIR. Returns whether it was
+    /// such a file.
     pub(crate) fn forgotten(&self, nodes: &Nodes, node: &Node) -> bool {
         let mut content = node.content();
         if !content.removed || content.opens > 0 || node.is_known() {

@@ -34,7 +34,7 @@ pub struct SyncFile<'a> {
     under_way: Option<UnderWay>,
 }
 
-/// What the thread that syncs shares with the future.
+/// The state that a future shares with the thread that syncs.
 struct UnderWay {
     done: Arc<Done>,
     /// Valid once it is done.

@@ -215,7 +215,7 @@ impl RangeRequest {
             ));
         }
         let wanted = self.range.end - self.range.start;
-        // What this cache has cut off meanwhile may be missing.
+        // The part that this cache has cut off meanwhile may be missing.
         let shortest = self.shortest.as_ref().map_or(u64::MAX, |shortest| shortest.load(Ordering::Relaxed));
         let least = shortest.saturating_sub(self.range.start).min(wanted);
         if !(least..=wanted).contains(&(bytes.len() as u64)) {

@@ -4,9 +4,9 @@
 //! The memcg whose request makes an object pays for it until the object is freed. Whole pages of a
 //! memcg's bytes are charged to it and to its ancestors, as the kernel charges slab objects; the
 //! first bytes, up to a page, are free. A memcg that is removed keeps paying, and its ancestors
-//! with it, until its heir takes the objects over ([`Core::reparent_index`]). What this rounds to
-//! more pages than before, or what another thread has charged meanwhile, may not fit under a limit:
-//! such pages stay unpaid until as many bytes were freed.
+//! with it, until its heir takes the objects over ([`Core::reparent_index`]). The heir may need
+//! more pages by rounding, or another thread may have taken their room meanwhile: pages that fit
+//! under no limit stay unpaid until as many bytes were freed.
 //!
 //! Nothing is charged without [`crate::Options::charge_metadata`].
 //!
