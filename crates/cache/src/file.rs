@@ -386,8 +386,9 @@ impl CachedFile {
     ///
     /// # Errors
     /// The handle is read-only, the end is beyond 16 TiB, a partly overwritten page cannot be read,
-    /// or no memory can be freed. A guard of this thread lends a page of the range. The dirty limit
-    /// is reached because write-back fails. Bytes before the failing page stay written.
+    /// or no memory can be freed. A guard of this thread lends a page of the range. Pages of this
+    /// file could not be written, and a tenth of memory is such pages ([`Error::WriteBack`]). Bytes
+    /// before the failing page stay written.
     ///
     /// # Guards
     /// The call waits until no guard lends a page that it changes. The cache knows which
@@ -446,7 +447,7 @@ impl CachedFile {
     pub(crate) fn write_piece(&self, piece: &Piece, bytes: &[u8], access: Access) -> Result<(), Error> {
         let mapped = access == Access::Map;
         let task = self.task();
-        self.shared.pause_dirtying(task.memcg)?;
+        self.shared.pause_dirtying(task.memcg, &self.inode)?;
         let end = u64::from(piece.index) * PAGE_BYTES + piece.in_page.end as u64;
         loop {
             let shared = self.inode.resize.read().unwrap_or_else(PoisonError::into_inner);

@@ -265,6 +265,7 @@ impl Core {
                 self.node.pending.pages()
             ));
         }
+        self.validate_refused()?;
         // The root counts only its own pages; a removed memcg, those from before its removal.
         let counts_below = |memcg: &&Memcg| memcg.id() != MemcgId::ROOT && memcg.heir().is_none();
         for memcg in self.memcgs.iter().filter(counts_below) {

@@ -82,7 +82,7 @@ impl WriteAt<'_> {
                 return Poll::Pending;
             }
             let rings_before = shared.host.progress.rings();
-            match shared.pace(self.file.memcg(), &mut self.pacing)? {
+            match shared.pace(self.file.memcg(), &self.file.inode, &mut self.pacing)? {
                 None => return Poll::Ready(Ok(())),
                 // The next failing write is the only event to wait for.
                 Some((throttle, true)) => {

@@ -78,12 +78,6 @@ pub(super) fn run(shared: &Shared) {
                     }
                 }
             },
-            FlusherStep::Rest(until) => {
-                drop(at_work);
-                // This pause ends at a fixed time, at most a tenth of a second, regardless of
-                // rings.
-                std::thread::sleep(until.since(now));
-            }
             FlusherStep::Sleep(until) => {
                 drop(at_work);
                 rings_before = shared.host.flusher.wait(rings_before, until.since(now));
@@ -213,12 +207,12 @@ impl Shared {
         inode.error_since(errors).map_or(Ok(()), Err)
     }
 
-    /// Pauses a task that dirties pages faster than they can be written.
-    pub(crate) fn pause_dirtying(&self, memcg: MemcgId) -> Result<(), Error> {
+    /// Pauses a task that dirties pages of a file faster than pages can be written.
+    pub(crate) fn pause_dirtying(&self, memcg: MemcgId, inode: &Inode) -> Result<(), Error> {
         let mut pacing = Pacing::default();
         loop {
             let rings_before = self.host.progress.rings();
-            match self.pace(memcg, &mut pacing)? {
+            match self.pace(memcg, inode, &mut pacing)? {
                 None => return Ok(()),
                 Some((pause, true)) => self.host.park(pause, rings_before),
                 Some((pause, false)) => self.park(pause, rings_before),
@@ -226,11 +220,18 @@ impl Shared {
         }
     }
 
-    /// The pause that a task must make now before it dirties a page, if any, and whether the next
-    /// failing write is the only event to wait for. Called again after the pause.
+    /// The pause that a task must make now before it dirties a page of a file, if any, and whether
+    /// the next failing write is the only event to wait for. Called again after the pause.
+    ///
+    /// # Errors
+    /// The file's write-back error, if too many pages are refused; see [`Core::refuses_more`]. That
+    /// of another file, if only failing writes are in the way.
+    ///
+    /// [`Core::refuses_more`]: mglru_core::Core::refuses_more
     pub(crate) fn pace(
         &self,
         memcg: MemcgId,
+        inode: &Inode,
         pacing: &mut Pacing,
     ) -> Result<Option<(Throttle, bool)>, Error> {
         let mut dirtier = self.dirtier();
@@ -243,6 +244,12 @@ impl Shared {
         }
         if self.stopping.load(Ordering::Acquire) {
             return Err(Error::Closed);
+        }
+        if self.core.refuses_more(memcg, &inode.mapping)
+            && let Some(error) = inode.error_since(0)
+        {
+            self.host.flusher.ring();
+            return Err(error);
         }
         if !pacing.has_paused && !dirtier.must_look() {
             return Ok(None);

@@ -4,7 +4,7 @@
 
 use crate::common::{Disk, PAGE, assert_same, counter, memory, number, page, pages, read};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
-use mglru_cache::{Error, OpenMode, PageCache};
+use mglru_cache::{CachedFile, Error, OpenMode, PageCache};
 
 fn fail(operation: FaultOperation, error: i32) -> Fault {
     Fault::new(operation, FaultTrigger::Always, FaultEffect::Error(error)).on("f")
@@ -86,22 +86,39 @@ fn a_full_disk_stops_writers_with_an_error_and_lets_them_go_on_when_there_is_roo
     let cache = disk.builder(2 << 20).build().unwrap();
     let file = cache.open("f", OpenMode::ReadWrite).unwrap();
     let healthy = cache.open("g", OpenMode::ReadWrite).unwrap();
-    let mut written = 0;
-    let error = loop {
-        match file.write_at(&page(written), written * PAGE as u64) {
-            Ok(_) => written += 1,
-            Err(error) => break error,
+    let fill = |file: &CachedFile| {
+        let mut written = 0;
+        loop {
+            match file.write_at(&page(written), written * PAGE as u64) {
+                Ok(_) => written += 1,
+                Err(error) => break (written, number::<()>(Err(error))),
+            }
         }
     };
-    assert_eq!(number::<()>(Err(error)), libc::ENOSPC);
-    assert!(written > 60, "a fifth of the cache may be dirty: {written}");
-    // The pages in the way belong to the other file.
-    assert_eq!(number(healthy.write_at(&page(100), 0)), libc::ENOSPC);
+    let (written, error) = fill(&file);
+    assert_eq!(error, libc::ENOSPC);
+    assert!(written > 40, "a tenth of the cache may be refused, without its metadata: {written}");
+    assert_eq!(number(file.write_at(&page(1), 0)), libc::ENOSPC, "at once");
+    // A file without refused pages is written as before, however much.
+    let rewrite = |rounds: std::ops::Range<u64>| {
+        for number in rounds.clone().flat_map(|round| (0..8).map(move |page| (round, page))) {
+            healthy.write_at(&page(number.0), number.1 * PAGE as u64).unwrap();
+        }
+        healthy.sync_data().unwrap();
+        assert_same(&disk.contents("g")[7 * PAGE..], &page(rounds.end - 1), "of a healthy file");
+    };
+    rewrite(0..100);
+    // Also beside more files that have no room.
+    for path in ["h", "i"] {
+        let more = cache.open(path, OpenMode::Create).unwrap();
+        assert_eq!(fill(&more).1, libc::ENOSPC);
+        rewrite(100..200);
+        more.truncate(0).unwrap();
+    }
     // All pages are still in memory and readable.
     for number in 0..written {
         assert_same(&read(&file, number as usize * PAGE, PAGE), &page(number), "page");
     }
-    assert_same(&read(&healthy, PAGE, PAGE), &page(1), "page of the other");
     files.set_capacity_pages(u64::MAX);
     assert!(is_write_back(file.sync_all()), "reported now");
     file.sync_all().unwrap();

@@ -18,6 +18,10 @@ pub(crate) struct Pending {
     any_written: AtomicBool,
     /// Pages whose write failed, since the start.
     failed: AtomicU64,
+    /// Of the dirty pages, those whose last write failed.
+    refused_dirty: AtomicI64,
+    /// Of the pages under writeback, those whose write before failed.
+    refused_writeback: AtomicI64,
 }
 
 impl Pending {
@@ -64,6 +68,23 @@ impl Pending {
         self.failed.fetch_add(1, Relaxed);
     }
 
+    /// Adds to the counts of refused pages that are dirty and under writeback; negative numbers
+    /// subtract.
+    pub(crate) fn change_refused(&self, dirty: i64, writeback: i64) {
+        self.refused_dirty.fetch_add(dirty, Relaxed);
+        self.refused_writeback.fetch_add(writeback, Relaxed);
+    }
+
+    /// Dirty and writeback pages whose last finished write failed.
+    pub(crate) fn refused_pages(&self) -> u64 {
+        self.refused_dirty_pages() + self.refused_writeback.load(Relaxed).max(0) as u64
+    }
+
+    /// Those of them that are not under writeback.
+    pub(crate) fn refused_dirty_pages(&self) -> u64 {
+        self.refused_dirty.load(Relaxed).max(0) as u64
+    }
+
     pub(crate) fn failed_pages(&self) -> u64 {
         self.failed.load(Relaxed)
     }
@@ -74,6 +95,8 @@ impl Pending {
         self.dirty.store(0, Relaxed);
         self.writeback.store(0, Relaxed);
         self.failed.store(0, Relaxed);
+        self.refused_dirty.store(0, Relaxed);
+        self.refused_writeback.store(0, Relaxed);
     }
 
     /// Dirty pages that are not under writeback.

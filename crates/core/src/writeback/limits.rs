@@ -24,6 +24,16 @@ impl DirtyLimits {
         }
     }
 
+    /// The limits beside refused pages ([`super::refused`]): half of what these leave of twice the
+    /// limit, if that is less.
+    pub(super) fn beside_refused(self, refused_pages: u64) -> DirtyLimits {
+        if refused_pages == 0 {
+            return self;
+        }
+        let pages = self.pages.min((2 * self.pages).saturating_sub(refused_pages) / 2).max(1);
+        DirtyLimits { background_pages: self.background_pages.min(pages / 2), pages }
+    }
+
     /// Dirty and writeback pages up to which no writer is throttled.
     pub(super) fn free_run_pages(self) -> u64 {
         (self.background_pages + self.pages) / 2
@@ -38,5 +48,16 @@ mod tests {
     fn limits_are_shares_of_memory() {
         assert_eq!(DirtyLimits::of(8192), DirtyLimits { background_pages: 819, pages: 1638 });
         assert_eq!(DirtyLimits::of(3), DirtyLimits { background_pages: 0, pages: 1 });
+    }
+
+    #[test]
+    fn refused_pages_shrink_limits() {
+        let pages = |refused_pages| {
+            let limits = DirtyLimits::of(1000).beside_refused(refused_pages);
+            (limits.background_pages, limits.pages)
+        };
+        let expected = [(100, 200), (99, 199), (50, 100), (25, 50), (0, 1), (0, 1)];
+        assert_eq!([0, 1, 200, 300, 400, 500].map(pages), expected);
+        assert_eq!(DirtyLimits::of(3).beside_refused(0), DirtyLimits::of(3));
     }
 }

@@ -19,6 +19,7 @@ mod balance;
 mod errors;
 mod flusher;
 mod limits;
+mod refused;
 
 pub use balance::Dirtier;
 pub use errors::ErrorSequence;
@@ -42,6 +43,15 @@ struct DirtyLevel<'a> {
     memcg: &'a Memcg,
     pending: &'a Pending,
     limits: DirtyLimits,
+    /// The limits if no page were refused.
+    full_limits: DirtyLimits,
+}
+
+impl<'a> DirtyLevel<'a> {
+    fn new(memcg: &'a Memcg, pending: &'a Pending, full_limits: DirtyLimits) -> DirtyLevel<'a> {
+        let limits = full_limits.beside_refused(pending.refused_pages());
+        DirtyLevel { memcg, pending, limits, full_limits }
+    }
 }
 
 /// The number of dirty pages of a memcg above which the flusher writes when it looks: none until
@@ -154,18 +164,23 @@ impl Core {
         DirtyLimits::of(memcg.max_pages().min(memcg.memory.high_pages()).min(frames))
     }
 
+    /// A memcg's own limits.
+    fn level_of<'a>(&self, memcg: &'a Memcg) -> DirtyLevel<'a> {
+        DirtyLevel::new(memcg, &memcg.pending, self.dirty_limits(memcg))
+    }
+
+    /// The limits of all memory.
+    fn level_of_all(&self) -> DirtyLevel<'_> {
+        let limits = DirtyLimits::of(u64::from(self.folios.len()));
+        DirtyLevel::new(self.memcg(MemcgId::ROOT), &self.node.pending, limits)
+    }
+
     /// The limits that apply to pages of a memcg: its own and its ancestors', if memcg limits are
     /// on, and the global ones.
     fn dirty_levels<'a>(&'a self, memcg: &'a Memcg) -> impl Iterator<Item = DirtyLevel<'a>> {
         let own = self.options.memcg_dirty_limits;
-        let of_memcg = |memcg: &'a Memcg| DirtyLevel {
-            memcg,
-            pending: &memcg.pending,
-            limits: self.dirty_limits(memcg),
-        };
-        let limits = DirtyLimits::of(u64::from(self.folios.len()));
-        let all = DirtyLevel { memcg: self.memcg(MemcgId::ROOT), pending: &self.node.pending, limits };
-        self.memcgs.with_ancestors(memcg.id()).filter(move |_| own).map(of_memcg).chain([all])
+        let of_memcgs = self.memcgs.with_ancestors(memcg.id()).filter(move |_| own);
+        of_memcgs.map(|memcg| self.level_of(memcg)).chain([self.level_of_all()])
     }
 
     /// File pages that are dirty or under writeback, in all memcgs.
@@ -216,6 +231,9 @@ impl Core {
             }
             locked.tree.dirty.remove(&index);
             self.count_pending(self.owner_of(folio), -1, 1);
+            if self.has_refused() && self.flushing.refused.has(mapping.id(), index) {
+                self.count_refused(self.owner_of(folio), -1, 1);
+            }
             run.get_or_insert_with(|| WritebackRun { first: index, folios: Vec::new() }).folios.push(folio);
             if index == u32::MAX {
                 break;
@@ -243,13 +261,19 @@ impl Core {
             flags.set_dirty();
         } else if !written {
             let mut locked = mapping.lock(&self.leaves);
-            if locked.slot(index).folio() == Some(folio) && flags.set_dirty() {
-                if locked.tree.dirty.is_empty() {
-                    self.flushing.note_dirty(mapping, host.now());
+            if locked.slot(index).folio() == Some(folio) {
+                if flags.set_dirty() {
+                    if locked.tree.dirty.is_empty() {
+                        self.flushing.note_dirty(mapping, host.now());
+                    }
+                    locked.tree.dirty.insert(index);
+                    self.count_pending(memcg, 1, 0);
                 }
-                locked.tree.dirty.insert(index);
-                self.count_pending(memcg, 1, 0);
+                let was_refused = !self.flushing.refused.add(mapping.id(), index);
+                self.count_refused(memcg, 1, -i64::from(was_refused));
             }
+        } else if self.has_refused() && self.flushing.refused.remove(mapping.id(), index) {
+            self.count_refused(memcg, 0, -1);
         }
         let before = flags.end_writeback();
         self.count_pending(memcg, 0, -1);
@@ -428,6 +452,9 @@ impl Core {
                 self.flushing.note_clean(mapping);
             }
             self.count_pending(memcg, -1, 0);
+            if self.has_refused() && self.flushing.refused.remove(mapping.id(), index) {
+                self.count_refused(memcg, -1, 0);
+            }
         }
         drop(locked);
         if flags.leave_mapping() && mapping.kind() == Kind::File {

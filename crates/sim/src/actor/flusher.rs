@@ -28,7 +28,6 @@ impl FlusherActor {
             Some(order) => order,
             None => match self.flusher.step(&world.core, &world.host) {
                 FlusherStep::Write(order) => order,
-                FlusherStep::Rest(until) => return Pause::Until(until),
                 FlusherStep::Sleep(until) => return Pause::Called(Some(until)),
             },
         };

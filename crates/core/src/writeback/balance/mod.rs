@@ -115,7 +115,7 @@ impl Core {
         let mut slowest: Option<u64> = None;
         let mut room = u64::MAX;
         for level in self.dirty_levels(memcg) {
-            let pending = level.pending.pages();
+            let pending = level.counted_pages();
             room = room.min(level.limits.pages.saturating_sub(pending));
             if let Some(ratio) = ratio(pending, level.limits) {
                 slowest = Some(slowest.unwrap_or(u64::MAX).min(ratio));

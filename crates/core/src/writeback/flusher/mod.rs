@@ -25,14 +25,18 @@
 //! (Documentation/admin-guide/sysctl/vm.rst). Since Linux 4.2 ("writeback: cgroup writeback
 //! support") `balance_dirty_pages` wakes the flusher for a memcg above its free run, and the
 //! flusher goes on while `wb_over_bg_thresh` holds, which it also asks when its timer wakes it. The
-//! tracepoints `writeback_start` and `writeback_single_inode` of Linux 6.12 show both. The delay
-//! after failed writes differs from the kernel, which drops pages that a device refuses.
+//! tracepoints `writeback_start` and `writeback_single_inode` of Linux 6.12 show both.
+//!
+//! A file with refused pages (their writes failed) rests before it is written again, for any of
+//! these causes or because too many pages are refused. It rests longer after each failure. Other
+//! files do not wait for it.
 //!
 //! # Locking
 //!
 //! The list of files with dirty pages is a leaf, below the mapping lock. Holds no lock between
 //! steps.
 
+use super::refused::Refused;
 use crate::Core;
 use crate::host::{Host, Time};
 use crate::mapping::{Mapping, MappingId};
@@ -42,7 +46,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
 
-/// The delay after a pass with a failed write; it doubles with each such pass.
+/// The delay of files with refused pages after a write failed; it doubles with each pass in which
+/// one fails.
 const RETRY_MIN: Duration = Duration::from_millis(1);
 /// The longest such delay: the longest sleep of a task that waits for writeback.
 const RETRY_MAX: Duration = Duration::from_millis(100);
@@ -91,8 +96,6 @@ pub struct WriteOrder {
 pub enum FlusherStep {
     /// Start to write these pages, then call [`Flusher::wrote`].
     Write(WriteOrder),
-    /// Writes failed. Call again at this time, whatever happens before.
-    Rest(Time),
     /// Nothing is due. Call again when the flusher is woken, or at this time.
     Sleep(Time),
 }
@@ -126,6 +129,8 @@ pub struct Flusher {
     failed_pages: u64,
     /// The delay after the next failed pass.
     retry: Duration,
+    /// Until then, files with refused pages are not written.
+    retry_at: Time,
 }
 
 impl Flusher {
@@ -148,6 +153,7 @@ impl Flusher {
             timer_set: now,
             failed_pages: 0,
             retry: RETRY_MIN,
+            retry_at: now,
         }
     }
 
@@ -168,17 +174,11 @@ impl Flusher {
             let now = host.now();
             let failed_pages = core.failed_writes(MemcgId::ROOT);
             if std::mem::replace(&mut self.failed_pages, failed_pages) != failed_pages {
-                let delay = self.retry;
-                self.retry = (2 * delay).min(RETRY_MAX);
-                self.has_written = false;
-                return FlusherStep::Rest(now + delay);
-            }
-            if std::mem::take(&mut self.has_written) {
-                // The pass had no failures.
-                self.retry = RETRY_MIN;
+                self.retry_at = now + self.retry;
+                self.retry = (2 * self.retry).min(RETRY_MAX);
             }
             if !self.begin_pass(core, now) {
-                return FlusherStep::Sleep(self.timer_end(core));
+                return FlusherStep::Sleep(self.next_look(core));
             }
         }
         let &Turn { mapping, from, .. } = self.pass.front().expect("a pass that has begun has a turn");
@@ -194,7 +194,7 @@ impl Flusher {
             Some(pages) => self.go_on(turn, &pages),
             None => core.flushing.note_visited(turn.mapping, host.now()),
         }
-        self.is_fruitless().then(|| self.timer_end(core))
+        self.is_fruitless().then(|| self.next_look(core))
     }
 
     /// Reports that the host did not carry out the last [`WriteOrder`], for which it would have had
@@ -227,6 +227,13 @@ impl Flusher {
         self.timer_set.max(core.flushing.files.lock().first_dirtied) + self.options.period
     }
 
+    /// When to look again between passes: when the timer runs out, or earlier if a file rests that
+    /// is due.
+    fn next_look(&self, core: &Core) -> Time {
+        let timer_end = self.timer_end(core);
+        if self.wanted.is_empty() { timer_end } else { timer_end.min(self.retry_at) }
+    }
+
     /// Creates turns for all due files. `false`: none is due.
     fn begin_pass(&mut self, core: &Core, now: Time) -> bool {
         let is_timer = now >= self.timer_end(core);
@@ -234,21 +241,29 @@ impl Flusher {
         if is_period {
             self.next_period = now + self.options.period;
         }
-        // No short-circuit: the list of memcgs over their limits must be updated in any case.
-        let everything =
-            core.flush_is_due(self.options.memory_permille, is_timer) | std::mem::take(&mut self.is_asked);
+        let over = core.look_at_limits(self.options.memory_permille, is_timer);
+        let everything = over.dirty | std::mem::take(&mut self.is_asked);
         if is_timer || everything {
             self.timer_set = now;
         }
         let wanted = std::mem::take(&mut self.wanted);
-        let is_due = |mapping: MappingId, since: Time| {
-            everything || is_period && now.since(since) >= self.options.expiry || wanted.contains(&mapping)
-        };
-        let left_pages = self.options.portion_pages;
-        let files = core.flushing.files.lock();
-        let due = files.dirty_since.iter().filter(|&(&mapping, &since)| is_due(mapping, since));
-        self.pass.extend(due.map(|(&mapping, _)| Turn { mapping, from: 0, left_pages }));
+        let refused = core.flushing.refused.files();
+        if refused.is_empty() {
+            self.retry = RETRY_MIN;
+        }
         self.has_written = false;
+        for (&mapping, &since) in &core.flushing.files.lock().dirty_since {
+            let is_old = is_period && now.since(since) >= self.options.expiry;
+            let is_refused = refused.contains(&mapping);
+            if !(everything || is_old || wanted.contains(&mapping) || is_refused && over.refused) {
+                continue;
+            }
+            if is_refused && now < self.retry_at {
+                self.wanted.insert(mapping);
+            } else {
+                self.pass.push_back(Turn { mapping, from: 0, left_pages: self.options.portion_pages });
+            }
+        }
         !self.pass.is_empty()
     }
 }
@@ -268,6 +283,16 @@ pub(crate) struct Flushing {
     files: Mutex<DirtyFiles>,
     /// Memcgs that exceeded their background threshold at the last check.
     over_background: Mutex<BTreeSet<MemcgId>>,
+    pub(super) refused: Refused,
+}
+
+/// Limits that are exceeded, of a memcg or of all memory.
+#[derive(Clone, Copy, Debug)]
+struct Over {
+    /// Too many pages are dirty.
+    dirty: bool,
+    /// No more pages should be refused.
+    refused: bool,
 }
 
 impl Flushing {
@@ -299,23 +324,29 @@ impl Core {
         self.flushing.files.lock().dirty_since.get(&mapping.id()).copied()
     }
 
-    /// Whether too many pages are dirty in all, more than `memory_permille` thousandths of memory,
-    /// or in a memcg. Such a memcg exceeded its background threshold when pages were dirtied. Now
-    /// it exceeds its free run or, if the flusher's timer has run out, still the threshold. (When a
-    /// limit is lowered, reclaim makes room and wakes the flusher.)
-    fn flush_is_due(&self, memory_permille: u32, is_timer: bool) -> bool {
-        let mut is_due = false;
-        self.flushing.over_background.lock().retain(|&memcg| {
-            let pending = &self.memcg(memcg).pending;
-            // First, so that a thread that notes it again waits for the lock.
-            pending.forget_over_background();
-            let limits = self.dirty_limits(self.memcg(memcg));
-            let is_over = pending.dirty_pages() > super::background_pages(pending, limits);
-            is_due |= is_over && (is_timer || pending.pages() > limits.free_run_pages());
-            is_over && pending.note_over_background()
-        });
+    /// Which limits are exceeded: by dirty pages in all, if they are more than `memory_permille`
+    /// thousandths of memory, or in a memcg. Such a memcg exceeded its background threshold when
+    /// pages were dirtied. Now it exceeds its free run or, if the flusher's timer has run out,
+    /// still the threshold. (When a limit is lowered, reclaim makes room and wakes the flusher.)
+    fn look_at_limits(&self, memory_permille: u32, is_timer: bool) -> Over {
+        let all = self.level_of_all();
         let frames = u64::from(self.folios.len());
-        is_due || self.node.pending.dirty_pages() > frames * u64::from(memory_permille) / 1000
+        let mut background_pages = frames * u64::from(memory_permille) / 1000;
+        if self.has_refused() {
+            background_pages = background_pages.min(all.limits.background_pages);
+        }
+        let dirty = all.counted_dirty_pages() > background_pages;
+        let mut over = Over { dirty, refused: all.refuses_more() };
+        self.flushing.over_background.lock().retain(|&memcg| {
+            let level = self.level_of(self.memcg(memcg));
+            // First, so that a thread that notes it again waits for the lock.
+            level.pending.forget_over_background();
+            let is_over = level.counted_dirty_pages() > super::background_pages(level.pending, level.limits);
+            over.dirty |= is_over && (is_timer || level.counted_pages() > level.limits.free_run_pages());
+            over.refused |= level.refuses_more();
+            (is_over || level.refuses_more()) && level.pending.note_over_background()
+        });
+        over
     }
 }
 

@@ -212,6 +212,13 @@ fn pages_under_writeback_are_waited_for() {
     assert_eq!(run(&harness, &mut flusher).0, [(0, 200)]);
 }
 
+/// Ends writes of pages of the harness's file with an error.
+fn fail(harness: &Harness, folios: Vec<FolioId>) {
+    for folio in folios {
+        harness.core.end_writeback(&harness.host, &harness.mapping, folio, false, 0);
+    }
+}
+
 /// A device that refuses at once is tried less and less often, and normally again once it works.
 #[test]
 fn failures_are_waited_out() {
@@ -220,25 +227,47 @@ fn failures_are_waited_out() {
     let mut delays = Vec::new();
     while delays.len() < 9 {
         let (runs, folios, step) = run(&harness, &mut flusher);
-        let FlusherStep::Rest(until) = step else {
+        let FlusherStep::Sleep(until) = step else { panic!("{step:?}") };
+        if !runs.is_empty() {
             assert_eq!(runs, [(0, 200)]);
-            for folio in folios {
-                harness.core.end_writeback(&harness.host, &harness.mapping, folio, false, 0);
-            }
+            fail(&harness, folios);
             continue;
-        };
-        assert!(runs.is_empty());
-        delays.push(until.since(harness.host.now()).as_millis());
-        harness.host.advance(until.since(harness.host.now()));
-        // The next pass fails, too, before it ends.
-        let FlusherStep::Write(order) = flusher.step(&harness.core, &harness.host) else { panic!() };
-        let run = harness.core.start_writeback(&harness.mapping, order.from, 1 << 32, 1000).unwrap();
-        for folio in run.folios {
-            harness.core.end_writeback(&harness.host, &harness.mapping, folio, false, 0);
         }
-        assert_eq!(flusher.wrote(&harness.core, &harness.host, Some(0..1 << 32)), None);
+        delays.push(until.since(harness.host.now()).as_millis());
+        // Being woken earlier changes nothing.
+        assert_eq!(flusher.step(&harness.core, &harness.host), FlusherStep::Sleep(until));
+        harness.host.advance(until.since(harness.host.now()));
     }
     assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 100, 100]);
+    let (_, folios, _) = run(&harness, &mut flusher);
+    harness.end_writeback(folios);
+    // It begins anew.
+    (0..200).for_each(|page| harness.write(page));
+    let (runs, folios, _) = run(&harness, &mut flusher);
+    assert_eq!(runs, [(0, 200)]);
+    fail(&harness, folios);
+    let (_, _, step) = run(&harness, &mut flusher);
+    assert_eq!(step, FlusherStep::Sleep(harness.host.now() + RETRY_MIN));
+}
+
+/// A file that a full disk refuses rests, and another one is written meanwhile.
+#[test]
+fn a_file_that_rests_holds_up_no_other() {
+    let mut harness = dirty(0..200);
+    let mut flusher = flusher(FlusherOptions::default());
+    let (_, folios, _) = run(&harness, &mut flusher);
+    fail(&harness, folios);
+    let other = harness.core.open_mapping(Kind::File);
+    let refused = std::mem::replace(&mut harness.mapping, other);
+    harness.read_ahead(0..200);
+    (0..200).for_each(|page| harness.write(page));
+    let mut dirtier = super::super::Dirtier::default();
+    harness.core.balance_dirty(&harness.host, harness.task.memcg, &mut dirtier);
+    let (runs, folios, step) = run(&harness, &mut flusher);
+    assert_eq!((runs, step), (vec![(0, 200)], FlusherStep::Sleep(harness.host.now() + RETRY_MIN)));
+    harness.end_writeback(folios);
+    assert_eq!(harness.core.dirty_pages(&refused), 200);
+    harness.core.validate().unwrap();
 }
 
 /// A file that is not open any more is written whatever its age.
