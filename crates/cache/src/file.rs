@@ -220,12 +220,20 @@ impl CachedFile {
             return Ok(0);
         }
         self.inode.revalidate_if_changed(&self.shared)?;
-        let left = || self.inode.len().saturating_sub(offset);
-        if wanted as u64 > left() {
-            // At the end of the file: another process may have appended.
+        if self.reaches_end(wanted, offset) {
             self.inode.revalidate(&self.shared)?;
         }
-        Ok((wanted as u64).min(left()) as usize)
+        Ok(self.left(wanted, offset))
+    }
+
+    /// Whether a read reaches the end of the file, to which another process may have appended.
+    pub(crate) fn reaches_end(&self, wanted: usize, offset: u64) -> bool {
+        wanted as u64 > self.inode.len().saturating_sub(offset)
+    }
+
+    /// How many of `wanted` bytes from `offset` on are before the known end of the file.
+    pub(crate) fn left(&self, wanted: usize, offset: u64) -> usize {
+        (wanted as u64).min(self.inode.len().saturating_sub(offset)) as usize
     }
 
     /// Whether a read that begins at byte `in_page` of a page continues where the last one ended:
@@ -245,14 +253,21 @@ impl CachedFile {
     }
 
     /// Notes a read of `bytes` bytes and returns their number.
+    pub(crate) fn note_read_to(&self, offset: u64, bytes: usize) -> usize {
+        if bytes > 0 {
+            self.note_last_page((offset + bytes as u64 - 1) / PAGE_BYTES);
+        }
+        bytes
+    }
+
+    /// Notes a read of `bytes` bytes and returns how many of them are in the file.
     pub(crate) fn end_of_read(&self, offset: u64, bytes: usize) -> Result<usize, Error> {
-        if bytes == 0 {
+        if self.note_read_to(offset, bytes) == 0 {
             return Ok(0);
         }
-        self.note_last_page((offset + bytes as u64 - 1) / PAGE_BYTES);
         if self.inode.revalidate_if_changed(&self.shared)? {
             // The file turned out to be shorter than its known length.
-            return Ok((bytes as u64).min(self.inode.len().saturating_sub(offset)) as usize);
+            return Ok(self.left(bytes, offset));
         }
         Ok(bytes)
     }
@@ -497,19 +512,14 @@ impl CachedFile {
     }
 
     fn sync(&self, all: bool) -> Result<(), Error> {
-        // Must come first: once our pages extend a file that another process truncated, the
-        // truncation can no longer be seen.
-        self.inode.revalidate(&self.shared)?;
-        let synced = self.shared.write_out_and_sync(&self.inode, all);
-        self.end_of_sync(synced)
+        self.end_of_sync(self.shared.sync(&self.inode, all))
     }
 
     /// Reports errors of earlier writes and syncs, and the error of a sync that has ended, also if
     /// another sync has reported it for this handle.
-    pub(crate) fn end_of_sync(&self, synced: Result<(), Error>) -> Result<(), Error> {
-        let unreported = self.inode.unreported_error(&self.errors_reported);
-        synced.and(unreported.map_or(Ok(()), Err))?;
-        self.inode.revalidate(&self.shared)
+    pub(crate) fn end_of_sync(&self, synced: Result<Result<(), Error>, Error>) -> Result<(), Error> {
+        let synced = synced?;
+        self.inode.unreported_error(&self.errors_reported).map_or(synced, Err)
     }
 
     /// Declares how the bytes in `range` will be used. Some advice applies to the whole file.

@@ -28,21 +28,30 @@ impl Inode {
     ///
     /// Costs one system call if nothing changed. If writers hold `resize`, the next read retries.
     pub(crate) fn revalidate(self: &Arc<Self>, shared: &Shared) -> Result<(), Error> {
+        self.try_revalidate(shared, true).map(|_| ())
+    }
+
+    /// As [`Self::revalidate`]. `false`: nothing was done, because the caller may not wait and
+    /// write-back is under way, which may be what extends the file.
+    pub(crate) fn try_revalidate(self: &Arc<Self>, shared: &Shared, may_wait: bool) -> Result<bool, Error> {
         let disk_len = || self.file.len().map_err(|e| self.error("read the length of", e));
         if disk_len()? == self.disk_len() {
-            return Ok(());
+            return Ok(true);
         }
         let _alone = match self.resize.try_write() {
             Ok(alone) => alone,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
                 self.changed_outside.store(true, Ordering::Release);
-                return Ok(());
+                return Ok(true);
             }
         };
         // Write-back extends the file, too, so only a change while there was none comes from
         // another process. Writers are locked out, the flusher is not.
         let (before, now, last_dirty) = loop {
+            if !may_wait && self.has_transfers() {
+                return Ok(false);
+            }
             let begun = self.wait_for_transfers();
             let found = (self.disk_len(), disk_len()?.min(LEN_MAX), shared.core.last_dirty(&self.mapping));
             if self.transfers_begun() == begun {
@@ -55,7 +64,11 @@ impl Inode {
             // appended data there.
             if let Ok(index) = u32::try_from(ended_in)
                 && before % PAGE_BYTES > 0
+                && last_dirty.is_some_and(|last| last >= index)
             {
+                if !may_wait {
+                    return Ok(false);
+                }
                 shared.submit_dirty_in(self, index, ended_in + 1);
                 self.wait_for_transfers();
             }
@@ -70,7 +83,7 @@ impl Inode {
             self.set_len(now.max(kept.min(self.len())));
             shared.drop_clean_pages(self, ended_in);
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -1,6 +1,7 @@
 //! [`CachedFile::read_at`] as a future.
 
 use super::Missing;
+use super::syncs::Done;
 use crate::error::Error;
 use crate::fault::alone;
 use crate::file::CachedFile;
@@ -8,6 +9,8 @@ use crate::piece::{Piece, pieces};
 use mglru_core::{Arrival, InsertError, Lookup};
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 impl CachedFile {
@@ -54,6 +57,7 @@ impl CachedFile {
             done: 0,
             bytes: None,
             missed: false,
+            revalidation: None,
             missing: Missing::default(),
         }
     }
@@ -72,6 +76,8 @@ pub struct ReadAt<'a> {
     bytes: Option<usize>,
     /// Whether the page at `done` was missing.
     missed: bool,
+    /// A thread finds out whether another process changed the file's length.
+    revalidation: Option<Arc<Done<Result<(), Error>>>>,
     missing: Missing,
 }
 
@@ -95,24 +101,59 @@ impl Future for ReadAt<'_> {
         }
         let mut bytes = match this.bytes {
             Some(bytes) => bytes,
-            None => *this.bytes.insert(this.file.readable(this.buffer.len(), this.offset)?),
+            None => {
+                let bytes = ready!(this.poll_readable(this.buffer.len(), cx))?;
+                *this.bytes.insert(bytes)
+            }
         };
         while let Some(piece) = pieces(this.offset + this.done as u64, bytes.saturating_sub(this.done)).next()
         {
             if ready!(this.poll_piece(&piece, bytes, cx))? {
                 this.done += piece.in_buffer.len();
             } else {
-                bytes = this.file.readable(bytes, this.offset)?;
+                bytes = ready!(this.poll_readable(bytes, cx))?;
                 this.bytes = Some(bytes);
             }
             this.missed = false;
             this.missing.next_page(&this.file.shared);
         }
-        Poll::Ready(this.file.end_of_read(this.offset, bytes))
+        if bytes > 0 && this.must_revalidate() {
+            // The file may turn out to be shorter than its known length.
+            bytes = ready!(this.poll_readable(bytes, cx))?;
+        }
+        Poll::Ready(Ok(this.file.note_read_to(this.offset, bytes)))
     }
 }
 
 impl ReadAt<'_> {
+    /// Whether the file's length must be looked at, or is being.
+    fn must_revalidate(&self) -> bool {
+        self.revalidation.is_some() || self.file.inode.changed_outside.load(Ordering::Relaxed)
+    }
+
+    /// As [`CachedFile::readable`]. Has a thread wait for write-back under way.
+    fn poll_readable(&mut self, wanted: usize, cx: &mut Context<'_>) -> Poll<Result<usize, Error>> {
+        let (file, offset) = (self.file, self.offset);
+        if wanted > 0 && self.revalidation.is_none() {
+            let (shared, inode) = (&file.shared, &file.inode);
+            let has_changed = inode.changed_outside.load(Ordering::Relaxed)
+                && inode.changed_outside.swap(false, Ordering::AcqRel);
+            if (has_changed || file.reaches_end(wanted, offset)) && !inode.try_revalidate(shared, false)? {
+                let (for_thread, of) = (shared.clone(), inode.clone());
+                self.revalidation = shared.futures.syncs.submit(inode, move || of.revalidate(&for_thread));
+                if self.revalidation.is_none() {
+                    inode.revalidate(shared)?;
+                }
+            }
+        }
+        if let Some(revalidation) = &self.revalidation {
+            let revalidated = ready!(revalidation.poll(cx));
+            self.revalidation = None;
+            revalidated?;
+        }
+        Poll::Ready(Ok(file.left(wanted, offset)))
+    }
+
     /// Reads the part of one page. `false`: the file ends before that.
     fn poll_piece(&mut self, piece: &Piece, bytes: usize, cx: &mut Context<'_>) -> Poll<Result<bool, Error>> {
         let (file, index) = (self.file, piece.index);

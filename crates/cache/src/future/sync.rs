@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::file::CachedFile;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 impl CachedFile {
@@ -31,14 +31,8 @@ impl CachedFile {
 pub struct SyncFile<'a> {
     file: &'a CachedFile,
     all: bool,
-    under_way: Option<UnderWay>,
-}
-
-/// The state that a future shares with the thread that syncs.
-struct UnderWay {
-    done: Arc<Done>,
-    /// Valid once it is done.
-    result: Arc<Mutex<Result<(), Error>>>,
+    /// Its result, as of [`crate::shared::Shared::sync`].
+    under_way: Option<Arc<Done<Result<Result<(), Error>, Error>>>>,
 }
 
 impl fmt::Debug for SyncFile<'_> {
@@ -53,26 +47,16 @@ impl Future for SyncFile<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let this = &mut *self;
         let (file, all) = (this.file, this.all);
-        let (shared, inode) = (&file.shared, &file.inode);
-        let UnderWay { done, result } = match &this.under_way {
+        let under_way = match &this.under_way {
             Some(under_way) => under_way,
             None => {
-                inode.revalidate(shared)?;
-                let (for_thread, of) = (shared.clone(), inode.clone());
-                let result = Arc::new(Mutex::new(Ok(())));
-                let for_result = result.clone();
-                let work = move || {
-                    let synced = for_thread.write_out_and_sync(&of, all);
-                    *for_result.lock().unwrap_or_else(PoisonError::into_inner) = synced;
-                };
-                match shared.futures.syncs.submit(inode, work) {
-                    Some(done) => this.under_way.insert(UnderWay { done, result }),
+                let (shared, inode) = (file.shared.clone(), file.inode.clone());
+                match file.shared.futures.syncs.submit(&file.inode, move || shared.sync(&inode, all)) {
+                    Some(done) => this.under_way.insert(done),
                     None => return Poll::Ready(if all { file.sync_all() } else { file.sync_data() }),
                 }
             }
         };
-        ready!(done.poll(cx));
-        let mut result = result.lock().unwrap_or_else(PoisonError::into_inner);
-        Poll::Ready(file.end_of_sync(std::mem::replace(&mut *result, Ok(()))))
+        Poll::Ready(file.end_of_sync(ready!(under_way.poll(cx))))
     }
 }

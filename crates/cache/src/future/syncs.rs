@@ -1,4 +1,5 @@
-//! Threads that wait for the system, and for sources, on behalf of syncs.
+//! Threads that wait for the system, and for sources, on behalf of futures: for syncs, and for
+//! write-back that hides whether another process appended to a file.
 //!
 //! Files have one thread, one after the other. A source may keep its thread for as long as its
 //! deadline allows, so each source with syncs has a thread of its own, up to a maximum. Such a
@@ -15,41 +16,31 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// The state of a sync, shared with the thread: whether it has ended, and the task that waits.
-#[derive(Default)]
-pub(super) struct Done(Mutex<(bool, Option<Waker>)>);
+/// Work of a future, shared with the thread that does it: its result, until it is taken, and the
+/// task that waits.
+pub(super) struct Done<T>(Mutex<(Option<T>, Option<Waker>)>);
 
-impl Done {
-    /// Whether the sync has ended; otherwise registers the task.
-    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+impl<T> Done<T> {
+    /// The result, once; otherwise registers the task.
+    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<T> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.0 {
-            return Poll::Ready(());
+        if let Some(result) = state.0.take() {
+            return Poll::Ready(result);
         }
         state.1 = Some(cx.waker().clone());
         Poll::Pending
     }
 
-    fn set(&self) {
+    fn set(&self, result: T) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.0 = true;
+        state.0 = Some(result);
         let waker = state.1.take();
         drop(state);
         waker.into_iter().for_each(Waker::wake);
     }
 }
 
-struct Job {
-    work: Box<dyn FnOnce() + Send>,
-    done: Arc<Done>,
-}
-
-impl Job {
-    fn run(self) {
-        (self.work)();
-        self.done.set();
-    }
-}
+type Job = Box<dyn FnOnce() + Send>;
 
 /// Threads for sources at most. More sources than may block for ever ([`crate::source`]) get one.
 const SOURCE_THREADS_MAX: usize = 24;
@@ -82,11 +73,16 @@ fn start(name: &str, run: impl FnOnce() + Send + 'static) -> bool {
 }
 
 impl Syncs {
-    /// Queues a sync of a file, which records its own errors: the future may be dropped before it
+    /// Queues work on a file, which records its own errors: the future may be dropped before it
     /// ends. `None`: no thread can be started, or the cache is closed.
-    pub(super) fn submit(&self, of: &Inode, work: impl FnOnce() + Send + 'static) -> Option<Arc<Done>> {
-        let done = Arc::<Done>::default();
-        let job = Job { work: Box::new(work), done: done.clone() };
+    pub(super) fn submit<T: Send + 'static>(
+        &self,
+        of: &Inode,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<Arc<Done<T>>> {
+        let done = Arc::new(Done(Mutex::new((None, None))));
+        let for_thread = done.clone();
+        let job: Job = Box::new(move || for_thread.set(work()));
         let is_queued = match source_of(&of.file) {
             Some(_) => self.submit_for_source(of.identity, job),
             None => self.submit_for_file(job),
@@ -155,7 +151,7 @@ impl Queue {
             let waits = |state: &mut State| state.jobs.is_empty() && !state.closed;
             let state = self.changed.wait_while(self.lock(), waits);
             let Some(job) = state.unwrap_or_else(PoisonError::into_inner).jobs.pop_front() else { return };
-            job.run();
+            job();
         }
     }
 
@@ -165,7 +161,7 @@ impl Queue {
             let mut state = self.lock();
             if let Some(job) = state.of_sources.get_mut(&source).and_then(VecDeque::pop_front) {
                 drop(state);
-                job.run();
+                job();
                 continue;
             }
             state.of_sources.remove(&source);
@@ -199,8 +195,7 @@ mod tests {
                 drop(gate.1.wait_while(gate.0.lock().unwrap(), |open| !*open).unwrap());
                 order.lock().unwrap().push((inode, number));
             };
-            let job = Job { work: Box::new(work), done: Arc::default() };
-            assert!(syncs.submit_for_source(FileIdentity { device: 1, inode }, job));
+            assert!(syncs.submit_for_source(FileIdentity { device: 1, inode }, Box::new(work)));
         }
         while begun.load(SeqCst) < SOURCE_THREADS_MAX {
             std::thread::yield_now();
@@ -218,7 +213,6 @@ mod tests {
         order.sort_by_key(|&(inode, _)| inode);
         assert!(order.is_sorted() && order.len() == 90, "{order:?}");
         syncs.close();
-        let job = Job { work: Box::new(|| ()), done: Arc::default() };
-        assert!(!syncs.submit_for_source(FileIdentity { device: 1, inode: 1 }, job));
+        assert!(!syncs.submit_for_source(FileIdentity { device: 1, inode: 1 }, Box::new(|| ())));
     }
 }

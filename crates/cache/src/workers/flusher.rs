@@ -200,6 +200,20 @@ impl Shared {
         inode.error_since(errors).map_or(Ok(()), Err)
     }
 
+    /// Syncs a file for [`CachedFile::sync_data`], and finds out whether another process changed it.
+    ///
+    /// # Errors
+    /// The outer one is of the file's length, before anything was written; the inner one as in
+    /// [`Self::write_out_and_sync`], or of the length afterwards.
+    ///
+    /// [`CachedFile::sync_data`]: crate::CachedFile::sync_data
+    pub(crate) fn sync(&self, inode: &Arc<Inode>, all: bool) -> Result<Result<(), Error>, Error> {
+        // Must come first: once our pages extend a file that another process truncated, the
+        // truncation can no longer be seen.
+        inode.revalidate(self)?;
+        Ok(self.write_out_and_sync(inode, all).and_then(|()| inode.revalidate(self)))
+    }
+
     /// Writes all dirty pages of a file. Fails if one of them could not be written now.
     pub(crate) fn write_back(&self, inode: &Arc<Inode>) -> Result<(), Error> {
         let errors = inode.error_count();

@@ -367,6 +367,34 @@ fn a_read_over_a_truncation_has_no_bytes_that_were_not_there() {
     cache.validate().unwrap();
 }
 
+/// Another process appends while the device holds a write of this cache: until it has ended, the
+/// write could be what extends the file. A thread waits for that, not the task. A cut is noticed at
+/// the end of a read.
+#[test]
+fn a_task_does_not_wait_to_find_out_who_changed_the_length() {
+    let (disk, files) = memory(11);
+    disk.set("f", &pages(0..2));
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
+    for (length, before) in [(4, 2), (3, 4)] {
+        files.hold();
+        file.write_at(&page(9), 0).unwrap();
+        let mut sync = file.sync_data_async();
+        assert!(poll_once(&mut sync).is_pending());
+        files.wait_held(1);
+        disk.set("f", &pages(0..length));
+        let mut bytes = vec![0; 5 * PAGE];
+        let mut read = file.read_at_async(&mut bytes, PAGE as u64);
+        assert!(poll_once(&mut read).is_pending());
+        assert_eq!(file.len(), before * PAGE as u64, "not known yet");
+        files.release();
+        assert_eq!(block_on(read).unwrap(), (length as usize - 1) * PAGE);
+        assert_same(&bytes[..(length as usize - 1) * PAGE], &pages(1..length), "read");
+        block_on(sync).unwrap();
+        cache.validate().unwrap();
+    }
+}
+
 #[test]
 fn a_write_waits_for_guards_and_fails_on_its_own() {
     for disk in Disk::each(7) {
