@@ -17,6 +17,7 @@ use crate::shared::Shared;
 use crate::stat::HandleStats;
 use crate::tenant::Tenant;
 use crate::tenants::TenantState;
+use crate::workers::Synced;
 use mglru_core::readahead::{Readahead, Window, pages_max};
 use mglru_core::{Arrival, FolioId, Hit, HostCharge, LockAttempt, Lookup, MemcgId, PAGE_BYTES, Task};
 use std::fmt;
@@ -517,7 +518,7 @@ impl CachedFile {
 
     /// Reports errors of earlier writes and syncs, and the error of a sync that has ended, also if
     /// another sync has reported it for this handle.
-    pub(crate) fn end_of_sync(&self, synced: Result<Result<(), Error>, Error>) -> Result<(), Error> {
+    pub(crate) fn end_of_sync(&self, synced: Synced) -> Result<(), Error> {
         let synced = synced?;
         self.inode.unreported_error(&self.errors_reported).map_or(synced, Err)
     }

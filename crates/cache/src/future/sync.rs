@@ -3,6 +3,7 @@
 use super::syncs::Done;
 use crate::error::Error;
 use crate::file::CachedFile;
+use crate::workers::Synced;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,8 +32,7 @@ impl CachedFile {
 pub struct SyncFile<'a> {
     file: &'a CachedFile,
     all: bool,
-    /// Its result, as of [`crate::shared::Shared::sync`].
-    under_way: Option<Arc<Done<Result<Result<(), Error>, Error>>>>,
+    under_way: Option<Arc<Done<Synced>>>,
 }
 
 impl fmt::Debug for SyncFile<'_> {

@@ -44,6 +44,10 @@ pub(crate) struct Pacing {
 /// Time after which files that were held up are looked at again.
 const HELD_UP: Duration = Duration::from_millis(100);
 
+/// The result of a sync. The outer error is of the file's length, before anything was written. The
+/// inner one is of a write, of the system's sync, or of the length afterwards.
+pub(crate) type Synced = Result<Result<(), Error>, Error>;
+
 /// A file is held up.
 struct MustWait;
 
@@ -203,11 +207,10 @@ impl Shared {
     /// Syncs a file for [`CachedFile::sync_data`], and finds out whether another process changed it.
     ///
     /// # Errors
-    /// The outer one is of the file's length, before anything was written; the inner one as in
-    /// [`Self::write_out_and_sync`], or of the length afterwards.
+    /// See [`Synced`].
     ///
     /// [`CachedFile::sync_data`]: crate::CachedFile::sync_data
-    pub(crate) fn sync(&self, inode: &Arc<Inode>, all: bool) -> Result<Result<(), Error>, Error> {
+    pub(crate) fn sync(&self, inode: &Arc<Inode>, all: bool) -> Synced {
         // Must come first: once our pages extend a file that another process truncated, the
         // truncation can no longer be seen.
         inode.revalidate(self)?;

@@ -6,7 +6,7 @@ mod flusher;
 
 use crate::shared::Shared;
 #[cfg(feature = "async")]
-pub(crate) use flusher::Pacing;
+pub(crate) use flusher::{Pacing, Synced};
 use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
