@@ -24,6 +24,8 @@ use crate::racing;
 use mglru_core::mapping::AtomicSlot;
 #[cfg(not(miri))]
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+#[cfg(not(miri))]
+use rustix::param::page_size;
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::io;
 use std::ops::Range;
@@ -286,6 +288,7 @@ impl Drop for Frames {
 /// Maps `length` bytes at a huge page boundary. Also returns whether huge pages are granted.
 #[cfg(not(miri))]
 fn map(length: usize) -> io::Result<(NonNull<u8>, bool)> {
+    let length = length.next_multiple_of(page_size());
     // The kernel aligns to small pages only: map one huge page more and unmap both ends.
     let mapped_length = length + HUGE_PAGE_BYTES;
     // SAFETY: a new mapping at an address that the kernel chooses; it replaces nothing.
@@ -340,11 +343,18 @@ unsafe fn unmap(base: NonNull<u8>, length: usize) {
     debug_assert!(unmapped.is_ok(), "munmap of the frames: {unmapped:?}");
 }
 
+/// Whether memory can be returned to the system frame by frame. Where its pages have 16 or 64 KiB
+/// (some kernels for AArch64), a call for one frame would take the bytes of its neighbours, too.
+#[cfg(not(miri))]
+fn pages_fit_frames() -> bool {
+    page_size() <= FRAME_BYTES
+}
+
 #[cfg(not(miri))]
 fn forget(start: *mut u8) -> bool {
-    // SAFETY: one frame of our own private anonymous mapping (callers pass `as_ptr`). Concurrent
-    // readers see old bytes or zeros, a race that they already handle.
-    unsafe { madvise(start.cast(), FRAME_BYTES, Advice::LinuxDontNeed) }.is_ok()
+    // SAFETY: one frame of our own private anonymous mapping (callers pass `as_ptr`), and no
+    // neighbour. Concurrent readers see old bytes or zeros, a race that they already handle.
+    pages_fit_frames() && unsafe { madvise(start.cast(), FRAME_BYTES, Advice::LinuxDontNeed) }.is_ok()
 }
 
 /// Returns the memory of pages that hold only zeros to the system. They still read as zero, and
@@ -357,7 +367,9 @@ pub(crate) fn forget_zeros(pages: Range<*const u8>) -> bool {
     // (`Host::zeros_unused`). Private anonymous memory reads zero after this advice; of other
     // memory that an allocator may have taken, the kernel refuses the advice or keeps the content.
     // So no word changes.
-    bytes > 0 && unsafe { madvise(pages.start.cast_mut().cast(), bytes, Advice::LinuxDontNeed) }.is_ok()
+    bytes > 0
+        && pages_fit_frames()
+        && unsafe { madvise(pages.start.cast_mut().cast(), bytes, Advice::LinuxDontNeed) }.is_ok()
 }
 
 #[cfg(miri)]
