@@ -341,6 +341,10 @@ impl Core {
             let level = self.level_of(self.memcg(memcg));
             // First, so that a thread that notes it again waits for the lock.
             level.pending.forget_over_background();
+            if level.memcg.heir().is_some() {
+                // Its dirty pages are the heir's. Its own counts stay as they were.
+                return false;
+            }
             let is_over = level.counted_dirty_pages() > super::background_pages(level.pending, level.limits);
             over.dirty |= is_over && (is_timer || level.counted_pages() > level.limits.free_run_pages());
             over.refused |= level.refuses_more();

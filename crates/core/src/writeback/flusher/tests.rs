@@ -115,6 +115,20 @@ fn the_first_dirty_pages_of_a_memcg_are_written_when_the_timer_runs_out() {
     assert_eq!(seconds_of_writes(&dirty(0..0), 3), []);
 }
 
+/// Its dirty pages are its parent's, and written as such.
+#[test]
+fn a_removed_memcg_is_not_over_its_threshold() {
+    let harness = dirty(300..500);
+    let mut flusher = flusher(FlusherOptions::default());
+    harness.core.remove_memcg(&harness.host, harness.task.memcg).unwrap();
+    flusher.ask();
+    let (runs, folios, _) = run(&harness, &mut flusher);
+    harness.end_writeback(folios);
+    assert_eq!(runs, [(300, 200)]);
+    harness.write(0);
+    assert_eq!(run(&harness, &mut flusher).0, [], "one page is dirty");
+}
+
 /// Of all memory, only dirty pages count.
 #[test]
 fn much_is_dirty_of_all_memory() {
