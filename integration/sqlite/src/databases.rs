@@ -4,12 +4,15 @@
 //! processes out. The last one writes out what was not synced and gives the lock back. Another
 //! process that gets it then reads the data of the last commit, also with `synchronous=OFF`.
 //!
+//! A database is known by its name and by the file that has it. A file that is renamed or deleted
+//! while it is open is another database than the next one with its name.
+//!
 //! # Locking
 //!
 //! The list of databases is locked while the last connection leaves: another one that opens the
 //! database meanwhile waits, and takes the `flock` itself. The locks in a database come after that.
 
-use crate::disk::Disk;
+use crate::disk::{Disk, Identity};
 use crate::locks::Locks;
 use mglru_cache::{CachedFile, Error};
 use sqlite_plugin::vars;
@@ -28,9 +31,23 @@ pub(crate) fn database_of(path: &Path) -> Option<&Path> {
     SUFFIXES.iter().find_map(|suffix| text.strip_suffix(suffix)).map(Path::new)
 }
 
-/// Open databases by path.
+/// Puts all that was written to a file on stable storage.
+///
+/// [`Error::WriteBack`] may tell of an earlier failure, and the pages are written by now. SQLite
+/// would undo a commit that is on the disk. So a second sync, which reports only what fails in it,
+/// decides.
+pub(crate) fn sync(file: &CachedFile) -> Result<(), Error> {
+    match file.sync_data() {
+        Err(Error::WriteBack { .. }) => file.sync_data(),
+        result => result,
+    }
+}
+
+/// Open databases by path and file.
 #[derive(Default)]
-pub(crate) struct Databases(Mutex<BTreeMap<PathBuf, Open>>);
+pub(crate) struct Databases(Mutex<BTreeMap<Key, Open>>);
+
+type Key = (PathBuf, Identity);
 
 struct Open {
     database: Arc<Database>,
@@ -55,7 +72,7 @@ impl Database {
     fn write_out(&self) -> Result<(), Error> {
         let files = std::mem::take(&mut *self.unsynced());
         // Each of them is tried.
-        files.into_values().map(|file| file.sync_data()).fold(Ok(()), Result::and)
+        files.into_values().map(|file| sync(&file)).fold(Ok(()), Result::and)
     }
 }
 
@@ -63,20 +80,22 @@ impl Database {
 pub(crate) struct Lease {
     databases: Arc<Databases>,
     database: Arc<Database>,
-    path: PathBuf,
+    key: Key,
     /// Identifies the connection in the locks.
     number: u64,
 }
 
 impl Databases {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Open>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Open>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a connection, for which this process gets the lock if it does not have it.
     pub(crate) fn open(self: &Arc<Self>, disk: &Disk, path: &Path, number: u64) -> VfsResult<Lease> {
         let mut all = self.lock();
-        let database = match all.get_mut(path) {
+        let known = disk.identity(path).map_err(|_| vars::SQLITE_CANTOPEN)?;
+        let mut key = (path.to_owned(), known);
+        let database = match all.get_mut(&key) {
             Some(open) => {
                 open.connections += 1;
                 open.database.clone()
@@ -88,28 +107,37 @@ impl Databases {
                         TryLockError::WouldBlock => vars::SQLITE_BUSY,
                         TryLockError::Error(_) => vars::SQLITE_IOERR_LOCK,
                     })?;
+                    // The file that is locked, even if the name is another one's by now.
+                    key.1 = Identity::of(flock).map_err(|_| vars::SQLITE_CANTOPEN)?;
                 }
                 let database =
                     Arc::new(Database { locks: Mutex::default(), unsynced: Mutex::default(), flock });
-                all.insert(path.to_owned(), Open { database: database.clone(), connections: 1 });
+                all.insert(key.clone(), Open { database: database.clone(), connections: 1 });
                 database
             }
         };
-        Ok(Lease { databases: self.clone(), database, path: path.to_owned(), number })
+        Ok(Lease { databases: self.clone(), database, key, number })
+    }
+
+    /// The database that a journal or a WAL belongs to, if it is open.
+    fn database_of(&self, path: &Path) -> Option<Arc<Database>> {
+        let key = (database_of(path)?.to_owned(), Identity::default());
+        let all = self.lock();
+        // Of several files that had the name one after the other, any will do.
+        let (found, open) = all.range(key.clone()..).next()?;
+        (found.0 == key.0).then(|| open.database.clone())
     }
 
     /// Keeps a closed journal or WAL that was not synced, if its database is open.
     pub(crate) fn keep(&self, path: &Path, file: CachedFile) {
-        let database = database_of(path).and_then(|of| self.lock().get(of).map(|open| open.database.clone()));
-        if let Some(database) = database {
+        if let Some(database) = self.database_of(path) {
             database.unsynced().insert(path.to_owned(), file);
         }
     }
 
     /// Forgets a file that is being deleted.
     pub(crate) fn forget(&self, path: &Path) {
-        let database = database_of(path).and_then(|of| self.lock().get(of).map(|open| open.database.clone()));
-        if let Some(database) = database {
+        if let Some(database) = self.database_of(path) {
             database.unsynced().remove(path);
         }
     }
@@ -126,15 +154,21 @@ impl Lease {
         self.number
     }
 
+    /// Whether the database file has lost its name. Then a journal or a WAL with the database's name
+    /// may be that of another file, which has the name now.
+    pub(crate) fn is_moved(&self, disk: &Disk) -> bool {
+        disk.identity(&self.key.0).map_or(true, |now| now != self.key.1)
+    }
+
     /// Ends a connection. `unsynced`: its file, if that has changes that were not synced.
     ///
     /// # Errors
     /// It is the last one, and the cache cannot write.
     pub(crate) fn end(self, unsynced: Option<CachedFile>) -> Result<(), Error> {
         if let Some(file) = unsynced {
-            self.database.unsynced().insert(self.path.clone(), file);
+            self.database.unsynced().insert(self.key.0.clone(), file);
         }
-        let is_last = self.databases.lock().get(&self.path).is_some_and(|open| open.connections == 1);
+        let is_last = self.databases.lock().get(&self.key).is_some_and(|open| open.connections == 1);
         // Here, because other databases can be opened meanwhile, and errors can be returned.
         if is_last { self.database.write_out() } else { Ok(()) }
     }
@@ -144,7 +178,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         self.locks().close(self.number);
         let mut all = self.databases.lock();
-        let Some(open) = all.get_mut(&self.path) else { return };
+        let Some(open) = all.get_mut(&self.key) else { return };
         open.connections -= 1;
         if open.connections > 0 {
             return;
@@ -156,7 +190,7 @@ impl Drop for Lease {
             // exec: closing the file alone would not unlock it yet.
             let _ = flock.unlock();
         }
-        all.remove(&self.path);
+        all.remove(&self.key);
     }
 }
 
@@ -180,7 +214,7 @@ mod tests {
             let stop = database.unsynced();
             let leaver = scope.spawn(move || drop(last));
             let is_there =
-                |all: &BTreeMap<PathBuf, Open>| all.get(&path).is_some_and(|open| open.connections > 0);
+                |all: &BTreeMap<Key, Open>| all.values().next().is_some_and(|open| open.connections > 0);
             while databases.0.try_lock().is_ok_and(|all| is_there(&all)) {
                 thread::yield_now();
             }

@@ -7,7 +7,7 @@ use mglru_cache::backend::MemoryFiles;
 use rustix::fs::{Access, access};
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 #[cfg(test)]
 use std::sync::Arc;
@@ -18,6 +18,18 @@ const LINKS_MAX: usize = 40;
 
 /// Number of temporary names tried so far.
 static TEMPORARY: AtomicU64 = AtomicU64::new(0);
+
+/// The number of a file system and that of a file on it; none on a disk in memory, where files keep
+/// their names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Identity(u64, u64);
+
+impl Identity {
+    /// That of an open file.
+    pub(crate) fn of(file: &File) -> io::Result<Identity> {
+        file.metadata().map(|data| Identity(data.dev(), data.ino()))
+    }
+}
 
 /// The disk on which the names are.
 pub(crate) enum Disk {
@@ -36,7 +48,11 @@ impl Disk {
         if let Disk::Memory(files) = self {
             let is_new = files.contents(path).is_none();
             if is_new {
-                files.set_contents(path, &[]);
+                // A name that a power loss can take away.
+                let number = TEMPORARY.fetch_add(1, Ordering::Relaxed);
+                let nameless = format!("created-{number}");
+                files.set_contents(&nameless, &[]);
+                files.rename(nameless, path);
             }
             return Ok(is_new);
         }
@@ -97,6 +113,15 @@ impl Disk {
         }
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    }
+
+    /// The file that has this name.
+    pub(crate) fn identity(&self, path: &Path) -> io::Result<Identity> {
+        #[cfg(test)]
+        if let Disk::Memory(_) = self {
+            return Ok(Identity::default());
+        }
+        fs::metadata(path).map(|data| Identity(data.dev(), data.ino()))
     }
 
     /// The length of what has this name, in bytes. A directory has a length, too.

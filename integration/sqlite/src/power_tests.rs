@@ -2,7 +2,7 @@
 //! a WAL with `synchronous=NORMAL` loses the last ones only, and no database is damaged.
 
 use crate::disk::Disk;
-use mglru_cache::backend::MemoryFiles;
+use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
 use mglru_cache::{BackendKind, PageCache};
 use rusqlite::{Connection, OpenFlags, params};
 use std::collections::BTreeMap;
@@ -27,6 +27,11 @@ fn text(key: i64, generation: i64) -> String {
 
 /// A new cache over the disk, and a connection to its database.
 fn open(files: &Arc<MemoryFiles>, pragmas: &str) -> rusqlite::Result<(PageCache, Connection)> {
+    open_named(files, pragmas).map(|(cache, database, _)| (cache, database))
+}
+
+/// As [`open`], with the name of the file system for other connections.
+fn open_named(files: &Arc<MemoryFiles>, pragmas: &str) -> rusqlite::Result<(PageCache, Connection, String)> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let name = format!("mglru-power-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
     let builder = PageCache::builder(1 << 20).backend(BackendKind::Memory(files.clone()));
@@ -34,7 +39,7 @@ fn open(files: &Arc<MemoryFiles>, pragmas: &str) -> rusqlite::Result<(PageCache,
     crate::register_on(&name, cache.tenant("").unwrap(), Disk::Memory(files.clone())).unwrap();
     let database = Connection::open_with_flags_and_vfs("db", OpenFlags::default(), &*name)?;
     database.execute_batch(pragmas)?;
-    Ok((cache, database))
+    Ok((cache, database, name))
 }
 
 /// One transaction of some changes.
@@ -136,4 +141,42 @@ fn a_wal_that_is_not_synced_loses_the_last_commits_only() {
         assert_eq!(check, "ok", "seed {seed}");
     }
     assert!(lost > 0, "the test is to lose commits");
+}
+
+/// A connection that syncs nothing creates the WAL; another one commits to it and syncs.
+#[test]
+fn a_commit_is_kept_whoever_created_the_wal() {
+    for seed in 0..8 {
+        let files = MemoryFiles::new(seed);
+        files.tear_sectors();
+        let (_cache, database) = open(&files, "CREATE TABLE t (a); PRAGMA journal_mode = WAL").unwrap();
+        database.close().unwrap();
+        files.sync_names();
+        let (cache, first, name) = open_named(&files, "PRAGMA synchronous = OFF").unwrap();
+        first.execute_batch("INSERT INTO t VALUES (1)").unwrap();
+        let second = Connection::open_with_flags_and_vfs("db", OpenFlags::default(), &*name).unwrap();
+        second.execute_batch("PRAGMA synchronous = FULL; INSERT INTO t VALUES (2)").unwrap();
+        files.cut_power();
+        drop((first, second));
+        let _ = cache.close();
+        files.restore_power();
+        let (_cache, database) = open(&files, "").unwrap();
+        let sum: Option<i64> = database.query_row("SELECT sum(a) FROM t", [], |row| row.get(0)).unwrap();
+        assert_eq!(sum, Some(3), "seed {seed}");
+    }
+}
+
+/// A write that fails once: SQLite does not hear of it if the data is on the disk after all, and so
+/// does not undo what is there.
+#[test]
+fn a_failure_that_is_over_fails_no_commit() {
+    for mode in ["DELETE", "WAL"] {
+        let files = MemoryFiles::new(1);
+        let pragmas = format!("PRAGMA synchronous = FULL; PRAGMA journal_mode = {mode}; CREATE TABLE t (a)");
+        let (_cache, database) = open(&files, &pragmas).unwrap();
+        let fails = FaultEffect::Error(libc::EIO);
+        files.inject(Fault::new(FaultOperation::Write, FaultTrigger::Nth(1), fails));
+        database.execute_batch("INSERT INTO t VALUES (1)").unwrap();
+        assert_eq!(database.query_row("SELECT a FROM t", [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+    }
 }

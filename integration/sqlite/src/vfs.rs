@@ -6,7 +6,7 @@
 //! files are synced, too: after a file is deleted, and with the first sync of a new file. The cache
 //! writes pages in any order before that, so no promise about order is made to SQLite.
 
-use crate::databases::{Databases, Lease, database_of};
+use crate::databases::{Databases, Lease, database_of, sync};
 use crate::disk::Disk;
 use mglru_cache::{CachedFile, Error, OpenMode, Tenant};
 use sqlite_plugin::flags::{self, AccessFlags, CreateMode, LockLevel, OpenOpts, ShmLockMode};
@@ -34,7 +34,7 @@ pub(crate) struct Handle {
     read_only: bool,
     /// The file has lost its name: its data ends when it is closed.
     is_temporary: bool,
-    /// The file's name is not on stable storage yet.
+    /// The file's name may not be on stable storage yet.
     is_new: bool,
     /// The file was changed since it was synced.
     is_unsynced: bool,
@@ -52,6 +52,11 @@ impl VfsHandle for Handle {
     }
 }
 
+/// Whether a file may not be written, or not be opened at all.
+fn is_read_only(error: io::ErrorKind) -> bool {
+    matches!(error, io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
 /// SQLite's code for an error during an operation whose own code is `otherwise`.
 fn code(error: &Error, otherwise: SqliteErr) -> SqliteErr {
     if matches!(error, Error::TooManyFiles { .. }) {
@@ -63,7 +68,7 @@ fn code(error: &Error, otherwise: SqliteErr) -> SqliteErr {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             vars::SQLITE_FULL
         }
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => vars::SQLITE_READONLY,
+        kind if is_read_only(kind) => vars::SQLITE_READONLY,
         _ => otherwise,
     }
 }
@@ -83,6 +88,10 @@ impl Vfs for CacheVfs {
     type Handle = Handle;
 
     fn canonical_path<'a>(&self, path: Cow<'a, str>) -> VfsResult<Cow<'a, str>> {
+        // sqlite-plugin replaces what is not UTF-8 by this character, which names another file.
+        if path.contains(char::REPLACEMENT_CHARACTER) {
+            return Err(vars::SQLITE_CANTOPEN);
+        }
         // Two names of one database must have the same locks.
         let path = self.disk.canonical(Path::new(&*path)).map_err(|_| vars::SQLITE_CANTOPEN)?;
         Ok(path.to_str().ok_or(vars::SQLITE_CANTOPEN)?.to_owned().into())
@@ -94,30 +103,59 @@ impl Vfs for CacheVfs {
             Some(path) => (PathBuf::from(path), opts.delete_on_close()),
             None => (self.disk.create_temporary().map_err(|_| vars::SQLITE_CANTOPEN)?, true),
         };
-        let create = || self.disk.create(&path, database_of(&path)).map_err(|_| vars::SQLITE_CANTOPEN);
+        let kind = opts.kind();
+        let is_journal = matches!(
+            kind,
+            flags::OpenKind::MainJournal | flags::OpenKind::SuperJournal | flags::OpenKind::Wal
+        );
+        let create = || {
+            self.disk.create(&path, database_of(&path)).map_err(|error| match error.kind() {
+                io::ErrorKind::PermissionDenied if is_journal => vars::SQLITE_READONLY_DIRECTORY,
+                _ => vars::SQLITE_CANTOPEN,
+            })
+        };
         let (mode, is_new) = match opts.mode() {
             flags::OpenMode::ReadOnly => (OpenMode::ReadOnly, false),
             flags::OpenMode::ReadWrite { create: CreateMode::None } => (OpenMode::ReadWrite, false),
-            flags::OpenMode::ReadWrite { create: CreateMode::Create } => (OpenMode::ReadWrite, create()?),
+            // A journal that is there may be that of a process that was killed before it synced the
+            // name, or of a connection that never syncs.
+            flags::OpenMode::ReadWrite { create: CreateMode::Create } => {
+                (OpenMode::ReadWrite, create()? || is_journal)
+            }
             flags::OpenMode::ReadWrite { create: CreateMode::MustCreate } => match !has_name || create()? {
                 true => (OpenMode::ReadWrite, true),
                 false => return Err(vars::SQLITE_CANTOPEN),
             },
         };
         // Before the cache opens the file, so that it finds what another process has just written.
-        let lease = match opts.kind() {
+        let lease = match kind {
             flags::OpenKind::MainDb => {
                 let number = self.next.fetch_add(1, Ordering::Relaxed);
                 Some(self.databases.open(&self.disk, &path, number)?)
             }
             _ => None,
         };
-        let file = self.tenant.open(&path, mode).map_err(|error| code(&error, vars::SQLITE_CANTOPEN))?;
+        let mut read_only = mode == OpenMode::ReadOnly;
+        let opened = match self.tenant.open(&path, mode) {
+            // As SQLite's own: what may not be written is opened for reading.
+            Err(error) if !read_only && is_read_only(error.kind()) => {
+                read_only = true;
+                self.tenant.open(&path, OpenMode::ReadOnly)
+            }
+            opened => opened,
+        };
+        let file = opened.map_err(|error| match error.kind() {
+            kind if is_read_only(kind) => vars::SQLITE_CANTOPEN,
+            _ => code(&error, vars::SQLITE_CANTOPEN),
+        })?;
+        if lease.as_ref().is_some_and(|lease| lease.is_moved(&self.disk)) {
+            // While it was opened, so the cache may have another file than the one that is locked.
+            return Err(vars::SQLITE_CANTOPEN);
+        }
         if is_temporary {
             // At once: a process that is killed leaves no file behind.
             self.disk.remove(&path).map_err(|_| vars::SQLITE_CANTOPEN)?;
         }
-        let read_only = mode == OpenMode::ReadOnly;
         Ok(Handle { file, path, read_only, is_temporary, is_new, is_unsynced: false, lease })
     }
 
@@ -165,10 +203,13 @@ impl Vfs for CacheVfs {
     }
 
     fn lock(&self, handle: &mut Handle, level: LockLevel) -> VfsResult<()> {
-        match &handle.lease {
-            Some(lease) => lease.locks().lock(lease.number(), level),
-            None => Ok(()),
+        let Some(lease) = &handle.lease else { return Ok(()) };
+        // Who may write may create and delete a journal, and delete a WAL, by the database's name.
+        let writes = !matches!(level, LockLevel::Unlocked | LockLevel::Shared);
+        if writes && lease.is_moved(&self.disk) {
+            return Err(vars::SQLITE_READONLY_DBMOVED);
         }
+        lease.locks().lock(lease.number(), level)
     }
 
     fn unlock(&self, handle: &mut Handle, level: LockLevel) -> VfsResult<()> {
@@ -183,7 +224,7 @@ impl Vfs for CacheVfs {
     }
 
     fn sync(&self, handle: &mut Handle) -> VfsResult<()> {
-        handle.file.sync_data().map_err(|error| code(&error, vars::SQLITE_IOERR_FSYNC))?;
+        sync(&handle.file).map_err(|error| code(&error, vars::SQLITE_IOERR_FSYNC))?;
         handle.is_unsynced = false;
         if std::mem::take(&mut handle.is_new) && !handle.is_temporary {
             self.disk.sync_directory_of(&handle.path).map_err(|_| vars::SQLITE_IOERR_DIR_FSYNC)?;

@@ -3,8 +3,10 @@
 use mglru_cache::PageCache;
 use rusqlite::{Connection, OpenFlags, params};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -308,6 +310,76 @@ fn what_cannot_be_opened_is_an_error_of_sqlite() {
     std::fs::write(&path, [7; 10_000]).unwrap();
     assert_eq!(code(try_open(&path, OpenFlags::default())), rusqlite::ErrorCode::NotADatabase);
     assert!(mglru_sqlite::register("a\0b", cache().tenant("").unwrap()).is_err());
+}
+
+/// A database that loses its name while it is open leaves the journal and the WAL of the next one
+/// with that name alone. As on SQLite's own file system, it can be read.
+#[test]
+fn a_moved_database_leaves_its_successor_alone() {
+    for (mode, is_deleted) in [("wal", false), ("delete", false), ("persist", true)] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("db");
+        let old = open(&path);
+        set_mode(&old, mode);
+        old.execute_batch("CREATE TABLE old (a); INSERT INTO old VALUES (1)").unwrap();
+        match is_deleted {
+            true => std::fs::remove_file(&path).unwrap(),
+            false => std::fs::rename(&path, directory.path().join("moved")).unwrap(),
+        }
+        // If there is one.
+        let _ = std::fs::rename(directory.path().join("db-wal"), directory.path().join("moved-wal"));
+        // Another process would use SQLite's own file system in the same way.
+        for new in [open(&path), Connection::open(&path).unwrap()] {
+            set_mode(&new, mode);
+            new.execute_batch("CREATE TABLE IF NOT EXISTS new (a); BEGIN; INSERT INTO new VALUES (7)")
+                .unwrap();
+            if mode != "wal" {
+                let error = old.execute("INSERT INTO old VALUES (2)", []).unwrap_err();
+                let dbmoved = error.sqlite_error().map(|error| error.extended_code);
+                assert_eq!(dbmoved, Some(1032), "{mode}: {error}"); // SQLITE_READONLY_DBMOVED
+            }
+            assert_eq!(old.query_row("SELECT sum(a) FROM old", [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+            new.execute_batch("COMMIT").unwrap();
+            new.close().unwrap();
+        }
+        let new = open(&path);
+        new.execute_batch("INSERT INTO new VALUES (8)").unwrap();
+        old.close().unwrap();
+        new.close().unwrap();
+        let plain = Connection::open(&path).unwrap();
+        assert_eq!(plain.query_row("SELECT sum(a) FROM new", [], |row| row.get::<_, i64>(0)).unwrap(), 22);
+        intact(&plain);
+    }
+}
+
+/// What may not be written is opened for reading, also by a connection that wants to write.
+#[test]
+fn a_write_protected_database_is_opened_for_reading() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    open(&path).execute_batch("CREATE TABLE t (a); INSERT INTO t VALUES (7)").unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o444)).unwrap();
+    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let read = move || {
+        // Root may write in spite of the permissions. The system call is about this thread alone.
+        // SAFETY: it takes numbers only.
+        unsafe { libc::syscall(libc::SYS_setresuid, -1, 65_534, -1) };
+        let database = Connection::open_with_flags_and_vfs(&path, OpenFlags::default(), "mglru").unwrap();
+        assert_eq!(database.query_row("SELECT a FROM t", [], |row| row.get::<_, i64>(0)).unwrap(), 7);
+        let error = database.execute("INSERT INTO t VALUES (8)", []).unwrap_err();
+        assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::ReadOnly));
+    };
+    std::thread::spawn(read).join().unwrap();
+}
+
+#[test]
+fn a_name_that_is_not_utf_8_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    cache();
+    let path = directory.path().join(OsStr::from_bytes(b"caf\xe9"));
+    let error = Connection::open_with_flags_and_vfs(&path, OpenFlags::default(), "mglru").unwrap_err();
+    assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::CannotOpen));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 /// The writer of the crash test: commits transactions of ten rows and prints the number of each
