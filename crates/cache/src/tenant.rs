@@ -275,6 +275,29 @@ impl Tenant {
         Ok(())
     }
 
+    /// The most bytes of pages that the tenant may have at present: the least of its limits
+    /// (`memory.max` and `memory.high`), those of the tenants above it, and the frames of the cache.
+    /// Other tenants and locked pages may leave less.
+    ///
+    /// ```
+    /// # let cache = mglru_cache::PageCache::builder(8 << 20).tenant("a", 4 << 20).build()?;
+    /// assert_eq!(cache.tenant("a")?.most_bytes(), 4 << 20);
+    /// assert!((4 << 20..8 << 20).contains(&cache.tenant("")?.most_bytes()));
+    /// # Ok::<(), mglru_cache::Error>(())
+    /// ```
+    pub fn most_bytes(&self) -> u64 {
+        let core = &self.shared.core;
+        let mut pages = u64::from(core.folios().len() - core.retired_pages());
+        let mut memcg = self.memcg();
+        loop {
+            pages = pages.min(memcg.max_pages()).min(memcg.memory().high_pages());
+            if memcg.id() == MemcgId::ROOT {
+                return pages * PAGE_BYTES;
+            }
+            memcg = core.memcg(memcg.parent());
+        }
+    }
+
     /// The report of the tenant's OOM kill, until it is revived ([`crate::OomPolicy`]).
     pub fn killed(&self) -> Option<OutOfMemory> {
         self.shared.core.oom_killed(self.state.memcg()).map(|report| *report)

@@ -39,8 +39,15 @@
 //!
 //! Readers that need an object's state (length, etag) at the same time send one request for it. The
 //! state is believed for [`Options::fresh_for`]; after that it is asked for again before the next
-//! read. Writes through this store are seen at once; writes by others after that time, or when a
-//! part that is not in memory is read.
+//! read. Writes through this store are seen at once, also when their future is dropped before its
+//! end; writes by others after that time, or when a part that is not in memory is read.
+//!
+//! # Small caches
+//!
+//! Missing blocks of at most a quarter of the tenant's memory are read at once; other reads that
+//! miss wait. Where the cache has no room for the metadata of one more object, those used longest
+//! ago are closed. Where no page is free, because all of them are lent or locked, a read goes to the
+//! wrapped store.
 //!
 //! # Runtimes
 //!
@@ -54,7 +61,7 @@ use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt, WeakShared, try_join_all};
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use mglru_cache::Tenant;
-use object::Object;
+use object::{Common, Object};
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
@@ -63,7 +70,7 @@ use object_store::{
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -102,12 +109,10 @@ pub struct CachedStore(Arc<Shared>);
 
 struct Shared {
     store: Arc<dyn ObjectStore>,
-    tenant: Tenant,
+    common: Arc<Common>,
     options: Options,
     /// Distinguishes the objects of this store from those of others with the same name.
     number: u64,
-    /// Pages that are lent to readers now.
-    lent: Arc<AtomicUsize>,
     open: Mutex<Open>,
 }
 
@@ -163,7 +168,7 @@ impl fmt::Debug for CachedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CachedStore")
             .field("store", &self.0.store)
-            .field("tenant", &self.0.tenant)
+            .field("tenant", &self.0.common.tenant)
             .field("options", &self.0.options)
             .finish_non_exhaustive()
     }
@@ -184,14 +189,9 @@ impl CachedStore {
     /// Wraps `store` with settings other than the default.
     pub fn with_options(store: Arc<dyn ObjectStore>, tenant: Tenant, options: Options) -> CachedStore {
         let number = STORES.fetch_add(1, Ordering::Relaxed);
-        CachedStore(Arc::new(Shared {
-            store,
-            tenant,
-            options,
-            number,
-            lent: Arc::default(),
-            open: Mutex::default(),
-        }))
+        let common = Common::new(store.clone(), tenant, options.block_bytes, options.name.is_some());
+        let common = Arc::new(common);
+        CachedStore(Arc::new(Shared { store, common, options, number, open: Mutex::default() }))
     }
 
     /// The wrapped store.
@@ -282,14 +282,17 @@ impl Shared {
         let object = match known {
             Some(object) if object.is(&head.meta) => object,
             _ => {
-                let Options { block_bytes, name, .. } = &self.options;
-                let is_named = name.is_some();
-                let name = match name {
+                let name = match &self.options.name {
                     Some(name) => format!("{name}/{location}"),
                     None => format!("{}#{}/{location}", self.store, self.number),
                 };
-                let (store, lent) = (&self.store, &self.lent);
-                Object::open(store, name, &self.tenant, head, *block_bytes, is_named, lent).await?
+                loop {
+                    match Object::open(&self.common, name.clone(), &head.meta, &head.attributes).await {
+                        // Objects that were used longest ago make room for this one.
+                        Err(error) if object::is_out_of_room(&error) && self.close_oldest() => {}
+                        opened => break opened?,
+                    }
+                }
             }
         };
         let mut open = self.open();
@@ -317,9 +320,21 @@ impl Shared {
         open.objects.remove(&oldest)
     }
 
+    /// Closes an eighth of the open objects, those used longest ago. Returns whether there were any.
+    fn close_oldest(&self) -> bool {
+        let mut open = self.open();
+        let mut by_use: Vec<_> =
+            open.objects.iter().map(|(path, known)| (known.used, path.clone())).collect();
+        by_use.sort_unstable();
+        by_use.truncate(by_use.len().div_ceil(8));
+        let closed: Vec<_> = by_use.iter().map(|(_, path)| open.objects.remove(path)).collect();
+        drop(open);
+        !closed.is_empty()
+    }
+
     /// Runs a read. If the object turns out to have changed, runs it again on the new one, once.
-    /// `None`: that has changed, too. So the object is being changed all the time, and the wrapped
-    /// store is to be asked.
+    /// `None`: the wrapped store is to be asked. The object has changed again, so it is being changed
+    /// all the time; or the cache has no room for one more object.
     async fn read<T, F: Future<Output = Result<T>>>(
         self: &Arc<Self>,
         location: &Path,
@@ -327,8 +342,17 @@ impl Shared {
         read: impl Fn(Arc<Object>) -> F,
     ) -> Result<Option<T>> {
         for fresh in [fresh, true] {
-            match read(self.object(location, fresh).await?).await {
+            let result = match self.object(location, fresh).await {
+                Ok(object) => read(object).await,
+                Err(error) if object::is_out_of_room(&error) => break,
+                Err(error) => Err(error),
+            };
+            match result {
                 Err(error) if object::is_change(&error) => self.forget(location),
+                Err(error @ Error::NotFound { .. }) => {
+                    self.forget(location);
+                    return Err(error);
+                }
                 result => return result.map(Some),
             }
         }
@@ -336,12 +360,47 @@ impl Shared {
     }
 }
 
+/// Forgets objects when it is dropped: a change of them has ended, or nobody waits for its end any
+/// more, and the store may have made it.
+struct Changing {
+    shared: Arc<Shared>,
+    locations: Mutex<Vec<Path>>,
+}
+
+impl Changing {
+    fn new<const N: usize>(shared: &Arc<Shared>, locations: [&Path; N]) -> Changing {
+        let locations = locations.into_iter().cloned().collect();
+        Changing { shared: shared.clone(), locations: Mutex::new(locations) }
+    }
+
+    fn locations(&self) -> MutexGuard<'_, Vec<Path>> {
+        self.locations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets the objects changed so far. An error does not tell which of them it is about.
+    fn forget(&self, done: &Result<Path>) {
+        let mut locations = self.locations();
+        let ended = match done {
+            Ok(done) => locations.extract_if(.., |location| location == done).collect(),
+            Err(_) => std::mem::take(&mut *locations),
+        };
+        drop(locations);
+        ended.iter().for_each(|location| self.shared.forget(location));
+    }
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        let locations = std::mem::take(&mut *self.locations());
+        locations.iter().for_each(|location| self.shared.forget(location));
+    }
+}
+
 #[async_trait]
 impl ObjectStore for CachedStore {
     async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
-        let result = self.0.store.put_opts(location, payload, opts).await;
-        self.0.forget(location);
-        result
+        let _changing = Changing::new(&self.0, [location]);
+        self.0.store.put_opts(location, payload, opts).await
     }
 
     async fn put_multipart_opts(
@@ -407,9 +466,11 @@ impl ObjectStore for CachedStore {
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        let shared = self.0.clone();
-        let deleted = self.0.store.delete_stream(locations);
-        deleted.inspect_ok(move |location| shared.forget(location)).boxed()
+        let changing = Arc::new(Changing::new(&self.0, []));
+        let begun = changing.clone();
+        let locations = locations.inspect_ok(move |location| begun.locations().push(location.clone()));
+        let deleted = self.0.store.delete_stream(locations.boxed());
+        deleted.inspect(move |result| changing.forget(result)).boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
@@ -429,16 +490,13 @@ impl ObjectStore for CachedStore {
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        let result = self.0.store.copy_opts(from, to, options).await;
-        self.0.forget(to);
-        result
+        let _changing = Changing::new(&self.0, [to]);
+        self.0.store.copy_opts(from, to, options).await
     }
 
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
-        let result = self.0.store.rename_opts(from, to, options).await;
-        self.0.forget(from);
-        self.0.forget(to);
-        result
+        let _changing = Changing::new(&self.0, [from, to]);
+        self.0.store.rename_opts(from, to, options).await
     }
 }
 
@@ -456,7 +514,7 @@ fn parts(
         let end = range.end.min(range.start + object.part_bytes());
         let read = object.read(range.start..end).await;
         let bytes = read.inspect_err(|error| {
-            if object::is_change(error) {
+            if object::is_change(error) || matches!(error, Error::NotFound { .. }) {
                 shared.forget(&object.meta().location);
             }
         })?;
@@ -484,9 +542,8 @@ impl MultipartUpload for Upload {
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        let result = self.upload.complete().await;
-        self.shared.forget(&self.location);
-        result
+        let _changing = Changing::new(&self.shared, [&self.location]);
+        self.upload.complete().await
     }
 
     async fn abort(&mut self) -> Result<()> {

@@ -6,13 +6,14 @@ use mglru_cache::{
     Advice, BlockSource, CachedFile, OpenMode, OwnedPageGuard, RangeRequest, SourceState, Tenant,
 };
 use object_store::path::Path;
-use object_store::{Attributes, Error, GetOptions, GetResult, ObjectMeta, ObjectStore, Result};
+use object_store::{Attributes, Error, GetOptions, ObjectMeta, ObjectStore, Result};
 use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 const STORE: &str = "CachedStore";
 /// Ranges with a gap of at most this many bytes are read with one request: what a bucket delivers
@@ -32,6 +33,10 @@ const LENT_MAX: usize = 256;
 /// it is overwritten, while the processor has it in its cache.
 const COPIED_AT_ONCE: u64 = 16 << 10;
 const PAGE_BYTES: u64 = 4096;
+/// The part of the memory in which missing blocks are read at once: one in so many bytes.
+const READING_PART: u64 = 4;
+/// All parts of the memory for reads that miss.
+const SHARES: u32 = 1 << 20;
 /// Runtimes of other readers whose end a reader survives.
 const RUNTIMES_MAX: usize = 8;
 
@@ -41,13 +46,22 @@ pub(crate) fn generic(error: impl std::error::Error + Send + Sync + 'static) -> 
 }
 
 /// An error of the cache; an object that is gone is that to the caller, too.
-fn of_cache(error: mglru_cache::Error) -> Error {
+fn of_cache(error: mglru_cache::Error, location: &Path) -> Error {
     match (&error, error.kind()) {
-        (mglru_cache::Error::Io { path, .. }, io::ErrorKind::NotFound) => {
-            Error::NotFound { path: path.display().to_string(), source: Box::new(error) }
+        (mglru_cache::Error::Io { .. }, io::ErrorKind::NotFound) => {
+            Error::NotFound { path: location.to_string(), source: Box::new(error) }
         }
         _ => generic(error),
     }
+}
+
+/// Whether the cache has no memory left: for pages, or for the metadata of one more object.
+pub(crate) fn is_out_of_room(error: &Error) -> bool {
+    let Error::Generic { source, .. } = error else { return false };
+    let error = source.downcast_ref::<mglru_cache::Error>();
+    error.is_some_and(|error| {
+        matches!(error, mglru_cache::Error::TooManyFiles { .. } | mglru_cache::Error::OutOfMemory(_))
+    })
 }
 
 /// An error that several callers get.
@@ -121,48 +135,74 @@ fn version_of(meta: &ObjectMeta) -> String {
     }
 }
 
+/// What all objects of a store share.
+pub(crate) struct Common {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) tenant: Tenant,
+    pub(crate) block_bytes: u64,
+    /// Whether a disk tier may keep objects.
+    pub(crate) is_named: bool,
+    /// Pages that the store lends now.
+    lent: Arc<AtomicUsize>,
+    /// Parts of the memory for reads that miss; all of them are [`SHARES`]. Blocks would push out
+    /// others that nobody has copied yet if more were read at once.
+    shares: Semaphore,
+}
+
+impl Common {
+    pub(crate) fn new(
+        store: Arc<dyn ObjectStore>,
+        tenant: Tenant,
+        block_bytes: u64,
+        is_named: bool,
+    ) -> Common {
+        let shares = Semaphore::new(SHARES as usize);
+        Common { store, tenant, block_bytes, is_named, lent: Arc::default(), shares }
+    }
+
+    /// The most bytes of missing blocks that are read at once, at least a block.
+    fn reading_bytes_max(&self) -> u64 {
+        let most = self.tenant.most_bytes() / READING_PART;
+        (most / self.block_bytes * self.block_bytes).max(self.block_bytes)
+    }
+}
+
 /// An open object.
 pub(crate) struct Object {
     file: CachedFile,
     meta: ObjectMeta,
     attributes: Attributes,
-    block_bytes: u64,
-    readers: Readers,
-    /// Pages that the store lends now.
-    lent: Arc<AtomicUsize>,
+    source: Arc<Source>,
+    common: Arc<Common>,
 }
 
 impl Object {
-    /// Opens the object whose state is `head`.
+    /// Opens the object whose state is `meta`.
     pub(crate) async fn open(
-        store: &Arc<dyn ObjectStore>,
+        common: &Arc<Common>,
         name: String,
-        tenant: &Tenant,
-        head: GetResult,
-        block_bytes: u64,
-        is_named: bool,
-        lent: &Arc<AtomicUsize>,
+        meta: &ObjectMeta,
+        attributes: &Attributes,
     ) -> Result<Arc<Object>> {
-        let GetResult { meta, attributes, .. } = head;
         let runtime = runtime()?;
-        let readers = Readers(Arc::new(Mutex::new(runtime.clone())));
-        let source = Source {
-            store: store.clone(),
+        let source = Arc::new(Source {
+            store: common.store.clone(),
             name,
             location: meta.location.clone(),
             len: meta.size,
             etag: meta.e_tag.clone(),
-            version: version_of(&meta),
-            block_bytes,
+            version: version_of(meta),
+            block_bytes: common.block_bytes,
             // Without an etag the version is a time, which may be too coarse to last.
-            is_kept_on_disk: is_named && meta.e_tag.is_some(),
-            readers: readers.clone(),
-        };
-        let tenant = tenant.clone();
+            is_kept_on_disk: common.is_named && meta.e_tag.is_some(),
+            readers: Readers(Arc::new(Mutex::new(runtime.clone()))),
+        });
+        let (tenant, of_file) = (common.tenant.clone(), source.clone());
         // It may wait for memory.
-        let open = move || tenant.open_source(Arc::new(source), OpenMode::ReadOnly);
-        let file = blocking(&runtime, open).await?;
-        Ok(Arc::new(Object { file, meta, attributes, block_bytes, readers, lent: lent.clone() }))
+        let open = move || tenant.open_source(of_file, OpenMode::ReadOnly);
+        let file = blocking(&runtime, open, &meta.location).await?;
+        let (meta, attributes) = (meta.clone(), attributes.clone());
+        Ok(Arc::new(Object { file, meta, attributes, source, common: common.clone() }))
     }
 
     pub(crate) fn meta(&self) -> &ObjectMeta {
@@ -180,7 +220,7 @@ impl Object {
 
     /// The size of the parts of a long read, in bytes.
     pub(crate) fn part_bytes(&self) -> u64 {
-        self.block_bytes * BLOCKS_PER_PART
+        self.common.block_bytes * BLOCKS_PER_PART
     }
 
     /// Reads a range that lies within the object.
@@ -195,6 +235,7 @@ impl Object {
             match self.copy(range.clone()).await {
                 // Of another reader, which was first to ask for the bytes.
                 Err(error) if is_end_of_runtime(&error) => {}
+                Err(error) if is_out_of_room(&error) => return self.source.read(range).await,
                 result => return result,
             }
         }
@@ -203,28 +244,56 @@ impl Object {
 
     /// Copies a range, and first reads what is missing in tasks of the caller's runtime.
     async fn copy(&self, range: Range<u64>) -> Result<Bytes> {
-        let pages = self.file.pages_in(range.clone());
-        if pages.cached < range.end.div_ceil(PAGE_BYTES) - range.start / PAGE_BYTES {
-            self.readers.set(runtime()?);
-            // Whole blocks, all at once: each miss would wait for its own.
-            let start = range.start / self.block_bytes * self.block_bytes;
-            let end = range.end.next_multiple_of(self.block_bytes);
-            self.file.advise(Advice::WillNeed, start..end).map_err(of_cache)?;
-        }
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        let block_bytes = self.common.block_bytes;
         let mut at = range.start;
         while at < range.end {
-            let end = range.end.min((at / COPIED_AT_ONCE + 1) * COPIED_AT_ONCE);
+            if self.is_cached(&(at..range.end)) {
+                self.copy_part(at..range.end, &mut bytes).await?;
+                break;
+            }
+            let start = at / block_bytes * block_bytes;
+            let most = self.common.reading_bytes_max();
+            let end = range.end.min(start + most);
+            let blocks = start..end.next_multiple_of(block_bytes);
+            let shares = (blocks.end - blocks.start) * u64::from(SHARES) / most;
+            // It fails if the semaphore is closed, which nobody does.
+            let share = self.common.shares.acquire_many(shares.clamp(1, SHARES.into()) as u32).await;
+            let _share = share.map_err(generic)?;
+            if !self.is_cached(&(at..end)) {
+                self.source.readers.set(runtime()?);
+                // Whole blocks, all at once: each miss would wait for its own.
+                let advised = self.file.advise(Advice::WillNeed, blocks);
+                advised.map_err(|error| of_cache(error, &self.meta.location))?;
+            }
+            self.copy_part(at..end, &mut bytes).await?;
+            at = end;
+        }
+        Ok(bytes.into())
+    }
+
+    /// Whether all pages of a range are in memory.
+    fn is_cached(&self, range: &Range<u64>) -> bool {
+        let pages = range.end.div_ceil(PAGE_BYTES) - range.start / PAGE_BYTES;
+        self.file.pages_in(range.clone()).cached >= pages
+    }
+
+    /// Copies a part of a range behind `bytes`.
+    async fn copy_part(&self, part: Range<u64>, bytes: &mut Vec<u8>) -> Result<()> {
+        let mut at = part.start;
+        while at < part.end {
+            let end = part.end.min((at / COPIED_AT_ONCE + 1) * COPIED_AT_ONCE);
             let done = bytes.len();
             bytes.resize(done + (end - at) as usize, 0);
-            let read = self.file.read_at_async(&mut bytes[done..], at).await.map_err(of_cache)?;
+            let read = self.file.read_at_async(&mut bytes[done..], at).await;
+            let read = read.map_err(|error| of_cache(error, &self.meta.location))?;
             if read < bytes.len() - done {
                 let what = format!("{read} bytes at {at} of {}", self.meta.location);
                 return Err(generic(io::Error::new(io::ErrorKind::UnexpectedEof, what)));
             }
             at = end;
         }
-        Ok(bytes.into())
+        Ok(())
     }
 
     /// Lends a range that lies in one page in memory, without a copy.
@@ -233,7 +302,7 @@ impl Object {
         if range.end - range.start < LENT_BYTES_MIN || (range.end - 1) / PAGE_BYTES != page {
             return None;
         }
-        let place = Place::take(&self.lent)?;
+        let place = Place::take(&self.common.lent)?;
         let guard = self.file.cached_page(u32::try_from(page).ok()?)?;
         let start = page * PAGE_BYTES;
         let within = (range.start - start) as usize..(range.end - start) as usize;
@@ -276,9 +345,10 @@ impl AsRef<[u8]> for Lent {
 async fn blocking<T: Send + 'static>(
     runtime: &Handle,
     work: impl FnOnce() -> Result<T, mglru_cache::Error> + Send + 'static,
+    location: &Path,
 ) -> Result<T> {
     match runtime.spawn_blocking(work).await {
-        Ok(result) => result.map_err(of_cache),
+        Ok(result) => result.map_err(|error| of_cache(error, location)),
         Err(error) => Err(generic(error)),
     }
 }
@@ -294,6 +364,29 @@ struct Source {
     block_bytes: u64,
     is_kept_on_disk: bool,
     readers: Readers,
+}
+
+impl Source {
+    /// Reads a range without the cache, of the version of this source.
+    async fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        let options = GetOptions::new().with_range(Some(range.clone())).with_if_match(self.etag.clone());
+        let result =
+            self.store.get_opts(&self.location, options).await.map_err(|error| match kind_of(&error) {
+                kind @ io::ErrorKind::InvalidData => generic(io::Error::new(kind, error.to_string())),
+                _ => error,
+            })?;
+        let (version, found) = (version_of(&result.meta), result.range.clone());
+        if version != self.version {
+            let what = format!("{} has changed", self.location);
+            return Err(generic(io::Error::new(io::ErrorKind::InvalidData, what)));
+        }
+        let bytes = result.bytes().await?;
+        if found != range || bytes.len() as u64 != range.end - range.start {
+            let what = format!("the store returned bytes {found:?} of {} for {range:?}", self.location);
+            return Err(generic(io::Error::new(io::ErrorKind::UnexpectedEof, what)));
+        }
+        Ok(bytes)
+    }
 }
 
 impl fmt::Debug for Source {

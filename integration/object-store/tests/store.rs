@@ -60,6 +60,49 @@ async fn upstreams_tests_pass() {
     integration::put_get_attributes(&memory).await;
 }
 
+/// Changes whose callers do not wait for the end. The store has made them.
+#[tokio::test]
+async fn changes_are_seen_whose_futures_were_dropped() {
+    let inner = shaky(0);
+    let (_cache, store) = cached(inner.clone(), 4 << 20, options(4096, Duration::from_secs(3600)));
+    let paths: Vec<_> = ["a", "b", "c", "d"].map(Path::from).to_vec();
+    for (number, path) in (0..).zip(&paths) {
+        store.put(path, content(number, 20_000).into()).await.unwrap();
+        store.get(path).await.unwrap().bytes().await.unwrap();
+    }
+    inner.is_stalled.store(true, Relaxed);
+    assert!(store.put(&paths[0], content(8, 20_000).into()).now_or_never().is_none());
+    assert!(store.copy(&paths[0], &paths[1]).now_or_never().is_none());
+    inner.is_stalled.store(false, Relaxed);
+    for path in &paths[..2] {
+        assert!(store.get(path).await.unwrap().bytes().await.unwrap() == content(8, 20_000), "{path}");
+    }
+    // Nobody asks for the result of the second deletion.
+    let both = stream::iter(paths[2..].to_vec()).map(Ok).boxed();
+    assert_eq!(store.delete_stream(both).next().await.unwrap().unwrap(), paths[2]);
+    let (mine, inners) = (store.get(&paths[3]).await, inner.get(&paths[3]).await);
+    assert_eq!(mine.is_ok(), inners.is_ok());
+    assert!(matches!(store.get(&paths[2]).await.unwrap_err(), Error::NotFound { .. }));
+}
+
+/// An object that is found to be gone is gone, also the part of it that is in memory.
+#[tokio::test]
+async fn an_object_that_others_deleted_is_forgotten() {
+    let inner = Arc::new(InMemory::new());
+    let (_cache, store) = cached(inner.clone(), 4 << 20, options(4096, Duration::from_secs(3600)));
+    let path = Path::from("a/b");
+    inner.put(&path, content(1, 100_000).into()).await.unwrap();
+    store.get_range(&path, 0..10).await.unwrap();
+    inner.delete(&path).await.unwrap();
+    for range in [50_000..50_010, 0..10] {
+        match store.get_range(&path, range).await.unwrap_err() {
+            Error::NotFound { path, .. } => assert_eq!(path, "a/b"),
+            error => panic!("{error}"),
+        }
+    }
+    assert_eq!(store.open_objects(), 0);
+}
+
 /// Many tasks read ranges of objects that do not fit into the tenant's memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_range_is_right_within_the_tenants_limit() {
@@ -182,7 +225,7 @@ struct Shaky {
     reads: AtomicU64,
     /// Requests for an object's state.
     heads: AtomicU64,
-    /// Reads get no answer.
+    /// Reads, writes and copies get no answer; writes and copies are made.
     is_stalled: AtomicBool,
     /// One read in so many fails; 0 for none.
     one_in: AtomicU64,
@@ -227,7 +270,11 @@ impl std::fmt::Display for Shaky {
 #[async_trait]
 impl ObjectStore for Shaky {
     async fn put_opts(&self, at: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        self.store.put_opts(at, payload, options).await
+        let result = self.store.put_opts(at, payload, options).await;
+        if self.is_stalled.load(Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        result
     }
 
     async fn put_multipart_opts(
@@ -275,7 +322,11 @@ impl ObjectStore for Shaky {
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.store.copy_opts(from, to, options).await
+        let result = self.store.copy_opts(from, to, options).await;
+        if self.is_stalled.load(Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        result
     }
 }
 
