@@ -62,6 +62,18 @@ impl Drop for Lock {
     }
 }
 
+/// Puts all that was written to a file on stable storage.
+///
+/// [`Error::WriteBack`] may tell of an earlier failure, also of a session that has ended, and the
+/// pages are written by now. redb would refuse all further work. So a second sync, which reports
+/// only what fails in it, decides.
+fn sync(file: &CachedFile) -> Result<(), Error> {
+    match file.sync_data() {
+        Err(Error::WriteBack { .. }) => file.sync_data(),
+        result => result,
+    }
+}
+
 impl FileBackend {
     /// Opens a database file for a tenant, and creates it if it is missing. An advisory lock
     /// (`flock`) keeps a second backend from the file, in this process and in others, until the
@@ -132,7 +144,7 @@ impl StorageBackend for FileBackend {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        Ok(self.open_file()?.sync_data()?)
+        Ok(sync(&*self.open_file()?)?)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
@@ -147,7 +159,7 @@ impl StorageBackend for FileBackend {
         self.0.is_closed.store(true, Ordering::Release);
         let pages = file.pages_in(0..u64::MAX);
         if pages.dirty + pages.writeback > 0 {
-            file.sync_data()?;
+            sync(&file)?;
         }
         drop(self.0.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
         Ok(())
@@ -157,7 +169,8 @@ impl StorageBackend for FileBackend {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mglru_cache::PageCache;
+    use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
+    use mglru_cache::{BackendKind, PageCache};
 
     #[test]
     fn a_file_is_unlocked_when_its_last_backend_is_dropped() {
@@ -175,5 +188,29 @@ mod tests {
         drop(clone);
         FileBackend::open(&tenant, &path).unwrap();
         drop(forked);
+    }
+
+    #[test]
+    fn a_failure_that_is_over_fails_no_sync() {
+        let files = MemoryFiles::new(1);
+        let kind = BackendKind::Memory(files.clone());
+        let cache = PageCache::builder(2 << 20).backend(kind).build().unwrap();
+        let open = || FileBackend::new(cache.tenant("").unwrap().open("db", OpenMode::Create).unwrap());
+        let first = open();
+        let fails = |trigger| Fault::new(FaultOperation::Write, trigger, FaultEffect::Error(libc::ENOSPC));
+        first.write(0, b"one").unwrap();
+        files.inject(fails(FaultTrigger::Nth(1)));
+        first.sync_data().unwrap();
+        assert_eq!(files.contents("db").unwrap(), b"one");
+        // The last session of the file could not write, and nobody heard of it.
+        files.inject(fails(FaultTrigger::Always));
+        first.write(0, b"two").unwrap();
+        drop(first);
+        cache.sync().unwrap_err();
+        let second = open();
+        second.sync_data().unwrap_err();
+        files.clear_faults();
+        second.sync_data().unwrap();
+        assert_eq!(files.contents("db").unwrap(), b"two");
     }
 }
