@@ -519,8 +519,12 @@ impl CachedFile {
     /// Reports errors of earlier writes and syncs, and the error of a sync that has ended, also if
     /// another sync has reported it for this handle.
     pub(crate) fn end_of_sync(&self, synced: Synced) -> Result<(), Error> {
-        let synced = synced?;
-        self.inode.unreported_error(&self.errors_reported).map_or(synced, Err)
+        let (synced, unreported) = (synced?, self.inode.unreported_error(&self.errors_reported));
+        match (synced, unreported) {
+            // An earlier error may be worse: after a failed sync the data must be written again.
+            (Ok(()) | Err(Error::WriteBack { .. }), Some(error)) => Err(error),
+            (synced, _) => synced,
+        }
     }
 
     /// Declares how the bytes in `range` will be used. Some advice applies to the whole file.

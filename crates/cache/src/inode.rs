@@ -45,6 +45,19 @@ const BLOCK_PAGES_MAX: u32 = 4096;
 struct Errors {
     sequence: ErrorSequence,
     last: Option<(Failed, Arc<io::Error>)>,
+    /// The last failure of a sync, and the number of errors with it.
+    last_sync: Option<(u64, Arc<io::Error>)>,
+}
+
+impl Errors {
+    /// The error to report if there were more than `count`. After a failed sync, written data may be
+    /// lost, so that is reported even if pages could not be written since: those are still dirty.
+    fn worst_since(&self, count: u64) -> Option<(Failed, Arc<io::Error>)> {
+        match &self.last_sync {
+            Some((number, error)) if *number > count => Some((Failed::Sync, error.clone())),
+            _ => self.last.clone().filter(|_| self.sequence.count() > count),
+        }
+    }
 }
 
 /// The operation that failed.
@@ -130,7 +143,8 @@ pub(crate) struct Inode {
     pub(crate) being_cut: AtomicBool,
     /// Whether the last write-back failed.
     failing: AtomicBool,
-    errors: Mutex<Errors>,
+    /// None until the first error: most files have none, and pay for their inode.
+    errors: Mutex<Option<Box<Errors>>>,
     transfers: Mutex<Transfers>,
     transferred: Condvar,
 }
@@ -271,10 +285,19 @@ impl Inode {
         Error::io(doing, self.file.path(), source)
     }
 
+    fn errors(&self) -> MutexGuard<'_, Option<Box<Errors>>> {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn note_error(&self, failed: Failed, error: io::Error) {
-        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut errors = self.errors();
+        let errors = errors.get_or_insert_default();
         errors.sequence.note();
-        errors.last = Some((failed, Arc::new(error)));
+        let error = Arc::new(error);
+        if failed == Failed::Sync {
+            errors.last_sync = Some((errors.sequence.count(), error.clone()));
+        }
+        errors.last = Some((failed, error));
     }
 
     /// Records the result of write-back.
@@ -292,30 +315,32 @@ impl Inode {
     /// How many errors a new handle treats as already reported: all, unless no handle has reported
     /// the last one.
     pub(crate) fn errors_reported(&self) -> u64 {
-        self.errors.lock().unwrap_or_else(PoisonError::into_inner).sequence.reported_at_open()
+        self.errors().as_ref().map_or(0, |errors| errors.sequence.reported_at_open())
     }
 
     /// Number of errors so far.
     pub(crate) fn error_count(&self) -> u64 {
-        self.errors.lock().unwrap_or_else(PoisonError::into_inner).sequence.count()
+        self.errors().as_ref().map_or(0, |errors| errors.sequence.count())
     }
 
-    /// Returns the error that a handle has not reported yet and marks it as reported.
+    /// Returns the worst error that a handle has not reported yet and marks all as reported.
     pub(crate) fn unreported_error(&self, reported: &AtomicU64) -> Option<Error> {
-        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut errors = self.errors();
+        let errors = errors.as_mut()?;
         // Changes under the lock only.
         let mut known = reported.load(Ordering::Acquire);
+        let worst = errors.worst_since(known);
         if !errors.sequence.report(&mut known) {
             return None;
         }
         reported.store(known, Ordering::Release);
-        errors.last.clone().map(|last| self.error_of(last))
+        worst.map(|worst| self.error_of(worst))
     }
 
-    /// The last error, if there were more than `count`, reported or not.
+    /// The worst error after the first `count`, reported or not.
     pub(crate) fn error_since(&self, count: u64) -> Option<Error> {
-        let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-        errors.last.clone().filter(|_| errors.sequence.count() != count).map(|last| self.error_of(last))
+        let worst = self.errors().as_ref()?.worst_since(count);
+        worst.map(|worst| self.error_of(worst))
     }
 
     fn error_of(&self, (failed, source): (Failed, Arc<io::Error>)) -> Error {
@@ -328,7 +353,7 @@ impl Inode {
 
     /// The last error, reported or not.
     pub(crate) fn last_error(&self) -> Option<(Failed, Arc<io::Error>)> {
-        self.errors.lock().unwrap_or_else(PoisonError::into_inner).last.clone()
+        self.errors().as_ref()?.last.clone()
     }
 
     /// Registers write-back that is about to take pages. Sleeps while transfers are held.

@@ -60,6 +60,27 @@ fn an_unreported_error_goes_to_the_next_handle_opened() {
     cache.open("f", OpenMode::ReadOnly).unwrap().sync_data().unwrap();
 }
 
+/// After `Error::WriteBack` another sync is enough; after a failed sync it is not.
+#[test]
+fn a_failed_sync_is_not_hidden_by_a_failed_write() {
+    let (disk, files) = memory(3);
+    disk.set("f", &[]);
+    let cache = disk.builder(4 << 20).build().unwrap();
+    let one = cache.open("f", OpenMode::ReadWrite).unwrap();
+    let other = one.try_clone().unwrap();
+    one.write_at(&[1; 4096], 0).unwrap();
+    let once = |operation| Fault::new(operation, FaultTrigger::Nth(1), FaultEffect::Error(libc::EIO)).on("f");
+    files.inject(once(FaultOperation::Sync));
+    assert!(matches!(one.sync_data(), Err(Error::Io { doing: "sync", .. })));
+    one.write_at(&[2; 4096], 0).unwrap();
+    files.inject(once(FaultOperation::Write));
+    assert!(is_write_back(one.sync_data()));
+    one.write_at(&[3; 4096], 0).unwrap();
+    files.inject(once(FaultOperation::Write));
+    assert!(matches!(other.sync_data(), Err(Error::Io { doing: "sync", .. })));
+    other.sync_data().unwrap();
+}
+
 #[test]
 fn a_failed_sync_is_reported_to_every_handle() {
     let (disk, files) = memory(3);
