@@ -35,7 +35,8 @@
 //! Reads without a `version` are cached, also conditional ones. `head`, lists and writes go to the
 //! wrapped store. All bytes of an object that one call returns are of one version, the one in the
 //! call's [`ObjectMeta`]: every read asks for the etag with which the object was opened, and an
-//! object that changed is opened again.
+//! object that changed is opened again. Where the store has no etag, or a weak one (`W/`), the
+//! version is the length and the time of the last change, compared in each answer.
 //!
 //! Readers that need an object's state (length, etag) at the same time send one request for it. The
 //! state is believed for [`Options::fresh_for`]; after that it is asked for again before the next

@@ -126,12 +126,21 @@ impl Readers {
     }
 }
 
+/// The etag, if reads can be conditional on it. A weak one never matches (RFC 9110, 8.8.3.2), and
+/// objects with the same one may have other bytes.
+fn strong_etag(meta: &ObjectMeta) -> Option<&String> {
+    meta.e_tag.as_ref().filter(|etag| !etag.starts_with("W/"))
+}
+
 /// A text that differs between versions of an object.
 fn version_of(meta: &ObjectMeta) -> String {
-    match (&meta.version, &meta.e_tag) {
-        (Some(version), _) => format!("version {version}"),
-        (None, Some(etag)) => format!("etag {etag}"),
-        (None, None) => format!("{} bytes of {}", meta.size, meta.last_modified),
+    match (&meta.version, strong_etag(meta), &meta.e_tag) {
+        (Some(version), ..) => format!("version {version}"),
+        (None, Some(etag), _) => format!("etag {etag}"),
+        (None, None, etag) => {
+            let weak = etag.as_deref().unwrap_or_default();
+            format!("{} bytes of {} {weak}", meta.size, meta.last_modified)
+        }
     }
 }
 
@@ -190,11 +199,11 @@ impl Object {
             name,
             location: meta.location.clone(),
             len: meta.size,
-            etag: meta.e_tag.clone(),
+            etag: strong_etag(meta).cloned(),
             version: version_of(meta),
             block_bytes: common.block_bytes,
             // Without an etag the version is a time, which may be too coarse to last.
-            is_kept_on_disk: common.is_named && meta.e_tag.is_some(),
+            is_kept_on_disk: common.is_named && strong_etag(meta).is_some(),
             readers: Readers(Arc::new(Mutex::new(runtime.clone()))),
         });
         let (tenant, of_file) = (common.tenant.clone(), source.clone());

@@ -38,6 +38,8 @@ enum Fault {
     /// The whole object.
     Whole,
     Status(StatusCode),
+    /// No fault: the etag is a weak one.
+    WeakTag,
 }
 
 /// A server of one object, `/o`.
@@ -92,9 +94,11 @@ impl Server {
             return status(StatusCode::NOT_FOUND);
         }
         let (object, version) = self.object.lock().unwrap().clone();
-        let etag = format!("\"v{version}\"");
+        let fault = *self.fault.lock().unwrap();
+        let is_weak = fault == Fault::WeakTag;
+        let etag = format!("{}\"v{version}\"", if is_weak { "W/" } else { "" });
         let header = |name| request.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
-        if header(IF_MATCH).is_some_and(|wanted| wanted != etag) {
+        if header(IF_MATCH).is_some_and(|wanted| is_weak || wanted != etag) {
             return status(StatusCode::PRECONDITION_FAILED);
         }
         let answer =
@@ -108,14 +112,13 @@ impl Server {
         let (start, end) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
         let range = start.parse().unwrap()..object.len().min(end.parse::<usize>().unwrap() + 1);
         self.reads.lock().unwrap().push(range.clone());
-        let fault = *self.fault.lock().unwrap();
         let named = if fault == Fault::OtherRange { range.start..range.end - 1000 } else { range };
         let bytes = object[named.clone()].to_vec();
         let part = answer
             .status(StatusCode::PARTIAL_CONTENT)
             .header(CONTENT_RANGE, format!("bytes {}-{}/{}", named.start, named.end - 1, object.len()));
         match fault {
-            Fault::None | Fault::OtherRange => part.body(Full::new(bytes.into())).unwrap(),
+            Fault::None | Fault::OtherRange | Fault::WeakTag => part.body(Full::new(bytes.into())).unwrap(),
             // The length of the body contradicts the range that the header names.
             Fault::Short => part.body(Full::new(bytes[..bytes.len() / 2].to_vec().into())).unwrap(),
             Fault::Whole => Response::new(Full::new(object.into())),
@@ -241,4 +244,22 @@ async fn a_false_answer_is_an_error_and_later_reads_are_right() {
     }
     assert!(store.get(&path).await.unwrap().bytes().await.unwrap() == all);
     cache.validate().unwrap();
+}
+
+/// A weak etag matches nothing (RFC 9110), so reads are not conditional on it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_with_a_weak_etag_are_cached() {
+    let (old, new) = (content(1, 900_000), content(2, 800_000));
+    let (server, store) = Server::start(old.clone()).await;
+    *server.fault.lock().unwrap() = Fault::WeakTag;
+    let (_cache, store) = cached(store, FOREVER);
+    let path = Path::from("o");
+    for _ in 0..3 {
+        assert!(store.get_range(&path, 1000..2000).await.unwrap() == old[1000..2000]);
+    }
+    assert_eq!(server.reads().len(), 1);
+    server.set(new.clone());
+    let result = store.get(&path).await.unwrap();
+    assert_eq!(result.meta.e_tag.as_deref(), Some("W/\"v2\""));
+    assert!(result.bytes().await.unwrap() == new);
 }
