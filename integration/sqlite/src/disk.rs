@@ -5,6 +5,7 @@
 #[cfg(test)]
 use mglru_cache::backend::MemoryFiles;
 use rustix::fs::{Access, access};
+use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -29,6 +30,15 @@ impl Identity {
     pub(crate) fn of(file: &File) -> io::Result<Identity> {
         file.metadata().map(|data| Identity(data.dev(), data.ino()))
     }
+}
+
+/// The directory for temporary files, chosen as by SQLite's own file system: the first of these that
+/// is one and may be written. `variable`: the value of a variable of the environment.
+fn temporary_directory(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    let given = ["SQLITE_TMPDIR", "TMPDIR"].into_iter().filter_map(variable).map(PathBuf::from);
+    let usual = ["/var/tmp", "/usr/tmp", "/tmp"].into_iter().map(PathBuf::from);
+    let fits = |path: &PathBuf| path.is_dir() && access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok();
+    given.chain(usual).find(fits).unwrap_or_else(|| PathBuf::from("."))
 }
 
 /// The disk on which the names are.
@@ -76,7 +86,7 @@ impl Disk {
         loop {
             let number = TEMPORARY.fetch_add(1, Ordering::Relaxed);
             let name = format!("mglru-sqlite-{}-{number}", std::process::id());
-            let path = std::env::temp_dir().join(name);
+            let path = temporary_directory(|name| std::env::var_os(name)).join(name);
             #[cfg(test)]
             if let Disk::Memory(_) = self {
                 self.create(&path, None)?;
@@ -177,5 +187,27 @@ impl Disk {
             return Ok(None);
         }
         File::open(path).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temporary_files_are_where_sqlite_would_have_them() {
+        let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let both = |name: &str| match name {
+            "SQLITE_TMPDIR" => Some(first.path().into()),
+            _ => Some(second.path().into()),
+        };
+        assert_eq!(temporary_directory(both), first.path());
+        let missing = |name: &str| match name {
+            "SQLITE_TMPDIR" => Some(first.path().join("none").into()),
+            _ => Some(second.path().into()),
+        };
+        assert_eq!(temporary_directory(missing), second.path());
+        let by_default = temporary_directory(|_| None);
+        assert!(by_default.is_dir() && by_default != first.path());
     }
 }

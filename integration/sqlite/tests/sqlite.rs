@@ -172,9 +172,11 @@ fn connections_at_once_see_whole_transactions() {
 #[test]
 fn big_sorts_use_temporary_files_that_disappear() {
     let directory = tempfile::tempdir().unwrap();
+    let given = ["SQLITE_TMPDIR", "TMPDIR"].into_iter().find_map(std::env::var_os);
+    let temporary = given.map_or("/var/tmp".into(), std::path::PathBuf::from);
     // An earlier process with this number was killed and left names behind.
     let name = |number| format!("mglru-sqlite-{}-{number}", std::process::id());
-    let names: Vec<_> = (0..200).map(|number| std::env::temp_dir().join(name(number))).collect();
+    let names: Vec<_> = (0..200).map(|number| temporary.join(name(number))).collect();
     let names: Vec<_> = names.into_iter().filter(|name| File::create_new(name).is_ok()).collect();
     names.iter().for_each(|name| std::fs::write(name, "other").unwrap());
     let database = open(&directory.path().join("db"));
@@ -197,7 +199,7 @@ fn big_sorts_use_temporary_files_that_disappear() {
     assert!(names.iter().all(found), "the files of another process were changed");
     names.iter().for_each(|name| std::fs::remove_file(name).unwrap());
     let mine = format!("mglru-sqlite-{}-", std::process::id());
-    let left = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+    let left = std::fs::read_dir(&temporary).unwrap().flatten();
     let left: Vec<_> = left.filter(|entry| entry.file_name().to_string_lossy().starts_with(&mine)).collect();
     assert!(left.is_empty(), "{left:?}");
 }
