@@ -19,6 +19,7 @@ use sqlite_plugin::vars;
 use sqlite_plugin::vfs::VfsResult;
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -43,11 +44,12 @@ pub(crate) fn sync(file: &CachedFile) -> Result<(), Error> {
     }
 }
 
-/// Open databases by path and file.
+/// Open databases by path; several files may have had the same one, one after the other.
 #[derive(Default)]
 pub(crate) struct Databases(Mutex<BTreeMap<Key, Open>>);
 
-type Key = (PathBuf, Identity);
+/// The path, and the number of the first connection.
+type Key = (PathBuf, u64);
 
 struct Open {
     database: Arc<Database>,
@@ -63,7 +65,18 @@ struct Database {
     flock: Option<File>,
 }
 
+/// The keys of all databases that were opened by this path.
+fn all_of(path: &Path) -> RangeInclusive<Key> {
+    (path.to_owned(), 0)..=(path.to_owned(), u64::MAX)
+}
+
 impl Database {
+    /// Whether this is the database in `file`. Asked anew each time, because a file of an overlay
+    /// gets another number when it is first opened for writing.
+    fn is(&self, file: Identity) -> bool {
+        self.flock.as_ref().is_none_or(|flock| Identity::of(flock).is_ok_and(|mine| mine == file))
+    }
+
     fn unsynced(&self) -> MutexGuard<'_, BTreeMap<PathBuf, CachedFile>> {
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,12 +106,12 @@ impl Databases {
     /// Adds a connection, for which this process gets the lock if it does not have it.
     pub(crate) fn open(self: &Arc<Self>, disk: &Disk, path: &Path, number: u64) -> VfsResult<Lease> {
         let mut all = self.lock();
-        let known = disk.identity(path).map_err(|_| vars::SQLITE_CANTOPEN)?;
-        let mut key = (path.to_owned(), known);
-        let database = match all.get_mut(&key) {
-            Some(open) => {
+        let file = disk.identity(path).map_err(|_| vars::SQLITE_CANTOPEN)?;
+        let known = all.range_mut(all_of(path)).find(|(_, open)| open.database.is(file));
+        let (key, database) = match known {
+            Some((key, open)) => {
                 open.connections += 1;
-                open.database.clone()
+                (key.clone(), open.database.clone())
             }
             None => {
                 let flock = disk.open_for_lock(path).map_err(|_| vars::SQLITE_CANTOPEN)?;
@@ -107,13 +120,12 @@ impl Databases {
                         TryLockError::WouldBlock => vars::SQLITE_BUSY,
                         TryLockError::Error(_) => vars::SQLITE_IOERR_LOCK,
                     })?;
-                    // The file that is locked, even if the name is another one's by now.
-                    key.1 = Identity::of(flock).map_err(|_| vars::SQLITE_CANTOPEN)?;
                 }
                 let database =
                     Arc::new(Database { locks: Mutex::default(), unsynced: Mutex::default(), flock });
+                let key = (path.to_owned(), number);
                 all.insert(key.clone(), Open { database: database.clone(), connections: 1 });
-                database
+                (key, database)
             }
         };
         Ok(Lease { databases: self.clone(), database, key, number })
@@ -121,11 +133,9 @@ impl Databases {
 
     /// The database that a journal or a WAL belongs to, if it is open.
     fn database_of(&self, path: &Path) -> Option<Arc<Database>> {
-        let key = (database_of(path)?.to_owned(), Identity::default());
         let all = self.lock();
-        // Of several files that had the name one after the other, any will do.
-        let (found, open) = all.range(key.clone()..).next()?;
-        (found.0 == key.0).then(|| open.database.clone())
+        // Of several files that had the name, any will do.
+        all.range(all_of(database_of(path)?)).next().map(|(_, open)| open.database.clone())
     }
 
     /// Keeps a closed journal or WAL that was not synced, if its database is open.
@@ -157,7 +167,7 @@ impl Lease {
     /// Whether the database file has lost its name. Then a journal or a WAL with the database's name
     /// may be that of another file, which has the name now.
     pub(crate) fn is_moved(&self, disk: &Disk) -> bool {
-        disk.identity(&self.key.0).map_or(true, |now| now != self.key.1)
+        !disk.identity(&self.key.0).is_ok_and(|now| self.database.is(now))
     }
 
     /// Ends a connection. `unsynced`: its file, if that has changes that were not synced.
