@@ -50,8 +50,8 @@ struct Errors {
 }
 
 impl Errors {
-    /// The error to report if there were more than `count`. After a failed sync, written data may be
-    /// lost, so that is reported even if pages could not be written since: those are still dirty.
+    /// The error to report if there were more than `count`. After a failed sync, written data may
+    /// be lost, so that is reported even if pages could not be written since: those are dirty.
     fn worst_since(&self, count: u64) -> Option<(Failed, Arc<io::Error>)> {
         match &self.last_sync {
             Some((number, error)) if *number > count => Some((Failed::Sync, error.clone())),

@@ -276,8 +276,8 @@ impl Tenant {
     }
 
     /// The most bytes of pages that the tenant may have at present: the least of its limits
-    /// (`memory.max` and `memory.high`), those of the tenants above it, and the frames of the cache.
-    /// Other tenants and locked pages may leave less.
+    /// (`memory.max` and `memory.high`), those of the tenants above it, and the frames of the
+    /// cache. Other tenants and locked pages may leave less.
     ///
     /// ```
     /// # let cache = mglru_cache::PageCache::builder(8 << 20).tenant("a", 4 << 20).build()?;

@@ -47,8 +47,8 @@
 //!
 //! Missing blocks of at most a quarter of the tenant's memory are read at once; other reads that
 //! miss wait. Where the cache has no room for the metadata of one more object, those used longest
-//! ago are closed. Where no page is free, because all of them are lent or locked, a read goes to the
-//! wrapped store.
+//! ago are closed. Where no page is free, because all of them are lent or locked, a read goes to
+//! the wrapped store.
 //!
 //! # Runtimes
 //!
@@ -321,7 +321,8 @@ impl Shared {
         open.objects.remove(&oldest)
     }
 
-    /// Closes an eighth of the open objects, those used longest ago. Returns whether there were any.
+    /// Closes an eighth of the open objects, those used longest ago. Returns whether there were
+    /// any.
     fn close_oldest(&self) -> bool {
         let mut open = self.open();
         let mut by_use: Vec<_> =
@@ -334,8 +335,8 @@ impl Shared {
     }
 
     /// Runs a read. If the object turns out to have changed, runs it again on the new one, once.
-    /// `None`: the wrapped store is to be asked. The object has changed again, so it is being changed
-    /// all the time; or the cache has no room for one more object.
+    /// `None`: the wrapped store is to be asked. The object has changed again, so it is being
+    /// changed all the time; or the cache has no room for one more object.
     async fn read<T, F: Future<Output = Result<T>>>(
         self: &Arc<Self>,
         location: &Path,

@@ -164,8 +164,8 @@ impl Lease {
         self.number
     }
 
-    /// Whether the database file has lost its name. Then a journal or a WAL with the database's name
-    /// may be that of another file, which has the name now.
+    /// Whether the database file has lost its name. Then a journal or a WAL with the database's
+    /// name may be that of another file, which has the name now.
     pub(crate) fn is_moved(&self, disk: &Disk) -> bool {
         !disk.identity(&self.key.0).is_ok_and(|now| self.database.is(now))
     }

@@ -32,8 +32,8 @@ impl Identity {
     }
 }
 
-/// The directory for temporary files, chosen as by SQLite's own file system: the first of these that
-/// is one and may be written. `variable`: the value of a variable of the environment.
+/// The directory for temporary files, chosen as by SQLite's own file system: the first of these
+/// that is one and may be written. `variable`: the value of a variable of the environment.
 fn temporary_directory(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let given = ["SQLITE_TMPDIR", "TMPDIR"].into_iter().filter_map(variable).map(PathBuf::from);
     let usual = ["/var/tmp", "/usr/tmp", "/tmp"].into_iter().map(PathBuf::from);
