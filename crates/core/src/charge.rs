@@ -166,6 +166,8 @@ pub struct Charging {
     needed: bool,
     /// Reclaim ran because the node is below its min watermark; a frame may be taken now.
     reclaimed_for_frame: bool,
+    /// Whether its memcg counts the page as one that waits for a frame.
+    waits: bool,
 }
 
 impl Charging {
@@ -189,6 +191,7 @@ impl Charging {
             last_resort: LastResort::default(),
             needed: true,
             reclaimed_for_frame: false,
+            waits: false,
         }
     }
 
@@ -275,6 +278,7 @@ impl Charging {
                             let over = OverHigh::after(core, self.memcg, pages, self.cpu);
                             self.over_high = over.map(Box::new);
                             if self.over_high.is_some() {
+                                self.begin_wait(core);
                                 self.begin_stall(core, host);
                             }
                         }
@@ -291,9 +295,13 @@ impl Charging {
                         }
                         Allocation::BelowMin => {
                             host.wake_background();
+                            self.begin_wait(core);
                             return self.reclaim(core, host, EffortKind::Direct);
                         }
                     };
+                    if std::mem::take(&mut self.waits) {
+                        core.memcgs.end_wait(self.memcg);
+                    }
                     self.end_stall(core, host);
                     core.folios.set_memcg(folio, self.memcg.0);
                     core.folios.flags(folio).allocate(false, NEW_REFERENCES);
@@ -327,7 +335,9 @@ impl Charging {
     }
 
     fn give_back(&self, core: &Core) {
-        if matches!(self.stage, Stage::Frame | Stage::High) {
+        if self.waits {
+            core.uncharge_waiting(self.memcg);
+        } else if matches!(self.stage, Stage::Frame | Stage::High) {
             core.uncharge_pages(self.memcg, 1);
         }
         if !matches!(self.stage, Stage::Index | Stage::Metadata) {
@@ -351,6 +361,13 @@ impl Charging {
             self.index_bytes = mapping.missing_bytes(&core.leaves, index);
         }
         self.stage = Stage::Index;
+    }
+
+    /// The charged page has no frame, and reclaim or a pause comes first.
+    fn begin_wait(&mut self, core: &Core) {
+        if !std::mem::replace(&mut self.waits, true) {
+            core.memcgs.begin_wait(self.memcg);
+        }
     }
 
     fn begin_stall(&mut self, core: &Core, host: &impl Host) {

@@ -139,7 +139,7 @@ pub(super) fn read(core: &Core, file: File, id: MemcgId, now: Time) -> Result<St
     let memcg: &Memcg = core.memcg(id);
     let totals = || core.memcgs.subtree_totals(id);
     Ok(match file {
-        File::Current => bytes_text(memcg.usage_pages()),
+        File::Current => bytes_text(memcg.memory.held_pages()),
         File::Peak => bytes_text(memcg.peak_pages()),
         File::Min => limit_text(memcg.min_pages()),
         File::Low => limit_text(memcg.low_pages()),

@@ -40,13 +40,35 @@ impl Memcgs {
                 usage.map(|usage| payer.protection.update(usage, || &self.get(payer.parent()).protection));
             charged.is_some()
         };
-        self.charge_all(memcg, charge, |paid| self.uncharge_one(paid, pages))
+        self.charge_all(memcg, charge, |paid| self.set_usage(paid, paid.memory.cancel(pages)))
     }
 
     pub(super) fn uncharge_one(&self, payer: &Memcg, pages: u64) {
-        let usage = payer.memory.uncharge(pages);
+        self.set_usage(payer, payer.memory.uncharge(pages));
+    }
+
+    fn set_usage(&self, payer: &Memcg, usage: Option<u64>) {
         let usage = usage.unwrap_or_else(|| panic!("memcg {:?} was uncharged below zero", payer.id));
         payer.protection.update(usage, || &self.get(payer.parent()).protection);
+    }
+
+    /// A page that is charged to a memcg begins to wait for a frame.
+    pub(crate) fn begin_wait(&self, memcg: MemcgId) {
+        self.with_ancestors(memcg).for_each(|payer| payer.memory.begin_wait());
+    }
+
+    /// A page that is charged to a memcg has its frame.
+    pub(crate) fn end_wait(&self, memcg: MemcgId) {
+        self.with_ancestors(memcg).for_each(|payer| payer.memory.end_wait());
+    }
+
+    /// Takes back the charge of a page that waits for a frame.
+    pub(super) fn cancel_waiting(&self, memcg: MemcgId) {
+        for payer in self.with_ancestors(memcg) {
+            // First: without its last charge, a removed memcg may be released.
+            payer.memory.end_wait();
+            self.set_usage(payer, payer.memory.cancel(1));
+        }
     }
 
     /// Charges a swap slot to a memcg and its ancestors.
@@ -54,7 +76,7 @@ impl Memcgs {
     /// # Errors
     /// The memcg whose swap limit this would exceed.
     pub(crate) fn charge_swap(&self, memcg: MemcgId) -> Result<(), MemcgId> {
-        self.charge_all(memcg, |payer| payer.swap.try_charge(1).is_some(), |paid| _ = paid.swap.uncharge(1))?;
+        self.charge_all(memcg, |payer| payer.swap.try_charge(1).is_some(), |paid| _ = paid.swap.cancel(1))?;
         let over = self.with_ancestors(memcg).filter(|payer| payer.swap.overage() > 0);
         over.for_each(|payer| payer.stat.add(Counter::EventSwapHigh, 1));
         Ok(())
@@ -190,6 +212,7 @@ mod tests {
         assert!((0..5).all(|_| charge_one(&core, child, 0) == Charge::Charged(1)));
         assert_eq!(charge_one(&core, child, 0), Charge::Refused(parent));
         assert_eq!([parent, child].map(|memcg| core.memcg(memcg).usage_pages()), [5, 5]);
+        assert_eq!(core.memcg(child).peak_pages(), 5, "the refused page was never its own");
     }
 
     #[test]

@@ -3,6 +3,12 @@
 //! A page is charged to its memcg and to every ancestor below the root. The root has no limit and
 //! counts only its own pages. Each memcg has one counter for memory and one for swap.
 //!
+//! A page is charged before it has a frame; Linux takes the frame first. Where its task first
+//! reclaims a frame, or pauses for `memory.high`, the page is *waiting*: it counts against limits,
+//! but it is no memory. The peak leaves out waiting pages, and so does `memory.current`; otherwise
+//! both could exceed the machine's memory. The usage is highest just before it falls, so uncharges
+//! note the peak. A charge that an ancestor refuses leaves no trace in it.
+//!
 //! # Locking
 //!
 //! None: atomic words. A charge walks up the tree and is taken back if an ancestor refuses; an
@@ -18,7 +24,10 @@ pub const UNLIMITED: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct PageCounter {
     usage: AtomicU64,
+    /// The highest usage before an uncharge.
     peak: AtomicU64,
+    /// Charged pages without a frame.
+    waiting: AtomicU64,
     high: AtomicU64,
     max: AtomicU64,
 }
@@ -28,6 +37,7 @@ impl PageCounter {
         PageCounter {
             usage: AtomicU64::new(0),
             peak: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
             high: AtomicU64::new(UNLIMITED),
             max: AtomicU64::new(max_pages),
         }
@@ -35,21 +45,40 @@ impl PageCounter {
 
     /// Resets everything, for the next memcg with this number.
     pub(super) fn reset(&self, max_pages: u64) {
-        for (word, value) in
-            [(&self.usage, 0), (&self.peak, 0), (&self.high, UNLIMITED), (&self.max, max_pages)]
-        {
-            word.store(value, Relaxed);
+        for word in [&self.usage, &self.peak, &self.waiting] {
+            word.store(0, Relaxed);
         }
+        self.high.store(UNLIMITED, Relaxed);
+        self.max.store(max_pages, Relaxed);
     }
 
-    /// Pages charged now.
+    /// Pages charged now, with those that wait for a frame.
     pub fn usage_pages(&self) -> u64 {
         self.usage.load(Relaxed)
     }
 
-    /// The highest usage so far, in pages.
+    /// Pages charged now, without those that wait for a frame.
+    pub fn held_pages(&self) -> u64 {
+        self.held(self.usage_pages())
+    }
+
+    /// The highest number of charged pages so far, without those that waited for a frame.
     pub fn peak_pages(&self) -> u64 {
-        self.peak.load(Relaxed)
+        self.held_pages().max(self.peak.load(Relaxed))
+    }
+
+    fn held(&self, usage: u64) -> u64 {
+        usage.saturating_sub(self.waiting.load(Relaxed))
+    }
+
+    /// A charged page begins to wait for a frame.
+    pub(super) fn begin_wait(&self) {
+        self.waiting.fetch_add(1, Relaxed);
+    }
+
+    /// A charged page has its frame.
+    pub(super) fn end_wait(&self) {
+        self.waiting.fetch_sub(1, Relaxed);
     }
 
     /// The usage above which charges are throttled.
@@ -72,7 +101,7 @@ impl PageCounter {
 
     /// Restarts the peak at the current usage.
     pub(crate) fn reset_peak(&self) {
-        self.peak.store(self.usage_pages(), Relaxed);
+        self.peak.store(self.held_pages(), Relaxed);
     }
 
     /// Pages that may still be charged.
@@ -88,23 +117,28 @@ impl PageCounter {
             let next = usage + pages;
             (next <= max).then_some(next)
         });
-        let usage = charged.ok()? + pages;
-        if usage > self.peak.load(Relaxed) {
-            self.peak.fetch_max(usage, Relaxed);
-        }
-        Some(usage)
+        Some(charged.ok()? + pages)
     }
 
     /// Charges `pages` regardless of the limit, and returns the new usage.
     pub(super) fn charge(&self, pages: u64) -> u64 {
-        let usage = self.usage.fetch_add(pages, AcqRel) + pages;
-        self.peak.fetch_max(usage, Relaxed);
-        usage
+        self.usage.fetch_add(pages, AcqRel) + pages
     }
 
-    /// Takes a charge back and returns the new usage. `None`: less than `pages` was charged.
+    /// Ends a charge and returns the new usage. `None`: less than `pages` was charged.
     #[inline]
     pub(super) fn uncharge(&self, pages: u64) -> Option<u64> {
+        let usage = self.usage.fetch_sub(pages, AcqRel);
+        let held = self.held(usage);
+        if held > self.peak.load(Relaxed) {
+            self.peak.fetch_max(held, Relaxed);
+        }
+        usage.checked_sub(pages)
+    }
+
+    /// Takes back a charge that came to nothing, and returns the new usage. `None` as for
+    /// [`Self::uncharge`].
+    pub(super) fn cancel(&self, pages: u64) -> Option<u64> {
         self.usage.fetch_sub(pages, AcqRel).checked_sub(pages)
     }
 
@@ -130,6 +164,30 @@ mod tests {
         assert_eq!(counter.uncharge(4), Some(6));
         assert_eq!((counter.usage_pages(), counter.peak_pages(), counter.margin_pages()), (6, 10, 4));
         assert_eq!(counter.uncharge(7), None);
+    }
+
+    #[test]
+    fn the_peak_leaves_out_pages_without_frames() {
+        let counter = PageCounter::new(10);
+        counter.try_charge(4).unwrap();
+        // Two pages wait while reclaim frees one and one gets its frame; the other gives up.
+        for _ in 0..2 {
+            counter.try_charge(1).unwrap();
+            counter.begin_wait();
+        }
+        assert_eq!((counter.usage_pages(), counter.held_pages(), counter.peak_pages()), (6, 4, 4));
+        counter.uncharge(1).unwrap();
+        counter.end_wait();
+        assert_eq!((counter.held_pages(), counter.peak_pages()), (4, 4));
+        counter.end_wait();
+        counter.cancel(1).unwrap();
+        assert_eq!((counter.usage_pages(), counter.held_pages(), counter.peak_pages()), (4, 4, 4));
+        counter.try_charge(2).unwrap();
+        assert_eq!(counter.peak_pages(), 6, "before it falls");
+        counter.uncharge(2).unwrap();
+        assert_eq!(counter.peak_pages(), 6, "and after");
+        counter.reset_peak();
+        assert_eq!(counter.peak_pages(), 4);
     }
 
     #[test]

@@ -334,6 +334,12 @@ impl Plan {
         if self.machine.oom_policy == OomPolicy::Fail && !kills.is_empty() {
             return Some(format!("a kill despite the policy to fail requests: {kills:?}"));
         }
+        // A page that waits for its frame is no memory; pages in stock are charged without frames.
+        let has_stocks = self.machine.charge_batch_pages > 1;
+        let most = if has_stocks { UNLIMITED } else { self.machine.memory_pages.into() };
+        if let Some(tenant) = report.tenants.iter().find(|tenant| tenant.peak_pages > most) {
+            return Some(format!("{} had {} pages of {most}", tenant.name, tenant.peak_pages));
+        }
         // Commands change limits, and create and remove tenants.
         let ordered = |tenant: &str| {
             self.commands.iter().any(|(_, command)| match command {

@@ -77,6 +77,17 @@ impl Core {
     pub(crate) fn uncharge_pages(&self, memcg: MemcgId, pages: u64) {
         let payers = self.memcgs.with_ancestors(memcg);
         payers.for_each(|payer| self.memcgs.uncharge_one(payer, pages));
+        self.release_if_offline(memcg);
+    }
+
+    /// Takes back the charge of a page that waits for a frame.
+    pub(crate) fn uncharge_waiting(&self, memcg: MemcgId) {
+        self.memcgs.cancel_waiting(memcg);
+        self.release_if_offline(memcg);
+    }
+
+    #[inline]
+    fn release_if_offline(&self, memcg: MemcgId) {
         let memcg = self.memcg(memcg);
         if !memcg.is_online() {
             self.release_if_unused(memcg);
