@@ -94,7 +94,7 @@ A complete scenario:
   size=128m
   \"\"\"
 
-  [[action]]                       # write, create or remove
+  [[action]]                       # write, create, remove or move
   at = \"6s\"
   write = { \"batch/memory.max\" = \"4M\" }
 

@@ -24,6 +24,11 @@ pub fn text(plan: &Plan, outcome: &ScenarioOutcome) -> String {
         seconds(outcome.time),
     ));
     let mut text = wrapped(&text) + &tenants(plan, outcome);
+    match outcome.skipped_records {
+        0 => {}
+        1 => text.push_str("\nOne bad record of a trace was skipped.\n"),
+        skipped => text.push_str(&format!("\n{} bad records of traces were skipped.\n", count(skipped))),
+    }
     if !outcome.answers.is_empty() {
         text.push_str(&format!("\n{}", actions(outcome)));
     }

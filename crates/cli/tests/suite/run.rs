@@ -326,6 +326,16 @@ fn scenario_errors_name_their_place() {
         ("seed = 3", "with = [\"turbo\"]", "s.toml:6:9: unknown mechanism 'turbo'"),
         ("seed = 3", "lru = \"random\"", "s.toml:6:7: "),
         ("t/memory.max", "t/memory.mx", "s.toml:33:10: "),
+        (
+            "[print]",
+            "[[action]]\nat = \"1s\"\nwrite = {}\n[print]",
+            "s.toml:34:9: `write`: names no file; such as { \"a/memory.max\" = \"64M\" }",
+        ),
+        (
+            "memory.max = \"2MiB\"",
+            "memory.oom.group = \"1\"",
+            "[memory] has no `oom`; it has: min, low, high, max, swap",
+        ),
         ("t/memory.max", "t/memory.reclaim", "can only be written to"),
         ("[print]", "[print]\ncounters = [\"pgstael\"]", "s.toml:33:13: unknown counter `pgstael`"),
         (
@@ -657,18 +667,51 @@ fn events_do_not_replace_a_trace_that_a_job_reads() {
     assert_eq!(fs::read(here.path().join("skewed.txt")).unwrap(), trace);
 }
 
-/// A scenario has no options for reading its traces.
+/// A job's trace can be read as `--lossy` and `--format` of other commands read it.
 #[test]
-fn errors_of_a_jobs_trace_advise_what_a_scenario_can_have() {
+fn a_damaged_trace_of_a_job_is_read_with_lossy() {
     let here = tempfile::tempdir().unwrap();
-    let text = "[machine]\nmemory = \"1MiB\"\n[[job]]\ntrace = \"t.txt\"\n";
-    fs::write(here.path().join("s.toml"), text).unwrap();
-    fs::write(here.path().join("t.txt"), "R 1 1\nR x 1\nR 3 1\n").unwrap();
+    let write = |keys: &str| {
+        let text = format!("[machine]\nmemory = \"1MiB\"\n[[job]]\ntrace = \"t.odd\"\n{keys}\n");
+        fs::write(here.path().join("s.toml"), text).unwrap();
+    };
+    fs::write(here.path().join("t.odd"), "R 1 1\nR x 1\nR 3 1\n").unwrap();
     for world in ["sim", "real"] {
-        let error = fails(here.path(), &format!("run s.toml --world {world}"), 1);
-        assert!(error.contains("`mglru trace convert --lossy` skips"), "{error}");
+        let command = format!("run s.toml --world {world}");
+        write("format = \"shared-text\"");
+        let error = fails(here.path(), &command, 1);
+        assert!(error.contains("s.toml:3:1: t.odd") && error.contains("`lossy` skips"), "{error}");
+        write("format = \"shared-text\"\nlossy = true");
+        let document = document(here.path(), &command);
+        let root = tenant(&document, "");
+        assert_eq!(number(&root["hits"]) + number(&root["misses"]), 2, "{world}: the good records");
+        assert_eq!(number(&document["skipped_records"]), 1, "{world}");
+        assert!(done(here.path(), &command).contains("One bad record of a trace was skipped."));
     }
-    done(here.path(), "trace convert t.txt u.txt --lossy");
-    fs::write(here.path().join("s.toml"), text.replace("t.txt", "u.txt")).unwrap();
-    done(here.path(), "run s.toml");
+    for (keys, expected) in [
+        ("lossy = \"yes\"", "s.toml:5:9: `lossy`: is string, and should be true or false"),
+        ("format = \"pcap\"", "s.toml:5:10: `format`: unknown trace format \"pcap\""),
+        ("unit = 0", "s.toml:5:8: `unit`: should be a whole number"),
+    ] {
+        write(keys);
+        let error = fails(here.path(), "run s.toml", 2);
+        assert!(error.contains(expected), "{error}");
+    }
+    write("");
+    let text = fs::read_to_string(here.path().join("s.toml")).unwrap();
+    let load = text.replace("trace = \"t.odd\"", "load = \"tpcc\"\nruntime = \"1s\"\nlossy = true");
+    fs::write(here.path().join("s.toml"), load).unwrap();
+    assert!(fails(here.path(), "run s.toml", 2).contains("s.toml:6:9: `lossy`: is for a `trace`"));
+}
+
+/// Readings of a long run do not take all memory.
+#[test]
+fn readings_take_a_bounded_memory() {
+    let here = tempfile::tempdir().unwrap();
+    let text = "[machine]\nmemory = \"1MiB\"\n[[job]]\nfio = \"[a]\\nrw=read\\nsize=1m\"\n\
+                [[action]]\nat = \"100d\"\nwrite = { \"memory.reclaim\" = \"4K\" }\n\
+                [print]\nevery = \"1ms\"\nfiles = [\"lru_gen_full\", \"memory.stat\", \"vmstat\"]\n";
+    fs::write(here.path().join("s.toml"), text).unwrap();
+    let error = fails(here.path(), "run s.toml", 2);
+    assert!(error.contains("s.toml: [print]: ") && error.contains("choose a longer time"), "{error}");
 }

@@ -4,6 +4,7 @@ use super::plan::SUMS;
 use super::{Plan, World};
 use crate::columns::{Columns, Get, Values};
 use crate::document::{Map, document, seconds};
+use crate::error::Error;
 use crate::mechanisms::Settings;
 use mglru_core::{Counter, OutOfMemory, PAGE_BYTES};
 use mglru_workload::scenario::{Action, Command, Scenario};
@@ -41,6 +42,8 @@ pub struct ScenarioOutcome {
     pub refusals: Vec<Refused>,
     /// Readings of control files in order of time; the last are from the end.
     pub readings: Vec<Read>,
+    /// Bad records of the jobs' traces that were skipped.
+    pub skipped_records: u64,
     /// Errors of failed jobs.
     pub failures: Vec<String>,
 }
@@ -103,6 +106,34 @@ pub struct Refused {
     pub report: OutOfMemory,
 }
 
+/// Memory that the readings of a run may take. A short `every` in a long run would take all.
+const READINGS_BYTES_MAX: usize = 128 << 20;
+/// What a reading takes beside its text.
+const READING_BYTES: usize = 96;
+
+/// Counts the memory of a run's readings.
+#[derive(Debug, Default)]
+pub(super) struct ReadingsSize {
+    bytes: usize,
+}
+
+impl ReadingsSize {
+    /// Counts one more. An error if together they take too much; `time` is the reading's.
+    pub fn add(&mut self, plan: &Plan, time: Duration, text: &str) -> Result<(), Error> {
+        self.bytes += READING_BYTES + text.len();
+        if self.bytes <= READINGS_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Error::usage(format_args!(
+            "{}: [print]: the files that are read `every` so often take more than {} MiB until {:.1} s: choose a \
+             longer time, or fewer `files`",
+            plan.scenario.path.display(),
+            READINGS_BYTES_MAX >> 20,
+            time.as_secs_f64()
+        )))
+    }
+}
+
 /// A reading of a control file.
 #[derive(Debug, Clone)]
 pub struct Read {
@@ -136,6 +167,7 @@ impl ScenarioOutcome {
             kills: Vec::new(),
             refusals: Vec::new(),
             readings: Vec::new(),
+            skipped_records: 0,
             failures: Vec::new(),
         }
     }

@@ -1,12 +1,12 @@
 //! Runs a scenario on the simulated machine.
 
 use super::events::{Recording, TenantSink};
-use super::outcome::{Answered, Killed, Read, Refused, ScenarioOutcome, TenantRow};
+use super::outcome::{Answered, Killed, Read, ReadingsSize, Refused, ScenarioOutcome, TenantRow};
 use super::plan::{Plan, SUMS};
 use super::sources::{Client, Files, FioSource, Names, Numbers, Replay, Span};
 use crate::Unwatched;
 use crate::error::Error;
-use crate::trace_file::TraceFile;
+use crate::trace_file::{Decoding, TraceFile};
 use crate::watch::{Stage, Unit, Watch};
 use mglru_core::lru::Swappiness;
 use mglru_core::{PAGE_BYTES, Time, UNLIMITED};
@@ -19,6 +19,7 @@ use mglru_workload::scenario::{self, Device, Job, MEMORY_BYTES_MAX, Work};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Time for reclaim to examine a page: 4 GB/s. If neither this nor a visit to a memcg took time,
@@ -110,9 +111,11 @@ fn simulate<R>(
     simulator.administer(later.to_vec(), commands, every.map(|every| (every, files.clone())));
     let file_numbers = Numbers::default();
     let mut shared_files = Files::new(file_numbers.clone());
+    let mut decodings = Vec::new();
     for job in &scenario.jobs {
         let place = scenario.place(job.place);
-        add(&mut simulator, job, &place, scenario.machine.seed, &file_numbers, &mut shared_files)?;
+        let seed = scenario.machine.seed;
+        add(&mut simulator, job, &place, seed, &file_numbers, &mut shared_files, &mut decodings)?;
     }
     for (number, pages) in shared_files.lengths() {
         simulator.set_file_pages(u64::from(number) << 32, pages);
@@ -121,8 +124,14 @@ fn simulate<R>(
     let stage = Stage::begin(watch, &scenario.name(), 1000, Unit::Steps);
     let end = end_of(scenario);
     let mut steps = 0u64;
+    let (mut counted, mut readings_size) = (0, ReadingsSize::default());
     while simulator.step().map_err(failure)? {
         steps += 1;
+        for reading in &simulator.readings()[counted..] {
+            let text = reading.text.as_deref().unwrap_or_default();
+            readings_size.add(plan, since_start(reading.time), text)?;
+            counted += 1;
+        }
         after_step(&simulator);
         if steps.is_multiple_of(STEPS_PER_NOTE) {
             let seconds = since_start(simulator.now()).as_secs_f64();
@@ -174,6 +183,7 @@ fn simulate<R>(
             })
             .collect(),
         readings,
+        skipped_records: decodings.iter().map(|decoding| decoding.skipped()).sum(),
         ..ScenarioOutcome::new(plan, since_start(report.now), tenants)
     };
     Ok((outcome, looked))
@@ -275,6 +285,7 @@ fn add(
     seed: u64,
     numbers: &Numbers,
     files: &mut Files,
+    decodings: &mut Vec<Arc<Decoding>>,
 ) -> Result<(), Error> {
     let tenant = [job.tenant];
     match &job.work {
@@ -283,10 +294,12 @@ fn add(
                 simulator.add_job_of(&tenant, FioSource::new(instance, job.start, files)?);
             }
         }
-        Work::Trace { path, runtime } => {
-            let trace = TraceFile::load_recognised(path, &Unwatched).map_err(|failure| failure.at(place))?;
+        Work::Trace { path, open, runtime } => {
+            let trace = TraceFile::load(path, *open, &Unwatched).map_err(|failure| failure.at(place))?;
             let span = Span::new(job.start, *runtime);
-            simulator.add_job_of(&tenant, Replay::new(&trace, span, numbers.clone())?);
+            let (replay, decoding) = Replay::new(&trace, span, numbers.clone())?;
+            decodings.push(decoding);
+            simulator.add_job_of(&tenant, replay);
         }
         Work::Load { load, clients, runtime } => {
             let running = load.start(*clients, seed).map_err(Error::usage)?;

@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use crate::fio::source::{Drawn, Source as Drawing};
-use crate::trace_file::{TraceFile, TraceSource};
+use crate::trace_file::{Decoding, TraceFile, TraceSource};
 use mglru_core::{PAGE_BYTES, Time};
 use mglru_sim::{Access, Numbering, Operation, Source, SourceError};
 use mglru_workload::fio::{self, Channel};
@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Operations that a job takes at once. Between two batches it can end and observes changes of its
@@ -273,13 +274,14 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// The whole trace.
+    /// The whole trace, and the progress of its decoding.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn new(trace: &TraceFile, span: Span, numbers: Numbers) -> Result<Replay, Error> {
+    pub fn new(trace: &TraceFile, span: Span, numbers: Numbers) -> Result<(Replay, Arc<Decoding>), Error> {
         let names = Names::new(numbers, trace.numbering());
-        Ok(Replay { span, started: false, trace: trace.source()?.0, names, decoded: Vec::new(), next: 0 })
+        let (trace, decoding) = trace.source()?;
+        Ok((Replay { span, started: false, trace, names, decoded: Vec::new(), next: 0 }, decoding))
     }
 }
 

@@ -25,6 +25,7 @@ pub use error::{Error, Place};
 use crate::fio;
 use crate::load::Load;
 use crate::text_file;
+use crate::trace::OpenOptions;
 use mglru_core::Limits;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -157,6 +158,8 @@ pub enum Work {
     Trace {
         /// Path of the trace, relative to the scenario's folder.
         path: PathBuf,
+        /// How to open it.
+        open: OpenOptions,
         /// Time limit; `None` to run to the end of the trace.
         runtime: Option<Duration>,
     },

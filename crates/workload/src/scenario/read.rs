@@ -13,6 +13,7 @@ use super::{
 use crate::PAGE_BYTES;
 use crate::fio;
 use crate::load::Load;
+use crate::trace::{Format, OpenOptions, OptionOrigin};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 use toml::de::DeTable;
@@ -33,6 +34,10 @@ const MACHINE: &[&str] = &[
     "fault_around",
     "seed",
 ];
+const JOB: &[&str] =
+    &["name", "tenant", "start", "fio", "trace", "load", "clients", "runtime", "lossy", "format", "unit"];
+/// Keys of a job that say how to read its trace.
+const READING: [&str; 3] = ["lossy", "format", "unit"];
 const SEED_DEFAULT: u64 = 1;
 const CPUS_MAX: u64 = 1024;
 /// The largest readahead window: what a bound of the kernel's `read_ahead_kb` is here.
@@ -62,7 +67,7 @@ pub(super) fn scenario(text: &str, path: &Path, seed: Option<u64>) -> Result<Sce
         let path = tenant.required("path", "path = \"a\"")?;
         tree.create(path.text(&source)?, path.at, limits(&tenant)?, Duration::ZERO)?;
     }
-    let jobs = top.list("job", &["name", "tenant", "start", "fio", "trace", "load", "clients", "runtime"])?;
+    let jobs = top.list("job", JOB)?;
     if jobs.is_empty() {
         return Err(top.error("the scenario has no job: write a [[job]] with `fio`, `trace` or `load`"));
     }
@@ -232,7 +237,11 @@ fn actions(
                 add(Command::Remove(tree.remove(path.text(source)?, path.at, at)?))
             }
             (None, None, Some(files), None) => {
-                for (file, value) in files.as_any_table(source, "write".to_owned())?.in_order() {
+                let writes = files.as_any_table(source, "write".to_owned())?.in_order();
+                if writes.is_empty() {
+                    return Err(files.wrong(source, "names no file; such as { \"a/memory.max\" = \"64M\" }"));
+                }
+                for (file, value) in writes {
                     let (tenant, _) = split_control(file);
                     if !tenant.is_empty() {
                         tree.find(tenant, value.at, at)?;
@@ -310,6 +319,9 @@ impl JobReader<'_, '_> {
             Some(value) => Err(value.wrong(source, why)),
             None => Ok(()),
         };
+        if table.get("trace").is_none() {
+            READING.iter().try_for_each(|key| refuse(key, "is for a `trace`"))?;
+        }
         let work = match (table.get("fio"), table.get("trace"), table.get("load")) {
             (Some(fio), None, None) => {
                 refuse("runtime", "write `runtime` into the fio text")?;
@@ -319,7 +331,11 @@ impl JobReader<'_, '_> {
             (None, Some(trace), None) => {
                 refuse("clients", "is for a `load`; a trace has one")?;
                 let folder = source.path.parent().unwrap_or(Path::new(""));
-                Work::Trace { path: folder.join(trace.text(source)?), runtime }
+                let path = match trace.text(source)? {
+                    "" => return Err(trace.wrong(source, "is empty; write the path of a trace")),
+                    path => folder.join(path),
+                };
+                Work::Trace { path, open: open_options(table)?, runtime }
             }
             (None, None, Some(load)) => {
                 let clients = |value: &Value, text: &Text| Ok(value.number(text, 1..=CLIENTS_MAX)? as u32);
@@ -390,6 +406,21 @@ impl JobReader<'_, '_> {
         }
         Ok(jobs)
     }
+}
+
+/// How to open the trace of a job.
+fn open_options(job: &Table) -> Result<OpenOptions, Error> {
+    let format = |value: &Value, text: &Text| {
+        value.text(text)?.parse::<Format>().map_err(|reason| value.wrong(text, reason))
+    };
+    let unit = |value: &Value, text: &Text| Ok(value.number(text, 1..=u32::MAX.into())? as u32);
+    Ok(OpenOptions {
+        format: job.optional("format", format)?,
+        lossy: job.optional("lossy", |value, text| value.truth(text))?.unwrap_or(false),
+        unit_bytes: job.optional("unit", unit)?,
+        origin: OptionOrigin::Keys,
+        ..OpenOptions::default()
+    })
 }
 
 fn print(top: &Table, tree: &Tree) -> Result<Print, Error> {

@@ -194,6 +194,11 @@ impl<'v> Value<'v> {
         array.iter().map(item).collect()
     }
 
+    /// The value as `true` or `false`.
+    pub(super) fn truth(&self, text: &Text) -> Result<bool, Error> {
+        self.value.as_bool().ok_or_else(|| self.is_not(text, "true or false, without quotes"))
+    }
+
     /// Parses a whole number.
     pub(super) fn number(&self, text: &Text, range: std::ops::RangeInclusive<u64>) -> Result<u64, Error> {
         let number = self.value.as_integer().and_then(|number| {
@@ -248,7 +253,8 @@ pub(super) fn advice<'k>(
     let near = known.clone().take(NAMES_MAX);
     let near = near.map(|known| (strsim::osa_distance(&name, &short(known)), known)).min();
     match near {
-        Some((slips, near)) if slips <= 2 && slips < near.chars().count() => {
+        // Two slips in a name of three letters leave hardly any of it.
+        Some((slips, near)) if slips <= 2 && 2 * slips <= near.chars().count() => {
             format!("did you mean `{near}`?")
         }
         _ => format!("{otherwise}: {}", known.take(NAMES_MAX).collect::<Vec<_>>().join(", ")),

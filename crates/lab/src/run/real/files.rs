@@ -9,6 +9,7 @@ use crate::trace_file::TraceFile;
 use mglru_cache::{AnonRegion, CachedFile, Map, OpenMode, Tenant};
 use mglru_core::PAGE_BYTES;
 use mglru_sim::{Access, Operation, Source};
+use mglru_workload::trace::OpenOptions;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,8 @@ pub struct TraceJob {
     stem: PathBuf,
     files: Sizes,
     regions: Sizes,
+    /// Bad records that were skipped.
+    pub skipped: u64,
 }
 
 /// Open files of the trace.
@@ -41,21 +44,22 @@ fn place(page: u64) -> (u32, u64) {
 }
 
 /// Calls `with` for every operation. Pages are named as in this job's files.
-fn each(trace: &TraceFile, mut with: impl FnMut(Operation) -> Result<bool, Error>) -> Result<(), Error> {
+/// Returns the number of bad records that were skipped.
+fn each(trace: &TraceFile, mut with: impl FnMut(Operation) -> Result<bool, Error>) -> Result<u64, Error> {
     let mut names = Names::new(Numbers::default(), trace.numbering());
-    let (mut source, _) = trace.source()?;
+    let (mut source, decoding) = trace.source()?;
     let (mut batch, mut named) = (Vec::new(), Vec::new());
     loop {
         batch.clear();
         source.fill(&mut batch).map_err(Error::work)?;
         if batch.is_empty() {
-            return Ok(());
+            return Ok(decoding.skipped());
         }
         for &operation in &batch {
             names.add(operation, &mut named);
             for operation in named.drain(..) {
                 if !with(operation)? {
-                    return Ok(());
+                    return Ok(decoding.skipped());
                 }
             }
         }
@@ -67,10 +71,15 @@ impl TraceJob {
     ///
     /// # Errors
     /// If the trace cannot be read or the files cannot be created.
-    pub fn new(path: &Path, runtime: Option<Duration>, stem: &Path) -> Result<TraceJob, Error> {
-        let trace = TraceFile::load_recognised(path, &Unwatched)?;
+    pub fn new(
+        path: &Path,
+        open: OpenOptions,
+        runtime: Option<Duration>,
+        stem: &Path,
+    ) -> Result<TraceJob, Error> {
+        let trace = TraceFile::load(path, open, &Unwatched)?;
         let (mut files, mut regions) = (Sizes::new(), Sizes::new());
-        each(&trace, |operation| {
+        let skipped = each(&trace, |operation| {
             if let Operation::Access(access) = operation {
                 let (number, offset) = place(access.page);
                 let sizes = if access.anon { &mut regions } else { &mut files };
@@ -79,7 +88,7 @@ impl TraceJob {
             }
             Ok(true)
         })?;
-        let job = TraceJob { trace, runtime, stem: stem.to_owned(), files, regions };
+        let job = TraceJob { trace, runtime, stem: stem.to_owned(), files, regions, skipped };
         for (&number, &bytes) in &job.files {
             let path = job.path(number);
             File::create(&path).and_then(|file| file.set_len(bytes)).map_err(|error| {

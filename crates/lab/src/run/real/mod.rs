@@ -9,7 +9,7 @@
 mod beneath;
 mod files;
 
-use super::outcome::{Answered, Killed, Read, ScenarioOutcome, TenantRow};
+use super::outcome::{Answered, Killed, Read, ReadingsSize, ScenarioOutcome, TenantRow};
 use super::plan::{Plan, SUMS};
 use crate::Unwatched;
 use crate::error::Error;
@@ -70,7 +70,7 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<ScenarioOutcome, Err
                 })
             })
             .collect();
-        let (answers, mut readings) = administer(plan, &cache, &stage, &parts, &files);
+        let (answers, mut readings, unread) = administer(plan, &cache, &stage, &parts, &files);
         let joined = threads.into_iter().map(|thread| thread.join());
         let ended: Vec<Ended> =
             joined.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect();
@@ -85,13 +85,14 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<ScenarioOutcome, Err
             }
         }
         lift_limits(&cache)?;
-        let failures =
-            parts.iter().zip(&ended).filter_map(|(part, ended)| ended.failure(&part.place)).collect();
+        let failures = parts.iter().zip(&ended).filter_map(|(part, ended)| ended.failure(&part.place));
+        let failures = failures.chain(unread).collect();
         // Failed requests are reported by their jobs, among the failures.
         Ok(ScenarioOutcome {
             answers,
             kills,
             readings,
+            skipped_records: parts.iter().map(Part::skipped_records).sum(),
             failures,
             ..ScenarioOutcome::new(plan, time, tenants)
         })
@@ -244,8 +245,8 @@ fn parts<'p>(plan: &Plan, fio: &'p FioPlan, directory: &'p Path) -> Result<Vec<P
                     add(job.start.saturating_add(instance.start_delay), Task::Fio(fio, planned));
                 }
             }
-            Work::Trace { path, runtime } => {
-                let trace = TraceJob::new(path, *runtime, &directory.join(name));
+            Work::Trace { path, open, runtime } => {
+                let trace = TraceJob::new(path, *open, *runtime, &directory.join(name));
                 add(job.start, Task::Trace(trace.map_err(|failure| failure.at(&place))?));
             }
             &Work::Load { load, clients, runtime } => {
@@ -258,6 +259,11 @@ fn parts<'p>(plan: &Plan, fio: &'p FioPlan, directory: &'p Path) -> Result<Vec<P
 }
 
 impl<'p> Part<'p> {
+    /// Bad records of its trace that were skipped.
+    fn skipped_records(&self) -> u64 {
+        if let Task::Trace(job) = &self.task { job.skipped } else { 0 }
+    }
+
     fn stop(&self) {
         self.stop.store(true, Relaxed);
         if let Some(meter) = self.meter.get() {
@@ -445,10 +451,11 @@ fn administer(
     stage: &Stage,
     parts: &[Part],
     files: &[String],
-) -> (Vec<Answered>, Vec<Read>) {
+) -> (Vec<Answered>, Vec<Read>, Option<String>) {
     let (mut answers, mut readings) = (Vec::new(), Vec::new());
     let mut actions = plan.scenario.actions.iter().peekable();
-    let every = plan.scenario.print.every.filter(|_| !files.is_empty());
+    let mut every = plan.scenario.print.every.filter(|_| !files.is_empty());
+    let (mut readings_size, mut failure) = (ReadingsSize::default(), None);
     let mut next_read = Duration::ZERO;
     loop {
         let action_at = actions.peek().map(|action| action.at);
@@ -465,14 +472,22 @@ fn administer(
             let error = done.err().map(|error| error.to_string());
             let time = (began, stage.began.elapsed());
             answers.push(Answered::new(&plan.scenario, action, time, error));
-        } else if let Some(every) = every {
-            readings.extend(read(cache, files, stage.began.elapsed()));
+        } else if let Some(interval) = every {
+            for reading in read(cache, files, stage.began.elapsed()) {
+                let text = reading.text.as_deref().unwrap_or_default();
+                if let Err(error) = readings_size.add(plan, reading.time, text) {
+                    // The jobs go on: a real run takes its time, and its other results are right.
+                    (every, failure) = (None, Some(error.to_string()));
+                    break;
+                }
+                readings.push(reading);
+            }
             while next_read <= stage.began.elapsed() {
-                next_read += every;
+                next_read += interval;
             }
         }
     }
-    (answers, readings)
+    (answers, readings, failure)
 }
 
 fn carry_out(
