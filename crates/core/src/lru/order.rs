@@ -40,6 +40,8 @@ pub(crate) struct Visit {
     /// Pages scanned, and pages freed.
     pub(crate) scanned: u64,
     pub(crate) stolen: u64,
+    /// All that it could give was read ahead and not read yet.
+    pub(crate) unread: bool,
 }
 
 impl Visit {
@@ -53,6 +55,7 @@ impl Visit {
             giving_pages: self.giving_pages.max(other.giving_pages),
             scanned: self.scanned + other.scanned,
             stolen: self.stolen + other.stolen,
+            unread: self.unread || other.unread,
         }
     }
 }
@@ -292,7 +295,7 @@ pub(crate) fn grew(core: &Core, memcg: &Memcg) {
 
 /// The result of a visit, after checking whether the memcg has shrunk into another group.
 fn given(core: &Core, id: MemcgId, visit: Visit) -> Given {
-    let Visit { giving_pages, scanned, stolen, below_min, below_low, .. } = visit;
+    let Visit { giving_pages, scanned, stolen, below_min, below_low, unread, .. } = visit;
     // If it was removed meanwhile, the memcg that has its pages.
     let (memcg, locked) = core.lock_living(id);
     let used_at = locked.coldest_used_at();
@@ -300,7 +303,8 @@ fn given(core: &Core, id: MemcgId, visit: Visit) -> Given {
     if has_pages != memcg.in_turns.load(Relaxed) {
         set_member(core, memcg, has_pages);
     }
-    let used_at = used_at.unwrap_or(pages_reclaimed(core));
+    // Pages that are about to be read count as used now.
+    let used_at = used_at.filter(|_| !unread).unwrap_or(pages_reclaimed(core));
     let protected = below_min || below_low;
     let in_use = memcg.lruvec.ranked.judge_use();
     let is_missed = memcg.lruvec.ranked.judge_returns();

@@ -496,6 +496,7 @@ mod tests {
                 "rereads",
                 "page_walk",
                 "fault_uses",
+                "keep_unread",
                 "compact_shadows",
                 "fixed_budget",
                 "aging_apart",
@@ -526,7 +527,7 @@ mod tests {
                 "shared_mark",
             ]
         );
-        let later = |preset| on(preset)[25..].to_vec();
+        let later = |preset| on(preset)[26..].to_vec();
         let [t, f] = [true, false];
         assert_eq!(
             later(Preset::Linux612),
@@ -539,7 +540,7 @@ mod tests {
         let on = |preset| -> [bool; 13] {
             let all = on(preset);
             let (of_kernels, others) = all.split_at(13);
-            assert_eq!(others[..12], [true; 12], "the policy `ranked` is whole in all presets");
+            assert_eq!(others[..13], [true; 13], "the policy `ranked` is whole in all presets");
             of_kernels.try_into().expect("thirteen")
         };
         assert_eq!(

@@ -90,6 +90,9 @@ switches! {
     /// Policy `ranked`: a fault on a cached page counts as an access at once, once for each process
     /// that maps the page. Off: it sets the page's one accessed bit.
     FaultUses = "fault_uses",
+    /// Policy `ranked`: newcomers that were read ahead stay until they are read, if many that were
+    /// evicted unread soon come back.
+    KeepUnread = "keep_unread",
     /// Policy `ranked`: the shadows of a leaf that is dropped are kept outside of the index.
     CompactShadows = "compact_shadows",
     /// Reclaim loop, patch "restructure the reclaim loop": the scan budget of a turn is fixed when

@@ -2,9 +2,10 @@
 //! And tenants that are equally cold give alike.
 
 use mglru_core::lru::Swappiness;
-use mglru_core::{Counter, Mechanisms, MemcgId, Preset, Time, UNLIMITED};
+use mglru_core::{Counter, Mechanisms, MemcgId, Preset, Switch, Time, UNLIMITED};
 use mglru_sim::{
-    Access, DeviceModel, Machine, Operation, Report, Request, Simulator, SwapDevice, SwapModel, Tenant,
+    Access, DeviceModel, Machine, Numbering, Operation, Report, Request, Simulator, SwapDevice, SwapModel,
+    Tenant,
 };
 use mglru_workload::Random;
 use std::time::Duration;
@@ -133,6 +134,36 @@ fn a_stream_faster_than_the_reuse_beside_it_pays_for_itself() {
     });
     println!("{ours} {theirs}");
     assert!(ours * 5 < theirs, "{ours} misses, {theirs} under linux-7.2");
+}
+
+/// A tenant in use has more pages than memory, so it takes back what a stream beside it gives. The
+/// stream's readahead is still read before it is evicted.
+#[test]
+fn a_stream_beside_a_tenant_that_does_not_fit_reads_each_page_once() {
+    let misses = |mechanisms: Mechanisms| {
+        let mut machine = Machine { mechanisms, readahead_pages: 32, ..equal_tenants(2, MEMORY_PAGES) };
+        machine.numbering = Numbering::Files;
+        let mut simulator = Simulator::new(&machine).unwrap();
+        let mut random = Random::new(1);
+        let used = (0..20_000_u64).flat_map(move |_| {
+            let page = random.below(u64::from(MEMORY_PAGES) * 9 / 8);
+            [Operation::from(Access::read(page)), Operation::Rest { nanos: 60_000 }]
+        });
+        simulator.add_job(0, used);
+        let begin = rest_until(Duration::from_millis(500));
+        let stream = (0..40_000_u64).flat_map(|page| {
+            [Operation::from(Access::read(1 << 32 | page)), Operation::Rest { nanos: 20_000 }]
+        });
+        simulator.add_job(1, [begin].into_iter().chain(stream));
+        let report = simulator.run().unwrap();
+        simulator.finish().unwrap();
+        [1, 2].map(|tenant: usize| report.tenants[tenant].total.counts.misses)
+    };
+    let default = Mechanisms::preset(Preset::Default);
+    let [ours, without] = [default, default.without(&[Switch::KeepUnread]).unwrap()].map(misses);
+    println!("{ours:?} {without:?}");
+    assert!(ours[1] < 40 && without[1] > 400, "of the stream: {ours:?} {without:?}");
+    assert!(ours[0] * 50 < without[0] * 51, "of the tenant in use: {ours:?} {without:?}");
 }
 
 fn rest_until(begin: Duration) -> Operation {

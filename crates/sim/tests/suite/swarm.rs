@@ -486,7 +486,8 @@ fn is_drawn_last(switch: Switch) -> bool {
     switch.is_part()
         || matches!(
             switch,
-            Switch::PrefetchNext
+            Switch::KeepUnread
+                | Switch::PrefetchNext
                 | Switch::CostReleasesLock
                 | Switch::MinimumScan
                 | Switch::ProportionalProtection

@@ -85,6 +85,20 @@ pub(super) const PERIOD_EVICTIONS: u64 = 64;
 pub(super) const RETURNS_MIN: u64 = 16;
 /// Periods in a row after which a memcg is not missed any more.
 pub(super) const UNMISSED_PERIODS: u32 = 8;
+/// Newcomers that were read ahead and not read yet are kept up to this part of the memory that the
+/// memcg may have: with an eighth, 16 streams in 8 MiB read everything twice.
+pub(super) const UNREAD_PART: u64 = 2;
+
+/// Such a page was evicted too early if it comes back within evictions of an eighth of that memory.
+pub(super) const UNREAD_REACH_PART: u64 = 8;
+
+/// The least such number of evictions, up to half of memory: the readahead of 16 streams.
+pub(super) const UNREAD_REACH_MIN: u64 = 1024;
+
+/// So many more of them are kept for each that comes back so soon, and one less for each that is
+/// evicted: more than half must come back. Of what is read around random misses, a quarter may.
+pub(super) const UNREAD_STEP: u64 = 2;
+
 /// Turns after which a larger growth is forgotten, as a power of two.
 pub(super) const SLACK_SHIFT: u32 = 6;
 

@@ -25,7 +25,7 @@ fn weight(swappiness: Swappiness, kind: Kind) -> u64 {
 
 /// The most pages that a memcg may have, by its limits, its ancestors' limits and the size of
 /// memory.
-fn memory_limit(core: &Core, memcg: MemcgId) -> u64 {
+pub(super) fn memory_limit(core: &Core, memcg: MemcgId) -> u64 {
     let of_node = core.folios.len() - core.node.watermarks().high.min(core.folios.len());
     let limits =
         core.memcgs.with_ancestors(memcg).map(|memcg| memcg.max_pages().min(memcg.memory.high_pages()));
@@ -59,6 +59,8 @@ pub(super) struct Looked {
     pub(super) of_lists: [u64; 2],
     /// The hand turned as far as it may, and all pages were in use.
     pub(super) all_in_use: bool,
+    /// All that is left was read ahead and not read yet.
+    pub(super) unread: bool,
 }
 
 /// `first_use`: the look found the first access since the folio was brought in.
@@ -206,14 +208,15 @@ impl LockedLruvec<'_> {
         batch: &mut Isolated,
     ) -> Looked {
         let [mut newcomers, mut of_main] = [0; 2];
-        let mut all_in_use = false;
+        let [mut all_in_use, mut unread] = [false; 2];
         while batch.scanned < budget && (batch.folios.len() as u64) < request {
             let ranked = &self.lruvec.ranked;
             let of_newcomers = ranked.takeable(List::Newcomers);
             let newcomers_gave = of_newcomers == 0 || newcomers >= left[List::Newcomers as usize];
-            let main_gave = of_main >= left[List::Main as usize];
+            let main_gives = ranked.takeable(List::Main) > 0 && of_main < left[List::Main as usize];
             let from_main = ranked.takeable(List::Main) > 0
-                && (newcomers_gave || !main_gave && of_newcomers < ranked.newcomers_pages());
+                && (newcomers_gave || main_gives && of_newcomers < ranked.newcomers_pages());
+            let spares_unread = !newcomers_gave && of_newcomers <= ranked.unread_pages();
             batch.scanned += 1;
             if from_main {
                 of_main += 1;
@@ -227,11 +230,24 @@ impl LockedLruvec<'_> {
             newcomers += 1;
             let list = list_of(List::Newcomers, kind);
             let first_use = self.look(core, last, folio);
-            match fate_of(self.folios.flags(folio).load(), first_use) {
+            let now = self.folios.flags(folio).load();
+            match fate_of(now, first_use) {
                 Fate::Promote => {}
                 Fate::Keep => {
                     self.relist(folio, list, true);
                     continue;
+                }
+                Fate::Take if spares_unread && !now.referenced() && main_gives => {
+                    of_main += 1;
+                    if !self.take_from_main(core, host, last, spares_used, batch) {
+                        all_in_use = true;
+                        break;
+                    }
+                    continue;
+                }
+                Fate::Take if spares_unread && !now.referenced() && spares_used => {
+                    unread = true;
+                    break;
                 }
                 Fate::Take => {
                     self.take_off(host, folio, list, batch);
@@ -246,7 +262,7 @@ impl LockedLruvec<'_> {
                 self.take_from_main(core, host, last, spares_used, batch);
             }
         }
-        Looked { of_lists: [newcomers, of_main], all_in_use }
+        Looked { of_lists: [newcomers, of_main], all_in_use, unread }
     }
 
     fn promote(&mut self, folio: FolioId, kind: Kind) {

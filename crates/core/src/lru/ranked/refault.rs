@@ -1,6 +1,7 @@
 //! Shadows and refaults of the policy `ranked`.
 
 use super::memory::Memory;
+use super::place::memory_limit;
 use super::state::List;
 use crate::Core;
 use crate::event::Event;
@@ -14,7 +15,11 @@ use crate::memcg::{Counter, Memcg};
 /// Evictions of a batch, by list. They are counted together at its end: an atomic addition for each
 /// page was a tenth of the cost of its reclaim.
 #[derive(Debug, Default)]
-pub(in crate::lru) struct Evictions([u64; 2]);
+pub(in crate::lru) struct Evictions {
+    of_lists: [u64; 2],
+    /// Newcomers that were read ahead in vain.
+    unread: u64,
+}
 
 impl Evictions {
     /// The shadow of a folio of `memcg` in state `flags` that is evicted now.
@@ -32,16 +37,17 @@ impl Evictions {
         // The one access of a newcomer happened some time between then and now.
         let stamp = if !from_main && flags.refs() > 0 { ranked.clock().midway(stamp) } else { stamp };
         let forgotten = from_main && !mechanisms.is_on(Switch::MainShadows);
-        let evicted = ranked.evicted(list) + self.0[list as usize];
-        self.0[list as usize] += 1;
+        let evicted = ranked.evicted(list) + self.of_lists[list as usize];
+        self.of_lists[list as usize] += 1;
+        self.unread += u64::from(!from_main && !flags.referenced());
         let memory = Memory::new(from_main, forgotten || !flags.referenced(), stamp, evicted);
         Shadow { memcg: memcg.id(), workingset: from_main, token: memory.token() }
     }
 
     /// Ends the batch. A memcg that does not use the policy has no state of it.
     pub(in crate::lru) fn end(self, memcg: &Memcg) {
-        if self.0 != [0; 2] {
-            memcg.lruvec.ranked.count_evicted(self.0);
+        if self.of_lists != [0; 2] {
+            memcg.lruvec.ranked.count_evicted(self.of_lists, self.unread);
         }
     }
 }
@@ -81,6 +87,10 @@ pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<
     // that readahead brings in now.
     let recent = distance.is_recent() && !memory.untouched() && !ahead;
     host.event(Event::Refault { folio, memcg: memcg.id(), shadow, distance: Some(distance), recent });
+    let was_unread = memory.untouched() && !memory.left_main();
+    if was_unread && mechanisms.is_on(Switch::KeepUnread) {
+        ranked.note_unread_return(distance.passed, memory_limit(core, memcg.id()));
+    }
     if !recent {
         return;
     }

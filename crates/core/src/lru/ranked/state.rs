@@ -3,8 +3,8 @@
 use super::clock::{Clock, Period};
 use super::constants::{
     ASK_EVERY, BIRTHS, LOOK_SHARE, LOOKED_MIN, MAIN_REACH_PERCENT, MISSED_PART, NEWCOMER_REACH_PERCENT,
-    PERIOD_EVICTIONS, RETURNS_MIN, SHADOW_MEMORIES, SLACK_PAGES, SLACK_SHIFT, UNMISSED_PERIODS, USED_PART,
-    fewest_pages,
+    PERIOD_EVICTIONS, RETURNS_MIN, SHADOW_MEMORIES, SLACK_PAGES, SLACK_SHIFT, UNMISSED_PERIODS, UNREAD_PART,
+    UNREAD_REACH_MIN, UNREAD_REACH_PART, UNREAD_STEP, USED_PART, fewest_pages,
 };
 use super::memory::Memory;
 use super::share::{Share, ShareRules, Signal};
@@ -77,6 +77,8 @@ pub(crate) struct Ranked {
     in_use: AtomicBool,
     /// Pages evicted from each list.
     evicted: [AtomicU64; 2],
+    /// Newcomers that stay while the oldest of them was read ahead and not read yet.
+    unread: AtomicU64,
     /// Pages that came back soon in this period; evictions before it, and in the period before;
     /// periods in a row without enough such pages.
     came_back: AtomicU64,
@@ -138,6 +140,7 @@ impl Ranked {
             looked: Default::default(),
             in_use: AtomicBool::new(false),
             evicted: Default::default(),
+            unread: AtomicU64::new(0),
             came_back: AtomicU64::new(0),
             judged: Default::default(),
             unmissed_periods: AtomicU32::new(UNMISSED_PERIODS),
@@ -156,6 +159,7 @@ impl Ranked {
         let words = self.clock.iter().chain(&self.births).chain(counts);
         words.for_each(|word| word.store(0, Relaxed));
         self.in_use.store(false, Relaxed);
+        self.unread.store(0, Relaxed);
         self.came_back.store(0, Relaxed);
         self.unmissed_periods.store(UNMISSED_PERIODS, Relaxed);
         self.share.store(Share::START.pack(), Relaxed);
@@ -331,9 +335,28 @@ impl Ranked {
         self.evicted[list as usize].load(Relaxed)
     }
 
-    /// Counts a batch of evictions, by list.
-    pub(super) fn count_evicted(&self, pages: [u64; 2]) {
+    /// Counts a batch of evictions, by list; so many of the newcomers were read ahead in vain.
+    pub(super) fn count_evicted(&self, pages: [u64; 2], unread: u64) {
         self.evicted.iter().zip(pages).for_each(|(count, pages)| _ = count.fetch_add(pages, Relaxed));
+        let kept = self.unread.load(Relaxed);
+        if unread > 0 && kept > 0 {
+            self.unread.store(kept.saturating_sub(unread), Relaxed);
+        }
+    }
+
+    /// Newcomers that stay while the oldest of them was read ahead and not read yet.
+    pub(super) fn unread_pages(&self) -> u64 {
+        self.unread.load(Relaxed)
+    }
+
+    /// A page comes back that was evicted unread, so many evictions of newcomers ago.
+    /// `limit_pages`: the most pages that the memcg may have.
+    pub(super) fn note_unread_return(&self, passed: u64, limit_pages: u64) {
+        let most = limit_pages / UNREAD_PART;
+        let reach = (limit_pages / UNREAD_REACH_PART).max(UNREAD_REACH_MIN.min(most));
+        if passed < reach {
+            self.unread.store((self.unread_pages() + UNREAD_STEP).min(most), Relaxed);
+        }
     }
 
     /// Whether a page that comes back after so many evictions does so soon.

@@ -5,7 +5,7 @@ use super::clock::{Clock, Period};
 use super::constants::fewest_pages;
 use super::constants::{
     HAND_STEPS, MAIN_REACH_PERCENT, NEWCOMER_REACH_PERCENT, PROMOTING_REFS, SHADOW_MEMORIES, SLACK_PAGES,
-    TURN_SHARE,
+    TURN_SHARE, UNREAD_PART,
 };
 use super::share::{Share, ShareRules, Signal};
 use crate::folio::{Kind, Stamp};
@@ -316,6 +316,29 @@ fn pages_read_ahead_in_vain_say_nothing() {
     harness.core.validate().unwrap();
 }
 
+/// Pages that are read ahead are evicted unread and come back, until as many newcomers stay as they
+/// are, and main gives. Others that never come back end that.
+#[test]
+fn unread_pages_stay_while_their_likes_come_back() {
+    let mut harness = harness(100);
+    harness.read_all(0..100);
+    let bring = |harness: &mut Harness, pages: std::ops::Range<u32>| {
+        let missing: Vec<_> = pages.filter(|&page| !harness.is_cached(page)).collect();
+        for &page in &missing {
+            harness.bring(page, Arrival { ahead: true, ..Arrival::default() });
+        }
+        missing.len()
+    };
+    let brought: Vec<_> = (0..20).map(|_| bring(&mut harness, 200..230)).collect();
+    assert!(brought[1] > 15 && brought[19] == 0, "newcomers begin with 5 pages: {brought:?}");
+    let kept = harness.memcg().lruvec.ranked.unread_pages();
+    assert!((20..=100 / UNREAD_PART).contains(&kept), "{kept}");
+    assert!(pages_on(&harness, List::Main).len() < 75);
+    bring(&mut harness, 300..500);
+    assert_eq!(harness.memcg().lruvec.ranked.unread_pages(), 0, "these were read ahead in vain");
+    harness.core.validate().unwrap();
+}
+
 /// A dirty page at the tail is written, not promoted, and leaves when it is clean.
 #[test]
 fn dirty_newcomers_stay_newcomers() {
@@ -526,7 +549,7 @@ fn pages_that_come_back_are_missed() {
     let mut harness = harness(1000);
     harness.read_all(0..1100);
     let ranked = &harness.memcg().lruvec.ranked;
-    let evict = |pages: u64| ranked.count_evicted([0, pages]);
+    let evict = |pages: u64| ranked.count_evicted([0, pages], 0);
     assert!(!ranked.judge_returns(), "nothing has come back yet");
     (0..40).for_each(|_| ranked.note_return(50));
     assert!(ranked.judge_returns(), "40 of some 100");

@@ -43,6 +43,8 @@ pub(in crate::lru) struct RankedTurn {
     looks_left: u64,
     /// The turn ended by that.
     in_use: bool,
+    /// The turn ended because all that could be given is yet to be read.
+    unread: bool,
 }
 
 impl RankedTurn {
@@ -97,6 +99,7 @@ impl RankedTurn {
             spares_used: by_age && priority > 0,
             looks_left: pages / LOOK_SHARE,
             in_use: false,
+            unread: false,
         }
     }
 
@@ -105,7 +108,8 @@ impl RankedTurn {
         let memcg = core.memcg(self.memcg);
         let pages = pages(&memcg.lruvec.ranked, self.swappiness);
         let sizable = if memcg.is_online() { pages >> self.priority > 0 } else { pages > 0 };
-        Visit { sizable, scanned: self.scanned, below_min: self.below_min, ..Visit::default() }
+        let (scanned, below_min, unread) = (self.scanned, self.below_min, self.unread);
+        Visit { sizable, scanned, below_min, unread, ..Visit::default() }
     }
 
     /// Takes at most one batch.
@@ -113,7 +117,7 @@ impl RankedTurn {
         let (core, host) = (cx.core, cx.host);
         let memcg = core.memcg(self.memcg);
         self.below_min = self.spared.min_pages > 0 && self.spared.min_pages >= memcg.usage_pages();
-        if self.scanned >= self.budget || self.below_min || self.in_use {
+        if self.scanned >= self.budget || self.below_min || self.in_use || self.unread {
             return TurnStep::Finished;
         }
         let mut batch = cx.scan.take_batch(host);
@@ -142,6 +146,7 @@ impl RankedTurn {
             }
             self.has_newcomers = looked.of_lists[List::Newcomers as usize] > 0;
             all_in_use = looked.all_in_use;
+            self.unread = looked.unread;
         }
         drop(locked);
         emit::isolated(host, memcg, &batch);
