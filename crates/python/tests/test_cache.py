@@ -308,6 +308,21 @@ def test_a_child_of_the_process_is_refused_and_ends(cache, tmp_path, data):
     assert file.read(1) == data[:1]
 
 
+def test_a_lent_page_is_refused_in_a_child_of_the_process(cache, tmp_path, data):
+    page = cache.open(tmp_path / "data").page(1)
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for use in (bytes, len, lambda page: page.view, lambda page: page.__enter__()):
+            try:
+                use(page)
+            except mglru.UsageError as error:
+                refused += "this is its child" in str(error)
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
+    assert bytes(page) == data[PAGE : 2 * PAGE]
+
+
 def test_a_program_that_closes_nothing_writes_and_ends(tmp_path):
     code = (
         "import mglru, sys; cache = mglru.Cache('4MiB'); file = cache.open(sys.argv[1], 'w+b');"

@@ -449,7 +449,8 @@ class Page:
     """A page lent by :meth:`CachedFile.page`: it stays in memory, unchanged, as long as the object or a
     view of it lives. Writing to a lent page raises ``BufferError``.
 
-    From Python 3.12 on the object itself is a buffer; before, ``view`` is.
+    From Python 3.12 on the object itself is a buffer; before, ``view`` is. The memory of the cache is not
+    in a forked child: a page is refused there, and reading a view from before the fork ends the child.
 
     >>> import mglru, tempfile
     >>> with mglru.Cache("4MiB") as cache, tempfile.NamedTemporaryFile() as data:
@@ -460,7 +461,7 @@ class Page:
     (b'lent', True)
     """
 
-    __slots__ = ("_view", "index")
+    __slots__ = ("_process", "_view", "index")
 
     def __init__(self, native: "_mglru.Page", index: int) -> None:
         import ctypes
@@ -469,6 +470,7 @@ class Page:
         array = (ctypes.c_ubyte * len(native)).from_address(native.address())
         array._page = native  # type: ignore[attr-defined]
         self._view: Optional[memoryview] = memoryview(array).toreadonly().cast("B")
+        self._process = os.getpid()
         self.index = index
         """Number of the page in its file, from 0."""
 
@@ -478,9 +480,15 @@ class Page:
 
         Raises:
             ValueError: the page was released.
+            UsageError: this is a forked child of the process that was lent the page.
         """
         if self._view is None:
             raise ValueError(f"page {self.index} was released")
+        if self._process != os.getpid():
+            raise UsageError(
+                f"page {self.index} belongs to process {self._process}, and this is its child, which does not have the "
+                "cache's memory: copy the bytes before the fork, or open a cache here"
+            )
         return self._view
 
     def release(self) -> None:
