@@ -89,4 +89,4 @@ pub mod trace_file;
 mod watch;
 
 pub use error::Error;
-pub use watch::{Stage, Unit, Unwatched, Watch};
+pub use watch::{Quiet, Stage, Unit, Unwatched, Watch};

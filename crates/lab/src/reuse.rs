@@ -4,43 +4,52 @@
 //! "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2), 1970.
 //!
 //! ```
-//! use mglru_lab::{reuse::distances, trace_file::TraceFile};
+//! use mglru_lab::{Unwatched, reuse::distances, trace_file::TraceFile};
 //!
 //! let trace = TraceFile::of_pages("abcab", [1, 2, 3, 1, 1]).unwrap();
-//! assert_eq!(distances(&trace).unwrap(), [None, None, None, Some(2), Some(0)]);
+//! assert_eq!(distances(&trace, &Unwatched).unwrap(), [None, None, None, Some(2), Some(0)]);
 //! ```
 
 use crate::error::Error;
 use crate::trace_file::TraceFile;
+use crate::watch::Watch;
 use mglru_workload::trace::Record;
 use std::collections::HashMap;
+
+/// Accesses between two looks whether the work was cancelled.
+const LOOK_EVERY: usize = 1 << 16;
 
 /// The reuse distance of each access, in distinct other pages; `None` for the first access to a
 /// page. Takes 8 bytes of memory per access and 24 per page beside the result, and a time of the
 /// order of `n log n`.
 ///
 /// # Errors
-/// If the trace is too long to be kept decoded.
-pub fn distances(trace: &TraceFile) -> Result<Vec<Option<u64>>, Error> {
+/// If the trace is too long to be kept decoded, or the work was cancelled.
+pub fn distances(trace: &TraceFile, watch: &dyn Watch) -> Result<Vec<Option<u64>>, Error> {
     let accesses =
         trace.records()?.iter().filter_map(Record::access).map(|access| (access.page, access.anon));
     let length = accesses.clone().count();
     let mut latest: HashMap<(u64, bool), usize> = HashMap::new();
     let mut marks = Marks(vec![0; length + 1]);
-    let distance = |(now, page)| match latest.insert(page, now) {
-        None => {
-            marks.add(now, 1);
-            None
+    let distance = |(now, page)| {
+        if now % LOOK_EVERY == 0 {
+            watch.check()?;
         }
-        Some(before) => {
-            // Marked are the latest accesses of all pages: those after `before` are of other pages.
-            let between = marks.up_to(now) - marks.up_to(before);
-            marks.add(before, -1);
-            marks.add(now, 1);
-            Some(between as u64)
-        }
+        Ok(match latest.insert(page, now) {
+            None => {
+                marks.add(now, 1);
+                None
+            }
+            Some(before) => {
+                // Marked are the latest accesses of all pages: those after `before` are of other pages.
+                let between = marks.up_to(now) - marks.up_to(before);
+                marks.add(before, -1);
+                marks.add(now, 1);
+                Some(between as u64)
+            }
+        })
     };
-    Ok(accesses.enumerate().map(distance).collect())
+    accesses.enumerate().map(distance).collect()
 }
 
 /// Counts of marked positions: a Fenwick tree.
@@ -74,10 +83,22 @@ mod tests {
     use crate::replay::grid::Grid;
 
     #[test]
+    fn distances_end_when_they_are_cancelled() {
+        struct Cancelled;
+        impl Watch for Cancelled {
+            fn is_cancelled(&self) -> bool {
+                true
+            }
+        }
+        let trace = TraceFile::of_pages("two", [1, 2]).unwrap();
+        assert!(matches!(distances(&trace, &Cancelled), Err(Error::Cancelled)));
+    }
+
+    #[test]
     fn distances_predict_the_misses_of_an_lru_of_any_size() {
         let pages: Vec<u64> = (0..4000u64).map(|n| (n * n + n / 7) % 193).collect();
         let trace = TraceFile::of_pages("mixed", pages).unwrap();
-        let distances = distances(&trace).unwrap();
+        let distances = distances(&trace, &Unwatched).unwrap();
         let sizes = [1u64, 2, 10, 60, 150, 193];
         let grid = Grid {
             policies: vec!["lru".parse().unwrap()],

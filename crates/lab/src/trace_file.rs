@@ -289,6 +289,26 @@ impl TraceFile {
         TraceFile { numbering, ..TraceFile::empty(Path::new(name)) }.with(records)
     }
 
+    /// A trace of the records of another one, in another process: `numbering`, `warm` and `skipped`
+    /// are those of that one. `name` stands for its path.
+    ///
+    /// # Errors
+    /// If there is no access.
+    pub fn of_parts(
+        name: &str,
+        records: Vec<Record>,
+        numbering: Numbering,
+        warm: Option<f64>,
+        skipped: u64,
+    ) -> Result<TraceFile, Error> {
+        TraceFile { numbering, warm, skipped, ..TraceFile::empty(Path::new(name)) }.with(records)
+    }
+
+    /// Number of bad records that were skipped; 0 if it is not kept decoded.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
     fn empty(path: &Path) -> TraceFile {
         TraceFile {
             path: path.to_path_buf(),

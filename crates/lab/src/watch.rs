@@ -70,6 +70,15 @@ pub struct Unwatched;
 
 impl Watch for Unwatched {}
 
+/// A [`Watch`] of a part of the work: it passes on whether to cancel, and ignores progress.
+pub struct Quiet<'w>(pub &'w dyn Watch);
+
+impl Watch for Quiet<'_> {
+    fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
+    }
+}
+
 /// A stage of the work. It ends when this value is dropped.
 pub struct Stage<'w> {
     watch: &'w dyn Watch,

@@ -165,9 +165,9 @@ pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
         Error::TooLarge { .. } => PyOSError::new_err((EFBIG, error.to_string())),
         Error::OwnGuard { .. } => PyBufferError::new_err(error.to_string()),
         Error::ReadOnly { .. } => {
-            let made = py
-                .import("io")
-                .and_then(|io| io.getattr("UnsupportedOperation")?.call1((error.to_string(),)));
+            // The error names the mode as Rust has it.
+            let words = error.to_string().replace("OpenMode::ReadWrite", "the mode \"r+b\"");
+            let made = py.import("io").and_then(|io| io.getattr("UnsupportedOperation")?.call1((words,)));
             made.map_or_else(|error| error, PyErr::from_value)
         }
         Error::OutOfMemory(_)

@@ -195,7 +195,7 @@ pub fn scenario(
     text: Option<String>,
     options: ScenarioOptions,
 ) -> PyResult<(f64, [Table; 4], Vec<String>)> {
-    run(py, move |_| {
+    run(py, move |watch| {
         let world = either("world", &options.world, [("sim", World::Sim), ("real", World::Real)])?;
         if options.directory.is_some() && world == World::Sim {
             return Err(Error::usage("directory needs world=\"real\": the simulator makes no files"));
@@ -211,7 +211,7 @@ pub fn scenario(
             ..overrides(options.preset.as_deref(), options.lru.as_deref(), &options.with_, &options.without)?
         };
         let plan = Plan::new(scenario.map_err(Error::usage)?, world, &overrides)?;
-        let outcome = scenarios::run(&plan, options.directory.as_deref())?;
+        let outcome = scenarios::run_watched(&plan, options.directory.as_deref(), watch)?;
         let tables = [
             Table(outcome.tenant_columns()),
             Table(outcome.action_columns()),

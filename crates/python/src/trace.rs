@@ -4,7 +4,8 @@ use crate::work::{exception, run, usage};
 use mglru_lab::sampling::Sample;
 use mglru_lab::trace_file::{Loading, TraceFile};
 use mglru_lab::{Error, reuse};
-use mglru_workload::trace::{Format, OpenOptions, OptionOrigin, PageAccess, Record};
+use mglru_sim::Numbering;
+use mglru_workload::trace::{Format, OpenOptions, OptionOrigin, PageAccess, Record, RequestStart, Trim};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
@@ -15,6 +16,59 @@ pub struct Trace(pub TraceFile);
 
 fn sample_of((share, salt): (f64, u32)) -> Result<Sample, Error> {
     Ok(Sample::new(share)?.with_salt(salt))
+}
+
+/// A decoded trace for another process: records, whether page numbers are keys, the share of the
+/// accesses before counting starts, and the number of bad records that were skipped.
+type State<'py> = (Bound<'py, PyBytes>, bool, Option<f64>, u64);
+
+/// Bytes of a record in a [`State`].
+const RECORD_BYTES: usize = 16;
+
+/// A page or a handle, pages or a file, the kind, and flags.
+fn record_bytes(record: Record) -> [u8; RECORD_BYTES] {
+    let (place, count, kind, flags) = match record {
+        Record::Access(access) => {
+            let flags = [access.write, access.mapped, access.anon, access.inside, access.fault];
+            (access.page, 0, 0, flags)
+        }
+        Record::Sync { file } => (0, file, 1, [false; 5]),
+        Record::Trim(trim) => (trim.page, trim.pages, 2, [false; 5]),
+        Record::Request(start) => {
+            (u64::from(start.handle), start.pages, 3, [start.ends_inside, false, false, false, false])
+        }
+    };
+    let mut bytes = [0; RECORD_BYTES];
+    bytes[..8].copy_from_slice(&place.to_le_bytes());
+    bytes[8..12].copy_from_slice(&count.to_le_bytes());
+    bytes[12] = kind;
+    bytes[13] = flags.iter().rev().fold(0, |bits, &flag| bits << 1 | u8::from(flag));
+    bytes
+}
+
+/// The inverse of [`record_bytes`]; `None` for bytes that it never makes.
+fn record_of(bytes: &[u8; RECORD_BYTES]) -> Option<Record> {
+    let place = u64::from_le_bytes(bytes[..8].try_into().ok()?);
+    let count = u32::from_le_bytes(bytes[8..12].try_into().ok()?);
+    let flag = |bit: u8| bytes[13] >> bit & 1 == 1;
+    Some(match bytes[12] {
+        0 => Record::Access(PageAccess {
+            page: place,
+            write: flag(0),
+            mapped: flag(1),
+            anon: flag(2),
+            inside: flag(3),
+            fault: flag(4),
+        }),
+        1 => Record::Sync { file: count },
+        2 => Record::Trim(Trim { page: place, pages: count }),
+        3 => Record::Request(RequestStart {
+            pages: count,
+            handle: u32::try_from(place).ok()?,
+            ends_inside: flag(0),
+        }),
+        _ => return None,
+    })
 }
 
 /// Bytes of a page number in an array.
@@ -87,6 +141,35 @@ impl Trace {
             };
             let records = pages.chunks_exact(NUMBER_BYTES).enumerate().map(record).collect();
             TraceFile::of_records(name, records).map(Trace)
+        })
+    }
+
+    /// A trace for another process.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<State<'py>> {
+        let bytes: Vec<u8> =
+            run(py, |_| Ok(self.0.records()?.iter().flat_map(|&record| record_bytes(record)).collect()))?;
+        let is_keys = self.0.numbering() == Numbering::Keys;
+        Ok((PyBytes::new(py, &bytes), is_keys, self.0.warm(), self.0.skipped()))
+    }
+
+    /// The trace of a state.
+    #[staticmethod]
+    fn of_state(
+        py: Python<'_>,
+        name: &str,
+        records: &[u8],
+        is_keys: bool,
+        warm: Option<f64>,
+        skipped: u64,
+    ) -> PyResult<Trace> {
+        let (records, rest) = records.as_chunks::<RECORD_BYTES>();
+        run(py, |_| {
+            let records = records.iter().map(record_of).collect::<Option<Vec<Record>>>();
+            let records = records.filter(|_| rest.is_empty()).ok_or_else(|| {
+                Error::work(format_args!("{name}: this pickle of a trace is damaged, or of another mglru"))
+            })?;
+            let numbering = if is_keys { Numbering::Keys } else { Numbering::Files };
+            TraceFile::of_parts(name, records, numbering, warm, skipped).map(Trace)
         })
     }
 
@@ -171,8 +254,8 @@ impl Trace {
 
     /// Reuse distances as bytes of little-endian 64-bit numbers; -1 for a first access.
     fn reuse_distances<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes: Vec<u8> = run(py, |_| {
-            let distances = reuse::distances(&self.0)?;
+        let bytes: Vec<u8> = run(py, |watch| {
+            let distances = reuse::distances(&self.0, watch)?;
             let number = |distance: Option<u64>| distance.map_or(-1, |distance| distance as i64);
             Ok(distances.into_iter().flat_map(|distance| number(distance).to_le_bytes()).collect())
         })?;

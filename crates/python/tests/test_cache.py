@@ -159,6 +159,7 @@ def test_generations_of_a_tenant(tmp_path, data):
         ({"memory": None}, "needs a budget"),
         ({"memory": "much"}, "memory: "),
         ({"memory": -1}, "memory: -1"),
+        ({"memory": "1024TiB"}, "memory: 1 PiB of memory are needed.*: choose a smaller budget"),
         ({"policy": "mru"}, "unknown policy `mru`"),
         ({"policy": "arc"}, "a cache runs a preset"),
         ({"backend": "tape"}, "backend: unknown `tape`; expected auto"),
@@ -176,7 +177,7 @@ def test_errors_of_files_are_those_of_python(cache, tmp_path, data):
     with pytest.raises(mglru.UsageError, match="mode: unknown 'r'"):
         cache.open(tmp_path / "data", "r")
     with cache.open(tmp_path / "data") as file:
-        with pytest.raises(io.UnsupportedOperation, match="opened for reading only"):
+        with pytest.raises(io.UnsupportedOperation, match="opened for reading only: open it with the mode"):
             file.write(b"x")
         with pytest.raises(io.UnsupportedOperation, match="no descriptor"):
             file.fileno()

@@ -203,7 +203,32 @@ def test_plots(mixed, tmp_path):
         mglru.plot.ablation(table)
 
 
-def test_an_interrupt_ends_a_replay():
+ENDLESS = """
+[machine]
+memory = "8MiB"
+[[tenant]]
+path = "web"
+[[job]]
+tenant = "web"
+fio = "[pages]\\nrw=randread\\nsize=4m\\ntime_based=1\\nruntime=1000000"
+"""
+
+
+def ablate_endless(trace, folder):
+    (folder / "endless.toml").write_text(ENDLESS)
+    mglru.ablate(folder / "endless.toml")
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda trace, folder: mglru.replay(trace, ["1%"] * 100, "default"),
+        lambda trace, folder: mglru.scenario(text=ENDLESS),
+        ablate_endless,
+    ],
+    ids=["replay", "scenario", "ablate"],
+)
+def test_an_interrupt_ends_the_work(work, tmp_path):
     trace = mglru.Trace(numpy.arange(1_000_000) % 49_999)
     begun = threading.Event()
 
@@ -218,7 +243,7 @@ def test_an_interrupt_ends_a_replay():
     try:
         with pytest.raises(KeyboardInterrupt):
             begun.set()
-            mglru.replay(trace, ["1%"] * 100, "default")
+            work(trace, tmp_path)
     finally:
         thread.join()
         signal.signal(signal.SIGINT, before)

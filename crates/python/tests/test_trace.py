@@ -3,6 +3,7 @@
 import gzip
 import io
 import pickle
+import signal
 import statistics
 import threading
 
@@ -161,6 +162,33 @@ def test_streams_that_fail_say_so():
         mglru.Trace([1], storage_options={})
 
 
+def test_an_interrupt_ends_a_wait_for_a_stream():
+    reading = threading.Event()
+    ended = threading.Event()
+
+    class Silent(io.RawIOBase):
+        def read(self, size=-1):
+            reading.set()
+            ended.wait()
+            return b""
+
+    def interrupt() -> None:
+        reading.wait()
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            mglru.Trace(Silent(), format="plain")
+        assert not ended.is_set()
+    finally:
+        ended.set()
+        thread.join()
+        signal.signal(signal.SIGINT, before)
+
+
 def test_parts():
     trace = mglru.Trace(PAGES)
     assert trace[2:5].pages().tolist() == [4, 1, 5]
@@ -188,6 +216,25 @@ def test_traces_travel_to_other_processes(tmp_path):
     for trace in (mglru.Trace(path), mglru.Trace(PAGES, writes=[True] * 10, name="mine")):
         again = pickle.loads(pickle.dumps(trace))
         assert (again.name, again.summary()) == (trace.name, trace.summary())
+
+
+def test_a_trace_travels_with_its_syncs_trims_and_numbering(tmp_path):
+    path = tmp_path / "log.iolog"
+    path.write_text(
+        "fio version 2 iolog\n/a add\n/a open\n/a write 0 8192\n/a sync 0 0\n/a write 4096 8192\n"
+        "/a trim 0 4096\n/a read 100 8192\n/a close\n"
+    )
+    sparse = mglru.Trace([n * n * 1_000_003 % (1 << 40) for n in range(3000)] * 2)
+    with path.open("rb") as file:
+        traces = [mglru.Trace(path)[:], mglru.Trace(path)[1:4], mglru.Trace(file), sparse[:], sparse[:5]]
+    for trace in traces:
+        again = pickle.loads(pickle.dumps(trace))
+        assert again._native.state() == trace._native.state()
+        assert mglru.replay(again, "50%")["misses"] == mglru.replay(trace, "50%")["misses"]
+    assert pickle.loads(pickle.dumps(traces[0])).summary()["syncs"] == 1
+    assert sparse[:5]._native.state()[1], "a part has the numbering of the whole"
+    with pytest.raises(mglru.WorkError, match="this pickle of a trace is damaged"):
+        mglru._trace._of_state("x", b"\xff" * 16, False, None, 0)
 
 
 def test_threads_share_a_trace(mixed):

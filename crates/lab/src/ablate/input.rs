@@ -174,11 +174,17 @@ impl Input {
     /// Runs the input. `looks` records a timeline.
     ///
     /// # Errors
-    /// If it cannot be run, or of a bug in the simulator.
-    pub fn run(&self, mechanisms: Mechanisms, seed: u64, first_seed: u64, looks: bool) -> Result<Run, Error> {
+    /// If it cannot be run, the work was cancelled, or of a bug in the simulator.
+    pub fn run(
+        &self,
+        mechanisms: Mechanisms,
+        (seed, first_seed): (u64, u64),
+        looks: bool,
+        watch: &dyn Watch,
+    ) -> Result<Run, Error> {
         match self {
-            Input::Trace(input) => input.run(mechanisms, seed, first_seed, looks),
-            Input::Scenario(input) => input.run(mechanisms, seed, looks),
+            Input::Trace(input) => input.run(mechanisms, (seed, first_seed), looks, watch),
+            Input::Scenario(input) => input.run(mechanisms, seed, looks, watch),
         }
     }
 }
@@ -194,7 +200,13 @@ impl TraceInput {
         (pages + most * share).round() as u64
     }
 
-    fn run(&self, mechanisms: Mechanisms, seed: u64, first_seed: u64, looks: bool) -> Result<Run, Error> {
+    fn run(
+        &self,
+        mechanisms: Mechanisms,
+        (seed, first_seed): (u64, u64),
+        looks: bool,
+        watch: &dyn Watch,
+    ) -> Result<Run, Error> {
         let memory_pages = self.memory_pages(seed, first_seed);
         let plan = Replay {
             memory: self.memory.clone(),
@@ -205,7 +217,7 @@ impl TraceInput {
             over_time: looks,
             ..Replay::plain(&self.trace, mechanisms, memory_pages)
         };
-        let outcome = plan.run(None, |_| Ok(()))?;
+        let outcome = plan.run(None, |_| watch.check())?;
         let counted = outcome.warm();
         let count = Count::of(&counted, outcome.costs);
         let timeline = outcome.timeline.map(|timeline| timeline.labelled("all mechanisms"));
@@ -240,7 +252,7 @@ impl ScenarioInput {
         Ok(ScenarioInput { path: args.input.clone(), plan, tenants })
     }
 
-    fn run(&self, mechanisms: Mechanisms, seed: u64, looks: bool) -> Result<Run, Error> {
+    fn run(&self, mechanisms: Mechanisms, seed: u64, looks: bool, watch: &dyn Watch) -> Result<Run, Error> {
         let mut plan = self.plan.clone();
         plan.mechanisms = mechanisms;
         // The seeds of its jobs follow from the scenario's seed.
@@ -257,7 +269,7 @@ impl ScenarioInput {
             let timeline = looks.then(|| Timeline::of("all mechanisms", simulator, &self.tenants));
             (simulator.report().total(), latencies, timeline)
         };
-        let (outcome, (total, latencies, timeline)) = simulated::run_with(&plan, prepare, look)?;
+        let (outcome, (total, latencies, timeline)) = simulated::run_with(&plan, prepare, look, watch)?;
         let tenants = outcome.tenants.iter().filter(|tenant| tenant.hits + tenant.misses > 0);
         let tenants = tenants.map(|tenant| TenantCounts {
             name: if tenant.path.is_empty() { "(root)".to_owned() } else { tenant.path.clone() },

@@ -55,7 +55,7 @@ use crate::error::Error;
 use crate::parallel;
 use crate::replay::memory::{Memory, Swap};
 use crate::run::Overrides;
-use crate::watch::{Stage, Unit, Watch};
+use crate::watch::{Quiet, Stage, Unit, Watch};
 use input::Run;
 use mglru_workload::trace::OpenOptions;
 use std::path::PathBuf;
@@ -87,7 +87,7 @@ pub struct AblationRequest {
 /// Runs each variant with each seed, and compares them.
 ///
 /// # Errors
-/// If the full set cannot be run. The first seed uses the requested memory unchanged.
+/// If the full set cannot be run, or the work was cancelled. The first seed uses the requested memory unchanged.
 pub fn ablate(input: &Input, request: &AblationRequest, watch: &dyn Watch) -> Result<Ablation, Error> {
     let began = Instant::now();
     let variants = Variants::of(input.mechanisms(), request.pairs);
@@ -98,7 +98,7 @@ pub fn ablate(input: &Input, request: &AblationRequest, watch: &dyn Watch) -> Re
     let stage = Stage::begin(watch, &format!("{} runs", tasks.len()), tasks.len() as u64, Unit::Steps);
     let runs = parallel::all(&tasks, parallel::threads(), |_, &(variant, seed)| {
         let looks = variant == 0 && seed == first;
-        let run = input.run(variants.run[variant].mechanisms, seed, first, looks);
+        let run = input.run(variants.run[variant].mechanisms, (seed, first), looks, &Quiet(watch));
         stage.advance(1)?;
         match run {
             // Without that mechanism the load may need more memory. This is a result, too.

@@ -61,13 +61,14 @@ pub fn run_recorded(plan: &Plan, sink: TenantSink<'_>, watch: &dyn Watch) -> Res
 /// afterwards.
 ///
 /// # Errors
-/// As [`run`].
+/// As [`run_watched`].
 pub fn run_with<R>(
     plan: &Plan,
     prepare: impl FnOnce(&mut Simulator),
     look: impl FnOnce(&Simulator) -> R,
+    watch: &dyn Watch,
 ) -> Result<(ScenarioOutcome, R), Error> {
-    simulate(plan, prepare, look, |_| (), &Unwatched)
+    simulate(plan, prepare, look, |_| (), watch)
 }
 
 /// The time at which all jobs end; `None` if one of them ends when its work is done.
@@ -133,6 +134,7 @@ fn simulate<R>(
             counted += 1;
         }
         after_step(&simulator);
+        watch.check()?;
         if steps.is_multiple_of(STEPS_PER_NOTE) {
             let seconds = since_start(simulator.now()).as_secs_f64();
             let millions = simulator.accesses() as f64 / 1e6;

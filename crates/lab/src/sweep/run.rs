@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::parallel;
 use crate::size::count;
 use crate::trace_file::TraceFile;
-use crate::watch::{self, Stage, Unwatched, Watch};
+use crate::watch::{self, Quiet, Stage, Watch};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -93,7 +93,7 @@ pub fn run(sweep: &Sweep, folder: &Folder, threads: usize, watch: &dyn Watch) ->
             let trace = {
                 // Others that need this trace wait; it is decoded once.
                 let mut slot = slot.lock().expect("no panic");
-                let load = || Arc::new(sweep.load(sweep.trace_of(number), &Unwatched));
+                let load = || Arc::new(sweep.load(sweep.trace_of(number), &Quiet(watch)));
                 slot.trace.get_or_insert_with(load).clone()
             };
             let unit = sweep.run_unit(number, &trace, watch);

@@ -31,24 +31,48 @@ def read(
         WorkError: the trace is damaged, or too long to be kept decoded.
     """
     name = source if isinstance(source, str) else str(getattr(source, "name", "stream"))
-    with _opened(source, storage_options or {}) as path:
+    with _opened(source, storage_options or {}) as pipe:
         try:
-            return [trace.named(name) for trace in reader(path)]
+            return [trace.named(name) for trace in _interruptible(lambda: reader(pipe.path), pipe)]
         except Error as error:
-            raise type(error)(str(error).replace(path, name)) from None
+            raise type(error)(str(error).replace(pipe.path, name)) from None
+
+
+def _interruptible(work: "Callable[[], list[_mglru.Trace]]", pipe: "_Pipe") -> "list[_mglru.Trace]":
+    """Reads on a thread of its own: Ctrl-C must end a read that waits for a source which gives nothing."""
+    done: list[list[_mglru.Trace]] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            done.append(work())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="mglru-reader", daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:
+        pipe.abort(thread)
+        thread.join()
+        raise
+    if failed:
+        raise failed[0]
+    return done[0]
 
 
 @contextlib.contextmanager
-def _opened(source: Any, storage_options: Mapping[str, Any]) -> Iterator[str]:
-    """A path that gives the bytes of a URL or of an open file, once."""
+def _opened(source: Any, storage_options: Mapping[str, Any]) -> "Iterator[_Pipe]":
+    """A pipe with the bytes of a URL or of an open file."""
     if not isinstance(source, str):
-        with _piped(source, posixpath.basename(str(getattr(source, "name", "stream"))) or "stream") as path:
-            yield path
+        with _Pipe(source, posixpath.basename(str(getattr(source, "name", "stream"))) or "stream") as pipe:
+            yield pipe
         return
     # The trace's own decoder finds compressions by their content.
     with _fsspec(source).open(source, "rb", compression=None, **storage_options) as file:
-        with _piped(file, posixpath.basename(source) or "stream") as path:
-            yield path
+        with _Pipe(file, posixpath.basename(source) or "stream") as pipe:
+            yield pipe
 
 
 def _fsspec(url: str) -> Any:
@@ -59,9 +83,11 @@ def _fsspec(url: str) -> Any:
     return fsspec
 
 
-def opened(url: str, storage_options: str) -> "contextlib.AbstractContextManager[str]":
+@contextlib.contextmanager
+def opened(url: str, storage_options: str) -> Iterator[str]:
     """For sweeps: a path that gives the bytes of a URL, once. The options are JSON."""
-    return _opened(url, json.loads(storage_options))
+    with _opened(url, json.loads(storage_options)) as pipe:
+        yield pipe.path
 
 
 def state(url: str, storage_options: str) -> str:
@@ -76,44 +102,73 @@ def state(url: str, storage_options: str) -> str:
     return text if version is None else f"{text}, version {version}"
 
 
-@contextlib.contextmanager
-def _piped(file: IO[bytes], name: str) -> Iterator[str]:
-    """A path that gives what a thread reads from `file`, with a name whose ending tells the format.
+class _Pipe:
+    """A path that gives what a thread reads from a file, once, with a name whose ending tells the format.
 
-    An error of `file` takes precedence over those of the reader, which saw only the beginning.
+    An error of the file takes precedence over those of the reader, which saw only the beginning.
     """
-    # It takes as long to import as the rest of this package.
-    import tempfile
 
-    failure: list[BaseException] = []
-    end, start = os.pipe()
+    def __init__(self, file: IO[bytes], name: str) -> None:
+        # It takes as long to import as the rest of this package.
+        import tempfile
 
-    def pump() -> None:
+        self._file = file
+        self._name = name
+        self._failure: list[BaseException] = []
+        # Held for each write, so that the pipe is not closed in the middle of one.
+        self._lock = threading.Lock()
+        self._aborted = False
+        self._end, start = os.pipe()
+        self._start = open(start, "wb", buffering=0)
+        self._folder = tempfile.TemporaryDirectory(prefix="mglru-")
+        self.path = os.path.join(self._folder.name, name)
+        """The reader's end."""
+        os.symlink(f"/proc/self/fd/{self._end}", self.path)
+        self._thread = threading.Thread(target=self._pump, name="mglru-stream", daemon=True)
+
+    def _pump(self) -> None:
         try:
-            with open(start, "wb", buffering=0) as pipe:
-                while piece := file.read(_PIECE_BYTES):
-                    if not isinstance(piece, (bytes, bytearray, memoryview)):
-                        raise UsageError(f"{name}: open it in binary mode, to read bytes and not text")
-                    rest = memoryview(piece)
-                    while rest:
+            while piece := self._file.read(_PIECE_BYTES):
+                if not isinstance(piece, (bytes, bytearray, memoryview)):
+                    raise UsageError(f"{self._name}: open it in binary mode, to read bytes and not text")
+                rest = memoryview(piece)
+                while rest:
+                    with self._lock:
+                        if self._aborted:
+                            return
                         try:
-                            rest = rest[pipe.write(rest) :]
+                            rest = rest[self._start.write(rest) :]
                         except BrokenPipeError:
                             # The reader has found an error, and says so.
                             return
         except BaseException as error:
-            failure.append(error)
-
-    thread = threading.Thread(target=pump, name="mglru-stream", daemon=True)
-    with tempfile.TemporaryDirectory(prefix="mglru-") as folder:
-        path = os.path.join(folder, name)
-        os.symlink(f"/proc/self/fd/{end}", path)
-        thread.start()
-        try:
-            yield path
+            self._failure.append(error)
         finally:
-            # A reader that ended early leaves the thread a broken pipe.
-            os.close(end)
-            thread.join()
-            if failure:
-                raise failure[0]
+            with self._lock:
+                self._start.close()
+
+    def abort(self, reader: threading.Thread) -> None:
+        """Ends what the reader gets, even while the file gives nothing."""
+        self._aborted = True
+        while not self._lock.acquire(timeout=0.05):
+            # A write goes on as long as the reader takes its bytes. Then closing the reader's end ends it.
+            if not reader.is_alive():
+                return
+        try:
+            self._start.close()
+        finally:
+            self._lock.release()
+
+    def __enter__(self) -> "_Pipe":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # A reader that ended early leaves the thread a broken pipe.
+        os.close(self._end)
+        # The thread of an aborted pipe may wait for the file for long. It ends when that gives something.
+        if not self._aborted:
+            self._thread.join()
+        self._folder.cleanup()
+        if self._failure and not self._aborted:
+            raise self._failure[0]

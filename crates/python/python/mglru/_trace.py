@@ -184,12 +184,12 @@ class Trace:
         return f"mglru.Trace({self.name!r}{part})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A file is read again by its path; page numbers travel along.
+        # A file is read again by its path; other records travel along.
         if self._arguments is not None:
             return (_open, self._arguments)
         if self.sampled is not None:
             raise TypeError("a sample cannot be pickled; sample the trace where it is replayed")
-        return (_from_bytes, (self.name, *self._native.to_bytes()))
+        return (_of_state, (self.name, *self._native.state()))
 
 
 def _read(source: Any, storage_options: Any, options: tuple[Any, ...]) -> "_mglru.Trace":
@@ -213,8 +213,8 @@ def _open(*arguments: Any) -> Trace:
     return trace
 
 
-def _from_bytes(*arguments: Any) -> Trace:
-    return Trace._of(_mglru.Trace.from_bytes(*arguments))
+def _of_state(*arguments: Any) -> Trace:
+    return Trace._of(_mglru.Trace.of_state(*arguments))
 
 
 def _refuse(what: str) -> UsageError:
