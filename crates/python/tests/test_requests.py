@@ -51,6 +51,9 @@ def test_the_command_in_the_wheel_gives_the_same_counts(tmp_path):
         ({"memory": "ten"}, "memory: "),
         ({"memory": []}, "no memory sizes"),
         ({"memory": True}, "memory: expected text or a number"),
+        ({"memory": None}, "memory: expected text or a number, not None"),
+        ({"memory": 0.1}, "memory: 0.1 is no number of bytes; a share of the distinct pages is text"),
+        ({"sample": "1%"}, "sample: expected a share of the pages"),
         ({"policy": "mru"}, "unknown policy `mru`; expected a preset"),
         ({"policy": "default +turbo"}, "turbo"),
         ({"policy": "arc +prefetch"}, "arc has no mechanisms"),
@@ -61,6 +64,8 @@ def test_the_command_in_the_wheel_gives_the_same_counts(tmp_path):
         ({"seeds": []}, "no seeds"),
         ({"warm": 2}, "warm: a share"),
         ({"writes": "perhaps"}, "expected rmw or blind"),
+        ({"writes": None}, "writes: expected text, not None"),
+        ({"swap_device": 5}, "swap_device: expected text, not 5"),
         ({"swap": "0"}, "swap needs at least"),
         ({"swap_device": "tape"}, "expected zram or disk"),
         ({"swappiness": 202}, "swappiness: expected 0 to 200"),
@@ -103,6 +108,10 @@ def test_tables_are_shown_and_not_pickled(mixed):
     table = mglru.replay(mixed, "10%")
     assert "miss_ratio" in repr(table) and "1 rows × " in repr(table)
     assert "<th>policy</th>" in table._repr_html_()
+    with pytest.raises(TypeError, match="columns by name"):
+        table[0]
+    with pytest.raises(mglru.UsageError, match=r"expected a trace or a path, not 1; mglru.Trace\(pages\)"):
+        mglru.replay([1, 2, 3])
     with pytest.raises(KeyError, match="speed"):
         table["speed"]
     with pytest.raises(TypeError, match="to_arrow"):
@@ -127,6 +136,8 @@ def test_events_are_those_of_the_replay(mixed):
     assert {"insert", "evict", "age"} <= set(table["event"])
     part = mglru.events(mixed, "10%", "linux-7.2", accesses=(500, 600))
     assert set(part["access"]) == set(range(500, 600))
+    with pytest.raises(mglru.UsageError, match="accesses: expected the first and the one after the last, not 5"):
+        mglru.events(mixed, accesses=5)
     with pytest.raises(mglru.UsageError, match="only the engine has events"):
         mglru.events(mixed, policy="arc")
     with pytest.raises(mglru.UsageError, match="one replay"):
@@ -142,8 +153,11 @@ def test_ablations_compare_seed_by_seed(mixed):
     assert {row["is_noise"] for row in mglru.ablate(mixed, runs=2)} == {None}, "two runs prove nothing"
     with pytest.raises(mglru.UsageError, match="runs: expected 1 to 1000"):
         mglru.ablate(mixed, runs=0)
-    with pytest.raises(mglru.UsageError, match="unknown mechanism 'turbo'"):
-        mglru.ablate(mixed, without=["turbo"])
+    for names in (["turbo"], "turbo"):
+        with pytest.raises(mglru.UsageError, match="unknown mechanism 'turbo'"):
+            mglru.ablate(mixed, without=names)
+    with pytest.raises(mglru.UsageError, match="preset: expected text, not 5"):
+        mglru.ablate(mixed, preset=5)
 
 
 SCENARIO = """

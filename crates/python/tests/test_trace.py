@@ -22,6 +22,8 @@ PAGES = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
         PAGES,
         tuple(PAGES),
         iter(PAGES),
+        list(numpy.array(PAGES)),
+        numpy.ma.masked_array(PAGES),
         numpy.array(PAGES, dtype="u1"),
         numpy.array(PAGES, dtype=">i8"),
         numpy.array(PAGES * 2, dtype="i4")[: len(PAGES)],
@@ -63,6 +65,13 @@ def test_data_frames_give_their_columns():
         ([1, "2"], "access 1 is to '2'"),
         ([True], "access 0 is to True"),
         ([], "no page access"),
+        ([1, numpy.bool_(True)], "access 1 is to"),
+        (numpy.ma.masked_array([1, 2, 3], mask=[0, 1, 0]), "1 of 3 are masked"),
+        (numpy.array([1.0, numpy.nan]), "float64, 1 of them missing"),
+        (pyarrow.table({"page": [1]}), "a table of 1 columns: choose one"),
+        (b"trace.bin", "bytes: a path is text"),
+        ({1, 2}, "a set has no order"),
+        ({1: 2}, "a dict has no order"),
         (7, "type int"),
         (None, "type NoneType"),
     ],
@@ -81,12 +90,38 @@ def test_flags_belong_to_accesses():
         mglru.Trace([1, 1, 2], writes=[True])
     with pytest.raises(mglru.UsageError, match="anon: expected one dimension of booleans"):
         mglru.Trace([1, 1, 2], anon=numpy.array([0, 1, 1]))
-    with pytest.raises(mglru.UsageError, match="mapped: expected booleans"):
+    for flags in (pyarrow.array([True, False, True]), list(numpy.array([True, False, True]))):
+        assert mglru.Trace([1, 1, 2], writes=flags).summary()["writes"] == 2
+    with pytest.raises(mglru.UsageError, match="mapped: expected booleans, and access 0 has 1"):
         mglru.Trace([1], mapped=[1])
+    with pytest.raises(mglru.UsageError, match="writes: expected one boolean for each access, not True"):
+        mglru.Trace([1], writes=True)
+    with pytest.raises(mglru.UsageError, match="writes: 1 of 2 are null"):
+        mglru.Trace([1, 2], writes=pyarrow.array([True, None]))
+    with pytest.raises(mglru.UsageError, match="anon: 1 of 2 are masked"):
+        mglru.Trace([1, 2], anon=numpy.ma.masked_array([True, True], mask=[0, 1]))
     with pytest.raises(mglru.UsageError, match="writes: only for page numbers"):
         mglru.Trace("file", writes=[True])
     with pytest.raises(mglru.UsageError, match="format: only for files"):
         mglru.Trace([1], format="plain")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"sample": "1%"}, "sample: expected a share of the pages, such as 0.01, not '1%'"),
+        ({"sample": True}, "sample: expected a share"),
+        ({"salt": 3}, "salt: only for a sample"),
+        ({"name": 5}, "name: expected text, not 5"),
+        ({"source": "x", "format": 5}, "format: expected text, not 5"),
+        ({"source": "x", "unit_bytes": -1}, "unit_bytes: -1 is not in 0"),
+        ({"source": "x", "decoded_accesses_max": -1}, "decoded_accesses_max: -1 is not in 0"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_refused(arguments, words):
+    with pytest.raises(mglru.UsageError, match=words):
+        mglru.Trace(**{"source": [1], **arguments})
 
 
 def test_files_of_any_format_are_read(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any, Optional, Union
 from . import _mglru
 from ._errors import UsageError
 from ._table import Table
-from ._trace import Trace, _number, _samples
+from ._trace import Trace, _name, _number, _samples
 
 TraceLike = Union[Trace, str, "os.PathLike[str]"]
 """A trace, or the path of one."""
@@ -34,12 +34,28 @@ def _text(name: str, value: Any) -> Optional[str]:
         return None
     if hasattr(value, "__index__") and not isinstance(value, bool):
         return str(value.__index__())
-    if isinstance(value, bool) or not isinstance(value, (str, float)):
+    if isinstance(value, bool) or not (isinstance(value, str) or hasattr(value, "__float__")):
         raise UsageError(f"{name}: expected text or a number, not {value!r}")
-    return str(value)
+    if name == "memory" and not isinstance(value, str):
+        raise UsageError(f'memory: {value!r} is no number of bytes; a share of the distinct pages is text such as "10%"')
+    return value if isinstance(value, str) else str(float(value))
+
+
+def _size(name: str, value: Any) -> str:
+    if value is None:
+        raise UsageError(f"{name}: expected text or a number, not None")
+    return str(_text(name, value))
+
+
+def _optional(name: str, value: Any) -> Optional[str]:
+    return None if value is None else _name(name, value)
 
 
 def _trace(source: TraceLike) -> Trace:
+    if hasattr(source, "__index__"):
+        raise UsageError(
+            f"trace: expected a trace or a path, not {source!r}; mglru.Trace(pages) makes a trace of page numbers"
+        )
     return source if isinstance(source, Trace) else Trace(source)
 
 
@@ -64,12 +80,12 @@ def _options(
         policies += [name for name in names if name not in policies]
     return {
         "policy": policies,
-        "memory": [_text("memory", size) for size in _several(memory)],
+        "memory": [_size("memory", size) for size in _several(memory)],
         "seeds": [_number("seeds", seed) for seed in _several(seeds)],
         "warm": _text("warm", warm),
-        "writes": writes,
+        "writes": _name("writes", writes),
         "swap": _text("swap", swap),
-        "swap_device": swap_device,
+        "swap_device": _name("swap_device", swap_device),
         "swappiness": str(swappiness),
         "readahead": _text("readahead", readahead),
         "fault_around": _text("fault_around", fault_around),
@@ -215,7 +231,10 @@ def events(
         A row per event: ``access``, ``nanos`` of simulated time, ``event``, ``page``, and a column for
         each field that some event has. ``docs/book/src/events.md`` describes them.
     """
-    start, end = accesses or (0, (1 << 64) - 1)
+    try:
+        start, end = (0, (1 << 64) - 1) if accesses is None else accesses
+    except (TypeError, ValueError):
+        raise UsageError(f"accesses: expected the first and the one after the last, not {accesses!r}") from None
     bounds = _number("accesses", start), _number("accesses", end)
     return Table(_mglru.events(_trace(trace)._native, _options(memory, policy, seed, **options), *bounds))
 
@@ -253,19 +272,19 @@ def ablate(
     """
     options = {
         "memory": _text("memory", memory),
-        "preset": preset,
-        "lru": lru,
-        "with_": list(with_),
-        "without": list(without),
+        "preset": _optional("preset", preset),
+        "lru": _optional("lru", lru),
+        "with_": [_name("with_", name) for name in _several(with_)],
+        "without": [_name("without", name) for name in _several(without)],
         "runs": _number("runs", runs, 32),
         "seed": _number("seed", seed),
         "pairs": bool(pairs),
         "warm": _text("warm", warm),
         "swap": _text("swap", swap),
-        "swap_device": swap_device,
+        "swap_device": _name("swap_device", swap_device),
         "swappiness": str(swappiness),
     }
-    if not isinstance(trace, Trace) and os.fspath(trace).endswith(".toml"):
+    if isinstance(trace, (str, os.PathLike)) and os.fspath(trace).endswith(".toml"):
         effects, _ = _mglru.ablate(None, trace, options)
     else:
         effects, _ = _mglru.ablate(_trace(trace)._native, None, options)
@@ -327,16 +346,17 @@ def scenario(
     [0, 256]
     """
     options = {
-        "world": world,
+        "world": _name("world", world),
         "directory": directory,
         "memory": _text("memory", memory),
         "seed": None if seed is None else _number("seed", seed),
-        "preset": preset,
-        "lru": lru,
-        "with_": list(with_),
-        "without": list(without),
-        "oom_policy": oom_policy,
+        "preset": _optional("preset", preset),
+        "lru": _optional("lru", lru),
+        "with_": [_name("with_", name) for name in _several(with_)],
+        "without": [_name("without", name) for name in _several(without)],
+        "oom_policy": _optional("oom_policy", oom_policy),
     }
+    text = _optional("text", text)
     seconds, tables, failures = _mglru.scenario(path, text, options)
     tenants, actions, kills, readings = (Table(table) for table in tables)
     return Scenario(seconds, tenants, actions, kills, readings, failures)

@@ -14,6 +14,8 @@ from . import _mglru
 from ._errors import Error, UsageError
 
 _PIECE_BYTES = 1 << 20
+_LOOK_EVERY_S = 0.05
+"""Time between two looks at pending signals."""
 
 
 def is_stream(source: Any) -> bool:
@@ -52,7 +54,9 @@ def _interruptible(work: "Callable[[], list[_mglru.Trace]]", pipe: "_Pipe") -> "
     thread = threading.Thread(target=run, name="mglru-reader", daemon=True)
     thread.start()
     try:
-        thread.join()
+        # The signal may have come to another thread, which does not end a wait without a limit.
+        while thread.is_alive():
+            thread.join(_LOOK_EVERY_S)
     except BaseException:
         pipe.abort(thread)
         thread.join()

@@ -47,6 +47,8 @@ class Table:
         Raises:
             KeyError: no column has this name.
         """
+        if not isinstance(column, str):
+            raise TypeError(f'a table has columns by name, such as table["misses"], and not {column!r}')
         return self._native.column(column)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

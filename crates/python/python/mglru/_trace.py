@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any, Optional
 
 from . import _mglru, _stream
@@ -24,6 +24,19 @@ def _number(name: str, value: Any, bits: int = 64) -> int:
     if not 0 <= number < 1 << bits:
         raise UsageError(f"{name}: {number} is not in 0 to {(1 << bits) - 1}")
     return number
+
+
+def _share(value: Any) -> float:
+    """A share of the pages. The native half checks its range."""
+    if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
+        raise UsageError(f"sample: expected a share of the pages, such as 0.01, not {value!r}")
+    return float(value)
+
+
+def _name(what: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"{what}: expected text, not {value!r}")
+    return value
 
 
 class Trace:
@@ -81,6 +94,10 @@ class Trace:
         storage_options: Optional[Mapping[str, Any]] = None,
     ) -> None:
         flags = {"writes": writes, "mapped": mapped, "anon": anon}
+        share = None if sample is None else _share(sample)
+        salt = _number("salt", salt, 32)
+        if salt and share is None:
+            raise UsageError("salt: only for a sample: give sample=0.01")
         is_stream = _stream.is_stream(source)
         if storage_options is not None and not (is_stream and isinstance(source, str)):
             raise UsageError("storage_options: only for a URL")
@@ -88,8 +105,13 @@ class Trace:
             given = [what for what, value in (*flags.items(), ("name", name)) if value is not None]
             if given:
                 raise UsageError(f"{given[0]}: only for page numbers; a file has its own")
-            sampled = None if sample is None else (sample, _number("salt", salt, 32))
-            options = (format, bool(lossy), unit_bytes, sampled, decoded_accesses_max)
+            options = (
+                None if format is None else _name("format", format),
+                bool(lossy),
+                None if unit_bytes is None else _number("unit_bytes", unit_bytes, 32),
+                None if share is None else (share, salt),
+                _number("decoded_accesses_max", decoded_accesses_max),
+            )
             arguments = (source if is_stream else os.fspath(source), storage_options, options)
             self._native = _read(*arguments)
             # Another process cannot read an open file again.
@@ -101,10 +123,10 @@ class Trace:
         pages = _page_bytes(source)
         accesses = len(pages) // 8
         columns = [_flag_bytes(what, values, accesses) for what, values in flags.items()]
-        self._native = _mglru.Trace.from_bytes(name or "pages", pages, *columns)
+        self._native = _mglru.Trace.from_bytes(_name("name", name or "pages"), pages, *columns)
         self._arguments = None
-        if sample is not None:
-            self._native = self._native.sample(sample, _number("salt", salt, 32))
+        if share is not None:
+            self._native = self._native.sample(share, salt)
 
     @classmethod
     def _of(cls, native: "_mglru.Trace") -> "Trace":
@@ -159,7 +181,7 @@ class Trace:
         Raises:
             UsageError: the share is out of range, or no page is in the sample.
         """
-        return Trace._of(self._native.sample(share, _number("salt", salt, 32)))
+        return Trace._of(self._native.sample(_share(share), _number("salt", salt, 32)))
 
     def pages(self) -> "numpy.ndarray":
         """The page of each access, unsigned 64-bit numbers. Needs numpy."""
@@ -200,6 +222,7 @@ def _read(source: Any, storage_options: Any, options: tuple[Any, ...]) -> "_mglr
 
 def _samples(source: Any, share: float, salts: int) -> "list[_mglru.Trace]":
     """Samples of one trace with the salts 0, 1 and so on. What is read is read once."""
+    share = _share(share)
     if isinstance(source, Trace):
         return [source._native.sample(share, salt) for salt in range(salts)]
     if _stream.is_stream(source):
@@ -223,17 +246,25 @@ def _refuse(what: str) -> UsageError:
 
 def _page_bytes(source: Any) -> bytes:
     """Page numbers as bytes of little-endian 64-bit numbers."""
+    if isinstance(source, (bytes, bytearray)):
+        raise UsageError(
+            f"{type(source).__name__}: a path is text or a pathlib.Path; numpy.frombuffer makes page numbers of bytes"
+        )
+    if isinstance(source, (Mapping, Set)):
+        raise _refuse(f"a {type(source).__name__} has no order of accesses")
     arrow = hasattr(source, "__arrow_c_array__") or hasattr(source, "__arrow_c_stream__")
     if arrow and not hasattr(source, "dtype"):
         source = _from_arrow(source)
     if hasattr(source, "dtype"):
         import numpy
 
+        _refuse_masked("page numbers", source)
         numbers = numpy.asarray(source)
         if numbers.ndim != 1:
             raise _refuse(f"an array of {numbers.ndim} dimensions")
         if numbers.dtype.kind not in "iu":
-            raise _refuse(f"an array of {numbers.dtype}")
+            missing = int(numpy.isnan(numbers).sum()) if numbers.dtype.kind == "f" else 0
+            raise _refuse(f"an array of {numbers.dtype}" + (f", {missing} of them missing" if missing else ""))
         if numbers.dtype.kind == "i" and numbers.size and numbers.min() < 0:
             at = int((numbers < 0).argmax())
             raise _refuse(f"access {at} is to page {int(numbers[at])}")
@@ -244,7 +275,10 @@ def _page_bytes(source: Any) -> bytes:
         raise _refuse(f"a value of type {type(source).__name__}") from None
     for at, page in enumerate(listed):
         if isinstance(page, bool) or not isinstance(page, int):
-            raise _refuse(f"access {at} is to {page!r}")
+            # Elements of numpy arrays are integers, too.
+            if isinstance(page, bool) or not hasattr(page, "__index__") or hasattr(page, "ndim") and page.ndim:
+                raise _refuse(f"access {at} is to {page!r}")
+            listed[at] = page = page.__index__()
         if not 0 <= page < 1 << 64:
             raise _refuse(f"access {at} is to page {page}")
     packed = array("Q", listed)
@@ -253,12 +287,29 @@ def _page_bytes(source: Any) -> bytes:
     return packed.tobytes()
 
 
-def _from_arrow(source: Any) -> Any:
+def _refuse_masked(what: str, source: Any) -> None:
+    """Refuses a masked array of numpy with masked elements, whose values mean nothing."""
+    import numpy
+
+    masked = int(numpy.ma.count_masked(source)) if isinstance(source, numpy.ma.MaskedArray) else 0
+    if masked:
+        raise UsageError(f"{what}: {masked} of {source.size} are masked; leave them out, or fill them")
+
+
+def _arrow_column(source: Any) -> Any:
     try:
         import pyarrow
     except ImportError:
         raise UsageError("page numbers in Arrow need pyarrow: pip install pyarrow") from None
-    column = pyarrow.chunked_array(source)
+    return pyarrow.chunked_array(source)
+
+
+def _from_arrow(source: Any) -> Any:
+    column = _arrow_column(source)
+    import pyarrow
+
+    if pyarrow.types.is_struct(column.type):
+        raise _refuse(f"a table of {column.type.num_fields} columns: choose one, such as table[\"page\"]")
     if column.null_count:
         raise _refuse(f"{column.null_count} of {len(column)} are null")
     if not pyarrow.types.is_integer(column.type):
@@ -270,14 +321,26 @@ def _flag_bytes(what: str, values: Any, accesses: int) -> Optional[bytes]:
     """Booleans as one byte each."""
     if values is None:
         return None
+    if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
+        if not hasattr(values, "dtype"):
+            column = _arrow_column(values)
+            if column.null_count:
+                raise UsageError(f"{what}: {column.null_count} of {len(column)} are null; expected booleans")
+            values = column.to_numpy()
     if hasattr(values, "dtype"):
         import numpy
 
+        _refuse_masked(what, values)
         flags = numpy.asarray(values)
         if flags.ndim != 1 or flags.dtype.kind != "b":
             raise UsageError(f"{what}: expected one dimension of booleans, not {flags.ndim} of {flags.dtype}")
         return flags.astype("u1").tobytes()
-    listed: list[Any] = list(values)
-    if not all(isinstance(flag, bool) for flag in listed):
-        raise UsageError(f"{what}: expected booleans")
-    return bytes(listed)
+    try:
+        listed: list[Any] = list(values)
+    except TypeError:
+        raise UsageError(f"{what}: expected one boolean for each access, not {values!r}") from None
+    for at, flag in enumerate(listed):
+        # Elements of numpy arrays are booleans, too.
+        if not isinstance(flag, bool) and getattr(getattr(flag, "dtype", None), "kind", "") != "b":
+            raise UsageError(f"{what}: expected booleans, and access {at} has {flag!r}")
+    return bytes(map(bool, listed))
