@@ -189,6 +189,9 @@ def test_errors_of_files_are_those_of_python(cache, tmp_path, data):
             file.read_at(1, -1)
         with pytest.raises(OSError, match="before the beginning"):
             file.seek(-1)
+        with pytest.raises(TypeError):
+            file.seek(1.5)
+        assert file.tell() == 0
         with pytest.raises(mglru.UsageError, match="unknown advice `soon`"):
             file.advise("soon")
         for broken in (pickle.dumps, lambda file: pickle.dumps(cache)):

@@ -321,3 +321,33 @@ class TestLocalPipe(abstract.AbstractPipeTests, LocalFixtures):
 
 class TestLocalOpen(abstract.AbstractOpenTests, LocalFixtures):
     pass
+
+
+def test_a_closed_object_refuses_every_use(tmp_path):
+    (tmp_path / "words").write_bytes(b"some words")
+    with fsspec.open(f"mglru::file://{tmp_path}/words") as file:
+        assert file.read() == b"some words"
+    uses = [
+        lambda: file.readinto(bytearray(3)),
+        lambda: file.read_at(3, 0),
+        lambda: file.readall(),
+        lambda: file.peek(),
+        lambda: file.size,
+        lambda: file.page(0),
+        lambda: file.seek(0),
+        lambda: file.tell(),
+        lambda: file.read(1),
+    ]
+    for use in uses:
+        with pytest.raises(ValueError, match="closed file .*words"):
+            use()
+    assert file.closed and file.name.endswith("words")
+
+
+def test_options_of_the_cache_reach_it_through_dask(tmp_path):
+    bag = pytest.importorskip("dask.bag")
+    (tmp_path / "words.txt").write_bytes(b"some\nwords\n")
+    options = {"mglru": {"tenant": "text", "tenant_max": "1MiB"}}
+    lines = bag.read_text(f"mglru::file://{tmp_path}/*.txt", storage_options=options)
+    assert lines.compute(scheduler="sync") == ["some\n", "words\n"]
+    assert mglru.fsspec.cache().tenant("text").stats()["max_pages"] == 256

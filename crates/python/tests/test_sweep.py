@@ -1,10 +1,12 @@
 """Sweeps on this machine; `tests_cluster` has those on Dask and Ray."""
 
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
 
+import numpy
 import pyarrow.parquet
 import pytest
 
@@ -35,6 +37,46 @@ def test_rows_are_those_of_a_replay(grid, tmp_path):
         row["seconds"] = expected["seconds"]
         assert row == expected
     assert mglru.sweep(grid, tmp_path / "rows", threads=1).done_units == 0
+
+
+def test_a_grid_of_python_has_paths_and_numbers_of_numpy(grid, tmp_path):
+    grid["traces"] = [pathlib.Path(grid["traces"][0])]
+    report = mglru.sweep({**grid, "seeds": numpy.arange(1, 3)}, tmp_path / "rows")
+    assert (report.units, report.failed_units) == (8, 0)
+    assert mglru.sweep({**grid, "seeds": [numpy.int64(1), 2]}, tmp_path / "rows").done_units == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"out": "s3://bucket/rows"}, "out: s3://bucket/rows: a sweep with .* writes to a folder"),
+        ({"threads": -1}, "threads: -1 is not in 0"),
+        ({"grid": [1]}, "grid: expected the path of a file or a dictionary"),
+        ({"grid": {"traces": [object()]}}, "grid: expected text, numbers, lists and dictionaries"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_refused(grid, tmp_path, arguments, words, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(mglru.UsageError, match=words):
+        mglru.sweep(**{"grid": grid, "out": tmp_path / "rows", **arguments})
+    assert not (tmp_path / "rows").exists() and not (tmp_path / "s3:").exists()
+
+
+def test_the_store_of_a_cluster_runs_empty_files_again_and_refuses_unknown_urls(tmp_path):
+    store = _sweep._Store(str(tmp_path))
+    store.write("units-000000000-000000000.parquet", b"rows")
+    (tmp_path / "units-000000001-000000001.parquet").touch()
+    assert store.names() == ["units-000000000-000000000.parquet"]
+    with pytest.raises(mglru.UsageError, match="out: tape://rows: Protocol not known: tape"):
+        _sweep._Store("tape://rows")
+
+
+def test_another_version_of_the_package_has_another_child(monkeypatch):
+    before = _process._meeting_point()
+    assert _process._meeting_point() == before
+    monkeypatch.setattr(_mglru, "__version__", "9.9")
+    assert _process._meeting_point() != before
 
 
 def test_two_sweeps_at_once_decode_each_trace_once(grid, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import operator
 import os
 import weakref
 from collections.abc import Callable, Sequence
@@ -357,6 +358,7 @@ class CachedFile(io.RawIOBase):
             raise ValueError(f"seek: unknown whence {whence!r}; expected 0, 1 or 2")
         # Raises if the file is closed.
         size = self.size
+        offset = operator.index(offset)
         position = offset + (0, self._position, size)[whence]
         if position < 0:
             raise OSError(22, f"seek: position {position} is before the beginning of {self.name}")

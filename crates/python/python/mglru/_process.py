@@ -35,6 +35,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import IO, Any, Optional
 
+from . import _mglru
 from ._errors import Error
 
 IDLE_S = 60.0
@@ -220,8 +221,8 @@ def _of_machine() -> socket.socket:
 
 
 def _meeting_point() -> str:
-    """The path of the socket: one for each user, environment and control group, whose memory counts
-    what the child takes."""
+    """The path of the socket: one for each user, environment, installed version and control group, whose
+    memory counts what the child takes."""
     import tempfile
 
     folder = os.path.join(tempfile.gettempdir(), f"mglru-{os.getuid()}")
@@ -232,7 +233,10 @@ def _meeting_point() -> str:
     group = b""
     with contextlib.suppress(OSError), open("/proc/self/cgroup", "rb") as file:
         group = file.read()
-    parts = [*(part.encode() for part in (*command(), *sys.path, __file__)), group]
+    # An installation that replaced this one in its folder has another child.
+    library = os.stat(_mglru.__file__)
+    version = f"{_mglru.__version__} {library.st_ino} {library.st_mtime_ns} {library.st_size}"
+    parts = [*(part.encode() for part in (*command(), *sys.path, __file__, version)), group]
     return os.path.join(folder, hashlib.sha256(b"\0".join(parts)).hexdigest()[:16])
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import posixpath
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Optional, Protocol, Union
 
 from . import _mglru
 from ._errors import UsageError, WorkError
+from ._trace import _number
 
 if TYPE_CHECKING:
     import pyarrow.dataset
@@ -32,7 +34,7 @@ class SweepReport:
     done_units: int
     """Units that this run did; those of earlier runs are not among them."""
     failed_units: int
-    """Units among those that failed. Their rows have an ``error``."""
+    """Units that failed; with ``on="local"`` those of earlier runs, too. Their rows have an ``error``."""
     first_failure: Optional[str]
     """The error of one of them."""
     seconds: float
@@ -42,7 +44,10 @@ class SweepReport:
         """All rows, of earlier runs too. Needs pyarrow."""
         import pyarrow.dataset
 
-        return pyarrow.dataset.dataset(self.out)
+        if "://" not in self.out:
+            return pyarrow.dataset.dataset(self.out)
+        store = _Store(self.out)
+        return pyarrow.dataset.dataset(store.folder, filesystem=store.system)
 
 
 def sweep(
@@ -80,10 +85,14 @@ def sweep(
     ...     report.units, report.failed_units, report.dataset().count_rows()
     (4, 0, 4)
     """
+    threads = None if threads is None else _number("threads", threads)
     description = _describe(grid)
     native = _of(description)
     out = os.fspath(out)
     if isinstance(on, str) and on == "local":
+        if "://" in out:
+            raise UsageError(f"out: {out}: a sweep with on=\"local\" writes to a folder; a cluster writes to URLs")
+        out = os.path.abspath(out) if out else out
         report = native.run_here(out, threads)
         return SweepReport(out, **report)
     if threads is not None:
@@ -100,8 +109,19 @@ def _describe(grid: Any) -> str:
     one, because the files may have changed since a worker read them for the last."""
     sweep = f"{os.getpid()}-{time.time_ns()}"
     if isinstance(grid, Mapping):
-        return json.dumps({"sweep": sweep, "folder": os.getcwd(), "grid": dict(grid)})
+        return json.dumps({"sweep": sweep, "folder": os.getcwd(), "grid": dict(grid)}, default=_plain)
+    if not isinstance(grid, (str, os.PathLike)):
+        raise UsageError(f"grid: expected the path of a file or a dictionary, not {grid!r}")
     return json.dumps({"sweep": sweep, "path": os.path.abspath(os.fspath(grid))})
+
+
+def _plain(value: Any) -> Any:
+    """A path, a number or an array of numpy as JSON has it."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise UsageError(f"grid: expected text, numbers, lists and dictionaries, not {value!r}")
 
 
 @lru_cache(maxsize=8)
@@ -121,7 +141,10 @@ class _Store:
         except ImportError:
             raise UsageError("a sweep on a cluster needs fsspec: pip install fsspec") from None
         url = url if "://" in url else os.path.abspath(url)
-        self.system, self.folder = fsspec.core.url_to_fs(url)
+        try:
+            self.system, self.folder = fsspec.core.url_to_fs(url)
+        except (ImportError, ValueError) as error:
+            raise UsageError(f"out: {url}: {error}") from error
 
     def path(self, name: str) -> str:
         return posixpath.join(self.folder, name)
@@ -145,13 +168,19 @@ class _Store:
 
     def names(self) -> list[str]:
         self.system.invalidate_cache()
-        return [posixpath.basename(path) for path in self.system.ls(self.folder, detail=False)]
+        # A file that lost its content with its machine does not count: its units run again.
+        found = self.system.ls(self.folder, detail=True)
+        return [posixpath.basename(file["name"]) for file in found if file.get("size") != 0]
 
     def write(self, name: str, data: bytes) -> None:
         # An object store shows an object whole. Elsewhere a worker may be killed in the middle.
         if "file" in _protocols(self.system):
-            unfinished = self.path(f".unfinished-{os.getpid()}-{name}")
-            self.system.pipe_file(unfinished, data)
+            # Workers on several machines may have the same process number, and run the same range.
+            unfinished = self.path(f".unfinished-{uuid.uuid4().hex}-{name}")
+            with open(unfinished, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(unfinished, self.path(name))
         else:
             self.system.pipe_file(self.path(name), data)

@@ -395,6 +395,19 @@ class CachedFileSystem(ChainedFileSystem):
         return self._change("rm", paths, given, recursive=recursive, maxdepth=maxdepth)
 
 
+class _Closed:
+    """Takes the place of the object in a closed file: every use raises."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def path(self) -> str:
+        return self._path
+
+    def __getattr__(self, name: str) -> Any:
+        raise ValueError(f"I/O operation on closed file {self._path}")
+
+
 class ObjectFile(CachedFile):
     """An object that is open for reading, as fsspec's files are. Closing it leaves its pages cached."""
 
@@ -416,25 +429,10 @@ class ObjectFile(CachedFile):
         """The state of the object when it was opened."""
         return self.details
 
-    def tell(self) -> int:
-        self._check()
-        return super().tell()
-
-    def read(self, size: Optional[int] = -1, /) -> bytes:
-        self._check()
-        return super().read(size)
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        self._check()
-        return super().seek(offset, whence)
-
-    def _check(self) -> None:
-        if self.closed:
-            raise ValueError(f"I/O operation on closed file {self.path}")
-
     def close(self) -> None:
         # Not the object: others may have it open.
         super(CachedFile, self).close()
+        self._native = _Closed(self.path)
 
 
 def _without_own_protocol(path: Any) -> str:
