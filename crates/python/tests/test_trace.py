@@ -5,6 +5,8 @@ import io
 import pickle
 import signal
 import statistics
+import subprocess
+import sys
 import threading
 
 import numpy
@@ -222,6 +224,19 @@ def test_an_interrupt_ends_a_wait_for_a_stream():
         ended.set()
         thread.join()
         signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_of_a_silent_standard_input_ends_the_program():
+    code = "import sys, mglru; print('go', flush=True); mglru.Trace(sys.stdin.buffer, format='plain')"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = [sys.executable, "-c", f"import signal; signal.signal(2, signal.default_int_handler); {code}"]
+    with subprocess.Popen(command, **pipes) as child:
+        child.stdin.write(b"1\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == b"go\n"
+        child.send_signal(signal.SIGINT)
+        assert child.wait() == -signal.SIGINT
+        assert b"KeyboardInterrupt" in child.stderr.read()
 
 
 def test_parts():

@@ -6,7 +6,6 @@ from typing import Any, Optional, Union, final
 _Path = Union[str, "os.PathLike[str]"]
 
 __version__: str
-__file__: str
 
 @final
 class Cache:

@@ -37,7 +37,9 @@ def _text(name: str, value: Any) -> Optional[str]:
     if isinstance(value, bool) or not (isinstance(value, str) or hasattr(value, "__float__")):
         raise UsageError(f"{name}: expected text or a number, not {value!r}")
     if name == "memory" and not isinstance(value, str):
-        raise UsageError(f'memory: {value!r} is no number of bytes; a share of the distinct pages is text such as "10%"')
+        raise UsageError(
+            f'memory: {value!r} is no number of bytes; a share of the distinct pages is text such as "10%"'
+        )
     return value if isinstance(value, str) else str(float(value))
 
 

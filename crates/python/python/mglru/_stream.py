@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import posixpath
+import select
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, Optional
@@ -130,9 +132,20 @@ class _Pipe:
         os.symlink(f"/proc/self/fd/{self._end}", self.path)
         self._thread = threading.Thread(target=self._pump, name="mglru-stream", daemon=True)
 
+    def _read(self) -> Any:
+        """The next piece of the file; nothing at its end, or after an interrupt."""
+        file = self._file
+        if not (isinstance(file, io.BufferedReader) and isinstance(file.raw, io.FileIO)):
+            return file.read(_PIECE_BYTES)
+        # Waits before the read, which holds a lock of the file that Python needs to end: for sys.stdin.buffer.
+        while not self._aborted:
+            if select.select([file], [], [], _LOOK_EVERY_S)[0]:
+                return file.read1(_PIECE_BYTES)
+        return b""
+
     def _pump(self) -> None:
         try:
-            while piece := self._file.read(_PIECE_BYTES):
+            while piece := self._read():
                 if not isinstance(piece, (bytes, bytearray, memoryview)):
                     raise UsageError(f"{self._name}: open it in binary mode, to read bytes and not text")
                 rest = memoryview(piece)

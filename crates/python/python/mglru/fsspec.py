@@ -16,7 +16,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any, ClassVar, Optional, Union
+from typing import Any, ClassVar, Optional, Union, cast
 
 try:
     from fsspec import filesystem
@@ -432,7 +432,7 @@ class ObjectFile(CachedFile):
     def close(self) -> None:
         # Not the object: others may have it open.
         super(CachedFile, self).close()
-        self._native = _Closed(self.path)
+        self._native = cast(Any, _Closed(self.path))
 
 
 def _without_own_protocol(path: Any) -> str:
