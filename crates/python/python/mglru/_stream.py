@@ -54,14 +54,15 @@ def _interruptible(work: "Callable[[], list[_mglru.Trace]]", pipe: "_Pipe") -> "
             failed.append(error)
 
     thread = threading.Thread(target=run, name="mglru-reader", daemon=True)
-    thread.start()
     try:
+        thread.start()
         # The signal may have come to another thread, which does not end a wait without a limit.
         while thread.is_alive():
             thread.join(_LOOK_EVERY_S)
     except BaseException:
         pipe.abort(thread)
-        thread.join()
+        if thread.is_alive():
+            thread.join()
         raise
     if failed:
         raise failed[0]
@@ -180,7 +181,9 @@ class _Pipe:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: Optional[type[BaseException]], *_: object) -> None:
+        # An interrupt may also come before the reader begins.
+        self._aborted = self._aborted or not (kind is None or issubclass(kind, Exception))
         # A reader that ended early leaves the thread a broken pipe.
         os.close(self._end)
         # The thread of an aborted pipe may wait for the file for long. It ends when that gives something.
