@@ -41,7 +41,8 @@ pub fn distances(trace: &TraceFile, watch: &dyn Watch) -> Result<Vec<Option<u64>
                 None
             }
             Some(before) => {
-                // Marked are the latest accesses of all pages: those after `before` are of other pages.
+                // Marked are the latest accesses of all pages: those after `before` are of other
+                // pages.
                 let between = marks.up_to(now) - marks.up_to(before);
                 marks.add(before, -1);
                 marks.add(now, 1);

@@ -204,7 +204,8 @@ impl Shared {
         inode.error_since(errors).map_or(Ok(()), Err)
     }
 
-    /// Syncs a file for [`CachedFile::sync_data`], and finds out whether another process changed it.
+    /// Syncs a file for [`CachedFile::sync_data`], and finds out whether another process changed
+    /// it.
     ///
     /// # Errors
     /// See [`Synced`].

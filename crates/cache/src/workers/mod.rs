@@ -6,7 +6,8 @@ mod flusher;
 
 use crate::shared::Shared;
 #[cfg(feature = "async")]
-pub(crate) use flusher::{Pacing, Synced};
+pub(crate) use flusher::Pacing;
+pub(crate) use flusher::Synced;
 use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

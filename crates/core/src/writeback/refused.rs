@@ -1,4 +1,5 @@
-//! Refused pages: those whose last write failed. They stay in memory, dirty, until a write succeeds.
+//! Refused pages: those whose last write failed. They stay in memory, dirty, until a write
+//! succeeds.
 //!
 //! A file or device that takes no writes must not stop writers to others. So refused pages do not
 //! count as dirty, up to twice the limit of dirty pages. They shrink that limit instead, to half of

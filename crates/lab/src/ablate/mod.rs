@@ -87,7 +87,8 @@ pub struct AblationRequest {
 /// Runs each variant with each seed, and compares them.
 ///
 /// # Errors
-/// If the full set cannot be run, or the work was cancelled. The first seed uses the requested memory unchanged.
+/// If the full set cannot be run, or the work was cancelled. The first seed uses the requested
+/// memory unchanged.
 pub fn ablate(input: &Input, request: &AblationRequest, watch: &dyn Watch) -> Result<Ablation, Error> {
     let began = Instant::now();
     let variants = Variants::of(input.mechanisms(), request.pairs);
