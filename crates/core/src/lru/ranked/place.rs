@@ -227,27 +227,26 @@ impl LockedLruvec<'_> {
                 continue;
             }
             let Some((kind, folio)) = self.older_tail(List::Newcomers) else { break };
-            newcomers += 1;
             let list = list_of(List::Newcomers, kind);
             let first_use = self.look(core, last, folio);
             let now = self.folios.flags(folio).load();
-            match fate_of(now, first_use) {
+            let fate = fate_of(now, first_use);
+            if fate == Fate::Take && spares_unread && !now.referenced() && (main_gives || spares_used) {
+                // The newcomer was not offered: if main cannot give, its turn comes.
+                of_main += 1;
+                unread = !main_gives;
+                if unread || !self.take_from_main(core, host, last, spares_used, batch) {
+                    all_in_use = !unread;
+                    break;
+                }
+                continue;
+            }
+            newcomers += 1;
+            match fate {
                 Fate::Promote => {}
                 Fate::Keep => {
                     self.relist(folio, list, true);
                     continue;
-                }
-                Fate::Take if spares_unread && !now.referenced() && main_gives => {
-                    of_main += 1;
-                    if !self.take_from_main(core, host, last, spares_used, batch) {
-                        all_in_use = true;
-                        break;
-                    }
-                    continue;
-                }
-                Fate::Take if spares_unread && !now.referenced() && spares_used => {
-                    unread = true;
-                    break;
                 }
                 Fate::Take => {
                     self.take_off(host, folio, list, batch);
