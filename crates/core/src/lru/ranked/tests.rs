@@ -418,6 +418,26 @@ fn clean_newcomers_are_found_beside_a_dirty_main_list() {
     harness.core.validate().unwrap();
 }
 
+/// The same if the newcomers are to stay because nobody has read them yet (swarm seed 932588).
+#[test]
+fn unread_newcomers_are_found_beside_a_dirty_main_list() {
+    let mechanisms = Mechanisms::preset(Preset::Default).with_lru(Lru::Ranked);
+    let mut harness = Harness::with_mechanisms(mechanisms.without(&[Switch::FillMain]).unwrap(), 24, 1);
+    harness.read_all([0; 4]);
+    harness.read_ahead(1..21);
+    harness.effort(EffortKind::Limit, 1);
+    assert_eq!(pages_on(&harness, List::Main), [0]);
+    harness.write(0);
+    let newcomers = || pages_on(&harness, List::Newcomers).len();
+    while newcomers() > 0 {
+        let before = newcomers();
+        (0..20).for_each(|_| harness.memcg().lruvec.ranked.note_unread_return(0, 24));
+        harness.effort(EffortKind::Limit, 1);
+        assert!(newcomers() < before, "none of {before} was taken");
+    }
+    harness.core.validate().unwrap();
+}
+
 /// The access of the fault itself does not count; the next one does, and one accessed bit suffices.
 #[test]
 fn mapped_newcomers_are_promoted_by_a_second_access() {
