@@ -178,7 +178,7 @@ impl Flusher {
                 self.retry = (2 * self.retry).min(RETRY_MAX);
             }
             if !self.begin_pass(core, now) {
-                return FlusherStep::Sleep(self.next_look(core));
+                return FlusherStep::Sleep(self.next_look(core, now));
             }
         }
         let &Turn { mapping, from, .. } = self.pass.front().expect("a pass that has begun has a turn");
@@ -194,7 +194,7 @@ impl Flusher {
             Some(pages) => self.go_on(turn, &pages),
             None => core.flushing.note_visited(turn.mapping, host.now()),
         }
-        self.is_fruitless().then(|| self.next_look(core))
+        self.is_fruitless().then(|| self.next_look(core, host.now()))
     }
 
     /// Reports that the host did not carry out the last [`WriteOrder`], for which it would have had
@@ -229,9 +229,11 @@ impl Flusher {
 
     /// When to look again between passes: when the timer runs out, or earlier if a file rests that
     /// is due.
-    fn next_look(&self, core: &Core) -> Time {
+    fn next_look(&self, core: &Core, now: Time) -> Time {
         let timer_end = self.timer_end(core);
-        if self.wanted.is_empty() { timer_end } else { timer_end.min(self.retry_at) }
+        // Files that were passed over are wanted, too, and do not rest.
+        let rests = !self.wanted.is_empty() && now < self.retry_at;
+        if rests { timer_end.min(self.retry_at) } else { timer_end }
     }
 
     /// Creates turns for all due files. `false`: none is due.

@@ -309,3 +309,28 @@ fn a_file_that_was_passed_over_is_due_again() {
     assert_eq!(run(&harness, &mut flusher).0, [(0, 10)]);
     assert!(matches!(flusher.step(&harness.core, &harness.host), FlusherStep::Sleep(_)));
 }
+
+/// One file was passed over, and the dirty pages of the other have an older version under
+/// writeback: the host is not to ask again at once.
+#[test]
+fn a_pass_without_writes_is_followed_by_a_wait() {
+    let mut harness = dirty(0..10);
+    let other = harness.core.open_mapping(Kind::File);
+    let held_up = std::mem::replace(&mut harness.mapping, other).id();
+    harness.read_ahead(0..10);
+    (0..10).for_each(|page| harness.write(page));
+    harness.start_writeback();
+    (0..10).for_each(|page| harness.write(page));
+    harness.host.advance(Duration::from_secs(1));
+    let mut flusher = flusher(FlusherOptions::default());
+    flusher.ask();
+    let until = loop {
+        let FlusherStep::Write(order) = flusher.step(&harness.core, &harness.host) else { panic!("asked") };
+        if order.mapping == held_up {
+            assert!(!flusher.passed_over(), "the other file is next");
+        } else if let Some(until) = flusher.wrote(&harness.core, &harness.host, None) {
+            break until;
+        }
+    };
+    assert_eq!(until, harness.host.now() + FlusherOptions::default().period);
+}
