@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import signal
 import subprocess
 import sys
 import threading
@@ -242,25 +241,12 @@ def ablate_endless(trace, folder):
     ],
     ids=["replay", "scenario", "ablate"],
 )
-def test_an_interrupt_ends_the_work(work, tmp_path):
+def test_an_interrupt_ends_the_work(work, tmp_path, interrupted):
     trace = mglru.Trace(numpy.arange(1_000_000) % 49_999)
     begun = threading.Event()
-
-    def interrupt() -> None:
-        begun.wait()
-        signal.raise_signal(signal.SIGINT)
-
-    # A shell starts its background jobs with the signal ignored.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            begun.set()
-            work(trace, tmp_path)
-    finally:
-        thread.join()
-        signal.signal(signal.SIGINT, before)
+    with interrupted(begun), pytest.raises(KeyboardInterrupt):
+        begun.set()
+        work(trace, tmp_path)
 
 
 def test_the_import_is_light():

@@ -199,7 +199,7 @@ def test_streams_that_fail_say_so():
         mglru.Trace([1], storage_options={})
 
 
-def test_an_interrupt_ends_a_wait_for_a_stream():
+def test_an_interrupt_ends_a_wait_for_a_stream(interrupted):
     reading = threading.Event()
     ended = threading.Event()
 
@@ -209,21 +209,13 @@ def test_an_interrupt_ends_a_wait_for_a_stream():
             ended.wait()
             return b""
 
-    def interrupt() -> None:
-        reading.wait()
-        signal.raise_signal(signal.SIGINT)
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            mglru.Trace(Silent(), format="plain")
-        assert not ended.is_set()
-    finally:
-        ended.set()
-        thread.join()
-        signal.signal(signal.SIGINT, before)
+    with interrupted(reading):
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                mglru.Trace(Silent(), format="plain")
+            assert not ended.is_set()
+        finally:
+            ended.set()
 
 
 def test_an_interrupt_of_a_silent_standard_input_ends_the_program():

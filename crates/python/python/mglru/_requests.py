@@ -36,17 +36,23 @@ def _text(name: str, value: Any) -> Optional[str]:
         return str(value.__index__())
     if isinstance(value, bool) or not (isinstance(value, str) or hasattr(value, "__float__")):
         raise UsageError(f"{name}: expected text or a number, not {value!r}")
-    if name == "memory" and not isinstance(value, str):
-        raise UsageError(
-            f'memory: {value!r} is no number of bytes; a share of the distinct pages is text such as "10%"'
-        )
     return value if isinstance(value, str) else str(float(value))
 
 
-def _size(name: str, value: Any) -> str:
-    if value is None:
-        raise UsageError(f"{name}: expected text or a number, not None")
-    return str(_text(name, value))
+def _memory(value: Any) -> Optional[str]:
+    text = _text("memory", value)
+    if value is not None and not isinstance(value, str) and not hasattr(value, "__index__"):
+        raise UsageError(
+            f'memory: {value!r} is no number of bytes; a share of the distinct pages is text such as "10%"'
+        )
+    return text
+
+
+def _memories(values: Any) -> list[str]:
+    sizes = [_memory(size) for size in _several(values)]
+    if None in sizes:
+        raise UsageError("memory: expected text or a number, not None")
+    return [str(size) for size in sizes]
 
 
 def _optional(name: str, value: Any) -> Optional[str]:
@@ -82,7 +88,7 @@ def _options(
         policies += [name for name in names if name not in policies]
     return {
         "policy": policies,
-        "memory": [_size("memory", size) for size in _several(memory)],
+        "memory": _memories(memory),
         "seeds": [_number("seeds", seed) for seed in _several(seeds)],
         "warm": _text("warm", warm),
         "writes": _name("writes", writes),
@@ -273,7 +279,7 @@ def ablate(
         ``confidence``, in percent where ``is_percent``; ``is_noise`` where the interval contains 0.
     """
     options = {
-        "memory": _text("memory", memory),
+        "memory": _memory(memory),
         "preset": _optional("preset", preset),
         "lru": _optional("lru", lru),
         "with_": [_name("with_", name) for name in _several(with_)],
@@ -350,7 +356,7 @@ def scenario(
     options = {
         "world": _name("world", world),
         "directory": directory,
-        "memory": _text("memory", memory),
+        "memory": _memory(memory),
         "seed": None if seed is None else _number("seed", seed),
         "preset": _optional("preset", preset),
         "lru": _optional("lru", lru),
