@@ -504,6 +504,20 @@ impl CachedFile {
         self.sync(false)
     }
 
+    /// As [`Self::sync_data`], but succeeds if pages could not be written earlier, also before this
+    /// handle was opened, and are by now. For a database, which would undo a commit, or refuse all
+    /// further work, although the data is stored.
+    ///
+    /// # Errors
+    /// A page cannot be written now, or the device could not sync, now or since the last sync of
+    /// this handle.
+    pub fn sync_data_again(&self) -> Result<(), Error> {
+        match self.sync_data() {
+            Err(Error::WriteBack { .. }) => self.sync_data(),
+            result => result,
+        }
+    }
+
     /// As [`Self::sync_data`], including all metadata of the file.
     ///
     /// # Errors

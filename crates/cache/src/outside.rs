@@ -13,13 +13,22 @@ impl Inode {
     /// did.
     #[inline]
     pub(crate) fn revalidate_if_changed(self: &Arc<Self>, shared: &Shared) -> Result<bool, Error> {
-        // Load before store: this is on the path of every hit.
-        if !self.changed_outside.load(Ordering::Relaxed) {
-            return Ok(false);
+        let may_have_changed = self.take_suspicion();
+        if may_have_changed {
+            self.revalidate(shared)?;
         }
-        self.changed_outside.store(false, Ordering::Release);
-        self.revalidate(shared)?;
-        Ok(true)
+        Ok(may_have_changed)
+    }
+
+    /// Whether a read suggested that another process changed the file since the last call.
+    #[inline]
+    pub(crate) fn take_suspicion(&self) -> bool {
+        // Load before store: this is on the path of every hit.
+        let is_there = self.changed_outside.load(Ordering::Relaxed);
+        if is_there {
+            self.changed_outside.store(false, Ordering::Release);
+        }
+        is_there
     }
 
     /// Adopts a change of the file's length by another process. Drops cached pages beyond a new,

@@ -287,15 +287,8 @@ impl Tenant {
     /// ```
     pub fn most_bytes(&self) -> u64 {
         let core = &self.shared.core;
-        let mut pages = u64::from(core.folios().len() - core.retired_pages());
-        let mut memcg = self.memcg();
-        loop {
-            pages = pages.min(memcg.max_pages()).min(memcg.memory().high_pages());
-            if memcg.id() == MemcgId::ROOT {
-                return pages * PAGE_BYTES;
-            }
-            memcg = core.memcg(memcg.parent());
-        }
+        let frames = u64::from(core.folios().len() - core.retired_pages());
+        core.memcgs().limit_pages(self.memcg().id()).min(frames) * PAGE_BYTES
     }
 
     /// The report of the tenant's OOM kill, until it is revived ([`crate::OomPolicy`]).

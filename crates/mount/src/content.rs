@@ -374,7 +374,7 @@ impl Files {
     /// Writes everything, sets all times, and closes the files.
     ///
     /// # Errors
-    /// What is lost: the first file, by its path in DIR, and how many others.
+    /// The data that is lost: the first file, by its path in DIR, and how many others.
     pub(crate) fn finish(&self, nodes: &Nodes) -> Result<(), String> {
         // No request may come any more, so no program can open a file without a name.
         for node in nodes.all() {

@@ -62,18 +62,6 @@ impl Drop for Lock {
     }
 }
 
-/// Puts all that was written to a file on stable storage.
-///
-/// [`Error::WriteBack`] may tell of an earlier failure, also of a session that has ended, and the
-/// pages are written by now. redb would refuse all further work. So a second sync, which reports
-/// only what fails in it, decides.
-fn sync(file: &CachedFile) -> Result<(), Error> {
-    match file.sync_data() {
-        Err(Error::WriteBack { .. }) => file.sync_data(),
-        result => result,
-    }
-}
-
 impl FileBackend {
     /// Opens a database file for a tenant, and creates it if it is missing. An advisory lock
     /// (`flock`) keeps a second backend from the file, in this process and in others, until the
@@ -144,7 +132,8 @@ impl StorageBackend for FileBackend {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        Ok(sync(&*self.open_file()?)?)
+        // An earlier failure that is over would have redb refuse all further work.
+        Ok(self.open_file()?.sync_data_again()?)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
@@ -159,7 +148,7 @@ impl StorageBackend for FileBackend {
         self.0.is_closed.store(true, Ordering::Release);
         let pages = file.pages_in(0..u64::MAX);
         if pages.dirty + pages.writeback > 0 {
-            sync(&file)?;
+            file.sync_data_again()?;
         }
         drop(self.0.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
         Ok(())

@@ -144,7 +144,7 @@ fn version_of(meta: &ObjectMeta) -> String {
     }
 }
 
-/// What all objects of a store share.
+/// The state that all objects of a store share.
 pub(crate) struct Common {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) tenant: Tenant,

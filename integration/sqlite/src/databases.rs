@@ -32,18 +32,6 @@ pub(crate) fn database_of(path: &Path) -> Option<&Path> {
     SUFFIXES.iter().find_map(|suffix| text.strip_suffix(suffix)).map(Path::new)
 }
 
-/// Puts all that was written to a file on stable storage.
-///
-/// [`Error::WriteBack`] may tell of an earlier failure, and the pages are written by now. SQLite
-/// would undo a commit that is on the disk. So a second sync, which reports only what fails in it,
-/// decides.
-pub(crate) fn sync(file: &CachedFile) -> Result<(), Error> {
-    match file.sync_data() {
-        Err(Error::WriteBack { .. }) => file.sync_data(),
-        result => result,
-    }
-}
-
 /// Open databases by path; several files may have had the same one, one after the other.
 #[derive(Default)]
 pub(crate) struct Databases(Mutex<BTreeMap<Key, Open>>);
@@ -85,7 +73,7 @@ impl Database {
     fn write_out(&self) -> Result<(), Error> {
         let files = std::mem::take(&mut *self.unsynced());
         // Each of them is tried.
-        files.into_values().map(|file| sync(&file)).fold(Ok(()), Result::and)
+        files.into_values().map(|file| file.sync_data_again()).fold(Ok(()), Result::and)
     }
 }
 

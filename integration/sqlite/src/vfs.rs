@@ -6,7 +6,7 @@
 //! files are synced, too: after a file is deleted, and with the first sync of a new file. The cache
 //! writes pages in any order before that, so no promise about order is made to SQLite.
 
-use crate::databases::{Databases, Lease, database_of, sync};
+use crate::databases::{Databases, Lease, database_of};
 use crate::disk::Disk;
 use mglru_cache::{CachedFile, Error, OpenMode, Tenant};
 use sqlite_plugin::flags::{self, AccessFlags, CreateMode, LockLevel, OpenOpts, ShmLockMode};
@@ -204,7 +204,8 @@ impl Vfs for CacheVfs {
 
     fn lock(&self, handle: &mut Handle, level: LockLevel) -> VfsResult<()> {
         let Some(lease) = &handle.lease else { return Ok(()) };
-        // Who may write may create and delete a journal, and delete a WAL, by the database's name.
+        // A connection that writes may create and delete a journal, and delete a WAL, by the
+        // database's name.
         let writes = !matches!(level, LockLevel::Unlocked | LockLevel::Shared);
         if writes && lease.is_moved(&self.disk) {
             return Err(vars::SQLITE_READONLY_DBMOVED);
@@ -224,7 +225,8 @@ impl Vfs for CacheVfs {
     }
 
     fn sync(&self, handle: &mut Handle) -> VfsResult<()> {
-        sync(&handle.file).map_err(|error| code(&error, vars::SQLITE_IOERR_FSYNC))?;
+        // For an earlier failure that is over, SQLite would undo a commit that is on the disk.
+        handle.file.sync_data_again().map_err(|error| code(&error, vars::SQLITE_IOERR_FSYNC))?;
         handle.is_unsynced = false;
         if std::mem::take(&mut handle.is_new) && !handle.is_temporary {
             self.disk.sync_directory_of(&handle.path).map_err(|_| vars::SQLITE_IOERR_DIR_FSYNC)?;

@@ -354,7 +354,7 @@ fn a_moved_database_leaves_its_successor_alone() {
     }
 }
 
-/// What may not be written is opened for reading, also by a connection that wants to write.
+/// A file that may not be written is opened for reading, also by a connection that wants to write.
 #[test]
 fn a_write_protected_database_is_opened_for_reading() {
     let directory = tempfile::tempdir().unwrap();

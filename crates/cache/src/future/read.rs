@@ -136,9 +136,8 @@ impl ReadAt<'_> {
         let (file, offset) = (self.file, self.offset);
         if wanted > 0 && self.revalidation.is_none() {
             let (shared, inode) = (&file.shared, &file.inode);
-            let has_changed = inode.changed_outside.load(Ordering::Relaxed)
-                && inode.changed_outside.swap(false, Ordering::AcqRel);
-            if (has_changed || file.reaches_end(wanted, offset)) && !inode.try_revalidate(shared, false)? {
+            let must_look = inode.take_suspicion() || file.reaches_end(wanted, offset);
+            if must_look && !inode.try_revalidate(shared, false)? {
                 let (for_thread, of) = (shared.clone(), inode.clone());
                 self.revalidation = shared.futures.syncs.submit(inode, move || of.revalidate(&for_thread));
                 if self.revalidation.is_none() {

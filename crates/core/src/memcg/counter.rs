@@ -91,6 +91,11 @@ impl PageCounter {
         self.max.load(Relaxed)
     }
 
+    /// The lower of the two limits.
+    pub fn limit_pages(&self) -> u64 {
+        self.max_pages().min(self.high_pages())
+    }
+
     pub(super) fn set_high(&self, pages: u64) {
         self.high.store(pages, Relaxed);
     }

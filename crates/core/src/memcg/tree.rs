@@ -412,6 +412,11 @@ impl Memcgs {
         })
     }
 
+    /// The least of the memory limits of a memcg and of its ancestors, in pages.
+    pub fn limit_pages(&self, memcg: MemcgId) -> u64 {
+        self.with_ancestors(memcg).map(|memcg| memcg.memory.limit_pages()).min().expect("itself")
+    }
+
     /// A memcg and its ancestors, including the root.
     pub(crate) fn lineage(&self, memcg: &Memcg) -> impl Iterator<Item = &Memcg> {
         let root = (memcg.id != MemcgId::ROOT).then(|| self.get(MemcgId::ROOT));

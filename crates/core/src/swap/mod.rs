@@ -136,10 +136,9 @@ impl Core {
     /// Whether the memcg that pays for a folio, or an ancestor, uses more than half of its swap
     /// limit ([book: swap#swap-out]).
     fn owner_is_short(&self, folio: FolioId) -> bool {
-        self.memcgs.with_ancestors(self.folios.memcg_of(folio)).any(|memcg| {
-            let most = memcg.swap.max_pages().min(memcg.swap.high_pages());
-            memcg.swap.usage_pages().saturating_mul(2) >= most
-        })
+        self.memcgs
+            .with_ancestors(self.folios.memcg_of(folio))
+            .any(|memcg| memcg.swap.usage_pages().saturating_mul(2) >= memcg.swap.limit_pages())
     }
 
     /// Puts a page that had `entry` into the swap cache as `folio`, which no other thread can use

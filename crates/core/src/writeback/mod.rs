@@ -154,14 +154,19 @@ impl Core {
     pub(crate) fn count_pending(&self, memcg: &Memcg, dirty: i64, writeback: i64) {
         memcg.stat.change(Counter::FileDirty, dirty);
         memcg.stat.change(Counter::FileWriteback, writeback);
-        self.memcgs.with_ancestors(memcg.id()).for_each(|memcg| memcg.pending.change(dirty, writeback));
-        self.node.pending.change(dirty, writeback);
+        self.each_pending(memcg, |pending| pending.change(dirty, writeback));
+    }
+
+    /// The counts in which a page of a memcg is: those of the memcg, of its ancestors, and of all.
+    fn each_pending(&self, memcg: &Memcg, change: impl Fn(&Pending)) {
+        self.memcgs.with_ancestors(memcg.id()).for_each(|memcg| change(&memcg.pending));
+        change(&self.node.pending);
     }
 
     /// Limits of the dirty pages of a memcg's subtree.
     fn dirty_limits(&self, memcg: &Memcg) -> DirtyLimits {
         let frames = u64::from(self.folios.len());
-        DirtyLimits::of(memcg.max_pages().min(memcg.memory.high_pages()).min(frames))
+        DirtyLimits::of(memcg.memory.limit_pages().min(frames))
     }
 
     /// A memcg's own limits.
@@ -230,10 +235,9 @@ impl Core {
                 continue;
             }
             locked.tree.dirty.remove(&index);
-            self.count_pending(self.owner_of(folio), -1, 1);
-            if self.has_refused() && self.flushing.refused.has(mapping.id(), index) {
-                self.count_refused(self.owner_of(folio), -1, 1);
-            }
+            let memcg = self.owner_of(folio);
+            self.count_pending(memcg, -1, 1);
+            self.note_tried_again(mapping, index, memcg);
             run.get_or_insert_with(|| WritebackRun { first: index, folios: Vec::new() }).folios.push(folio);
             if index == u32::MAX {
                 break;
@@ -269,17 +273,15 @@ impl Core {
                     locked.tree.dirty.insert(index);
                     self.count_pending(memcg, 1, 0);
                 }
-                let was_refused = !self.flushing.refused.add(mapping.id(), index);
-                self.count_refused(memcg, 1, -i64::from(was_refused));
+                self.note_refused(mapping, index, memcg);
             }
-        } else if self.has_refused() && self.flushing.refused.remove(mapping.id(), index) {
-            self.count_refused(memcg, 0, -1);
+        } else {
+            self.note_not_refused(mapping, index, memcg, (0, 1));
         }
         let before = flags.end_writeback();
         self.count_pending(memcg, 0, -1);
         if !written {
-            self.memcgs.with_ancestors(memcg.id()).for_each(|memcg| memcg.pending.note_failure());
-            self.node.pending.note_failure();
+            self.each_pending(memcg, Pending::note_failure);
             // They are dirty again without a task that dirtied them.
             if self.options.memcg_dirty_limits {
                 self.memcgs
@@ -452,9 +454,7 @@ impl Core {
                 self.flushing.note_clean(mapping);
             }
             self.count_pending(memcg, -1, 0);
-            if self.has_refused() && self.flushing.refused.remove(mapping.id(), index) {
-                self.count_refused(memcg, -1, 0);
-            }
+            self.note_not_refused(mapping, index, memcg, (1, 0));
         }
         drop(locked);
         if flags.leave_mapping() && mapping.kind() == Kind::File {

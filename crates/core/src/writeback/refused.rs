@@ -99,12 +99,31 @@ impl Core {
         self.node.pending.refused_pages() > 0
     }
 
-    /// Adds to the counts of refused pages; negative numbers subtract.
-    pub(super) fn count_refused(&self, memcg: &Memcg, dirty: i64, writeback: i64) {
-        self.memcgs
-            .with_ancestors(memcg.id())
-            .for_each(|memcg| memcg.pending.change_refused(dirty, writeback));
-        self.node.pending.change_refused(dirty, writeback);
+    /// The write of a page failed; it is dirty. The caller holds the mapping lock.
+    pub(super) fn note_refused(&self, mapping: &Mapping, index: u32, memcg: &Memcg) {
+        let was_refused = !self.flushing.refused.add(mapping.id(), index);
+        self.each_pending(memcg, |pending| pending.change_refused(1, -i64::from(was_refused)));
+    }
+
+    /// A dirty page is being written. The caller holds the mapping lock.
+    pub(super) fn note_tried_again(&self, mapping: &Mapping, index: u32, memcg: &Memcg) {
+        if self.has_refused() && self.flushing.refused.has(mapping.id(), index) {
+            self.each_pending(memcg, |pending| pending.change_refused(-1, 1));
+        }
+    }
+
+    /// A page was written, or left its file. It is one of `dirty` pages or of those under
+    /// `writeback`.
+    pub(super) fn note_not_refused(
+        &self,
+        mapping: &Mapping,
+        index: u32,
+        memcg: &Memcg,
+        (dirty, writeback): (i64, i64),
+    ) {
+        if self.has_refused() && self.flushing.refused.remove(mapping.id(), index) {
+            self.each_pending(memcg, |pending| pending.change_refused(-dirty, -writeback));
+        }
     }
 
     /// Checks the count of refused pages.

@@ -108,7 +108,7 @@ pub struct Refused {
 
 /// Memory that the readings of a run may take. A short `every` in a long run would take all.
 const READINGS_BYTES_MAX: usize = 128 << 20;
-/// What a reading takes beside its text.
+/// The bytes of a reading beside its text.
 const READING_BYTES: usize = 96;
 
 /// Counts the memory of a run's readings.

@@ -85,6 +85,7 @@ pub(super) const PERIOD_EVICTIONS: u64 = 64;
 pub(super) const RETURNS_MIN: u64 = 16;
 /// Periods in a row after which a memcg is not missed any more.
 pub(super) const UNMISSED_PERIODS: u32 = 8;
+
 /// Newcomers that were read ahead and not read yet are kept up to this part of the memory that the
 /// memcg may have: with an eighth, 16 streams in 8 MiB read everything twice.
 pub(super) const UNREAD_PART: u64 = 2;

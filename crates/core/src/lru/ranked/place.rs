@@ -27,9 +27,7 @@ fn weight(swappiness: Swappiness, kind: Kind) -> u64 {
 /// memory.
 pub(super) fn memory_limit(core: &Core, memcg: MemcgId) -> u64 {
     let of_node = core.folios.len() - core.node.watermarks().high.min(core.folios.len());
-    let limits =
-        core.memcgs.with_ancestors(memcg).map(|memcg| memcg.max_pages().min(memcg.memory.high_pages()));
-    limits.fold(u64::from(of_node), u64::min)
+    core.memcgs.limit_pages(memcg).min(of_node.into())
 }
 
 /// The decision of a scan about a folio at the newcomers' tail.
@@ -213,9 +211,10 @@ impl LockedLruvec<'_> {
             let ranked = &self.lruvec.ranked;
             let of_newcomers = ranked.takeable(List::Newcomers);
             let newcomers_gave = of_newcomers == 0 || newcomers >= left[List::Newcomers as usize];
-            let main_gives = ranked.takeable(List::Main) > 0 && of_main < left[List::Main as usize];
-            let from_main = ranked.takeable(List::Main) > 0
-                && (newcomers_gave || main_gives && of_newcomers < ranked.newcomers_pages());
+            let main_has_pages = ranked.takeable(List::Main) > 0;
+            let main_gives = main_has_pages && of_main < left[List::Main as usize];
+            let from_main =
+                main_has_pages && (newcomers_gave || main_gives && of_newcomers < ranked.newcomers_pages());
             let spares_unread = !newcomers_gave && of_newcomers <= ranked.unread_pages();
             batch.scanned += 1;
             if from_main {
@@ -232,11 +231,14 @@ impl LockedLruvec<'_> {
             let now = self.folios.flags(folio).load();
             let fate = fate_of(now, first_use);
             if fate == Fate::Take && spares_unread && !now.referenced() && (main_gives || spares_used) {
-                // The newcomer was not offered: if main cannot give, its turn comes.
-                of_main += 1;
+                // The newcomer does not count as looked at: if main cannot give, its turn comes.
                 unread = !main_gives;
-                if unread || !self.take_from_main(core, host, last, spares_used, batch) {
-                    all_in_use = !unread;
+                if unread {
+                    break;
+                }
+                of_main += 1;
+                if !self.take_from_main(core, host, last, spares_used, batch) {
+                    all_in_use = true;
                     break;
                 }
                 continue;
