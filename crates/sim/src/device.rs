@@ -195,7 +195,8 @@ pub struct Completion {
 struct Line {
     lane: Lane,
     random: Random,
-    /// Ends of active transfers; past ones are removed at the next request.
+    /// Ends of the last transfer of each slot that is taken; past ones are removed at the next
+    /// request. Empty if the depth is unlimited.
     ends: BinaryHeap<Reverse<Time>>,
     bytes_moved: Time,
     /// End of the last transfer that was requested.
@@ -222,19 +223,10 @@ impl Line {
 
     /// When a request made now can start; `None`: at once.
     fn full_until(&mut self, now: Time) -> Option<Time> {
-        if self.lane.depth == u32::MAX {
-            return None;
-        }
         while self.ends.peek().is_some_and(|end| end.0 <= now) {
             self.ends.pop();
         }
-        let waiting = (self.ends.len() as u64 + 1).saturating_sub(u64::from(self.lane.depth));
-        if waiting == 0 {
-            return None;
-        }
-        let mut ends: Vec<Time> = self.ends.iter().map(|end| end.0).collect();
-        ends.sort_unstable();
-        Some(ends[waiting as usize - 1])
+        self.ends.peek().filter(|_| self.ends.len() >= self.lane.depth as usize).map(|end| end.0)
     }
 
     fn request(&mut self, now: Time, pages: u64, trouble: &Trouble) -> Completion {
@@ -253,6 +245,9 @@ impl Line {
         let at = if self.lane.in_order { at.max(self.last_end) } else { at };
         self.last_end = at;
         if self.lane.depth < u32::MAX {
+            if self.ends.len() >= self.lane.depth as usize {
+                self.ends.pop();
+            }
             self.ends.push(Reverse(at));
         }
         let ok = self.lane.failures_per_million == 0

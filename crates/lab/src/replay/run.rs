@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 pub const PAGES_WITHOUT_COUNTING: u64 = 1 << 20;
 /// Progress steps per replay.
 const STEPS: u64 = 1000;
+/// Steps of the simulator between two looks at its progress: looking costs as much as a step in
+/// which little happens.
+const STEPS_PER_LOOK: u32 = 32;
 
 /// A replay by the engine.
 #[derive(Debug, Clone)]
@@ -261,8 +264,12 @@ impl<'a> Plan<'a> {
             timeline::watch(&mut simulator);
         }
         let began = Instant::now();
-        while simulator.step().map_err(|error| failure(&self, error))? {
+        let mut running = true;
+        while running {
             progress(decoding.permille())?;
+            for _ in 0..STEPS_PER_LOOK {
+                running = running && simulator.step().map_err(|error| failure(&self, error))?;
+            }
             stop_if_stuck(&self, &simulator)?;
         }
         let took = began.elapsed();
