@@ -22,6 +22,8 @@ pub(crate) struct Pending {
     refused_dirty: AtomicI64,
     /// Of the pages under writeback, those whose write before failed.
     refused_writeback: AtomicI64,
+    /// Dirty pages, and pages that are dirty or under writeback, at the last refresh of statistics.
+    known: [AtomicU64; 2],
 }
 
 impl Pending {
@@ -97,6 +99,18 @@ impl Pending {
         self.failed.store(0, Relaxed);
         self.refused_dirty.store(0, Relaxed);
         self.refused_writeback.store(0, Relaxed);
+        self.known.iter().for_each(|count| count.store(0, Relaxed));
+    }
+
+    /// Makes the present counts known.
+    pub(crate) fn refresh(&self) {
+        self.known[0].store(self.dirty_pages(), Relaxed);
+        self.known[1].store(self.pages(), Relaxed);
+    }
+
+    /// Dirty pages, and dirty and writeback pages, at the last refresh.
+    pub(crate) fn known_dirty_pages(&self) -> (u64, u64) {
+        (self.known[0].load(Relaxed), self.known[1].load(Relaxed))
     }
 
     /// Dirty pages that are not under writeback.

@@ -42,6 +42,9 @@ struct DirtyLevel<'a> {
     /// The memcg whose limits they are; the root for the global ones.
     memcg: &'a Memcg,
     pending: &'a Pending,
+    /// Whether writers know its counts as they were at the last refresh ([book:
+    /// classic-lru#late-statistics]).
+    is_late: bool,
     limits: DirtyLimits,
     /// The limits if no page were refused.
     full_limits: DirtyLimits,
@@ -50,7 +53,7 @@ struct DirtyLevel<'a> {
 impl<'a> DirtyLevel<'a> {
     fn new(memcg: &'a Memcg, pending: &'a Pending, full_limits: DirtyLimits) -> DirtyLevel<'a> {
         let limits = full_limits.beside_refused(pending.refused_pages());
-        DirtyLevel { memcg, pending, limits, full_limits }
+        DirtyLevel { memcg, pending, is_late: false, limits, full_limits }
     }
 }
 
@@ -171,7 +174,8 @@ impl Core {
 
     /// A memcg's own limits.
     fn level_of<'a>(&self, memcg: &'a Memcg) -> DirtyLevel<'a> {
-        DirtyLevel::new(memcg, &memcg.pending, self.dirty_limits(memcg))
+        let is_late = !self.mechanisms().exact_statistics();
+        DirtyLevel { is_late, ..DirtyLevel::new(memcg, &memcg.pending, self.dirty_limits(memcg)) }
     }
 
     /// The limits of all memory.

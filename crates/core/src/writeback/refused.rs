@@ -66,16 +66,18 @@ impl Refused {
 }
 
 impl DirtyLevel<'_> {
-    /// Pages that are dirty or under writeback, without refused ones up to twice the limit.
+    /// Pages known to be dirty or under writeback, without refused ones up to twice the limit.
     pub(super) fn counted_pages(&self) -> u64 {
-        let left_out = self.pending.refused_pages().min(2 * self.full_limits.pages);
-        self.pending.pages().saturating_sub(left_out)
+        let pages = if self.is_late { self.pending.known_dirty_pages().1 } else { self.pending.pages() };
+        pages.saturating_sub(self.pending.refused_pages().min(2 * self.full_limits.pages))
     }
 
-    /// Those of them that are not under writeback.
+    /// Dirty pages that the flusher finds, now or at the last refresh, if that is more; without
+    /// refused ones up to twice the limit.
     pub(super) fn counted_dirty_pages(&self) -> u64 {
+        let known = if self.is_late { self.pending.known_dirty_pages().0 } else { 0 };
         let left_out = self.pending.refused_dirty_pages().min(2 * self.full_limits.pages);
-        self.pending.dirty_pages().saturating_sub(left_out)
+        self.pending.dirty_pages().max(known).saturating_sub(left_out)
     }
 
     /// Whether so many pages are refused that no more should be.

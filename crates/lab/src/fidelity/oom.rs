@@ -2,7 +2,7 @@
 //!
 //! Each row is one kernel run. The engine runs each load with several seeds. With a disk of 20 or
 //! 40 MB/s the outcome is certain: all engine runs must end like the row. Otherwise (a fast disk;
-//! the mix) rates are compared, by the probability of the kernel's number of kills at the engine's
+//! nobody reads the statistics; the mix) rates are compared, by the probability of the kernel's number of kills at the engine's
 //! rate. The project's default preset must never kill.
 
 use super::kernel_run::{Filter, preset_of, rows};
@@ -23,6 +23,11 @@ const SLOW_DISK: u64 = 40_000_000;
 /// Significance level: a less probable number of kills at the engine's rate is a difference.
 const LIKELY: f64 = 0.05;
 
+/// `cgroup_version` of a run whose memcg's dirty limits were not in use.
+const NO_CGROUP_WRITEBACK: &str = "v2-no-cgroup-writeback";
+/// That of a run in which the lab read the memcg's statistics every 20 ms.
+const READ: &str = "v2";
+
 /// A row of the table.
 #[derive(Debug, Clone, serde::Deserialize)]
 pub struct OomRow {
@@ -32,7 +37,7 @@ pub struct OomRow {
     pub kernel: String,
     /// The kernel lab's name of the policy.
     pub lru: String,
-    /// v1 or v2.
+    /// `v2`, `v2-unread` (nobody read the memcg's statistics) or `v2-no-cgroup-writeback`.
     pub cgroup_version: String,
     /// Limit of the memcg in bytes.
     pub limit_bytes: u64,
@@ -97,7 +102,8 @@ impl OomRow {
                     "unlimited" => 0,
                     _ => self.number("disk_write_bytes_per_s")?,
                 },
-                memcg_dirty_limits: self.cgroup_version == "v2",
+                memcg_dirty_limits: self.cgroup_version != NO_CGROUP_WRITEBACK,
+                reads_statistics: self.cgroup_version == READ,
                 large_folios: !self.kernel.starts_with("6."),
             }));
         }
@@ -201,7 +207,8 @@ impl Compared {
     fn is_certain(&self) -> bool {
         match self.load {
             Load::Writer(writer) => {
-                writer.memcg_dirty_limits || (1..=SLOW_DISK).contains(&writer.disk_bytes_per_second)
+                writer.reads_statistics
+                    || !writer.memcg_dirty_limits && (1..=SLOW_DISK).contains(&writer.disk_bytes_per_second)
             }
             Load::Mix(_) => false,
         }
@@ -233,7 +240,11 @@ impl Compared {
             Load::Writer(writer) => format!(", {} MB/s", writer.disk_bytes_per_second / 1_000_000),
             Load::Mix(_) => String::new(),
         };
-        let throttled = if cgroup_version == "v2" { "" } else { " no cgroup writeback" };
+        let throttled = match cgroup_version.as_str() {
+            NO_CGROUP_WRITEBACK => " no cgroup writeback",
+            READ => "",
+            _ => " statistics unread",
+        };
         format!("{case} {kernel} {lru}, {} MiB{speed}{throttled}", limit_bytes >> 20)
     }
 }

@@ -1,4 +1,5 @@
-//! Late statistics: list sizes and activated refaults of a subtree, as reclaim knows them.
+//! Late statistics: list sizes and activated refaults of a subtree, as reclaim knows them, and its
+//! dirty pages, as writers know them.
 //!
 //! The kernel collects these from per-CPU increments every two seconds, or when a user reads the
 //! memcg's statistics. In between all decisions that use them stay the same: whether the active
@@ -68,18 +69,22 @@ impl Core {
             aggregated.sizes.iter().zip(sizes.0).for_each(|(word, pages)| word.store(pages, Relaxed));
             aggregated.activated.iter().zip(activated).for_each(|(word, pages)| word.store(pages, Relaxed));
         }
+        self.memcgs.iter().for_each(|memcg| memcg.pending.refresh());
     }
-}
 
-/// Refreshes statistics that are not exact, if the time has come.
-fn refresh_if_due(core: &Core, host: &impl Host) {
-    let now = host.now();
-    let due = core.statistics_due_ns.load(Relaxed);
-    if now.as_nanos() >= due {
-        let next = core.options.statistics_refresh.after(now).as_nanos();
-        // Of the threads that notice, one refreshes.
-        if core.statistics_due_ns.compare_exchange(due, next, Relaxed, Relaxed).is_ok() {
-            core.refresh_statistics();
+    /// Refreshes statistics that are not exact, if the time has come.
+    pub(crate) fn refresh_late_statistics(&self, host: &impl Host) {
+        if self.mechanisms().exact_statistics() {
+            return;
+        }
+        let now = host.now();
+        let due = self.statistics_due_ns.load(Relaxed);
+        if now.as_nanos() >= due {
+            let next = self.options.statistics_refresh.after(now).as_nanos();
+            // Of the threads that notice, one refreshes.
+            if self.statistics_due_ns.compare_exchange(due, next, Relaxed, Relaxed).is_ok() {
+                self.refresh_statistics();
+            }
         }
     }
 }
@@ -87,7 +92,7 @@ fn refresh_if_due(core: &Core, host: &impl Host) {
 /// Known list sizes of a memcg and its descendants.
 pub(crate) fn known_sizes(core: &Core, host: &impl Host, memcg: &Memcg) -> Sizes {
     if !core.mechanisms().exact_statistics() {
-        refresh_if_due(core, host);
+        core.refresh_late_statistics(host);
         let sizes = &memcg.lruvec.classic.aggregated.sizes;
         return Sizes(std::array::from_fn(|list| sizes[list].load(Relaxed)));
     }
@@ -123,7 +128,7 @@ pub(crate) fn known_pages(core: &Core, host: &impl Host, memcg: &Memcg) -> u64 {
 /// Known activated refaults of a memcg and its descendants, by kind.
 fn known_activated(core: &Core, host: &impl Host, memcg: &Memcg) -> [u64; 2] {
     if !core.mechanisms().exact_statistics() {
-        refresh_if_due(core, host);
+        core.refresh_late_statistics(host);
         return std::array::from_fn(|kind| memcg.lruvec.classic.aggregated.activated[kind].load(Relaxed));
     }
     ACTIVATED.map(|counter| core.memcgs.subtree_stat(memcg.id(), counter))

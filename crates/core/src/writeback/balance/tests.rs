@@ -5,7 +5,7 @@ use crate::memcg::Pace;
 use crate::memcg::pace::PAUSE_MAX;
 use crate::testing::Harness;
 use crate::writeback::{Flusher, FlusherOptions, FlusherStep};
-use crate::{Options, UNLIMITED};
+use crate::{Mechanisms, Options, Preset, Switch, UNLIMITED};
 
 /// Limits for 1,000 pages: free run to 150, setpoint 175, limit 200.
 #[test]
@@ -84,6 +84,30 @@ fn balance(harness: &Harness, dirtier: &mut Dirtier) -> Option<Throttle> {
 /// Makes the measured bandwidth so low that pauses of 200 ms are allowed.
 fn slow(harness: &Harness) {
     harness.memcg().pace.lock().get_or_insert_default().bandwidth = 50;
+}
+
+/// Without `exact_statistics`, writers of a memcg and the flusher know its dirty pages as they were
+/// at the last refresh.
+#[test]
+fn writers_know_late_counts_until_a_refresh() {
+    let late = Mechanisms::preset(Preset::Linux72);
+    for mechanisms in [late, late.with_switch(Switch::ExactStatistics, true).unwrap()] {
+        let is_late = mechanisms == late;
+        let options = Options { mechanisms, ..Options::new(10_000) };
+        let period = options.statistics_refresh.period;
+        let mut harness = Harness::with_options(options, 1000);
+        harness.read_ahead(0..500);
+        let pauses = |harness: &Harness| balance(harness, &mut Dirtier::default()).is_some();
+        (0..300).for_each(|page| harness.write(page));
+        assert_eq!((pauses(&harness), flushes(&harness)), (!is_late, !is_late), "above the limit");
+        harness.host.advance(period);
+        assert!(pauses(&harness) && flushes(&harness));
+        let folios = harness.start_writeback();
+        harness.end_writeback(folios);
+        assert_eq!(pauses(&harness), is_late, "all is written");
+        harness.core.refresh_statistics();
+        assert!(!pauses(&harness) && !flushes(&harness));
+    }
 }
 
 /// A stalled device: a task at the limit takes longer and longer pauses, and goes on once pages are

@@ -186,6 +186,7 @@ pub fn small_writer(mechanisms: Mechanisms, seed: u64) -> Result<Facts, Error> {
         file_pages: 3 * LIMIT_PAGES,
         disk_bytes_per_second: 40_000_000,
         memcg_dirty_limits: false,
+        reads_statistics: false,
         large_folios: true,
     };
     let outcome = writer.run(mechanisms, seed).map_err(Error::work)?;
