@@ -74,6 +74,24 @@ fn a_tenant_in_use_keeps_its_pages_beside_a_stream() {
     }
 }
 
+/// A stream reads each page once, although the tenant beside it takes all the memory it can get.
+/// The switch costs that tenant nothing, and does nothing where memory is large enough.
+#[test]
+fn pages_that_were_read_ahead_stay_until_they_are_read() {
+    let misses_and_refaults = |options: &str| {
+        let document = run("beside-ahead.toml", options);
+        let misses = |path| number(&tenant(&document, path)["misses"]);
+        [misses("hits"), misses("stream"), counter(&document, "stream", "workingset_refault_file")]
+    };
+    let [used, missed, refaults] = misses_and_refaults("");
+    let [used_without, missed_without, refaults_without] = misses_and_refaults("--without keep_unread");
+    assert!(missed < 50 && missed_without > 3000, "{missed} {missed_without}");
+    assert!(refaults < 500 && refaults_without > 50_000, "{refaults} {refaults_without}");
+    assert!(used * 50 < used_without * 51, "{used} {used_without}");
+    let room = "--memory 256MiB";
+    assert_eq!(misses_and_refaults(room), misses_and_refaults(&format!("{room} --without keep_unread")));
+}
+
 /// Eight tenants with equal loads miss alike: the largest difference is under 2 %.
 #[test]
 fn tenants_that_need_the_same_get_the_same() {
