@@ -4,7 +4,7 @@ use crate::error::Failure;
 use crate::output::Output;
 use crate::progress::Bars;
 use crate::size;
-use crate::table::count;
+use crate::table::counted;
 use mglru_core::PAGE_BYTES;
 use mglru_lab::generate;
 use mglru_workload::Load;
@@ -107,7 +107,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let (load, pages) = (load.name(), renumbered_pages.unwrap_or(0));
     let mut output = Output::new(common.json);
     let path = common.to.display();
-    output.text(&format!("{path}: {load}, {} accesses to {} pages\n", count(accesses), count(pages)))?;
+    let (accessed, distinct) = (counted(accesses, ["access", "accesses"]), counted(pages, ["page", "pages"]));
+    output.text(&format!("{path}: {load}, {accessed} to {distinct}\n"))?;
     output.document(&json!({
         "to": path.to_string(), "load": load, "seed": common.seed, "accesses": accesses, "distinct_pages": pages,
     }))

@@ -158,6 +158,11 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
+/// A number and what is counted, in the singular and in the plural: `1 load`, `1,200 loads`.
+pub fn counted(number: u64, [one, several]: [&str; 2]) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { several })
+}
+
 /// Text with its first letter as a capital.
 pub fn capital(text: &str) -> String {
     let mut letters = text.chars();

@@ -4,7 +4,7 @@ use crate::error::Failure;
 use crate::generate;
 use crate::output::{Output, refuse_input};
 use crate::progress::Bars;
-use crate::table::{Table, count};
+use crate::table::{Table, count, counted};
 use crate::trace_file::{self, TraceSummary};
 use crate::trace_options::TraceOptions;
 use mglru_workload::trace::{self, Format, OpenOptions, TraceError, WriteOptions};
@@ -184,15 +184,25 @@ fn convert(args: ConvertArgs) -> Result<(), Failure> {
     let converted = &conversion.written;
 
     let mut output = Output::new(args.json);
-    let mut text = format!("{}: {format}, {} accesses", args.to.display(), count(converted.accesses));
+    let accesses = counted(converted.accesses, ["access", "accesses"]);
+    let mut text = format!("{}: {format}, {accesses}", args.to.display());
     let extras = [
-        (converted.syncs, "fsyncs"),
-        (converted.renumbered_pages.unwrap_or(0), "distinct pages, renumbered"),
-        (converted.dropped, "records were left out or changed, because the format cannot hold them"),
-        (conversion.skipped, "bad records skipped"),
+        (converted.syncs, ["fsync", "fsyncs"]),
+        (
+            converted.renumbered_pages.unwrap_or(0),
+            ["distinct page, renumbered", "distinct pages, renumbered"],
+        ),
+        (
+            converted.dropped,
+            [
+                "record was left out or changed, because the format cannot hold it",
+                "records were left out or changed, because the format cannot hold them",
+            ],
+        ),
+        (conversion.skipped, ["bad record skipped", "bad records skipped"]),
     ];
     for (number, what) in extras.into_iter().filter(|(number, _)| *number > 0) {
-        text.push_str(&format!("\n  {} {what}", count(number)));
+        text.push_str(&format!("\n  {}", counted(number, what)));
     }
     if !is_recognised(&args.to, format) {
         text.push_str(&format!(
