@@ -151,6 +151,11 @@ impl<'v> Table<'v> {
 }
 
 impl<'v> Value<'v> {
+    /// The value under another name in messages.
+    pub(super) fn named(&self, name: &str) -> Value<'v> {
+        Value { name: name.to_owned(), ..self.clone() }
+    }
+
     fn error(&self, text: &Text, reason: impl Into<String>) -> Error {
         text.error(self.at, reason)
     }
