@@ -3,6 +3,7 @@
 use crate::error::Failure;
 use crate::table::printable;
 use crate::temporary::UnfinishedFile;
+use mglru_workload::unfinished;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -61,10 +62,8 @@ impl WholeFile {
         if is_written_directly(path) {
             return Ok(WholeFile { file: File::create(path)?, unfinished: None, target: path.to_owned() });
         }
-        let target = path.canonicalize().unwrap_or_else(|_| link_target(path));
-        let name: String =
-            target.file_name().unwrap_or_default().to_string_lossy().chars().take(50).collect();
-        let unfinished = target.with_file_name(format!(".{name}.{}.part", std::process::id()));
+        let target = unfinished::target(path);
+        let unfinished = unfinished::path(&target);
         let old = match target.metadata() {
             Ok(metadata) => {
                 // A file that may not be written is not replaced either.
@@ -132,14 +131,6 @@ impl WholeFile {
 fn is_written_directly(path: &Path) -> bool {
     let is_special = path.metadata().is_ok_and(|metadata| !metadata.is_file());
     is_special || path.starts_with("/dev") || path.starts_with("/proc")
-}
-
-/// The file that a link without a file names.
-fn link_target(path: &Path) -> PathBuf {
-    match std::fs::read_link(path) {
-        Ok(target) => path.with_file_name(target),
-        Err(_) => path.to_owned(),
-    }
 }
 
 /// A file of results.

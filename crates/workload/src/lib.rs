@@ -28,6 +28,7 @@ pub mod sweep;
 mod text_file;
 pub mod tpcc;
 pub mod trace;
+pub mod unfinished;
 pub mod verify;
 pub mod ycsb;
 
