@@ -17,6 +17,7 @@ pub mod distribution;
 pub mod file_anon;
 pub mod fio;
 pub mod load;
+pub mod names;
 pub mod pattern;
 pub mod random;
 mod random_map;

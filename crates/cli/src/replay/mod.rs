@@ -22,6 +22,7 @@ use crate::parallel;
 use crate::progress::Bars;
 use crate::trace_options::TraceOptions;
 use mglru_core::{Preset, Switch};
+use mglru_lab::mechanisms::parse_switch;
 use mglru_lab::replay::life::Sink;
 use mglru_lab::replay::memory::{Memory, parse_fault_around, parse_fraction, parse_readahead};
 use mglru_lab::replay::record::PageName;
@@ -84,10 +85,10 @@ pub struct Args {
           help_heading = "Reclaim")]
     preset: Vec<Preset>,
     /// Switch a mechanism on; may be repeated.
-    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse, help_heading = "Reclaim")]
+    #[arg(long, value_name = "MECHANISM", value_parser = parse_switch, help_heading = "Reclaim")]
     with: Vec<Switch>,
     /// Switch a mechanism off; may be repeated.
-    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse, help_heading = "Reclaim")]
+    #[arg(long, value_name = "MECHANISM", value_parser = parse_switch, help_heading = "Reclaim")]
     without: Vec<Switch>,
     #[command(flatten)]
     policy: PolicyOptions,

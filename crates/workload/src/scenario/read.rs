@@ -4,7 +4,7 @@
 //! nearest one.
 
 use super::error::Error;
-use super::table::{Table, Text, Value, advice};
+use super::table::{Table, Text, Value};
 use super::tree::Tree;
 use super::{
     Action, Command, Device, Job, Limits, MEMORY_BYTES_MAX, Machine, Print, Scenario, Swap, TIME_MAX, Work,
@@ -13,6 +13,7 @@ use super::{
 use crate::PAGE_BYTES;
 use crate::fio;
 use crate::load::Load;
+use crate::names::advice;
 use crate::trace::{Format, OpenOptions, OptionOrigin};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
