@@ -331,6 +331,16 @@ fn traces_and_loads_run_in_both_worlds() {
     assert!(here.path().join("of_the_root.0.0").is_file(), "files stay where they were asked for");
 }
 
+/// On real files, compressed swap is a part of the memory.
+#[test]
+fn a_real_run_says_that_swap_leaves_no_room() {
+    let here = tempfile::tempdir().unwrap();
+    let text = TRACE_AND_LOAD.replace("swap = \"16MiB\"", "swap = \"40MiB\"").replace("\"disk\"", "\"zram\"");
+    fs::write(here.path().join("s.toml"), text).unwrap();
+    let error = fails(here.path(), "run s.toml --world real", 2);
+    assert!(error.contains("s.toml: a budget of") && error.contains("have less swap"), "{error}");
+}
+
 #[test]
 fn scenario_errors_name_their_place() {
     let here = folder();
@@ -342,6 +352,11 @@ fn scenario_errors_name_their_place() {
         ("seed = 3", "sede = 3", "s.toml:6:1: [machine] has no `sede`; did you mean `seed`?"),
         ("seed = 3", "preset = \"linux-9\"", "s.toml:6:10: unknown preset 'linux-9'"),
         ("seed = 3", "with = [\"turbo\"]", "s.toml:6:9: unknown mechanism 'turbo'"),
+        (
+            "seed = 3",
+            "with = [\"reclaimloop\"]",
+            "s.toml:6:9: unknown mechanism 'reclaimloop'; did you mean `reclaim_loop`?",
+        ),
         ("seed = 3", "lru = \"random\"", "s.toml:6:7: "),
         ("t/memory.max", "t/memory.mx", "s.toml:33:10: "),
         (
@@ -355,7 +370,11 @@ fn scenario_errors_name_their_place() {
             "[memory] has no `oom`; it has: min, low, high, max, swap",
         ),
         ("t/memory.max", "t/memory.reclaim", "can only be written to"),
-        ("[print]", "[print]\ncounters = [\"pgstael\"]", "s.toml:33:13: unknown counter `pgstael`"),
+        (
+            "[print]",
+            "[print]\ncounters = [\"pgstael\"]",
+            "s.toml:33:13: unknown counter `pgstael`; did you mean `pgsteal`?",
+        ),
         (
             "[print]",
             "[[action]]\nat = \"1s\"\nwrite = { \"t/memory.max\" = \"lots\" }\n[print]",
