@@ -33,8 +33,19 @@ pub fn is_unfinished(name: &str) -> bool {
     name.starts_with(PREFIX)
 }
 
-/// The file that a path names: through symbolic links, also to a file that does not exist yet.
+/// Whether a path names something else than a regular file, or an open file: `/dev/stdout` is the
+/// file that the shell opened. Both are written directly.
+pub fn is_written_directly(path: &Path) -> bool {
+    let is_special = path.metadata().is_ok_and(|metadata| !metadata.is_file());
+    is_special || path.starts_with("/dev") || path.starts_with("/proc")
+}
+
+/// The file that a path names: through symbolic links, also to a file that does not exist yet. A
+/// path that is written directly stays as it is.
 pub fn target(path: &Path) -> PathBuf {
+    if is_written_directly(path) {
+        return path.to_path_buf();
+    }
     path.canonicalize().unwrap_or_else(|_| match std::fs::read_link(path) {
         Ok(target) => path.with_file_name(target),
         Err(_) => path.to_path_buf(),
@@ -61,5 +72,7 @@ mod tests {
         std::os::unix::fs::symlink("new", &link).unwrap();
         assert_eq!(target(&link), folder.path().join("new"));
         assert_eq!(target(Path::new("none")), Path::new("none"));
+        // In a pipeline, this link leads to a name that does not exist.
+        assert_eq!(target(Path::new("/dev/stdout")), Path::new("/dev/stdout"));
     }
 }

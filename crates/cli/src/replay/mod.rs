@@ -20,7 +20,7 @@ use crate::output::{Output, refuse_input};
 use crate::page::ReportFile;
 use crate::parallel;
 use crate::progress::Bars;
-use crate::trace_options::TraceOptions;
+use crate::trace_options::{self, TraceOptions};
 use mglru_core::{Preset, Switch};
 use mglru_lab::mechanisms::parse_switch;
 use mglru_lab::replay::life::Sink;
@@ -41,8 +41,8 @@ use swap::{SwapArgs, words};
 #[derive(clap::Args)]
 #[command(after_help = with_mechanisms(EXAMPLES))]
 pub struct Args {
-    /// Traces, in any format of `mglru trace formats`.
-    #[arg(required = true, value_name = "TRACE")]
+    /// Traces, in any format of `mglru trace formats`; - is stdin.
+    #[arg(required = true, value_name = "TRACE", value_parser = trace_options::input())]
     traces: Vec<PathBuf>,
     /// Memory: a size (64MiB), pages (8192p) or a share of the trace's distinct pages (10%).
     #[arg(

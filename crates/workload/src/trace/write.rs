@@ -146,9 +146,7 @@ impl TraceWriter {
     /// device, which is written directly. A program that ends before [`TraceWriter::finish`]
     /// removes it.
     pub fn unfinished_path(path: &Path) -> Option<PathBuf> {
-        let path = unfinished::target(path);
-        let is_special = path.metadata().is_ok_and(|metadata| !metadata.is_file());
-        (!is_special).then(|| unfinished::path(&path))
+        (!unfinished::is_written_directly(path)).then(|| unfinished::path(&unfinished::target(path)))
     }
 
     /// Appends records.
