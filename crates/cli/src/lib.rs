@@ -6,8 +6,8 @@
 //! # Exit status
 //!
 //! 0: done. 1: the work failed, or a file is missing or cannot be read or written; stderr says why.
-//! 2: wrong usage, found before any work began. 128 and the number of a signal: the signal ended the
-//! program.
+//! 2: wrong usage, found before any work began. 128 and the number of a signal: the signal ended
+//! the program.
 
 #![forbid(unsafe_code)]
 

@@ -3,7 +3,7 @@
 use crate::cache_options::{CacheOptions, with_mechanisms};
 use crate::error::Failure;
 use crate::size;
-use crate::table::counted;
+use crate::table::{counted, shell_word};
 use mglru_cache::PageCache;
 use mglru_core::Limits;
 use mglru_lab::memory;
@@ -214,8 +214,9 @@ fn say_requests(requests: &Requests) {
 }
 
 fn say_trace(path: &Path) {
-    let path = path.display();
-    eprintln!("mglru: the trace is {path}; `mglru replay {path} --curve 1%,5%,10%,20%` shows miss ratios");
+    let word = path.to_string_lossy();
+    let (path, word) = (path.display(), shell_word(&word));
+    eprintln!("mglru: the trace is {path}; `mglru replay {word} --curve 1%,5%,10%,20%` shows miss ratios");
 }
 
 fn say_empty_trace(path: &Path) {
@@ -236,8 +237,8 @@ fn say(summary: &Summary, cache: &CacheOptions) {
         Some((path, Ok(()))) if accesses == 0 => say_empty_trace(path),
         Some((path, Ok(()))) => {
             say_trace(path);
-            let (path, options) = (path.display(), cache.as_replayed(*memory_pages));
-            eprintln!("mglru: as it was mounted: `mglru replay {path} {options}`");
+            let (path, options) = (path.to_string_lossy(), cache.as_replayed(*memory_pages));
+            eprintln!("mglru: as it was mounted: `mglru replay {} {options}`", shell_word(&path));
         }
         Some((path, Err(error))) => {
             eprintln!("mglru: the trace {} ends early: {error}", path.display());

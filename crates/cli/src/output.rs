@@ -150,8 +150,8 @@ impl Output {
         Output { json, reader_left: false, file: None }
     }
 
-    /// Output about a file that the command writes: on stderr if that file is stdout, so that the two
-    /// do not mix.
+    /// Output about a file that the command writes: on stderr if that file is stdout, so that the
+    /// two do not mix.
     pub fn beside(path: &Path, json: bool) -> Output {
         let identity = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
         let stdout = identity(Path::new("/proc/self/fd/1"));

@@ -6,8 +6,8 @@ const NAME_LETTERS_MAX: usize = 64;
 /// Known names that are compared and listed at most.
 const NAMES_MAX: usize = 100;
 
-/// The known name that was meant, if one differs by at most two slips: a letter too many, missing or
-/// wrong, or two letters in the wrong order.
+/// The known name that was meant, if one differs by at most two slips: a letter too many, missing
+/// or wrong, or two letters in the wrong order.
 ///
 /// ```
 /// use mglru_workload::names;

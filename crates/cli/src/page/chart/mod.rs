@@ -317,8 +317,8 @@ pub struct Axes<'a> {
     pub has_reference: bool,
 }
 
-/// The classes of a line: its colour and its dashes. The first 30 lines of a chart differ. Line 0 is
-/// grey, the others are coloured, and both 0 and 1 have no dashes.
+/// The classes of a line: its colour and its dashes. The first 30 lines of a chart differ. Line 0
+/// is grey, the others are coloured, and both 0 and 1 have no dashes.
 fn line_class(number: usize) -> String {
     /// Dashes of the first lines of each colour; the next line of the colour has the next kind.
     const DASHES: [usize; 6] = [0, 0, 1, 2, 3, 4];
