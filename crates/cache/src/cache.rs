@@ -244,7 +244,7 @@ impl Builder {
         let count = self.budget_bytes.saturating_sub(fixed) / per_frame;
         if count < u64::from(FRAMES_MIN) {
             let least_bytes = fixed.saturating_add(u64::from(FRAMES_MIN) * per_frame);
-            return Err(Error::BudgetTooSmall { bytes: self.budget_bytes, least_bytes });
+            return Err(Error::BudgetTooSmall { bytes: self.budget_bytes, least_bytes, swap_bytes });
         }
         let count = count.min(u64::from(mglru_core::folio::MAX_FOLIOS - 1 - SPARE_FRAMES_MAX)) as u32;
         let spare = tier.as_ref().map_or(0, |tier| tier.spare_frames);

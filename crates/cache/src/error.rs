@@ -112,6 +112,8 @@ pub enum Error {
         bytes: u64,
         /// The smallest possible budget, in bytes.
         least_bytes: u64,
+        /// The part of it that swap takes: compressed memory, and the table of its slots.
+        swap_bytes: u64,
     },
 }
 
@@ -237,11 +239,15 @@ impl fmt::Display for Error {
             ),
             Error::Control(error) => error.fmt(f),
             Error::Mechanisms(error) => error.fmt(f),
-            Error::BudgetTooSmall { bytes, least_bytes } => {
+            Error::BudgetTooSmall { bytes, least_bytes, swap_bytes } => {
                 write!(
                     f,
                     "a budget of {bytes} bytes is too small: a cache needs at least {least_bytes} bytes"
-                )
+                )?;
+                match swap_bytes {
+                    0 => Ok(()),
+                    _ => write!(f, ", of which swap takes {swap_bytes}"),
+                }
             }
         }
     }

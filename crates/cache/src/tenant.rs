@@ -93,7 +93,7 @@ impl Shared {
         limits: &Limits,
         mut charge: HostCharge,
     ) -> Result<Tenant, Error> {
-        let max_pages = limits.max_bytes.map_or(UNLIMITED, |bytes| (bytes / PAGE_BYTES).max(1));
+        let max_pages = pages(limits.max_bytes);
         let mut tenants = self.tenants.by_number.write().unwrap_or_else(PoisonError::into_inner);
         let added = self.core.add_child(parent, name, max_pages, self.host.now()).map(Memcg::id);
         let memcg = match added {

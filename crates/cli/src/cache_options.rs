@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use mglru_cache::{BackendKind, Builder, PageCache};
 use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch};
 use mglru_lab::layout::available_memory_bytes;
-use mglru_lab::mechanisms::Behaviours;
+use mglru_lab::mechanisms::{Behaviours, parse_switch};
 
 /// Largest default budget: enough for most experiments, and available on a laptop.
 const DEFAULT_BUDGET_BYTES_MAX: u64 = 1 << 30;
@@ -20,10 +20,10 @@ pub struct MechanismOptions {
     #[arg(long, value_name = "NAME", value_parser = Preset::parse, default_value = "default")]
     preset: Preset,
     /// Switch a mechanism on; may be repeated.
-    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
+    #[arg(long, value_name = "MECHANISM", value_parser = parse_switch)]
     with: Vec<Switch>,
     /// Switch a mechanism off; may be repeated.
-    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
+    #[arg(long, value_name = "MECHANISM", value_parser = parse_switch)]
     without: Vec<Switch>,
     #[command(flatten)]
     policy: PolicyOptions,

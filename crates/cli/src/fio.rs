@@ -110,7 +110,8 @@ Cache (command line only; sizes: 512MiB, 8192p for pages of 4 KiB, bytes):
 Missing or short files are laid out as fio does it: written in full if a job reads them, allocated
 if not. With --verify, laid-out files pass verification. Dirty pages are written at the end. The
 counts of the cache (`mglru`) include ramp times.
-Exit status: 0 done; 1 an access failed or a block did not verify; 2 wrong usage.
+Exit status: 0 done; 1 an access failed, a block did not verify, or a file is missing or cannot be
+used; 2 wrong usage, also in a job file.
 ";
 
 /// Everything after `mglru fio`.

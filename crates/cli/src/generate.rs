@@ -4,7 +4,8 @@ use crate::error::Failure;
 use crate::output::Output;
 use crate::progress::Bars;
 use crate::size;
-use crate::table::count;
+use crate::table::counted;
+use crate::trace_options;
 use mglru_core::PAGE_BYTES;
 use mglru_lab::generate;
 use mglru_workload::Load;
@@ -69,8 +70,8 @@ enum Kind {
 
 #[derive(clap::Args)]
 struct Common {
-    /// The new trace, in the kernel lab's format: .bin, .bin.gz, .bin.xz or .bin.zst.
-    #[arg(value_name = "OUT")]
+    /// The new trace, in the kernel lab's format: .bin, .bin.gz, .bin.xz or .bin.zst; - is stdout.
+    #[arg(value_name = "OUT", value_parser = trace_options::output())]
     to: PathBuf,
     /// Number of accesses, rounded up to a whole transaction.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
@@ -105,9 +106,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let Converted { accesses, renumbered_pages, .. } =
         generate::write(&request, &common.to, &Bars::default())?;
     let (load, pages) = (load.name(), renumbered_pages.unwrap_or(0));
-    let mut output = Output::new(common.json);
+    let mut output = Output::beside(&common.to, common.json);
     let path = common.to.display();
-    output.text(&format!("{path}: {load}, {} accesses to {} pages\n", count(accesses), count(pages)))?;
+    let (accessed, distinct) = (counted(accesses, ["access", "accesses"]), counted(pages, ["page", "pages"]));
+    output.text(&format!("{path}: {load}, {accessed} to {distinct}\n"))?;
     output.document(&json!({
         "to": path.to_string(), "load": load, "seed": common.seed, "accesses": accesses, "distinct_pages": pages,
     }))

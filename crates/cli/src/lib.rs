@@ -5,7 +5,9 @@
 //!
 //! # Exit status
 //!
-//! 0: done. 1: the work failed, and stderr says why. 2: wrong usage, found before any work began.
+//! 0: done. 1: the work failed, or a file is missing or cannot be read or written; stderr says why.
+//! 2: wrong usage, found before any work began. 128 and the number of a signal: the signal ended
+//! the program.
 
 #![forbid(unsafe_code)]
 
@@ -95,7 +97,8 @@ Examples:
   mglru reproduce workingset
 
 Sizes: 512MiB, 2g, 8192p (pages of 4 KiB) or bytes. `mglru COMMAND --help` has options and examples.
-Exit status: 0 done, 1 the work failed, 2 wrong usage.";
+Exit status: 0 done; 1 the work failed, or a file is missing or cannot be read or written; 2 wrong
+usage: options, names or values, an invalid scenario or grid. After an interrupt it is 130.";
 
 /// Status with which shells report a program that a signal ended, less the signal's number.
 const SIGNALLED: i32 = 128;

@@ -3,6 +3,7 @@
 use crate::cache_options::{CacheOptions, with_mechanisms};
 use crate::error::Failure;
 use crate::size;
+use crate::table::{counted, shell_word};
 use mglru_cache::PageCache;
 use mglru_core::Limits;
 use mglru_lab::memory;
@@ -203,18 +204,19 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 fn say_requests(requests: &Requests) {
     eprintln!(
-        "mglru: {} reads of {}, {} writes of {}, {} syncs",
-        size::count(requests.reads),
+        "mglru: {} of {}, {} of {}, {}",
+        counted(requests.reads, ["read", "reads"]),
         size::show(requests.read_bytes),
-        size::count(requests.writes),
+        counted(requests.writes, ["write", "writes"]),
         size::show(requests.written_bytes),
-        size::count(requests.syncs),
+        counted(requests.syncs, ["sync", "syncs"]),
     );
 }
 
 fn say_trace(path: &Path) {
-    let path = path.display();
-    eprintln!("mglru: the trace is {path}; `mglru replay {path} --curve 1%,5%,10%,20%` shows miss ratios");
+    let word = path.to_string_lossy();
+    let (path, word) = (path.display(), shell_word(&word));
+    eprintln!("mglru: the trace is {path}; `mglru replay {word} --curve 1%,5%,10%,20%` shows miss ratios");
 }
 
 fn say_empty_trace(path: &Path) {
@@ -227,15 +229,16 @@ fn say(summary: &Summary, cache: &CacheOptions) {
     say_requests(requests);
     let accesses = hits + misses;
     if accesses > 0 {
-        let (accesses, share) = (size::count(accesses), *hits as f64 / accesses as f64 * 100.0);
-        eprintln!("mglru: {accesses} accesses to pages, {share:.1} % of them in memory");
+        let share = *hits as f64 / accesses as f64 * 100.0;
+        let accesses = counted(accesses, ["access", "accesses"]);
+        eprintln!("mglru: {accesses} to pages, {share:.1} % in memory");
     }
     match recorded {
         Some((path, Ok(()))) if accesses == 0 => say_empty_trace(path),
         Some((path, Ok(()))) => {
             say_trace(path);
-            let (path, options) = (path.display(), cache.as_replayed(*memory_pages));
-            eprintln!("mglru: as it was mounted: `mglru replay {path} {options}`");
+            let (path, options) = (path.to_string_lossy(), cache.as_replayed(*memory_pages));
+            eprintln!("mglru: as it was mounted: `mglru replay {} {options}`", shell_word(&path));
         }
         Some((path, Err(error))) => {
             eprintln!("mglru: the trace {} ends early: {error}", path.display());

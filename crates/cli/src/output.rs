@@ -3,9 +3,11 @@
 use crate::error::Failure;
 use crate::table::printable;
 use crate::temporary::UnfinishedFile;
+use mglru_workload::unfinished::{self, is_written_directly};
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -61,10 +63,8 @@ impl WholeFile {
         if is_written_directly(path) {
             return Ok(WholeFile { file: File::create(path)?, unfinished: None, target: path.to_owned() });
         }
-        let target = path.canonicalize().unwrap_or_else(|_| link_target(path));
-        let name: String =
-            target.file_name().unwrap_or_default().to_string_lossy().chars().take(50).collect();
-        let unfinished = target.with_file_name(format!(".{name}.{}.part", std::process::id()));
+        let target = unfinished::target(path);
+        let unfinished = unfinished::path(&target);
         let old = match target.metadata() {
             Ok(metadata) => {
                 // A file that may not be written is not replaced either.
@@ -127,21 +127,6 @@ impl WholeFile {
     }
 }
 
-/// Whether a path names something else than a regular file, or an open file: `/dev/stdout` is the
-/// file that the shell opened.
-fn is_written_directly(path: &Path) -> bool {
-    let is_special = path.metadata().is_ok_and(|metadata| !metadata.is_file());
-    is_special || path.starts_with("/dev") || path.starts_with("/proc")
-}
-
-/// The file that a link without a file names.
-fn link_target(path: &Path) -> PathBuf {
-    match std::fs::read_link(path) {
-        Ok(target) => path.with_file_name(target),
-        Err(_) => path.to_owned(),
-    }
-}
-
 /// A file of results.
 enum ResultsFile {
     /// It appears when it is complete.
@@ -163,6 +148,21 @@ impl Output {
     /// Output to stdout; with `json`, only the document is printed.
     pub fn new(json: bool) -> Output {
         Output { json, reader_left: false, file: None }
+    }
+
+    /// Output about a file that the command writes: on stderr if that file is stdout, so that the
+    /// two do not mix.
+    pub fn beside(path: &Path, json: bool) -> Output {
+        let identity = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
+        let stdout = identity(Path::new("/proc/self/fd/1"));
+        let stderr = io::stderr().as_fd().try_clone_to_owned();
+        match (stdout.is_some() && stdout == identity(path), stderr) {
+            (true, Ok(stderr)) => {
+                let file = (ResultsFile::Growing(File::from(stderr)), "stderr".into());
+                Output { file: Some(file), ..Output::new(json) }
+            }
+            _ => Output::new(json),
+        }
     }
 
     /// Output into a file, whose content is replaced at [`Output::finish`], or at once if

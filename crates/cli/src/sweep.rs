@@ -4,7 +4,7 @@ use crate::error::Failure;
 use crate::output::Output;
 use crate::parallel;
 use crate::progress::Bars;
-use crate::table::count;
+use crate::table::{count, counted};
 use mglru_lab::sweep::{self, Folder, Report, Sweep};
 use serde_json::json;
 use std::path::PathBuf;
@@ -41,7 +41,8 @@ Examples:
 
 Each row is a replay; `unit` numbers them and `error` says why one failed. All columns but `seconds`
 depend on the grid alone, not on the threads. Any reader of Parquet takes the folder as one table.
-Exit status: 0 done; 1 a unit failed, or rows cannot be written; 2 wrong usage or an invalid grid.";
+Exit status: 0 done; 1 a unit failed, a file is missing or cannot be read, or rows cannot be written;
+2 wrong usage or an invalid grid.";
 
 /// Runs the command.
 ///
@@ -69,7 +70,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 /// The work done, and the cost of a unit.
 fn text(report: &Report, folder: &str) -> String {
     let before = report.units - report.done_units;
-    let mut text = format!("{} units", count(report.units));
+    let mut text = counted(report.units, ["unit", "units"]);
     if before > 0 {
         text += &format!(", {} of them done before", count(before));
     }
@@ -77,8 +78,8 @@ fn text(report: &Report, folder: &str) -> String {
     if report.accesses > 0 {
         let per_million = report.replay_seconds / (report.accesses as f64 / 1e6);
         text += &format!(
-            "{} accesses were replayed, in {per_million:.2} core seconds per million\n",
-            count(report.accesses)
+            "{} replayed, in {per_million:.2} core seconds per million\n",
+            counted(report.accesses, ["access was", "accesses were"])
         );
     }
     text + &format!("The rows are in {folder}\n")

@@ -158,6 +158,20 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
+/// A number and what is counted, in the singular and in the plural: `1 load`, `1,200 loads`.
+pub fn counted(number: u64, [one, several]: [&str; 2]) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { several })
+}
+
+/// A word of a command line as a shell takes it: in quotes, if it has blanks or special letters.
+pub fn shell_word(word: &str) -> Cow<'_, str> {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_@%+=:,./-".contains(letter);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => Cow::Borrowed(word),
+        false => Cow::Owned(format!("'{}'", word.replace('\'', r"'\''"))),
+    }
+}
+
 /// Text with its first letter as a capital.
 pub fn capital(text: &str) -> String {
     let mut letters = text.chars();
@@ -194,6 +208,18 @@ mod tests {
     fn control_characters_are_shown_as_escapes() {
         assert_eq!(printable("a\tb ± c\n"), "a\tb ± c\n");
         assert_eq!(printable("\x1b[31mred\r\u{9b}"), "\\u{1b}[31mred\\r\\u{9b}");
+    }
+
+    #[test]
+    fn numbers_and_words_are_said_as_they_are_read() {
+        let said = [0, 1, 2000].map(|number| counted(number, ["load", "loads"]));
+        assert_eq!(said, ["0 loads", "1 load", "2,000 loads"]);
+        for (word, quoted) in
+            [("a/b.bin", "a/b.bin"), ("1%", "1%"), ("a b", "'a b'"), ("", "''"), ("1%#2", "'1%#2'")]
+        {
+            assert_eq!(shell_word(word), quoted);
+        }
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
     }
 
     #[test]

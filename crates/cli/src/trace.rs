@@ -4,9 +4,9 @@ use crate::error::Failure;
 use crate::generate;
 use crate::output::{Output, refuse_input};
 use crate::progress::Bars;
-use crate::table::{Table, count};
+use crate::table::{Table, count, counted};
 use crate::trace_file::{self, TraceSummary};
-use crate::trace_options::TraceOptions;
+use crate::trace_options::{self, TraceOptions};
 use mglru_workload::trace::{self, Format, OpenOptions, TraceError, WriteOptions};
 use serde::Serialize;
 use serde_json::json;
@@ -59,8 +59,8 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = INFO)]
 struct InfoArgs {
-    /// Traces, also compressed with gzip, xz or zstd.
-    #[arg(required = true, value_name = "FILE")]
+    /// Traces, also compressed with gzip, xz or zstd; - is stdin.
+    #[arg(required = true, value_name = "FILE", value_parser = trace_options::input())]
     files: Vec<PathBuf>,
     #[command(flatten)]
     options: TraceOptions,
@@ -72,11 +72,11 @@ struct InfoArgs {
 #[derive(clap::Args)]
 #[command(after_help = CONVERT)]
 struct ConvertArgs {
-    /// The trace.
-    #[arg(value_name = "IN")]
+    /// The trace; - is stdin.
+    #[arg(value_name = "IN", value_parser = trace_options::input())]
     from: PathBuf,
-    /// The new trace; an ending of .gz, .xz or .zst compresses it.
-    #[arg(value_name = "OUT")]
+    /// The new trace; an ending of .gz, .xz or .zst compresses it, and - is stdout.
+    #[arg(value_name = "OUT", value_parser = trace_options::output())]
     to: PathBuf,
     /// Format of OUT: kernel-lab (.bin), shared-text (.txt), fio-iolog (.iolog) or plain (.plain)
     /// [default: by the ending of its name].
@@ -183,16 +183,26 @@ fn convert(args: ConvertArgs) -> Result<(), Failure> {
     )?;
     let converted = &conversion.written;
 
-    let mut output = Output::new(args.json);
-    let mut text = format!("{}: {format}, {} accesses", args.to.display(), count(converted.accesses));
+    let mut output = Output::beside(&args.to, args.json);
+    let accesses = counted(converted.accesses, ["access", "accesses"]);
+    let mut text = format!("{}: {format}, {accesses}", args.to.display());
     let extras = [
-        (converted.syncs, "fsyncs"),
-        (converted.renumbered_pages.unwrap_or(0), "distinct pages, renumbered"),
-        (converted.dropped, "records were left out or changed, because the format cannot hold them"),
-        (conversion.skipped, "bad records skipped"),
+        (converted.syncs, ["fsync", "fsyncs"]),
+        (
+            converted.renumbered_pages.unwrap_or(0),
+            ["distinct page, renumbered", "distinct pages, renumbered"],
+        ),
+        (
+            converted.dropped,
+            [
+                "record was left out or changed, because the format cannot hold it",
+                "records were left out or changed, because the format cannot hold them",
+            ],
+        ),
+        (conversion.skipped, ["bad record skipped", "bad records skipped"]),
     ];
     for (number, what) in extras.into_iter().filter(|(number, _)| *number > 0) {
-        text.push_str(&format!("\n  {} {what}", count(number)));
+        text.push_str(&format!("\n  {}", counted(number, what)));
     }
     if !is_recognised(&args.to, format) {
         text.push_str(&format!(

@@ -1,6 +1,22 @@
 //! Options for reading traces.
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use mglru_workload::trace::{Format, OpenOptions};
+use std::path::{Path, PathBuf};
+
+/// Parses the path of a trace that is read; `-` is stdin.
+pub fn input() -> impl TypedValueParser<Value = PathBuf> {
+    path_or("/dev/stdin")
+}
+
+/// Parses the path of a trace that is written; `-` is stdout.
+pub fn output() -> impl TypedValueParser<Value = PathBuf> {
+    path_or("/dev/stdout")
+}
+
+fn path_or(stream: &'static str) -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(move |path| if path == Path::new("-") { stream.into() } else { path })
+}
 
 /// Options for reading traces.
 #[derive(Debug, Clone, Default, clap::Args)]

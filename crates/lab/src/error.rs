@@ -62,7 +62,12 @@ impl From<mglru_cache::Error> for Error {
     fn from(error: mglru_cache::Error) -> Error {
         use mglru_cache::Error as Cache;
         match &error {
-            Cache::BudgetTooSmall { .. } => Error::usage(format_args!("{error}: raise --memory")),
+            Cache::BudgetTooSmall { swap_bytes: 0, .. } => {
+                Error::usage(format_args!("{error}: raise --memory"))
+            }
+            Cache::BudgetTooSmall { .. } => Error::usage(format_args!(
+                "{error}: raise --memory, or have less swap (compressed memory, zram, is a part of the budget)"
+            )),
             Cache::Tenant(_) | Cache::NoSuchTenant(_) | Cache::Mechanisms(_) => Error::usage(error),
             _ => Error::work(error),
         }

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch};
+use mglru_workload::names;
 use serde::{Serialize, Serializer};
 
 /// A selection of behaviours.
@@ -45,6 +46,28 @@ impl Behaviours {
         let mechanisms = self.lru.map_or(mechanisms, |lru| mechanisms.with_lru(lru));
         Ok(mechanisms.with_lru_lock(self.lru_lock))
     }
+}
+
+/// Parses the name of a mechanism.
+///
+/// ```
+/// use mglru_core::Switch;
+/// use mglru_lab::mechanisms::parse_switch;
+///
+/// assert_eq!(parse_switch("reclaim_loop"), Ok(Switch::ReclaimLoop));
+/// let error = parse_switch("reclaimloop").unwrap_err();
+/// assert_eq!(error, "unknown mechanism 'reclaimloop'; did you mean `reclaim_loop`?");
+/// ```
+///
+/// # Errors
+/// The name is unknown: the nearest one, or all of them.
+pub fn parse_switch(name: &str) -> Result<Switch, String> {
+    Switch::parse(name).map_err(|error| {
+        match names::nearest(name, Switch::ALL.into_iter().map(Switch::name)) {
+            Some(near) => format!("unknown mechanism '{name}'; did you mean `{near}`?"),
+            None => error.to_string(),
+        }
+    })
 }
 
 /// Name of the reclaim policy, if it is not the preset's own.

@@ -119,9 +119,6 @@ impl Simulator {
         if machine.memory_pages == 0 {
             return refuse("it has no memory: set at least one page");
         }
-        if machine.tenants.iter().any(|tenant| tenant.max_pages == 0) {
-            return refuse("a tenant has a limit of 0 pages: set at least one");
-        }
         if machine.cpus == 0 || machine.device_cpu >= machine.cpus {
             return refuse("transfers end on a CPU that does not exist: set device_cpu below cpus");
         }

@@ -17,6 +17,7 @@ pub mod distribution;
 pub mod file_anon;
 pub mod fio;
 pub mod load;
+pub mod names;
 pub mod pattern;
 pub mod random;
 mod random_map;
@@ -28,6 +29,7 @@ pub mod sweep;
 mod text_file;
 pub mod tpcc;
 pub mod trace;
+pub mod unfinished;
 pub mod verify;
 pub mod ycsb;
 

@@ -411,6 +411,7 @@ fn the_largest_swap_is_too_large_for_the_budget() {
             assert!(matches!(error, Error::BudgetTooSmall { least_bytes: u64::MAX, .. }), "{error}");
             let error = disk.builder(4 << 20).swap(Swap::compressed(bytes)).build().unwrap_err();
             assert!(matches!(error, Error::BudgetTooSmall { .. }), "{error}");
+            assert!(error.to_string().contains("of which swap takes"), "{error}");
         }
     }
 }

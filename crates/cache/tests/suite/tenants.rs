@@ -206,6 +206,24 @@ fn maps_move_to_other_tenants() {
 
 /// Limits below usage take effect at once, by setter and by control file. Usage that cannot be
 /// reclaimed is reported.
+/// As in Linux, a tenant whose `memory.max` is 0 gets nothing. It had a page when it was made so,
+/// and none when its limit was lowered to 0.
+#[test]
+fn a_limit_of_nothing_allows_nothing() {
+    let (disk, _files) = memory(1);
+    disk.set("f", &pages(0..4));
+    let cache = disk.builder(8 * MIB).tenant("none", 0).build().unwrap();
+    let tenant = cache.tenant("none").unwrap();
+    assert_eq!(cache.control().read("none/memory.max").unwrap(), "0\n");
+    let error = tenant.open("f", OpenMode::ReadOnly).unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory(_)), "{error:?}");
+    tenant.set_max(Some(MIB)).unwrap();
+    let file = open(&cache, "none");
+    read_all(&file, 0..4);
+    tenant.set_max(Some(0)).unwrap();
+    assert!(matches!(file.read_at(&mut [0; 8], 0).unwrap_err(), Error::OutOfMemory(_)));
+}
+
 #[test]
 fn limits_are_lowered_while_pages_are_there() {
     let (_disk, cache) = cache(16 * MIB, 2000);

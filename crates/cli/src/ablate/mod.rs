@@ -16,7 +16,7 @@ use crate::page::ReportFile;
 use crate::progress::Bars;
 use crate::replay::swap::SwapArgs;
 use crate::run::Behaviours;
-use crate::trace_options::TraceOptions;
+use crate::trace_options::{self, TraceOptions};
 use mglru_lab::ablate::{self, AblationRequest, Input};
 use mglru_lab::replay::memory::{Memory, parse_fraction};
 use report::Shown;
@@ -27,8 +27,8 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = with_mechanisms(EXAMPLES))]
 pub struct Args {
-    /// A trace, in any format of `mglru trace formats`, or a scenario (.toml).
-    #[arg(value_name = "TRACE|SCENARIO")]
+    /// A trace, in any format of `mglru trace formats` (- is stdin), or a scenario (.toml).
+    #[arg(value_name = "TRACE|SCENARIO", value_parser = trace_options::input())]
     input: PathBuf,
     /// Memory: a size (64MiB), pages (8192p) or a share of the trace's distinct pages (10%)
     /// [default: 10% of a trace; the scenario's own].

@@ -2,7 +2,7 @@
 
 use crate::effect::{difference, value, verdict};
 use crate::statistics::{CONFIDENCE, median};
-use crate::table::{Table, count, wrapped};
+use crate::table::{Table, count, counted, wrapped};
 use mglru_lab::ablate::{Ablation, VariantRow, ends, sort};
 use mglru_lab::effect::is_noise;
 use mglru_lab::mechanisms::describe;
@@ -183,6 +183,7 @@ impl Shown<'_> {
         for line in self.not_run() {
             text += &format!("{}\n", wrapped(&line));
         }
-        text + &format!("\n{} runs in {:.1} s\n", self.runs() * self.variants.run.len(), self.seconds)
+        let runs = self.runs() * self.variants.run.len();
+        text + &format!("\n{} in {:.1} s\n", counted(runs as u64, ["run", "runs"]), self.seconds)
     }
 }

@@ -14,6 +14,7 @@ use crate::progress::Bars;
 use clap::ValueEnum;
 use mglru_core::{Preset, Switch};
 use mglru_lab::evaluate::{Change, Counts, EvaluationRequest, LOADS, Size, counts, evaluate};
+use mglru_lab::mechanisms::parse_switch;
 use report::Shown;
 use serde_json::json;
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ use std::path::PathBuf;
 #[command(after_help = examples())]
 pub struct Args {
     /// The mechanisms: all of them are off before and on after.
-    #[arg(value_name = "MECHANISM", value_parser = Switch::parse, required_unless_present_any = ["presets", "binary", "counts"],
+    #[arg(value_name = "MECHANISM", value_parser = parse_switch, required_unless_present_any = ["presets", "binary", "counts"],
           conflicts_with_all = ["presets", "binary", "counts"])]
     mechanisms: Vec<Switch>,
     /// Instead of a mechanism: two presets, before and after.

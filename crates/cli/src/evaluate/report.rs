@@ -1,7 +1,7 @@
 //! An evaluation as text and Markdown, with the same numbers.
 
 use crate::effect::median_and_interval;
-use crate::table::{Table, capital, wrapped};
+use crate::table::{Table, capital, counted, wrapped};
 use mglru_core::{Lru, Mechanisms};
 use mglru_lab::effect::{Effect, Metric, Verdict};
 use mglru_lab::evaluate::{Change, Evaluation, EvaluationRequest, LoadRow, METRICS};
@@ -46,11 +46,12 @@ impl Shown<'_> {
     }
 
     fn setting(&self) -> String {
-        let (runs, size) = (self.evaluation.runs, self.request.size);
+        let size = self.request.size;
         format!(
-            "{} loads × {} settings × {runs} seeds, simulated by mglru {}: {} accesses to {} pages in a memory of {} pages each.",
-            self.loads().len(),
-            self.evaluation.settings.len(),
+            "{} × {} × {}, simulated by mglru {}: {} accesses to {} pages in a memory of {} pages each.",
+            counted(self.loads().len() as u64, ["load", "loads"]),
+            counted(self.evaluation.settings.len() as u64, ["setting", "settings"]),
+            counted(self.evaluation.runs as u64, ["seed", "seeds"]),
             env!("CARGO_PKG_VERSION"),
             size.accesses,
             size.pages,

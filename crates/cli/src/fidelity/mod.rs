@@ -66,7 +66,7 @@ The file has recorded runs of kernels; lab-kernel/ makes such files. Three table
 count beside the kernel's, the capacity that the limit leaves, and the changes from kernel to kernel
 and from multi-gen to classic. docs/fidelity.md explains them.
 
-Status 1: a count is outside of its tolerance. Capacities and changes do not affect the status.";
+Status 1: a count is outside of its tolerance, or a file is missing or cannot be read. Capacities and changes do not affect the status.";
 
 /// Runs the command.
 ///

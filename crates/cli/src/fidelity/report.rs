@@ -1,6 +1,6 @@
 //! The comparison as tables.
 
-use crate::table::{Table, count};
+use crate::table::{Table, count, counted};
 use mglru_lab::equal_memcgs::Rounds;
 use mglru_lab::fidelity::counts::Compared;
 use mglru_lab::fidelity::deltas::{Agreement, Delta, SIGN_MATTERS_PERCENT, SIZE_POINTS, SIZE_SHARE};
@@ -219,8 +219,7 @@ fn skipped_text(skipped: &[Skipped]) -> String {
     }
     let mut text = String::new();
     for (reason, rows) in reasons {
-        let rows = if rows == 1 { "1 row".to_owned() } else { format!("{rows} rows") };
-        text.push_str(&format!("skipped {rows}: {reason}\n"));
+        text.push_str(&format!("skipped {}: {reason}\n", counted(rows as u64, ["row", "rows"])));
     }
     text
 }

@@ -10,7 +10,7 @@ mod tests;
 
 use crate::error::Failure;
 use crate::output::{WholeFile, refuse_input};
-use crate::table::{Table, printable};
+use crate::table::{Table, printable, shell_word};
 use chart::Chart;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
@@ -202,6 +202,7 @@ fn verdict_class(cell: &str) -> Option<&'static str> {
 
 /// The command line of this process.
 pub fn command_line() -> String {
-    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    let arguments =
+        std::env::args_os().skip(1).map(|argument| shell_word(&argument.to_string_lossy()).into_owned());
     std::iter::once("mglru".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }

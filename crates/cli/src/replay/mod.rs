@@ -20,8 +20,9 @@ use crate::output::{Output, refuse_input};
 use crate::page::ReportFile;
 use crate::parallel;
 use crate::progress::Bars;
-use crate::trace_options::TraceOptions;
+use crate::trace_options::{self, TraceOptions};
 use mglru_core::{Preset, Switch};
+use mglru_lab::mechanisms::parse_switch;
 use mglru_lab::replay::life::Sink;
 use mglru_lab::replay::memory::{Memory, parse_fault_around, parse_fraction, parse_readahead};
 use mglru_lab::replay::record::PageName;
@@ -40,8 +41,8 @@ use swap::{SwapArgs, words};
 #[derive(clap::Args)]
 #[command(after_help = with_mechanisms(EXAMPLES))]
 pub struct Args {
-    /// Traces, in any format of `mglru trace formats`.
-    #[arg(required = true, value_name = "TRACE")]
+    /// Traces, in any format of `mglru trace formats`; - is stdin.
+    #[arg(required = true, value_name = "TRACE", value_parser = trace_options::input())]
     traces: Vec<PathBuf>,
     /// Memory: a size (64MiB), pages (8192p) or a share of the trace's distinct pages (10%).
     #[arg(
@@ -84,10 +85,10 @@ pub struct Args {
           help_heading = "Reclaim")]
     preset: Vec<Preset>,
     /// Switch a mechanism on; may be repeated.
-    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse, help_heading = "Reclaim")]
+    #[arg(long, value_name = "MECHANISM", value_parser = parse_switch, help_heading = "Reclaim")]
     with: Vec<Switch>,
     /// Switch a mechanism off; may be repeated.
-    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse, help_heading = "Reclaim")]
+    #[arg(long, value_name = "MECHANISM", value_parser = parse_switch, help_heading = "Reclaim")]
     without: Vec<Switch>,
     #[command(flatten)]
     policy: PolicyOptions,

@@ -57,6 +57,7 @@ pub fn commands(done: &[Done]) -> Table {
             format!("{:.0}", done.experiment.seconds),
             match failed {
                 0 => format!("all {all} hold"),
+                1 => format!("1 of {all} does not hold"),
                 some => format!("{some} of {all} do not hold"),
             },
         ]);

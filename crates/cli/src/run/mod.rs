@@ -14,6 +14,7 @@ use crate::progress::Bars;
 use crate::size;
 use clap::ValueEnum;
 use mglru_core::{Lru, OomPolicy, Preset, Switch};
+use mglru_lab::mechanisms::parse_switch;
 use mglru_lab::replay::record::{Record, What};
 use mglru_lab::run::{self, Overrides, Plan, ScenarioOutcome};
 use mglru_lab::{Stage, Unit, Watch};
@@ -112,7 +113,8 @@ Examples:
   mglru run experiments/floors.toml --events part.jsonl --events-tenant batch --events-until 2
 
 docs/book/src/scenario-files.md describes every key, and docs/book/src/counters.md each column that
-is printed. Exit status: 0 done; 1 a job failed; 2 wrong usage or an invalid scenario.";
+is printed. Exit status: 0 done; 1 a job failed, or a file is missing or cannot be read; 2 wrong
+usage or an invalid scenario.";
 
 /// Where a scenario runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -131,10 +133,10 @@ pub struct Behaviours {
     #[arg(long, value_name = "NAME", value_parser = Preset::parse)]
     preset: Option<Preset>,
     /// Switch a mechanism on; may be repeated.
-    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
+    #[arg(long, value_name = "MECHANISM", value_parser = parse_switch)]
     with: Vec<Switch>,
     /// Switch a mechanism off; may be repeated.
-    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
+    #[arg(long, value_name = "MECHANISM", value_parser = parse_switch)]
     without: Vec<Switch>,
     /// Policy: multigen, classic or ranked.
     #[arg(long, value_name = "POLICY", value_parser = Lru::parse)]

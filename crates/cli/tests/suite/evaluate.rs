@@ -74,6 +74,19 @@ fn this_build_equals_itself_and_presets_differ() {
     assert_eq!(rows(&other)[0]["setting"], "linux-7.1 → linux-7.2");
 }
 
+/// A load that is named twice had a row of twice as many cells as the table has columns.
+#[test]
+fn names_that_are_repeated_count_once() {
+    let here = tempfile::tempdir().unwrap();
+    let rest = "--accesses 1000 --pages 320 --runs 1";
+    let arguments = "evaluate reclaim_loop reclaim_loop --load flat,flat --preset linux-7.2,linux-7.2";
+    let text = done(here.path(), &format!("{arguments} {rest}"));
+    let once = done(here.path(), &format!("evaluate reclaim_loop --load flat --preset linux-7.2 {rest}"));
+    let without_the_command = |text: &str| text.trim_end().rsplit_once('\n').unwrap().0.to_owned();
+    assert_eq!(without_the_command(&text), without_the_command(&once));
+    assert!(text.contains("\n1 load × 1 setting × 1 seed, simulated"), "{text}");
+}
+
 #[test]
 fn wrong_usage_is_refused() {
     let here = tempfile::tempdir().unwrap();

@@ -28,6 +28,28 @@ fn native_traces_replay_as_their_folded_twins_do() {
     }
 }
 
+/// `-` is stdin and stdout. What a command says about a trace that it writes to stdout goes to
+/// stderr: it was in the trace, as bytes of another record.
+#[test]
+fn traces_go_through_pipes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let generated = mglru(path, "trace generate tpcc - --accesses 2000 --warehouses 1");
+    done(path, "trace generate tpcc same.bin --accesses 2000 --warehouses 1");
+    assert!(generated.stdout == fs::read(path.join("same.bin")).unwrap());
+    assert!(text(&generated.stderr).starts_with("/dev/stdout: tpcc, 2,0"), "{}", text(&generated.stderr));
+    let piped = |arguments: &str| {
+        let bytes = fs::File::open(path.join("same.bin")).unwrap();
+        command(path, arguments).stdin(bytes).output().unwrap()
+    };
+    let converted = piped("trace convert - - --format kernel-lab --to plain --drop --renumber --json");
+    assert_eq!(text(&converted.stdout).lines().next(), Some("0"));
+    assert_eq!(text(&converted.stderr).lines().next(), Some("{"));
+    let replayed = piped("replay - --format kernel-lab --swap 4MiB --memory 500p");
+    assert!(replayed.status.success() && text(&replayed.stdout).contains("  stdin "), "{replayed:?}");
+    assert_eq!(fs::read_dir(path).unwrap().count(), 2, "no file is called -");
+}
+
 /// More records than are decoded ahead: the trace is streamed.
 #[test]
 fn long_traces_stream() {

@@ -74,6 +74,24 @@ fn a_tenant_in_use_keeps_its_pages_beside_a_stream() {
     }
 }
 
+/// A stream reads each page once, although the tenant beside it takes all the memory it can get.
+/// The switch costs that tenant nothing, and does nothing where memory is large enough.
+#[test]
+fn pages_that_were_read_ahead_stay_until_they_are_read() {
+    let misses_and_refaults = |options: &str| {
+        let document = run("beside-ahead.toml", options);
+        let misses = |path| number(&tenant(&document, path)["misses"]);
+        [misses("hits"), misses("stream"), counter(&document, "stream", "workingset_refault_file")]
+    };
+    let [used, missed, refaults] = misses_and_refaults("");
+    let [used_without, missed_without, refaults_without] = misses_and_refaults("--without keep_unread");
+    assert!(missed < 50 && missed_without > 3000, "{missed} {missed_without}");
+    assert!(refaults < 500 && refaults_without > 50_000, "{refaults} {refaults_without}");
+    assert!(used * 50 < used_without * 51, "{used} {used_without}");
+    let room = "--memory 256MiB";
+    assert_eq!(misses_and_refaults(room), misses_and_refaults(&format!("{room} --without keep_unread")));
+}
+
 /// Eight tenants with equal loads miss alike: the largest difference is under 2 %.
 #[test]
 fn tenants_that_need_the_same_get_the_same() {
@@ -313,6 +331,16 @@ fn traces_and_loads_run_in_both_worlds() {
     assert!(here.path().join("of_the_root.0.0").is_file(), "files stay where they were asked for");
 }
 
+/// On real files, compressed swap is a part of the memory.
+#[test]
+fn a_real_run_says_that_swap_leaves_no_room() {
+    let here = tempfile::tempdir().unwrap();
+    let text = TRACE_AND_LOAD.replace("swap = \"16MiB\"", "swap = \"40MiB\"").replace("\"disk\"", "\"zram\"");
+    fs::write(here.path().join("s.toml"), text).unwrap();
+    let error = fails(here.path(), "run s.toml --world real", 2);
+    assert!(error.contains("s.toml: a budget of") && error.contains("have less swap"), "{error}");
+}
+
 #[test]
 fn scenario_errors_name_their_place() {
     let here = folder();
@@ -324,6 +352,11 @@ fn scenario_errors_name_their_place() {
         ("seed = 3", "sede = 3", "s.toml:6:1: [machine] has no `sede`; did you mean `seed`?"),
         ("seed = 3", "preset = \"linux-9\"", "s.toml:6:10: unknown preset 'linux-9'"),
         ("seed = 3", "with = [\"turbo\"]", "s.toml:6:9: unknown mechanism 'turbo'"),
+        (
+            "seed = 3",
+            "with = [\"reclaimloop\"]",
+            "s.toml:6:9: unknown mechanism 'reclaimloop'; did you mean `reclaim_loop`?",
+        ),
         ("seed = 3", "lru = \"random\"", "s.toml:6:7: "),
         ("t/memory.max", "t/memory.mx", "s.toml:33:10: "),
         (
@@ -337,7 +370,11 @@ fn scenario_errors_name_their_place() {
             "[memory] has no `oom`; it has: min, low, high, max, swap",
         ),
         ("t/memory.max", "t/memory.reclaim", "can only be written to"),
-        ("[print]", "[print]\ncounters = [\"pgstael\"]", "s.toml:33:13: unknown counter `pgstael`"),
+        (
+            "[print]",
+            "[print]\ncounters = [\"pgstael\"]",
+            "s.toml:33:13: unknown counter `pgstael`; did you mean `pgsteal`?",
+        ),
         (
             "[print]",
             "[[action]]\nat = \"1s\"\nwrite = { \"t/memory.max\" = \"lots\" }\n[print]",

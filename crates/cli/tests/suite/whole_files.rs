@@ -32,7 +32,7 @@ fn start(folder: &Path, arguments: &str) -> Child {
 
 /// Waits for an unfinished file, sends the signal, and expects its status.
 fn ended_by(mut child: Child, folder: &Path, signal: Signal) {
-    while !names(folder).iter().any(|name| name.ends_with(".part")) {
+    while !names(folder).iter().any(|name| name.starts_with(".unfinished-")) {
         assert_eq!(child.try_wait().unwrap(), None, "it waits for its input");
         std::thread::yield_now();
     }
@@ -79,7 +79,7 @@ fn a_loss_of_the_terminal_that_is_ignored_stays_ignored() {
     let mut shell = std::process::Command::new("sh");
     shell.current_dir(here.path()).args(["-c", &line]).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = shell.spawn().expect("a shell");
-    while !names(here.path()).iter().any(|name| name.ends_with(".part")) {
+    while !names(here.path()).iter().any(|name| name.starts_with(".unfinished-")) {
         std::thread::yield_now();
     }
     kill_process(Pid::from_child(&child), Signal::HUP).unwrap();

@@ -81,8 +81,7 @@ impl std::fmt::Display for OutOfMemory {
         write!(
             f,
             "{} of {} pages are in use, {} dirty, {} being written, {} mapped, {} anonymous with {} pages of swap left{unused}, \
-             {} protected by memory.min, {} unevictable, {} of metadata, the rest held by guards or I/O; by generation, the \
-             oldest first, file+anonymous:",
+             {} protected by memory.min, {} unevictable, {} of metadata, the rest held by guards or I/O",
             self.usage_pages,
             self.max_pages,
             self.dirty_pages,
@@ -94,8 +93,12 @@ impl std::fmt::Display for OutOfMemory {
             self.unevictable_pages,
             self.metadata_pages
         )?;
-        for generation in &self.generations {
-            write!(f, " {}+{}", generation.file_pages, generation.anon_pages)?;
+        // Only the multi-gen LRU has pages in generations.
+        if self.generations.iter().any(|generation| *generation != GenerationPages::default()) {
+            write!(f, "; by generation, the oldest first, file+anonymous:")?;
+            for generation in &self.generations {
+                write!(f, " {}+{}", generation.file_pages, generation.anon_pages)?;
+            }
         }
         match &self.victim {
             None => write!(f, "; drop guards, close files, sync, or raise the limit"),
@@ -109,3 +112,27 @@ impl std::fmt::Display for OutOfMemory {
 }
 
 impl std::error::Error for OutOfMemory {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+
+    #[test]
+    fn generations_are_reported_where_pages_are_in_some() {
+        let core = Core::new(Options::new(64), Time::ZERO);
+        let mut report = OutOfMemory::of(&core, MemcgId::ROOT, 1, Time::ZERO);
+        let text = report.to_string();
+        assert!(
+            text.ends_with("held by guards or I/O; drop guards, close files, sync, or raise the limit"),
+            "{text}"
+        );
+        report.generations =
+            vec![GenerationPages { file_pages: 3, anon_pages: 1 }, GenerationPages::default()];
+        let text = report.to_string();
+        assert!(
+            text.contains("guards or I/O; by generation, the oldest first, file+anonymous: 3+1 0+0; drop"),
+            "{text}"
+        );
+    }
+}

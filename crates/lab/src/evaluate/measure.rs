@@ -88,9 +88,10 @@ impl Counts {
         let run = command.output();
         let run = run.map_err(|error| Error::work(format_args!("{name}: cannot be run: {error}")))?;
         if !run.status.success() {
+            let said = String::from_utf8_lossy(&run.stderr);
+            let said = if said.trim().is_empty() { run.status.to_string() } else { said.trim().to_owned() };
             return Err(Error::work(format_args!(
-                "{name}: it cannot count the loads; build it from a branch that has `mglru evaluate`: {}",
-                String::from_utf8_lossy(&run.stderr).trim()
+                "{name}: it cannot count the loads ({said}); build it from a branch that has `mglru evaluate`"
             )));
         }
         serde_json::from_slice(&run.stdout).map_err(|error| {

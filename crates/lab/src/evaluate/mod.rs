@@ -97,7 +97,7 @@ impl EvaluationRequest {
         EvaluationRequest { change, presets, loads: Vec::new(), seed: 1, runs: 6, size: Size::default() }
     }
 
-    /// The loads.
+    /// The loads, each of them once.
     ///
     /// # Errors
     /// A name is unknown.
@@ -112,7 +112,14 @@ impl EvaluationRequest {
                 Error::usage(format_args!("unknown load `{name}`; expected {}", names.join(", ")))
             })
         };
-        self.loads.iter().map(find).collect()
+        let mut loads: Vec<Load> = Vec::new();
+        for name in &self.loads {
+            let load = find(name)?;
+            if loads.iter().all(|other| other.name != load.name) {
+                loads.push(load);
+            }
+        }
+        Ok(loads)
     }
 }
 

@@ -24,11 +24,11 @@ use super::rows::{Engine, ReplayRow, Spread, means};
 use super::run::{Plan, staged};
 use crate::columns::{Columns, Get, Values};
 use crate::error::Error;
-use crate::mechanisms::{Behaviours, describe, other_policy};
+use crate::mechanisms::{Behaviours, describe, other_policy, parse_switch};
 use crate::run::SUMS;
 use crate::trace_file::TraceFile;
 use crate::watch::Watch;
-use mglru_core::{Counter, Lru, Mechanisms, Preset, Switch};
+use mglru_core::{Counter, Lru, Mechanisms, Preset};
 use mglru_sim::Baseline;
 use std::cell::RefCell;
 use std::fmt::{self, Display, Formatter};
@@ -79,13 +79,13 @@ impl FromStr for Choice {
         let preset = Preset::parse(name).map_err(|_| unknown(name))?;
         let mut behaviours = Behaviours { preset, ..Behaviours::default() };
         for word in words {
-            let failed = |error| Error::usage(format_args!("policy `{text}`: {error}"));
+            let failed = |error: &dyn Display| Error::usage(format_args!("policy `{text}`: {error}"));
             if let Some(switch) = word.strip_prefix('+') {
-                behaviours.with.push(Switch::parse(switch).map_err(failed)?);
+                behaviours.with.push(parse_switch(switch).map_err(|error| failed(&error))?);
             } else if let Some(switch) = word.strip_prefix('-') {
-                behaviours.without.push(Switch::parse(switch).map_err(failed)?);
+                behaviours.without.push(parse_switch(switch).map_err(|error| failed(&error))?);
             } else if let Some(lru) = word.strip_prefix("lru=") {
-                behaviours.lru = Some(Lru::parse(lru).map_err(failed)?);
+                behaviours.lru = Some(Lru::parse(lru).map_err(|error| failed(&error))?);
             } else {
                 return Err(Error::usage(format_args!(
                     "policy `{text}`: `{word}` is not a change of a preset; expected +MECHANISM, -MECHANISM or lru=POLICY"

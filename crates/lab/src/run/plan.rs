@@ -7,12 +7,13 @@
 use super::World;
 use crate::error::Error;
 use crate::load::RealLoad;
+use crate::mechanisms::parse_switch;
 use crate::memory;
 use mglru_core::{
-    Core, Counter, Lru, MechanismError, Mechanisms, OomPolicy, Options, PAGE_BYTES, Preset, Switch, Time,
-    UNLIMITED,
+    Core, Counter, Lru, Mechanisms, OomPolicy, Options, PAGE_BYTES, Preset, Switch, Time, UNLIMITED,
 };
 use mglru_sim::host::SimHost;
+use mglru_workload::names;
 use mglru_workload::scenario::{Command, Located, Place, Scenario, Work};
 
 /// Memory of the simulator per page of the machine, in bytes: 68 at the start and 49 when the page
@@ -92,13 +93,19 @@ impl Plan {
                 }
             }
         }
-        let known = |name: &str| {
-            Counter::ALL.iter().any(|counter| counter.name() == name)
-                || SUMS.iter().any(|(sum, _)| *sum == name)
-        };
-        if let Some(unknown) = scenario.print.counters.iter().find(|counter| !known(&counter.value)) {
-            let reason = format!("unknown counter `{}`: docs/book/src/counters.md lists them", unknown.value);
-            return Err(at(&scenario, unknown.place, reason));
+        let known =
+            || Counter::ALL.iter().map(|counter| counter.name()).chain(SUMS.iter().map(|(sum, _)| *sum));
+        let is_unknown = |counter: &&Located<String>| !known().any(|name| name == counter.value);
+        if let Some(unknown) = scenario.print.counters.iter().find(is_unknown) {
+            let advice = match names::nearest(&unknown.value, known()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "docs/book/src/counters.md lists them".to_owned(),
+            };
+            return Err(at(
+                &scenario,
+                unknown.place,
+                format!("unknown counter `{}`; {advice}", unknown.value),
+            ));
         }
         let mut counters: Vec<String> =
             scenario.print.counters.iter().map(|counter| counter.value.clone()).collect();
@@ -138,10 +145,10 @@ fn at(scenario: &Scenario, place: Place, reason: impl std::fmt::Display) -> Erro
     Error::usage(scenario.error(place, reason.to_string()))
 }
 
-fn parse<T>(
+fn parse<T, E: std::fmt::Display>(
     scenario: &Scenario,
     name: &Located<String>,
-    parse: fn(&str) -> Result<T, MechanismError>,
+    parse: fn(&str) -> Result<T, E>,
 ) -> Result<T, Error> {
     parse(&name.value).map_err(|error| at(scenario, name.place, error))
 }
@@ -159,7 +166,7 @@ fn mechanisms(scenario: &Scenario, args: &Overrides) -> Result<Mechanisms, Error
     let machine = &scenario.machine;
     let switches = |names: &[Located<String>], also: &[Switch], but: &[Switch]| {
         let of_file: Result<Vec<Switch>, Error> =
-            names.iter().map(|name| parse(scenario, name, Switch::parse)).collect();
+            names.iter().map(|name| parse(scenario, name, parse_switch)).collect();
         let of_file = of_file?.into_iter().filter(|switch| !but.contains(switch));
         Ok::<_, Error>(of_file.chain(also.iter().copied()).collect::<Vec<Switch>>())
     };

@@ -3,15 +3,15 @@
 use super::{Sweep, Unit};
 use crate::error::Error;
 use crate::parquet;
+use mglru_workload::unfinished;
 use std::fs;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Names that begin so are no data for readers of Parquet folders.
+/// Names that begin with `_` or `.` are no data for readers of Parquet folders.
 const IDENTITY: &str = "_sweep.txt";
-const UNFINISHED: &str = ".unfinished-";
 /// Age of an unfinished file from which on nobody is writing it.
 const ABANDONED: Duration = Duration::from_secs(60);
 
@@ -49,7 +49,7 @@ impl Folder {
         };
         fs::create_dir_all(path).map_err(failed)?;
         // Ranges that an earlier run did not finish are run again.
-        for name in folder.names()?.iter().filter(|name| name.starts_with(UNFINISHED)) {
+        for name in folder.names()?.iter().filter(|name| unfinished::is_unfinished(name)) {
             let file = path.join(name);
             let age =
                 fs::metadata(&file).and_then(|file| file.modified()).ok().and_then(|at| at.elapsed().ok());
@@ -115,7 +115,7 @@ impl Folder {
     /// Replaces a file whole: a reader sees all of it or nothing, also if two processes write the
     /// same rows.
     fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let unfinished = self.path.join(format!("{UNFINISHED}{}-{name}", std::process::id()));
+        let unfinished = unfinished::path(&self.path.join(name));
         let mut file = fs::File::create(&unfinished)?;
         file.write_all(bytes)?;
         file.sync_all()?;

@@ -32,8 +32,13 @@ impl Load {
             return Err(unknown(name, |_| true));
         };
         let (mut size, mut writes) = (None, None);
+        let mut given: Vec<&str> = Vec::new();
         for parameter in parameters.split(',').filter(|parameter| !parameter.is_empty()) {
             let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            if given.contains(&key) {
+                return Err(format!("{name} has the parameter `{key}` twice; give it once"));
+            }
+            given.push(key);
             match (&mut load, key) {
                 (Load::Tpcc { warehouses, .. }, "warehouses") => {
                     *warehouses = count(key, value, 1..=COUNT_MAX)?;
@@ -205,6 +210,7 @@ mod tests {
             ("sweep:threads=2", "it has size and arrays"),
             ("tpcc:warehouses=0", "from 1 to 10000"),
             ("tpcc:warehouses", "from 1 to 10000"),
+            ("tpcc:warehouses=1,cache=8m,warehouses=2", "tpcc has the parameter `warehouses` twice"),
             ("sweep:arrays=3", "from 4"),
             ("tpcc:cache=much", "`cache`: a size is a whole number"),
             ("tpcc:cache=99999999999g", "`cache`: is too large"),

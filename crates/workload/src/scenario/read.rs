@@ -4,7 +4,7 @@
 //! nearest one.
 
 use super::error::Error;
-use super::table::{Table, Text, Value, advice};
+use super::table::{Table, Text, Value};
 use super::tree::Tree;
 use super::{
     Action, Command, Device, Job, Limits, MEMORY_BYTES_MAX, Machine, Print, Scenario, Swap, TIME_MAX, Work,
@@ -13,6 +13,7 @@ use super::{
 use crate::PAGE_BYTES;
 use crate::fio;
 use crate::load::Load;
+use crate::names::advice;
 use crate::trace::{Format, OpenOptions, OptionOrigin};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -36,6 +37,8 @@ const MACHINE: &[&str] = &[
 ];
 const JOB: &[&str] =
     &["name", "tenant", "start", "fio", "trace", "load", "clients", "runtime", "lossy", "format", "unit"];
+/// Tables of which there may be several.
+const LISTS: [&str; 3] = ["tenant", "job", "action"];
 /// Keys of a job that say how to read its trace.
 const READING: [&str; 3] = ["lossy", "format", "unit"];
 const SEED_DEFAULT: u64 = 1;
@@ -49,8 +52,16 @@ const CLIENTS_MAX: u64 = 10_000;
 pub(super) fn scenario(text: &str, path: &Path, seed: Option<u64>) -> Result<Scenario, Error> {
     let source = Text::new(path, text);
     let document = DeTable::parse(text).map_err(|error| {
-        let at = error.span().map_or(text.len(), |span| span.start);
-        source.error(at, format!("this is not TOML: {}", error.message().replace('\n', ", ")))
+        let span = error.span().unwrap_or(text.len()..text.len());
+        let key = text.get(span.clone()).filter(|_| error.message() == "duplicate key");
+        let reason = match key {
+            Some(key) if LISTS.contains(&key) => {
+                format!("`{key}` is there a second time: where there may be several, each is a [[{key}]]")
+            }
+            Some(key) => format!("`{key}` is there a second time, and may be there only once"),
+            None => format!("this is not TOML: {}", error.message().replace('\n', ", ")),
+        };
+        source.error(span.start, reason)
     })?;
     let known = ["description", "machine", "tenant", "job", "action", "print"];
     let top = Table::of_document(&source, document.get_ref(), &known)?;
@@ -164,25 +175,31 @@ fn limits(tenant: &Table) -> Result<Limits, Error> {
     let Some(memory) = tenant.table("memory", &["min", "low", "high", "max", "swap"])? else {
         return Ok(Limits::default());
     };
-    let limit =
-        |table: &Table, key: &str| Ok(table.optional(key, |value, text| value.limit(text))?.flatten());
-    let protection = |key: &str| {
-        let read = |value: &Value, text: &Text| Ok(value.limit(text)?.unwrap_or(u64::MAX));
-        Ok(memory.optional(key, read)?.unwrap_or(0))
-    };
-    let max = |value: &Value, text: &Text| match value.limit(text)? {
-        Some(_) => value.pages_size(text).map(Some),
-        None => Ok(None),
-    };
     let swap = memory.table("swap", &["max", "high"])?;
-    let swap_limit = |key: &str| swap.as_ref().map_or(Ok(None), |swap| limit(swap, key));
+    // The value of a control file: `None` if it is not given, `Some(None)` if it is `max`.
+    let given = |file: &str| -> Result<Option<Option<u64>>, Error> {
+        let (table, key) = match file.strip_prefix("memory.swap.") {
+            Some(key) => (swap.as_ref(), key),
+            None => (Some(&memory), file.trim_start_matches("memory.")),
+        };
+        let read = |value: &Value, text: &Text| match value.named(file).limit(text)? {
+            // With 0, as in Linux, the tenant gets no page. Less than a page is a forgotten unit.
+            Some(1..PAGE_BYTES) if file == "memory.max" => Err(value
+                .named(file)
+                .wrong(text, "is less than a page, which has 4 KiB; 0 allows no page at all")),
+            limit => Ok(limit),
+        };
+        table.map_or(Ok(None), |table| table.optional(key, read))
+    };
+    let limit = |file: &str| Ok::<_, Error>(given(file)?.flatten());
+    let protection = |file: &str| Ok::<_, Error>(given(file)?.map_or(0, |bytes| bytes.unwrap_or(u64::MAX)));
     let mut limits = Limits::default();
-    limits.min_bytes = protection("min")?;
-    limits.low_bytes = protection("low")?;
-    limits.high_bytes = limit(&memory, "high")?;
-    limits.max_bytes = memory.optional("max", max)?.flatten();
-    limits.swap_high_bytes = swap_limit("high")?;
-    limits.swap_max_bytes = swap_limit("max")?;
+    limits.min_bytes = protection("memory.min")?;
+    limits.low_bytes = protection("memory.low")?;
+    limits.high_bytes = limit("memory.high")?;
+    limits.max_bytes = limit("memory.max")?;
+    limits.swap_high_bytes = limit("memory.swap.high")?;
+    limits.swap_max_bytes = limit("memory.swap.max")?;
     Ok(limits)
 }
 

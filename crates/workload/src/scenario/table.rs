@@ -4,6 +4,7 @@ use super::Located;
 use super::error::{Error, Place};
 use crate::PAGE_BYTES;
 use crate::fio::units::parse_duration;
+use crate::names::advice;
 use crate::size;
 use std::path::Path;
 use std::time::Duration;
@@ -151,6 +152,11 @@ impl<'v> Table<'v> {
 }
 
 impl<'v> Value<'v> {
+    /// The value under another name in messages.
+    pub(super) fn named(&self, name: &str) -> Value<'v> {
+        Value { name: name.to_owned(), ..self.clone() }
+    }
+
     fn error(&self, text: &Text, reason: impl Into<String>) -> Error {
         text.error(self.at, reason)
     }
@@ -232,31 +238,5 @@ impl<'v> Value<'v> {
         let time =
             self.value.as_str().ok_or_else(|| self.is_not(text, "a time in quotes, such as \"10s\""))?;
         parse_duration(time).map_err(|reason| self.wrong(text, format_args!("\"{time}\": {reason}")))
-    }
-}
-
-/// Letters of a name that count for its nearest name; the distance takes time proportional to the
-/// product of the lengths.
-const NAME_LETTERS_MAX: usize = 64;
-/// Known names that an advice compares and lists at most.
-const NAMES_MAX: usize = 100;
-
-/// Advice for an unknown name: the nearest known name if it is close, else all of them, up to a
-/// limit.
-pub(super) fn advice<'k>(
-    name: &str,
-    known: impl Iterator<Item = &'k str> + Clone,
-    otherwise: &str,
-) -> String {
-    let short = |name: &str| name.chars().take(NAME_LETTERS_MAX).collect::<String>();
-    let name = short(name);
-    let near = known.clone().take(NAMES_MAX);
-    let near = near.map(|known| (strsim::osa_distance(&name, &short(known)), known)).min();
-    match near {
-        // Two slips in a name of three letters leave hardly any of it.
-        Some((slips, near)) if slips <= 2 && 2 * slips <= near.chars().count() => {
-            format!("did you mean `{near}`?")
-        }
-        _ => format!("{otherwise}: {}", known.take(NAMES_MAX).collect::<Vec<_>>().join(", ")),
     }
 }

@@ -133,6 +133,12 @@ fn errors_name_file_line_and_column() {
             "memroy = \"64MiB\"",
             "dir/s.toml:4:1: [machine] has no `memroy`; did you mean `memory`?",
         ),
+        ("seed = 7", "seed = 7\nmemory = \"8MiB\"", "15:1: `memory` is there a second time"),
+        (
+            "memory.min = \"4MiB\"",
+            "memory.max = \"4MiB\"\nmemory.max = \"5MiB\"",
+            ": `max` is there a second time",
+        ),
         ("seed = 7", "sede = 7", "14:1: [machine] has no `sede`; did you mean `seed`?"),
         ("memory = \"64MiB\"", "", "3:1: [machine] needs `memory`, such as memory = \"64MiB\""),
         ("memory = \"64MiB\"", "memory = \"64MB\"", "4:10: `memory`: \"64MB\": `MB` is a power of 1000"),
@@ -150,8 +156,12 @@ fn errors_name_file_line_and_column() {
         ("path = \"a/b\"", "path = \"a/../b\"", "no names of tenants"),
         ("path = \"a/b\"", "path = \"a/memory.max\"", "reserved for control files"),
         ("memory.min = \"4MiB\"", "memory.mni = \"4MiB\"", "[memory] has no `mni`; did you mean `min`?"),
-        ("memory.min = \"4MiB\"", "memory.min = \"lots\"", "`min`: \"lots\": a size is a whole number"),
-        ("memory.max = \"32MiB\"", "memory.max = \"0\"", "`max`: is less than a page"),
+        (
+            "memory.min = \"4MiB\"",
+            "memory.min = \"lots\"",
+            "`memory.min`: \"lots\": a size is a whole number",
+        ),
+        ("memory.max = \"32MiB\"", "memory.max = \"32\"", "`memory.max`: is less than a page"),
         ("at = \"10s\"", "at = \"soon\"", "33:6: `at`: \"soon\""),
         ("at = \"10s\"", "at = 10", "`at`: is integer, and should be a time in quotes, such as \"10s\""),
         ("at = \"10s\"", "at = \"10 parsecs\"", "not a unit of time"),
@@ -206,7 +216,11 @@ fn errors_name_file_line_and_column() {
         ("every = \"1s\"", "every = \"0s\"", "less than 1ms"),
         ("[print]", "[prnt]", "a scenario has no `prnt`; did you mean `print`?"),
         ("[print]", "[print", "this is not TOML"),
-        ("[[tenant]]", "[tenant]", "TOML"),
+        (
+            "[[tenant]]",
+            "[tenant]",
+            "21:3: `tenant` is there a second time: where there may be several, each is",
+        ),
     ] {
         assert!(WHOLE.contains(there), "{there}");
         let error = parse(&WHOLE.replacen(there, instead, 1)).expect_err(instead).to_string();
@@ -238,6 +252,13 @@ fn readahead_and_fault_around_are_sizes_and_off_by_default() {
         let error = machine(keys).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
+}
+
+/// As in Linux, a tenant may have no page at all.
+#[test]
+fn a_limit_of_nothing_is_allowed() {
+    let text = WHOLE.replacen("memory.min = \"4MiB\"", "memory.max = \"0\"", 1);
+    assert_eq!(parse(&text).unwrap().tenants[1].limits.max_bytes, Some(0));
 }
 
 /// The kernel allows it. The protection is then never reached in full.

@@ -2,8 +2,9 @@
 //! them.
 
 use super::error::Error;
-use super::table::{Text, advice};
+use super::table::Text;
 use super::{Limits, Tenant};
+use crate::names::advice;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -9,6 +9,7 @@
 
 use super::source::Compression;
 use super::{Format, PAGE_BYTES, PageAccess, Record, Sidecar, TraceError, TraceReader, Trim, kernel_lab};
+use crate::unfinished;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -115,7 +116,7 @@ impl TraceWriter {
             let what = format!("{format} is only read; formats that are written: {}", names.join(", "));
             TraceError::Usage { path: path.to_path_buf(), what }
         })?;
-        let path = resolved(path);
+        let path = unfinished::target(path);
         let failed = |error| TraceError::io(&path, error);
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let unfinished = Self::unfinished_path(&path);
@@ -145,9 +146,7 @@ impl TraceWriter {
     /// device, which is written directly. A program that ends before [`TraceWriter::finish`]
     /// removes it.
     pub fn unfinished_path(path: &Path) -> Option<PathBuf> {
-        let path = resolved(path);
-        let is_special = path.metadata().is_ok_and(|metadata| !metadata.is_file());
-        (!is_special).then(|| unfinished_path(&path))
+        (!unfinished::is_written_directly(path)).then(|| unfinished::path(&unfinished::target(path)))
     }
 
     /// Appends records.
@@ -317,24 +316,13 @@ impl TraceWriter {
         let text =
             serde_json::to_string_pretty(&sidecar).expect("a sidecar has only numbers and text") + "\n";
         // Replaced, not overwritten: the name may be a link to the sidecar of another trace.
-        let unfinished = unfinished_path(&path);
+        let unfinished = unfinished::path(&path);
         let written = fs::write(&unfinished, text).and_then(|()| fs::rename(&unfinished, &path));
         written.map_err(|error| {
             let _ = fs::remove_file(&unfinished);
             TraceError::io(&path, error)
         })
     }
-}
-
-/// The path that is written: if it is a symbolic link, its target is replaced.
-fn resolved(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
-}
-
-/// Path of an incomplete file, beside the file that it will be.
-fn unfinished_path(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{}.part", std::process::id()))
 }
 
 impl Drop for TraceWriter {

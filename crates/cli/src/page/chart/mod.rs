@@ -317,6 +317,29 @@ pub struct Axes<'a> {
     pub has_reference: bool,
 }
 
+/// The classes of a line: its colour and its dashes. The first 30 lines of a chart differ. Line 0
+/// is grey, the others are coloured, and both 0 and 1 have no dashes.
+fn line_class(number: usize) -> String {
+    /// Dashes of the first lines of each colour; the next line of the colour has the next kind.
+    const DASHES: [usize; 6] = [0, 0, 1, 2, 3, 4];
+    const KINDS: usize = 5;
+    let (colour, round) = (number % DASHES.len(), number / DASHES.len());
+    match (DASHES[colour] + round) % KINDS {
+        0 => format!("curve line-{colour}"),
+        dashes => format!("curve line-{colour} dash-{dashes}"),
+    }
+}
+
+/// The points that no line leads to, because their neighbours are missing.
+fn alone(points: &[(f64, Option<f64>)]) -> Vec<(f64, f64)> {
+    let is_gap =
+        |at: Option<usize>| at.and_then(|at| points.get(at)).is_none_or(|(_, value)| value.is_none());
+    let point = |(at, &(place, value)): (usize, &(f64, Option<f64>))| {
+        value.filter(|_| is_gap(at.checked_sub(1)) && is_gap(Some(at + 1))).map(|value| (place, value))
+    };
+    points.iter().enumerate().filter_map(point).collect()
+}
+
 /// Horizontal extent of line charts and heat maps.
 const PLOT_LEFT: f64 = 60.0;
 const PLOT_RIGHT: f64 = WIDTH - 16.0;
@@ -363,9 +386,8 @@ pub fn lines(title: &str, description: &str, axes: Axes, series: &[Series]) -> C
     let powers: Vec<f64> = along.iter().copied().filter(|tick| tick.log10().fract() == 0.0).collect();
     // Where 1, 2 and 5 are too many, the powers of ten alone read better than what happens to fit.
     let along = if log && spaced.len() < along.len() && powers.len() > 1 { apart(powers, x) } else { spaced };
-    // Line 0 is grey, the others are coloured and line 1 is not dashed.
     let first = usize::from(!(axes.has_reference && series.len() > 1));
-    let class = |number: usize| format!("curve line-{}", (number + first) % 6);
+    let class = |number: usize| line_class(number + first);
     let body = html! {
         @for &tick in &up {
             (line("grid", [PLOT_LEFT, y(tick)], [PLOT_RIGHT, y(tick)]))
@@ -379,6 +401,9 @@ pub fn lines(title: &str, description: &str, axes: Axes, series: &[Series]) -> C
         (text(4.0, top - 12.0, "tick", axes.y))
         @for (number, series) in series.iter().enumerate() {
             path class=(class(number)) d=(path(series)) {}
+            @for (place, value) in alone(&series.points) {
+                circle class=(class(number)) cx=(at(x(place))) cy=(at(y(value))) r="3" {}
+            }
             line class=(class(number)) x1=(at(legend(number).0)) y1=(at(legend(number).1)) x2=(at(legend(number).0 + 24.0))
                 y2=(at(legend(number).1)) {}
             (text(legend(number).0 + 30.0, legend(number).1 + 4.0, "", &series.label))
@@ -485,6 +510,20 @@ mod tests {
             after.split_once('"').unwrap().0.to_owned()
         };
         assert_eq!([true, false].map(first), ["curve line-0", "curve line-1"]);
+    }
+
+    #[test]
+    fn lines_of_a_chart_differ_and_single_points_are_drawn() {
+        let classes: std::collections::HashSet<String> = (0..30).map(line_class).collect();
+        assert_eq!(classes.len(), 30);
+        let points = vec![(1.0, Some(2.0)), (2.0, None), (3.0, Some(4.0)), (4.0, Some(5.0)), (5.0, None)];
+        assert_eq!(alone(&points), [(1.0, 2.0)]);
+        let axes = Axes { x: "", y: "", range: (0.0, 0.0), log: false, has_reference: false };
+        let of = |points: &[(f64, Option<f64>)]| {
+            let series = Series { label: String::new(), points: points.to_vec() };
+            lines("", "", axes, &[series]).file().matches("<circle").count()
+        };
+        assert_eq!([of(&points[..1]), of(&points[2..4]), of(&[])], [1, 0, 0]);
     }
 
     #[test]

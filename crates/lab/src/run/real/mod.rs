@@ -50,7 +50,8 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<ScenarioOutcome, Err
     let own = TemporaryFolder::create(&parent, "mglru-run-").map_err(cannot)?;
     let files = own.path().join("files");
     std::fs::create_dir(&files).map_err(cannot)?;
-    let cache = build(plan, own.path())?;
+    let of_machine = |failure: Error| failure.at(&plan.scenario.path.display().to_string());
+    let cache = build(plan, own.path()).map_err(of_machine)?;
     if let Some(directory) = directory {
         check_files(plan, directory)?;
     }
