@@ -204,8 +204,6 @@ fn maps_move_to_other_tenants() {
     cache.validate().unwrap();
 }
 
-/// Limits below usage take effect at once, by setter and by control file. Usage that cannot be
-/// reclaimed is reported.
 /// As in Linux, a tenant whose `memory.max` is 0 gets nothing. It had a page when it was made so,
 /// and none when its limit was lowered to 0.
 #[test]
@@ -224,6 +222,8 @@ fn a_limit_of_nothing_allows_nothing() {
     assert!(matches!(file.read_at(&mut [0; 8], 0).unwrap_err(), Error::OutOfMemory(_)));
 }
 
+/// Limits below usage take effect at once, by setter and by control file. Usage that cannot be
+/// reclaimed is reported.
 #[test]
 fn limits_are_lowered_while_pages_are_there() {
     let (_disk, cache) = cache(16 * MIB, 2000);
