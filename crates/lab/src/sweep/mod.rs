@@ -4,6 +4,7 @@
 //! GridFile   TOML or JSON                                         file.rs
 //! Sweep      numbered units, one replay each; ranges of them
 //! Folder     a Parquet file per range: what is there is done      folder.rs
+//!            its files, and which of them count                   part.rs
 //! run        ranges on the threads of this machine                run.rs
 //! Remote     reads traces at URLs, for programs that can          remote.rs
 //! ```
@@ -30,13 +31,15 @@
 
 mod file;
 mod folder;
+mod part;
 mod remote;
 mod run;
 #[cfg(test)]
 mod tests;
 
 pub use file::{GridFile, SweepTrace};
-pub use folder::{Folder, part_name, part_units};
+pub use folder::Folder;
+pub use part::{contained_parts, joined_parts, part_errors, part_name, part_units};
 pub use remote::Remote;
 pub use run::{Report, run};
 
