@@ -1,7 +1,9 @@
 """Replays, curves, timelines, events, ablations, scenarios and fidelity, and their tables."""
 
 import json
+import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -237,9 +239,10 @@ def ablate_endless(trace, folder):
     [
         lambda trace, folder: mglru.replay(trace, ["1%"] * 100, "default"),
         lambda trace, folder: mglru.scenario(text=ENDLESS),
+        lambda trace, folder: mglru.scenario(text=ENDLESS, world="real", directory=folder),
         ablate_endless,
     ],
-    ids=["replay", "scenario", "ablate"],
+    ids=["replay", "scenario", "real scenario", "ablate"],
 )
 def test_an_interrupt_ends_the_work(work, tmp_path, interrupted):
     trace = mglru.Trace(numpy.arange(1_000_000) % 49_999)
@@ -247,6 +250,17 @@ def test_an_interrupt_ends_the_work(work, tmp_path, interrupted):
     with interrupted(begun), pytest.raises(KeyboardInterrupt):
         begun.set()
         work(trace, tmp_path)
+
+
+def test_an_interrupt_ends_the_command(tmp_path):
+    path = tmp_path / "pages.plain"
+    os.mkfifo(path)
+    code = "import signal, mglru.__main__; signal.signal(2, signal.default_int_handler); mglru.__main__.main()"
+    with subprocess.Popen([sys.executable, "-c", code, "replay", path, "--memory", "1p"]) as child:
+        # Its other end opens once the command reads it.
+        with path.open("wb"):
+            child.send_signal(signal.SIGINT)
+            assert child.wait() == -signal.SIGINT
 
 
 def test_the_import_is_light():
