@@ -216,6 +216,8 @@ def test_plots(mixed, tmp_path):
     assert len(mglru.plot.ablation(effects).patches) == len(set(effects["without"]))
     with pytest.raises(mglru.UsageError, match="no column without"):
         mglru.plot.ablation(table)
+    with pytest.raises(mglru.UsageError, match="a miss-ratio curve: expected a mglru.Table, not a dict"):
+        mglru.plot.mrc(table.to_pydict())
 
 
 ENDLESS = """

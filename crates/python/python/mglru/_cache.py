@@ -332,6 +332,7 @@ class CachedFile(io.RawIOBase):
         return self._native.read_at(_number("size", size), _number("offset", offset))
 
     def read(self, size: Optional[int] = -1, /) -> bytes:
+        """Reads ``size`` bytes at the position, or up to the end of the file."""
         if size is None or size < 0:
             return self.readall()
         data = self._native.read_at(size, self._position)
@@ -339,11 +340,14 @@ class CachedFile(io.RawIOBase):
         return data
 
     def readall(self) -> bytes:
+        """Reads from the position up to the end of the file."""
         data = self._native.read_at(max(self.size - self._position, 0), self._position)
         self._position += len(data)
         return data
 
     def readinto(self, buffer: Any, /) -> int:
+        """Reads into a buffer at the position. Returns the number of bytes, fewer than it has only at the end
+        of the file."""
         view = _flat(buffer)
         data = self._native.read_at(len(view), self._position)
         view[: len(data)] = data
@@ -366,6 +370,7 @@ class CachedFile(io.RawIOBase):
         return self._native.write_at(data, _number("offset", offset))
 
     def write(self, data: Any, /) -> int:
+        """Writes all of ``data`` at the position, as :meth:`write_at`."""
         written = self.write_at(data, self._position)
         self._position += written
         return written
