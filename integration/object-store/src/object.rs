@@ -1,5 +1,6 @@
 //! An open object: a source of the page cache, and reads of it.
 
+use crate::shares::{SHARES, Shares};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use mglru_cache::{
@@ -12,8 +13,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 
 const STORE: &str = "CachedStore";
 /// Ranges with a gap of at most this many bytes are read with one request: what a bucket delivers
@@ -35,8 +36,6 @@ const COPIED_AT_ONCE: u64 = 16 << 10;
 const PAGE_BYTES: u64 = 4096;
 /// The part of the memory in which missing blocks are read at once: one in so many bytes.
 const READING_PART: u64 = 4;
-/// All parts of the memory for reads that miss.
-const SHARES: u32 = 1 << 20;
 /// Runtimes of other readers whose end a reader survives.
 const RUNTIMES_MAX: usize = 8;
 
@@ -153,9 +152,8 @@ pub(crate) struct Common {
     pub(crate) is_named: bool,
     /// Pages that the store lends now.
     lent: Arc<AtomicUsize>,
-    /// Parts of the memory for reads that miss; all of them are [`SHARES`]. Blocks would push out
-    /// others that nobody has copied yet if more were read at once.
-    shares: Semaphore,
+    /// Parts of the memory for reads that miss.
+    shares: Shares,
 }
 
 impl Common {
@@ -164,8 +162,9 @@ impl Common {
         tenant: Tenant,
         block_bytes: u64,
         is_named: bool,
+        stalled_after: Duration,
     ) -> Common {
-        let shares = Semaphore::new(SHARES as usize);
+        let shares = Shares::new(stalled_after);
         Common { store, tenant, block_bytes, is_named, lent: Arc::default(), shares }
     }
 
@@ -266,9 +265,13 @@ impl Object {
             let end = range.end.min(start + most);
             let blocks = start..end.next_multiple_of(block_bytes);
             let shares = (blocks.end - blocks.start) * u64::from(SHARES) / most;
-            // It fails if the semaphore is closed, which nobody does.
-            let share = self.common.shares.acquire_many(shares.clamp(1, SHARES.into()) as u32).await;
-            let _share = share.map_err(generic)?;
+            let share = self.common.shares.take(shares.clamp(1, SHARES.into()) as u32).await;
+            let Some(_share) = share else {
+                // Other reads hang, and have all the memory for those that miss.
+                bytes.extend_from_slice(&self.source.read(at..end).await?);
+                at = end;
+                continue;
+            };
             if !self.is_cached(&(at..end)) {
                 self.source.readers.set(runtime()?);
                 // Whole blocks, all at once: each miss would wait for its own.
