@@ -41,6 +41,10 @@ def test_the_command_in_the_wheel_gives_the_same_counts(tmp_path):
     assert [run["misses"] for run in runs] == table["misses"]
     refaults = runs[0]["counters"]["workingset_refault_file"]
     assert table["workingset_refault_file"] == [refaults, None]
+    # The report has the command, not that of Python.
+    report = path.with_suffix(".html")
+    subprocess.run([*command, "--report", str(report)], capture_output=True, check=True)
+    assert f"mglru replay {path} --memory 20% --json --report {report}" in report.read_text()
     wrong = subprocess.run([*command[:5], "--memory", "0"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2 and "no memory, no replay" in wrong.stderr
 

@@ -262,6 +262,13 @@ def test_wrong_urls_are_refused_before_it_starts(grid, tmp_path, trace, words):
     assert not (tmp_path / "rows").exists()
 
 
+def test_a_pipe_is_refused_before_anybody_waits_for_its_writer(grid, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(mglru.UsageError, match="pipe: a pipe can be read once only"):
+        mglru.sweep({**grid, "traces": [str(tmp_path / "pipe")]}, tmp_path / "rows")
+    assert not (tmp_path / "rows").exists()
+
+
 def test_a_url_that_breaks_is_rows_with_errors(grid, tmp_path, monkeypatch):
     import fsspec
     from fsspec.implementations.memory import MemoryFile
