@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 const STORE: &str = "CachedStore";
 /// Ranges with a gap of at most this many bytes are read with one request: what a bucket delivers
@@ -36,6 +37,7 @@ const COPIED_AT_ONCE: u64 = 16 << 10;
 const PAGE_BYTES: u64 = 4096;
 /// The part of the memory in which missing blocks are read at once: one in so many bytes.
 const READING_PART: u64 = 4;
+const RUNTIME_ENDED: &str = "the tokio runtime that read from the store has ended: read again";
 /// Runtimes of other readers whose end a reader survives.
 const RUNTIMES_MAX: usize = 8;
 
@@ -251,37 +253,45 @@ impl Object {
     }
 
     /// Copies a range, and first reads what is missing in tasks of the caller's runtime.
-    async fn copy(&self, range: Range<u64>) -> Result<Bytes> {
+    async fn copy(self: &Arc<Self>, range: Range<u64>) -> Result<Bytes> {
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
-        let block_bytes = self.common.block_bytes;
         let mut at = range.start;
         while at < range.end {
             if self.is_cached(&(at..range.end)) {
                 self.copy_part(at..range.end, &mut bytes).await?;
                 break;
             }
-            let start = at / block_bytes * block_bytes;
-            let most = self.common.reading_bytes_max();
-            let end = range.end.min(start + most);
-            let blocks = start..end.next_multiple_of(block_bytes);
-            let shares = (blocks.end - blocks.start) * u64::from(SHARES) / most;
-            let share = self.common.shares.take(shares.clamp(1, SHARES.into()) as u32).await;
-            let Some(_share) = share else {
-                // Other reads hang, and have all the memory for those that miss.
-                bytes.extend_from_slice(&self.source.read(at..end).await?);
-                at = end;
-                continue;
-            };
-            if !self.is_cached(&(at..end)) {
-                self.source.readers.set(runtime()?);
-                // Whole blocks, all at once: each miss would wait for its own.
-                let advised = self.file.advise(Advice::WillNeed, blocks);
-                advised.map_err(|error| of_cache(error, &self.meta.location))?;
-            }
-            self.copy_part(at..end, &mut bytes).await?;
+            let block_bytes = self.common.block_bytes;
+            let end = range.end.min(at / block_bytes * block_bytes + self.common.reading_bytes_max());
+            // A caller may poll this no more while it waits for another read, which needs the share.
+            let (object, part) = (self.clone(), at..end);
+            let runtime = runtime()?;
+            let task = Task(runtime.spawn(async move { object.copy_missing(part, bytes).await }));
+            bytes = task.join().await?;
             at = end;
         }
         Ok(bytes.into())
+    }
+
+    /// Copies a part of a range behind `bytes`, and first reads all its blocks that are missing.
+    async fn copy_missing(&self, part: Range<u64>, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
+        let (block_bytes, most) = (self.common.block_bytes, self.common.reading_bytes_max());
+        let blocks = part.start / block_bytes * block_bytes..part.end.next_multiple_of(block_bytes);
+        let shares = (blocks.end - blocks.start) * u64::from(SHARES) / most;
+        let share = self.common.shares.take(shares.clamp(1, SHARES.into()) as u32).await;
+        if share.is_none() {
+            // Other reads hang, and have all the memory for those that miss.
+            bytes.extend_from_slice(&self.source.read(part).await?);
+            return Ok(bytes);
+        }
+        if !self.is_cached(&part) {
+            self.source.readers.set(runtime()?);
+            // Whole blocks, all at once: each miss would wait for its own.
+            let advised = self.file.advise(Advice::WillNeed, blocks);
+            advised.map_err(|error| of_cache(error, &self.meta.location))?;
+        }
+        self.copy_part(part, &mut bytes).await?;
+        Ok(bytes)
     }
 
     /// Whether all pages of a range are in memory.
@@ -350,6 +360,25 @@ struct Lent {
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
         &self.guard
+    }
+}
+
+/// A task that ends when nobody waits for it any more.
+struct Task<T>(JoinHandle<Result<T>>);
+
+impl<T> Task<T> {
+    /// Waits for its result.
+    async fn join(mut self) -> Result<T> {
+        (&mut self.0).await.unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(generic(io::Error::new(io::ErrorKind::ConnectionAborted, RUNTIME_ENDED))),
+        })
+    }
+}
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -452,9 +481,8 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let what = "the tokio runtime that read from the store has ended: read again";
-        let fail =
-            |request: RangeRequest| request.fail(io::Error::new(io::ErrorKind::ConnectionAborted, what));
+        let ended = || io::Error::new(io::ErrorKind::ConnectionAborted, RUNTIME_ENDED);
+        let fail = |request: RangeRequest| request.fail(ended());
         self.take().into_iter().for_each(fail);
     }
 }

@@ -709,6 +709,32 @@ async fn stores_with_names_of_which_one_begins_with_the_other_share_nothing() {
     }
 }
 
+/// A reader begins a read, and polls it no more while it waits for another one, as a scan does that
+/// reads ahead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_that_nobody_polls_does_not_stop_others() {
+    let inner = shaky(0);
+    let cache = PageCache::builder(4 << 20).tenant("bucket", 512 << 10).build().unwrap();
+    let mut options = options(128 << 10, Duration::from_secs(3600));
+    options.stalled_after = Duration::from_secs(3600);
+    let store = CachedStore::with_options(inner.clone(), cache.tenant("bucket").unwrap(), options);
+    let paths = ["ahead", "now"].map(Path::from);
+    for (number, path) in (0..).zip(&paths) {
+        store.put(path, content(number, 300_000).into()).await.unwrap();
+    }
+    inner.is_stalled.store(true, Relaxed);
+    let before = inner.reads.load(Relaxed);
+    let mut ahead = store.get_range(&paths[0], 0..100).boxed();
+    while inner.reads.load(Relaxed) == before {
+        assert!((&mut ahead).now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    inner.is_stalled.store(false, Relaxed);
+    inner.stall.add_permits(1);
+    assert!(store.get_range(&paths[1], 0..100).await.unwrap() == content(1, 300_000)[..100]);
+    assert!(ahead.await.unwrap() == content(0, 300_000)[..100]);
+}
+
 /// The store hangs on a read that has all the memory for reads that miss.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_that_hangs_does_not_stop_others_in_a_small_cache() {
