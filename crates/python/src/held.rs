@@ -171,8 +171,8 @@ impl<T: Send> Drop for Held<T> {
     }
 }
 
-/// The exception of a cache's error, with the same words. An `OSError` has its file in `filename`, as
-/// those of Python do, and not in the words.
+/// The exception of a cache's error, with the same words. An `OSError` has its file in `filename`,
+/// as those of Python do, and not in the words.
 pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
     match error {
         Error::Io { path, source, .. } | Error::WriteBack { path, source } => {

@@ -256,7 +256,8 @@ pub fn sweep_part_name(start: u64, end: u64) -> String {
     part_name(&(start..end.max(start + 1)))
 }
 
-/// The errors in the rows of a part; `None` if it is damaged, or has other units than its name says.
+/// The errors in the rows of a part; `None` if it is damaged, or has other units than its name
+/// says.
 #[pyfunction]
 pub fn sweep_part_errors(py: Python<'_>, name: &str, part: Vec<u8>) -> Option<Vec<String>> {
     py.detach(|| part_errors(&part_units(name)?, part))

@@ -47,9 +47,9 @@
 //!
 //! Missing blocks of at most a quarter of the tenant's memory are read at once; other reads that
 //! miss wait. Where the store hangs on them, the others go on without the cache
-//! ([`Options::stalled_after`]). Where the cache has no room for the metadata of one more object, those used longest
-//! ago are closed. Where no page is free, because all of them are lent or locked, a read goes to
-//! the wrapped store.
+//! ([`Options::stalled_after`]). Where the cache has no room for the metadata of one more object,
+//! those used longest ago are closed. Where no page is free, because all of them are lent or
+//! locked, a read goes to the wrapped store.
 //!
 //! # Runtimes
 //!

@@ -263,7 +263,8 @@ impl Object {
             }
             let block_bytes = self.common.block_bytes;
             let end = range.end.min(at / block_bytes * block_bytes + self.common.reading_bytes_max());
-            // A caller may poll this no more while it waits for another read, which needs the share.
+            // A caller may poll this no more while it waits for another read, which needs the
+            // share.
             let (object, part) = (self.clone(), at..end);
             let runtime = runtime()?;
             let task = Task(runtime.spawn(async move { object.copy_missing(part, bytes).await }));

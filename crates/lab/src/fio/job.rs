@@ -492,8 +492,8 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Waits until an access is due. `false` if the deadline is earlier, or if the thread is told to
-    /// stop.
+    /// Waits until an access is due. `false` if the deadline is earlier, or if the thread is told
+    /// to stop.
     fn wait(&self, due: Duration, deadline: Option<Instant>) -> bool {
         loop {
             let now = Instant::now();

@@ -141,8 +141,8 @@ mod tests {
         (1000 * steps.done.into_inner() / steps.of.into_inner(), steps.advances.into_inner())
     }
 
-    /// Cancels the work once the load of job 3 has begun, as the thread sees it that carries out the
-    /// actions.
+    /// Cancels the work once the load of job 3 has begun, as the thread sees it that carries out
+    /// the actions.
     struct OnceLoaded<'p>(&'p Path, std::thread::ThreadId);
 
     impl Watch for OnceLoaded<'_> {
