@@ -109,6 +109,8 @@ const INTERRUPTED: i32 = SIGNALLED + SIGINT;
 pub fn main(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
     // Without a handler, an interrupt leaves temporary files behind.
     temporary::before_first(handle_signals);
+    let arguments: Vec<_> = arguments.into_iter().collect();
+    page::keep_arguments(&arguments);
     match run(arguments.into_iter()) {
         Ok(()) => 0,
         Err(failure) => error::print(&failure),

@@ -10,15 +10,17 @@
 
 use crate::columns::{Column, Columns, Values};
 use crate::error::Error;
+use bytes::Bytes;
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
+use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::record::Field;
 use parquet::schema::types::Type;
-use std::fs::File;
 use std::sync::Arc;
 
 /// A file with one row group, uncompressed. All columns may have missing values.
@@ -29,32 +31,109 @@ pub fn bytes(columns: &Columns) -> Result<Vec<u8>, Error> {
     file(columns).map_err(|error| Error::work(format_args!("cannot write Parquet: {error}")))
 }
 
-/// The texts of a column that are there, in the order of rows.
+/// The numbers in the column `unit`, and the texts in the column `error` that are there, in the
+/// order of rows.
 ///
 /// # Errors
-/// The file is no Parquet file of this module, or lacks the column.
-pub(crate) fn texts(file: File, column: &str) -> Result<Vec<String>, ParquetError> {
-    let reader = SerializedFileReader::new(file)?;
+/// The file is no Parquet file of this module or is damaged, or lacks one of the columns.
+pub(crate) fn units_and_errors(file: Bytes) -> Result<(Vec<Option<u64>>, Vec<String>), ParquetError> {
+    let reader = checked(file)?;
     let fields = reader.metadata().file_metadata().schema().get_fields().to_vec();
-    let fields: Vec<_> = fields.into_iter().filter(|field| field.name() == column).collect();
-    if fields.is_empty() {
-        return Err(ParquetError::General(format!("there is no column `{column}`")));
+    let mut wanted = Vec::new();
+    for name in ["unit", "error"] {
+        let missing = || ParquetError::General(format!("there is no column `{name}`"));
+        wanted.push(fields.iter().find(|field| field.name() == name).cloned().ok_or_else(missing)?);
     }
-    let wanted = Type::group_type_builder("rows").with_fields(fields).build()?;
-    let mut texts = Vec::new();
+    let wanted = Type::group_type_builder("rows").with_fields(wanted).build()?;
+    let (mut units, mut errors) = (Vec::new(), Vec::new());
     for row in reader.get_row_iter(Some(wanted))? {
-        if let Some((_, Field::Str(text))) = row?.get_column_iter().next() {
-            texts.push(text.clone());
+        let mut unit = None;
+        for (name, field) in row?.into_columns() {
+            match (name.as_str(), field) {
+                ("unit", Field::ULong(number)) => unit = Some(number),
+                ("error", Field::Str(text)) => errors.push(text),
+                _ => {}
+            }
+        }
+        units.push(unit);
+    }
+    Ok((units, errors))
+}
+
+/// One file with the rows of several that have the same columns, in their order.
+///
+/// # Errors
+/// If one of them is damaged, or has other columns.
+pub(crate) fn joined(files: &[Bytes]) -> Result<Vec<u8>, ParquetError> {
+    let readers = files.iter().map(|file| checked(file.clone())).collect::<Result<Vec<_>, _>>()?;
+    let first = readers.first().ok_or_else(|| ParquetError::General("there is no file".to_owned()))?;
+    let schema = first.metadata().file_metadata().schema_descr().root_schema_ptr();
+    let mut joined = writer(schema.clone())?;
+    for (reader, bytes) in readers.iter().zip(files) {
+        if reader.metadata().file_metadata().schema_descr().root_schema_ptr() != schema {
+            return Err(ParquetError::General("the columns differ".to_owned()));
+        }
+        for rows in reader.metadata().row_groups() {
+            let mut group = joined.next_row_group()?;
+            for column in rows.columns() {
+                let column = ColumnCloseResult {
+                    bytes_written: column.compressed_size() as u64,
+                    rows_written: rows.num_rows() as u64,
+                    metadata: column.clone(),
+                    bloom_filter: None,
+                    column_index: None,
+                    offset_index: None,
+                };
+                group.append_column(bytes, column)?;
+            }
+            group.close()?;
         }
     }
-    Ok(texts)
+    finish(joined)
+}
+
+/// Key of the checksum in the metadata of a file: bytes from its beginning, and their CRC-32C.
+const CHECKSUM: &str = "mglru.crc32c";
+
+/// A reader of a file whose checksum is right. Files of earlier versions have none.
+fn checked(file: Bytes) -> Result<SerializedFileReader<Bytes>, ParquetError> {
+    let reader = SerializedFileReader::new(file.clone())?;
+    let pairs = reader.metadata().file_metadata().key_value_metadata();
+    let checksum = pairs.into_iter().flatten().find(|pair| pair.key == CHECKSUM);
+    let is_right = |text: &str| {
+        let (bytes, checksum) = text.split_once(' ')?;
+        let sum = crc32c::crc32c(file.get(..bytes.parse().ok()?)?);
+        (format!("{sum:08x}") == checksum).then_some(())
+    };
+    match checksum.map(|pair| pair.value.as_deref().and_then(is_right)) {
+        Some(None) => Err(ParquetError::General("the checksum is wrong".to_owned())),
+        Some(Some(())) | None => Ok(reader),
+    }
+}
+
+fn writer(schema: Arc<Type>) -> Result<SerializedFileWriter<Vec<u8>>, ParquetError> {
+    // Few rows need no index of their pages, which would follow the checksum's bytes.
+    let properties = WriterProperties::builder()
+        .set_created_by("mglru".to_owned())
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true)
+        .build();
+    SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties))
+}
+
+/// Ends a file with the checksum of all its rows.
+fn finish(mut file: SerializedFileWriter<Vec<u8>>) -> Result<Vec<u8>, ParquetError> {
+    file.flush()?;
+    let rows = file.inner();
+    let checksum = format!("{} {:08x}", rows.len(), crc32c::crc32c(rows));
+    file.append_key_value_metadata(KeyValue::new(CHECKSUM.to_owned(), checksum));
+    file.into_inner()
 }
 
 fn file(columns: &Columns) -> Result<Vec<u8>, ParquetError> {
     let fields = columns.columns().iter().map(|column| field(column).map(Arc::new));
     let schema = Type::group_type_builder("rows").with_fields(fields.collect::<Result<_, _>>()?).build()?;
-    let properties = WriterProperties::builder().set_created_by("mglru".to_owned()).build();
-    let mut file = SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(properties))?;
+    let mut file = writer(Arc::new(schema))?;
     let mut group = file.next_row_group()?;
     for column in columns.columns() {
         match &column.values {
@@ -68,7 +147,7 @@ fn file(columns: &Columns) -> Result<Vec<u8>, ParquetError> {
         }
     }
     group.close()?;
-    file.into_inner()
+    finish(file)
 }
 
 fn field(column: &Column) -> Result<Type, ParquetError> {
@@ -99,8 +178,6 @@ fn write<D: DataType, V>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parquet::file::reader::{FileReader, SerializedFileReader};
-    use parquet::record::Field;
 
     #[test]
     fn written_values_are_read_back() {
@@ -109,7 +186,7 @@ mod tests {
         columns.push("whole", Values::Whole(vec![None, Some(0), Some(u64::MAX)]));
         columns.push("real", Values::Real(vec![Some(0.5), Some(-1.0), None]));
         columns.push("flag", Values::Flag(vec![Some(true), None, Some(false)]));
-        let reader = SerializedFileReader::new(bytes::Bytes::from(super::bytes(&columns).unwrap())).unwrap();
+        let reader = SerializedFileReader::new(Bytes::from(super::bytes(&columns).unwrap())).unwrap();
         let rows: Vec<Vec<Field>> = reader
             .get_row_iter(None)
             .unwrap()
@@ -129,7 +206,38 @@ mod tests {
     fn a_table_without_rows_is_a_file() {
         let none: [u64; 0] = [];
         let columns = Columns::of(&none, &[("count", crate::columns::Get::Whole(|row| Some(*row)))]);
-        let reader = SerializedFileReader::new(bytes::Bytes::from(super::bytes(&columns).unwrap())).unwrap();
+        let reader = SerializedFileReader::new(Bytes::from(super::bytes(&columns).unwrap())).unwrap();
         assert_eq!(reader.metadata().file_metadata().num_rows(), 0);
+    }
+
+    fn units(numbers: &[u64], errors: &[Option<&str>]) -> Bytes {
+        let mut columns = Columns::of(&vec![(); numbers.len()], &[]);
+        columns.push("unit", Values::Whole(numbers.iter().copied().map(Some).collect()));
+        columns.push("error", Values::Text(errors.iter().map(|error| error.map(str::to_owned)).collect()));
+        Bytes::from(super::bytes(&columns).unwrap())
+    }
+
+    #[test]
+    fn joined_files_have_all_rows_in_order() {
+        let files = [units(&[7, 8], &[None, Some("no")]), units(&[9], &[Some("never")])];
+        let joined = Bytes::from(joined(&files).unwrap());
+        let (numbers, errors) = units_and_errors(joined).unwrap();
+        assert_eq!((numbers, errors), (vec![Some(7), Some(8), Some(9)], vec!["no".into(), "never".into()]));
+        let other = Bytes::from(super::bytes(&Columns::of(&[(); 1], &[])).unwrap());
+        assert!(super::joined(&[files[0].clone(), other]).is_err(), "it has other columns");
+    }
+
+    #[test]
+    fn every_damaged_byte_of_the_rows_is_found() {
+        let file = units(&[7, 8], &[None, Some("no")]);
+        let footer = u32::from_le_bytes(file[file.len() - 8..][..4].try_into().unwrap()) as usize;
+        for at in 0..file.len() - 8 - footer {
+            let mut damaged = file.to_vec();
+            damaged[at] ^= 1;
+            assert!(checked(Bytes::from(damaged)).is_err(), "byte {at}");
+        }
+        for len in 0..file.len() {
+            assert!(checked(file.slice(..len)).is_err(), "{len} bytes");
+        }
     }
 }

@@ -10,14 +10,29 @@
 use crate::source::Raised;
 use crate::work::usage;
 use mglru_cache::{Error, PageCache};
-use pyo3::exceptions::{PyBufferError, PyOSError, PyTimeoutError};
+use pyo3::exceptions::{
+    PyBufferError, PyConnectionAbortedError, PyConnectionError, PyConnectionRefusedError,
+    PyFileNotFoundError, PyIsADirectoryError, PyOSError, PyPermissionError, PyTimeoutError,
+};
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
-/// Linux's number of the error for a file that is too large.
+/// Linux's numbers of errors.
+const ENOENT: i32 = 2;
+const EIO: i32 = 5;
+const EACCES: i32 = 13;
+const EISDIR: i32 = 21;
+const EINVAL: i32 = 22;
 const EFBIG: i32 = 27;
+const ENOSPC: i32 = 28;
+const EOPNOTSUPP: i32 = 95;
+const ECONNABORTED: i32 = 103;
+const ECONNRESET: i32 = 104;
+const ETIMEDOUT: i32 = 110;
+const ECONNREFUSED: i32 = 111;
 
 /// Device and inode of a file.
 pub type FileNumber = (u64, u64);
@@ -156,13 +171,19 @@ impl<T: Send> Drop for Held<T> {
     }
 }
 
-/// The exception of a cache's error, with the same words.
+/// The exception of a cache's error, with the same words. An `OSError` has its file in `filename`,
+/// as those of Python do, and not in the words.
 pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
     match error {
-        Error::Io { source, .. } | Error::WriteBack { source, .. } => {
-            os_error(py, &error.to_string(), source)
+        Error::Io { path, source, .. } | Error::WriteBack { path, source } => {
+            let cause = source.get_ref().and_then(|inner| inner.downcast_ref::<Raised>());
+            let cause = cause.map(|raised| &raised.exception);
+            let number = cause.map_or_else(|| number_of(source), |cause| number_raised(py, cause));
+            let made = os_error(number, error, path);
+            made.set_cause(py, cause.map(|cause| cause.clone_ref(py)));
+            made
         }
-        Error::TooLarge { .. } => PyOSError::new_err((EFBIG, error.to_string())),
+        Error::TooLarge { path, .. } => os_error(EFBIG, error, path),
         Error::OwnGuard { .. } => PyBufferError::new_err(error.to_string()),
         Error::ReadOnly { .. } => {
             // The error names the mode as Rust has it.
@@ -179,19 +200,46 @@ pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
     }
 }
 
-/// An `OSError` of the class of its number. The exception of a source is its cause.
-fn os_error(py: Python<'_>, words: &str, source: &io::Error) -> PyErr {
-    let cause = source.get_ref().and_then(|inner| inner.downcast_ref::<Raised>());
-    let cause = cause.map(|raised| &raised.exception);
-    let number = match cause {
-        Some(cause) => cause.value(py).getattr("errno").and_then(|number| number.extract::<i32>()).ok(),
-        None => source.raw_os_error(),
-    };
-    let error = match (number, source.kind()) {
-        (Some(number), _) => PyOSError::new_err((number, words.to_owned())),
-        (None, io::ErrorKind::TimedOut) => PyTimeoutError::new_err(words.to_owned()),
-        (None, _) => PyOSError::new_err(words.to_owned()),
-    };
-    error.set_cause(py, cause.map(|cause| cause.clone_ref(py)));
-    error
+/// An `OSError` of the class of its number. Python shows number, words and file.
+fn os_error(number: i32, error: &Error, path: &Path) -> PyErr {
+    let mut words = error.to_string().replace(&format!(" (os error {number})"), "");
+    // "cannot read FILE: …", "earlier writes to FILE …", "byte 5 of FILE …"
+    for before in [" to ", " of ", " "] {
+        let place = format!("{before}{}", path.display());
+        if words.contains(&place) {
+            words = words.replacen(&place, "", 1);
+            break;
+        }
+    }
+    PyOSError::new_err((number, words, path.as_os_str().to_owned()))
+}
+
+/// The number of an error of the system, or the one that the system has for such an error.
+fn number_of(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or_else(|| match error.kind() {
+        io::ErrorKind::NotFound => ENOENT,
+        io::ErrorKind::PermissionDenied => EACCES,
+        io::ErrorKind::TimedOut => ETIMEDOUT,
+        io::ErrorKind::StorageFull => ENOSPC,
+        io::ErrorKind::IsADirectory => EISDIR,
+        io::ErrorKind::InvalidInput => EINVAL,
+        io::ErrorKind::Unsupported => EOPNOTSUPP,
+        _ => EIO,
+    })
+}
+
+/// The number of an exception of a source. Many file systems raise a class of `OSError` with words
+/// alone.
+fn number_raised(py: Python<'_>, exception: &PyErr) -> i32 {
+    let number = exception.value(py).getattr("errno").and_then(|number| number.extract::<i32>());
+    number.unwrap_or_else(|_| match exception {
+        it if it.is_instance_of::<PyFileNotFoundError>(py) => ENOENT,
+        it if it.is_instance_of::<PyPermissionError>(py) => EACCES,
+        it if it.is_instance_of::<PyTimeoutError>(py) => ETIMEDOUT,
+        it if it.is_instance_of::<PyIsADirectoryError>(py) => EISDIR,
+        it if it.is_instance_of::<PyConnectionRefusedError>(py) => ECONNREFUSED,
+        it if it.is_instance_of::<PyConnectionAbortedError>(py) => ECONNABORTED,
+        it if it.is_instance_of::<PyConnectionError>(py) => ECONNRESET,
+        _ => EIO,
+    })
 }

@@ -42,7 +42,9 @@ mod _mglru {
     #[pymodule_export]
     use super::requests::{ablate, events, fidelity, names, replay, scenario, size_bytes, timeline};
     #[pymodule_export]
-    use super::sweep::{Sweep, sweep_part_name};
+    use super::sweep::{
+        Sweep, sweep_part_errors, sweep_part_name, sweep_parts_contained, sweep_parts_joined,
+    };
     #[pymodule_export]
     use super::table::Table;
     #[pymodule_export]

@@ -1,7 +1,10 @@
 //! Sweeps for workers: a grid, its ranges of units, and their rows as Parquet.
 
 use crate::work::run;
-use mglru_lab::sweep::{self, Folder, GridFile, Remote, SweepTrace, part_name, part_units};
+use mglru_lab::sweep::{
+    self, Folder, GridFile, Remote, SweepTrace, contained_parts, joined_parts, part_errors, part_name,
+    part_units,
+};
 use mglru_lab::trace_file::{Loading, TraceFile};
 use mglru_lab::{Error, Watch, parallel, parquet};
 use pyo3::prelude::*;
@@ -251,4 +254,24 @@ fn error_of(error: &PyErr, trace: &SweepTrace) -> Error {
 #[pyfunction]
 pub fn sweep_part_name(start: u64, end: u64) -> String {
     part_name(&(start..end.max(start + 1)))
+}
+
+/// The errors in the rows of a part; `None` if it is damaged, or has other units than its name
+/// says.
+#[pyfunction]
+pub fn sweep_part_errors(py: Python<'_>, name: &str, part: Vec<u8>) -> Option<Vec<String>> {
+    py.detach(|| part_errors(&part_units(name)?, part))
+}
+
+/// Names of the parts whose rows are in another one of these, too.
+#[pyfunction]
+pub fn sweep_parts_contained(names: Vec<String>) -> Vec<String> {
+    let parts: Vec<_> = names.iter().filter_map(|name| part_units(name)).collect();
+    contained_parts(&parts).iter().map(part_name).collect()
+}
+
+/// One part with the rows of several, in the order of units.
+#[pyfunction]
+pub fn sweep_parts_joined<'py>(py: Python<'py>, parts: Vec<Vec<u8>>) -> PyResult<Bound<'py, PyBytes>> {
+    Ok(PyBytes::new(py, &run(py, |_| joined_parts(parts))?))
 }

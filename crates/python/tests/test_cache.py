@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import weakref
 
 import numpy
 import pytest
@@ -172,8 +173,11 @@ def test_wrong_arguments_are_refused(arguments, words):
 
 
 def test_errors_of_files_are_those_of_python(cache, tmp_path, data):
-    with pytest.raises(FileNotFoundError, match="cannot open .*missing"):
-        cache.open(tmp_path / "missing")
+    missing = str(tmp_path / "missing")
+    with pytest.raises(FileNotFoundError) as error:
+        cache.open(missing)
+    assert (error.value.errno, error.value.filename) == (errno.ENOENT, missing)
+    assert str(error.value) == f"[Errno 2] cannot open: No such file or directory: {missing!r}"
     with pytest.raises(mglru.UsageError, match="mode: unknown 'r'"):
         cache.open(tmp_path / "data", "r")
     with cache.open(tmp_path / "data") as file:
@@ -189,6 +193,9 @@ def test_errors_of_files_are_those_of_python(cache, tmp_path, data):
             file.read_at(1, -1)
         with pytest.raises(OSError, match="before the beginning"):
             file.seek(-1)
+        with pytest.raises(OverflowError):
+            file.seek(1 << 70)
+        assert file.readinto(numpy.zeros((0, 3))) == 0
         with pytest.raises(TypeError):
             file.seek(1.5)
         assert file.tell() == 0
@@ -202,7 +209,30 @@ def test_errors_of_files_are_those_of_python(cache, tmp_path, data):
             operation()
     with cache.open(tmp_path / "data", "r+b") as file, pytest.raises(OSError) as error:
         file.write_at(b"x", 1 << 44)
-    assert error.value.errno == errno.EFBIG
+    assert (error.value.errno, error.value.filename) == (errno.EFBIG, str(tmp_path / "data"))
+
+
+def test_an_open_file_keeps_its_cache_open(tmp_path, data):
+    file = mglru.Cache("4MiB").open(tmp_path / "data", "r+b")
+    gc.collect()
+    assert file.read(10) == data[:10]
+    tenant = mglru.Cache("4MiB").add_tenant("web")
+    gc.collect()
+    with tenant.open(tmp_path / "data") as other:
+        assert other.read(10) == data[:10]
+    cache = weakref.ref(tenant._cache)
+    del tenant, other
+    gc.collect()
+    assert cache() is None
+
+
+def test_folders_and_devices_have_their_errors(cache, tmp_path):
+    with pytest.raises(IsADirectoryError) as error:
+        cache.open(tmp_path)
+    assert error.value.filename == str(tmp_path)
+    with pytest.raises(OSError, match="only regular files") as error:
+        cache.open("/dev/null")
+    assert (error.value.errno, error.value.filename) == (errno.EINVAL, "/dev/null")
 
 
 def test_a_closed_cache_raises_value_errors(tmp_path, data):
@@ -247,15 +277,19 @@ def test_errors_of_sources_reach_the_reader(cache):
         pass
 
     answers = {
-        "missing": (FileNotFoundError(2, "gone"), FileNotFoundError),
-        "odd": (Odd("very"), OSError),
-        "short": (b"x", OSError),
-        "text": ("text", OSError),
+        "missing": (FileNotFoundError(2, "gone"), FileNotFoundError, errno.ENOENT),
+        "words": (FileNotFoundError("bucket/key"), FileNotFoundError, errno.ENOENT),
+        "late": (TimeoutError(), TimeoutError, errno.ETIMEDOUT),
+        "reset": (ConnectionResetError("hung up"), ConnectionResetError, errno.ECONNRESET),
+        "odd": (Odd("very"), OSError, errno.EIO),
+        "short": (b"x", OSError, errno.EIO),
+        "text": ("text", OSError, errno.EIO),
     }
-    for name, (answer, expected) in answers.items():
+    for name, (answer, expected, number) in answers.items():
         with cache.tenant().open_source(lambda ranges: [answer] * len(ranges), name=name, size=10) as file:
             with pytest.raises(expected) as error:
                 file.read()
+            assert (error.value.errno, error.value.filename) == (number, name)
             if isinstance(answer, Exception):
                 assert error.value.__cause__ is answer and type(answer).__name__ in str(error.value)
 
@@ -273,8 +307,9 @@ def test_a_source_that_does_not_answer_times_out():
     ended = threading.Event()
     with mglru.Cache("4MiB", source_deadline_s=0.05) as cache:
         with cache.tenant().open_source(lambda ranges: ended.wait() and [], name="slow", size=10) as file:
-            with pytest.raises(TimeoutError, match="did not answer within"):
+            with pytest.raises(TimeoutError, match="did not answer within") as error:
                 file.read()
+            assert (error.value.errno, error.value.filename) == (errno.ETIMEDOUT, "slow")
         ended.set()
 
 

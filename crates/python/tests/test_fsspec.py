@@ -227,12 +227,16 @@ def test_pandas_and_arrow_read_through_it(tmp_path):
     frame.to_csv(tmp_path / "frame.csv", index=False)
     url = f"mglru::file://{tmp_path}/frame"
     before = cache().stats()["source_bytes"]
-    assert pandas.read_parquet(f"{url}.parquet").equals(frame)
-    assert pandas.read_csv(f"{url}.csv").equals(frame)
+    fs, path = fsspec.core.url_to_fs(f"{url}.parquet")
+    assert pandas.read_parquet(path, filesystem=fs).equals(frame)
+    assert pandas.read_csv(fs.open(f"{url}.csv")).equals(frame)
     read = cache().stats()["source_bytes"]
     assert read > before
-    assert pandas.read_csv(f"{url}.csv").equals(frame)
-    fs, path = fsspec.core.url_to_fs(f"{url}.parquet")
+    if int(pandas.__version__.partition(".")[0]) >= 3:
+        # Before, it takes such a URL for a path.
+        assert pandas.read_parquet(f"{url}.parquet").equals(frame)
+        assert pandas.read_csv(f"{url}.csv").equals(frame)
+    assert pandas.read_csv(fs.open(f"{url}.csv")).equals(frame)
     table = parquet.read_table(path, filesystem=fs, columns=["page"])
     assert table.column("page").to_pylist() == list(range(50_000))
     assert cache().stats()["source_bytes"] == read, "the second time from memory"

@@ -1,7 +1,9 @@
 """Replays, curves, timelines, events, ablations, scenarios and fidelity, and their tables."""
 
 import json
+import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -39,6 +41,10 @@ def test_the_command_in_the_wheel_gives_the_same_counts(tmp_path):
     assert [run["misses"] for run in runs] == table["misses"]
     refaults = runs[0]["counters"]["workingset_refault_file"]
     assert table["workingset_refault_file"] == [refaults, None]
+    # The report has the command, not that of Python.
+    report = path.with_suffix(".html")
+    subprocess.run([*command, "--report", str(report)], capture_output=True, check=True)
+    assert f"mglru replay {path} --memory 20% --json --report {report}" in report.read_text()
     wrong = subprocess.run([*command[:5], "--memory", "0"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2 and "no memory, no replay" in wrong.stderr
 
@@ -214,6 +220,8 @@ def test_plots(mixed, tmp_path):
     assert len(mglru.plot.ablation(effects).patches) == len(set(effects["without"]))
     with pytest.raises(mglru.UsageError, match="no column without"):
         mglru.plot.ablation(table)
+    with pytest.raises(mglru.UsageError, match="a miss-ratio curve: expected a mglru.Table, not a dict"):
+        mglru.plot.mrc(table.to_pydict())
 
 
 ENDLESS = """
@@ -237,9 +245,10 @@ def ablate_endless(trace, folder):
     [
         lambda trace, folder: mglru.replay(trace, ["1%"] * 100, "default"),
         lambda trace, folder: mglru.scenario(text=ENDLESS),
+        lambda trace, folder: mglru.scenario(text=ENDLESS, world="real", directory=folder),
         ablate_endless,
     ],
-    ids=["replay", "scenario", "ablate"],
+    ids=["replay", "scenario", "real scenario", "ablate"],
 )
 def test_an_interrupt_ends_the_work(work, tmp_path, interrupted):
     trace = mglru.Trace(numpy.arange(1_000_000) % 49_999)
@@ -247,6 +256,17 @@ def test_an_interrupt_ends_the_work(work, tmp_path, interrupted):
     with interrupted(begun), pytest.raises(KeyboardInterrupt):
         begun.set()
         work(trace, tmp_path)
+
+
+def test_an_interrupt_ends_the_command(tmp_path):
+    path = tmp_path / "pages.plain"
+    os.mkfifo(path)
+    code = "import signal, mglru.__main__; signal.signal(2, signal.default_int_handler); mglru.__main__.main()"
+    with subprocess.Popen([sys.executable, "-c", code, "replay", path, "--memory", "1p"]) as child:
+        # Its other end opens once the command reads it.
+        with path.open("wb"):
+            child.send_signal(signal.SIGINT)
+            assert child.wait() == -signal.SIGINT
 
 
 def test_the_import_is_light():

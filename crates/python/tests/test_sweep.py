@@ -63,13 +63,99 @@ def test_wrong_arguments_are_refused(grid, tmp_path, arguments, words, monkeypat
     assert not (tmp_path / "rows").exists() and not (tmp_path / "s3:").exists()
 
 
-def test_the_store_of_a_cluster_runs_empty_files_again_and_refuses_unknown_urls(tmp_path):
-    store = _sweep._Store(str(tmp_path))
-    store.write("units-000000000-000000000.parquet", b"rows")
-    (tmp_path / "units-000000001-000000001.parquet").touch()
-    assert store.names() == ["units-000000000-000000000.parquet"]
+def test_the_store_of_a_cluster_refuses_unknown_urls():
     with pytest.raises(mglru.UsageError, match="out: tape://rows: Protocol not known: tape"):
         _sweep._Store("tape://rows")
+
+
+@pytest.mark.parametrize("url", ["file://{}/rows", "memory://rows-of-a-cluster"], ids=["file", "memory"])
+def test_parts_of_a_cluster_are_read_before_they_count(grid, tmp_path, url):
+    """Some stores show a file that a worker was killed in the middle of."""
+    mglru.sweep(grid, tmp_path / "parts")
+    part = [(tmp_path / "parts" / _mglru.sweep_part_name(unit, unit + 1)).read_bytes() for unit in range(16)]
+    store = _sweep._Store(url.format(tmp_path))
+    store.system.makedirs(store.folder)
+    contents = {
+        (0, 1): part[0],
+        (1, 4): _mglru.sweep_parts_joined(part[1:4]),
+        (2, 3): part[2],
+        (4, 5): b"",
+        (5, 6): part[5][:-100],
+        (6, 7): part[5],
+        (8, 10): part[8],
+    }
+    for (start, end), content in contents.items():
+        store.system.pipe_file(store.path(_mglru.sweep_part_name(start, end)), content)
+    store.system.pipe_file(store.path("notes.txt"), b"of somebody else")
+    whole = [_mglru.sweep_part_name(0, 1), _mglru.sweep_part_name(1, 4)]
+    assert [store.holds(_mglru.sweep_part_name(*units)) for units in contents] == [True] * 3 + [False] * 4
+    assert not store.holds(_mglru.sweep_part_name(15, 16))
+    assert sorted(store.parts()) == whole
+    left = sorted(path.rpartition("/")[2] for path in store.system.ls(store.folder, detail=False))
+    assert left == ["notes.txt", *whole]
+
+
+@pytest.fixture
+def children():
+    """The next test has a new child."""
+    yield
+    if _process._shared is not None:
+        _process._shared.close()
+
+
+class Cluster:
+    """A cluster of one worker, which dies in some ranges."""
+
+    def __init__(self, *deadly):
+        self.deadly = deadly
+        self.lost = 0
+
+    def submit(self, *arguments):
+        return arguments
+
+    def finished(self, tasks):
+        (task,) = list(tasks)[:1]
+        range_ = task[3:]
+        # The rows of the last range are there when its worker dies.
+        if range_ not in self.deadly or range_ == self.deadly[-1]:
+            result = _sweep._work(*task)
+        if range_ in self.deadly:
+            self.lost += 1
+            result = _sweep._Lost("killed")
+        yield task, result
+
+    def slots(self):
+        return 1
+
+
+def test_the_rows_of_a_range_are_one_file_whoever_dies(grid, tmp_path, children):
+    description = _sweep._describe(grid)
+
+    class Ranges:
+        """The grid in ranges of four units."""
+
+        def __init__(self):
+            self.of = _sweep._of(description)
+
+        def __getattr__(self, name):
+            return getattr(self.of, name)
+
+        def pending(self, names):
+            assert names == []
+            return [(start, start + 4) for start in range(0, 16, 4)]
+
+    out = tmp_path / "rows"
+    cluster = Cluster((4, 8), (6, 7), (8, 12))
+    report = _sweep._run(Ranges(), description, str(out), cluster)
+    assert cluster.lost == 3 + 3 + 1
+    assert (report.done_units, report.failed_units) == (16, 1)
+    assert report.first_failure == "unit 6: its worker died 3 times"
+    assert sorted(path.name for path in out.glob("units-*")) == [
+        _mglru.sweep_part_name(start, start + 4) for start in range(0, 16, 4)
+    ]
+    rows = pyarrow.parquet.read_table(out).sort_by("unit").to_pylist()
+    assert [row["unit"] for row in rows] == list(range(16))
+    assert [row["unit"] for row in rows if row["error"] is not None] == [6]
 
 
 def test_another_version_of_the_package_has_another_child(monkeypatch):
@@ -176,6 +262,13 @@ def test_wrong_urls_are_refused_before_it_starts(grid, tmp_path, trace, words):
     assert not (tmp_path / "rows").exists()
 
 
+def test_a_pipe_is_refused_before_anybody_waits_for_its_writer(grid, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(mglru.UsageError, match="pipe: a pipe can be read once only"):
+        mglru.sweep({**grid, "traces": [str(tmp_path / "pipe")]}, tmp_path / "rows")
+    assert not (tmp_path / "rows").exists()
+
+
 def test_a_url_that_breaks_is_rows_with_errors(grid, tmp_path, monkeypatch):
     import fsspec
     from fsspec.implementations.memory import MemoryFile
@@ -224,15 +317,17 @@ _process.serve()
 
 
 @pytest.fixture
-def work(grid, tmp_path):
+def work(grid, tmp_path, children):
     """A range of units, as a worker of a cluster runs it."""
     description = _sweep._describe(grid)
     (tmp_path / "rows").mkdir()
-    yield lambda start, end: _sweep._work(
-        description, str(tmp_path / "rows"), mglru.__version__, start, end
-    )
-    if _process._shared is not None:
-        _process._shared.close()
+
+    def run(start, end):
+        failed, first, rows = _sweep._work(description, str(tmp_path / "rows"), mglru.__version__, start, end)
+        assert rows is None, "they are written"
+        return failed, first
+
+    return run
 
 
 def test_a_unit_that_kills_its_process_fails_alone(work, tmp_path, monkeypatch):
@@ -241,6 +336,8 @@ def test_a_unit_that_kills_its_process_fails_alone(work, tmp_path, monkeypatch):
     reason = "its process died 2 times: SIGKILL, SIGKILL"
     assert work(4, 8) == (1, f"unit 5: {reason}")
     assert work(8, 16) == (0, None), "the worker has a new child"
+    parts = [_mglru.sweep_part_name(*units) for units in ((0, 4), (4, 8), (8, 16))]
+    assert sorted(os.listdir(tmp_path / "rows")) == parts, "also the range that was run one by one is one file"
     rows = pyarrow.parquet.read_table(tmp_path / "rows").sort_by("unit").to_pylist()
     assert [row["unit"] for row in rows] == list(range(16))
     assert [(row["unit"], row["error"]) for row in rows if row["error"] is not None] == [(5, reason)]

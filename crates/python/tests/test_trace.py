@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 import pickle
 import signal
 import statistics
@@ -229,6 +230,29 @@ def test_an_interrupt_of_a_silent_standard_input_ends_the_program():
         child.send_signal(signal.SIGINT)
         assert child.wait() == -signal.SIGINT
         assert b"KeyboardInterrupt" in child.stderr.read()
+
+
+@pytest.mark.parametrize("has_writer", [False, True])
+def test_an_interrupt_ends_a_wait_for_a_named_pipe(has_writer, tmp_path, interrupted):
+    path = tmp_path / "pages.plain"
+    os.mkfifo(path)
+    # Open for both, so that opening it waits for nobody.
+    writer = os.open(path, os.O_RDWR) if has_writer else None
+    if writer is not None:
+        os.write(writer, b"1\n2\n")
+    begun = threading.Event()
+    with interrupted(begun), pytest.raises(KeyboardInterrupt):
+        begun.set()
+        mglru.replay(path, "1p")
+    if writer is not None:
+        os.close(writer)
+    # Nothing is left behind that would read a part of the next trace.
+    thread = threading.Thread(target=path.write_bytes, args=[b"1\n2\n1\n"])
+    thread.start()
+    trace = mglru.Trace(path)
+    thread.join()
+    assert trace.name == str(path) and trace.pages().tolist() == [1, 2, 1]
+    assert pickle.loads(pickle.dumps(trace)).pages().tolist() == [1, 2, 1]
 
 
 def test_parts():

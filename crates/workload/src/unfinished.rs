@@ -5,12 +5,13 @@
 //! ```
 //!
 //! The name begins with a dot, so that readers of a folder skip it, and has the number of the
-//! process, so that two processes may write the same target.
+//! process, so that two processes may write the same target. Where processes of several machines
+//! may, names are random.
 
 use std::path::{Path, PathBuf};
 
 /// Beginning of the names.
-const PREFIX: &str = ".unfinished-";
+pub const PREFIX: &str = ".unfinished-";
 /// Letters of the target's name in the name. A name has at most 255 bytes, and a letter up to four.
 const LETTERS_MAX: usize = 50;
 

@@ -46,9 +46,10 @@
 //! # Small caches
 //!
 //! Missing blocks of at most a quarter of the tenant's memory are read at once; other reads that
-//! miss wait. Where the cache has no room for the metadata of one more object, those used longest
-//! ago are closed. Where no page is free, because all of them are lent or locked, a read goes to
-//! the wrapped store.
+//! miss wait. Where the store hangs on them, the others go on without the cache
+//! ([`Options::stalled_after`]). Where the cache has no room for the metadata of one more object,
+//! those used longest ago are closed. Where no page is free, because all of them are lent or
+//! locked, a read goes to the wrapped store.
 //!
 //! # Runtimes
 //!
@@ -56,6 +57,7 @@
 //! and be used in several.
 
 mod object;
+mod shares;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -96,11 +98,20 @@ pub struct Options {
     /// Objects that stay open. The pages of an object are forgotten when it is closed; above this
     /// number, that is the one used longest ago. Default: 4,096.
     pub open_max: usize,
+    /// How long reads that miss wait for others that miss, of which none ends. Then the store
+    /// hangs, and those that wait read what they need from it without the cache. Default: 5 s.
+    pub stalled_after: Duration,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { block_bytes: 1 << 20, fresh_for: Duration::from_secs(10), name: None, open_max: 4096 }
+        Options {
+            block_bytes: 1 << 20,
+            fresh_for: Duration::from_secs(10),
+            name: None,
+            open_max: 4096,
+            stalled_after: Duration::from_secs(5),
+        }
     }
 }
 
@@ -112,8 +123,8 @@ struct Shared {
     store: Arc<dyn ObjectStore>,
     common: Arc<Common>,
     options: Options,
-    /// Distinguishes the objects of this store from those of others with the same name.
-    number: u64,
+    /// The beginning of the names of this store's objects. No other store's names begin so.
+    prefix: String,
     open: Mutex<Open>,
 }
 
@@ -181,6 +192,16 @@ impl fmt::Display for CachedStore {
     }
 }
 
+/// The beginning of the names of a store's objects. The object `b/c` of the store `a` is not the
+/// object `c` of the store `a/b`: the name of the store has no slash here, and paths of objects
+/// have no two.
+fn prefix(store: &Arc<dyn ObjectStore>, options: &Options) -> String {
+    match &options.name {
+        Some(name) => format!("{}//", name.replace('%', "%25").replace('/', "%2F")),
+        None => format!("{store}#{}/", STORES.fetch_add(1, Ordering::Relaxed)),
+    }
+}
+
 impl CachedStore {
     /// Wraps `store`. Pages are charged to `tenant`.
     pub fn new(store: Arc<dyn ObjectStore>, tenant: Tenant) -> CachedStore {
@@ -189,10 +210,11 @@ impl CachedStore {
 
     /// Wraps `store` with settings other than the default.
     pub fn with_options(store: Arc<dyn ObjectStore>, tenant: Tenant, options: Options) -> CachedStore {
-        let number = STORES.fetch_add(1, Ordering::Relaxed);
-        let common = Common::new(store.clone(), tenant, options.block_bytes, options.name.is_some());
+        let prefix = prefix(&store, &options);
+        let (block_bytes, is_named) = (options.block_bytes, options.name.is_some());
+        let common = Common::new(store.clone(), tenant, block_bytes, is_named, options.stalled_after);
         let common = Arc::new(common);
-        CachedStore(Arc::new(Shared { store, common, options, number, open: Mutex::default() }))
+        CachedStore(Arc::new(Shared { store, common, options, prefix, open: Mutex::default() }))
     }
 
     /// The wrapped store.
@@ -283,10 +305,7 @@ impl Shared {
         let object = match known {
             Some(object) if object.is(&head.meta) => object,
             _ => {
-                let name = match &self.options.name {
-                    Some(name) => format!("{name}/{location}"),
-                    None => format!("{}#{}/{location}", self.store, self.number),
-                };
+                let name = format!("{}{location}", self.prefix);
                 loop {
                     match Object::open(&self.common, name.clone(), &head.meta, &head.attributes).await {
                         // Objects that were used longest ago make room for this one.

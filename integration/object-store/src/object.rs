@@ -1,5 +1,6 @@
 //! An open object: a source of the page cache, and reads of it.
 
+use crate::shares::{SHARES, Shares};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use mglru_cache::{
@@ -12,8 +13,9 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 const STORE: &str = "CachedStore";
 /// Ranges with a gap of at most this many bytes are read with one request: what a bucket delivers
@@ -35,8 +37,7 @@ const COPIED_AT_ONCE: u64 = 16 << 10;
 const PAGE_BYTES: u64 = 4096;
 /// The part of the memory in which missing blocks are read at once: one in so many bytes.
 const READING_PART: u64 = 4;
-/// All parts of the memory for reads that miss.
-const SHARES: u32 = 1 << 20;
+const RUNTIME_ENDED: &str = "the tokio runtime that read from the store has ended: read again";
 /// Runtimes of other readers whose end a reader survives.
 const RUNTIMES_MAX: usize = 8;
 
@@ -153,9 +154,8 @@ pub(crate) struct Common {
     pub(crate) is_named: bool,
     /// Pages that the store lends now.
     lent: Arc<AtomicUsize>,
-    /// Parts of the memory for reads that miss; all of them are [`SHARES`]. Blocks would push out
-    /// others that nobody has copied yet if more were read at once.
-    shares: Semaphore,
+    /// Parts of the memory for reads that miss.
+    shares: Shares,
 }
 
 impl Common {
@@ -164,8 +164,9 @@ impl Common {
         tenant: Tenant,
         block_bytes: u64,
         is_named: bool,
+        stalled_after: Duration,
     ) -> Common {
-        let shares = Semaphore::new(SHARES as usize);
+        let shares = Shares::new(stalled_after);
         Common { store, tenant, block_bytes, is_named, lent: Arc::default(), shares }
     }
 
@@ -252,33 +253,46 @@ impl Object {
     }
 
     /// Copies a range, and first reads what is missing in tasks of the caller's runtime.
-    async fn copy(&self, range: Range<u64>) -> Result<Bytes> {
+    async fn copy(self: &Arc<Self>, range: Range<u64>) -> Result<Bytes> {
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
-        let block_bytes = self.common.block_bytes;
         let mut at = range.start;
         while at < range.end {
             if self.is_cached(&(at..range.end)) {
                 self.copy_part(at..range.end, &mut bytes).await?;
                 break;
             }
-            let start = at / block_bytes * block_bytes;
-            let most = self.common.reading_bytes_max();
-            let end = range.end.min(start + most);
-            let blocks = start..end.next_multiple_of(block_bytes);
-            let shares = (blocks.end - blocks.start) * u64::from(SHARES) / most;
-            // It fails if the semaphore is closed, which nobody does.
-            let share = self.common.shares.acquire_many(shares.clamp(1, SHARES.into()) as u32).await;
-            let _share = share.map_err(generic)?;
-            if !self.is_cached(&(at..end)) {
-                self.source.readers.set(runtime()?);
-                // Whole blocks, all at once: each miss would wait for its own.
-                let advised = self.file.advise(Advice::WillNeed, blocks);
-                advised.map_err(|error| of_cache(error, &self.meta.location))?;
-            }
-            self.copy_part(at..end, &mut bytes).await?;
+            let block_bytes = self.common.block_bytes;
+            let end = range.end.min(at / block_bytes * block_bytes + self.common.reading_bytes_max());
+            // A caller may poll this no more while it waits for another read, which needs the
+            // share.
+            let (object, part) = (self.clone(), at..end);
+            let runtime = runtime()?;
+            let task = Task(runtime.spawn(async move { object.copy_missing(part, bytes).await }));
+            bytes = task.join().await?;
             at = end;
         }
         Ok(bytes.into())
+    }
+
+    /// Copies a part of a range behind `bytes`, and first reads all its blocks that are missing.
+    async fn copy_missing(&self, part: Range<u64>, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
+        let (block_bytes, most) = (self.common.block_bytes, self.common.reading_bytes_max());
+        let blocks = part.start / block_bytes * block_bytes..part.end.next_multiple_of(block_bytes);
+        let shares = (blocks.end - blocks.start) * u64::from(SHARES) / most;
+        let share = self.common.shares.take(shares.clamp(1, SHARES.into()) as u32).await;
+        if share.is_none() {
+            // Other reads hang, and have all the memory for those that miss.
+            bytes.extend_from_slice(&self.source.read(part).await?);
+            return Ok(bytes);
+        }
+        if !self.is_cached(&part) {
+            self.source.readers.set(runtime()?);
+            // Whole blocks, all at once: each miss would wait for its own.
+            let advised = self.file.advise(Advice::WillNeed, blocks);
+            advised.map_err(|error| of_cache(error, &self.meta.location))?;
+        }
+        self.copy_part(part, &mut bytes).await?;
+        Ok(bytes)
     }
 
     /// Whether all pages of a range are in memory.
@@ -347,6 +361,25 @@ struct Lent {
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
         &self.guard
+    }
+}
+
+/// A task that ends when nobody waits for it any more.
+struct Task<T>(JoinHandle<Result<T>>);
+
+impl<T> Task<T> {
+    /// Waits for its result.
+    async fn join(mut self) -> Result<T> {
+        (&mut self.0).await.unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(generic(io::Error::new(io::ErrorKind::ConnectionAborted, RUNTIME_ENDED))),
+        })
+    }
+}
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -449,9 +482,8 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let what = "the tokio runtime that read from the store has ended: read again";
-        let fail =
-            |request: RangeRequest| request.fail(io::Error::new(io::ErrorKind::ConnectionAborted, what));
+        let ended = || io::Error::new(io::ErrorKind::ConnectionAborted, RUNTIME_ENDED);
+        let fail = |request: RangeRequest| request.fail(ended());
         self.take().into_iter().for_each(fail);
     }
 }

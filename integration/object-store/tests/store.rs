@@ -12,7 +12,7 @@ use common::content;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use mglru_cache::PageCache;
+use mglru_cache::{DiskTier, PageCache};
 use mglru_object_store::{CachedStore, Options};
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
@@ -227,6 +227,8 @@ struct Shaky {
     heads: AtomicU64,
     /// Reads, writes and copies get no answer; writes and copies are made.
     is_stalled: AtomicBool,
+    /// What reads that stall wait for.
+    stall: tokio::sync::Semaphore,
     /// One read in so many fails; 0 for none.
     one_in: AtomicU64,
     lie: Mutex<Option<Lie>>,
@@ -293,13 +295,15 @@ impl ObjectStore for Shaky {
                 tokio::task::yield_now().await;
             }
         } else {
+            // Before it is counted: a test waits for the count, and then ends the stall.
+            let is_stalled = self.is_stalled.load(Relaxed);
             let read = self.reads.fetch_add(1, Relaxed);
             let one_in = self.one_in.load(Relaxed);
             if one_in > 0 && read % one_in == one_in - 1 {
                 return Err(Error::Generic { store: "Shaky", source: "connection reset".into() });
             }
-            if self.is_stalled.load(Relaxed) {
-                std::future::pending::<()>().await;
+            if is_stalled {
+                let _ = self.stall.acquire().await;
             }
         }
         let lie = *self.lie.lock().unwrap();
@@ -336,6 +340,7 @@ fn shaky(one_in: u64) -> Arc<Shaky> {
         reads: AtomicU64::new(0),
         heads: AtomicU64::new(0),
         is_stalled: AtomicBool::new(false),
+        stall: tokio::sync::Semaphore::new(0),
         one_in: AtomicU64::new(one_in),
         lie: Mutex::default(),
     })
@@ -681,4 +686,82 @@ async fn a_scan_of_a_slow_bucket_is_fast_the_second_time() {
     println!("first scan {:?}, second {:?}", times[0], times[1]);
     let all: Vec<_> = store.list(None).collect().await;
     assert_eq!(all.len(), 1);
+}
+
+/// The object `b/c` of the store `a`, and the object `c` of the store `a/b`. Etags of stores in
+/// memory are equal.
+#[tokio::test]
+async fn stores_with_names_of_which_one_begins_with_the_other_share_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let tier = DiskTier::new(directory.path().join("tier"), 16 << 20);
+    let cache = PageCache::builder(4 << 20).disk_tier(tier).build().unwrap();
+    let mut stores = Vec::new();
+    for (number, (name, path)) in (0..).zip([("a", "b/c"), ("a/b", "c"), ("a%2Fb", "c"), ("a/", "b/c")]) {
+        let inner: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        inner.put(&Path::from(path), content(number, 10_000).into()).await.unwrap();
+        let mut options = options(4096, Duration::from_secs(3600));
+        options.name = Some(name.to_owned());
+        stores.push((number, path, CachedStore::with_options(inner, cache.tenant("").unwrap(), options)));
+    }
+    for (number, path, store) in &stores {
+        let bytes = store.get(&Path::from(*path)).await.unwrap().bytes().await.unwrap();
+        assert!(bytes == content(*number, 10_000), "{number}");
+    }
+}
+
+/// A reader begins a read, and polls it no more while it waits for another one, as a scan does that
+/// reads ahead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_that_nobody_polls_does_not_stop_others() {
+    let inner = shaky(0);
+    let cache = PageCache::builder(4 << 20).tenant("bucket", 512 << 10).build().unwrap();
+    let mut options = options(128 << 10, Duration::from_secs(3600));
+    options.stalled_after = Duration::from_secs(3600);
+    let store = CachedStore::with_options(inner.clone(), cache.tenant("bucket").unwrap(), options);
+    let paths = ["ahead", "now"].map(Path::from);
+    for (number, path) in (0..).zip(&paths) {
+        store.put(path, content(number, 300_000).into()).await.unwrap();
+    }
+    inner.is_stalled.store(true, Relaxed);
+    let before = inner.reads.load(Relaxed);
+    let mut ahead = store.get_range(&paths[0], 0..100).boxed();
+    while inner.reads.load(Relaxed) == before {
+        assert!((&mut ahead).now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    inner.is_stalled.store(false, Relaxed);
+    inner.stall.add_permits(1);
+    assert!(store.get_range(&paths[1], 0..100).await.unwrap() == content(1, 300_000)[..100]);
+    assert!(ahead.await.unwrap() == content(0, 300_000)[..100]);
+}
+
+/// The store hangs on a read that has all the memory for reads that miss.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_that_hangs_does_not_stop_others_in_a_small_cache() {
+    let inner = shaky(0);
+    let builder = PageCache::builder(4 << 20).source_deadline(Duration::from_secs(3600));
+    let cache = builder.tenant("bucket", 512 << 10).build().unwrap();
+    let mut options = options(128 << 10, Duration::from_secs(3600));
+    options.stalled_after = Duration::from_millis(1);
+    let store = CachedStore::with_options(inner.clone(), cache.tenant("bucket").unwrap(), options);
+    let paths = ["hangs", "other"].map(Path::from);
+    for (number, path) in (0..).zip(&paths) {
+        store.put(path, content(number, 300_000).into()).await.unwrap();
+    }
+    inner.is_stalled.store(true, Relaxed);
+    let (before, hangs) = (inner.reads.load(Relaxed), store.clone());
+    let location = paths[0].clone();
+    let hanging = tokio::spawn(async move { hangs.get_range(&location, 0..100).await });
+    while inner.reads.load(Relaxed) == before {
+        tokio::task::yield_now().await;
+    }
+    inner.is_stalled.store(false, Relaxed);
+    for path in &paths {
+        let number = u64::from(*path == paths[1]);
+        let bytes = store.get_range(path, 140_000..290_000).await.unwrap();
+        assert!(bytes == content(number, 300_000)[140_000..290_000], "{path}");
+    }
+    assert!(!hanging.is_finished());
+    inner.stall.add_permits(1);
+    assert!(hanging.await.unwrap().unwrap() == content(0, 300_000)[..100]);
 }

@@ -14,8 +14,10 @@ use crate::table::{Table, printable, shell_word};
 use chart::Chart;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 const STYLE: [&str; 2] = [include_str!("page.css"), include_str!("chart.css")];
 
@@ -200,9 +202,17 @@ fn verdict_class(cell: &str) -> Option<&'static str> {
     }
 }
 
-/// The command line of this process.
+static ARGUMENTS: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Keeps the arguments of the command for [`command_line`]. Those of the process are others where
+/// the command runs in an interpreter.
+pub fn keep_arguments(arguments: &[OsString]) {
+    let _ = ARGUMENTS.set(arguments.to_vec());
+}
+
+/// The command line of this command.
 pub fn command_line() -> String {
-    let arguments =
-        std::env::args_os().skip(1).map(|argument| shell_word(&argument.to_string_lossy()).into_owned());
+    let arguments = ARGUMENTS.get().into_iter().flatten().skip(1);
+    let arguments = arguments.map(|argument| shell_word(&argument.to_string_lossy()).into_owned());
     std::iter::once("mglru".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }

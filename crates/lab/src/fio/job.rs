@@ -43,6 +43,8 @@ const BATCH_ACCESSES: usize = 4096;
 const CALL_DEPTHS: usize = 32;
 
 /// Error number of failed verification: `EILSEQ`, as in fio.
+/// Time between two looks, while it waits, at whether a job was told to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 const ERRNO_VERIFY: i32 = 84;
 const ERRNO_IO: i32 = 5;
 const ERRNO_NO_MEMORY: i32 = 12;
@@ -490,13 +492,22 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Waits until an access is due. `false` if the deadline is earlier.
+    /// Waits until an access is due. `false` if the deadline is earlier, or if the thread is told
+    /// to stop.
     fn wait(&self, due: Duration, deadline: Option<Instant>) -> bool {
-        let now = Instant::now();
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
-        let until_due = due.saturating_sub(now - self.began);
-        std::thread::sleep(left.map_or(until_due, |left| left.min(until_due)));
-        left.is_none_or(|left| until_due < left)
+        loop {
+            let now = Instant::now();
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
+            let until_due = due.saturating_sub(now - self.began);
+            let pause = left.map_or(until_due, |left| left.min(until_due));
+            std::thread::sleep(pause.min(LOOK_EVERY));
+            if self.meter.stop.load(Relaxed) {
+                return false;
+            }
+            if pause <= LOOK_EVERY {
+                return left.is_none_or(|left| until_due < left);
+            }
+        }
     }
 
     /// Performs one access. Returns its end time, or `None` if it failed; the failure is recorded.
@@ -616,6 +627,9 @@ impl<'a> Lane<'a> {
             }
             // Contents are checked however long that takes; the runtime limits only the work.
             for offset in written {
+                if self.meter.cancelled.load(Relaxed) {
+                    return;
+                }
                 if self.access(file, &Access { offset, bytes, write: false }).is_none() {
                     return;
                 }

@@ -52,6 +52,8 @@ pub struct Meter {
     pub done: AtomicBool,
     /// Tells its threads to stop.
     pub stop: AtomicBool,
+    /// Whether they stop because the work was cancelled, so that nothing is verified.
+    pub cancelled: AtomicBool,
     /// Number of requests to its threads to publish their outcomes.
     pub asked: AtomicU32,
 }
@@ -76,6 +78,7 @@ impl Meter {
             began: OnceLock::new(),
             done: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            cancelled: AtomicBool::new(false),
             asked: AtomicU32::new(0),
         }
     }

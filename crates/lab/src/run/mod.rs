@@ -79,7 +79,7 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<ScenarioOutcome, Err
 /// runtime, and notes the time and the accesses as its text.
 ///
 /// # Errors
-/// As [`run`], or if the work was cancelled in a simulated run.
+/// As [`run`], or if the work was cancelled.
 pub fn run_watched(
     plan: &Plan,
     directory: Option<&Path>,
@@ -87,7 +87,7 @@ pub fn run_watched(
 ) -> Result<ScenarioOutcome, Error> {
     match plan.world {
         World::Sim => simulated::run_watched(plan, watch),
-        World::Real => real::run(plan, directory),
+        World::Real => real::run(plan, directory, watch),
     }
 }
 
@@ -139,6 +139,42 @@ mod tests {
         let steps = Steps::default();
         run_watched(&plan, None, &steps).unwrap();
         (1000 * steps.done.into_inner() / steps.of.into_inner(), steps.advances.into_inner())
+    }
+
+    /// Cancels the work once the load of job 3 has begun, as the thread sees it that carries out
+    /// the actions.
+    struct OnceLoaded<'p>(&'p Path, std::thread::ThreadId);
+
+    impl Watch for OnceLoaded<'_> {
+        fn is_cancelled(&self) -> bool {
+            let in_folder = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
+            let is_load = |name: std::ffi::OsString| name.to_string_lossy().starts_with("job3");
+            std::thread::current().id() == self.1
+                && in_folder(self.0)
+                    .flat_map(|own| in_folder(&own.path()))
+                    .any(|file| is_load(file.file_name()))
+        }
+    }
+
+    /// A job waits for its start, and others for their next access, for an hour.
+    #[test]
+    fn a_cancelled_real_run_ends_at_once_and_leaves_the_files_of_jobs_alone() {
+        let above = tempfile::tempdir().unwrap();
+        let jobs = [
+            "fio = \"[late]\\nrw=read\\nsize=4k\"\nstart = \"1h\"",
+            "fio = \"[slow]\\nrw=write\\nsize=1m\\nrate_iops=1\\nruntime=1h\\nverify=crc32c\"",
+            "load = \"ycsb:records=1000,cache=100k\"\nruntime = \"1h\"",
+        ];
+        let jobs = jobs.map(|job| format!("[[job]]\n{job}\n")).concat();
+        let text = format!("[machine]\nmemory = \"4MiB\"\n{jobs}");
+        let scenario = Scenario::parse(&text, Path::new("a.toml"), None).unwrap();
+        let plan = Plan::new(scenario, World::Real, &Overrides::default()).unwrap();
+        let run =
+            run_watched(&plan, Some(above.path()), &OnceLoaded(above.path(), std::thread::current().id()));
+        assert_eq!(run.err(), Some(Error::Cancelled));
+        let left = std::fs::read_dir(above.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let left: Vec<_> = left.map(|name| name.into_string().unwrap()).collect();
+        assert!(left.iter().all(|name| !name.starts_with("mglru-run-")), "{left:?}");
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! The folder of a sweep: a Parquet file per range of units, and what the rows depend on.
 
+use super::part::{contained_parts, part_errors, part_name, part_units};
 use super::{Sweep, Unit};
 use crate::error::Error;
 use crate::parquet;
 use mglru_workload::unfinished;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::ops::Range;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,21 +16,6 @@ use std::time::Duration;
 const IDENTITY: &str = "_sweep.txt";
 /// Age of an unfinished file from which on nobody is writing it.
 const ABANDONED: Duration = Duration::from_secs(60);
-
-/// Name of the file with the rows of a range: `units-000000000-000000039.parquet`, with the first
-/// and the last unit.
-pub fn part_name(units: &Range<u64>) -> String {
-    format!("units-{:09}-{:09}.parquet", units.start, units.end - 1)
-}
-
-/// The units of a file by its name; `None` for other names.
-pub fn part_units(name: &str) -> Option<Range<u64>> {
-    let numbers = name.strip_prefix("units-")?.strip_suffix(".parquet")?;
-    let (first, last) = numbers.split_once('-')?;
-    let (first, last) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
-    let units = first..last.checked_add(1)?;
-    (!units.is_empty() && part_name(&units) == name).then_some(units)
-}
 
 /// A folder for the rows of one sweep.
 #[derive(Debug)]
@@ -82,22 +69,41 @@ impl Folder {
     }
 
     /// The units whose rows are there, and the errors in them, in the order of units. A file that
-    /// cannot be read does not count: its units run again and replace it.
+    /// cannot be read does not count: its units run again. A damaged file is removed, and so is one
+    /// whose rows are in another, too: those that read the folder read all its files.
     ///
     /// # Errors
-    /// If the folder cannot be read.
+    /// If the folder cannot be read, or such a file cannot be removed.
     pub fn done(&self) -> Result<(Vec<Range<u64>>, Vec<String>), Error> {
         let mut names = self.names()?;
         names.sort_unstable();
-        let mut done = (Vec::new(), Vec::new());
+        let mut parts = Vec::new();
         for (name, units) in names.iter().filter_map(|name| Some((name, part_units(name)?))) {
-            let errors = fs::File::open(self.path.join(name)).map(|file| parquet::texts(file, "error"));
-            if let Ok(Ok(errors)) = errors {
-                done.0.push(units);
-                done.1.extend(errors);
+            let Ok(bytes) = fs::read(self.path.join(name)) else { continue };
+            match part_errors(&units, bytes) {
+                Some(errors) => parts.push((units, errors)),
+                None => self.remove(name)?,
             }
         }
-        Ok(done)
+        let ranges: Vec<_> = parts.iter().map(|(units, _)| units.clone()).collect();
+        for units in contained_parts(&ranges) {
+            self.remove(&part_name(&units))?;
+            parts.retain(|(other, _)| *other != units);
+        }
+        let (units, errors): (_, Vec<_>) = parts.into_iter().unzip();
+        Ok((units, errors.concat()))
+    }
+
+    fn remove(&self, name: &str) -> Result<(), Error> {
+        let path = self.path.join(name);
+        match fs::remove_file(&path) {
+            // Another process has begun the same sweep.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(|error| {
+                let shown = path.display();
+                Error::work(format_args!("{shown}: damaged or there twice, and cannot be removed: {error}"))
+            }),
+        }
     }
 
     /// Writes the rows of a range.
@@ -112,13 +118,17 @@ impl Folder {
         })
     }
 
-    /// Replaces a file whole: a reader sees all of it or nothing, also if two processes write the
-    /// same rows.
+    /// Replaces a file whole: a reader sees all of it or nothing, also if two processes, perhaps of
+    /// two machines, write the same rows.
     fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let unfinished = unfinished::path(&self.path.join(name));
-        let mut file = fs::File::create(&unfinished)?;
+        let mut file = tempfile::Builder::new()
+            .prefix(unfinished::PREFIX)
+            .suffix(&format!("-{name}"))
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(&self.path)?;
         file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(unfinished, self.path.join(name))
+        file.as_file().sync_all()?;
+        file.persist(self.path.join(name))?;
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@
 //! GridFile   TOML or JSON                                         file.rs
 //! Sweep      numbered units, one replay each; ranges of them
 //! Folder     a Parquet file per range: what is there is done      folder.rs
+//!            its files, and which of them count                   part.rs
 //! run        ranges on the threads of this machine                run.rs
 //! Remote     reads traces at URLs, for programs that can          remote.rs
 //! ```
@@ -30,13 +31,15 @@
 
 mod file;
 mod folder;
+mod part;
 mod remote;
 mod run;
 #[cfg(test)]
 mod tests;
 
 pub use file::{GridFile, SweepTrace};
-pub use folder::{Folder, part_name, part_units};
+pub use folder::Folder;
+pub use part::{contained_parts, joined_parts, part_errors, part_name, part_units};
 pub use remote::Remote;
 pub use run::{Report, run};
 
@@ -49,7 +52,7 @@ use crate::trace_file::{Loading, TraceFile};
 use crate::watch::Watch;
 use mglru_workload::trace;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -123,14 +126,21 @@ impl Sweep {
     /// Opens each trace, and recognises its format. One at a URL need only be there.
     ///
     /// # Errors
-    /// The first trace that cannot be opened.
+    /// The first trace that cannot be opened, or is a pipe: a sweep reads a trace more than once.
     pub fn check_traces(&self) -> Result<(), Error> {
         for sweep_trace in &self.traces {
             if sweep_trace.is_remote() {
                 self.remote.state(sweep_trace)?;
-            } else {
-                trace::open(&sweep_trace.path, sweep_trace.open)?;
+                continue;
             }
+            let kind = std::fs::metadata(&sweep_trace.path).map(|data| data.file_type());
+            if kind.is_ok_and(|kind| kind.is_fifo() || kind.is_char_device()) {
+                return Err(Error::usage(format_args!(
+                    "{}: a pipe can be read once only, and a sweep reads its traces more than once: save it to a file first",
+                    sweep_trace.path.display()
+                )));
+            }
+            trace::open(&sweep_trace.path, sweep_trace.open)?;
         }
         Ok(())
     }

@@ -186,6 +186,41 @@ fn an_interrupted_sweep_goes_on() {
     assert!(path(".unfinished-2-units").exists(), "another process may be writing it");
 }
 
+/// A worker died in the middle of a range, and machines lost parts of files.
+#[test]
+fn damaged_parts_run_again_and_no_row_is_there_twice() {
+    let folder = traces();
+    let sweep = sweep(&folder);
+    let output = Folder::open(&folder.path().join("rows"), &sweep).unwrap();
+    run(&sweep, &output, 2, &Unwatched).unwrap();
+    let path = |units: Range<u64>| folder.path().join("rows").join(part_name(&units));
+    let read = |unit: u64| std::fs::read(path(unit..unit + 1)).unwrap();
+    let joined = joined_parts((0..4).map(read)).unwrap();
+    assert_eq!(part_errors(&(0..4), joined.clone()), Some(vec![]));
+    assert_eq!(part_errors(&(0..5), joined.clone()), None, "a unit is missing");
+    std::fs::write(path(0..4), joined).unwrap();
+    let mut hole = read(5);
+    hole[512..1024].fill(0);
+    std::fs::write(path(5..6), hole).unwrap();
+    std::fs::write(path(7..8), read(8)).unwrap();
+    std::fs::write(path(10..12), &read(10)[..1000]).unwrap();
+    let report = run(&sweep, &output, 2, &Unwatched).unwrap();
+    assert_eq!(report.done_units, 2, "5 and 7");
+    let (parts, _) = output.done().unwrap();
+    let units: Vec<u64> = parts.iter().cloned().flatten().collect();
+    assert_eq!(units, (0..36).collect::<Vec<_>>());
+    let names = output.names().unwrap();
+    let there = names.iter().filter_map(|name| part_units(name)).count();
+    assert_eq!((parts[0].clone(), there), (0..4, 33), "{names:?}");
+}
+
+#[test]
+fn parts_within_others_are_contained() {
+    let parts = [0..4, 4..5, 1..2, 0..1, 3..4, 6..9, 8..9, 5..6, 0..4];
+    assert_eq!(contained_parts(&parts), [0..4, 0..1, 1..2, 3..4, 8..9]);
+    assert_eq!(contained_parts(&[]), []);
+}
+
 #[test]
 fn rows_of_a_trace_that_changed_are_refused() {
     let folder = traces();

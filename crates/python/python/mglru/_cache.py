@@ -30,8 +30,15 @@ def _bytes(name: str, size: Optional[Size]) -> Optional[int]:
     return _mglru.size_bytes(name, size) if isinstance(size, str) else _number(name, size)
 
 
+def _flat(buffer: Any) -> memoryview:
+    """The bytes of a buffer. One without any cannot be cast."""
+    view = memoryview(buffer)
+    return view.cast("B") if view.nbytes else memoryview(bytearray())
+
+
 class Cache:
-    """A page cache over files with a hard memory budget. All threads of the process can share it.
+    """A page cache over files with a hard memory budget. All threads of the process can share it. It is closed
+    with the last reference to it, to its tenants and to its open files.
 
     Reads and writes release Python's lock. A child of the process cannot use the cache: open one there.
 
@@ -88,12 +95,12 @@ class Cache:
         Raises:
             UsageError: the tenant does not exist.
         """
-        return Tenant(self._native.tenant(path))
+        return Tenant(self._native.tenant(path), self)
 
     @property
     def tenants(self) -> list["Tenant"]:
         """All tenants, the root first."""
-        return [Tenant(tenant) for tenant in self._native.tenants()]
+        return [Tenant(tenant, self) for tenant in self._native.tenants()]
 
     def add_tenant(
         self,
@@ -116,7 +123,8 @@ class Cache:
             UsageError: the name is taken or invalid, or the parent does not exist.
         """
         floors = _bytes("min", min) or 0, _bytes("low", low) or 0
-        return Tenant(self._native.add_tenant(path, *floors, _bytes("high", high), _bytes("max", max)))
+        native = self._native.add_tenant(path, *floors, _bytes("high", high), _bytes("max", max))
+        return Tenant(native, self)
 
     def remove_tenant(self, path: str) -> None:
         """Removes a tenant. Its pages stay, and its open files keep working.
@@ -168,7 +176,11 @@ class Cache:
     def __repr__(self) -> str:
         if self.closed:
             return "<mglru.Cache, closed>"
-        stats = self.stats()
+        try:
+            stats = self.stats()
+        except UsageError:
+            # Of the process that this one is a child of.
+            return "<mglru.Cache of another process>"
         return f"<mglru.Cache of {stats['budget_bytes']} bytes, {stats['file_pages']} pages in use>"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -183,10 +195,12 @@ def _end(native: "_mglru.Cache", process: int) -> None:
 class Tenant:
     """A part of a cache with limits and floors of its own. :meth:`Cache.tenant` returns it."""
 
-    __slots__ = ("_native",)
+    __slots__ = ("_cache", "_native")
 
-    def __init__(self, native: "_mglru.Tenant") -> None:
+    def __init__(self, native: "_mglru.Tenant", cache: Optional[Cache] = None) -> None:
         self._native = native
+        # A cache that nobody refers to is closed.
+        self._cache = cache
 
     @property
     def name(self) -> str:
@@ -233,7 +247,7 @@ class Tenant:
         path = os.fspath(path)
         if "x" in mode:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-        file = CachedFile(self._native.open(path, mode != "rb", "w" in mode), mode != "rb")
+        file = CachedFile(self._native.open(path, mode != "rb", "w" in mode), mode != "rb", self._cache)
         if "w" in mode:
             file.truncate(0)
         return file
@@ -267,7 +281,8 @@ class Tenant:
             raise UsageError(f"read: expected a function of ranges, not {read!r}")
         size = _number("size", size)
         block_bytes = _number("block_bytes", block_bytes)
-        return CachedFile(self._native.open_source(read, name, size, version, block_bytes), False)
+        native = self._native.open_source(read, name, size, version, block_bytes)
+        return CachedFile(native, False, self._cache)
 
     def __repr__(self) -> str:
         return f"<mglru.Tenant {self.name or '(root)'!r}>"
@@ -281,10 +296,12 @@ class CachedFile(io.RawIOBase):
     :meth:`write_at`; ``read`` and ``write`` move its one position.
     """
 
-    def __init__(self, native: "_mglru.File", writable: bool) -> None:
+    def __init__(self, native: "_mglru.File", writable: bool, cache: Optional[Cache] = None) -> None:
         self._native = native
         self._writable = writable
         self._position = 0
+        # A cache that nobody refers to is closed.
+        self._cache = cache
 
     @property
     def name(self) -> str:
@@ -315,6 +332,7 @@ class CachedFile(io.RawIOBase):
         return self._native.read_at(_number("size", size), _number("offset", offset))
 
     def read(self, size: Optional[int] = -1, /) -> bytes:
+        """Reads ``size`` bytes at the position, or up to the end of the file."""
         if size is None or size < 0:
             return self.readall()
         data = self._native.read_at(size, self._position)
@@ -322,12 +340,15 @@ class CachedFile(io.RawIOBase):
         return data
 
     def readall(self) -> bytes:
+        """Reads from the position up to the end of the file."""
         data = self._native.read_at(max(self.size - self._position, 0), self._position)
         self._position += len(data)
         return data
 
     def readinto(self, buffer: Any, /) -> int:
-        view = memoryview(buffer).cast("B")
+        """Reads into a buffer at the position. Returns the number of bytes, fewer than it has only at the end
+        of the file."""
+        view = _flat(buffer)
         data = self._native.read_at(len(view), self._position)
         view[: len(data)] = data
         self._position += len(data)
@@ -345,10 +366,11 @@ class CachedFile(io.RawIOBase):
             BufferError: a page of the range is lent.
             OSError: the file was opened for reading only, or earlier writes fail.
         """
-        data = data if isinstance(data, bytes) else bytes(memoryview(data).cast("B"))
+        data = data if isinstance(data, bytes) else bytes(_flat(data))
         return self._native.write_at(data, _number("offset", offset))
 
     def write(self, data: Any, /) -> int:
+        """Writes all of ``data`` at the position, as :meth:`write_at`."""
         written = self.write_at(data, self._position)
         self._position += written
         return written
@@ -361,7 +383,9 @@ class CachedFile(io.RawIOBase):
         offset = operator.index(offset)
         position = offset + (0, self._position, size)[whence]
         if position < 0:
-            raise OSError(22, f"seek: position {position} is before the beginning of {self.name}")
+            raise OSError(22, f"seek: position {position} is before the beginning", self.name)
+        if position >= 1 << 63:
+            raise OverflowError(f"seek: position {position} is beyond every file")
         self._position = position
         return position
 
@@ -439,6 +463,7 @@ class CachedFile(io.RawIOBase):
         if not self.closed:
             super().close()
             self._native.close()
+            self._cache = None
 
     def __repr__(self) -> str:
         return f"<mglru.CachedFile {self.name!r}, mode {self.mode!r}{', closed' if self.closed else ''}>"

@@ -249,19 +249,19 @@ def _locked(path: str) -> Iterator[None]:
         yield
 
 
-def run(description: str, start: int, end: int) -> list[tuple[int, int, Rows]]:
-    """Runs the units of a range in the worker's child. Returns ranges with their rows: the whole range,
-    or single units after the child died."""
+def run(description: str, start: int, end: int) -> list[Rows]:
+    """Runs the units of a range in the worker's child. Returns the rows of the whole range, or those of
+    each of its units after the child died."""
     try:
-        return [(start, end, _of_worker().run(description, start, end))]
+        return [_of_worker().run(description, start, end)]
     except Died:
         return _one_by_one(description, start, end)
 
 
-def _one_by_one(description: str, start: int, end: int) -> list[tuple[int, int, Rows]]:
+def _one_by_one(description: str, start: int, end: int) -> list[Rows]:
     from ._sweep import _of
 
-    done: list[tuple[int, int, Rows]] = []
+    done: list[Rows] = []
     child: Optional[Child] = None
     for unit in range(start, end):
         endings: list[str] = []
@@ -276,7 +276,7 @@ def _one_by_one(description: str, start: int, end: int) -> list[tuple[int, int, 
         else:
             reason = f"its process died {TRIES} times: {', '.join(endings)}"
             rows = _of(description).failed(unit, unit + 1, reason), 1, f"unit {unit}: {reason}"
-        done.append((unit, unit + 1, rows))
+        done.append(rows)
     if child is not None:
         child.close()
     return done

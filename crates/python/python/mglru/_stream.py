@@ -1,4 +1,4 @@
-"""Traces as streams: URLs of fsspec and open binary files, read once and never stored."""
+"""Traces as streams: URLs of fsspec, open binary files and named pipes, read once and never stored."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import os
 import posixpath
 import select
+import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, Optional
@@ -20,21 +21,37 @@ _LOOK_EVERY_S = 0.05
 """Time between two looks at pending signals."""
 
 
+def is_url(source: Any) -> bool:
+    """Whether a source of a trace is a URL."""
+    return isinstance(source, str) and "://" in source
+
+
 def is_stream(source: Any) -> bool:
-    """Whether a source of a trace is a URL or an open file."""
-    return (isinstance(source, str) and "://" in source) or hasattr(source, "read")
+    """Whether a source of a trace is a URL, an open file, or the path of a pipe or a terminal."""
+    return is_url(source) or hasattr(source, "read") or _is_pipe(source)
+
+
+def _is_pipe(source: Any) -> bool:
+    if not isinstance(source, (str, os.PathLike)):
+        return False
+    try:
+        mode = os.stat(source).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
 
 
 def read(
     source: Any, storage_options: Optional[Mapping[str, Any]], reader: "Callable[[str], list[_mglru.Trace]]"
 ) -> "list[_mglru.Trace]":
-    """Reads traces from a URL or from an open file: ``reader`` gets a path that gives the bytes once.
+    """Reads traces from a stream: ``reader`` gets a path that gives the bytes once.
 
     Raises:
         UsageError: as :class:`mglru.Trace`, or the file is not binary, or fsspec is missing.
         WorkError: the trace is damaged, or too long to be kept decoded.
     """
-    name = source if isinstance(source, str) else str(getattr(source, "name", "stream"))
+    is_path = isinstance(source, (str, os.PathLike))
+    name = os.fspath(source) if is_path else str(getattr(source, "name", "stream"))
     with _opened(source, storage_options or {}) as pipe:
         try:
             return [trace.named(name) for trace in _interruptible(lambda: reader(pipe.path), pipe)]
@@ -71,15 +88,22 @@ def _interruptible(work: "Callable[[], list[_mglru.Trace]]", pipe: "_Pipe") -> "
 
 @contextlib.contextmanager
 def _opened(source: Any, storage_options: Mapping[str, Any]) -> "Iterator[_Pipe]":
-    """A pipe with the bytes of a URL or of an open file."""
-    if not isinstance(source, str):
-        with _Pipe(source, posixpath.basename(str(getattr(source, "name", "stream"))) or "stream") as pipe:
-            yield pipe
-        return
-    # The trace's own decoder finds compressions by their content.
-    with _fsspec(source).open(source, "rb", compression=None, **storage_options) as file:
-        with _Pipe(file, posixpath.basename(source) or "stream") as pipe:
-            yield pipe
+    """A pipe with the bytes of a stream."""
+    with contextlib.ExitStack() as stack:
+        name = str(getattr(source, "name", "stream"))
+        if is_url(source):
+            # The trace's own decoder finds compressions by their content.
+            name, opened = source, _fsspec(source).open(source, "rb", compression=None, **storage_options)
+            source = stack.enter_context(opened)
+        elif isinstance(source, (str, os.PathLike)):
+            name = os.fspath(source)
+            source = stack.enter_context(_open_pipe(name))
+        yield stack.enter_context(_Pipe(source, posixpath.basename(name) or "stream"))
+
+
+def _open_pipe(path: str) -> IO[bytes]:
+    """Opens a named pipe without waiting for its writer: the first look at it waits."""
+    return open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb", buffering=0)
 
 
 def _fsspec(url: str) -> Any:
@@ -121,6 +145,8 @@ class _Pipe:
 
         self._file = file
         self._name = name
+        # Python's own files are looked at before they are read, so that an interrupt ends the wait.
+        self._is_looked_at = isinstance(file.raw if isinstance(file, io.BufferedReader) else file, io.FileIO)
         self._failure: list[BaseException] = []
         # Held for each write, so that the pipe is not closed in the middle of one.
         self._lock = threading.Lock()
@@ -135,13 +161,18 @@ class _Pipe:
 
     def _read(self) -> Any:
         """The next piece of the file; nothing at its end, or after an interrupt."""
-        file = self._file
-        if not (isinstance(file, io.BufferedReader) and isinstance(file.raw, io.FileIO)):
+        file: Any = self._file
+        if not self._is_looked_at:
             return file.read(_PIECE_BYTES)
         # Waits before the read, which holds a lock of the file that Python needs to end: for sys.stdin.buffer.
+        look = select.poll()
+        look.register(file, select.POLLIN)
         while not self._aborted:
-            if select.select([file], [], [], _LOOK_EVERY_S)[0]:
-                return file.read1(_PIECE_BYTES)
+            if look.poll(1000 * _LOOK_EVERY_S):
+                piece = file.read1(_PIECE_BYTES) if hasattr(file, "read1") else file.read(_PIECE_BYTES)
+                # Another reader of the same pipe may have been faster.
+                if piece is not None:
+                    return piece
         return b""
 
     def _pump(self) -> None:
@@ -187,7 +218,7 @@ class _Pipe:
         # A reader that ended early leaves the thread a broken pipe.
         os.close(self._end)
         # The thread of an aborted pipe may wait for the file for long. It ends when that gives something.
-        if not self._aborted:
+        if self._is_looked_at or not self._aborted:
             self._thread.join()
         self._folder.cleanup()
         if self._failure and not self._aborted:

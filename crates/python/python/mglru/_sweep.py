@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Optional, Protocol, Union
 
 from . import _mglru
-from ._errors import UsageError, WorkError
+from ._errors import Error, UsageError, WorkError
 from ._trace import _number
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _IDENTITY = "_sweep.txt"
 _TRIES = 3
+_READ_AT_ONCE = 64
+"""Parts that are read at once, at about 50 KB each."""
 
 
 @dataclass(frozen=True)
@@ -166,11 +168,56 @@ class _Store:
     def has_identity(self) -> bool:
         return self.system.exists(self.path(_IDENTITY))
 
-    def names(self) -> list[str]:
+    def parts(self) -> list[str]:
+        """The names of the parts that count. A damaged part is removed, and so is one whose rows are in
+        another, too: those that read the folder read all its files.
+
+        Raises:
+            WorkError: the folder cannot be read, or such a part cannot be removed.
+        """
         self.system.invalidate_cache()
-        # A file that lost its content with its machine does not count: its units run again.
-        found = self.system.ls(self.folder, detail=True)
-        return [posixpath.basename(file["name"]) for file in found if file.get("size") != 0]
+        try:
+            found = [posixpath.basename(path) for path in self.system.ls(self.folder, detail=False)]
+            names = [name for name in found if name.startswith("units-") and name.endswith(".parquet")]
+            whole = []
+            for at in range(0, len(names), _READ_AT_ONCE):
+                whole += self._whole(names[at : at + _READ_AT_ONCE])
+            contained = set(_mglru.sweep_parts_contained(whole))
+            for name in contained:
+                self.system.rm_file(self.path(name))
+        except Error:
+            raise
+        except Exception as error:
+            raise WorkError(f"{self.folder}: cannot read the rows there: {error}") from error
+        return [name for name in whole if name not in contained]
+
+    def _whole(self, names: list[str]) -> list[str]:
+        """Those of the parts that are whole. The others are removed."""
+        whole = []
+        for name, part in zip(names, self._contents(names)):
+            if isinstance(part, FileNotFoundError):
+                continue
+            if isinstance(part, BaseException):
+                raise part
+            if _mglru.sweep_part_errors(name, part) is not None:
+                whole.append(name)
+            else:
+                self.system.rm_file(self.path(name))
+        return whole
+
+    def _contents(self, names: list[str]) -> list[Any]:
+        paths = [self.path(name) for name in names]
+        return self.system.cat_ranges(paths, None, None, on_error="return")
+
+    def holds(self, name: str) -> bool:
+        """Whether a part is there and whole."""
+        self.system.invalidate_cache()
+        part = self._contents([name])[0]
+        if isinstance(part, FileNotFoundError):
+            return False
+        if isinstance(part, BaseException):
+            raise WorkError(f"{self.path(name)}: cannot read it: {part}") from part
+        return _mglru.sweep_part_errors(name, part) is not None
 
     def write(self, name: str, data: bytes) -> None:
         # An object store shows an object whole. Elsewhere a worker may be killed in the middle.
@@ -190,20 +237,25 @@ def _protocols(system: Any) -> tuple[str, ...]:
     return (system.protocol,) if isinstance(system.protocol, str) else tuple(system.protocol)
 
 
-def _work(description: str, out: str, version: str, start: int, end: int) -> tuple[int, Optional[str]]:
-    """The work of a worker: runs the units of a range in its child, and writes their rows. Returns the
-    number of failed units, and the first error."""
+_Done = tuple[int, Optional[str], Optional[bytes]]
+"""The number of failed units, the first error, and the rows where they were not written."""
+
+
+def _work(description: str, out: Optional[str], version: str, start: int, end: int) -> _Done:
+    """The work of a worker: runs the units of a range in its child, and writes their rows as one part, or
+    returns them without a folder. So a worker that dies leaves all rows of a range or none."""
     from . import __version__, _process
 
     if version != __version__:
         raise UsageError(f"this worker has mglru {__version__}, the sweep is of {version}; install the same")
-    store = _Store(out)
-    failures = 0
-    first: Optional[str] = None
-    for begin, until, (rows, failed, error) in _process.run(description, start, end):
-        store.write(_mglru.sweep_part_name(begin, until), rows)
-        failures, first = failures + failed, first or error
-    return failures, first
+    done = _process.run(description, start, end)
+    failures = sum(failed for _, failed, _ in done)
+    first = next((error for _, _, error in done if error is not None), None)
+    rows = done[0][0] if len(done) == 1 else _mglru.sweep_parts_joined([rows for rows, _, _ in done])
+    if out is None:
+        return failures, first, rows
+    _Store(out).write(_mglru.sweep_part_name(start, end), rows)
+    return failures, first, None
 
 
 class _Lost(Exception):
@@ -281,43 +333,72 @@ class _Ray:
         return max(1, int(self.ray.cluster_resources().get("CPU", 1)))
 
 
+class _Task:
+    """Units that a worker runs: a range, or one unit of a broken range."""
+
+    def __init__(self, start: int, end: int, of: Optional["_Broken"] = None) -> None:
+        self.start, self.end, self.of = start, end, of
+        self.tries = 1
+
+
+class _Broken:
+    """A range whose units are run one by one, because its workers died. Its rows are written together."""
+
+    def __init__(self, start: int, end: int) -> None:
+        self.start, self.end = start, end
+        self.rows: dict[int, bytes] = {}
+
+    def tasks(self) -> list[_Task]:
+        return [_Task(unit, unit + 1, self) for unit in range(self.start, self.end)]
+
+
 def _run(native: "_mglru.Sweep", description: str, out: str, cluster: _Cluster) -> SweepReport:
     """Runs the ranges whose rows are not there on a cluster. A range whose worker died is tried again;
     then its units are tried one by one. A unit that kills its process does not get here: the worker
-    survives it and writes a row with the error."""
+    survives it, and its row has the error."""
     from . import __version__
 
     began = time.monotonic()
     out = out if "://" in out else os.path.abspath(out)
     store = _Store(out)
     store.begin(native.check())
-    waiting = [(start, end, 1) for start, end in reversed(native.pending(store.names()))]
-    running: dict[Any, tuple[int, int, int]] = {}
+    waiting = [_Task(start, end) for start, end in reversed(native.pending(store.parts()))]
+    running: dict[Any, _Task] = {}
     done = failed = 0
     first: Optional[str] = None
     while waiting or running:
         # Few tasks ahead: the memory of a scheduler does not grow with the grid.
         while waiting and len(running) < 2 * cluster.slots():
-            start, end, tries = waiting.pop()
-            running[cluster.submit(description, out, __version__, start, end)] = (start, end, tries)
-        for task, result in cluster.finished(set(running)):
-            start, end, tries = running.pop(task)
+            task = waiting.pop()
+            to = out if task.of is None else None
+            running[cluster.submit(description, to, __version__, task.start, task.end)] = task
+        for future, result in cluster.finished(set(running)):
+            task = running.pop(future)
+            start, end = task.start, task.end
             if isinstance(result, _Lost):
-                if store.system.exists(store.path(_mglru.sweep_part_name(start, end))):
+                if task.of is None and store.holds(_mglru.sweep_part_name(start, end)):
                     # It died after its work.
                     done += end - start
-                elif tries < _TRIES:
-                    waiting.append((start, end, tries + 1))
-                elif end - start > 1:
-                    waiting += [(unit, unit + 1, 1) for unit in range(start, end)]
-                else:
-                    reason = f"its worker died {_TRIES} times"
-                    store.write(_mglru.sweep_part_name(start, end), native.failed(start, end, reason))
-                    done, failed, first = done + 1, failed + 1, first or f"unit {start}: {reason}"
+                    continue
+                if task.tries < _TRIES:
+                    task.tries += 1
+                    waiting.append(task)
+                    continue
+                if end - start > 1:
+                    waiting += _Broken(start, end).tasks()
+                    continue
+                reason = f"its worker died {_TRIES} times"
+                result = 1, f"unit {start}: {reason}", native.failed(start, end, reason)
             elif isinstance(result, UsageError):
                 raise result
             elif isinstance(result, BaseException):
                 raise WorkError(f"units {start} to {end - 1}: {result}") from result
-            else:
-                done, failed, first = done + end - start, failed + result[0], first or result[1]
+            failures, error, rows = result
+            if rows is not None:
+                broken = task.of or _Broken(start, end)
+                broken.rows[start] = rows
+                if len(broken.rows) == broken.end - broken.start:
+                    whole = _mglru.sweep_parts_joined([broken.rows[unit] for unit in sorted(broken.rows)])
+                    store.write(_mglru.sweep_part_name(broken.start, broken.end), whole)
+            done, failed, first = done + end - start, failed + failures, first or error
     return SweepReport(out, native.units(), done, failed, first, time.monotonic() - began)

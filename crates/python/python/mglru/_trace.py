@@ -44,8 +44,8 @@ class Trace:
 
     Args:
         source: a path of a file in any format of ``mglru trace formats``, also compressed; the same
-            as a URL of fsspec such as ``s3://bucket/trace.zst`` or as an open binary file, which are
-            read once as a stream; or page numbers from 0: a numpy array of integers, any Arrow array,
+            as a URL of fsspec such as ``s3://bucket/trace.zst``, as an open binary file or as the
+            path of a named pipe, which are read once as a stream; or page numbers from 0: a numpy array of integers, any Arrow array,
             or a sequence.
         format: format of the file, if it is not recognised.
         lossy: skip and count bad records of the file instead of failing at the first one.
@@ -99,7 +99,7 @@ class Trace:
         if salt and share is None:
             raise UsageError("salt: only for a sample: give sample=0.01")
         is_stream = _stream.is_stream(source)
-        if storage_options is not None and not (is_stream and isinstance(source, str)):
+        if storage_options is not None and not _stream.is_url(source):
             raise UsageError("storage_options: only for a URL")
         if is_stream or isinstance(source, (str, os.PathLike)):
             given = [what for what, value in (*flags.items(), ("name", name)) if value is not None]
@@ -114,8 +114,9 @@ class Trace:
             )
             arguments = (source if is_stream else os.fspath(source), storage_options, options)
             self._native = _read(*arguments)
-            # Another process cannot read an open file again.
-            self._arguments: Optional[tuple[Any, ...]] = None if hasattr(source, "read") else arguments
+            # Another process cannot read an open file or a pipe again.
+            is_read_again = not is_stream or _stream.is_url(source)
+            self._arguments: Optional[tuple[Any, ...]] = arguments if is_read_again else None
             return
         given = [what for what, value in (("format", format), ("unit_bytes", unit_bytes)) if value is not None]
         if given:

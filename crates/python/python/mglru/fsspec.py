@@ -5,6 +5,8 @@
     pandas.read_parquet("mglru::s3://bucket/frame.parquet", storage_options={"s3": {"anon": True}})
     fsspec.open("mglru::https://host/file", mglru={"tenant": "web", "tenant_max": "64MiB"})
 
+pandas knows such URLs from version 3 on; pandas 2 takes ``filesystem=`` or an open file.
+
 All files of all file systems share the budget of :func:`cache`, and each tenant its limits.
 """
 

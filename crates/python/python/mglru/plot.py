@@ -27,6 +27,8 @@ def _axes(axes: Optional["Axes"]) -> "Axes":
 
 
 def _need(table: Table, what: str, *columns: str) -> None:
+    if not isinstance(table, Table):
+        raise UsageError(f"{what}: expected a mglru.Table, not a {type(table).__name__}")
     missing = [name for name in columns if name not in table.column_names]
     if missing:
         raise UsageError(f"{what}: the table has no column {missing[0]}")

@@ -107,7 +107,7 @@ mod tests {
         symlink(&outside, inside.join("data")).unwrap();
         let text =
             "[machine]\nmemory = \"4MiB\"\n[[job]]\nfio = \"[a]\\nrw=write\\nsize=64k\\nfilename=data\"";
-        let refused = super::super::run(&plan(text, World::Real).unwrap(), Some(&inside));
+        let refused = super::super::run(&plan(text, World::Real).unwrap(), Some(&inside), &crate::Unwatched);
         let text = refused.expect_err("a refusal").to_string();
         assert!(text.starts_with("a.toml:3:1: `data` leads out of "), "{text}");
         assert_eq!(std::fs::read(&outside).unwrap(), b"precious");

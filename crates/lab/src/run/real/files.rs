@@ -1,11 +1,11 @@
 //! A trace on real files: one sparse file per file of the trace, and memory for its anonymous
 //! pages.
 
-use crate::Unwatched;
 use crate::error::Error;
 use crate::membership::{Member, Membership};
 use crate::run::sources::{Names, Numbers};
 use crate::trace_file::TraceFile;
+use crate::watch::Watch;
 use mglru_cache::{AnonRegion, CachedFile, Map, OpenMode, Tenant};
 use mglru_core::PAGE_BYTES;
 use mglru_sim::{Access, Operation, Source};
@@ -70,14 +70,15 @@ impl TraceJob {
     /// Creates the files of a trace, with names that begin with `stem`.
     ///
     /// # Errors
-    /// If the trace cannot be read or the files cannot be created.
+    /// If the trace cannot be read or the files cannot be created, or if the work was cancelled.
     pub fn new(
         path: &Path,
         open: OpenOptions,
         runtime: Option<Duration>,
         stem: &Path,
+        watch: &dyn Watch,
     ) -> Result<TraceJob, Error> {
-        let trace = TraceFile::load(path, open, &Unwatched)?;
+        let trace = TraceFile::load(path, open, watch)?;
         let (mut files, mut regions) = (Sizes::new(), Sizes::new());
         let skipped = each(&trace, |operation| {
             if let Operation::Access(access) = operation {
@@ -86,8 +87,9 @@ impl TraceJob {
                 let size = sizes.entry(number).or_default();
                 *size = (*size).max(offset + PAGE_BYTES);
             }
-            Ok(true)
+            Ok(!watch.is_cancelled())
         })?;
+        watch.check()?;
         let job = TraceJob { trace, runtime, stem: stem.to_owned(), files, regions, skipped };
         for (&number, &bytes) in &job.files {
             let path = job.path(number);

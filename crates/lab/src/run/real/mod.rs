@@ -11,7 +11,6 @@ mod files;
 
 use super::outcome::{Answered, Killed, Read, ReadingsSize, ScenarioOutcome, TenantRow};
 use super::plan::{Plan, SUMS};
-use crate::Unwatched;
 use crate::error::Error;
 use crate::fio::gate::Gate;
 use crate::fio::job::Runner;
@@ -23,6 +22,7 @@ use crate::load::{RealLoad, Setup};
 use crate::membership::{Member, Membership};
 use crate::parallel;
 use crate::temporary::TemporaryFolder;
+use crate::watch::{Quiet, Watch};
 use files::TraceJob;
 use mglru_cache::{PageCache, Swap, Tenant, TenantStats};
 use mglru_core::lru::Swappiness;
@@ -33,13 +33,16 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+/// Time between two looks at whether the work was cancelled.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// Runs a plan. `directory` holds the files of jobs in fio's language, which remain there. With
 /// `None` they are in the run's own folder, which also has all other files (swap, files of traces
 /// and of loads) and is removed at the end.
 ///
 /// # Errors
-/// If the cache cannot be built or files cannot be created.
-pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<ScenarioOutcome, Error> {
+/// If the cache cannot be built or files cannot be created, or if the work was cancelled.
+pub fn run(plan: &Plan, directory: Option<&Path>, watch: &dyn Watch) -> Result<ScenarioOutcome, Error> {
     let parent = directory.map_or_else(layout::default_directory, Path::to_owned);
     let cannot = |error| {
         let place = parent.display();
@@ -56,8 +59,10 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<ScenarioOutcome, Err
         check_files(plan, directory)?;
     }
     let fio = fio_plan(plan, directory.unwrap_or(&files))?;
-    fio.lay_out(&Unwatched)?;
-    let parts = parts(plan, &fio, own.path())?;
+    // Its stages would be confused with those of other work: the whole run is no stage.
+    let watch = &Quiet(watch);
+    fio.lay_out(watch)?;
+    let parts = parts(plan, &fio, own.path(), watch)?;
     let stage = Stage::new(plan, &cache, parts.len())?;
     let files: Vec<String> = plan.scenario.print.files.iter().map(|file| file.value.clone()).collect();
     std::thread::scope(|scope| {
@@ -67,15 +72,20 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<ScenarioOutcome, Err
                 let stage = &stage;
                 scope.spawn(move || {
                     let _leaving = Leaving(stage);
-                    part.perform(stage)
+                    part.perform(stage, watch)
                 })
             })
             .collect();
-        let (answers, mut readings, unread) = administer(plan, &cache, &stage, &parts, &files);
+        let done = administer(plan, &cache, &stage, &parts, &files, watch);
+        let done = done.and_then(|done| stage.wait(None, |state| state.left == 0, watch).map(|()| done));
+        if done.is_err() {
+            stage.cancel(&parts);
+        }
         let joined = threads.into_iter().map(|thread| thread.join());
         let ended: Vec<Ended> =
             joined.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect();
         let time = stage.began.elapsed();
+        let (answers, mut readings, unread) = done?;
         readings.extend(read(&cache, &files, time));
         let mut kills = Vec::new();
         let mut tenants = vec![row(&cache.tenant("")?.stats(), None, &parts, &ended)];
@@ -178,10 +188,12 @@ struct Part<'p> {
     job: usize,
     start: Duration,
     task: Task<'p>,
-    /// Tells the thread to stop.
+    /// Tells the thread to stop. Set under the lock of `meter`.
     stop: AtomicBool,
-    /// The meter that stops the threads of a job in fio's language.
-    meter: OnceLock<Arc<Meter>>,
+    /// Whether it stops because the work was cancelled.
+    cancelled: AtomicBool,
+    /// The meter that stops the threads of a job in fio's language, once that has begun.
+    meter: Mutex<Option<Arc<Meter>>>,
     /// The job's tenants, once it has begun.
     membership: OnceLock<Arc<Membership>>,
 }
@@ -223,7 +235,12 @@ impl Ended<'_> {
     }
 }
 
-fn parts<'p>(plan: &Plan, fio: &'p FioPlan, directory: &'p Path) -> Result<Vec<Part<'p>>, Error> {
+fn parts<'p>(
+    plan: &Plan,
+    fio: &'p FioPlan,
+    directory: &'p Path,
+    watch: &dyn Watch,
+) -> Result<Vec<Part<'p>>, Error> {
     let mut planned = fio.jobs.iter();
     let mut parts = Vec::new();
     for (number, job) in plan.scenario.jobs.iter().enumerate() {
@@ -236,7 +253,8 @@ fn parts<'p>(plan: &Plan, fio: &'p FioPlan, directory: &'p Path) -> Result<Vec<P
                 start,
                 task,
                 stop: AtomicBool::new(false),
-                meter: OnceLock::new(),
+                cancelled: AtomicBool::new(false),
+                meter: Mutex::new(None),
                 membership: OnceLock::new(),
             });
         };
@@ -247,7 +265,7 @@ fn parts<'p>(plan: &Plan, fio: &'p FioPlan, directory: &'p Path) -> Result<Vec<P
                 }
             }
             Work::Trace { path, open, runtime } => {
-                let trace = TraceJob::new(path, *open, *runtime, &directory.join(name));
+                let trace = TraceJob::new(path, *open, *runtime, &directory.join(name), watch);
                 add(job.start, Task::Trace(trace.map_err(|failure| failure.at(&place))?));
             }
             &Work::Load { load, clients, runtime } => {
@@ -266,14 +284,26 @@ impl<'p> Part<'p> {
     }
 
     fn stop(&self) {
+        let meter = self.meter.lock().unwrap_or_else(PoisonError::into_inner);
         self.stop.store(true, Relaxed);
-        if let Some(meter) = self.meter.get() {
-            meter.stop.store(true, Relaxed);
+        if let Some(meter) = &*meter {
+            self.tell(meter);
         }
     }
 
+    /// Stops it without the check of its writes at the end.
+    fn cancel(&self) {
+        self.cancelled.store(true, Relaxed);
+        self.stop();
+    }
+
+    fn tell(&self, meter: &Meter) {
+        meter.stop.store(self.stop.load(Relaxed), Relaxed);
+        meter.cancelled.store(self.cancelled.load(Relaxed), Relaxed);
+    }
+
     /// Waits for the job's start time and tenant, then does its work.
-    fn perform(&self, stage: &Stage) -> Ended<'p> {
+    fn perform(&self, stage: &Stage, watch: &dyn Watch) -> Ended<'p> {
         let ended = |failure| Ended { mapped: false, failure, open: Open::Nothing };
         let Some(membership) = stage.enter(self) else { return ended(None) };
         let done = match &self.task {
@@ -287,7 +317,7 @@ impl<'p> Part<'p> {
                 let tenant = membership.tenant();
                 let (load, clients, seed, tenant) = (*load, *clients, *seed, &tenant);
                 let setup = Setup { load, clients, seed, tenant, directory, name, mapped: false };
-                let load = RealLoad::new(&setup, &Unwatched);
+                let load = RealLoad::new(&setup, watch);
                 load.map(|load| self.perform_load(load, clients, *runtime, &membership))
             }
         };
@@ -302,9 +332,10 @@ impl<'p> Part<'p> {
     ) -> Result<Ended<'p>, Error> {
         let mut runner = open_one(plan, planned, &membership.tenant(), None)?;
         runner.membership = Some(membership);
-        let _ = self.meter.set(runner.meter.clone());
-        if self.stop.load(Relaxed) {
-            self.stop();
+        {
+            let mut meter = self.meter.lock().unwrap_or_else(PoisonError::into_inner);
+            self.tell(&runner.meter);
+            *meter = Some(runner.meter.clone());
         }
         let gate = Gate::default();
         gate.open_for(0);
@@ -357,6 +388,8 @@ struct Presence {
 struct State {
     /// Number of parts that have not ended.
     left: usize,
+    /// Whether the work was cancelled, so that no part begins.
+    cancelled: bool,
     tenants: Vec<Presence>,
     /// Per job, the tenant that it is in or will begin in; `None` for the root.
     jobs: Vec<Option<usize>>,
@@ -391,6 +424,7 @@ impl Stage {
             root: cache.tenant("")?,
             state: Mutex::new(State {
                 left,
+                cancelled: false,
                 tenants,
                 jobs: plan.scenario.jobs.iter().map(|job| job.tenant).collect(),
             }),
@@ -402,23 +436,52 @@ impl Stage {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a time, or until `over` returns true.
-    fn wait(&self, until: Duration, over: impl Fn(&State) -> bool) {
+    /// Waits until a time, if there is one, or until `over` returns true.
+    ///
+    /// # Errors
+    /// If the work is cancelled meanwhile.
+    fn wait(
+        &self,
+        until: Option<Duration>,
+        over: impl Fn(&State) -> bool,
+        watch: &dyn Watch,
+    ) -> Result<(), Error> {
         let mut state = self.state();
-        while let Some(left) = until.checked_sub(self.began.elapsed()).filter(|left| !left.is_zero())
-            && !over(&state)
-        {
-            let waited = self.changed.wait_timeout(state, left);
+        loop {
+            watch.check()?;
+            let left = until.map_or(LOOK_EVERY, |until| until.saturating_sub(self.began.elapsed()));
+            if left.is_zero() || over(&state) {
+                return Ok(());
+            }
+            let waited = self.changed.wait_timeout(state, left.min(LOOK_EVERY));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Waits until a part may begin. Returns its membership, or `None` if its tenant is gone.
+    /// Stops all parts, and lets no further one begin.
+    fn cancel(&self, parts: &[Part]) {
+        self.state().cancelled = true;
+        self.changed.notify_all();
+        parts.iter().for_each(Part::cancel);
+    }
+
+    /// Waits until a part may begin. Returns its membership, or `None` if its tenant is gone or the
+    /// work was cancelled.
     fn enter(&self, part: &Part) -> Option<Arc<Membership>> {
-        let gone = |state: &State| state.jobs[part.job].is_some_and(|tenant| state.tenants[tenant].gone);
-        self.wait(part.start, gone);
+        let gone = |state: &State| {
+            state.cancelled || state.jobs[part.job].is_some_and(|tenant| state.tenants[tenant].gone)
+        };
         let mut state = self.state();
+        while let Some(left) = part.start.checked_sub(self.began.elapsed()).filter(|left| !left.is_zero())
+            && !gone(&state)
+        {
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
         loop {
+            if state.cancelled {
+                return None;
+            }
             let number = state.jobs[part.job];
             let tenant = match number.map(|number| &state.tenants[number]) {
                 Some(Presence { gone: true, .. }) => return None,
@@ -445,14 +508,21 @@ impl Stage {
     }
 }
 
+/// Results of the actions, readings of control files, and why the latter ended early.
+type Administered = (Vec<Answered>, Vec<Read>, Option<String>);
+
 /// Carries out the actions and reads files at their times until all parts have ended.
+///
+/// # Errors
+/// If the work was cancelled.
 fn administer(
     plan: &Plan,
     cache: &PageCache,
     stage: &Stage,
     parts: &[Part],
     files: &[String],
-) -> (Vec<Answered>, Vec<Read>, Option<String>) {
+    watch: &dyn Watch,
+) -> Result<Administered, Error> {
     let (mut answers, mut readings) = (Vec::new(), Vec::new());
     let mut actions = plan.scenario.actions.iter().peekable();
     let mut every = plan.scenario.print.every.filter(|_| !files.is_empty());
@@ -462,7 +532,7 @@ fn administer(
         let action_at = actions.peek().map(|action| action.at);
         let read_at = every.map(|_| next_read);
         let Some(next) = action_at.into_iter().chain(read_at).min() else { break };
-        stage.wait(next, |state| action_at.is_none() && state.left == 0);
+        stage.wait(Some(next), |state| action_at.is_none() && state.left == 0, watch)?;
         if action_at.is_none() && stage.state().left == 0 {
             break;
         }
@@ -488,7 +558,7 @@ fn administer(
             }
         }
     }
-    (answers, readings, failure)
+    Ok((answers, readings, failure))
 }
 
 fn carry_out(
