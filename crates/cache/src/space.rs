@@ -129,8 +129,8 @@ impl CachedFile {
     ///
     /// # Errors
     /// The handle is read-only, the range is empty (`EINVAL`), the file system has no holes
-    /// (`EOPNOTSUPP`) or otherwise refuses, or a guard of this thread lends a page at an edge of the
-    /// hole. The file is then as before.
+    /// (`EOPNOTSUPP`) or otherwise refuses, or a guard of this thread lends a page at an edge of
+    /// the hole. The file is then as before.
     pub fn punch_hole(&self, range: Range<u64>) -> Result<(), Error> {
         self.check_writable()?;
         let (shared, inode) = (&*self.shared, &self.inode);

@@ -27,9 +27,9 @@
 //!
 //! Any number of processes, and of databases of one process, read a database at once. Each opens it
 //! with [`FileBackend::open_read_only`] and `Builder::open_read_only_with_backend`. They share a
-//! lock on the file that keeps writers out, and a writer keeps readers out: the pages that a process
-//! has in memory do not change on the disk. redb's own databases follow the same locks, so those in
-//! its default mode (`ConcurrencyMode::ExclusiveWriter`) may read beside this adapter.
+//! lock on the file that keeps writers out, and a writer keeps readers out: the pages that a
+//! process has in memory do not change on the disk. redb's own databases follow the same locks, so
+//! those in its default mode (`ConcurrencyMode::ExclusiveWriter`) may read beside this adapter.
 //!
 //! ```
 //! # use mglru_cache::PageCache;
