@@ -106,6 +106,10 @@ pub(crate) struct CacheHost {
     pub(crate) flusher: Bell,
     /// Reclaim has asked for write-back: the flusher writes even if few pages are dirty.
     pub(crate) flush_for_reclaim: AtomicBool,
+    /// Number of writes of file pages that have ended.
+    pub(crate) writes_ended: AtomicU64,
+    /// Each write that ends rings the flusher.
+    pub(crate) flusher_awaits_write: AtomicBool,
     pub(crate) background: Bell,
     /// Rung whenever pages were written or read. Throttled writers and reclaimers wait for it.
     pub(crate) progress: Bell,
@@ -131,6 +135,8 @@ impl CacheHost {
             swap,
             flusher: Bell::default(),
             flush_for_reclaim: AtomicBool::new(false),
+            writes_ended: AtomicU64::new(0),
+            flusher_awaits_write: AtomicBool::new(false),
             background: Bell::default(),
             progress: Bell::default(),
             isolated: Bell::default(),
@@ -152,6 +158,14 @@ impl CacheHost {
             self.callback_panicked.store(true, Ordering::Relaxed);
         }
         result.ok()
+    }
+
+    /// Counts the end of a write of file pages.
+    pub(crate) fn note_write_ended(&self) {
+        self.writes_ended.fetch_add(1, Ordering::SeqCst);
+        if self.flusher_awaits_write.load(Ordering::SeqCst) {
+            self.flusher.ring();
+        }
     }
 
     /// Parks the calling thread as the core asked, unless pages were written or read since

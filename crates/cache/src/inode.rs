@@ -395,6 +395,7 @@ impl Inode {
     /// Later write-back uses the file's length at that time. The caller holds `resize` exclusively.
     pub(crate) fn hold_transfers(&self) -> HeldTransfers<'_> {
         let mut transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
+        debug_assert!(!transfers.held, "the one that holds `resize` holds them");
         transfers.held = true;
         let ended = self.transferred.wait_while(transfers, |transfers| !transfers.under_way.is_empty());
         drop(ended.unwrap_or_else(PoisonError::into_inner));

@@ -48,7 +48,7 @@ struct HeldParts<'a> {
 
 impl HeldParts<'_> {
     /// Zeroes the parts, as they are on disk, also in pages that were read while the system acted.
-    fn zero(mut self) {
+    fn zero(&mut self) {
         for (part, folio) in std::mem::take(&mut self.parts) {
             match folio {
                 Some(folio) => self.shared.let_page_go(self.inode, folio, Some(part.in_page)),
@@ -97,7 +97,7 @@ impl CachedFile {
         let (shared, inode) = (&*self.shared, &self.inode);
         // The page in which the file will end, up to its end.
         let tail = |before: u64| if len < before { tail_from(len).into_iter().collect() } else { Vec::new() };
-        let held = shared.hold_parts(inode, tail)?;
+        let mut held = shared.hold_parts(inode, tail)?;
         let before = inode.len();
         // Write-back depends on the length: none may start with a length that the file system can
         // still refuse, or end after the truncation.
@@ -118,6 +118,7 @@ impl CachedFile {
             // back.
             shared.drop_pages(inode, len.div_ceil(PAGE_BYTES));
             held.zero();
+            drop(held);
             shared.core.return_frames(&shared.host);
         }
         Ok(())
@@ -128,8 +129,8 @@ impl CachedFile {
     ///
     /// # Errors
     /// The handle is read-only, the range is empty (`EINVAL`), the file system has no holes
-    /// (`EOPNOTSUPP`), or a guard of this thread lends a page at an edge of the hole. The file is
-    /// then as before.
+    /// (`EOPNOTSUPP`) or otherwise refuses, or a guard of this thread lends a page at an edge of
+    /// the hole. The file is then as before.
     pub fn punch_hole(&self, range: Range<u64>) -> Result<(), Error> {
         self.check_writable()?;
         let (shared, inode) = (&*self.shared, &self.inode);
@@ -141,7 +142,7 @@ impl CachedFile {
         // Behind the end of the file there are no pages.
         let parts =
             |len| parts_of(range.clone()).filter(move |part| u64::from(part.index) * PAGE_BYTES < len);
-        let held = shared.hold_parts(inode, |len| parts(len).collect())?;
+        let mut held = shared.hold_parts(inode, |len| parts(len).collect())?;
         let range = if range.end > LEN_MAX {
             // Further than any file system reaches, which refuse that: up to the end of the file.
             let end = inode.len().max(inode.disk_len()).next_multiple_of(PAGE_BYTES);
@@ -152,8 +153,14 @@ impl CachedFile {
         if range.is_empty() {
             return Ok(());
         }
-        // Held until the pages are gone: write-back of one of them would fill the hole again.
+        // Held until the pages are gone or zeroed: write-back of one would fill the hole again.
         let transfers = inode.hold_transfers();
+        let len = inode.len();
+        if inode.disk_len() < len {
+            // The last dirty page, which would extend the file, may go with the hole.
+            file.set_len(len).map_err(|source| inode.error("extend", source))?;
+            inode.set_disk_len(len);
+        }
         file.punch_hole(range.clone()).map_err(failed)?;
         let whole = range.start.div_ceil(PAGE_BYTES)..range.end / PAGE_BYTES;
         if let Ok(first) = u32::try_from(whole.start)
@@ -164,16 +171,12 @@ impl CachedFile {
                 shared.wait_for_folio(busy);
             }
         }
-        let len = inode.len();
-        // The last dirty page, which would have extended the file, may be gone.
-        let extended = match inode.disk_len() < len {
-            true => file.set_len(len).map(|()| inode.set_disk_len(len)),
-            false => Ok(()),
-        };
-        drop(transfers);
+        // Before that, write-back would write the old bytes, and their page would count as clean.
         held.zero();
+        drop(transfers);
+        drop(held);
         shared.core.return_frames(&shared.host);
-        extended.map_err(|source| inode.error("extend", source))
+        Ok(())
     }
 
     /// Reserves space for the bytes in `range`, so that writing them cannot fail for lack of space.

@@ -4,7 +4,7 @@
 use crate::backend::{BackendKind, Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
 use crate::{Advice, CachedFile, OpenMode, PageCache};
 use mglru_core::folio::Flags;
-use mglru_core::{Hit, Lookup, Lru, Mechanisms, Throttle};
+use mglru_core::{Hit, LockAttempt, Lookup, Lru, Mechanisms, Throttle};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
@@ -504,6 +504,42 @@ fn a_truncation_that_waits_for_a_guard_does_not_block_others() {
     file.truncate(PAGE as u64).unwrap();
     let page = map.page(0).unwrap();
     assert!(file.len() == PAGE as u64 && page[99] != 0 && page[100..].iter().all(|&byte| byte == 0));
+}
+
+/// No write-back begins until both ends of a hole are zeroed: it would write their old bytes, and
+/// the page would count as clean.
+#[test]
+fn write_back_waits_until_the_ends_of_a_hole_are_zeroed() {
+    let (files, _cache, file) = created();
+    files.set_contents("f", &[7; 3 * PAGE]);
+    file.invalidate().unwrap();
+    file.write_at(&[8; PAGE], 2 * PAGE as u64).unwrap();
+    let (shared, inode) = (&*file.shared, &file.inode);
+    std::thread::scope(|scope| {
+        let (locked, is_locked) = std::sync::mpsc::channel();
+        let reader = file.try_clone().unwrap();
+        // The first page is missing when the hole begins, and comes in locked.
+        files.after_holes.push(move || {
+            read(&reader, 0, PAGE);
+            let Lookup::Hit(hit) = reader.shared.core.lookup(&reader.inode.mapping, 0) else { panic!() };
+            let attempt = reader.shared.core.try_lock(&reader.shared.host, &reader.inode.mapping, 0, &hit);
+            assert!(matches!(attempt, LockAttempt::Locked));
+            locked.send(hit.folio).unwrap();
+        });
+        let hole = scope.spawn(|| file.punch_hole(100..2 * PAGE as u64 + 100));
+        let folio = is_locked.recv().unwrap();
+        await_waiter(&file, 0);
+        let begun = inode.try_begin_transfer();
+        shared.core.unlock(&shared.host, folio);
+        shared.core.put(&shared.host, folio);
+        begun.inspect(|&number| inode.end_transfer(number));
+        hole.join().unwrap().unwrap();
+        assert_eq!(begun, None);
+    });
+    file.sync_data().unwrap();
+    let mut expected = [[7; PAGE], [0; PAGE], [8; PAGE]].concat();
+    expected[100..2 * PAGE + 100].fill(0);
+    assert!(files.contents("f").unwrap() == expected);
 }
 
 /// A function of the user's that panics is the user's problem: nothing of the cache is lost in the

@@ -23,6 +23,39 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Readers
+//!
+//! Any number of processes, and of databases of one process, read a database at once. Each opens it
+//! with [`FileBackend::open_read_only`] and `Builder::open_read_only_with_backend`. They share a
+//! lock on the file that keeps writers out, and a writer keeps readers out: the pages that a
+//! process has in memory do not change on the disk. redb's own databases follow the same locks, so
+//! those in its default mode (`ConcurrencyMode::ExclusiveWriter`) may read beside this adapter.
+//!
+//! ```
+//! # use mglru_cache::PageCache;
+//! # use mglru_redb::FileBackend;
+//! # use redb::{Builder, ReadableDatabase, TableDefinition};
+//! # const TABLE: TableDefinition<u64, &str> = TableDefinition::new("t");
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("db");
+//! # let cache = PageCache::builder(64 << 20).build()?;
+//! # let tenant = cache.tenant("")?;
+//! # let database = Builder::new().create_with_backend(FileBackend::open(&tenant, &path)?)?;
+//! # let write = database.begin_write()?;
+//! # write.open_table(TABLE)?.insert(7, "seven")?;
+//! # write.commit()?;
+//! # drop(database);
+//! let reader = FileBackend::open_read_only(&tenant, &path)?;
+//! let reader = Builder::new().set_cache_size(1 << 20).open_read_only_with_backend(reader)?;
+//! assert_eq!(reader.begin_read()?.open_table(TABLE)?.get(7)?.unwrap().value(), "seven");
+//! let writer = FileBackend::open(&tenant, &path).unwrap_err(); // until the reader is closed
+//! assert_eq!(writer.kind(), std::io::ErrorKind::WouldBlock);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! redb refuses to read a database whose last process was killed (`DatabaseError::RepairAborted`):
+//! open it for writing once, which repairs it.
+//!
 //! # Durability
 //!
 //! redb syncs when a commit asks for it, and a sync of the cached file writes all dirty pages and
@@ -30,9 +63,10 @@
 //! cache writes them.
 
 use mglru_cache::{CachedFile, Error, OpenMode, Tenant};
-use redb::StorageBackend;
+use redb::{BackendError, StorageBackend};
 use std::fs::{File, TryLockError};
 use std::io;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
@@ -50,36 +84,95 @@ struct Inner {
     is_closed: AtomicBool,
 }
 
-/// A locked file. It is unlocked, not only closed: a child that another thread has just forked
-/// holds the lock as well, until it calls exec.
+/// A file locked with `flock`, and the locks on its bytes that redb takes when it opens a database.
+///
+/// It is unlocked, not only closed: a child that another thread has just forked holds the locks as
+/// well, until it calls exec.
 #[derive(Debug)]
-struct Lock(File);
+struct Lock {
+    file: File,
+    is_shared: bool,
+    bytes: redb::backends::FileBackend,
+}
+
+impl Lock {
+    /// Locks a file, for reading only or for writing. `None`: another database has it open.
+    fn try_new(file: File, is_shared: bool) -> io::Result<Option<Lock>> {
+        match if is_shared { file.try_lock_shared() } else { file.try_lock() } {
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Ok(()) => {}
+        }
+        let bytes = redb::backends::FileBackend::new(file.try_clone()?).map_err(io::Error::other)?;
+        Ok(Some(Lock { file, is_shared, bytes }))
+    }
+}
 
 impl Drop for Lock {
     fn drop(&mut self) {
         // Closing it unlocks it, too, once the child has closed its copy.
-        let _ = self.0.unlock();
+        let _ = self.bytes.close();
+        let _ = self.file.unlock();
     }
 }
 
 impl FileBackend {
-    /// Opens a database file for a tenant, and creates it if it is missing. An advisory lock
-    /// (`flock`) keeps a second backend from the file, in this process and in others, until the
-    /// database is closed or the last clone is dropped.
+    /// Opens a database file for a tenant, and creates it if it is missing. Advisory locks keep
+    /// other backends from the file, in this process and in others, until the database is closed or
+    /// the last clone is dropped.
     ///
     /// # Errors
-    /// The file cannot be opened, or another database has it open (`WouldBlock`).
+    /// The file cannot be opened, or another database has it open, for reading or for writing
+    /// (`WouldBlock`).
     pub fn open(tenant: &Tenant, path: impl AsRef<Path>) -> io::Result<FileBackend> {
         let path = path.as_ref();
-        let lock = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => {
-                let what = format!("{} is open in another database: close that one first", path.display());
-                io::Error::new(io::ErrorKind::WouldBlock, what)
-            }
-            TryLockError::Error(error) => error,
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        let lock = Lock::try_new(file, false)?.ok_or_else(|| {
+            let path = path.display();
+            let what = format!("{path} is open in another database, or being read: close that one first");
+            io::Error::new(io::ErrorKind::WouldBlock, what)
         })?;
-        Ok(FileBackend::with_lock(tenant.open(path, OpenMode::ReadWrite)?, Some(Lock(lock))))
+        FileBackend::locked(tenant, path, OpenMode::ReadWrite, lock)
+    }
+
+    /// Opens a database file for a tenant, for reading only: for
+    /// `Builder::open_read_only_with_backend`. Until the database is closed or the last clone is
+    /// dropped, other databases can read the file, too, in this process and in others, and none can
+    /// write to it.
+    ///
+    /// # Errors
+    /// The file is missing or cannot be opened, or another database has it open for writing
+    /// (`WouldBlock`).
+    pub fn open_read_only(tenant: &Tenant, path: impl AsRef<Path>) -> io::Result<FileBackend> {
+        let path = path.as_ref();
+        let lock = Lock::try_new(File::open(path)?, true)?.ok_or_else(|| {
+            let path = path.display();
+            let what = format!("{path} is open for writing in another database: close that one first");
+            io::Error::new(io::ErrorKind::WouldBlock, what)
+        })?;
+        FileBackend::locked(tenant, path, OpenMode::ReadOnly, lock)
+    }
+
+    /// Opens a locked file.
+    fn locked(tenant: &Tenant, path: &Path, mode: OpenMode, lock: Lock) -> io::Result<FileBackend> {
+        let file = tenant.open(path, mode)?;
+        file.invalidate()?;
+        Ok(FileBackend::with_lock(file, Some(lock)))
+    }
+
+    /// Calls `act` with the lock. A backend without one has no locks on bytes.
+    fn with_bytes<R>(&self, act: impl FnOnce(&Lock) -> Result<R, BackendError>) -> Result<R, BackendError> {
+        let lock = self.0.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        lock.as_ref().map_or(Err(BackendError::Unsupported), act)
+    }
+
+    /// Forgets what the file was before it was locked: pages of a closed database that is still
+    /// referred to are in memory, and other processes may have written to the file since.
+    fn is_locked(&self, locked: bool) -> Result<bool, BackendError> {
+        if locked {
+            self.file().invalidate().map_err(|error| BackendError::Io(error.into()))?;
+        }
+        Ok(locked)
     }
 
     /// Uses an open file, without a lock. The handle must be writable, and nothing else may write
@@ -141,6 +234,33 @@ impl StorageBackend for FileBackend {
         Ok(())
     }
 
+    // redb locks and unlocks the bytes of a database that it opens. Those modes in which processes
+    // share a database while one writes need `lock_range` and `lock_shared_range`, too. There are
+    // none, because the processes would not see each other's pages.
+
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        let locked = self.with_bytes(|lock| match lock.is_shared {
+            false => lock.bytes.try_lock_range(start, end),
+            true => {
+                let what = "this backend only reads: use `Builder::open_read_only_with_backend`";
+                Err(BackendError::Io(io::Error::new(io::ErrorKind::PermissionDenied, what)))
+            }
+        })?;
+        self.is_locked(locked)
+    }
+
+    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.is_locked(self.with_bytes(|lock| lock.bytes.try_lock_shared_range(start, end))?)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.with_bytes(|lock| lock.bytes.unlock_range(start, end))
+    }
+
+    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.with_bytes(|lock| lock.bytes.query_lock_range(start, end))
+    }
+
     /// Writes what is not written yet, and unlocks the file. If a page cannot be written, the lock
     /// is kept until the last clone is dropped: the cache still tries to write it.
     fn close(&self) -> io::Result<()> {
@@ -170,7 +290,7 @@ mod tests {
         let first = FileBackend::open(&tenant, &path).unwrap();
         let clone = first.clone();
         // As a child that is forked just now, and has its parent's open files until it calls exec.
-        let forked = first.0.lock.lock().unwrap().as_ref().unwrap().0.try_clone().unwrap();
+        let forked = first.0.lock.lock().unwrap().as_ref().unwrap().file.try_clone().unwrap();
         drop(first);
         let error = FileBackend::open(&tenant, &path).unwrap_err();
         assert!(error.kind() == io::ErrorKind::WouldBlock && error.to_string().contains("another database"));

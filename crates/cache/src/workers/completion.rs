@@ -42,6 +42,7 @@ impl Shared {
                     self.core.end_writeback(&self.host, &inode.mapping, folio, written, self.cpu());
                 }
                 inode.end_transfer(number);
+                self.host.note_write_ended();
                 self.host.progress.ring();
                 // A failed write is retried later, not at once.
                 if written {

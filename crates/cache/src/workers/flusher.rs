@@ -16,7 +16,7 @@ use crate::shared::Shared;
 use crate::source::source_of;
 use crate::trace::slow_path;
 use mglru_core::writeback::{Dirtier, Flusher, FlusherOptions, FlusherStep, WriteOrder};
-use mglru_core::{Host, MemcgId, PAGE_BYTES, Throttle};
+use mglru_core::{Host, MemcgId, PAGE_BYTES, Throttle, Time};
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,7 +41,8 @@ pub(crate) struct Pacing {
     written: u64,
 }
 
-/// Time after which files that were held up are looked at again.
+/// Time after which files that were held up are looked at again, and for which the flusher may wait
+/// for a write before it looks why it was rung.
 const HELD_UP: Duration = Duration::from_millis(100);
 
 /// The result of a sync. The outer error is of the file's length, before anything was written. The
@@ -55,13 +56,15 @@ pub(super) fn run(shared: &Shared) {
     let mut flusher = Flusher::new(FlusherOptions::default(), shared.host.now());
     let mut rings_before = 0;
     let mut has_slept = true;
+    let mut ended_before = 0;
     while !shared.stopping.load(Ordering::Acquire) {
-        let written = shared.host.progress.rings();
         let at_work = shared.at_work.read();
         if shared.host.flush_for_reclaim.swap(false, Ordering::AcqRel) {
             flusher.ask();
         }
         if std::mem::take(&mut has_slept) {
+            // Before the pass: it may have met the page whose write ends during it.
+            ended_before = shared.host.writes_ended.load(Ordering::SeqCst);
             shared.want_idle(&mut flusher);
         }
         let now = shared.host.now();
@@ -70,7 +73,7 @@ pub(super) fn run(shared: &Shared) {
                 Ok(pages) => {
                     if let Some(until) = flusher.wrote(&shared.core, &shared.host, pages) {
                         drop(at_work);
-                        shared.host.progress.wait(written, until.since(now));
+                        rings_before = shared.await_write(rings_before, ended_before, until);
                         has_slept = true;
                     }
                 }
@@ -92,6 +95,28 @@ pub(super) fn run(shared: &Shared) {
 }
 
 impl Shared {
+    /// Sleeps until more writes than `ended_before` have ended, at most until `end`, and at most
+    /// [`HELD_UP`] if the flusher is rung for another reason, such as a file that was closed.
+    /// Returns the rings of the flusher, as its bell does.
+    fn await_write(&self, mut rings_before: u64, ended_before: u64, mut end: Time) -> u64 {
+        let host = &self.host;
+        let patience = host.now() + HELD_UP;
+        // Announce before checking: a write that ends rings, or ended before this check.
+        host.flusher_awaits_write.store(true, Ordering::SeqCst);
+        while host.writes_ended.load(Ordering::SeqCst) == ended_before
+            && !self.stopping.load(Ordering::Acquire)
+            && host.now() < end
+        {
+            let rings = host.flusher.wait(rings_before, end.since(host.now()));
+            if rings > rings_before {
+                end = end.min(patience);
+            }
+            rings_before = rings;
+        }
+        host.flusher_awaits_write.store(false, Ordering::SeqCst);
+        rings_before
+    }
+
     /// Forgets files without open handles, after writing their dirty pages.
     fn want_idle(&self, flusher: &mut Flusher) {
         for inode in self.inodes() {
@@ -340,4 +365,50 @@ const DIRTIER_PLACES: usize = 4;
 thread_local! {
     /// Per thread: numbers of caches, and the thread's states in them, by the caches' numbers.
     static DIRTIERS: [Cell<(u64, Dirtier)>; DIRTIER_PLACES] = Default::default();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{BackendKind, MemoryFiles};
+    use crate::{OpenMode, PageCache};
+    use mglru_core::FlushReason;
+
+    /// All dirty pages have an older version under writeback, and the device stands still: the
+    /// flusher hears of another file that is closed, and not only when its timer runs out or a
+    /// write ends.
+    #[test]
+    fn while_it_waits_for_a_write_the_flusher_hears_of_closed_files() {
+        let files = MemoryFiles::new(1);
+        let cache = PageCache::builder(2 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
+        let open = |name: &str| cache.open(name, OpenMode::Create).unwrap();
+        let (first, second) = (open("first"), open("second"));
+        let host = &first.shared.host;
+        second.write_at(b"closed", 0).unwrap();
+        second.sync_data().unwrap();
+        files.hold();
+        first.write_at(b"older", 0).unwrap();
+        first.shared.submit_dirty(&first.inode);
+        first.write_at(b"newer", 0).unwrap();
+        files.wait_held(1);
+        let sleeps = || host.flusher.sleeps.load(Ordering::SeqCst);
+        // It looks at the first file, whose page it cannot write.
+        let before = sleeps() + host.progress.sleeps.load(Ordering::SeqCst);
+        host.wake_flusher(FlushReason::Reclaim);
+        while sleeps() + host.progress.sleeps.load(Ordering::SeqCst) == before
+            || host.flush_for_reclaim.load(Ordering::SeqCst)
+        {
+            std::thread::yield_now();
+        }
+        second.write_at(b"is now", 0).unwrap();
+        drop(second);
+        files.wait_held(2);
+        let missed = host.progress.sleeps.load(Ordering::SeqCst);
+        files.release();
+        assert_eq!(missed, 0, "the flusher slept until a write ended or its timer ran out");
+        first.sync_data().unwrap();
+        assert!(
+            files.contents("first").unwrap() == b"newer" && files.contents("second").unwrap() == b"is now"
+        );
+    }
 }

@@ -371,10 +371,12 @@ fn nobody_sees_zeros_of_a_truncation_under_way() {
     closes(cache);
 }
 
-/// A hole is not made in part. Files in memory have no holes.
+/// A hole is not made in part.
 #[test]
 fn a_refused_hole_changes_nothing() {
-    let (disk, _) = memory(23);
+    let (disk, files) = memory(23);
+    let refused = FaultEffect::Error(libc::EOPNOTSUPP);
+    files.inject(Fault::new(FaultOperation::PunchHole, FaultTrigger::Always, refused));
     let before = pages(0..3);
     disk.set("f", &before);
     let cache = disk.builder(2 << 20).build().unwrap();
@@ -389,6 +391,18 @@ fn a_refused_hole_changes_nothing() {
     assert!(matches!(result, Err(Error::OwnGuard { page: 2, .. })), "{result:?}");
     assert_same(&guard, &page(2), "lent");
     drop(guard);
+    // Nor if only the length is refused, which a hole over unwritten pages needs.
+    files.clear_faults();
+    files.inject(Fault::new(
+        FaultOperation::SetLength,
+        FaultTrigger::Always,
+        FaultEffect::Error(libc::ENOSPC),
+    ));
+    file.write_at(&page(3), 3 * PAGE as u64).unwrap();
+    let before = [before, page(3)].concat();
+    assert_eq!(number(file.punch_hole(100..4 * PAGE as u64)), libc::ENOSPC);
+    assert_same(&read(&file, 0, 4 * PAGE), &before, "in memory");
+    files.clear_faults();
     file.sync_data().unwrap();
     assert_same(&disk.contents("f"), &before, "on disk");
     closes(cache);
@@ -397,9 +411,6 @@ fn a_refused_hole_changes_nothing() {
 #[test]
 fn a_hole_may_reach_beyond_every_file() {
     for disk in Disk::each(24) {
-        if matches!(disk, Disk::Memory(_)) {
-            continue;
-        }
         disk.set("f", &pages(0..4)[..3 * PAGE + 10]);
         let cache = disk.builder(2 << 20).build().unwrap();
         let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();

@@ -38,6 +38,8 @@ pub enum FaultOperation {
     /// Changing the length. The fault applies before the change. The operation also waits at a
     /// closed gate.
     SetLength,
+    /// Making a hole. The fault applies before the change.
+    PunchHole,
     /// Opening the file.
     Open,
     /// Asking for the length.
@@ -119,6 +121,9 @@ pub struct MemoryFiles {
     /// Actions that tests run between reading a length and returning it.
     #[cfg(test)]
     pub(crate) after_looks: crate::tests::Acts,
+    /// Actions that tests run between making a hole and returning.
+    #[cfg(test)]
+    pub(crate) after_holes: crate::tests::Acts,
 }
 
 struct State {
@@ -208,6 +213,8 @@ impl MemoryFiles {
             gate: Condvar::new(),
             #[cfg(test)]
             after_looks: Default::default(),
+            #[cfg(test)]
+            after_holes: Default::default(),
         })
     }
 
@@ -398,6 +405,28 @@ impl Content {
         }
         self.bytes = bytes;
         cut
+    }
+
+    /// Zeroes the bytes in `range`, and frees the pages that lie wholly in it. Returns how many it
+    /// freed.
+    fn punch(&mut self, range: Range<u64>) -> u64 {
+        let page_bytes = FRAME_BYTES as u64;
+        let mut freed = 0;
+        let touched = range.start / page_bytes..range.end.div_ceil(page_bytes);
+        let numbers: Vec<u64> = self.pages.range(touched).map(|(number, _)| *number).collect();
+        for number in numbers {
+            self.note_change(number);
+            let page = number * page_bytes;
+            let start = range.start.max(page) - page;
+            let end = range.end.min(page + page_bytes) - page;
+            if end - start == page_bytes {
+                self.pages.remove(&number);
+                freed += 1;
+            } else if let Some(kept) = self.pages.get_mut(&number) {
+                kept[start as usize..end as usize].fill(0);
+            }
+        }
+        freed
     }
 
     /// Records a page's content before its first change since the last sync.
@@ -593,6 +622,21 @@ impl BackendFile for MemoryFile {
             return Err(io::Error::from_raw_os_error(number));
         }
         state.set_len(self.identity, bytes);
+        Ok(())
+    }
+
+    fn punch_hole(&self, range: Range<u64>) -> io::Result<()> {
+        {
+            let mut state = self.files.lock();
+            state.count_down();
+            let effect = state.fault(&self.path, FaultOperation::PunchHole, range.clone());
+            if let Some(FaultEffect::Error(number)) = effect {
+                return Err(io::Error::from_raw_os_error(number));
+            }
+            state.used_pages -= state.content(self.identity).punch(range);
+        }
+        #[cfg(test)]
+        self.files.after_holes.next();
         Ok(())
     }
 
