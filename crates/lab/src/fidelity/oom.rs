@@ -2,8 +2,8 @@
 //!
 //! Each row is one kernel run. The engine runs each load with several seeds. With a disk of 20 or
 //! 40 MB/s the outcome is certain: all engine runs must end like the row. Otherwise (a fast disk;
-//! nobody reads the statistics; the mix) rates are compared, by the probability of the kernel's number of kills at the engine's
-//! rate. The project's default preset must never kill.
+//! nobody reads the statistics; the mix) rates are compared, by the probability of the kernel's
+//! number of kills at the engine's rate. The project's default preset must never kill.
 
 use super::kernel_run::{Filter, preset_of, rows};
 use super::load::{DirtyWriter, LoadOutcome, Mix};
