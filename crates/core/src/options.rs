@@ -73,6 +73,10 @@ pub struct Options {
     /// limit holds, as on Linux if the I/O controller is not on the unified hierarchy. Default:
     /// true.
     pub memcg_dirty_limits: bool,
+    /// Whether a memcg's writers know its dirty pages as of the last refresh of statistics, as on
+    /// Linux while nobody reads `memory.stat`; without effect under `exact_statistics`. False: at
+    /// once, as if somebody read it all the time. Default: false.
+    pub late_dirty_counts: bool,
     /// The action when a page cannot be had. Default: the request fails.
     pub oom_policy: OomPolicy,
     /// Whether index memory takes frames away. Default: false, as in the golden traces; a cache
@@ -98,6 +102,7 @@ impl Options {
             grain: Grain::KERNEL,
             seed: 0,
             memcg_dirty_limits: true,
+            late_dirty_counts: false,
             oom_policy: OomPolicy::default(),
             charge_metadata: false,
         }

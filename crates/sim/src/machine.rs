@@ -135,6 +135,8 @@ pub struct Machine {
     /// Whether a tenant's dirty pages are limited in proportion to its own limit
     /// ([`Options::memcg_dirty_limits`]).
     pub memcg_dirty_limits: bool,
+    /// Whether writers know a tenant's dirty pages late ([`Options::late_dirty_counts`]).
+    pub late_dirty_counts: bool,
     /// The action if no page can be freed. A killed tenant loses its anonymous memory, and its jobs
     /// end. With [`OomPolicy::Ask`], out of four requests the simulated host kills the victim for
     /// two, refuses one and retries one.
@@ -193,6 +195,7 @@ impl Machine {
             walk_time: Duration::ZERO,
             preemption: None,
             memcg_dirty_limits: true,
+            late_dirty_counts: false,
             oom_policy: OomPolicy::Fail,
             numbering: Numbering::Files,
             writes: Writes::AfterRead,
@@ -278,6 +281,7 @@ impl Machine {
             swap: Swap::options(self.swap),
             swappiness: self.swappiness,
             memcg_dirty_limits: self.memcg_dirty_limits,
+            late_dirty_counts: self.late_dirty_counts,
             oom_policy: self.oom_policy,
             ..Options::new(self.memory_pages)
         }

@@ -174,7 +174,7 @@ impl Core {
 
     /// A memcg's own limits.
     fn level_of<'a>(&self, memcg: &'a Memcg) -> DirtyLevel<'a> {
-        let is_late = !self.mechanisms().exact_statistics();
+        let is_late = self.options.late_dirty_counts && !self.mechanisms().exact_statistics();
         DirtyLevel { is_late, ..DirtyLevel::new(memcg, &memcg.pending, self.dirty_limits(memcg)) }
     }
 

@@ -9,7 +9,7 @@
 //!   slower: 128 rounds of 22,609 stores in 50 to 60 s are about 150 µs per store of each of eight
 //!   workers.
 
-use mglru_core::{Counter, Mechanisms, Refresh, Time};
+use mglru_core::{Counter, Mechanisms, Time};
 use mglru_sim::{
     Access, DeviceModel, FlusherModel, Interleaving, Lane, Latency, Machine, Operation, Preemption, SimError,
     Simulator, Source, SourceError, Tenant, Writes,
@@ -60,8 +60,6 @@ const MIX_PREEMPTION: Preemption = Preemption {
 };
 /// Interval at which a worker checks whether the others are done.
 const BARRIER_LOOK: Duration = Duration::from_micros(500);
-/// Interval at which the lab read the memcg's statistics.
-const READ_PERIOD: Duration = Duration::from_millis(20);
 /// Pages of the buffer that is written repeatedly: 1 MiB, also the largest transfer.
 const BUFFER_PAGES: u64 = 256;
 /// Share of a limit, in thousandths, left for file and anonymous pages: 15,872 of 16,384, 31,896 of
@@ -172,11 +170,7 @@ impl DirtyWriter {
             }),
             device: DeviceModel { read: Lane::IDEAL, write },
             memcg_dirty_limits: self.memcg_dirty_limits,
-            statistics_refresh: if self.reads_statistics {
-                Refresh { first: READ_PERIOD, period: READ_PERIOD }
-            } else {
-                Refresh::default()
-            },
+            late_dirty_counts: !self.reads_statistics,
             ..machine(mechanisms, seed, limit_pages)
         };
         let mut simulator = Simulator::new(&machine)?;

@@ -86,14 +86,14 @@ fn slow(harness: &Harness) {
     harness.memcg().pace.lock().get_or_insert_default().bandwidth = 50;
 }
 
-/// Without `exact_statistics`, writers of a memcg and the flusher know its dirty pages as they were
+/// With late counts and without `exact_statistics`, writers of a memcg and the flusher know its dirty pages as they were
 /// at the last refresh.
 #[test]
 fn writers_know_late_counts_until_a_refresh() {
     let late = Mechanisms::preset(Preset::Linux72);
     for mechanisms in [late, late.with_switch(Switch::ExactStatistics, true).unwrap()] {
         let is_late = mechanisms == late;
-        let options = Options { mechanisms, ..Options::new(10_000) };
+        let options = Options { mechanisms, late_dirty_counts: true, ..Options::new(10_000) };
         let period = options.statistics_refresh.period;
         let mut harness = Harness::with_options(options, 1000);
         harness.read_ahead(0..500);
