@@ -22,7 +22,7 @@ pub(crate) struct Shares {
     stalled_after: Duration,
 }
 
-/// What the thread that looks shares with the reads.
+/// The state that the reads share with the thread that looks.
 #[derive(Default)]
 struct Looking {
     state: Mutex<State>,

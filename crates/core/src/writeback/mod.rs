@@ -172,9 +172,21 @@ impl Core {
         DirtyLimits::of(memcg.memory.limit_pages().min(frames))
     }
 
+    /// Whether writers and the flusher know a memcg's dirty pages as of the last refresh.
+    fn has_late_dirty_counts(&self) -> bool {
+        self.options.late_dirty_counts && !self.mechanisms().exact_statistics()
+    }
+
+    /// Refreshes these counts, if the time has come.
+    fn refresh_dirty_counts(&self, host: &impl Host) {
+        if self.has_late_dirty_counts() {
+            self.refresh_if_due(host);
+        }
+    }
+
     /// A memcg's own limits.
     fn level_of<'a>(&self, memcg: &'a Memcg) -> DirtyLevel<'a> {
-        let is_late = self.options.late_dirty_counts && !self.mechanisms().exact_statistics();
+        let is_late = self.has_late_dirty_counts();
         DirtyLevel { is_late, ..DirtyLevel::new(memcg, &memcg.pending, self.dirty_limits(memcg)) }
     }
 

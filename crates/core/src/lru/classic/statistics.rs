@@ -73,10 +73,7 @@ impl Core {
     }
 
     /// Refreshes statistics that are not exact, if the time has come.
-    pub(crate) fn refresh_late_statistics(&self, host: &impl Host) {
-        if self.mechanisms().exact_statistics() {
-            return;
-        }
+    pub(crate) fn refresh_if_due(&self, host: &impl Host) {
         let now = host.now();
         let due = self.statistics_due_ns.load(Relaxed);
         if now.as_nanos() >= due {
@@ -92,7 +89,7 @@ impl Core {
 /// Known list sizes of a memcg and its descendants.
 pub(crate) fn known_sizes(core: &Core, host: &impl Host, memcg: &Memcg) -> Sizes {
     if !core.mechanisms().exact_statistics() {
-        core.refresh_late_statistics(host);
+        core.refresh_if_due(host);
         let sizes = &memcg.lruvec.classic.aggregated.sizes;
         return Sizes(std::array::from_fn(|list| sizes[list].load(Relaxed)));
     }
@@ -128,7 +125,7 @@ pub(crate) fn known_pages(core: &Core, host: &impl Host, memcg: &Memcg) -> u64 {
 /// Known activated refaults of a memcg and its descendants, by kind.
 fn known_activated(core: &Core, host: &impl Host, memcg: &Memcg) -> [u64; 2] {
     if !core.mechanisms().exact_statistics() {
-        core.refresh_late_statistics(host);
+        core.refresh_if_due(host);
         return std::array::from_fn(|kind| memcg.lruvec.classic.aggregated.activated[kind].load(Relaxed));
     }
     ACTIVATED.map(|counter| core.memcgs.subtree_stat(memcg.id(), counter))

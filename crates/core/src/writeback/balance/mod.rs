@@ -110,7 +110,7 @@ impl Core {
     /// [`Dirtier::dirtied`] says so, and again after each pause. Wakes the flusher if there is
     /// something to write.
     pub fn balance_dirty(&self, host: &impl Host, memcg: MemcgId, dirtier: &mut Dirtier) -> Option<Throttle> {
-        self.refresh_late_statistics(host);
+        self.refresh_dirty_counts(host);
         let memcg = self.memcgs.payer(memcg);
         let pages = std::mem::take(&mut dirtier.pages);
         let mut slowest: Option<u64> = None;

@@ -86,8 +86,8 @@ fn slow(harness: &Harness) {
     harness.memcg().pace.lock().get_or_insert_default().bandwidth = 50;
 }
 
-/// With late counts and without `exact_statistics`, writers of a memcg and the flusher know its dirty pages as they were
-/// at the last refresh.
+/// With late counts and without `exact_statistics`, writers of a memcg and the flusher know its
+/// dirty pages as they were at the last refresh.
 #[test]
 fn writers_know_late_counts_until_a_refresh() {
     let late = Mechanisms::preset(Preset::Linux72);

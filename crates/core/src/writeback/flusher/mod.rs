@@ -177,7 +177,7 @@ impl Flusher {
                 self.retry_at = now + self.retry;
                 self.retry = (2 * self.retry).min(RETRY_MAX);
             }
-            core.refresh_late_statistics(host);
+            core.refresh_dirty_counts(host);
             if !self.begin_pass(core, now) {
                 return FlusherStep::Sleep(self.next_look(core, now));
             }
