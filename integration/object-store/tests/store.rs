@@ -709,27 +709,20 @@ async fn stores_with_names_of_which_one_begins_with_the_other_share_nothing() {
     }
 }
 
-/// Two objects of 300,000 bytes in a store whose reads get no answer, and a cache of few blocks.
-async fn stalled_store(stalled_after: Duration, paths: &[Path; 2]) -> (Arc<Shaky>, CachedStore) {
-    let inner = shaky(0);
-    let builder = PageCache::builder(4 << 20).source_deadline(Duration::from_secs(3600));
-    let cache = builder.tenant("bucket", 512 << 10).build().unwrap();
-    let mut options = options(128 << 10, Duration::from_secs(3600));
-    options.stalled_after = stalled_after;
-    let store = CachedStore::with_options(inner.clone(), cache.tenant("bucket").unwrap(), options);
-    for (number, path) in (0..).zip(paths) {
-        store.put(path, content(number, 300_000).into()).await.unwrap();
-    }
-    inner.is_stalled.store(true, Relaxed);
-    (inner, store)
-}
-
 /// A reader begins a read, and polls it no more while it waits for another one, as a scan does that
 /// reads ahead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_that_nobody_polls_does_not_stop_others() {
+    let inner = shaky(0);
+    let cache = PageCache::builder(4 << 20).tenant("bucket", 512 << 10).build().unwrap();
+    let mut options = options(128 << 10, Duration::from_secs(3600));
+    options.stalled_after = Duration::from_secs(3600);
+    let store = CachedStore::with_options(inner.clone(), cache.tenant("bucket").unwrap(), options);
     let paths = ["ahead", "now"].map(Path::from);
-    let (inner, store) = stalled_store(Duration::from_secs(3600), &paths).await;
+    for (number, path) in (0..).zip(&paths) {
+        store.put(path, content(number, 300_000).into()).await.unwrap();
+    }
+    inner.is_stalled.store(true, Relaxed);
     let before = inner.reads.load(Relaxed);
     let mut ahead = store.get_range(&paths[0], 0..100).boxed();
     while inner.reads.load(Relaxed) == before {
@@ -745,8 +738,17 @@ async fn a_read_that_nobody_polls_does_not_stop_others() {
 /// The store hangs on a read that has all the memory for reads that miss.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_that_hangs_does_not_stop_others_in_a_small_cache() {
+    let inner = shaky(0);
+    let builder = PageCache::builder(4 << 20).source_deadline(Duration::from_secs(3600));
+    let cache = builder.tenant("bucket", 512 << 10).build().unwrap();
+    let mut options = options(128 << 10, Duration::from_secs(3600));
+    options.stalled_after = Duration::from_millis(1);
+    let store = CachedStore::with_options(inner.clone(), cache.tenant("bucket").unwrap(), options);
     let paths = ["hangs", "other"].map(Path::from);
-    let (inner, store) = stalled_store(Duration::from_millis(1), &paths).await;
+    for (number, path) in (0..).zip(&paths) {
+        store.put(path, content(number, 300_000).into()).await.unwrap();
+    }
+    inner.is_stalled.store(true, Relaxed);
     let (before, hangs) = (inner.reads.load(Relaxed), store.clone());
     let location = paths[0].clone();
     let hanging = tokio::spawn(async move { hangs.get_range(&location, 0..100).await });
