@@ -109,7 +109,7 @@ fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
             return Err(format!("page {index} is read into {folio:?}, but it is not pending there"));
         }
     }
-    let ahead = world.reads.values().flat_map(|read| {
+    let ahead = world.reads.iter().flat_map(|read| {
         // 64-bit positions: the last page has no successor.
         let pages = (u64::from(read.run.first)..).zip(&read.run.folios);
         pages.map(|(index, &folio)| (&read.mapping, index as u32, folio))
@@ -125,7 +125,7 @@ fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
         }
     }
     let mut written = vec![false; folios.len() as usize];
-    for folio in world.writes.values().flat_map(|write| &write.run.folios) {
+    for folio in world.writes.iter().flat_map(|write| &write.run.folios) {
         if std::mem::replace(&mut written[folio.0 as usize], true) {
             return Err(format!("two writes write {folio:?}"));
         }

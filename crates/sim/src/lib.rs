@@ -36,6 +36,7 @@ pub mod report;
 pub mod sample;
 pub mod simulator;
 pub mod swap;
+mod transfers;
 mod world;
 
 pub use actor::{Answer, Command, Reading};

@@ -9,13 +9,14 @@ use crate::machine::{Machine, Preemption, Tenant, Writes};
 use crate::report::{Counters, Counts, Kill, Refusal, RequestReport, Tally};
 use crate::sample::{Sample, Sampler, TenantSample};
 use crate::swap::Swap;
+use crate::transfers::Transfers;
 use mglru_core::readahead::ReadRun;
 use mglru_core::reclaim::Reaping;
 use mglru_core::writeback::{WriteOrder, WritebackRun};
 use mglru_core::{Core, Counter, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Switch, Task, Time};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -135,10 +136,8 @@ pub(crate) struct World {
     pub(crate) victims: VecDeque<Reaping>,
     /// Jobs to move, and their new tenants.
     pub(crate) moves: Vec<(Range<usize>, usize)>,
-    pub(crate) writes: BTreeMap<WriteId, Write>,
-    next_write: u64,
-    pub(crate) reads: BTreeMap<ReadId, Read>,
-    next_read: u64,
+    pub(crate) writes: Transfers<Write>,
+    pub(crate) reads: Transfers<Read>,
     pub(crate) requests: Vec<RequestReport>,
     /// Results of the administrator's orders, and texts of control files.
     pub(crate) answers: Vec<Answer>,
@@ -203,10 +202,8 @@ impl World {
             refusals: Vec::new(),
             victims: VecDeque::new(),
             moves: Vec::new(),
-            writes: BTreeMap::new(),
-            next_write: 0,
-            reads: BTreeMap::new(),
-            next_read: 0,
+            writes: Transfers::default(),
+            reads: Transfers::default(),
             requests: Vec::new(),
             answers: Vec::new(),
             readings: Vec::new(),
@@ -388,16 +385,14 @@ impl World {
 
     /// Starts reading inserted pages.
     pub(crate) fn read(&mut self, mapping: Arc<Mapping>, run: ReadRun) {
-        let id = ReadId(self.next_read);
-        self.next_read += 1;
         let completion = self.device.read(self.now(), run.folios.len() as u64);
-        self.reads.insert(id, Read { mapping, run, ok: completion.ok });
+        let id = ReadId(self.reads.begin(Read { mapping, run, ok: completion.ok }));
         self.events.plan(completion.at, Due::Read(id));
     }
 
     /// Ends such a read.
     pub(crate) fn read_ended(&mut self, id: ReadId) {
-        let Read { mapping, run, ok } = self.reads.remove(&id).expect("a read ends once");
+        let Read { mapping, run, ok } = self.reads.end(id.0);
         for &folio in &run.folios {
             match ok {
                 true => self.core.publish(&self.host, &mapping, folio),
@@ -410,12 +405,11 @@ impl World {
     }
 
     fn note_write(&mut self, write: Write, end: Time) {
-        let id = WriteId(self.next_write);
-        self.next_write += 1;
+        let id = WriteId(self.writes.begun());
         if let (Some(model), Some(_)) = (&self.host.model, write.file) {
             model.borrow_mut().content.write_begins(id, write.mapping.id(), &write.run);
         }
-        self.writes.insert(id, write);
+        self.writes.begin(write);
         self.events.plan(end, Due::Written(id));
     }
 
@@ -483,7 +477,7 @@ impl World {
     }
 
     pub(crate) fn written(&mut self, id: WriteId) {
-        let write = self.writes.remove(&id).expect("a write ends once");
+        let write = self.writes.end(id.0);
         for &folio in &write.run.folios {
             let cpu = match (&self.swap, write.file) {
                 (Some(swap), None) => swap.cpu(),
@@ -554,13 +548,9 @@ impl World {
         }
     }
 
-    /// Whether a write of the file that started before `before` is active.
-    pub(crate) fn is_writing(&self, file: FileNumber, before: u64) -> bool {
-        self.writes.range(..WriteId(before)).any(|(_, write)| write.file == Some(file))
-    }
-
-    pub(crate) fn writes_begun(&self) -> u64 {
-        self.next_write
+    /// Whether a write of the file that was among the first `begun` is active.
+    pub(crate) fn is_writing(&self, file: FileNumber, begun: u64) -> bool {
+        self.writes.among_first(begun).any(|write| write.file == Some(file))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::world::{Pause, World};
 /// Progress of a sync.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Syncing {
-    /// Waits for writes that started before.
+    /// Waits for the writes that began before the sync: so many, counted from the first one ever.
     Settle(u64),
     /// Writes dirty pages from here on.
     Write(u32),
@@ -23,22 +23,22 @@ impl Job {
             let mapping = world.files.get(file).mapping.id();
             model.borrow_mut().content.sync_begins(self.process.number, mapping);
         }
-        self.state = State::Sync(file, Syncing::Settle(world.writes_begun()));
+        self.state = State::Sync(file, Syncing::Settle(world.writes.begun()));
     }
 
     pub(super) fn sync(&mut self, world: &mut World, file: FileNumber, syncing: Syncing) -> Pause {
         let (next, pause) = match syncing {
-            Syncing::Settle(before) if world.is_writing(file, before) => (syncing, Pause::Written(None)),
+            Syncing::Settle(begun) if world.is_writing(file, begun) => (syncing, Pause::Written(None)),
             Syncing::Settle(_) => (Syncing::Write(0), Pause::Ready),
             Syncing::Write(from) => match world.device.write_full_until(world.now()) {
                 Some(room) => (syncing, Pause::Until(room)),
                 None => {
                     let pages = world.write_next(file, from);
                     let rest = pages.and_then(|pages| u32::try_from(pages.end).ok());
-                    (rest.map_or(Syncing::Finish(world.writes_begun()), Syncing::Write), Pause::Ready)
+                    (rest.map_or(Syncing::Finish(world.writes.begun()), Syncing::Write), Pause::Ready)
                 }
             },
-            Syncing::Finish(before) if world.is_writing(file, before) => (syncing, Pause::Written(None)),
+            Syncing::Finish(begun) if world.is_writing(file, begun) => (syncing, Pause::Written(None)),
             Syncing::Finish(_) => {
                 self.end_sync(world, file);
                 return rest(world, world.access_nanos);
