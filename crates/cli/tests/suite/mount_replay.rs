@@ -54,15 +54,17 @@ fn compare(options: &str) {
     let (hits, misses) = (mounted("hits"), mounted("misses"));
     let again = number(&replayed["misses"]);
     assert_eq!(hits + misses, number(&replayed["accesses"]), "{options}");
-    for (what, mounted, replayed) in [
-        ("hits", hits, number(&replayed["accesses"]) - again),
-        ("misses", misses, again),
-        ("refaults", mounted("refaults"), number(&counters["workingset_refault_file"])),
-        ("reclaimed", mounted("reclaimed"), number(&counters["pgsteal"])),
+    // Which pages are read ahead depends on how fast earlier reads end, and more of them are read
+    // than asked for: refaults and reclaimed pages differ by up to 5 % between runs of a mount.
+    for (what, mounted, replayed, most) in [
+        ("hits", hits, number(&replayed["accesses"]) - again, 0.05),
+        ("misses", misses, again, 0.05),
+        ("refaults", mounted("refaults"), number(&counters["workingset_refault_file"]), 0.1),
+        ("reclaimed", mounted("reclaimed"), number(&counters["pgsteal"]), 0.1),
     ] {
         eprintln!("{options}: {what} {mounted}, replayed {replayed}");
         let difference = mounted.abs_diff(replayed) as f64 / mounted as f64;
-        assert!(difference < 0.05, "{options}: {what}: {mounted}, replayed {replayed}");
+        assert!(difference < most, "{options}: {what}: {mounted}, replayed {replayed}");
     }
 }
 
