@@ -380,6 +380,12 @@ impl Inode {
         !self.transfers.lock().unwrap_or_else(PoisonError::into_inner).under_way.is_empty()
     }
 
+    /// As [`Self::wait_for_transfers`], without sleeping. `None`: write-back is under way.
+    pub(crate) fn begun_if_idle(&self) -> Option<u64> {
+        let transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
+        transfers.under_way.is_empty().then_some(transfers.next)
+    }
+
     /// Sleeps until all write-back in progress has ended, not counting what starts later. Returns
     /// the number of write-backs started so far.
     pub(crate) fn wait_for_transfers(&self) -> u64 {
