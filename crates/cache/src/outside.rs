@@ -6,7 +6,7 @@ use crate::inode::{Inode, LEN_MAX};
 use crate::shared::Shared;
 use mglru_core::PAGE_BYTES;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, TryLockError};
+use std::sync::{Arc, PoisonError, TryLockError};
 
 impl Inode {
     /// Revalidates the file if a read suggested that another process changed it. Returns whether it
@@ -41,9 +41,19 @@ impl Inode {
     }
 
     /// As [`Self::revalidate`]. `false`: the change was not adopted, because the caller may not wait.
-    /// It would have to wait for write-back, which may be what extends the file, or for the read of
-    /// a page that must go.
+    /// It would have to wait for write-back, which may be what extends the file, for the read of a
+    /// page that must go, or for another thread that adopts the change.
     pub(crate) fn try_revalidate(self: &Arc<Self>, shared: &Shared, may_wait: bool) -> Result<bool, Error> {
+        if self.len_on_disk()? == self.disk_len() {
+            return Ok(true);
+        }
+        // Of several readers, one adopts the change. The others wait until they see it, too.
+        let _one = match self.opening.try_lock() {
+            Ok(one) => one,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) if !may_wait => return Ok(false),
+            Err(TryLockError::WouldBlock) => self.opening.lock().unwrap_or_else(PoisonError::into_inner),
+        };
         if self.len_on_disk()? == self.disk_len() {
             return Ok(true);
         }

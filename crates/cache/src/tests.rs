@@ -542,6 +542,34 @@ fn write_back_waits_until_the_ends_of_a_hole_are_zeroed() {
     assert!(files.contents("f").unwrap() == expected);
 }
 
+/// A reader adopts a length that another process changed, and waits for a page that must go. No
+/// other reader takes the old length for the end meanwhile.
+#[test]
+fn readers_at_the_end_wait_for_the_one_that_adopts_a_new_length() {
+    let (files, _cache, file) = created();
+    files.set_contents("f", &[7; PAGE + 100]);
+    file.invalidate().unwrap();
+    files.hold();
+    std::thread::scope(|scope| {
+        scope.spawn(|| read(&file, PAGE, 10));
+        files.wait_held(1);
+        files.set_contents("f", &[7; 3 * PAGE]);
+        let to_end = || file.read_at(&mut [0; 4 * PAGE], PAGE as u64).unwrap();
+        let adopts = scope.spawn(to_end);
+        await_waiter(&file, 1);
+        #[cfg(feature = "async")]
+        {
+            let mut bytes = [0; 4 * PAGE];
+            let mut future = std::pin::pin!(file.read_at_async(&mut bytes, PAGE as u64));
+            let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(future.as_mut().poll(&mut cx).is_pending());
+        }
+        let other = scope.spawn(to_end);
+        files.release();
+        assert_eq!((adopts.join().unwrap(), other.join().unwrap()), (2 * PAGE, 2 * PAGE));
+    });
+}
+
 /// A function of the user's that panics is the user's problem: nothing of the cache is lost in the
 /// middle of what it was about.
 #[test]
