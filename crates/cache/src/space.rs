@@ -283,7 +283,11 @@ impl Shared {
             Page::Held(folio) => self.let_page_go(inode, folio, Some(part.in_page)),
             Page::Lent(folio) => {
                 self.core.put(&self.host, folio);
-                self.drop_clean_pages(inode, part.index.into());
+                // No other page: the caller may hold that of the other part.
+                let end = u64::from(part.index) + 1;
+                while let Some(busy) = self.core.drop_clean(&self.host, &inode.mapping, part.index, end) {
+                    self.wait_for_folio(busy);
+                }
             }
         }
     }
