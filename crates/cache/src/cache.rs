@@ -230,8 +230,8 @@ impl Builder {
     /// Starts the cache and its workers.
     ///
     /// # Errors
-    /// The budget is too small, a tenant's name is taken, its parent is missing, or memory or the
-    /// backend is unavailable. With a disk tier also: its file is too small, has other content or
+    /// The budget is too small or more than the memory and swap of this machine, a tenant's name is
+    /// taken, its parent is missing, or memory or the backend is unavailable. With a disk tier also: its file is too small, has other content or
     /// no room on its disk, another cache uses it, or the system refuses to open it.
     pub fn build(self) -> Result<PageCache, Error> {
         let swap_bytes = self.swap.as_ref().map_or(0, Swap::budget_bytes);
@@ -249,6 +249,7 @@ impl Builder {
         let count = count.min(u64::from(mglru_core::folio::MAX_FOLIOS - 1 - SPARE_FRAMES_MAX)) as u32;
         let spare = tier.as_ref().map_or(0, |tier| tier.spare_frames);
         let map_error = |source| Error::io("map the memory of", "the cache".as_ref(), source);
+        refuse_more_than(machine_bytes(), self.budget_bytes).map_err(map_error)?;
         let frames = Arc::new(Frames::new(count + spare).map_err(map_error)?);
         let sink = Arc::new(Sink(OnceLock::new()));
         let chosen = choose(&self.backend, frames.clone(), sink.clone())
@@ -313,6 +314,30 @@ impl Builder {
         let owner = Arc::new(Owner { shared: shared.clone(), workers, process });
         Ok(PageCache { shared, owner })
     }
+}
+
+/// The bytes of memory and swap of this machine.
+#[cfg(not(miri))]
+fn machine_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram as u64).saturating_add(info.totalswap as u64).saturating_mul(info.mem_unit.into())
+}
+
+#[cfg(miri)]
+fn machine_bytes() -> u64 {
+    u64::MAX
+}
+
+/// The system would map the frames, because nobody has touched them yet, and end the process when
+/// their metadata is filled in.
+fn refuse_more_than(machine_bytes: u64, budget_bytes: u64) -> io::Result<()> {
+    if budget_bytes <= machine_bytes {
+        return Ok(());
+    }
+    let message = format!(
+        "a budget of {budget_bytes} bytes is more than the memory and swap of this machine ({machine_bytes} bytes)"
+    );
+    Err(io::Error::new(io::ErrorKind::OutOfMemory, message))
 }
 
 /// A page cache over real files with a hard memory budget. All threads can share it; clones are the
@@ -665,6 +690,16 @@ impl fmt::Debug for PageCache {
 mod tests {
     use super::*;
     use crate::backend::MemoryFiles;
+
+    /// The process was ended for lack of memory while it built such a cache.
+    #[cfg(not(miri))]
+    #[test]
+    fn a_budget_beyond_the_memory_of_the_machine_is_refused() {
+        let budget_bytes = machine_bytes() + 1;
+        let error = PageCache::builder(budget_bytes).build().unwrap_err();
+        assert!(error.kind() == io::ErrorKind::OutOfMemory, "{error}");
+        assert!(error.to_string().contains(&format!("a budget of {budget_bytes} bytes")), "{error}");
+    }
 
     /// What a forked child has of a cache goes without a wait for threads that are not there. The
     /// cache of the parent goes on.
