@@ -231,8 +231,9 @@ impl Builder {
     ///
     /// # Errors
     /// The budget is too small or more than the memory and swap of this machine, a tenant's name is
-    /// taken, its parent is missing, or memory or the backend is unavailable. With a disk tier also: its file is too small, has other content or
-    /// no room on its disk, another cache uses it, or the system refuses to open it.
+    /// taken, its parent is missing, or memory or the backend is unavailable. With a disk tier
+    /// also: its file is too small, has other content or no room on its disk, another cache uses
+    /// it, or the system refuses to open it.
     pub fn build(self) -> Result<PageCache, Error> {
         let swap_bytes = self.swap.as_ref().map_or(0, Swap::budget_bytes);
         let tier = self.disk_tier.as_ref().map(|tier| tier.plan(self.budget_bytes)).transpose()?;
@@ -539,8 +540,8 @@ impl PageCache {
     /// not lose them.
     ///
     /// # Errors
-    /// As [`Self::sync`]. Pages that could not be written are lost with the cache. In a forked child,
-    /// [`Error::Closed`].
+    /// As [`Self::sync`]. Pages that could not be written are lost with the cache. In a forked
+    /// child, [`Error::Closed`].
     pub fn close(self) -> Result<(), Error> {
         if self.owner.is_a_copy() {
             return Err(Error::Closed);
@@ -633,8 +634,8 @@ impl PageCache {
     ///
     /// # Errors
     /// The name is taken or invalid, the parent does not exist, there are too many tenants or
-    /// levels, or the metadata would take too much of the budget or of a limit above the tenant: then
-    /// [`Error::Killed`] if the parent was killed.
+    /// levels, or the metadata would take too much of the budget or of a limit above the tenant:
+    /// then [`Error::Killed`] if the parent was killed.
     pub fn add_tenant(&self, path: &str, limits: &Limits) -> Result<Tenant, Error> {
         self.shared.add_tenant(path, limits, false)
     }
@@ -658,8 +659,8 @@ impl PageCache {
 impl Drop for Owner {
     fn drop(&mut self) {
         if self.is_a_copy() {
-            // The parent's threads do the work. Here, nothing would ever end, and the descriptors of
-            // rings and files are the parent's, too.
+            // The parent's threads do the work. Here, nothing would ever end, and the descriptors
+            // of rings and files are the parent's, too.
             let workers = self.workers.get_mut().unwrap_or_else(PoisonError::into_inner).take();
             std::mem::forget((self.shared.clone(), workers));
             return;

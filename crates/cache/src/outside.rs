@@ -40,9 +40,9 @@ impl Inode {
         self.try_revalidate(shared, true).map(|_| ())
     }
 
-    /// As [`Self::revalidate`]. `false`: the change was not adopted, because the caller may not wait.
-    /// It would have to wait for write-back, which may be what extends the file, for the read of a
-    /// page that must go, or for another thread that adopts the change.
+    /// As [`Self::revalidate`]. `false`: the change was not adopted, because the caller may not
+    /// wait. It would have to wait for write-back, which may be what extends the file, for the read
+    /// of a page that must go, or for another thread that adopts the change.
     pub(crate) fn try_revalidate(self: &Arc<Self>, shared: &Shared, may_wait: bool) -> Result<bool, Error> {
         if self.len_on_disk()? == self.disk_len() {
             return Ok(true);

@@ -156,8 +156,8 @@ impl CachedFile {
         // Held until the pages are gone or zeroed: write-back of one would fill the hole again.
         let transfers = inode.hold_transfers();
         let len = inode.len();
-        // The last dirty page, which would extend the file, may go with the hole. If another process
-        // has extended the file since, it must not be cut.
+        // The last dirty page, which would extend the file, may go with the hole. If another
+        // process has extended the file since, it must not be cut.
         if inode.disk_len() < len && inode.len_on_disk()? < len {
             file.set_len(len).map_err(|source| inode.error("extend", source))?;
             inode.set_disk_len(len);

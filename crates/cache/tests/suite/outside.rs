@@ -92,8 +92,8 @@ fn a_truncation_by_others_keeps_newer_cached_writes() {
     }
 }
 
-/// A hole over pages that are not written yet extends the file. It must not cut what another process
-/// has appended meanwhile.
+/// A hole over pages that are not written yet extends the file. It must not cut what another
+/// process has appended meanwhile.
 #[test]
 fn a_hole_cuts_nothing_that_others_appended() {
     for disk in Disk::each(9) {
