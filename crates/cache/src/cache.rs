@@ -230,9 +230,10 @@ impl Builder {
     /// Starts the cache and its workers.
     ///
     /// # Errors
-    /// The budget is too small, a tenant's name is taken, its parent is missing, or memory or the
-    /// backend is unavailable. With a disk tier also: its file is too small, has other content or
-    /// no room on its disk, another cache uses it, or the system refuses to open it.
+    /// The budget is too small or more than the memory and swap of this machine, a tenant's name is
+    /// taken, its parent is missing, or memory or the backend is unavailable. With a disk tier
+    /// also: its file is too small, has other content or no room on its disk, another cache uses
+    /// it, or the system refuses to open it.
     pub fn build(self) -> Result<PageCache, Error> {
         let swap_bytes = self.swap.as_ref().map_or(0, Swap::budget_bytes);
         let tier = self.disk_tier.as_ref().map(|tier| tier.plan(self.budget_bytes)).transpose()?;
@@ -249,6 +250,7 @@ impl Builder {
         let count = count.min(u64::from(mglru_core::folio::MAX_FOLIOS - 1 - SPARE_FRAMES_MAX)) as u32;
         let spare = tier.as_ref().map_or(0, |tier| tier.spare_frames);
         let map_error = |source| Error::io("map the memory of", "the cache".as_ref(), source);
+        refuse_more_than(machine_bytes(), self.budget_bytes).map_err(map_error)?;
         let frames = Arc::new(Frames::new(count + spare).map_err(map_error)?);
         let sink = Arc::new(Sink(OnceLock::new()));
         let chosen = choose(&self.backend, frames.clone(), sink.clone())
@@ -309,9 +311,34 @@ impl Builder {
         }
         let workers = Workers::start(&shared)
             .map_err(|e| Error::io("start the workers of", "the cache".as_ref(), e))?;
-        let owner = Arc::new(Owner { shared: shared.clone(), workers: Mutex::new(Some(workers)) });
+        let (workers, process) = (Mutex::new(Some(workers)), std::process::id());
+        let owner = Arc::new(Owner { shared: shared.clone(), workers, process });
         Ok(PageCache { shared, owner })
     }
+}
+
+/// The bytes of memory and swap of this machine.
+#[cfg(not(miri))]
+fn machine_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram as u64).saturating_add(info.totalswap as u64).saturating_mul(info.mem_unit.into())
+}
+
+#[cfg(miri)]
+fn machine_bytes() -> u64 {
+    u64::MAX
+}
+
+/// The system would map the frames, because nobody has touched them yet, and end the process when
+/// their metadata is filled in.
+fn refuse_more_than(machine_bytes: u64, budget_bytes: u64) -> io::Result<()> {
+    if budget_bytes <= machine_bytes {
+        return Ok(());
+    }
+    let message = format!(
+        "a budget of {budget_bytes} bytes is more than the memory and swap of this machine ({machine_bytes} bytes)"
+    );
+    Err(io::Error::new(io::ErrorKind::OutOfMemory, message))
 }
 
 /// A page cache over real files with a hard memory budget. All threads can share it; clones are the
@@ -320,6 +347,11 @@ impl Builder {
 /// Dropping the last clone writes dirty pages back and ignores errors; [`PageCache::close`] reports
 /// them. On a thread that may be needed for that, such as one that calls a waker or a
 /// [`BlockSource`], the drop does not wait: a thread of its own does the rest.
+///
+/// A process that was forked from that of the cache has neither the cache's threads nor its pages.
+/// Only its parent can use the cache, its files, tenants and guards: in the child, a page in memory
+/// ends the process (`SIGSEGV`), and a sync waits for ever. The child drops the cache without doing
+/// anything, and can open another one.
 #[derive(Clone)]
 pub struct PageCache {
     pub(crate) shared: Arc<Shared>,
@@ -330,6 +362,8 @@ pub struct PageCache {
 struct Owner {
     shared: Arc<Shared>,
     workers: Mutex<Option<Workers>>,
+    /// The process that has the threads. A forked child has only a copy of this.
+    process: u32,
 }
 
 /// Configuration and sizes of a whole cache. Each tenant has its own [`crate::TenantStats`].
@@ -506,8 +540,12 @@ impl PageCache {
     /// not lose them.
     ///
     /// # Errors
-    /// As [`Self::sync`]. Pages that could not be written are lost with the cache.
+    /// As [`Self::sync`]. Pages that could not be written are lost with the cache. In a forked
+    /// child, [`Error::Closed`].
     pub fn close(self) -> Result<(), Error> {
+        if self.owner.is_a_copy() {
+            return Err(Error::Closed);
+        }
         let result = self.sync();
         self.owner.end(false);
         result
@@ -539,6 +577,11 @@ fn write_all(shared: &Shared) -> Result<(), Error> {
 }
 
 impl Owner {
+    /// Whether this process was forked from that of the cache.
+    fn is_a_copy(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     /// Ends the cache, unless it has ended. `write`: writes all dirty pages before, and ignores
     /// errors.
     ///
@@ -591,7 +634,8 @@ impl PageCache {
     ///
     /// # Errors
     /// The name is taken or invalid, the parent does not exist, there are too many tenants or
-    /// levels, or the metadata would take too much of the budget.
+    /// levels, or the metadata would take too much of the budget or of a limit above the tenant:
+    /// then [`Error::Killed`] if the parent was killed.
     pub fn add_tenant(&self, path: &str, limits: &Limits) -> Result<Tenant, Error> {
         self.shared.add_tenant(path, limits, false)
     }
@@ -614,6 +658,13 @@ impl PageCache {
 
 impl Drop for Owner {
     fn drop(&mut self) {
+        if self.is_a_copy() {
+            // The parent's threads do the work. Here, nothing would ever end, and the descriptors
+            // of rings and files are the parent's, too.
+            let workers = self.workers.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+            std::mem::forget((self.shared.clone(), workers));
+            return;
+        }
         self.end(true);
     }
 }
@@ -633,5 +684,47 @@ impl fmt::Debug for Builder {
 impl fmt::Debug for PageCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PageCache").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::MemoryFiles;
+
+    /// The process was ended for lack of memory while it built such a cache.
+    #[cfg(not(miri))]
+    #[test]
+    fn a_budget_beyond_the_memory_of_the_machine_is_refused() {
+        let budget_bytes = machine_bytes() + 1;
+        let error = PageCache::builder(budget_bytes).build().unwrap_err();
+        assert!(error.kind() == io::ErrorKind::OutOfMemory, "{error}");
+        assert!(error.to_string().contains(&format!("a budget of {budget_bytes} bytes")), "{error}");
+    }
+
+    /// What a forked child has of a cache goes without a wait for threads that are not there. The
+    /// cache of the parent goes on.
+    #[test]
+    fn a_copy_in_another_process_ends_at_once() {
+        let files = MemoryFiles::new(1);
+        let backend = BackendKind::Memory(files.clone());
+        let mut cache = PageCache::builder(1 << 20).backend(backend).build().unwrap();
+        let file = cache.open("f", OpenMode::Create).unwrap();
+        let (shared, process) = (cache.shared.clone(), std::process::id());
+        let copy =
+            |workers| Owner { shared: shared.clone(), workers: Mutex::new(workers), process: !process };
+        file.write_at(b"hello", 0).unwrap();
+        // A write-back would not end.
+        files.hold();
+        let closed = PageCache { shared: shared.clone(), owner: Arc::new(copy(None)) }.close();
+        assert!(matches!(closed, Err(Error::Closed)));
+        // With the workers: the child believes that it has them.
+        let parent = Arc::get_mut(&mut cache.owner).unwrap();
+        let workers = parent.workers.get_mut().unwrap().take();
+        drop(copy(workers));
+        files.release();
+        file.sync_all().unwrap();
+        assert_eq!(files.contents("f").unwrap(), b"hello");
+        Workers::tell_to_stop(&shared);
     }
 }

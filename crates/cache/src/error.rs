@@ -172,12 +172,20 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Io { doing, path, source } => write!(f, "cannot {doing} {}: {source}", path.display()),
-            Error::WriteBack { path, source } => write!(
-                f,
-                "earlier writes to {} could not be written back: {source}; they stay in memory and are retried: free \
-                 space or repair the device, then sync again",
-                path.display()
-            ),
+            Error::WriteBack { path, source } => {
+                let what_to_do = match source.kind() {
+                    io::ErrorKind::FileTooLarge => {
+                        "truncate the file to a length that its file system can have"
+                    }
+                    _ => "free space or repair the device",
+                };
+                write!(
+                    f,
+                    "earlier writes to {} could not be written back: {source}; they stay in memory and are retried: \
+                     {what_to_do}, then sync again",
+                    path.display()
+                )
+            }
             Error::OutOfMemory(report) | Error::Killed(report) => report.fmt(f),
             Error::Closed => {
                 write!(f, "the cache is closed: open the file through a cache that is still open")
@@ -275,5 +283,21 @@ impl From<Box<OutOfMemory>> for Error {
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         io::Error::new(error.kind(), error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No free space helps where the file system has no file that long.
+    #[test]
+    fn what_to_do_about_refused_writes_depends_on_the_refusal() {
+        let says = |number: i32| {
+            let source = Arc::new(io::Error::from_raw_os_error(number));
+            Error::WriteBack { path: "f".into(), source }.to_string()
+        };
+        assert!(says(libc::ENOSPC).contains("free space"), "{}", says(libc::ENOSPC));
+        assert!(says(libc::EFBIG).contains("truncate the file"), "{}", says(libc::EFBIG));
     }
 }

@@ -584,7 +584,8 @@ impl CachedFile {
     /// and its record of reported errors are its own.
     ///
     /// # Errors
-    /// No memory is left for the handle, in the tenant or in the budget.
+    /// No memory is left for the handle, in the tenant or in the budget: [`Error::Killed`] if the
+    /// tenant was killed.
     pub fn try_clone(&self) -> Result<CachedFile, Error> {
         let (shared, tenant) = (self.shared.clone(), self.tenant.clone());
         let charge = shared.charge_metadata(&self.task(), HANDLE_BYTES)?.keep();

@@ -5,7 +5,7 @@
 //! Readers see the cache's length; the file on disk follows when dirty pages are written. A hit
 //! does not ask the system whether another process changed the file. [`Inode::revalidate`] detects
 //! that when a read reaches the end or finds less on disk than before, and at every sync and open.
-//! While writers are active, detection may be left to a later read.
+//! While writers are active, detection may be left to a later read. Readers wait for one another.
 //!
 //! The part of the last page behind the end of the file reads as zero, in memory and on disk,
 //! because the file may grow over it.
@@ -129,7 +129,8 @@ pub(crate) struct Inode {
     pub(crate) handles: AtomicU32,
     /// The file was opened again after its last handle was closed: its pages may be out of date.
     pub(crate) stale: AtomicBool,
-    /// Held while outdated pages of a file that is opened again are dropped.
+    /// Held while a changed length is adopted, or outdated pages of a file that is opened again are
+    /// dropped.
     pub(crate) opening: Mutex<()>,
     /// Number of live maps per tenant.
     maps: Mutex<BTreeMap<MemcgId, u32>>,
@@ -378,6 +379,12 @@ impl Inode {
 
     pub(crate) fn has_transfers(&self) -> bool {
         !self.transfers.lock().unwrap_or_else(PoisonError::into_inner).under_way.is_empty()
+    }
+
+    /// As [`Self::wait_for_transfers`], without sleeping. `None`: write-back is under way.
+    pub(crate) fn begun_if_idle(&self) -> Option<u64> {
+        let transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
+        transfers.under_way.is_empty().then_some(transfers.next)
     }
 
     /// Sleeps until all write-back in progress has ended, not counting what starts later. Returns

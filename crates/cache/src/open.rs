@@ -30,7 +30,7 @@ impl Tenant {
     ///
     /// # Errors
     /// The system refuses to open the file, the file is beyond 16 TiB, the cache is closed, or no
-    /// memory is left for the metadata of an open file.
+    /// memory is left for the metadata of an open file: [`Error::Killed`] if the tenant was killed.
     pub fn open(&self, path: impl AsRef<Path>, mode: OpenMode) -> Result<CachedFile, Error> {
         self.open_path(path.as_ref(), mode)
     }

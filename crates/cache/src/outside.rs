@@ -6,7 +6,7 @@ use crate::inode::{Inode, LEN_MAX};
 use crate::shared::Shared;
 use mglru_core::PAGE_BYTES;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, TryLockError};
+use std::sync::{Arc, PoisonError, TryLockError};
 
 impl Inode {
     /// Revalidates the file if a read suggested that another process changed it. Returns whether it
@@ -40,11 +40,21 @@ impl Inode {
         self.try_revalidate(shared, true).map(|_| ())
     }
 
-    /// As [`Self::revalidate`]. `false`: nothing was done, because the caller may not wait and
-    /// write-back is under way, which may be what extends the file.
+    /// As [`Self::revalidate`]. `false`: the change was not adopted, because the caller may not
+    /// wait. It would have to wait for write-back, which may be what extends the file, for the read
+    /// of a page that must go, or for another thread that adopts the change.
     pub(crate) fn try_revalidate(self: &Arc<Self>, shared: &Shared, may_wait: bool) -> Result<bool, Error> {
-        let disk_len = || self.file.len().map_err(|e| self.error("read the length of", e));
-        if disk_len()? == self.disk_len() {
+        if self.len_on_disk()? == self.disk_len() {
+            return Ok(true);
+        }
+        // Of several readers, one adopts the change. The others wait until they see it, too.
+        let _one = match self.opening.try_lock() {
+            Ok(one) => one,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) if !may_wait => return Ok(false),
+            Err(TryLockError::WouldBlock) => self.opening.lock().unwrap_or_else(PoisonError::into_inner),
+        };
+        if self.len_on_disk()? == self.disk_len() {
             return Ok(true);
         }
         let _alone = match self.resize.try_write() {
@@ -55,14 +65,32 @@ impl Inode {
                 return Ok(true);
             }
         };
+        self.adopt_len(shared, may_wait)
+    }
+
+    /// The length of the file on disk, as the system knows it now.
+    pub(crate) fn len_on_disk(&self) -> Result<u64, Error> {
+        self.file.len().map_err(|e| self.error("read the length of", e))
+    }
+
+    /// [`Self::try_revalidate`] for a caller that holds `resize` exclusively, and no page.
+    pub(crate) fn adopt_len(self: &Arc<Self>, shared: &Shared, may_wait: bool) -> Result<bool, Error> {
+        if self.len_on_disk()? == self.disk_len() {
+            return Ok(true);
+        }
         // Write-back extends the file, too, so only a change while there was none comes from
         // another process. Writers are locked out, the flusher is not.
         let (before, now, last_dirty) = loop {
-            if !may_wait && self.has_transfers() {
-                return Ok(false);
-            }
-            let begun = self.wait_for_transfers();
-            let found = (self.disk_len(), disk_len()?.min(LEN_MAX), shared.core.last_dirty(&self.mapping));
+            let begun = match may_wait {
+                true => self.wait_for_transfers(),
+                // Not a check and then a wait: the flusher may begin in between.
+                false => match self.begun_if_idle() {
+                    Some(begun) => begun,
+                    None => return Ok(false),
+                },
+            };
+            let found =
+                (self.disk_len(), self.len_on_disk()?.min(LEN_MAX), shared.core.last_dirty(&self.mapping));
             if self.transfers_begun() == begun {
                 break found;
             }
@@ -81,11 +109,19 @@ impl Inode {
                 shared.submit_dirty_in(self, index, ended_in + 1);
                 self.wait_for_transfers();
             }
-            shared.drop_clean_pages(self, ended_in);
+            if may_wait {
+                shared.drop_clean_pages(self, ended_in);
+            } else if shared.try_drop_clean_pages(self, ended_in).is_some() {
+                return Ok(false);
+            }
             self.grow_to(now);
             // The flusher may have extended the file since.
             self.disk_len_reached(now);
         } else if now < before {
+            // Readers must see the new length before the pages go, and then it is too late to stop.
+            if !may_wait {
+                return Ok(false);
+            }
             // First: dirty pages may be written from now on and extend the file again.
             self.set_disk_len(now);
             let kept = last_dirty.map_or(0, |index| (u64::from(index) + 1) * PAGE_BYTES);

@@ -167,9 +167,14 @@ impl Shared {
 
     /// Drops the clean pages from `first` on, so that they are read again.
     pub(crate) fn drop_clean_pages(&self, inode: &Inode, first: u64) {
-        let Ok(first) = u32::try_from(first) else { return };
-        while let Some(busy) = self.core.drop_clean(&self.host, &inode.mapping, first, 1 << 32) {
+        while let Some(busy) = self.try_drop_clean_pages(inode, first) {
             self.wait_for_folio(busy);
         }
+    }
+
+    /// As [`Self::drop_clean_pages`]. `Some`: this page is in use, and those from it on are left.
+    pub(crate) fn try_drop_clean_pages(&self, inode: &Inode, first: u64) -> Option<FolioId> {
+        let first = u32::try_from(first).ok()?;
+        self.core.drop_clean(&self.host, &inode.mapping, first, 1 << 32)
     }
 }

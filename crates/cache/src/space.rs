@@ -18,7 +18,7 @@ use mglru_core::{FolioId, LockAttempt, Lookup, PAGE_BYTES};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::sync::{PoisonError, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLockWriteGuard};
 
 /// The bytes of a page that are cut off.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,8 +156,9 @@ impl CachedFile {
         // Held until the pages are gone or zeroed: write-back of one would fill the hole again.
         let transfers = inode.hold_transfers();
         let len = inode.len();
-        if inode.disk_len() < len {
-            // The last dirty page, which would extend the file, may go with the hole.
+        // The last dirty page, which would extend the file, may go with the hole. If another
+        // process has extended the file since, it must not be cut.
+        if inode.disk_len() < len && inode.len_on_disk()? < len {
             file.set_len(len).map_err(|source| inode.error("extend", source))?;
             inode.set_disk_len(len);
         }
@@ -193,6 +194,7 @@ impl CachedFile {
         let inode = &self.inode;
         let file = inode.writable().expect("a writable handle opened it");
         let _alone = inode.resize.write().unwrap_or_else(PoisonError::into_inner);
+        inode.adopt_len(&self.shared, true)?;
         // As in a truncation: write-back depends on the length.
         let _held = inode.hold_transfers();
         file.allocate(range.clone(), keep_len).map_err(|source| inode.error("reserve space for", source))?;
@@ -206,17 +208,19 @@ impl CachedFile {
 
 impl Shared {
     /// Locks all others out, and the pages that are in memory of the parts that `choose` names for
-    /// a file of this length.
+    /// a file of this length. Adopts a change of the length by another process before: the caller
+    /// changes the file, and later the other's change could not be seen any more.
     ///
     /// # Errors
-    /// A guard of this thread lends one of them.
+    /// A guard of this thread lends one of them, or the system does not tell the length.
     fn hold_parts<'a>(
         &'a self,
-        inode: &'a Inode,
+        inode: &'a Arc<Inode>,
         choose: impl Fn(u64) -> Vec<Part>,
     ) -> Result<HeldParts<'a>, Error> {
         'lent: loop {
             let alone = inode.resize.write().unwrap_or_else(PoisonError::into_inner);
+            inode.adopt_len(self, true)?;
             let mut held = HeldParts { shared: self, inode, parts: Vec::new(), _alone: alone };
             for part in choose(inode.len()) {
                 match self.hold_page(inode, part.index) {
@@ -279,7 +283,11 @@ impl Shared {
             Page::Held(folio) => self.let_page_go(inode, folio, Some(part.in_page)),
             Page::Lent(folio) => {
                 self.core.put(&self.host, folio);
-                self.drop_clean_pages(inode, part.index.into());
+                // No other page: the caller may hold that of the other part.
+                let end = u64::from(part.index) + 1;
+                while let Some(busy) = self.core.drop_clean(&self.host, &inode.mapping, part.index, end) {
+                    self.wait_for_folio(busy);
+                }
             }
         }
     }

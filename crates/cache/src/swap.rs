@@ -57,6 +57,10 @@ impl Swap {
     /// Stores pages in a new file of at most `bytes`. Only the process's user may read the file.
     /// Its name is removed at once, so the file disappears with the cache. Building the cache fails
     /// if `path` exists.
+    ///
+    /// The file grows as pages come: no space is reserved. While its disk is full, pages stay in
+    /// memory, and requests for which no other page can go fail with [`Error::OutOfMemory`]. They
+    /// succeed again when there is room.
     pub fn file(path: impl Into<PathBuf>, bytes: u64) -> Swap {
         Swap(Kind::File { path: path.into(), bytes })
     }

@@ -542,6 +542,56 @@ fn write_back_waits_until_the_ends_of_a_hole_are_zeroed() {
     assert!(files.contents("f").unwrap() == expected);
 }
 
+/// The first page is missing when a hole begins, and is lent when the hole is there. It is dropped
+/// without waiting for the last page, which the hole itself has locked.
+#[test]
+fn a_hole_whose_first_page_is_lent_meanwhile_does_not_wait_for_itself() {
+    let (files, _cache, file) = created();
+    files.set_contents("f", &[7; 3 * PAGE]);
+    file.invalidate().unwrap();
+    read(&file, 2 * PAGE, PAGE);
+    file.evict(0..PAGE as u64).unwrap();
+    let (lent, is_lent) = std::sync::mpsc::channel();
+    let map = file.map().unwrap();
+    files.after_holes.push(move || lent.send(map.page_owned(0).unwrap()).unwrap());
+    file.punch_hole(100..2 * PAGE as u64 + 100).unwrap();
+    let guard = is_lent.recv().unwrap();
+    assert!(guard[..100] == [7; 100]);
+    let mut bytes = vec![1; 3 * PAGE];
+    file.read_at(&mut bytes, 0).unwrap();
+    let mut expected = vec![7; 3 * PAGE];
+    expected[100..2 * PAGE + 100].fill(0);
+    assert!(bytes == expected);
+}
+
+/// A reader adopts a length that another process changed, and waits for a page that must go. No
+/// other reader takes the old length for the end meanwhile.
+#[test]
+fn readers_at_the_end_wait_for_the_one_that_adopts_a_new_length() {
+    let (files, _cache, file) = created();
+    files.set_contents("f", &[7; PAGE + 100]);
+    file.invalidate().unwrap();
+    files.hold();
+    std::thread::scope(|scope| {
+        scope.spawn(|| read(&file, PAGE, 10));
+        files.wait_held(1);
+        files.set_contents("f", &[7; 3 * PAGE]);
+        let to_end = || file.read_at(&mut [0; 4 * PAGE], PAGE as u64).unwrap();
+        let adopts = scope.spawn(to_end);
+        await_waiter(&file, 1);
+        #[cfg(feature = "async")]
+        {
+            let mut bytes = [0; 4 * PAGE];
+            let mut future = std::pin::pin!(file.read_at_async(&mut bytes, PAGE as u64));
+            let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(future.as_mut().poll(&mut cx).is_pending());
+        }
+        let other = scope.spawn(to_end);
+        files.release();
+        assert_eq!((adopts.join().unwrap(), other.join().unwrap()), (2 * PAGE, 2 * PAGE));
+    });
+}
+
 /// A function of the user's that panics is the user's problem: nothing of the cache is lost in the
 /// middle of what it was about.
 #[test]

@@ -38,6 +38,26 @@ fn killed_for(error: &Error) -> (&str, &str) {
     (report.victim.as_deref().unwrap(), &report.tenant)
 }
 
+/// At its limit, a killed tenant is told so instead of being killed again, also for metadata.
+#[test]
+fn a_killed_tenant_at_its_limit_gets_no_child_until_it_is_revived() {
+    let cache = tenants(PageCache::builder(BUDGET).oom_policy(OomPolicy::Victim));
+    let region = region(&cache, "top/greedy");
+    let (_, error) = fill(&region);
+    assert_eq!(killed_for(&error), ("top/greedy", "top"));
+    let greedy = cache.tenant("top/greedy").unwrap();
+    let mut children = (0..2000).map(|n| greedy.add_child(&format!("child{n}"), &Limits::default()));
+    let error = children.find_map(Result::err).unwrap();
+    assert_eq!(killed_for(&error), ("top/greedy", "top"));
+    for number in 0..10 {
+        cache.remove_tenant(&format!("top/greedy/child{number}")).unwrap();
+    }
+    drop(region);
+    assert!(greedy.revive());
+    greedy.add_child("child", &Limits::default()).unwrap();
+    cache.validate().unwrap();
+}
+
 /// A killed tenant loses its regions completely, wherever their pages are charged, and nothing
 /// else.
 #[test]

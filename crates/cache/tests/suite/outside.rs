@@ -92,6 +92,56 @@ fn a_truncation_by_others_keeps_newer_cached_writes() {
     }
 }
 
+/// A hole over pages that are not written yet extends the file. It must not cut what another
+/// process has appended meanwhile.
+#[test]
+fn a_hole_cuts_nothing_that_others_appended() {
+    for disk in Disk::each(9) {
+        disk.set("f", &pages(0..2)[..PAGE + 100]);
+        let cache = disk.builder(4 << 20).build().unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
+        file.write_at(&page(9), 3 * PAGE as u64).unwrap();
+        disk.set("f", &pages(0..8));
+        file.punch_hole(2 * PAGE as u64..4 * PAGE as u64).unwrap();
+        let expected = [pages(0..2), vec![0; 2 * PAGE], pages(4..8)].concat();
+        file.sync_data().unwrap();
+        assert_same(&disk.contents("f"), &expected, "on disk");
+        assert_eq!(file.len() as usize, expected.len());
+        assert_same(&read(&file, 0, expected.len()), &expected, "read");
+        cache.validate().unwrap();
+    }
+}
+
+/// Whoever changes the length first sees that another process did.
+#[test]
+fn a_truncation_sees_what_others_appended_or_cut() {
+    for disk in Disk::each(11) {
+        let cache = disk.builder(4 << 20).build().unwrap();
+        for allocates in [false, true] {
+            for others in [1, 6] {
+                disk.set("f", &pages(0..3)[..2 * PAGE + 100]);
+                let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
+                read(&file, 0, 2 * PAGE + 100);
+                disk.set("f", &pages(0..others));
+                let (end, mut expected) = (5 * PAGE as u64, pages(0..others.min(5)));
+                match if allocates { file.allocate(0..end, false) } else { file.truncate(end) } {
+                    // Files in memory, and some file systems, reserve no space.
+                    Err(error) if allocates && error.kind() == std::io::ErrorKind::Unsupported => continue,
+                    result => result.unwrap(),
+                }
+                if allocates && others == 6 {
+                    expected = pages(0..6);
+                }
+                expected.resize(expected.len().max(end as usize), 0);
+                assert_same(&read(&file, 0, expected.len()), &expected, format!("{allocates} {others}"));
+                assert_same(&disk.contents("f"), &expected, "on disk");
+                assert_eq!(file.len() as usize, expected.len());
+            }
+        }
+        cache.validate().unwrap();
+    }
+}
+
 #[test]
 fn a_file_that_is_replaced_is_another_file() {
     for disk in Disk::each(5) {

@@ -402,6 +402,35 @@ fn a_task_does_not_wait_to_find_out_who_changed_the_length() {
     }
 }
 
+/// Another process appends while the device holds a read of the page in which the file ended. That
+/// page must go, and a thread waits for it, not the task. A cut is left to the thread, too.
+#[test]
+fn a_task_does_not_wait_for_reads_of_pages_that_must_go() {
+    let (disk, files) = memory(12);
+    disk.set("f", &pages(0..2)[..PAGE + 100]);
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::ReadOnly).unwrap();
+    for length in [4, 3] {
+        assert_eq!(file.evict(0..u64::MAX).unwrap(), 0);
+        files.hold();
+        let end = file.len() - 50;
+        let (mut head, mut bytes) = (vec![0; 50], vec![0; 5 * PAGE]);
+        let mut first = file.read_at_async(&mut head, end);
+        assert!(poll_once(&mut first).is_pending());
+        files.wait_held(1);
+        disk.set("f", &pages(0..length));
+        let mut read = file.read_at_async(&mut bytes, end);
+        assert!(poll_once(&mut read).is_pending());
+        files.release();
+        let left = (length as usize * PAGE).saturating_sub(end as usize);
+        assert_eq!(block_on(read).unwrap(), left);
+        assert_same(&bytes[..left], &pages(0..4)[end as usize..][..left], "read");
+        block_on(first).unwrap();
+        assert_eq!(file.len(), length * PAGE as u64);
+        cache.validate().unwrap();
+    }
+}
+
 #[test]
 fn a_write_waits_for_guards_and_fails_on_its_own() {
     for disk in Disk::each(7) {
