@@ -232,6 +232,8 @@ struct Shaky {
     /// One read in so many fails; 0 for none.
     one_in: AtomicU64,
     lie: Mutex<Option<Lie>>,
+    /// Makes the error of each read; whether those of states fail, too.
+    fails: Mutex<Option<(fn() -> Error, bool)>>,
 }
 
 impl Shaky {
@@ -306,6 +308,12 @@ impl ObjectStore for Shaky {
                 let _ = self.stall.acquire().await;
             }
         }
+        let fails = *self.fails.lock().unwrap();
+        if let Some((error, states_too)) = fails
+            && (states_too || !options.head)
+        {
+            return Err(error());
+        }
         let lie = *self.lie.lock().unwrap();
         match lie {
             Some(lie) => self.lie(lie, at, options).await,
@@ -343,7 +351,56 @@ fn shaky(one_in: u64) -> Arc<Shaky> {
         stall: tokio::sync::Semaphore::new(0),
         one_in: AtomicU64::new(one_in),
         lie: Mutex::default(),
+        fails: Mutex::default(),
     })
+}
+
+/// Each of several readers that one request to the store was to answer gets the error of the store.
+#[tokio::test]
+async fn errors_of_the_store_are_what_they_were() {
+    let errors: [fn() -> Error; 6] = [
+        || Error::Generic { store: "Bucket", source: "connection reset".into() },
+        || Error::PermissionDenied { path: "o".into(), source: "not this key".into() },
+        || Error::Unauthenticated { path: "o".into(), source: "expired".into() },
+        || Error::NotSupported { source: "ranges".into() },
+        || Error::NotImplemented { operation: "get".into(), implementer: "Bucket".into() },
+        || Error::NotFound { path: "o".into(), source: "gone".into() },
+    ];
+    let inner = shaky(0);
+    let (_cache, store) = cached(inner.clone(), 4 << 20, options(16 << 10, Duration::from_secs(3600)));
+    let path = Path::from("o");
+    inner.put(&path, content(1, 400_000).into()).await.unwrap();
+    for error in errors {
+        for states_too in [false, true] {
+            store.clear();
+            *inner.fails.lock().unwrap() = Some((error, states_too));
+            // Also blocks of one request.
+            let reads = (0..4).map(|at| store.get_range(&path, at * 10_000..at * 10_000 + 9_000));
+            for found in join_all(reads).await {
+                let (found, error) = (found.unwrap_err(), error());
+                assert_eq!(std::mem::discriminant(&found), std::mem::discriminant(&error), "{found:?}");
+                assert_eq!(found.to_string(), error.to_string());
+            }
+        }
+    }
+    // An aborted connection of the store is no end of a reader's runtime, after which reads begin anew.
+    let asked = async |error: fn() -> Error| {
+        *inner.fails.lock().unwrap() = Some((error, false));
+        let before = inner.reads.load(Relaxed);
+        store.get_range(&path, 0..10).await.unwrap_err();
+        inner.reads.load(Relaxed) - before
+    };
+    let usual = asked(errors[0]).await;
+    assert_eq!(
+        asked(|| Error::Generic {
+            store: "Bucket",
+            source: std::io::Error::from(std::io::ErrorKind::ConnectionAborted).into()
+        })
+        .await,
+        usual
+    );
+    *inner.fails.lock().unwrap() = None;
+    assert!(store.get(&path).await.unwrap().bytes().await.unwrap() == content(1, 400_000));
 }
 
 /// A read returns bytes of one object, or an error, whatever the store says. Afterwards reads are
