@@ -70,11 +70,12 @@ fn strong_etag(meta: &ObjectMeta) -> Option<&String> {
     meta.e_tag.as_ref().filter(|etag| !etag.starts_with("W/"))
 }
 
-/// A text that differs between versions of an object.
+/// A text that differs between versions of an object. Stores of earlier revisions wrote `etag X`
+/// into disk tiers, under names that other stores have now: no text may be like theirs.
 fn version_of(meta: &ObjectMeta) -> String {
     match (&meta.version, strong_etag(meta), &meta.e_tag) {
-        (Some(version), ..) => format!("version {version}"),
-        (None, Some(etag), _) => format!("etag {etag}"),
+        (Some(version), ..) => format!("version={version}"),
+        (None, Some(etag), _) => format!("etag={etag}"),
         (None, None, etag) => {
             let weak = etag.as_deref().unwrap_or_default();
             format!("{} bytes of {} {weak}", meta.size, meta.last_modified)

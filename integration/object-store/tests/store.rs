@@ -12,7 +12,7 @@ use common::content;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use mglru_cache::{DiskTier, PageCache};
+use mglru_cache::{BlockSource, DiskTier, OpenMode, PageCache, RangeRequest, SourceState};
 use mglru_object_store::{CachedStore, Options};
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
@@ -764,6 +764,46 @@ async fn stores_with_names_of_which_one_begins_with_the_other_share_nothing() {
         let bytes = store.get(&Path::from(*path)).await.unwrap().bytes().await.unwrap();
         assert!(bytes == content(*number, 10_000), "{number}");
     }
+}
+
+/// In earlier revisions, objects of a store named `a/` had the names that those of `a` have now.
+#[derive(Debug)]
+struct OfEarlierRevision(Vec<u8>);
+
+impl BlockSource for OfEarlierRevision {
+    fn name(&self) -> String {
+        "a//b".to_owned()
+    }
+
+    fn state(&self) -> std::io::Result<SourceState> {
+        Ok(SourceState::new(self.0.len() as u64).with_version("etag \"0\""))
+    }
+
+    fn read_ranges(&self, requests: Vec<RangeRequest>) {
+        for request in requests {
+            let range = request.range();
+            request.fulfil(None, &self.0[range.start as usize..range.end as usize]);
+        }
+    }
+}
+
+/// A disk tier has objects of a store that an earlier revision gave other names.
+#[tokio::test]
+async fn objects_of_an_earlier_revision_are_not_those_of_another_store() {
+    let cache = PageCache::builder(4 << 20).build().unwrap();
+    let tenant = cache.tenant("").unwrap();
+    let old =
+        tenant.open_source(Arc::new(OfEarlierRevision(content(1, 10_000))), OpenMode::ReadOnly).unwrap();
+    let mut bytes = vec![0; 10_000];
+    old.read_exact_at(&mut bytes, 0).unwrap();
+    assert!(bytes == content(1, 10_000));
+    let inner: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    inner.put(&Path::from("b"), content(2, 10_000).into()).await.unwrap();
+    assert_eq!(inner.head(&Path::from("b")).await.unwrap().e_tag.as_deref(), Some("\"0\""));
+    let mut options = options(4096, Duration::from_secs(3600));
+    options.name = Some("a".to_owned());
+    let store = CachedStore::with_options(inner, tenant, options);
+    assert!(store.get(&Path::from("b")).await.unwrap().bytes().await.unwrap() == content(2, 10_000));
 }
 
 /// A reader begins a read, and polls it no more while it waits for another one, as a scan does that
