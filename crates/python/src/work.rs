@@ -65,8 +65,8 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for a future on this thread, without the interpreter's lock. Meanwhile signals are handled:
-/// Ctrl-C drops the future and raises `KeyboardInterrupt`.
+/// Waits for a future on this thread, without the interpreter's lock. Meanwhile signals are
+/// handled: Ctrl-C drops the future and raises `KeyboardInterrupt`.
 pub fn wait<R: Send>(py: Python<'_>, future: impl Future<Output = R> + Send) -> PyResult<R> {
     py.detach(|| {
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));

@@ -1,7 +1,7 @@
-//! Errors of a [`CachedStore`](crate::CachedStore): those of the wrapped store as they are, and those of the cache.
+//! Errors of a [`CachedStore`](crate::CachedStore): those of the wrapped store as they are, and
+//! those of the cache.
 //!
-//! A read that misses reads from the wrapped store in a task of another reader, or of the cache, and
-//! one request may answer several readers. So an error of the wrapped store travels through the
+//! One request to the wrapped store may answer several readers. So its error travels through the
 //! cache as an [`io::Error`] with a [`Failed`] inside, and each reader gets it back as what it was.
 
 use object_store::Error;
@@ -40,7 +40,8 @@ pub(crate) fn failures(error: Error, count: usize) -> impl Iterator<Item = io::E
     std::iter::repeat_n(error, count).map(move |error| io::Error::new(kind, Failed(error)))
 }
 
-/// The cause of an error that several callers get. It reads as the cause itself, which is its source.
+/// The cause of an error that several callers get. It reads as the cause itself, which is its
+/// source.
 #[derive(Debug)]
 struct Cause(Arc<Error>);
 
