@@ -312,7 +312,12 @@ impl Shared {
         let object = match known {
             Some(object) if object.is(&head.meta) => object,
             _ => {
-                let name = format!("{}{location}", self.prefix);
+                let mut name = format!("{}{location}", self.prefix);
+                if !object::has_version(&head.meta) {
+                    // A time may be too coarse for a change through this store. Readers may still
+                    // have the object that it changed, and its pages with it.
+                    name += &format!("#{changes}");
+                }
                 loop {
                     match Object::open(&self.common, name.clone(), &head.meta, &head.attributes).await {
                         // Objects that were used longest ago make room for this one.

@@ -70,6 +70,11 @@ fn strong_etag(meta: &ObjectMeta) -> Option<&String> {
     meta.e_tag.as_ref().filter(|etag| !etag.starts_with("W/"))
 }
 
+/// Whether versions of the object differ in more than length and time.
+pub(crate) fn has_version(meta: &ObjectMeta) -> bool {
+    meta.version.is_some() || strong_etag(meta).is_some()
+}
+
 /// A text that differs between versions of an object. Stores of earlier revisions wrote `etag X`
 /// into disk tiers, under names that other stores have now: no text may be like theirs.
 fn version_of(meta: &ObjectMeta) -> String {

@@ -216,6 +216,8 @@ enum Lie {
     Longer,
     /// In `head`: fewer bytes than there are.
     Shorter,
+    /// No etag, and a time that never changes.
+    NoVersion,
 }
 
 /// A store that counts reads and fails some of them, or lies.
@@ -248,6 +250,7 @@ impl Shaky {
         }
         let mut result = self.store.get_opts(&at, options.clone()).await?;
         match lie {
+            Lie::NoVersion => (result.meta.e_tag, result.meta.last_modified) = (None, Default::default()),
             Lie::Longer => result.meta.size += 10_000,
             Lie::Shorter => result.meta.size -= 10_000,
             _ => {}
@@ -383,7 +386,7 @@ async fn errors_of_the_store_are_what_they_were() {
             }
         }
     }
-    // An aborted connection of the store is no end of a reader's runtime, after which reads begin anew.
+    // An aborted connection is no end of a reader's runtime, after which reads begin anew.
     let asked = async |error: fn() -> Error| {
         *inner.fails.lock().unwrap() = Some((error, false));
         let before = inner.reads.load(Relaxed);
@@ -412,7 +415,9 @@ async fn a_store_that_lies_never_makes_wrong_bytes() {
     let (all, other) = (content(1, bytes), content(2, bytes));
     inner.put(&path, all.clone().into()).await.unwrap();
     inner.put(&Path::from("other"), other.clone().into()).await.unwrap();
-    for lie in [Lie::Short, Lie::Long, Lie::OtherRange, Lie::OtherVersion, Lie::Longer, Lie::Shorter] {
+    for lie in
+        [Lie::Short, Lie::Long, Lie::OtherRange, Lie::OtherVersion, Lie::Longer, Lie::Shorter, Lie::NoVersion]
+    {
         let (cache, store) = cached(inner.clone(), 4 << 20, options(16 << 10, Duration::from_secs(3600)));
         *inner.lie.lock().unwrap() = Some(lie);
         let (mut of_this, mut of_other, mut errors) = (0, 0, 0);
@@ -433,7 +438,7 @@ async fn a_store_that_lies_never_makes_wrong_bytes() {
         match lie {
             Lie::Short | Lie::OtherRange => assert!(errors > 0, "{lie:?}: {counts:?}"),
             // The excess is left out.
-            Lie::Long => assert_eq!(counts, (40, 0, 0)),
+            Lie::Long | Lie::NoVersion => assert_eq!(counts, (40, 0, 0)),
             Lie::OtherVersion => assert_eq!(counts, (0, 40, 0), "it is asked directly"),
             // The blocks that are there are right; the last one is not.
             Lie::Longer | Lie::Shorter => assert!(of_this > 0, "{lie:?}: {counts:?}"),
@@ -764,6 +769,20 @@ async fn stores_with_names_of_which_one_begins_with_the_other_share_nothing() {
         let bytes = store.get(&Path::from(*path)).await.unwrap().bytes().await.unwrap();
         assert!(bytes == content(*number, 10_000), "{number}");
     }
+}
+
+/// A change through the store that neither length nor time show, while a reader has the old object.
+#[tokio::test]
+async fn a_change_without_a_version_is_seen_beside_an_open_object() {
+    let inner = shaky(0);
+    *inner.lie.lock().unwrap() = Some(Lie::NoVersion);
+    let (_cache, store) = cached(inner, 4 << 20, options(4096, Duration::from_secs(3600)));
+    let path = Path::from("o");
+    store.put(&path, content(1, 100_000).into()).await.unwrap();
+    let old = store.get(&path).await.unwrap();
+    store.put(&path, content(2, 100_000).into()).await.unwrap();
+    assert!(store.get_range(&path, 0..10_000).await.unwrap() == content(2, 100_000)[..10_000]);
+    drop(old);
 }
 
 /// In earlier revisions, objects of a store named `a/` had the names that those of `a` have now.
