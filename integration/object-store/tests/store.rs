@@ -220,6 +220,9 @@ enum Lie {
     NoVersion,
 }
 
+/// Makes the error of each read; whether requests for states fail, too.
+type Failure = (fn() -> Error, bool);
+
 /// A store that counts reads and fails some of them, or lies.
 #[derive(Debug)]
 struct Shaky {
@@ -234,8 +237,7 @@ struct Shaky {
     /// One read in so many fails; 0 for none.
     one_in: AtomicU64,
     lie: Mutex<Option<Lie>>,
-    /// Makes the error of each read; whether those of states fail, too.
-    fails: Mutex<Option<(fn() -> Error, bool)>>,
+    fails: Mutex<Option<Failure>>,
 }
 
 impl Shaky {
