@@ -446,8 +446,16 @@ async fn a_store_that_lies_never_makes_wrong_bytes() {
             Lie::Longer | Lie::Shorter => assert!(of_this > 0, "{lie:?}: {counts:?}"),
         }
         *inner.lie.lock().unwrap() = None;
-        store.clear();
-        assert!(store.get(&path).await.unwrap().bytes().await.unwrap() == all, "{lie:?}");
+        let read = async || store.get(&path).await?.bytes().await;
+        let found = loop {
+            store.clear();
+            match read().await {
+                Ok(found) if found.len() == bytes => break found,
+                // A read ahead is still under way, and has the object open with its false length.
+                _ => tokio::task::yield_now().await,
+            }
+        };
+        assert!(found == all, "{lie:?}");
         cache.validate().unwrap();
     }
 }
