@@ -59,7 +59,7 @@ impl File {
         let wanted = size.min(len.saturating_sub(offset).max(PAGE_BYTES)) as usize;
         let mut read = 0;
         let bytes = PyBytes::new_with(py, wanted, |buffer| {
-            read = self.call(py, |opened| opened.file.read_at(buffer, offset))?;
+            read = self.read(py, buffer, offset)?;
             Ok(())
         })?;
         if read == wanted { Ok(bytes) } else { Ok(PyBytes::new(py, &bytes.as_bytes()[..read])) }
@@ -166,16 +166,28 @@ impl File {
         py: Python<'_>,
         work: impl FnOnce(&Opened) -> Result<R, Error> + Send,
     ) -> PyResult<R> {
-        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(opened) = opened else {
-            return Err(PyValueError::new_err(format!(
-                "I/O operation on closed file {}",
-                self.path.display()
-            )));
-        };
+        let opened = self.opened()?;
         let result = self.state.get().work(py, || work(opened.get()));
         py.detach(|| drop(opened));
         result
+    }
+
+    /// Reads at an offset. A source may take long, so Ctrl-C ends a read of one.
+    fn read(&self, py: Python<'_>, buffer: &mut [u8], offset: u64) -> PyResult<usize> {
+        if self.number != SOURCE {
+            return self.call(py, |opened| opened.file.read_at(buffer, offset));
+        }
+        let opened = self.opened()?;
+        let read = self.state.get().wait(py, opened.get().file.read_at_async(buffer, offset));
+        py.detach(|| drop(opened));
+        read
+    }
+
+    fn opened(&self) -> PyResult<Arc<Held<Opened>>> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        opened.ok_or_else(|| {
+            PyValueError::new_err(format!("I/O operation on closed file {}", self.path.display()))
+        })
     }
 }
 

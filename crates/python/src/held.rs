@@ -100,6 +100,16 @@ impl State {
         py.detach(work).map_err(|error| exception(py, &error))
     }
 
+    /// As [`State::work`], for work that Ctrl-C ends.
+    pub fn wait<R: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl Future<Output = Result<R, Error>> + Send,
+    ) -> PyResult<R> {
+        self.check(py)?;
+        crate::work::wait(py, work)?.map_err(|error| exception(py, &error))
+    }
+
     fn lent(&self) -> MutexGuard<'_, BTreeMap<(FileNumber, u32), usize>> {
         self.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,7 +10,7 @@
 //! src/file.rs          File, Page: its open files and lent pages
 //! src/source.rs        a Python function as a source of blocks
 //! src/held.rs          what these share: drops and calls without the interpreter's lock, exceptions
-//! src/work.rs          runs work without the interpreter's lock, until it ends or Ctrl-C
+//! src/work.rs          runs work and waits without the interpreter's lock, until it ends or Ctrl-C
 //! ```
 //!
 //! Everything is decided in `mglru_lab`, `mglru_cache` and below. Errors are Python exceptions with

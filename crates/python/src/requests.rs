@@ -6,6 +6,7 @@ use crate::work::run;
 use mglru_core::{Lru, OomPolicy, Preset, Switch};
 use mglru_lab::ablate::{self as ablation, AblationRequest, Input};
 use mglru_lab::arguments::{either, named, optional};
+use mglru_lab::mechanisms::parse_switch;
 use mglru_lab::replay::grid::{self, Choice, Grid};
 use mglru_lab::replay::memory::{Memory, parse_fraction};
 use mglru_lab::replay::{TextOptions, TextSwap, record};
@@ -120,7 +121,7 @@ fn overrides(
     without: &[String],
 ) -> Result<Overrides, Error> {
     let switches = |names: &[String]| -> Result<Vec<Switch>, Error> {
-        names.iter().map(|name| Switch::parse(name).map_err(Error::usage)).collect()
+        names.iter().map(|name| parse_switch(name).map_err(Error::usage)).collect()
     };
     Ok(Overrides {
         preset: preset.map(Preset::parse).transpose().map_err(Error::usage)?,

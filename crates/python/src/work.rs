@@ -1,10 +1,14 @@
-//! Work without the interpreter's lock, and errors as exceptions.
+//! Work and waiting without the interpreter's lock, and errors as exceptions.
 
 use mglru_lab::{Error, Watch};
 use pyo3::prelude::*;
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 /// Time between two looks at pending signals.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -50,6 +54,34 @@ pub fn run<R: Send>(py: Python<'_>, work: impl FnOnce(&dyn Watch) -> Result<R, E
         Some(error) => Err(error),
         None => result.map_err(|error| exception(py, &error)),
     }
+}
+
+/// Wakes the thread that waits for a future.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for a future on this thread, without the interpreter's lock. Meanwhile signals are
+/// handled: Ctrl-C drops the future and raises `KeyboardInterrupt`.
+pub fn wait<R: Send>(py: Python<'_>, future: impl Future<Output = R> + Send) -> PyResult<R> {
+    py.detach(|| {
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let (mut future, mut looked) = (pin!(future), Instant::now());
+        loop {
+            if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return Ok(result);
+            }
+            std::thread::park_timeout(LOOK_EVERY);
+            if looked.elapsed() >= LOOK_EVERY {
+                Python::attach(|py| py.check_signals())?;
+                looked = Instant::now();
+            }
+        }
+    })
 }
 
 /// The exception of an error, with the same words.

@@ -5,6 +5,7 @@ import gc
 import io
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -369,3 +370,27 @@ def test_a_program_that_closes_nothing_writes_and_ends(tmp_path):
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "kept")], check=True, timeout=60)
     assert (tmp_path / "kept").read_bytes() == b"kept"
+
+
+def test_an_interrupt_ends_a_read_of_a_source_that_hangs():
+    asked, answer = threading.Event(), threading.Event()
+
+    def read(ranges):
+        asked.set()
+        answer.wait()
+        return [bytes(end - start) for start, end in ranges]
+
+    def interrupt():
+        asked.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with mglru.Cache("4MiB", source_deadline_s=20) as cache:
+        file = cache.tenant().open_source(read, name="hangs", size=1 << 20)
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            file.read(10)
+        assert cache.stats()["source_failures"] == 0, "it did not wait until the deadline"
+        answer.set()
+        thread.join()
+        assert file.read(10) == bytes(10)

@@ -99,6 +99,52 @@ def test_changes_through_it_are_seen_at_once(fs, under, tmp_path):
             fs.cat_file("/x/y")
 
 
+def test_a_state_that_was_asked_for_before_a_change_is_not_kept(fs, under):
+    under.pipe_file("/x/y", b"old")
+    ask = under.info
+
+    def info(path, **options):
+        state = ask(path, **options)
+        under.info = ask
+        fs.pipe_file("/x/y", b"changed meanwhile")
+        return state
+
+    under.info = info
+    fs.cat_file("/x/y")
+    assert fs.cat_file("/x/y") == b"changed meanwhile"
+
+
+def test_the_end_of_a_write_is_seen_by_all_that_share_the_target(tmp_path):
+    path = make_path_posix(str(tmp_path / "file"))
+    sizes = (4096, 8192, 16384)
+    first, *others = [CachedFileSystem(fs=LocalFileSystem(), block_size=size, fresh_s=1000) for size in sizes]
+    first.pipe_file(path, b"old")
+    with first.open(path, "wb") as writer:
+        assert [other.cat_file(path) for other in others] == [b""] * 2, "it was emptied"
+        writer.write(b"written")
+    assert [other.cat_file(path) for other in others] == [b"written"] * 2
+
+
+def test_a_transaction_is_seen_when_it_is_committed(tmp_path):
+    fs = CachedFileSystem(fs=LocalFileSystem(), fresh_s=1000)
+    path = make_path_posix(str(tmp_path / "file"))
+    fs.pipe_file(path, b"old")
+    with fs.transaction:
+        with fs.open(path, "wb") as writer:
+            writer.write(b"committed")
+        assert fs.cat_file(path) == b"old"
+    assert fs.cat_file(path) == b"committed"
+
+
+def test_a_change_that_the_state_does_not_show_is_seen_beside_an_open_file(fs, under):
+    under.info = lambda path, **options: {"name": path, "size": len(under.store[path].getvalue()), "type": "file"}
+    fs.pipe_file("/x/y", b"old")
+    with fs.open("/x/y") as file:
+        assert file.read() == b"old"
+        fs.pipe_file("/x/y", b"new")
+        assert fs.cat_file("/x/y") == b"new"
+
+
 def test_changes_behind_it_are_seen_when_its_state_is_old(under):
     fs = CachedFileSystem(fs=under, fresh_s=0)
     under.pipe_file("/f", b"one")

@@ -161,6 +161,8 @@ def test_ablations_compare_seed_by_seed(mixed):
     for names in (["turbo"], "turbo"):
         with pytest.raises(mglru.UsageError, match="unknown mechanism 'turbo'"):
             mglru.ablate(mixed, without=names)
+    with pytest.raises(mglru.UsageError, match="unknown mechanism 'reclaimloop'; did you mean `reclaim_loop`"):
+        mglru.ablate(mixed, without="reclaimloop")
     with pytest.raises(mglru.UsageError, match="preset: expected text, not 5"):
         mglru.ablate(mixed, preset=5)
 

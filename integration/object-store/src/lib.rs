@@ -43,6 +43,12 @@
 //! read. Writes through this store are seen at once, also when their future is dropped before its
 //! end; writes by others after that time, or when a part that is not in memory is read.
 //!
+//! # Errors
+//!
+//! Errors of the wrapped store are returned as they were: the same variant, fields and words, also
+//! when one request was to answer several readers. Errors of the cache are `Error::Generic` of the
+//! store `CachedStore`.
+//!
 //! # Small caches
 //!
 //! Missing blocks of at most a quarter of the tenant's memory are read at once; other reads that
@@ -56,6 +62,7 @@
 //! Reads that miss run in tasks of the tokio runtime of the reader. A store may outlive a runtime
 //! and be used in several.
 
+mod error;
 mod object;
 mod shares;
 
@@ -290,7 +297,7 @@ impl Shared {
                 }
             }
         };
-        answer.await.map_err(object::shared)
+        answer.await.map_err(error::shared)
     }
 
     /// Asks for the state of the object at `location`, of which `known` may be outdated.
@@ -305,11 +312,16 @@ impl Shared {
         let object = match known {
             Some(object) if object.is(&head.meta) => object,
             _ => {
-                let name = format!("{}{location}", self.prefix);
+                let mut name = format!("{}{location}", self.prefix);
+                if !object::has_version(&head.meta) {
+                    // A time may be too coarse for a change through this store. Readers may still
+                    // have the object that it changed, and its pages with it.
+                    name += &format!("#{changes}");
+                }
                 loop {
                     match Object::open(&self.common, name.clone(), &head.meta, &head.attributes).await {
                         // Objects that were used longest ago make room for this one.
-                        Err(error) if object::is_out_of_room(&error) && self.close_oldest() => {}
+                        Err(error) if error::is_out_of_room(&error) && self.close_oldest() => {}
                         opened => break opened?,
                     }
                 }
@@ -365,11 +377,11 @@ impl Shared {
         for fresh in [fresh, true] {
             let result = match self.object(location, fresh).await {
                 Ok(object) => read(object).await,
-                Err(error) if object::is_out_of_room(&error) => break,
+                Err(error) if error::is_out_of_room(&error) => break,
                 Err(error) => Err(error),
             };
             match result {
-                Err(error) if object::is_change(&error) => self.forget(location),
+                Err(error) if error::is_change(&error) => self.forget(location),
                 Err(error @ Error::NotFound { .. }) => {
                     self.forget(location);
                     return Err(error);
@@ -446,7 +458,7 @@ impl ObjectStore for CachedStore {
             options.check_preconditions(object.meta())?;
             let len = object.meta().size;
             let range = match &options.range {
-                Some(range) => range.as_range(len).map_err(object::generic)?,
+                Some(range) => range.as_range(len).map_err(error::generic)?,
                 None => 0..len,
             };
             // The first part is read here: an object that has changed can still be replaced.
@@ -474,7 +486,7 @@ impl ObjectStore for CachedStore {
             let len = object.meta().size;
             let within = |range: &Range<u64>| {
                 let range = object_store::GetRange::Bounded(range.clone());
-                range.as_range(len).map_err(object::generic)
+                range.as_range(len).map_err(error::generic)
             };
             let ranges = ranges.iter().map(within).collect::<Result<Vec<_>>>()?;
             // All at once, so that what is missing is read together.
@@ -535,7 +547,7 @@ fn parts(
         let end = range.end.min(range.start + object.part_bytes());
         let read = object.read(range.start..end).await;
         let bytes = read.inspect_err(|error| {
-            if object::is_change(error) || matches!(error, Error::NotFound { .. }) {
+            if error::is_change(error) || matches!(error, Error::NotFound { .. }) {
                 shared.forget(&object.meta().location);
             }
         })?;

@@ -1,5 +1,8 @@
 //! An open object: a source of the page cache, and reads of it.
 
+use crate::error::{
+    changed, failures, generic, is_end_of_runtime, is_out_of_room, of_cache, of_version, runtime_ended,
+};
 use crate::shares::{SHARES, Shares};
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -7,7 +10,7 @@ use mglru_cache::{
     Advice, BlockSource, CachedFile, OpenMode, OwnedPageGuard, RangeRequest, SourceState, Tenant,
 };
 use object_store::path::Path;
-use object_store::{Attributes, Error, GetOptions, ObjectMeta, ObjectStore, Result};
+use object_store::{Attributes, GetOptions, ObjectMeta, ObjectStore, Result};
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -17,7 +20,6 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-const STORE: &str = "CachedStore";
 /// Ranges with a gap of at most this many bytes are read with one request: what a bucket delivers
 /// in a fifth of the time that it takes for the first byte.
 const GAP_BYTES: u64 = 1 << 20;
@@ -37,73 +39,8 @@ const COPIED_AT_ONCE: u64 = 16 << 10;
 const PAGE_BYTES: u64 = 4096;
 /// The part of the memory in which missing blocks are read at once: one in so many bytes.
 const READING_PART: u64 = 4;
-const RUNTIME_ENDED: &str = "the tokio runtime that read from the store has ended: read again";
 /// Runtimes of other readers whose end a reader survives.
 const RUNTIMES_MAX: usize = 8;
-
-/// An error of this store.
-pub(crate) fn generic(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::Generic { store: STORE, source: Box::new(error) }
-}
-
-/// An error of the cache; an object that is gone is that to the caller, too.
-fn of_cache(error: mglru_cache::Error, location: &Path) -> Error {
-    match (&error, error.kind()) {
-        (mglru_cache::Error::Io { .. }, io::ErrorKind::NotFound) => {
-            Error::NotFound { path: location.to_string(), source: Box::new(error) }
-        }
-        _ => generic(error),
-    }
-}
-
-/// Whether the cache has no memory left: for pages, or for the metadata of one more object.
-pub(crate) fn is_out_of_room(error: &Error) -> bool {
-    let Error::Generic { source, .. } = error else { return false };
-    let error = source.downcast_ref::<mglru_cache::Error>();
-    error.is_some_and(|error| {
-        matches!(error, mglru_cache::Error::TooManyFiles { .. } | mglru_cache::Error::OutOfMemory(_))
-    })
-}
-
-/// An error that several callers get.
-pub(crate) fn shared(error: Arc<Error>) -> Error {
-    let error = match Arc::try_unwrap(error) {
-        Ok(error) => return error,
-        Err(error) => error,
-    };
-    let source = Box::new(error.clone());
-    match &*error {
-        Error::NotFound { path, .. } => Error::NotFound { path: path.clone(), source },
-        Error::Precondition { path, .. } => Error::Precondition { path: path.clone(), source },
-        Error::NotModified { path, .. } => Error::NotModified { path: path.clone(), source },
-        Error::PermissionDenied { path, .. } => Error::PermissionDenied { path: path.clone(), source },
-        Error::Unauthenticated { path, .. } => Error::Unauthenticated { path: path.clone(), source },
-        Error::NotSupported { .. } => Error::NotSupported { source },
-        _ => Error::Generic { store: STORE, source },
-    }
-}
-
-/// Whether a read failed because the object has another version by now.
-pub(crate) fn is_change(error: &Error) -> bool {
-    has_kind(error, io::ErrorKind::InvalidData)
-}
-
-/// Whether a read failed because the runtime ended whose task read from the store.
-fn is_end_of_runtime(error: &Error) -> bool {
-    has_kind(error, io::ErrorKind::ConnectionAborted)
-}
-
-fn has_kind(error: &Error, kind: io::ErrorKind) -> bool {
-    let Error::Generic { source, .. } = error else { return false };
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&**source);
-    while let Some(error) = cause {
-        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == kind) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
-}
 
 /// The runtime of the caller.
 pub(crate) fn runtime() -> Result<Handle> {
@@ -133,11 +70,17 @@ fn strong_etag(meta: &ObjectMeta) -> Option<&String> {
     meta.e_tag.as_ref().filter(|etag| !etag.starts_with("W/"))
 }
 
-/// A text that differs between versions of an object.
+/// Whether versions of the object differ in more than length and time.
+pub(crate) fn has_version(meta: &ObjectMeta) -> bool {
+    meta.version.is_some() || strong_etag(meta).is_some()
+}
+
+/// A text that differs between versions of an object. Stores of earlier revisions wrote `etag X`
+/// into disk tiers, under names that other stores have now: no text may be like theirs.
 fn version_of(meta: &ObjectMeta) -> String {
     match (&meta.version, strong_etag(meta), &meta.e_tag) {
-        (Some(version), ..) => format!("version {version}"),
-        (None, Some(etag), _) => format!("etag {etag}"),
+        (Some(version), ..) => format!("version={version}"),
+        (None, Some(etag), _) => format!("etag={etag}"),
         (None, None, etag) => {
             let weak = etag.as_deref().unwrap_or_default();
             format!("{} bytes of {} {weak}", meta.size, meta.last_modified)
@@ -372,7 +315,7 @@ impl<T> Task<T> {
     async fn join(mut self) -> Result<T> {
         (&mut self.0).await.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(generic(io::Error::new(io::ErrorKind::ConnectionAborted, RUNTIME_ENDED))),
+            Err(_) => Err(generic(runtime_ended())),
         })
     }
 }
@@ -412,15 +355,10 @@ impl Source {
     /// Reads a range without the cache, of the version of this source.
     async fn read(&self, range: Range<u64>) -> Result<Bytes> {
         let options = GetOptions::new().with_range(Some(range.clone())).with_if_match(self.etag.clone());
-        let result =
-            self.store.get_opts(&self.location, options).await.map_err(|error| match kind_of(&error) {
-                kind @ io::ErrorKind::InvalidData => generic(io::Error::new(kind, error.to_string())),
-                _ => error,
-            })?;
+        let result = self.store.get_opts(&self.location, options).await.map_err(of_version)?;
         let (version, found) = (version_of(&result.meta), result.range.clone());
         if version != self.version {
-            let what = format!("{} has changed", self.location);
-            return Err(generic(io::Error::new(io::ErrorKind::InvalidData, what)));
+            return Err(changed(format!("{} has changed", self.location)));
         }
         let bytes = result.bytes().await?;
         if found != range || bytes.len() as u64 != range.end - range.start {
@@ -482,8 +420,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let ended = || io::Error::new(io::ErrorKind::ConnectionAborted, RUNTIME_ENDED);
-        let fail = |request: RangeRequest| request.fail(ended());
+        let fail = |request: RangeRequest| request.fail(runtime_ended());
         self.take().into_iter().for_each(fail);
     }
 }
@@ -540,19 +477,9 @@ async fn read_together(
             }
         }
         Err(error) => {
-            let (kind, text) = (kind_of(&error), error.to_string());
-            group.take().into_iter().for_each(|request| request.fail(io::Error::new(kind, text.clone())));
+            let requests = group.take();
+            let errors = failures(error, requests.len());
+            requests.into_iter().zip(errors).for_each(|(request, error)| request.fail(error));
         }
-    }
-}
-
-/// The kind of an error of the store; `InvalidData` says that the object has changed.
-fn kind_of(error: &Error) -> io::ErrorKind {
-    match error {
-        Error::Precondition { .. } | Error::NotModified { .. } => io::ErrorKind::InvalidData,
-        Error::NotFound { .. } => io::ErrorKind::NotFound,
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
-        Error::NotSupported { .. } | Error::NotImplemented { .. } => io::ErrorKind::Unsupported,
-        _ => io::ErrorKind::Other,
     }
 }

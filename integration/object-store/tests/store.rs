@@ -12,7 +12,7 @@ use common::content;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use mglru_cache::{DiskTier, PageCache};
+use mglru_cache::{BlockSource, DiskTier, OpenMode, PageCache, RangeRequest, SourceState};
 use mglru_object_store::{CachedStore, Options};
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
@@ -216,7 +216,12 @@ enum Lie {
     Longer,
     /// In `head`: fewer bytes than there are.
     Shorter,
+    /// No etag, and a time that never changes.
+    NoVersion,
 }
+
+/// Makes the error of each read; whether requests for states fail, too.
+type Failure = (fn() -> Error, bool);
 
 /// A store that counts reads and fails some of them, or lies.
 #[derive(Debug)]
@@ -232,6 +237,7 @@ struct Shaky {
     /// One read in so many fails; 0 for none.
     one_in: AtomicU64,
     lie: Mutex<Option<Lie>>,
+    fails: Mutex<Option<Failure>>,
 }
 
 impl Shaky {
@@ -246,6 +252,7 @@ impl Shaky {
         }
         let mut result = self.store.get_opts(&at, options.clone()).await?;
         match lie {
+            Lie::NoVersion => (result.meta.e_tag, result.meta.last_modified) = (None, Default::default()),
             Lie::Longer => result.meta.size += 10_000,
             Lie::Shorter => result.meta.size -= 10_000,
             _ => {}
@@ -306,6 +313,12 @@ impl ObjectStore for Shaky {
                 let _ = self.stall.acquire().await;
             }
         }
+        let fails = *self.fails.lock().unwrap();
+        if let Some((error, states_too)) = fails
+            && (states_too || !options.head)
+        {
+            return Err(error());
+        }
         let lie = *self.lie.lock().unwrap();
         match lie {
             Some(lie) => self.lie(lie, at, options).await,
@@ -343,7 +356,56 @@ fn shaky(one_in: u64) -> Arc<Shaky> {
         stall: tokio::sync::Semaphore::new(0),
         one_in: AtomicU64::new(one_in),
         lie: Mutex::default(),
+        fails: Mutex::default(),
     })
+}
+
+/// Each of several readers that one request to the store was to answer gets the error of the store.
+#[tokio::test]
+async fn errors_of_the_store_are_what_they_were() {
+    let errors: [fn() -> Error; 6] = [
+        || Error::Generic { store: "Bucket", source: "connection reset".into() },
+        || Error::PermissionDenied { path: "o".into(), source: "not this key".into() },
+        || Error::Unauthenticated { path: "o".into(), source: "expired".into() },
+        || Error::NotSupported { source: "ranges".into() },
+        || Error::NotImplemented { operation: "get".into(), implementer: "Bucket".into() },
+        || Error::NotFound { path: "o".into(), source: "gone".into() },
+    ];
+    let inner = shaky(0);
+    let (_cache, store) = cached(inner.clone(), 4 << 20, options(16 << 10, Duration::from_secs(3600)));
+    let path = Path::from("o");
+    inner.put(&path, content(1, 400_000).into()).await.unwrap();
+    for error in errors {
+        for states_too in [false, true] {
+            store.clear();
+            *inner.fails.lock().unwrap() = Some((error, states_too));
+            // Also blocks of one request.
+            let reads = (0..4).map(|at| store.get_range(&path, at * 10_000..at * 10_000 + 9_000));
+            for found in join_all(reads).await {
+                let (found, error) = (found.unwrap_err(), error());
+                assert_eq!(std::mem::discriminant(&found), std::mem::discriminant(&error), "{found:?}");
+                assert_eq!(found.to_string(), error.to_string());
+            }
+        }
+    }
+    // An aborted connection is no end of a reader's runtime, after which reads begin anew.
+    let asked = async |error: fn() -> Error| {
+        *inner.fails.lock().unwrap() = Some((error, false));
+        let before = inner.reads.load(Relaxed);
+        store.get_range(&path, 0..10).await.unwrap_err();
+        inner.reads.load(Relaxed) - before
+    };
+    let usual = asked(errors[0]).await;
+    assert_eq!(
+        asked(|| Error::Generic {
+            store: "Bucket",
+            source: std::io::Error::from(std::io::ErrorKind::ConnectionAborted).into()
+        })
+        .await,
+        usual
+    );
+    *inner.fails.lock().unwrap() = None;
+    assert!(store.get(&path).await.unwrap().bytes().await.unwrap() == content(1, 400_000));
 }
 
 /// A read returns bytes of one object, or an error, whatever the store says. Afterwards reads are
@@ -355,7 +417,9 @@ async fn a_store_that_lies_never_makes_wrong_bytes() {
     let (all, other) = (content(1, bytes), content(2, bytes));
     inner.put(&path, all.clone().into()).await.unwrap();
     inner.put(&Path::from("other"), other.clone().into()).await.unwrap();
-    for lie in [Lie::Short, Lie::Long, Lie::OtherRange, Lie::OtherVersion, Lie::Longer, Lie::Shorter] {
+    for lie in
+        [Lie::Short, Lie::Long, Lie::OtherRange, Lie::OtherVersion, Lie::Longer, Lie::Shorter, Lie::NoVersion]
+    {
         let (cache, store) = cached(inner.clone(), 4 << 20, options(16 << 10, Duration::from_secs(3600)));
         *inner.lie.lock().unwrap() = Some(lie);
         let (mut of_this, mut of_other, mut errors) = (0, 0, 0);
@@ -376,14 +440,22 @@ async fn a_store_that_lies_never_makes_wrong_bytes() {
         match lie {
             Lie::Short | Lie::OtherRange => assert!(errors > 0, "{lie:?}: {counts:?}"),
             // The excess is left out.
-            Lie::Long => assert_eq!(counts, (40, 0, 0)),
+            Lie::Long | Lie::NoVersion => assert_eq!(counts, (40, 0, 0)),
             Lie::OtherVersion => assert_eq!(counts, (0, 40, 0), "it is asked directly"),
             // The blocks that are there are right; the last one is not.
             Lie::Longer | Lie::Shorter => assert!(of_this > 0, "{lie:?}: {counts:?}"),
         }
         *inner.lie.lock().unwrap() = None;
-        store.clear();
-        assert!(store.get(&path).await.unwrap().bytes().await.unwrap() == all, "{lie:?}");
+        let read = async || store.get(&path).await?.bytes().await;
+        let found = loop {
+            store.clear();
+            match read().await {
+                Ok(found) if found.len() == bytes => break found,
+                // A read ahead is still under way, and has the object open with its false length.
+                _ => tokio::task::yield_now().await,
+            }
+        };
+        assert!(found == all, "{lie:?}");
         cache.validate().unwrap();
     }
 }
@@ -707,6 +779,60 @@ async fn stores_with_names_of_which_one_begins_with_the_other_share_nothing() {
         let bytes = store.get(&Path::from(*path)).await.unwrap().bytes().await.unwrap();
         assert!(bytes == content(*number, 10_000), "{number}");
     }
+}
+
+/// A change through the store that neither length nor time show, while a reader has the old object.
+#[tokio::test]
+async fn a_change_without_a_version_is_seen_beside_an_open_object() {
+    let inner = shaky(0);
+    *inner.lie.lock().unwrap() = Some(Lie::NoVersion);
+    let (_cache, store) = cached(inner, 4 << 20, options(4096, Duration::from_secs(3600)));
+    let path = Path::from("o");
+    store.put(&path, content(1, 100_000).into()).await.unwrap();
+    let old = store.get(&path).await.unwrap();
+    store.put(&path, content(2, 100_000).into()).await.unwrap();
+    assert!(store.get_range(&path, 0..10_000).await.unwrap() == content(2, 100_000)[..10_000]);
+    drop(old);
+}
+
+/// In earlier revisions, objects of a store named `a/` had the names that those of `a` have now.
+#[derive(Debug)]
+struct OfEarlierRevision(Vec<u8>);
+
+impl BlockSource for OfEarlierRevision {
+    fn name(&self) -> String {
+        "a//b".to_owned()
+    }
+
+    fn state(&self) -> std::io::Result<SourceState> {
+        Ok(SourceState::new(self.0.len() as u64).with_version("etag \"0\""))
+    }
+
+    fn read_ranges(&self, requests: Vec<RangeRequest>) {
+        for request in requests {
+            let range = request.range();
+            request.fulfil(None, &self.0[range.start as usize..range.end as usize]);
+        }
+    }
+}
+
+/// A disk tier has objects of a store that an earlier revision gave other names.
+#[tokio::test]
+async fn objects_of_an_earlier_revision_are_not_those_of_another_store() {
+    let cache = PageCache::builder(4 << 20).build().unwrap();
+    let tenant = cache.tenant("").unwrap();
+    let old =
+        tenant.open_source(Arc::new(OfEarlierRevision(content(1, 10_000))), OpenMode::ReadOnly).unwrap();
+    let mut bytes = vec![0; 10_000];
+    old.read_exact_at(&mut bytes, 0).unwrap();
+    assert!(bytes == content(1, 10_000));
+    let inner: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    inner.put(&Path::from("b"), content(2, 10_000).into()).await.unwrap();
+    assert_eq!(inner.head(&Path::from("b")).await.unwrap().e_tag.as_deref(), Some("\"0\""));
+    let mut options = options(4096, Duration::from_secs(3600));
+    options.name = Some("a".to_owned());
+    let store = CachedStore::with_options(inner, tenant, options);
+    assert!(store.get(&Path::from("b")).await.unwrap().bytes().await.unwrap() == content(2, 10_000));
 }
 
 /// A reader begins a read, and polls it no more while it waits for another one, as a scan does that

@@ -6,6 +6,7 @@ use crate::trace_file::TraceFile;
 use crate::watch::Unwatched;
 use mglru_sim::Baseline;
 use mglru_sim::baseline::{BaselineReport, Progress, replay};
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 /// Progress steps of the whole replay.
@@ -58,7 +59,8 @@ impl<'a> BaselinePlan<'a> {
                 Progress::Read => decoding.permille() * reading / STEPS,
                 Progress::Replayed { accesses, of } => reading + accesses * (STEPS - reading) / of,
             });
-            result = std::mem::replace(&mut result, Ok(())).and(reported);
+            result = reported;
+            if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         let began = Instant::now();
         let report = replay(self.baseline, memory_pages, self.warm_from, &mut source, &mut report_progress)

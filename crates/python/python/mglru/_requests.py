@@ -10,7 +10,7 @@ from typing import Any, Optional, Union
 from . import _mglru
 from ._errors import UsageError
 from ._table import Table
-from ._trace import Trace, _name, _number, _samples
+from ._trace import Trace, _is_flag, _name, _number, _samples
 
 TraceLike = Union[Trace, str, "os.PathLike[str]"]
 """A trace, or the path of one."""
@@ -32,9 +32,9 @@ def _text(name: str, value: Any) -> Optional[str]:
     """A size or a share as the command line has it."""
     if value is None:
         return None
-    if hasattr(value, "__index__") and not isinstance(value, bool):
+    if hasattr(value, "__index__") and not _is_flag(value):
         return str(value.__index__())
-    if isinstance(value, bool) or not (isinstance(value, str) or hasattr(value, "__float__")):
+    if _is_flag(value) or not (isinstance(value, str) or hasattr(value, "__float__")):
         raise UsageError(f"{name}: expected text or a number, not {value!r}")
     return value if isinstance(value, str) else str(float(value))
 

@@ -17,8 +17,13 @@ if TYPE_CHECKING:
 _DECODED_ACCESSES_MAX = 64 << 20
 
 
+def _is_flag(value: Any) -> bool:
+    """Whether a value is a boolean. Those of older versions of numpy pass for whole numbers, too."""
+    return isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
+
+
 def _number(name: str, value: Any, bits: int = 64) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if _is_flag(value) or not hasattr(value, "__index__"):
         raise UsageError(f"{name}: expected a whole number, not {value!r}")
     number = value.__index__()
     if not 0 <= number < 1 << bits:
@@ -277,7 +282,7 @@ def _page_bytes(source: Any) -> bytes:
     for at, page in enumerate(listed):
         if isinstance(page, bool) or not isinstance(page, int):
             # Elements of numpy arrays are integers, too.
-            if isinstance(page, bool) or not hasattr(page, "__index__") or hasattr(page, "ndim") and page.ndim:
+            if _is_flag(page) or not hasattr(page, "__index__") or hasattr(page, "ndim") and page.ndim:
                 raise _refuse(f"access {at} is to {page!r}")
             listed[at] = page = page.__index__()
         if not 0 <= page < 1 << 64:
@@ -341,7 +346,6 @@ def _flag_bytes(what: str, values: Any, accesses: int) -> Optional[bytes]:
     except TypeError:
         raise UsageError(f"{what}: expected one boolean for each access, not {values!r}") from None
     for at, flag in enumerate(listed):
-        # Elements of numpy arrays are booleans, too.
-        if not isinstance(flag, bool) and getattr(getattr(flag, "dtype", None), "kind", "") != "b":
+        if not _is_flag(flag):
             raise UsageError(f"{what}: expected booleans, and access {at} has {flag!r}")
     return bytes(map(bool, listed))

@@ -82,17 +82,34 @@ class _Object:
         self.asked = asked
 
 
+class _Writer:
+    """A file that was opened for writing."""
+
+    def __init__(self, file: Any, autocommit: bool) -> None:
+        self._file = weakref.ref(file)
+        self._autocommit = autocommit
+
+    def is_writing(self) -> bool:
+        """Whether the file may still change its object. In a transaction that is so after it was closed, too: the
+        transaction refers to it until it is committed."""
+        file = self._file()
+        return file is not None and not (self._autocommit and file.closed)
+
+
 class _Target:
     """Knowledge about a target that all file systems of this process with the same options share: the objects that are
     open, and those that are being written."""
 
     def __init__(self) -> None:
         self.objects: "OrderedDict[tuple[str, str, int], _Object]" = OrderedDict()
-        self.writers: dict[str, list["weakref.ref[Any]"]] = {}
+        self.writers: dict[str, list[_Writer]] = {}
+        # Number of times that objects were forgotten. A state that was asked for before may be outdated.
+        self.changes = 0
 
     def forget(self, path: Optional[str]) -> None:
         """Forgets an object and all below it; ``None``: all."""
         with _lock:
+            self.changes += 1
             if path is None:
                 self.objects.clear()
                 return
@@ -104,9 +121,12 @@ class _Target:
         """Whether the object was being written since it was asked the last time."""
         with _lock:
             writers = self.writers.pop(path, [])
-            writing = [writer for writer in writers if (file := writer()) is not None and not file.closed]
+            writing = [writer for writer in writers if writer.is_writing()]
             if writing:
                 self.writers[path] = writing
+            if len(writing) < len(writers):
+                # Also for those that have other block sizes or tenants, and do not ask now.
+                self.forget(path)
             return bool(writers)
 
 
@@ -198,6 +218,7 @@ class CachedFileSystem(ChainedFileSystem):
             if known is not None and not changed and now - known.asked < self.fresh_s:
                 target.objects.move_to_end(key)
                 return known
+            changes = target.changes
         # Outside of the lock: this asks the service.
         info = self.fs.info(path)
         if info.get("type") == "directory":
@@ -208,7 +229,7 @@ class CachedFileSystem(ChainedFileSystem):
         with _lock:
             known = target.objects.get(key)
             if known is not None and tokenize(known.info) == version:
-                known.asked = now
+                known.asked = max(known.asked, now)
                 return known
             fs, size = self.fs, int(info["size"])
 
@@ -216,13 +237,17 @@ class CachedFileSystem(ChainedFileSystem):
                 return _read_ranges(fs, path, ranges)
 
             name = f"{self._target_name}/{path}"
+            # What was open before a change may be of another content with the same state.
             file = self._tenant().open_source(
-                read, name=name, size=size, version=version, block_bytes=self.block_size
+                read, name=name, size=size, version=f"{version} {changes}", block_bytes=self.block_size
             )
-            target.objects[key] = _Object(info, file, now)
-            while len(target.objects) > self.open_max:
-                target.objects.popitem(last=False)
-            return target.objects[key]
+            found = _Object(info, file, now)
+            # After a change meanwhile it is what the object was: for this call alone, which began before.
+            if target.changes == changes:
+                target.objects[key] = found
+                while len(target.objects) > self.open_max:
+                    target.objects.popitem(last=False)
+            return found
 
     def _forget(self, path: Union[str, Iterable[str], None]) -> None:
         """Forgets what was changed through this file system."""
@@ -257,7 +282,7 @@ class CachedFileSystem(ChainedFileSystem):
             self._forget(path)
             with _lock:
                 writers = self._target.writers.setdefault(self._strip_protocol(path), [])
-                writers.append(weakref.ref(file))
+                writers.append(_Writer(file, autocommit))
         return file
 
     def cat_file(

@@ -33,6 +33,7 @@ use mglru_sim::{Access, Baseline, Machine, Operation, Simulator, SwapDevice, Swa
 use mglru_workload::Random;
 use mglru_workload::trace::{OpenOptions, open, sidecar};
 use std::collections::{BTreeMap, HashSet};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -202,7 +203,7 @@ impl Load {
             memory_pages,
             self.warm_from as u64,
             &mut source,
-            &mut |_| {},
+            &mut |_| ControlFlow::Continue(()),
         );
         report.expect("the trace was read before").warm.misses
     }

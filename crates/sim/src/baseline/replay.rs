@@ -17,6 +17,7 @@ use super::{Baseline, Policy};
 use crate::keys::KeyTable;
 use crate::operation::{Access, Operation, Source, SourceError};
 use crate::report::Counts;
+use std::ops::ControlFlow;
 
 /// Results of a replay: only accesses, hits and misses are set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub enum Progress {
 const ACCESSES_PER_REPORT: usize = 1 << 16;
 
 /// Replays a source with a memory of `memory_pages` pages. Warm counts start at access `warm_from`.
+/// `advance` is called now and then, and ends the replay with [`ControlFlow::Break`]: the report
+/// then has what was counted so far.
 ///
 /// # Errors
 /// The source cannot be read, or, for the optimum, it has 2^32 accesses or more.
@@ -56,12 +59,12 @@ pub fn replay(
     memory_pages: u64,
     warm_from: u64,
     source: &mut dyn Source,
-    advance: &mut dyn FnMut(Progress),
+    advance: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<BaselineReport, SourceError> {
     assert!(memory_pages > 0, "every policy keeps at least one page");
     // Larger than the number of distinguishable pages: all of them fit.
     let memory = u32::try_from(memory_pages).unwrap_or(u32::MAX);
-    let mut replay = Replay { source, advance, warm_from, pages: Positions::default() };
+    let mut replay = Replay { source, advance, is_ended: false, warm_from, pages: Positions::default() };
     match baseline {
         Baseline::Fifo => replay.online(Fifo::new(memory)),
         Baseline::Lru => replay.online(Lru::new(memory)),
@@ -78,18 +81,24 @@ pub fn replay(
 
 struct Replay<'a> {
     source: &'a mut dyn Source,
-    advance: &'a mut dyn FnMut(Progress),
+    advance: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
+    /// Whether `advance` has ended the replay.
+    is_ended: bool,
     warm_from: u64,
     pages: Positions,
 }
 
 impl Replay<'_> {
-    /// Reads a batch of positions into `pages`. Returns `false` at the end of the source.
+    /// Reads a batch of positions into `pages`. Returns `false` at the end of the source, or of the
+    /// replay.
     fn read(&mut self, operations: &mut Vec<Operation>, pages: &mut Vec<u32>) -> Result<bool, SourceError> {
         operations.clear();
         pages.clear();
         self.source.fill(operations)?;
-        (self.advance)(Progress::Read);
+        self.is_ended = (self.advance)(Progress::Read).is_break();
+        if self.is_ended {
+            return Ok(false);
+        }
         // Separate from the policy, so that the cache misses of a batch's look-ups overlap.
         pages.extend(operations.iter().filter_map(|operation| match operation {
             Operation::Access(access) => Some(self.pages.of(access)),
@@ -117,8 +126,11 @@ impl Replay<'_> {
             }
         }
         let accesses = trace.len();
-        let mut policy = Opt::new(memory_pages, trace);
         let mut counting = Counting::new(self.warm_from);
+        if self.is_ended {
+            return Ok(counting.report());
+        }
+        let mut policy = Opt::new(memory_pages, trace);
         let zeros = vec![0; ACCESSES_PER_REPORT.min(accesses)];
         let mut done = 0;
         while done < accesses {
@@ -126,7 +138,9 @@ impl Replay<'_> {
             let step = zeros.len().min(accesses - done);
             counting.touch(&mut policy, &zeros[..step]);
             done += step;
-            (self.advance)(Progress::Replayed { accesses: done as u64, of: accesses as u64 });
+            if (self.advance)(Progress::Replayed { accesses: done as u64, of: accesses as u64 }).is_break() {
+                break;
+            }
         }
         Ok(counting.report())
     }

@@ -9,6 +9,7 @@ use mglru_sim::operation::Operation;
 use mglru_sim::{Access, Baseline};
 use mglru_workload::trace::{OpenOptions, open};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 /// A comparable row of the table.
@@ -86,7 +87,8 @@ pub fn compare(folder: &Path, accesses_max: usize, mut report_rows: impl FnMut(&
         let row = |(memory_pages, baseline, reference)| {
             let began = cpu_seconds();
             let mut source = accesses.iter().copied();
-            let report = replay(baseline, memory_pages, 0, &mut source, &mut |_| {}).expect("no error");
+            let report = replay(baseline, memory_pages, 0, &mut source, &mut |_| ControlFlow::Continue(()))
+                .expect("no error");
             let counts = report.total;
             assert_eq!(counts.accesses, accesses.len() as u64);
             Row {

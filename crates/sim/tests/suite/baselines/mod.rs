@@ -5,9 +5,10 @@ mod miss_ratio;
 mod naive;
 mod reference;
 
-use mglru_sim::baseline::replay;
+use mglru_sim::baseline::{Progress, replay};
 use mglru_sim::{Access, Baseline, Operation};
 use mglru_workload::Random;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// Longest trace replayed in tests, in accesses; `examples/baselines.rs` replays all.
@@ -50,11 +51,30 @@ fn policies_agree_with_naive_models() {
                 let mut model = naive::policy(baseline, memory, &trace);
                 let misses = trace.iter().filter(|&&page| !model.touch(page)).count() as u64;
                 let mut source = operations(&trace);
-                let report = replay(baseline, memory as u64, 0, &mut source, &mut |_| {}).unwrap();
+                let report =
+                    replay(baseline, memory as u64, 0, &mut source, &mut |_| ControlFlow::Continue(()))
+                        .unwrap();
                 assert_eq!(report.total.misses, misses, "{baseline:?}, seed {seed}, {memory} pages");
             }
         }
     }
+}
+
+#[test]
+fn a_replay_ends_when_its_caller_says_so() {
+    let accesses_until = |baseline, is_last: fn(Progress) -> bool| {
+        let mut source = (0..200_000).map(|at| Operation::from(Access::read(at % 1000)));
+        let mut end =
+            |progress| if is_last(progress) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        replay(baseline, 100, 0, &mut source, &mut end).unwrap().total.accesses
+    };
+    for baseline in Baseline::ALL {
+        assert_eq!(accesses_until(baseline, |_| false), 200_000, "{baseline:?}");
+        assert_eq!(accesses_until(baseline, |_| true), 0, "{baseline:?}");
+    }
+    // The optimum reads all of the source before it replays.
+    let accesses = accesses_until(Baseline::Opt, |progress| progress != Progress::Read);
+    assert!((1..200_000).contains(&accesses), "{accesses}");
 }
 
 #[test]
@@ -63,7 +83,7 @@ fn no_policy_misses_less_than_the_optimum() {
         let trace = trace(seed);
         let misses = |baseline, memory| {
             let mut source = operations(&trace);
-            replay(baseline, memory, 0, &mut source, &mut |_| {}).unwrap().total.misses
+            replay(baseline, memory, 0, &mut source, &mut |_| ControlFlow::Continue(())).unwrap().total.misses
         };
         for memory in [1, 5, 17, 40] {
             let opt = misses(Baseline::Opt, memory);
@@ -157,7 +177,9 @@ fn w_tiny_lfu_gives_the_documented_miss_ratios() {
         let accesses = miss_ratio::accesses(&folder, &trace);
         for (memory, ..) in wanted.into_iter().filter(|(_, baseline, _)| *baseline == Baseline::WTinyLfu) {
             let mut source = accesses.iter().copied();
-            let ours = replay(Baseline::WTinyLfu, memory, 0, &mut source, &mut |_| {}).unwrap().total;
+            let ours = replay(Baseline::WTinyLfu, memory, 0, &mut source, &mut |_| ControlFlow::Continue(()))
+                .unwrap()
+                .total;
             let row =
                 rows.iter().find(|row| row[0] == trace && row[1] == memory.to_string()).expect("its row");
             assert_eq!(format!("{:.4}", ours.miss_ratio()), row[5], "{trace}, {memory} pages");
