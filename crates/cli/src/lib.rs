@@ -102,8 +102,6 @@ usage: options, names or values, an invalid scenario or grid. After an interrupt
 
 /// Status with which shells report a program that a signal ended, less the signal's number.
 const SIGNALLED: i32 = 128;
-/// The status after an interrupt.
-const INTERRUPTED: i32 = SIGNALLED + SIGINT;
 
 /// Runs the command with these arguments, the first of which is its name. Returns the exit status.
 pub fn main(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
@@ -130,14 +128,21 @@ fn with_negative_values(command: clap::Command) -> clap::Command {
 
 /// Removes temporary files when the program is interrupted, terminated, or loses its terminal.
 fn handle_signals() {
+    end_at_signals(|| {
+        temporary::remove_all();
+        // A closed stderr is no reason to go on.
+        let _ = writeln!(std::io::stderr(), "mglru: interrupted; temporary files are removed");
+    });
+}
+
+/// Ends the program when it is interrupted, terminated, or loses its terminal. `last` runs before.
+fn end_at_signals(last: impl FnOnce() + Send + 'static) {
     // `nohup` has the loss of the terminal ignored.
     let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| signal != SIGHUP || !ignores(signal));
     let Ok(mut signals) = Signals::new(heard) else { return };
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            temporary::remove_all();
-            // A closed stderr is no reason to go on.
-            let _ = writeln!(std::io::stderr(), "mglru: interrupted; temporary files are removed");
+            last();
             std::process::exit(SIGNALLED + signal);
         }
     });
