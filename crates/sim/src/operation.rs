@@ -164,7 +164,7 @@ pub enum Operation {
 /// A reclaim request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The machine's tenant number; `None`: the root. The run ends with an error if there is no such
+    /// The machine's tenant number; `None`: the root. The run ends with an error if it has no such
     /// tenant.
     pub tenant: Option<usize>,
     /// Number of pages.
