@@ -89,6 +89,8 @@ fn fitting(width: u16, longest: usize, sorted: Option<usize>) -> (Vec<usize>, u1
     for at in sorted.into_iter().chain(others) {
         // A space separates it from the column before.
         let needed = COLUMNS[at].1 + 1;
+        // One column of numbers is worth more than the end of a name.
+        let name = if shown.is_empty() { "TENANT".len() as u16 } else { name };
         if left < name + needed {
             break;
         }
@@ -438,6 +440,7 @@ mod tests {
         assert!(text.contains("dirty or under") && text.contains("writeback 0 B"), "{text}");
         assert!(text.contains("generation 8, 0.5 s old   767.2 MiB"), "{text}");
         assert!(text.contains("a pause") && !text.contains("hit ratio of"), "{text}");
+        assert_eq!(words(&drawn(&mut screen, 17, 12), 1), "all 1023 MiB");
         // The column by which tenants are sorted is there at any width.
         press(&mut screen, KeyCode::Char('d'));
         assert_eq!(words(&drawn(&mut screen, 30, 12), 0), "TENANT DIRTY");
