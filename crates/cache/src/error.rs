@@ -229,7 +229,7 @@ impl fmt::Display for Error {
             }
             Error::Tenant(error) => error.fmt(f),
             Error::NoSuchTenant(path) => {
-                write!(f, "there is no tenant '{path}': name it when the cache is built, or add it")
+                write!(f, "there is no tenant '{path}': add it first; a parent comes before its children")
             }
             Error::ForeignTenant(path) => {
                 write!(f, "the tenant '{path}' belongs to another cache: use a tenant of this cache")

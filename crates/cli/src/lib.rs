@@ -43,6 +43,7 @@ use mglru_lab::{layout, parallel, size, statistics, temporary, trace_file};
 use output::Output;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::ffi::OsString;
 use std::io::Write;
 
 /// Linux's page reclaim in user space: a page cache over real files, a simulator, and experiments.
@@ -102,16 +103,14 @@ usage: options, names or values, an invalid scenario or grid. After an interrupt
 
 /// Status with which shells report a program that a signal ended, less the signal's number.
 const SIGNALLED: i32 = 128;
-/// The status after an interrupt.
-const INTERRUPTED: i32 = SIGNALLED + SIGINT;
 
 /// Runs the command with these arguments, the first of which is its name. Returns the exit status.
-pub fn main(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     // Without a handler, an interrupt leaves temporary files behind.
     temporary::before_first(handle_signals);
     let arguments: Vec<_> = arguments.into_iter().collect();
     page::keep_arguments(&arguments);
-    match run(arguments.into_iter()) {
+    match run(arguments) {
         Ok(()) => 0,
         Err(failure) => error::print(&failure),
     }
@@ -130,14 +129,21 @@ fn with_negative_values(command: clap::Command) -> clap::Command {
 
 /// Removes temporary files when the program is interrupted, terminated, or loses its terminal.
 fn handle_signals() {
+    end_at_signals(|| {
+        temporary::remove_all();
+        // A closed stderr is no reason to go on.
+        let _ = writeln!(std::io::stderr(), "mglru: interrupted; temporary files are removed");
+    });
+}
+
+/// Ends the program when it is interrupted, terminated, or loses its terminal. `last` runs before.
+fn end_at_signals(last: impl FnOnce() + Send + 'static) {
     // `nohup` has the loss of the terminal ignored.
     let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| signal != SIGHUP || !ignores(signal));
     let Ok(mut signals) = Signals::new(heard) else { return };
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            temporary::remove_all();
-            // A closed stderr is no reason to go on.
-            let _ = writeln!(std::io::stderr(), "mglru: interrupted; temporary files are removed");
+            last();
             std::process::exit(SIGNALLED + signal);
         }
     });
@@ -151,7 +157,20 @@ fn ignores(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), Failure> {
+/// Takes `--help` after the command `help`, which in clap has no options.
+fn with_help_of_help(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let asks = |argument: &OsString| argument == "--help" || argument == "-h";
+    if arguments.get(1).is_some_and(|command| command == "help") && arguments.iter().any(asks) {
+        arguments.retain(|argument| !asks(argument));
+        if arguments.len() == 2 {
+            arguments.push("help".into());
+        }
+    }
+    arguments
+}
+
+fn run(arguments: Vec<OsString>) -> Result<(), Failure> {
+    let arguments = with_help_of_help(arguments);
     let matches = with_negative_values(Command::command()).try_get_matches_from(arguments);
     let command = match matches.and_then(|matches| Command::from_arg_matches(&matches)) {
         Ok(command) => command,

@@ -31,10 +31,19 @@ fn shares(piece: &Piece) -> [f64; RANKS.len()] {
     shares
 }
 
+/// What a run is to those beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runs {
+    /// None of them stands out.
+    Alike,
+    /// The others are compared with the first, which is grey as its bars are.
+    AgainstFirst,
+}
+
 /// Hit ratios of runs in one chart, and a heat map of the generations of each run. `name` begins
 /// the names of files, and `about` is the subject of the titles.
-pub fn figures(name: &str, about: &str, timelines: &[Timeline], along: Along) -> Vec<Part> {
-    let mut parts = vec![Part::Figure(hit_ratios(name, about, timelines, along))];
+pub fn figures(name: &str, about: &str, timelines: &[Timeline], along: Along, runs: Runs) -> Vec<Part> {
+    let mut parts = vec![Part::Figure(hit_ratios(name, about, timelines, along, runs))];
     for timeline in timelines {
         let living = timeline.tenants.iter().filter(|tenant| has_generations(tenant));
         for tenant in living.take(TENANTS_MAX) {
@@ -76,7 +85,7 @@ fn percent(share: Option<f64>) -> String {
     share.map_or("-".to_owned(), |share| format!("{:.2} %", 100.0 * share))
 }
 
-fn hit_ratios(name: &str, about: &str, timelines: &[Timeline], along: Along) -> Figure {
+fn hit_ratios(name: &str, about: &str, timelines: &[Timeline], along: Along, runs: Runs) -> Figure {
     let mut lines: Vec<(String, &TenantLine)> = Vec::new();
     for timeline in timelines {
         for tenant in &timeline.tenants {
@@ -106,7 +115,9 @@ fn hit_ratios(name: &str, about: &str, timelines: &[Timeline], along: Along) -> 
     let ratios = series.iter().flat_map(|series| &series.points).filter_map(|point| point.1);
     let least = ratios.fold(100.0, f64::min);
     let range = ((least / 10.0).floor() * 10.0, 100.0);
-    let axes = Axes { x: axis(along), y: "hit ratio, %", range, log: false, has_reference: false };
+    // With several tenants, the first line is only one of those of its run.
+    let has_reference = runs == Runs::AgainstFirst && lines.len() == timelines.len();
+    let axes = Axes { x: axis(along), y: "hit ratio, %", range, log: false, has_reference };
     let (title, caption) =
         (format!("Hit ratio over time: {about}."), "Share of the accesses since the previous point.");
     let chart = chart::lines(&title, &format!("{caption} Lines: {}.", labels(&lines)), axes, &series);
@@ -146,4 +157,33 @@ fn heat(name: &str, about: &str, of: &str, tenant: &TenantLine, along: Along) ->
     let chart = chart::heat(&title, &caption, &heat);
     let file: String = of.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     Figure { name: format!("{name}-generations-{file}"), title, caption, chart, table }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_run_before_a_change_is_grey() {
+        let timeline = |label: &str, tenants: &[&str]| {
+            let piece = Piece { access: 2, seconds: 1.0, hit_ratio: Some(0.5), generations: Vec::new() };
+            let line = |name: &&str| TenantLine {
+                name: (*name).to_owned(),
+                pieces: vec![piece.clone(), piece.clone()],
+            };
+            Timeline { label: label.to_owned(), tenants: tenants.iter().map(line).collect() }
+        };
+        let lines = |tenants: &[&str], runs| {
+            let timelines = [timeline("before", tenants), timeline("after", tenants)];
+            let parts = figures("x", "y", &timelines, Along::Seconds, runs);
+            let [Part::Figure(figure)] = &parts[..] else { panic!("no generations") };
+            let file = figure.chart.file();
+            let classes = file.split("<path class=\"").skip(1).filter_map(|path| path.split('"').next());
+            classes.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(lines(&["a"], Runs::AgainstFirst), ["curve line-0", "curve line-1"]);
+        assert_eq!(lines(&["a"], Runs::Alike), ["curve line-1", "curve line-2 dash-1"]);
+        assert_eq!(lines(&["a", "b"], Runs::AgainstFirst).len(), 4);
+        assert_eq!(lines(&["a", "b"], Runs::AgainstFirst)[0], "curve line-1");
+    }
 }

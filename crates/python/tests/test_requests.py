@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import select
 import signal
 import subprocess
 import sys
@@ -258,6 +259,44 @@ def test_an_interrupt_ends_the_work(work, tmp_path, interrupted):
     with interrupted(begun), pytest.raises(KeyboardInterrupt):
         begun.set()
         work(trace, tmp_path)
+
+
+@pytest.mark.parametrize("has_writer", [False, True])
+def test_an_interrupt_ends_a_wait_for_a_scenario(has_writer, tmp_path, interrupted, monkeypatch):
+    path = tmp_path / "web.toml"
+    os.mkfifo(path)
+    # Open for both, so that opening it waits for nobody.
+    writer = os.open(path, os.O_RDWR) if has_writer else None
+    if writer is not None:
+        os.write(writer, b"[machine]\n")
+    begun, poll = threading.Event(), select.poll
+
+    def waits():
+        # The pipe is open, and will be closed.
+        begun.set()
+        return poll()
+
+    with interrupted(begun), monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(select, "poll", waits)
+        mglru.scenario(path)
+    if writer is not None:
+        os.close(writer)
+    # Nothing is left behind that would read a part of the next one.
+    texts = [
+        (SCENARIO.encode(), None),
+        (b"\xff", "not UTF-8"),
+        (b" " * (1 << 20) + b"#", "the text is longer"),
+        (b"x = 1", "web.toml:1:1: "),
+    ]
+    for text, error in texts:
+        thread = threading.Thread(target=path.write_bytes, args=[text])
+        thread.start()
+        if error is None:
+            assert mglru.scenario(path).tenants["misses"] == [0, 1024]
+        else:
+            with pytest.raises(mglru.UsageError, match=error):
+                mglru.scenario(path)
+        thread.join()
 
 
 def test_an_interrupt_ends_the_command(tmp_path):

@@ -2,9 +2,10 @@
 
 use crate::device::{DeviceModel, Lane, Latency, Trouble};
 use crate::operation::Numbering;
-use crate::swap::{Swap, SwapModel};
+use crate::swap::{Swap, SwapDevice, SwapModel};
 use mglru_core::Refresh;
 use mglru_core::lru::Swappiness;
+use mglru_core::mapping::TABLE_PAGES;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::writeback::FlusherOptions;
 use mglru_core::{Grain, Mechanisms, OomPolicy, Options, PAGE_BYTES, UNLIMITED};
@@ -210,6 +211,9 @@ impl Machine {
     /// The idealised harness of the golden traces ([book: golden-traces#harness]): one tenant with
     /// a limit, on a machine that is never short of memory. Work takes no time, dirty pages are not
     /// written, and every access counts.
+    ///
+    /// # Panics
+    /// If the limit has 2^32 − 64 pages or more.
     pub fn ideal(limit_pages: u64, batch_folios: usize) -> Machine {
         Machine {
             watermarks: Watermarks { min: 0, low: 0, high: 0 },
@@ -234,6 +238,9 @@ impl Machine {
     /// A lab run with `memory.max` at 8192 pages also paid for index nodes and page tables.
     /// `limit_pages` is the rest: its measured mean of cached pages plus 28, half of what one
     /// reclaim attempt frees.
+    ///
+    /// # Panics
+    /// If the limit has 2^32 − 64 pages or more.
     pub fn kernel_lab(limit_pages: u64) -> Machine {
         Machine::kernel_lab_at(Machine::LAB_ACCESS_TIME, limit_pages)
     }
@@ -243,7 +250,7 @@ impl Machine {
     /// so after fewer or more accesses.
     ///
     /// # Panics
-    /// If an access takes no time.
+    /// If an access takes no time, or the limit has 2^32 − 64 pages or more.
     pub fn kernel_lab_at(access_time: Duration, limit_pages: u64) -> Machine {
         let write = Lane {
             latency: Latency::ZERO,
@@ -264,6 +271,62 @@ impl Machine {
             access_time,
             ..Machine::new(spare(limit_pages))
         }
+    }
+
+    /// Why this machine cannot be built, and what to set instead.
+    pub(crate) fn flaw(&self) -> Option<&'static str> {
+        let swap = self.swap.map(|swap| swap.device);
+        let (swap_disk, swap_cpu) = match swap {
+            Some(SwapDevice::Disk { model, cpu }) => (Some(model), Some(cpu)),
+            Some(SwapDevice::Memory { .. }) | None => (None, None),
+        };
+        let devices = std::iter::once(self.device).chain(swap_disk);
+        let lanes: Vec<Lane> = devices.flat_map(|device| [device.read, device.write]).collect();
+        let around = self.fault_around_pages;
+        let flaws = [
+            (self.memory_pages == 0, "it has no memory: set at least one page"),
+            (
+                self.cpus == 0 || self.device_cpu >= self.cpus,
+                "transfers end on a CPU that does not exist: set device_cpu below cpus",
+            ),
+            (
+                !(1..=BATCH_FOLIOS_MAX).contains(&self.batch_folios),
+                "a batch of new pages has 1 to 31 folios: set batch_folios to that",
+            ),
+            (
+                self.charge_batch_pages > u64::from(u32::MAX) || self.pcp_batch_frames > u32::MAX as usize,
+                "a CPU takes more pages at once than any memory has: set charge_batch_pages and pcp_batch_frames lower",
+            ),
+            (
+                self.swap.is_some_and(|swap| swap.pages == 0),
+                "its swap has 0 pages: set at least one, or no swap",
+            ),
+            (
+                swap_cpu.is_some_and(|cpu| cpu >= self.cpus),
+                "swap writes end on a CPU that does not exist: set its cpu below cpus",
+            ),
+            (
+                lanes.iter().any(|lane| lane.depth == 0),
+                "a device runs at least one transfer at a time: set the depth of its lanes",
+            ),
+            (
+                lanes.iter().any(|lane| lane.failures_per_million > 1_000_000),
+                "a device fails at most a million of a million transfers: set failures_per_million to that",
+            ),
+            (
+                self.preemption.is_some_and(|preemption| preemption.slice.is_zero()),
+                "a task keeps its CPU for no time: set the slice of the preemption",
+            ),
+            (
+                self.readahead_pages > 0 && self.numbering == Numbering::Keys,
+                "readahead needs pages that are positions in files, and here they are opaque keys",
+            ),
+            (
+                around != 0 && (!around.is_power_of_two() || around > TABLE_PAGES),
+                "fault-around is of 1, 2, 4, 8, … pages, up to a page table of 512, or 0: off",
+            ),
+        ];
+        flaws.into_iter().find_map(|(is_there, flaw)| is_there.then_some(flaw))
     }
 
     pub(crate) fn options(&self) -> Options {
@@ -288,7 +351,11 @@ impl Machine {
     }
 }
 
+/// Folios in the kernel's batch of new pages, the largest that the core takes.
+const BATCH_FOLIOS_MAX: usize = 31;
+
 /// Memory size with which only a limit of `limit_pages` is ever reached.
 fn spare(limit_pages: u64) -> u32 {
-    u32::try_from(limit_pages + 64).expect("a limit of less than 2^32 pages")
+    let pages = limit_pages.checked_add(64).and_then(|pages| u32::try_from(pages).ok());
+    pages.expect("a limit of less than 2^32 − 64 pages")
 }

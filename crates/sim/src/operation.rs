@@ -132,7 +132,7 @@ pub enum Operation {
     },
     /// Continues as another process of the job ([`crate::Simulator::add_job_of`]).
     Switch {
-        /// Number of the process.
+        /// Number of the process, from 0; the run ends with an error if the job does not have it.
         process: usize,
     },
     /// Switches the LRU policy while other jobs run, and waits until the switch is complete.
@@ -164,7 +164,8 @@ pub enum Operation {
 /// A reclaim request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The machine's tenant number; `None`: the root.
+    /// The machine's tenant number; `None`: the root. The run ends with an error if it has no such
+    /// tenant.
     pub tenant: Option<usize>,
     /// Number of pages.
     pub pages: u64,

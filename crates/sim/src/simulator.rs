@@ -17,12 +17,11 @@ use crate::actor::{
 use crate::checker::{self, Model};
 use crate::host::Observer;
 use crate::machine::{Interleaving, Machine, Tenant};
-use crate::operation::{Numbering, Source, SourceError};
+use crate::operation::{Source, SourceError};
 use crate::report::{Report, RequestReport, TenantReport};
 use crate::sample::Sample;
-use crate::swap::{Swap, SwapDevice, SwapModel};
+use crate::swap::Swap;
 use crate::world::{ActorId, Due, Pause, TenantState, World};
-use mglru_core::mapping::TABLE_PAGES;
 use mglru_core::{Core, MemcgError, MemcgId, OomPolicy, Task, Time};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
@@ -115,28 +114,8 @@ impl Simulator {
     /// # Errors
     /// [`SimError::Machine`] or [`SimError::Tenant`]: the configuration is invalid.
     pub fn new(machine: &Machine) -> Result<Simulator, SimError> {
-        let refuse = |what: &str| Err(SimError::Machine(what.to_owned()));
-        if machine.memory_pages == 0 {
-            return refuse("it has no memory: set at least one page");
-        }
-        if machine.cpus == 0 || machine.device_cpu >= machine.cpus {
-            return refuse("transfers end on a CPU that does not exist: set device_cpu below cpus");
-        }
-        if machine.swap.is_some_and(|swap| swap.pages == 0) {
-            return refuse("its swap has 0 pages: set at least one, or no swap");
-        }
-        if matches!(machine.swap, Some(SwapModel { device: SwapDevice::Disk { cpu, .. }, .. }) if cpu >= machine.cpus)
-        {
-            return refuse("swap writes end on a CPU that does not exist: set its cpu below cpus");
-        }
-        if machine.readahead_pages > 0 && machine.numbering == Numbering::Keys {
-            return refuse(
-                "readahead needs pages that are positions in files, and here they are opaque keys",
-            );
-        }
-        let around = machine.fault_around_pages;
-        if around != 0 && (!around.is_power_of_two() || around > TABLE_PAGES) {
-            return refuse("fault-around is of 1, 2, 4, 8, … pages, up to a page table of 512, or 0: off");
+        if let Some(flaw) = machine.flaw() {
+            return Err(SimError::Machine(flaw.to_owned()));
         }
         let mut simulator = Simulator {
             world: World::new(machine).map_err(SimError::Tenant)?,

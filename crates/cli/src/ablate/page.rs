@@ -6,7 +6,7 @@ use crate::page::chart::{self, Bar, BarGroup};
 use crate::page::{Figure, Page, Part, Section};
 use crate::statistics::{median, range};
 use crate::table::{Table, capital};
-use crate::timeline_figures::{self, Along};
+use crate::timeline_figures::{self, Along, Runs};
 use serde_json::Value;
 use std::path::Path;
 
@@ -40,6 +40,7 @@ impl Shown<'_> {
                 &file_name(input),
                 std::slice::from_ref(timeline),
                 if self.has_time { Along::Seconds } else { Along::Accesses },
+                Runs::Alike,
             );
             sections.push(section);
         }

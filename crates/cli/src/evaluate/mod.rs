@@ -24,8 +24,7 @@ use std::path::PathBuf;
 #[command(after_help = examples())]
 pub struct Args {
     /// The mechanisms: all of them are off before and on after.
-    #[arg(value_name = "MECHANISM", value_parser = parse_switch, required_unless_present_any = ["presets", "binary", "counts"],
-          conflicts_with_all = ["presets", "binary", "counts"])]
+    #[arg(value_name = "MECHANISM", value_parser = parse_switch, conflicts_with_all = ["presets", "binary", "counts"])]
     mechanisms: Vec<Switch>,
     /// Instead of a mechanism: two presets, before and after.
     #[arg(long, value_name = "BEFORE,AFTER", value_parser = Preset::parse, value_delimiter = ',', num_args = 1,
@@ -70,7 +69,7 @@ pub struct Args {
     )]
     format: Format,
     /// Print one JSON document.
-    #[arg(long, help_heading = "Output")]
+    #[arg(long, conflicts_with = "format", help_heading = "Output")]
     json: bool,
 }
 
@@ -109,6 +108,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let bars = Bars::default();
     let change = match (&args.presets[..], &args.mechanisms[..]) {
         (&[before, after], _) => Change::Presets(before, after),
+        ([], []) if !args.counts && args.binary.is_none() => {
+            return Err(Failure::usage(
+                "nothing to evaluate: name a mechanism, such as reclaim_loop, or give --presets or --binary",
+            ));
+        }
         // Without another build, the counts are those of this build.
         ([], []) => Change::Presets(Preset::Default, Preset::Default),
         ([], named) => {

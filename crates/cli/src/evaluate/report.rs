@@ -1,6 +1,6 @@
 //! An evaluation as text and Markdown, with the same numbers.
 
-use crate::effect::median_and_interval;
+use crate::effect::{difference, median_and_interval};
 use crate::table::{Table, capital, counted, wrapped};
 use mglru_core::{Lru, Mechanisms};
 use mglru_lab::effect::{Effect, Metric, Verdict};
@@ -19,7 +19,7 @@ impl Shown<'_> {
         for line in self.verdicts() {
             text += &format!("{}\n", wrapped(&line));
         }
-        text += &format!("\nMisses: median change, and its interval\n{}", self.misses().text());
+        text += &format!("\n{}\n{}", self.misses_heading(), self.misses().text());
         for metric in &METRICS[1..] {
             text += &format!("\n{}, before → after\n{}", capital(metric.words()), self.costs(*metric).text());
         }
@@ -33,7 +33,7 @@ impl Shown<'_> {
         for line in self.verdicts() {
             text += &format!("* {line}\n");
         }
-        text += &format!("\n### Misses: median change, and its interval\n\n{}", markdown(&self.misses()));
+        text += &format!("\n### {}\n\n{}", self.misses_heading(), markdown(&self.misses()));
         for metric in &METRICS[1..] {
             let costs = markdown(&self.costs(*metric));
             text += &format!("\n### {}, before → after\n\n{costs}", capital(metric.words()));
@@ -128,10 +128,18 @@ impl Shown<'_> {
         table
     }
 
+    fn misses_heading(&self) -> &'static str {
+        if self.evaluation.runs == 1 { "Misses: change" } else { "Misses: median change, and its interval" }
+    }
+
     fn misses(&self) -> Table {
         self.table(|row| {
             let misses = row.misses();
-            if misses.is_same { "same".to_owned() } else { median_and_interval(misses) }
+            match self.evaluation.runs {
+                _ if misses.is_same => "same".to_owned(),
+                1 => difference(misses.median, misses.is_percent),
+                _ => median_and_interval(misses),
+            }
         })
     }
 

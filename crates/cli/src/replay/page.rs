@@ -5,7 +5,7 @@ use super::report;
 use crate::page::chart::{self, Axes, Series};
 use crate::page::{Figure, Page, Part, Section, command_line};
 use crate::table::Table;
-use crate::timeline_figures::{self, Along};
+use crate::timeline_figures::{self, Along, Runs};
 use mglru_lab::replay::life::Life;
 use mglru_lab::replay::rows::{Curve, ReplayRow};
 use mglru_lab::timeline::Timeline;
@@ -26,7 +26,7 @@ pub fn page<'a>(rows: &[ReplayRow], curves: &[Curve], document: &'a Value) -> Pa
         }
         let name = report::name(&rows[0].trace);
         let mut section = Section::new(format!("{name} over time"));
-        section.parts = timeline_figures::figures("replay", name, &timelines, Along::Accesses);
+        section.parts = timeline_figures::figures("replay", name, &timelines, Along::Accesses, Runs::Alike);
         sections.push(section);
     }
     let mut replays = Section::new("Replays");

@@ -7,7 +7,7 @@ use crate::output::WholeFile;
 use crate::page::chart::{self, Axes, Bar, BarGroup, Series};
 use crate::page::{Figure, Page, Part, Section, command_line};
 use crate::table::Table;
-use crate::timeline_figures::{self, Along};
+use crate::timeline_figures::{self, Along, Runs};
 use mglru_lab::experiment::{Crosschecks, Experiment, MetricRow, PairChanges, Shares, Shown, Verdict};
 use mglru_lab::statistics::{median, quartiles};
 use serde_json::Value;
@@ -16,7 +16,8 @@ use std::path::Path;
 fn parts(shown: &Shown, experiment: &str) -> Vec<Part> {
     match shown {
         Shown::Timelines { name, about, timelines } => {
-            timeline_figures::figures(&format!("{experiment}-{name}"), about, timelines, Along::Seconds)
+            let name = format!("{experiment}-{name}");
+            timeline_figures::figures(&name, about, timelines, Along::Seconds, Runs::AgainstFirst)
         }
         Shown::Fairness { about, who, settings } => {
             vec![Part::Figure(fairness(experiment, about, who, settings))]

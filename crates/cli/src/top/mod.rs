@@ -11,7 +11,11 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use rates::{Rates, Sort, TenantRates};
 use screen::{Screen, bar};
 use std::io::IsTerminal;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+/// Held while the screen is drawn.
+static DRAWING: Mutex<()> = Mutex::new(());
 
 const EXAMPLES: &str = "\
 Examples:
@@ -68,9 +72,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let first = place.state()?;
     // Else a signal would leave the terminal unusable.
-    let _ = ctrlc::set_handler(|| {
+    crate::end_at_signals(|| {
+        // Nothing is drawn after the terminal is restored: the lock is kept until the end.
+        std::mem::forget(DRAWING.lock());
         ratatui::restore();
-        std::process::exit(crate::INTERRUPTED);
+        // Only the end of the main thread shows it.
+        let _ = ratatui::crossterm::execute!(std::io::stdout(), ratatui::crossterm::cursor::Show);
     });
     let cannot = |error: std::io::Error| Failure::work(format_args!("cannot use the terminal: {error}"));
     let mut terminal = ratatui::try_init().map_err(cannot)?;
@@ -90,7 +97,9 @@ fn show(
     loop {
         let next = Instant::now() + interval;
         loop {
+            let drawing = DRAWING.lock();
             terminal.draw(|frame| screen.draw(frame))?;
+            drop(drawing);
             let left = next.saturating_duration_since(Instant::now());
             if left.is_zero() || !event::poll(left)? {
                 break;

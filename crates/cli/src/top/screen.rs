@@ -16,6 +16,25 @@ use std::collections::{BTreeMap, VecDeque};
 const KEPT: usize = 200;
 /// Columns of a bar.
 const BAR: usize = 12;
+/// Columns of the longest size, such as `1023.5 MiB`.
+const SIZE: u16 = 10;
+/// Headings and widths of all columns but the tenant's.
+const COLUMNS: [(&str, u16); 8] = [
+    ("MEMORY", SIZE),
+    ("OF LIMIT", BAR as u16),
+    ("HITS", 6),
+    ("MISSES", 6),
+    ("REFAULTS", 8),
+    ("PRESSURE", 8),
+    ("DIRTY", SIZE),
+    ("LISTS", BAR as u16),
+];
+/// Numbers of [`COLUMNS`], those first that a narrow terminal keeps longest.
+const KEPT_LONGEST: [usize; 8] = [0, 2, 3, 4, 5, 6, 1, 7];
+/// A longer name is cut before a column is left out.
+const NAME: usize = 16;
+/// The narrowest chart of hit ratios.
+const CHART: u16 = 20;
 /// Lines of the panel below the tenants.
 const DETAIL: u16 = 8;
 /// From this share of the limit on, memory stands out.
@@ -59,6 +78,53 @@ pub fn bar(lists: &[u64], columns: usize) -> String {
         drawn = end.max(drawn);
     }
     text
+}
+
+/// The columns that fit beside the names, by number, and the columns left for names. A column is
+/// shown whole or not at all: the end of a number would be another number.
+fn fitting(width: u16, longest: usize, sorted: Option<usize>) -> (Vec<usize>, u16) {
+    let name = longest.clamp("TENANT".len(), NAME) as u16;
+    let (mut shown, mut left) = (Vec::new(), width);
+    let others = KEPT_LONGEST.into_iter().filter(|&at| Some(at) != sorted);
+    for at in sorted.into_iter().chain(others) {
+        // A space separates it from the column before.
+        let needed = COLUMNS[at].1 + 1;
+        // One column of numbers is worth more than the end of a name.
+        let name = if shown.is_empty() { "TENANT".len() as u16 } else { name };
+        if left < name + needed {
+            break;
+        }
+        shown.push(at);
+        left -= needed;
+    }
+    shown.sort_unstable();
+    (shown, left)
+}
+
+/// The end of a path, which differs where paths begin alike.
+fn cut(name: &str, columns: u16) -> String {
+    let (long, columns) = (name.chars().count(), usize::from(columns));
+    match long.checked_sub(columns) {
+        None | Some(0) => name.to_owned(),
+        Some(more) => std::iter::once('…').chain(name.chars().skip(more + 1)).take(columns).collect(),
+    }
+}
+
+/// Lines of at most as many columns, where no word is longer.
+fn wrapped(text: &str, columns: u16) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = &lines[lines.len() - 1];
+        if line.chars().count() + 1 + word.chars().count() > usize::from(columns) && !line.is_empty() {
+            lines.push(String::new());
+        }
+        let last = lines.len() - 1;
+        if !lines[last].is_empty() {
+            lines[last].push(' ');
+        }
+        lines[last] += word;
+    }
+    lines
 }
 
 /// Memory in use, as a bar of its limit.
@@ -147,51 +213,54 @@ impl Screen {
 
     /// Draws everything.
     pub fn draw(&mut self, frame: &mut Frame<'_>) {
+        let wide = frame.area().width;
         let heading = self.rates.heading();
-        let failures = u16::from(self.failure.is_some());
-        let above = heading.len() as u16 + failures;
-        let detail = if frame.area().height > above + 1 + DETAIL + 4 { DETAIL } else { 0 };
-        let parts = [above, 0, detail, 1].map(Constraint::Length);
+        let heading = heading.iter().flat_map(|line| wrapped(line, wide)).map(Line::raw);
+        let failure = self.failure.iter().flat_map(|failure| {
+            let style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+            let text = format!("no answer, the figures are old: {failure}");
+            wrapped(&text, wide).into_iter().map(move |line| Line::styled(line, style))
+        });
+        let heading: Vec<Line<'_>> = heading.chain(failure).collect();
+        let paused = if self.paused { "PAUSED " } else { "" };
+        let keys = "q quit ↑↓ choose, sort: t tenant m memory h hits i misses r refaults p pressure d dirty, a pause";
+        let dim = Style::new().add_modifier(Modifier::DIM);
+        let keys = wrapped(&format!("{paused}{keys}"), wide).into_iter();
+        let keys: Vec<Line<'_>> = keys.map(|line| Line::styled(line, dim)).collect();
+        let (above, below) = (heading.len() as u16, keys.len() as u16);
+        let detail = if frame.area().height > above + below + DETAIL + 4 { DETAIL } else { 0 };
+        let parts = [above, 0, detail, below].map(Constraint::Length);
         let parts = [parts[0], Constraint::Min(2), parts[2], parts[3]];
         let [top, middle, below, bottom] = Layout::vertical(parts).areas(frame.area());
-        let failure = self.failure.iter().map(|failure| {
-            let text = format!("no answer, the figures are old: {failure}");
-            Line::styled(text, Style::new().fg(Color::Red).add_modifier(Modifier::BOLD))
-        });
-        let lines: Vec<Line<'_>> = heading.into_iter().map(Line::raw).chain(failure).collect();
-        frame.render_widget(Paragraph::new(lines), top);
+        frame.render_widget(Paragraph::new(heading), top);
         let rows = self.rates.rows(self.sort);
         self.draw_tenants(frame, middle, &rows);
         if detail > 0 {
             self.draw_detail(frame, below);
         }
-        let paused = if self.paused { "PAUSED  " } else { "" };
-        let keys = "q quit  ↑↓ choose  sort: t tenant m memory h hits i misses r refaults p pressure d dirty  a pause";
-        frame.render_widget(
-            Line::styled(format!("{paused}{keys}"), Style::new().add_modifier(Modifier::DIM)),
-            bottom,
-        );
+        frame.render_widget(Paragraph::new(keys), bottom);
     }
 
     fn draw_tenants(&mut self, frame: &mut Frame<'_>, area: Rect, rows: &[TenantRates]) {
         let sorted = match self.sort {
-            Sort::Tenant => 0,
-            Sort::Memory => 1,
-            Sort::Hits => 3,
-            Sort::Misses => 4,
-            Sort::Refaults => 5,
-            Sort::Pressure => 6,
-            Sort::Dirty => 7,
+            Sort::Tenant => None,
+            Sort::Memory => Some(0),
+            Sort::Hits => Some(2),
+            Sort::Misses => Some(3),
+            Sort::Refaults => Some(4),
+            Sort::Pressure => Some(5),
+            Sort::Dirty => Some(6),
         };
-        let headings =
-            ["TENANT", "MEMORY", "OF LIMIT", "HITS", "MISSES", "REFAULTS", "PRESSURE", "DIRTY", "LISTS"];
-        let bold = Style::new().add_modifier(Modifier::BOLD);
-        let heading = |(at, text): (usize, &'static str)| {
+        let longest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+        let (shown, name) = fitting(area.width, longest, sorted);
+        let heading = |at: Option<usize>| {
+            let bold = Style::new().add_modifier(Modifier::BOLD);
             let style = if at == sorted { bold.add_modifier(Modifier::UNDERLINED) } else { bold };
-            let line = Line::styled(text, style);
-            Cell::new(if (1..8).contains(&at) && at != 2 { line.right_aligned() } else { line })
+            let line = Line::styled(at.map_or("TENANT", |at| COLUMNS[at].0), style);
+            let is_bar = at.is_none_or(|at| COLUMNS[at].1 == BAR as u16);
+            Cell::new(if is_bar { line } else { line.right_aligned() })
         };
-        let header = Row::new(headings.into_iter().enumerate().map(heading));
+        let header = Row::new(std::iter::once(None).chain(shown.iter().copied().map(Some)).map(heading));
         let line = |row: &TenantRates| {
             let full = row.limit.is_some_and(|limit| row.memory as f64 >= limit as f64 * NEARLY_FULL);
             let pressed = row.pressure >= PRESSED;
@@ -199,21 +268,20 @@ impl Screen {
             let marked = |cell: Cell<'static>, marked, colour| {
                 if marked { cell.style(Style::new().fg(colour)) } else { cell }
             };
-            Row::new([
-                Cell::new(row.name.clone()),
-                right(size::show(row.memory)),
-                marked(Cell::new(filled(row.memory, row.limit)), full, Color::Yellow),
-                right(percent(row.hits)),
-                right(short(row.misses)),
-                right(short(row.refaults)),
-                marked(right(percent(Some(row.pressure))), pressed, Color::Red),
-                right(size::show(row.dirty)),
-                Cell::new(bar(&row.lists, BAR)),
-            ])
+            let cell = |at: &usize| match at {
+                0 => right(size::show(row.memory)),
+                1 => marked(Cell::new(filled(row.memory, row.limit)), full, Color::Yellow),
+                2 => right(percent(row.hits)),
+                3 => right(short(row.misses)),
+                4 => right(short(row.refaults)),
+                5 => marked(right(percent(Some(row.pressure))), pressed, Color::Red),
+                6 => right(size::show(row.dirty)),
+                _ => Cell::new(bar(&row.lists, BAR)),
+            };
+            Row::new(std::iter::once(Cell::new(cut(&row.name, name))).chain(shown.iter().map(cell)))
         };
-        let bar = BAR as u16;
-        let widths = [9, bar, 6, 6, 8, 8, 9, bar].map(Constraint::Length);
-        let widths = [Constraint::Min(8)].into_iter().chain(widths);
+        let widths = std::iter::once(name).chain(shown.iter().map(|&at| COLUMNS[at].1));
+        let widths = widths.map(Constraint::Length);
         self.table.select(rows.iter().position(|row| row.name == self.chosen));
         let reversed = Style::new().add_modifier(Modifier::REVERSED);
         let table = Table::new(rows.iter().map(line), widths).header(header).row_highlight_style(reversed);
@@ -222,27 +290,34 @@ impl Screen {
 
     /// The chosen tenant: its hit ratio over time, and its lists.
     fn draw_detail(&self, frame: &mut Frame<'_>, area: Rect) {
-        let [left, right] = Layout::horizontal([Constraint::Percentage(50); 2]).areas(area);
-        let block = Block::bordered().title(format!(" hit ratio of {}, 0 to 100 % ", self.chosen));
-        let looks = self.history.get(&self.chosen);
-        let room = usize::from(left.width.saturating_sub(2));
-        let values: Vec<Option<u64>> = looks.into_iter().flatten().copied().collect();
-        let values = values[values.len().saturating_sub(room)..].to_vec();
-        frame.render_widget(Sparkline::default().block(block).data(values).max(1000), left);
-
         let path = if self.chosen == "all" { "" } else { &self.chosen };
         let tenant = self.rates.state().tenants.iter().find(|tenant| tenant.path == path);
         let lists = tenant.map(|tenant| tenant.lists.as_slice()).unwrap_or_default();
+        let name = |list: &mglru_watch::ListState| match list.age_ms {
+            Some(age) => format!("generation {}, {:.1} s old", list.name, age as f64 / 1000.0),
+            None => list.name.clone(),
+        };
+        let longest = lists.iter().map(|list| name(list).chars().count()).max().unwrap_or(0);
+        // The names, the sizes, and the border.
+        let needed = longest as u16 + 1 + SIZE + 2;
+        let lists_wide = needed.max(area.width / 2).min(area.width);
+        let lists_wide = if area.width - lists_wide < CHART { area.width } else { lists_wide };
+        let [left, right] =
+            Layout::horizontal([Constraint::Min(0), Constraint::Length(lists_wide)]).areas(area);
+        if left.width > 0 {
+            let block = Block::bordered().title(format!(" hit ratio of {}, 0 to 100 % ", self.chosen));
+            let looks = self.history.get(&self.chosen);
+            let room = usize::from(left.width.saturating_sub(2));
+            let values: Vec<Option<u64>> = looks.into_iter().flatten().copied().collect();
+            let values = values[values.len().saturating_sub(room)..].to_vec();
+            frame.render_widget(Sparkline::default().block(block).data(values).max(1000), left);
+        }
         let most = lists.iter().map(|list| list.anon_bytes + list.file_bytes).max().unwrap_or(0).max(1);
-        let columns = usize::from(right.width.saturating_sub(44));
+        let columns = usize::from(right.width.saturating_sub(needed + 1));
         let line = |list: &mglru_watch::ListState| {
-            let name = match list.age_ms {
-                Some(age) => format!("generation {}, {:.1} s old", list.name, age as f64 / 1000.0),
-                None => list.name.clone(),
-            };
             let bytes = list.anon_bytes + list.file_bytes;
             let long = (bytes as f64 / most as f64 * columns as f64).round() as usize;
-            Line::raw(format!("{name:<28} {:>10} {}", size::show(bytes), "█".repeat(long)))
+            Line::raw(format!("{:<longest$} {:>10} {}", name(list), size::show(bytes), "█".repeat(long)))
         };
         let lines: Vec<Line<'_>> = lists.iter().map(line).collect();
         let block = Block::bordered().title(format!(" lists of {}, coldest first ", self.chosen));
@@ -342,6 +417,41 @@ mod tests {
         let mut empty = Screen::new(State::default(), Sort::Memory);
         press(&mut empty, KeyCode::Down);
         drawn(&mut empty, 80, 24);
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_fewer_columns_and_whole_numbers() {
+        let long = "web/cart/a-long-name-of-a-tenant";
+        let tenants = [("", 1023 << 20, 90, 10, 4), (long, 3 << 19, 80, 4, 3), ("web/cart/b", 1, 1, 1, 1)];
+        let mut screen = Screen::new(state(1000, &tenants), Sort::Memory);
+        let words = |text: &str, at: usize| {
+            let line = text.lines().skip_while(|line| !line.starts_with("TENANT")).nth(at).unwrap();
+            line.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let text = drawn(&mut screen, 80, 24);
+        assert_eq!(words(&text, 0), "TENANT MEMORY HITS MISSES REFAULTS PRESSURE DIRTY");
+        assert_eq!(words(&text, 1), "all 1023 MiB 90.0% 10 4 1.0% 4 KiB");
+        assert_eq!(words(&text, 2), "…t/a-long-name-of-a-tenant 1.50 MiB 95.2% 4 3 0.4% 4 KiB");
+        assert!(text.contains("budget 8 MiB, free 0 B") && text.contains("a pause"), "{text}");
+        assert!(text.contains("generation 8, 0.5 s old   767.2 MiB"), "{text}");
+        let text = drawn(&mut screen, 40, 24);
+        assert_eq!(words(&text, 0), "TENANT MEMORY HITS");
+        assert_eq!(words(&text, 1), "all 1023 MiB 90.0%");
+        assert!(text.contains("dirty or under") && text.contains("writeback 0 B"), "{text}");
+        assert!(text.contains("generation 8, 0.5 s old   767.2 MiB"), "{text}");
+        assert!(text.contains("a pause") && !text.contains("hit ratio of"), "{text}");
+        assert_eq!(words(&drawn(&mut screen, 17, 12), 1), "all 1023 MiB");
+        // The column by which tenants are sorted is there at any width.
+        press(&mut screen, KeyCode::Char('d'));
+        assert_eq!(words(&drawn(&mut screen, 30, 12), 0), "TENANT DIRTY");
+    }
+
+    #[test]
+    fn long_names_keep_their_ends_and_lines_end_between_words() {
+        assert_eq!((cut("web/cart", 8), cut("web/cart", 5)), ("web/cart".to_owned(), "…cart".to_owned()));
+        assert_eq!((cut("web/cart", 1), cut("web/cart", 0)), ("…".to_owned(), String::new()));
+        assert_eq!(wrapped("one two three", 8), ["one two", "three"]);
+        assert_eq!(wrapped("incomprehensible is one word", 4), ["incomprehensible", "is", "one", "word"]);
     }
 
     #[test]

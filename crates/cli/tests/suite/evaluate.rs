@@ -85,13 +85,18 @@ fn names_that_are_repeated_count_once() {
     let without_the_command = |text: &str| text.trim_end().rsplit_once('\n').unwrap().0.to_owned();
     assert_eq!(without_the_command(&text), without_the_command(&once));
     assert!(text.contains("\n1 load × 1 setting × 1 seed, simulated"), "{text}");
+    let fewer = "evaluate --presets linux-7.1,default --load flat";
+    let one = done(here.path(), &format!("{fewer} {rest}"));
+    assert!(one.contains("\nMisses: change\n") && !one.contains('['), "one seed gives no interval: {one}");
 }
 
 #[test]
 fn wrong_usage_is_refused() {
     let here = tempfile::tempdir().unwrap();
     for (arguments, status, what) in [
-        ("evaluate", 2, "MECHANISM"),
+        ("evaluate", 2, "nothing to evaluate: name a mechanism"),
+        ("evaluate --load flat", 2, "or give --presets or --binary"),
+        ("evaluate reclaim_loop --json --format markdown", 2, "cannot be used with"),
         ("evaluate nothing", 2, "nothing"),
         ("evaluate --presets linux-7.1", 2, "before,after"),
         ("evaluate reclaim_loop --load none", 2, "expected skewed, flat"),

@@ -222,11 +222,36 @@ fn bad_input_is_refused() {
         "{error}"
     );
     write(path, std::slice::from_ref(&row));
+    let kills = "case,kernel,lru,cgroup_version,limit_bytes,parameters,outcome,iterations,oom_kills,seconds,max_events,\
+                 peak_dirty_pages,pgscan_file,pgsteal_file\n";
+    let memory = "v2,67108864,write_bytes=1048576 chunk=1048576 disk_write_bytes_per_s=unlimited memory=6G";
+    let kill = |case, kernel| format!("{case},{kernel},mglru,{memory},finished,1,0,1,0,0,0,0\n");
+    fs::write(path.join("empty.csv"), kills).unwrap();
+    fs::write(path.join("oom.csv"), kills.to_owned() + &kill("A", "7.1.13") + &kill("B", "7.2.12")).unwrap();
+    let memcgs = "kernel,lru,memcgs,pages_each,rounds,request_bytes,touch_fraction,requested_pages,sum_pgsteal,\
+                  ratio_percent,stddev_over_mean_percent,min,max,eagain,seconds,first_round,pgscan,scan_per_steal,\
+                  first_quarter_percent\n7.2.12,mglru,128,2048,60,1048576,0.4,15360,16502,107.4,41.3,44,277,0,16.0,0,\
+                  124645,7.55,23.5\n";
+    fs::write(path.join("memcgs.csv"), memcgs).unwrap();
+    fs::write(path.join("bytes.csv"), [0xff, 0xfe, b'\n']).unwrap();
     for (arguments, status, what) in [
         ("fidelity", 2, "RESULTS.csv"),
         ("fidelity missing.csv", 1, "missing.csv"),
         ("fidelity results.csv --kernel 9.9", 2, "it has 7.2.12"),
         ("fidelity results.csv --workload nothing", 2, "it has work"),
+        ("fidelity results.csv --lru ranked", 2, "it has multigen"),
+        ("fidelity oom.csv --kernel 9", 2, "oom.csv has no such row; it has 7.1.13, 7.2.12"),
+        ("fidelity oom.csv --workload C", 2, "it has A, B"),
+        (
+            "fidelity oom.csv --kernel 7.1.13 --workload B",
+            2,
+            "no row has --kernel 7.1.13 and --workload B together",
+        ),
+        ("fidelity memcgs.csv --lru classic", 2, "memcgs.csv has no such row; it has multigen"),
+        ("fidelity memcgs.csv --workload A", 2, "one load"),
+        ("fidelity empty.csv", 1, "empty.csv: no rows in it"),
+        ("fidelity bytes.csv", 1, "this is no table of text; expected one like"),
+        ("fidelity /dev/zero", 1, "/dev/zero: this is no table of text"),
     ] {
         let error = fails(path, arguments, status);
         assert!(error.contains(what), "{arguments}: {error}");

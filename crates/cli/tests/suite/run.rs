@@ -75,20 +75,34 @@ fn a_tenant_in_use_keeps_its_pages_beside_a_stream() {
 }
 
 /// A stream reads each page once, although the tenant beside it takes all the memory it can get.
-/// The switch costs that tenant nothing, and does nothing where memory is large enough.
+/// The switch costs that tenant nothing, and does nothing where memory is large enough. A quarter
+/// of the scenario's memory and time shows the same.
 #[test]
 fn pages_that_were_read_ahead_stay_until_they_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut scenario = fs::read_to_string(experiment("beside-ahead.toml")).unwrap();
+    for (whole, quarter) in [
+        ("memory = \"128MiB\"", "memory = \"32MiB\""),
+        ("size=144m", "size=36m"),
+        ("runtime=12s", "runtime=3s"),
+        ("runtime=10s", "runtime=2500ms"),
+        ("start = \"2s\"", "start = \"500ms\""),
+    ] {
+        assert!(scenario.contains(whole), "{whole}");
+        scenario = scenario.replace(whole, quarter);
+    }
+    fs::write(folder.path().join("ahead.toml"), scenario).unwrap();
     let misses_and_refaults = |options: &str| {
-        let document = run("beside-ahead.toml", options);
+        let document = document(folder.path(), &format!("run ahead.toml {options}"));
         let misses = |path| number(&tenant(&document, path)["misses"]);
         [misses("hits"), misses("stream"), counter(&document, "stream", "workingset_refault_file")]
     };
     let [used, missed, refaults] = misses_and_refaults("");
     let [used_without, missed_without, refaults_without] = misses_and_refaults("--without keep_unread");
-    assert!(missed < 50 && missed_without > 3000, "{missed} {missed_without}");
-    assert!(refaults < 500 && refaults_without > 50_000, "{refaults} {refaults_without}");
+    assert!(missed < 13 && missed_without > 1500, "{missed} {missed_without} of 125,000");
+    assert!(refaults < 125 && refaults_without > 30_000, "{refaults} {refaults_without} of 125,000");
     assert!(used * 50 < used_without * 51, "{used} {used_without}");
-    let room = "--memory 256MiB";
+    let room = "--memory 64MiB";
     assert_eq!(misses_and_refaults(room), misses_and_refaults(&format!("{room} --without keep_unread")));
 }
 

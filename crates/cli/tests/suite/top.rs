@@ -36,7 +36,8 @@ fn top_shows_the_tenants_of_a_mount() {
         assert_eq!(state["requests"]["read_bytes"], 2 << 20);
         assert_eq!(state["pid"], child.id());
     }
-    on_a_terminal(here.path());
+    on_a_terminal(here.path(), 0, |_, terminal| terminal.write_all(b"q").unwrap());
+    on_a_terminal(here.path(), 128 + 15, |top, _| signal(top, Signal::TERM));
     signal(&child, Signal::TERM);
     child.wait().unwrap();
     let mut rest = String::new();
@@ -45,8 +46,8 @@ fn top_shows_the_tenants_of_a_mount() {
     assert!(fails(here.path(), "top socket --once", 1).contains("expected a mount point"));
 }
 
-/// Draws until `q` is pressed.
-fn on_a_terminal(here: &std::path::Path) {
+/// Draws until something ends it, and leaves the terminal as it was.
+fn on_a_terminal(here: &std::path::Path, status: i32, end: impl FnOnce(&Child, &mut File)) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&terminal).unwrap();
     unlockpt(&terminal).unwrap();
@@ -63,11 +64,19 @@ fn on_a_terminal(here: &std::path::Path) {
         let bytes = terminal.read(&mut part).expect("top draws before it ends");
         drawn.extend_from_slice(&part[..bytes]);
     }
-    terminal.write_all(b"q").unwrap();
+    end(&child, &mut terminal);
     // Else it may wait for room in the terminal.
-    let rest = std::thread::spawn(move || while terminal.read(&mut part).is_ok_and(|bytes| bytes > 0) {});
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-    rest.join().unwrap();
+    let rest = std::thread::spawn(move || {
+        while let Ok(bytes @ 1..) = terminal.read(&mut part) {
+            drawn.extend_from_slice(&part[..bytes]);
+        }
+        String::from_utf8_lossy(&drawn).into_owned()
+    });
+    assert_eq!(child.wait().unwrap().code(), Some(status));
+    let drawn = rest.join().unwrap();
+    let last = |code: &str| drawn.rfind(&format!("\x1b[?{code}")).unwrap();
+    assert!(last("1049l") > last("1049h"), "the screen from before");
+    assert!(last("25h") > last("25l"), "a cursor");
 }
 
 /// `mglru mount dir point` that listens at a port, with the lines that it printed first.

@@ -20,6 +20,8 @@ fn help_shows_options_and_examples() {
         ("fio --help", "--random_distribution"),
         ("fio -h", "--memory"),
         ("help fio", "--tenant"),
+        ("help --help", "mglru help [COMMAND]"),
+        ("help fio -h", "--tenant"),
         ("mount --help", "MOUNTPOINT"),
         ("record --help", "MGLRU_MOUNT"),
         ("top --help", "--once"),

@@ -42,7 +42,13 @@ fn bits_of_enabled_are_kept() {
     assert_eq!(read(&harness, "lru_gen/enabled"), "0x0007\n");
     write(&harness, "lru_gen/min_ttl_ms", "1000\n").unwrap();
     assert_eq!(read(&harness, "lru_gen/min_ttl_ms"), "1000\n");
-    assert_eq!(errno(write(&harness, "lru_gen/min_ttl_ms", "-1")), "EINVAL");
+    write(&harness, "lru_gen/min_ttl_ms", "0xffffffff").unwrap();
+    assert_eq!(read(&harness, "lru_gen/min_ttl_ms"), "4294967295\n");
+    for wrong in ["-1", "5x", "4294967296", "99999999999999999999"] {
+        assert_eq!(errno(write(&harness, "lru_gen/min_ttl_ms", wrong)), "EINVAL");
+        assert_eq!(errno(write(&harness, "lru_gen/enabled", wrong)), "EINVAL");
+    }
+    assert_eq!(read(&harness, "lru_gen/enabled"), "0x0007\n");
 }
 
 /// [book: control-files#lru-gen-switches]: bit 0 is the main switch. Folios move in bounded steps,

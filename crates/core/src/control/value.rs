@@ -33,6 +33,13 @@ pub(super) fn number(text: &str) -> Result<u64, Failure> {
     }
 }
 
+/// A number of at most 32 bits, as the switches of the multi-gen LRU take.
+pub(super) fn small_number(text: &str) -> Result<u64, Failure> {
+    let number = number(text)?;
+    let is_small = u32::try_from(number).is_ok();
+    is_small.then_some(number).ok_or_else(|| invalid(format!("'{text}' is larger than 4294967295")))
+}
+
 /// The size at the start of `text`, in whole pages, and the rest.
 fn leading_size(text: &str) -> Option<(u64, &str)> {
     let (number, rest) = leading_number(text)?;
@@ -105,7 +112,7 @@ pub(super) fn capabilities(text: &str) -> Result<u64, Failure> {
     match text.chars().next() {
         Some('y' | 'Y') => Ok(u64::MAX),
         Some('n' | 'N') => Ok(0),
-        _ => number(text),
+        _ => small_number(text),
     }
 }
 

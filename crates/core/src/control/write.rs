@@ -154,7 +154,7 @@ pub(super) fn begin(core: &Core, file: File, id: MemcgId, text: &str, cpu: usize
                 return Ok(Work::Switch(core.switch_lru(to)));
             }
         }
-        File::MinTtl => core.tunables.set_min_ttl_ms(value::number(text.trim())?),
+        File::MinTtl => core.tunables.set_min_ttl_ms(value::small_number(text.trim())?),
         File::Pressure => {
             return Err((
                 Errno::NotSupported,

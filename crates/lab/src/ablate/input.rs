@@ -45,6 +45,8 @@ pub struct TraceInput {
 /// A parsed scenario.
 pub struct ScenarioInput {
     path: PathBuf,
+    /// What was in the file, which may be a pipe, or change during the runs.
+    text: String,
     /// The plan with the first seed.
     plan: ScenarioPlan,
     tenants: Vec<String>,
@@ -242,21 +244,22 @@ impl ScenarioInput {
             return Err(Error::usage("--memory: a percentage is for traces; give a size"));
         }
         let bytes = args.memory.as_ref().map(|memory| memory.pages(|| 0) * PAGE_BYTES);
-        let scenario = Scenario::read(&args.input, Some(args.seed))?;
+        let text = Scenario::text(&args.input)?;
+        let scenario = Scenario::parse(&text, &args.input, Some(args.seed))?;
         let tenants = scenario.tenants.iter().map(|tenant| tenant.path.clone()).collect();
         let plan = ScenarioPlan::new(
             scenario,
             World::Sim,
             &Overrides { memory_bytes: bytes, ..args.overrides.clone() },
         )?;
-        Ok(ScenarioInput { path: args.input.clone(), plan, tenants })
+        Ok(ScenarioInput { path: args.input.clone(), text, plan, tenants })
     }
 
     fn run(&self, mechanisms: Mechanisms, seed: u64, looks: bool, watch: &dyn Watch) -> Result<Run, Error> {
         let mut plan = self.plan.clone();
         plan.mechanisms = mechanisms;
         // The seeds of its jobs follow from the scenario's seed.
-        plan.scenario = Scenario::read(&self.path, Some(seed))?;
+        plan.scenario = Scenario::parse(&self.text, &self.path, Some(seed))?;
         let prepare = |simulator: &mut Simulator| {
             simulator.time_accesses();
             if looks {
@@ -294,5 +297,35 @@ impl Run {
         let all = counts.into_iter().chain(tally.counters.iter());
         let counters = all.map(|(name, value)| (name.to_owned(), value)).collect();
         Run { count, counters, tenants: Vec::new(), timeline: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::Unwatched;
+    use mglru_core::Preset;
+
+    #[test]
+    fn a_scenario_is_read_once() {
+        let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        let scenario = "[machine]\nmemory = \"1MiB\"\n[[job]]\nfio = \"[j]\\nrw=read\\nsize=64k\"\n";
+        std::fs::write(file.path(), scenario).unwrap();
+        let request = AblationRequest {
+            input: file.path().to_owned(),
+            overrides: Overrides::default(),
+            memory: None,
+            seed: 1,
+            runs: 1,
+            pairs: false,
+            warm: None,
+            swap: Swap::default(),
+            open: Default::default(),
+        };
+        let input = Input::load(&request, &Unwatched).unwrap();
+        // As a pipe is at its end, and as somebody may edit the file meanwhile.
+        std::fs::write(file.path(), "").unwrap();
+        let run = input.run(Mechanisms::preset(Preset::Default), (2, 1), false, &Unwatched).unwrap();
+        assert_eq!(run.tenants[0].misses, 16);
     }
 }

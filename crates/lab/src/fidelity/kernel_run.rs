@@ -392,23 +392,42 @@ impl Filter {
         self.workloads.is_empty() || self.workloads.iter().any(|wanted| wanted == workload)
     }
 
-    /// Checks that every name in the filter occurs in the table.
-    fn check(&self, path: &Path, settings: &[Setting]) -> Result<(), Error> {
-        let check = |option: &str, wanted: &[String], of: fn(&Setting) -> &String| {
-            let mut there: Vec<&str> = settings.iter().map(|setting| of(setting).as_str()).collect();
+    /// Checks that the filter selects something: a comparison of nothing would succeed. `rows` are
+    /// the kernel, the workload and the policy of each row of the tables.
+    ///
+    /// # Errors
+    /// The tables have no rows, a name in the filter does not occur in them, or no row has all.
+    pub fn check(&self, tables: &[&Path], rows: &[[&str; 3]]) -> Result<(), Error> {
+        let tables = tables.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ");
+        if rows.is_empty() {
+            return Err(Error::work(format_args!("{tables}: no rows in it")));
+        }
+        let policy = |lru: &str| lru_of(lru).map_or_else(|| lru.to_owned(), |lru| lru.name().to_owned());
+        let wanted_lru: Vec<String> = self.lru.iter().map(|lru| lru.name().to_owned()).collect();
+        let mut asked = Vec::new();
+        for (option, wanted, column) in
+            [("--kernel", &self.kernels, 0), ("--workload", &self.workloads, 1), ("--lru", &wanted_lru, 2)]
+        {
+            let name = |row: &[&str; 3]| if column == 2 { policy(row[2]) } else { row[column].to_owned() };
+            let mut there: Vec<String> = rows.iter().map(name).collect();
             there.sort_unstable();
             there.dedup();
-            match wanted.iter().find(|name| !there.contains(&name.as_str())) {
-                None => Ok(()),
-                Some(name) => Err(Error::usage(format_args!(
-                    "{option} {name}: {} has no such row; it has {}",
-                    path.display(),
+            if let Some(name) = wanted.iter().find(|name| !there.contains(name)) {
+                return Err(Error::usage(format_args!(
+                    "{option} {name}: {tables} has no such row; it has {}",
                     there.join(", ")
-                ))),
+                )));
             }
-        };
-        check("--kernel", &self.kernels, |setting| &setting.kernel)?;
-        check("--workload", &self.workloads, |setting| &setting.workload)
+            if !wanted.is_empty() {
+                asked.push(format!("{option} {}", wanted.join(",")));
+            }
+        }
+        let is_wanted =
+            |[kernel, workload, lru]: &[&str; 3]| self.wants(kernel, lru) && self.wants_workload(workload);
+        if !rows.iter().any(is_wanted) {
+            return Err(Error::usage(format_args!("{tables}: no row has {} together", asked.join(" and "))));
+        }
+        Ok(())
     }
 }
 
@@ -553,10 +572,9 @@ impl Table {
                 }),
             }
         }
-        if settings.is_empty() {
-            return Err(Error::work(format_args!("{}: no rows in it", path.display())));
-        }
-        filter.check(path, &settings)?;
+        let names = settings.iter().map(|row| [row.kernel.as_str(), row.workload.as_str(), row.lru.as_str()]);
+        let rows: Vec<[&str; 3]> = names.collect();
+        filter.check(&[path], &rows)?;
         Ok(table)
     }
 }

@@ -72,10 +72,15 @@ pub(super) fn is_meant(header: &str) -> bool {
 /// Runs the load of each row.
 ///
 /// # Errors
-/// If the file cannot be read, or of a bug in the simulator.
+/// If the file cannot be read, the filter selects no row, or of a bug in the simulator.
 pub fn compare(path: &Path, filter: &Filter, watch: &dyn Watch) -> Result<Vec<Compared>, Error> {
     // Unselected kernels also show the difference among kernels with the same policy.
     let all = rows::<ReclaimRow>(path)?;
+    if !filter.workloads.is_empty() {
+        return Err(Error::usage("--workload: the rows of this table have one load"));
+    }
+    let checked: Vec<[&str; 3]> = all.iter().map(|row| [row.kernel.as_str(), "", row.lru.as_str()]).collect();
+    filter.check(&[path], &checked)?;
     let wanted = |row: &&ReclaimRow| filter.wants(&row.kernel, &row.lru);
     let mut machines: Vec<Vec<ReclaimRow>> = Vec::new();
     for row in all.iter().filter(wanted).cloned() {

@@ -46,8 +46,11 @@ pub use variant::Variant;
 
 use crate::error::Error;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
+
+/// Longest first line of a table; that of the kernel lab's has 5 KiB.
+const HEADER_BYTES_MAX: u64 = 1 << 16;
 
 /// The kinds of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,8 +70,15 @@ impl TableKind {
     /// The file cannot be read.
     pub fn of(path: &Path) -> Result<TableKind, Error> {
         let failure = |e: std::io::Error| Error::work(format_args!("{}: {e}", path.display()));
-        let mut header = String::new();
-        BufReader::new(File::open(path).map_err(failure)?).read_line(&mut header).map_err(failure)?;
+        // A trace, or a device that never ends, has no line for a long time.
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(failure)?.take(HEADER_BYTES_MAX);
+        BufReader::new(file).read_until(b'\n', &mut bytes).map_err(failure)?;
+        let is_longer = bytes.len() as u64 == HEADER_BYTES_MAX;
+        let header = String::from_utf8(bytes).ok().filter(|_| !is_longer).ok_or_else(|| {
+            let what = "this is no table of text; expected one like results.csv, with one row per kernel run";
+            Error::work(format_args!("{}: {what}", path.display()))
+        })?;
         Ok(match header {
             header if oom::is_meant(&header) => TableKind::Oom,
             header if memcg_reclaim::is_meant(&header) => TableKind::MemcgReclaim,

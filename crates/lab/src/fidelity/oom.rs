@@ -139,14 +139,18 @@ impl OomRow {
 /// Runs the loads of all rows of all tables.
 ///
 /// # Errors
-/// If a file cannot be read, or of a bug in the simulator.
+/// If a file cannot be read, the filter selects no row, or of a bug in the simulator.
 pub fn compare(tables: &[&Path], filter: &Filter, watch: &dyn Watch) -> Result<Vec<Compared>, Error> {
     let mut compared: Vec<Compared> = Vec::new();
     let wanted = |row: &OomRow| filter.wants(&row.kernel, &row.lru) && filter.wants_workload(&row.case);
     let mut all: Vec<OomRow> = Vec::new();
     for table in tables {
-        all.extend(rows::<OomRow>(table)?.into_iter().filter(wanted));
+        all.extend(rows::<OomRow>(table)?);
     }
+    let names = all.iter().map(|row| [row.kernel.as_str(), row.case.as_str(), row.lru.as_str()]);
+    let checked: Vec<[&str; 3]> = names.collect();
+    filter.check(tables, &checked)?;
+    all.retain(wanted);
     for row in all {
         match compared.iter_mut().find(|one| one.rows[0].group() == row.group()) {
             Some(one) => {

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
-from . import _mglru
+from . import _mglru, _stream
 from ._errors import UsageError
 from ._table import Table
 from ._trace import Trace, _is_flag, _name, _number, _samples
@@ -365,6 +365,9 @@ def scenario(
         "oom_policy": _optional("oom_policy", oom_policy),
     }
     text = _optional("text", text)
+    if text is None and _stream.is_pipe(path):
+        # Read here, and not by the command: Ctrl-C must end the wait for its writer.
+        text = _stream.text_of_pipe(path)
     seconds, tables, failures = _mglru.scenario(path, text, options)
     tenants, actions, kills, readings = (Table(table) for table in tables)
     return Scenario(seconds, tenants, actions, kills, readings, failures)

@@ -21,6 +21,10 @@ _LOOK_EVERY_S = 0.05
 """Time between two looks at pending signals."""
 
 
+_TEXT_BYTES_MAX = 1 << 20
+"""The longest text that is read, as for a file."""
+
+
 def is_url(source: Any) -> bool:
     """Whether a source of a trace is a URL."""
     return isinstance(source, str) and "://" in source
@@ -28,10 +32,11 @@ def is_url(source: Any) -> bool:
 
 def is_stream(source: Any) -> bool:
     """Whether a source of a trace is a URL, an open file, or the path of a pipe or a terminal."""
-    return is_url(source) or hasattr(source, "read") or _is_pipe(source)
+    return is_url(source) or hasattr(source, "read") or is_pipe(source)
 
 
-def _is_pipe(source: Any) -> bool:
+def is_pipe(source: Any) -> bool:
+    """Whether a source is the path of a named pipe or a terminal."""
     if not isinstance(source, (str, os.PathLike)):
         return False
     try:
@@ -104,6 +109,32 @@ def _opened(source: Any, storage_options: Mapping[str, Any]) -> "Iterator[_Pipe]
 def _open_pipe(path: str) -> IO[bytes]:
     """Opens a named pipe without waiting for its writer: the first look at it waits."""
     return open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb", buffering=0)
+
+
+def text_of_pipe(path: "str | os.PathLike[str]") -> str:
+    """The text that comes through a named pipe. Ctrl-C ends the wait for it.
+
+    Raises:
+        UsageError: the text is too long, or not UTF-8.
+    """
+    name, content = os.fspath(path), bytearray()
+    with _open_pipe(name) as pipe:
+        look = select.poll()
+        look.register(pipe, select.POLLIN)
+        while len(content) <= _TEXT_BYTES_MAX:
+            # The signal may have come to another thread, which does not end a wait without a limit.
+            while not look.poll(1000 * _LOOK_EVERY_S):
+                pass
+            piece = pipe.read(_PIECE_BYTES)
+            if piece == b"":
+                break
+            content += piece or b""
+        else:
+            raise UsageError(f"{name}: the text is longer than {_TEXT_BYTES_MAX} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"{name}: this is not UTF-8 text") from None
 
 
 def _fsspec(url: str) -> Any:

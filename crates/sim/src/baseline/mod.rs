@@ -27,9 +27,10 @@ pub mod sieve;
 pub mod two_q;
 pub mod w_tiny_lfu;
 
-pub use replay::{BaselineReport, Progress, replay};
+pub use replay::{BaselineReport, Progress, replay, replay_policy};
 
-/// A replacement policy for a memory of a fixed number of pages, at least one.
+/// A replacement policy for a memory of a fixed number of pages, at least one. [`replay_policy`]
+/// runs one of your own.
 pub trait Policy {
     /// Accesses a page, named by its position in the order of first use. A missing page is brought
     /// in, and evicts another if memory is full. Returns whether the page was in memory.

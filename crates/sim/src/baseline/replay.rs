@@ -66,17 +66,66 @@ pub fn replay(
     let memory = u32::try_from(memory_pages).unwrap_or(u32::MAX);
     let mut replay = Replay { source, advance, is_ended: false, warm_from, pages: Positions::default() };
     match baseline {
-        Baseline::Fifo => replay.online(Fifo::new(memory)),
-        Baseline::Lru => replay.online(Lru::new(memory)),
-        Baseline::Clock => replay.online(Clock::new(memory)),
-        Baseline::TwoQ => replay.online(TwoQ::new(memory)),
-        Baseline::Arc => replay.online(Arc::new(memory)),
-        Baseline::Lirs => replay.online(Lirs::new(memory)),
-        Baseline::S3Fifo => replay.online(S3Fifo::new(memory)),
-        Baseline::Sieve => replay.online(Sieve::new(memory)),
-        Baseline::WTinyLfu => replay.online(WTinyLfu::new(memory)),
+        Baseline::Fifo => replay.online(&mut Fifo::new(memory)),
+        Baseline::Lru => replay.online(&mut Lru::new(memory)),
+        Baseline::Clock => replay.online(&mut Clock::new(memory)),
+        Baseline::TwoQ => replay.online(&mut TwoQ::new(memory)),
+        Baseline::Arc => replay.online(&mut Arc::new(memory)),
+        Baseline::Lirs => replay.online(&mut Lirs::new(memory)),
+        Baseline::S3Fifo => replay.online(&mut S3Fifo::new(memory)),
+        Baseline::Sieve => replay.online(&mut Sieve::new(memory)),
+        Baseline::WTinyLfu => replay.online(&mut WTinyLfu::new(memory)),
         Baseline::Opt => replay.offline(memory),
     }
+}
+
+/// Replays a source with a policy of your own. Warm counts start at access `warm_from`.
+///
+/// The policy gets pages by their positions: the first page that the source names is 0, the next
+/// new one 1, and so on. It decides how much memory it has.
+///
+/// ```
+/// use mglru_sim::baseline::{Policy, replay, replay_policy};
+/// use mglru_sim::{Access, Baseline, Operation};
+///
+/// /// Evicts the page that was used last.
+/// struct MostRecent {
+///     pages: Vec<u32>,
+///     memory_pages: usize,
+/// }
+///
+/// impl Policy for MostRecent {
+///     fn touch(&mut self, page: u32) -> bool {
+///         let found = self.pages.iter().position(|&cached| cached == page);
+///         match found {
+///             Some(at) => drop(self.pages.remove(at)),
+///             None if self.pages.len() == self.memory_pages => drop(self.pages.pop()),
+///             None => {}
+///         }
+///         self.pages.push(page);
+///         found.is_some()
+///     }
+/// }
+///
+/// # fn main() -> Result<(), mglru_sim::SourceError> {
+/// let cycle = || (0..1000).map(|n| Operation::from(Access::read(n % 120)));
+/// let mut policy = MostRecent { pages: Vec::new(), memory_pages: 100 };
+/// let own = replay_policy(&mut policy, 0, &mut cycle(), &mut |_| {})?;
+/// let lru = replay(Baseline::Lru, 100, 0, &mut cycle(), &mut |_| {})?;
+/// assert_eq!((own.total.misses, lru.total.misses), (260, 1000));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// The source cannot be read.
+pub fn replay_policy(
+    policy: &mut impl Policy,
+    warm_from: u64,
+    source: &mut dyn Source,
+    advance: &mut dyn FnMut(Progress),
+) -> Result<BaselineReport, SourceError> {
+    Replay { source, advance, warm_from, pages: Positions::default() }.online(policy)
 }
 
 struct Replay<'a> {
@@ -107,11 +156,11 @@ impl Replay<'_> {
         Ok(!operations.is_empty())
     }
 
-    fn online(&mut self, mut policy: impl Policy) -> Result<BaselineReport, SourceError> {
+    fn online(&mut self, policy: &mut impl Policy) -> Result<BaselineReport, SourceError> {
         let mut counting = Counting::new(self.warm_from);
         let (mut operations, mut pages) = (Vec::new(), Vec::new());
         while self.read(&mut operations, &mut pages)? {
-            counting.touch(&mut policy, &pages);
+            counting.touch(policy, &pages);
         }
         Ok(counting.report())
     }

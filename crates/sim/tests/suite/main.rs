@@ -16,6 +16,7 @@ mod golden;
 mod loads;
 mod protection;
 mod readahead;
+mod refused;
 mod rereads;
 mod samples;
 mod swarm;

@@ -242,11 +242,18 @@ impl Scenario {
     /// # Errors
     /// The first error in the file.
     pub fn read(path: &Path, seed: Option<u64>) -> Result<Scenario, Error> {
-        let text = text_file::read(path, text_file::BYTES_MAX).map_err(|error| {
+        Scenario::parse(&Scenario::text(path)?, path, seed)
+    }
+
+    /// The text of a scenario file, for [`Self::parse`].
+    ///
+    /// # Errors
+    /// The file cannot be read, is longer than 1 MiB, or is not UTF-8.
+    pub fn text(path: &Path) -> Result<String, Error> {
+        text_file::read(path, text_file::BYTES_MAX).map_err(|error| {
             let reason = format!("{error}; name a scenario (docs/scenarios.md describes the format)");
             Error::new(path, None, reason)
-        })?;
-        Scenario::parse(&text, path, seed)
+        })
     }
 
     /// Parses the text of the scenario at `path`.

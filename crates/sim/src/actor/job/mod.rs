@@ -250,7 +250,10 @@ impl Job {
                             }
                             continue;
                         }
-                        Next::Other(operation) => return Ok(self.begin(world, operation)),
+                        Next::Other(operation) => {
+                            self.check(world, operation)?;
+                            return Ok(self.begin(world, operation));
+                        }
                     }
                 }
             };

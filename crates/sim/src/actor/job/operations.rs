@@ -4,7 +4,7 @@
 use super::process::Descriptor;
 use super::{Job, State, rest, wait_for, wait_out};
 use crate::files::{Cuts, FileNumber};
-use crate::operation::{Operation, Request};
+use crate::operation::{Operation, Request, SourceError};
 use crate::report::RequestReport;
 use crate::world::{Pause, World};
 use mglru_core::lru::switch::{LruSwitch, SwitchStep};
@@ -13,6 +13,26 @@ use mglru_core::{Kind, Mapping};
 use std::sync::Arc;
 
 impl Job {
+    /// Refuses what the machine does not have.
+    ///
+    /// # Errors
+    /// The operation names another process than those of the job, or a tenant that is not there.
+    pub(super) fn check(&self, world: &World, operation: Operation) -> Result<(), SourceError> {
+        match operation {
+            Operation::Switch { process } if process > self.others.len() => {
+                let processes = self.others.len() + 1;
+                Err(format!("it switches to process {process} of {processes}, which are numbered from 0")
+                    .into())
+            }
+            Operation::Reclaim(Request { tenant: Some(tenant), .. })
+                if world.tenants.get(tenant + 1).is_none_or(|tenant| tenant.memcg.is_none()) =>
+            {
+                Err(format!("it reclaims from tenant {tenant}, which the machine does not have now").into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Starts an operation on a whole file.
     pub(super) fn begin(&mut self, world: &mut World, operation: Operation) -> Pause {
         self.ahead.range = 0..0;

@@ -111,7 +111,9 @@ fn no_bypass(instead: &str) -> Refusal {
 
 fn engine(value: &str, job: &mut JobText) -> Result<(), Refusal> {
     let of_fio = "splice null cpuio net netsplice sg rbd rdma falloc e4defrag ftruncate filecreate filestat \
-                  filedelete libpmem dev-dax nbd libhdfs http io_uring_cmd exec external";
+                  filedelete libpmem dev-dax nbd libhdfs http io_uring_cmd exec external gfapi gfapi_async mtd rados \
+                  pmemblk nfs xnvme libblkio dfs libiscsi ime_psync ime_psyncv ime_aio libcufile librpma_apm_client \
+                  librpma_apm_server librpma_gpspm_client librpma_gpspm_server windowsaio solarisaio";
     let advice = "use psync or io_uring for calls with a descriptor, mmap for mapped access";
     match Engine::ALL.into_iter().find(|engine| engine.name() == value) {
         Some(engine) => job.engine = Some(engine),
@@ -166,6 +168,7 @@ mod tests {
         assert_eq!(applied("ioengine", "libaio").unwrap().engine, Some(Engine::Libaio));
         assert_eq!(applied("ioengine", "mmap").unwrap().engine, Some(Engine::Mmap));
         assert!(matches!(applied("ioengine", "splice"), Err(Refusal::NotYet(_))));
+        assert!(matches!(applied("ioengine", "libiscsi"), Err(Refusal::NotYet(_))));
         assert!(matches!(applied("ioengine", "warp"), Err(Refusal::Invalid(_))));
         assert_eq!(applied("verify", "crc32c").unwrap().verify, Some(Verify::Crc32c));
         assert_eq!(applied("verify", "0").unwrap().verify, None);

@@ -194,6 +194,11 @@ mod tests {
                  `--runtime`",
             ),
             (
+                "nfs_url",
+                "option `--nfs_url` is fio's, but mglru does not support it yet; no supported option comes near it, \
+                 remove it",
+            ),
+            (
                 "exec_prerun",
                 "option `--exec_prerun` is fio's, but mglru does not support it yet; no supported option comes near \
                  it, remove it",

@@ -83,6 +83,19 @@ const UNSUPPORTED: &[(Option<&str>, &str)] = &[
     ),
     // Cgroups and users; tenants are the counterpart here.
     (Some("tenant"), "cgroup cgroup_weight cgroup_nodelete uid gid lockmem"),
+    // Of engines that work on something else than files on this machine.
+    (
+        None,
+        "arguments program grace_time std_redirect donorname inplace exit_on_io_done interface ttl window_size mss \
+         bindname verb brick volume single-instance conf skip_bad sg_write_mode stream_id stat_type touch_objects \
+         uri nfs_url namenode hdfsdirectory chunk_size hdfs_use_direct https http_host http_user http_pass \
+         http_s3_key http_s3_keyid http_s3_region http_s3_sse_customer_key http_s3_sse_customer_algorithm \
+         http_s3_storage_class http_swift_auth_token http_mode http_verbose libblkio_driver libblkio_path \
+         libblkio_pre_connect_props libblkio_num_entries libblkio_queue_size libblkio_pre_start_props \
+         libblkio_vectored libblkio_write_zeroes_on_trim libblkio_wait_mode libblkio_force_enable_completion_eventfd \
+         xnvme_async xnvme_sync xnvme_admin xnvme_dev_nsid xnvme_iovec cont object_class svcl gpu_dev_ids \
+         cuda_io initiator",
+    ),
     // Without a counterpart. The second half are options of the command, not of jobs.
     (
         None,
