@@ -79,7 +79,8 @@ pub fn replay(
     }
 }
 
-/// Replays a source with a policy of your own. Warm counts start at access `warm_from`.
+/// Replays a source with a policy of your own. Warm counts start at access `warm_from`. `advance`
+/// is called after each part that was read, and ends the replay as in [`replay`].
 ///
 /// The policy gets pages by their positions: the first page that the source names is 0, the next
 /// new one 1, and so on. It decides how much memory it has.
@@ -87,6 +88,7 @@ pub fn replay(
 /// ```
 /// use mglru_sim::baseline::{Policy, replay, replay_policy};
 /// use mglru_sim::{Access, Baseline, Operation};
+/// use std::ops::ControlFlow;
 ///
 /// /// Evicts the page that was used last.
 /// struct MostRecent {
@@ -110,8 +112,9 @@ pub fn replay(
 /// # fn main() -> Result<(), mglru_sim::SourceError> {
 /// let cycle = || (0..1000).map(|n| Operation::from(Access::read(n % 120)));
 /// let mut policy = MostRecent { pages: Vec::new(), memory_pages: 100 };
-/// let own = replay_policy(&mut policy, 0, &mut cycle(), &mut |_| {})?;
-/// let lru = replay(Baseline::Lru, 100, 0, &mut cycle(), &mut |_| {})?;
+/// let on = &mut |_| ControlFlow::Continue(());
+/// let own = replay_policy(&mut policy, 0, &mut cycle(), on)?;
+/// let lru = replay(Baseline::Lru, 100, 0, &mut cycle(), on)?;
 /// assert_eq!((own.total.misses, lru.total.misses), (260, 1000));
 /// # Ok(())
 /// # }
@@ -123,9 +126,9 @@ pub fn replay_policy(
     policy: &mut impl Policy,
     warm_from: u64,
     source: &mut dyn Source,
-    advance: &mut dyn FnMut(Progress),
+    advance: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<BaselineReport, SourceError> {
-    Replay { source, advance, warm_from, pages: Positions::default() }.online(policy)
+    Replay { source, advance, is_ended: false, warm_from, pages: Positions::default() }.online(policy)
 }
 
 struct Replay<'a> {
