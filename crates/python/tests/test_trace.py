@@ -15,6 +15,7 @@ import pyarrow
 import pytest
 
 import mglru
+from mglru import _stream
 
 PAGES = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
 
@@ -233,16 +234,26 @@ def test_an_interrupt_of_a_silent_standard_input_ends_the_program():
 
 
 @pytest.mark.parametrize("has_writer", [False, True])
-def test_an_interrupt_ends_a_wait_for_a_named_pipe(has_writer, tmp_path, interrupted):
+def test_an_interrupt_ends_a_wait_for_a_named_pipe(has_writer, tmp_path, interrupted, monkeypatch):
     path = tmp_path / "pages.plain"
     os.mkfifo(path)
     # Open for both, so that opening it waits for nobody.
     writer = os.open(path, os.O_RDWR) if has_writer else None
     if writer is not None:
         os.write(writer, b"1\n2\n")
-    begun = threading.Event()
-    with interrupted(begun), pytest.raises(KeyboardInterrupt):
-        begun.set()
+    begun, interruptible = threading.Event(), _stream._interruptible
+
+    def begins(work, pipe):
+        def read():
+            # From here on, an interrupt closes all that was opened. Before, it may come between two instructions of
+            # Python, the first of which opened the pipe.
+            begun.set()
+            return work()
+
+        return interruptible(read, pipe)
+
+    with interrupted(begun), monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(_stream, "_interruptible", begins)
         mglru.replay(path, "1p")
     if writer is not None:
         os.close(writer)
