@@ -77,6 +77,7 @@ def test_the_command_in_the_wheel_gives_the_same_counts(tmp_path):
         ({"swappiness": 202}, "swappiness: expected 0 to 200"),
         ({"readahead": "1"}, "readahead: expected 4KiB"),
         ({"threads": -1}, "threads: -1"),
+        ({"threads": 0}, "threads: 0: at least 1, or None"),
     ],
 )
 def test_wrong_arguments_are_refused_before_any_work(mixed, arguments, words):

@@ -10,7 +10,7 @@ from typing import Any, Optional, Union
 from . import _mglru, _stream
 from ._errors import UsageError
 from ._table import Table
-from ._trace import Trace, _is_flag, _name, _number, _samples
+from ._trace import Trace, _is_flag, _name, _number, _samples, _threads
 
 TraceLike = Union[Trace, str, "os.PathLike[str]"]
 """A trace, or the path of one."""
@@ -174,7 +174,7 @@ def replay(
         readahead=readahead,
         fault_around=fault_around,
     )
-    threads = None if threads is None else _number("threads", threads)
+    threads = _threads(threads)
     salts = _number("salts", salts, 16)
     if salts < 1 or (sample is None and salts > 1):
         raise UsageError(f"salts: {salts}: at least 1, and several only for a sample: give sample=0.01")

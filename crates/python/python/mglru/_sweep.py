@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Optional, Protocol, Union
 
 from . import _mglru
 from ._errors import Error, UsageError, WorkError
-from ._trace import _number
+from ._trace import _threads
 
 if TYPE_CHECKING:
     import pyarrow.dataset
@@ -87,7 +87,7 @@ def sweep(
     ...     report.units, report.failed_units, report.dataset().count_rows()
     (4, 0, 4)
     """
-    threads = None if threads is None else _number("threads", threads)
+    threads = _threads(threads)
     description = _describe(grid)
     native = _of(description)
     out = os.fspath(out)

@@ -31,6 +31,15 @@ def _number(name: str, value: Any, bits: int = 64) -> int:
     return number
 
 
+def _threads(value: Any) -> Optional[int]:
+    if value is None:
+        return None
+    threads = _number("threads", value)
+    if threads == 0:
+        raise UsageError("threads: 0: at least 1, or None: one per processor")
+    return threads
+
+
 def _share(value: Any) -> float:
     """A share of the pages. The native half checks its range."""
     if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
