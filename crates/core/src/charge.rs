@@ -168,6 +168,8 @@ pub struct Charging {
     reclaimed_for_frame: bool,
     /// Whether its memcg counts the page as one that waits for a frame.
     waits: bool,
+    /// Pages of the index that it counts so.
+    index_waits: u64,
 }
 
 impl Charging {
@@ -192,6 +194,7 @@ impl Charging {
             needed: true,
             reclaimed_for_frame: false,
             waits: false,
+            index_waits: 0,
         }
     }
 
@@ -261,8 +264,14 @@ impl Charging {
                 Stage::Metadata => {
                     let place = self.place.map(|place| (place, &mut self.index));
                     match core.pay_for_metadata(host, self.cpu, self.reclaimed_for_frame, place) {
-                        Ok(()) => self.stage = Stage::Limit,
-                        Err(MetadataShort::Frames) => return self.reclaim(core, host, EffortKind::Direct),
+                        Ok(()) => {
+                            self.wait_for_index(core, 0);
+                            self.stage = Stage::Limit;
+                        }
+                        Err(MetadataShort::Frames) => {
+                            self.wait_for_index(core, self.index.bytes / PAGE_BYTES);
+                            return self.reclaim(core, host, EffortKind::Direct);
+                        }
                         Err(MetadataShort::Unpaid) => self.pay_anew(core),
                     }
                 }
@@ -300,7 +309,7 @@ impl Charging {
                         }
                     };
                     if std::mem::take(&mut self.waits) {
-                        core.memcgs.end_wait(self.memcg);
+                        core.memcgs.end_wait(self.memcg, 1);
                     }
                     self.end_stall(core, host);
                     core.folios.set_memcg(folio, self.memcg.0);
@@ -334,7 +343,7 @@ impl Charging {
         self.give_back(core);
     }
 
-    fn give_back(&self, core: &Core) {
+    fn give_back(&mut self, core: &Core) {
         if self.waits {
             core.uncharge_waiting(self.memcg);
         } else if matches!(self.stage, Stage::Frame | Stage::High) {
@@ -348,13 +357,32 @@ impl Charging {
         {
             mapping.lock(&core.leaves).free_directory_if_empty(index);
         }
-        core.uncharge_index(self.index.memcg, self.index.bytes);
+        self.uncharge_index(core);
         core.settle_index();
+    }
+
+    fn uncharge_index(&mut self, core: &Core) {
+        let IndexPaid { memcg, bytes } = self.index;
+        match std::mem::take(&mut self.index_waits) {
+            0 => core.uncharge_index(memcg, bytes),
+            pages => core.uncharge_waiting_index(memcg, bytes, pages),
+        }
+        self.index.bytes = 0;
+    }
+
+    /// So many pages of what is charged for the index have no frames, and reclaim comes first.
+    fn wait_for_index(&mut self, core: &Core, pages: u64) {
+        let before = std::mem::replace(&mut self.index_waits, pages);
+        if pages > before {
+            core.memcgs.begin_wait(self.index.memcg, pages - before);
+        } else if pages < before {
+            core.memcgs.end_wait(self.index.memcg, before - pages);
+        }
     }
 
     /// Goes back to the charge for the index, as it is now.
     fn pay_anew(&mut self, core: &Core) {
-        core.uncharge_index(self.index.memcg, std::mem::take(&mut self.index.bytes));
+        self.uncharge_index(core);
         if let Some((mapping, index)) = self.place
             && let Some(mapping) = core.mappings.get(mapping)
         {
@@ -366,7 +394,7 @@ impl Charging {
     /// The charged page has no frame, and reclaim or a pause comes first.
     fn begin_wait(&mut self, core: &Core) {
         if !std::mem::replace(&mut self.waits, true) {
-            core.memcgs.begin_wait(self.memcg);
+            core.memcgs.begin_wait(self.memcg, 1);
         }
     }
 
@@ -687,6 +715,40 @@ mod tests {
         assert!(counter.peak_pages() <= counter.max_pages(), "{counter:?}");
         drop(new);
         core.validate().unwrap();
+    }
+
+    /// The list of directories of a huge file takes 64 pages. Until frames are reclaimed for it, it
+    /// is no memory, also if the charge ends before.
+    #[test]
+    fn an_index_that_waits_for_frames_is_not_in_the_peak() {
+        const PAGES: u32 = 1024;
+        let options = Options { charge_metadata: true, ..Harness::multigen_options(PAGES) };
+        let mut harness = Harness::with_options(options, UNLIMITED);
+        harness.read_ahead(0..2 * PAGES);
+        let (core, host, memcg) = (&harness.core, &harness.host, harness.task.memcg);
+        let counter = core.memcg(memcg).memory();
+        for is_cancelled in [true, false] {
+            let mapping = core.open_mapping(Kind::File);
+            let mut charging = Charging::new(memcg, 0).for_page(core, &mapping, u32::MAX);
+            let mut waited_pages = 0;
+            loop {
+                let step = charging.step(core, host);
+                waited_pages = charging.index_waits.max(waited_pages);
+                assert!(counter.held_pages() <= PAGES.into(), "{counter:?}");
+                match step {
+                    ChargeStep::More if is_cancelled && waited_pages > 0 => {
+                        break charging.cancel(core, host);
+                    }
+                    ChargeStep::More => {}
+                    ChargeStep::Charged(new) => break drop(new),
+                    other => panic!("pages can be reclaimed: {other:?}"),
+                }
+            }
+            assert_eq!(waited_pages, 64);
+            assert_eq!(counter.held_pages(), counter.usage_pages());
+            assert!(counter.peak_pages() <= PAGES.into(), "{counter:?}");
+            core.validate().unwrap();
+        }
     }
 
     /// A dropped folio leaves nothing behind.

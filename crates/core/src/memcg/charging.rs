@@ -52,21 +52,21 @@ impl Memcgs {
         payer.protection.update(usage, || &self.get(payer.parent()).protection);
     }
 
-    /// A page that is charged to a memcg begins to wait for a frame.
-    pub(crate) fn begin_wait(&self, memcg: MemcgId) {
-        self.with_ancestors(memcg).for_each(|payer| payer.memory.begin_wait());
+    /// Pages that are charged to a memcg begin to wait for frames.
+    pub(crate) fn begin_wait(&self, memcg: MemcgId, pages: u64) {
+        self.with_ancestors(memcg).for_each(|payer| payer.memory.begin_wait(pages));
     }
 
-    /// A page that is charged to a memcg has its frame.
-    pub(crate) fn end_wait(&self, memcg: MemcgId) {
-        self.with_ancestors(memcg).for_each(|payer| payer.memory.end_wait());
+    /// Pages that are charged to a memcg have their frames.
+    pub(crate) fn end_wait(&self, memcg: MemcgId, pages: u64) {
+        self.with_ancestors(memcg).for_each(|payer| payer.memory.end_wait(pages));
     }
 
     /// Takes back the charge of a page that waits for a frame.
     pub(super) fn cancel_waiting(&self, memcg: MemcgId) {
         for payer in self.with_ancestors(memcg) {
             // First: without its last charge, a removed memcg may be released.
-            payer.memory.end_wait();
+            payer.memory.end_wait(1);
             self.set_usage(payer, payer.memory.cancel(1));
         }
     }

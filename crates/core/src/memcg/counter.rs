@@ -5,8 +5,8 @@
 //!
 //! A page is charged before it has a frame; Linux takes the frame first. Where its task first
 //! reclaims a frame, or pauses for `memory.high`, the page is *waiting*: it counts against limits,
-//! but it is no memory. The peak leaves out waiting pages, and so does `memory.current`; otherwise
-//! both could exceed the machine's memory. The usage is highest just before it falls, so uncharges
+//! but it is no memory. So are pages of metadata whose frames are yet to be reclaimed. The peak leaves
+//! out waiting pages, and so does `memory.current`; otherwise both could exceed the machine's memory. The usage is highest just before it falls, so uncharges
 //! note the peak. A charge that an ancestor refuses leaves no trace in it.
 //!
 //! # Locking
@@ -71,14 +71,14 @@ impl PageCounter {
         usage.saturating_sub(self.waiting.load(Relaxed))
     }
 
-    /// A charged page begins to wait for a frame.
-    pub(super) fn begin_wait(&self) {
-        self.waiting.fetch_add(1, Relaxed);
+    /// Charged pages begin to wait for frames.
+    pub(super) fn begin_wait(&self, pages: u64) {
+        self.waiting.fetch_add(pages, Relaxed);
     }
 
-    /// A charged page has its frame.
-    pub(super) fn end_wait(&self) {
-        self.waiting.fetch_sub(1, Relaxed);
+    /// Charged pages have their frames.
+    pub(super) fn end_wait(&self, pages: u64) {
+        self.waiting.fetch_sub(pages, Relaxed);
     }
 
     /// The usage above which charges are throttled.
@@ -178,13 +178,13 @@ mod tests {
         // Two pages wait while reclaim frees one and one gets its frame; the other gives up.
         for _ in 0..2 {
             counter.try_charge(1).unwrap();
-            counter.begin_wait();
+            counter.begin_wait(1);
         }
         assert_eq!((counter.usage_pages(), counter.held_pages(), counter.peak_pages()), (6, 4, 4));
         counter.uncharge(1).unwrap();
-        counter.end_wait();
+        counter.end_wait(1);
         assert_eq!((counter.held_pages(), counter.peak_pages()), (4, 4));
-        counter.end_wait();
+        counter.end_wait(1);
         counter.cancel(1).unwrap();
         assert_eq!((counter.usage_pages(), counter.held_pages(), counter.peak_pages()), (4, 4, 4));
         counter.try_charge(2).unwrap();

@@ -247,6 +247,15 @@ impl Core {
         }
     }
 
+    /// As [`Self::uncharge_index`], for bytes of which `pages` wait for frames. These are not noted in
+    /// the peak.
+    pub(crate) fn uncharge_waiting_index(&self, memcg: MemcgId, bytes: u64, pages: u64) {
+        // The last byte keeps the memcg until they wait no more.
+        self.memcgs.lower_index(memcg, bytes - 1);
+        self.memcgs.end_wait(memcg, pages);
+        self.uncharge_index(memcg, 1);
+    }
+
     /// Uncharges the objects of the index that were freed since the last call. Called before limits
     /// are checked and sizes are read, without a lock held.
     pub fn settle_index(&self) {
