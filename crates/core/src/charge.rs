@@ -730,11 +730,13 @@ mod tests {
         for is_cancelled in [true, false] {
             let mapping = core.open_mapping(Kind::File);
             let mut charging = Charging::new(memcg, 0).for_page(core, &mapping, u32::MAX);
+            let (before, peak_before) = (counter.usage_pages(), counter.peak_pages());
             let mut waited_pages = 0;
             loop {
                 let step = charging.step(core, host);
                 waited_pages = charging.index_waits.max(waited_pages);
-                assert!(counter.held_pages() <= PAGES.into(), "{counter:?}");
+                // One page by rounding.
+                assert!(charging.index_waits == 0 || counter.held_pages() <= before + 1, "{counter:?}");
                 match step {
                     ChargeStep::More if is_cancelled && waited_pages > 0 => {
                         break charging.cancel(core, host);
@@ -746,7 +748,7 @@ mod tests {
             }
             assert_eq!(waited_pages, 64);
             assert_eq!(counter.held_pages(), counter.usage_pages());
-            assert!(counter.peak_pages() <= PAGES.into(), "{counter:?}");
+            assert!(!is_cancelled || counter.peak_pages() <= peak_before + 1, "{counter:?}");
             core.validate().unwrap();
         }
     }

@@ -5,9 +5,10 @@
 //!
 //! A page is charged before it has a frame; Linux takes the frame first. Where its task first
 //! reclaims a frame, or pauses for `memory.high`, the page is *waiting*: it counts against limits,
-//! but it is no memory. So are pages of metadata whose frames are yet to be reclaimed. The peak leaves
-//! out waiting pages, and so does `memory.current`; otherwise both could exceed the machine's memory. The usage is highest just before it falls, so uncharges
-//! note the peak. A charge that an ancestor refuses leaves no trace in it.
+//! but it is no memory. So are pages of metadata whose frames are yet to be reclaimed. The peak
+//! leaves out waiting pages, and so does `memory.current`; otherwise both could exceed the
+//! machine's memory. The usage is highest just before it falls, so uncharges note the peak. A
+//! charge that an ancestor refuses leaves no trace in it.
 //!
 //! # Locking
 //!

@@ -247,8 +247,8 @@ impl Core {
         }
     }
 
-    /// As [`Self::uncharge_index`], for bytes of which `pages` wait for frames. These are not noted in
-    /// the peak.
+    /// As [`Self::uncharge_index`], for bytes of which `pages` wait for frames. These are not noted
+    /// in the peak.
     pub(crate) fn uncharge_waiting_index(&self, memcg: MemcgId, bytes: u64, pages: u64) {
         // The last byte keeps the memcg until they wait no more.
         self.memcgs.lower_index(memcg, bytes - 1);
