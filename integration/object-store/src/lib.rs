@@ -68,7 +68,7 @@ mod shares;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, FutureExt, WeakShared, try_join_all};
+use futures_util::future::{BoxFuture, FutureExt, WeakShared};
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use mglru_cache::Tenant;
 use object::{Common, Object};
@@ -489,8 +489,7 @@ impl ObjectStore for CachedStore {
                 range.as_range(len).map_err(error::generic)
             };
             let ranges = ranges.iter().map(within).collect::<Result<Vec<_>>>()?;
-            // All at once, so that what is missing is read together.
-            try_join_all(ranges.into_iter().map(|range| object.read(range))).await
+            object.read_all(ranges).await
         };
         match self.0.read(location, false, get).await? {
             Some(parts) => Ok(parts),

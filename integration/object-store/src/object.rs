@@ -3,9 +3,9 @@
 use crate::error::{
     changed, failures, generic, is_end_of_runtime, is_out_of_room, of_cache, of_version, runtime_ended,
 };
-use crate::shares::{SHARES, Shares};
+use crate::shares::{SHARES, Share, Shares};
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
 use mglru_cache::{
     Advice, BlockSource, CachedFile, OpenMode, OwnedPageGuard, RangeRequest, SourceState, Tenant,
 };
@@ -195,6 +195,95 @@ impl Object {
         self.copy(range).await
     }
 
+    /// Reads ranges that lie within the object. Those that are near each other are asked for in
+    /// their order, by one task: a request that began in the middle of others would be read twice,
+    /// as their gap.
+    pub(crate) async fn read_all(self: &Arc<Self>, ranges: Vec<Range<u64>>) -> Result<Vec<Bytes>> {
+        let mut order: Vec<usize> = (0..ranges.len()).filter(|&at| !ranges[at].is_empty()).collect();
+        order.sort_by_key(|&at| ranges[at].start);
+        let (mut groups, mut wanted) = (Vec::<Vec<usize>>::new(), 0);
+        for at in order {
+            let blocks = self.blocks_of(&ranges[at]);
+            let bytes = blocks.end - blocks.start;
+            match groups.last_mut() {
+                Some(group)
+                    if ranges[at].start <= ranges[group[group.len() - 1]].end.saturating_add(GAP_BYTES)
+                        && wanted + bytes <= self.common.reading_bytes_max() =>
+                {
+                    group.push(at);
+                    wanted += bytes;
+                }
+                _ => {
+                    groups.push(vec![at]);
+                    wanted = bytes;
+                }
+            }
+        }
+        let groups = groups.into_iter().map(|group| async {
+            let of_group = group.iter().map(|&at| ranges[at].clone()).collect();
+            self.read_near(of_group).await.map(|read| (group, read))
+        });
+        let mut all = vec![Bytes::new(); ranges.len()];
+        for (group, read) in try_join_all(groups).await? {
+            group.into_iter().zip(read).for_each(|(at, bytes)| all[at] = bytes);
+        }
+        Ok(all)
+    }
+
+    /// [`Self::read_all`] of ranges that are near each other, in their order.
+    async fn read_near(self: &Arc<Self>, ranges: Vec<Range<u64>>) -> Result<Vec<Bytes>> {
+        if ranges.len() > 1 && !ranges.iter().all(|range| self.is_cached(range)) {
+            let (object, missing) = (self.clone(), ranges.clone());
+            let task = Task(runtime()?.spawn(async move { object.copy_near(missing).await }));
+            match task.join().await {
+                Ok(Some(read)) => return Ok(read),
+                Ok(None) => {}
+                // As single reads, which have other ways.
+                Err(error) if is_end_of_runtime(&error) || is_out_of_room(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        try_join_all(ranges.into_iter().map(|range| self.read(range))).await
+    }
+
+    /// Copies ranges that are near each other. `None`: other reads hang, and have all the memory for
+    /// those that miss.
+    async fn copy_near(&self, ranges: Vec<Range<u64>>) -> Result<Option<Vec<Bytes>>> {
+        let blocks: Vec<_> = ranges.iter().map(|range| self.blocks_of(range)).collect();
+        let wanted = blocks.iter().map(|blocks| blocks.end - blocks.start).sum();
+        let Some(_share) = self.share(wanted).await else { return Ok(None) };
+        self.source.readers.set(runtime()?);
+        for blocks in blocks {
+            self.will_need(blocks)?;
+        }
+        let mut all = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+            self.copy_part(range, &mut bytes).await?;
+            all.push(bytes.into());
+        }
+        Ok(Some(all))
+    }
+
+    /// The blocks that a range touches.
+    fn blocks_of(&self, range: &Range<u64>) -> Range<u64> {
+        let block_bytes = self.common.block_bytes;
+        range.start / block_bytes * block_bytes..range.end.next_multiple_of(block_bytes)
+    }
+
+    /// Waits for the part of the memory that so many bytes of blocks take. `None`: other reads hang,
+    /// and have all of it.
+    async fn share(&self, bytes: u64) -> Option<Share<'_>> {
+        let shares = bytes * u64::from(SHARES) / self.common.reading_bytes_max();
+        self.common.shares.take(shares.clamp(1, SHARES.into()) as u32).await
+    }
+
+    /// Begins to read blocks, all at once: each miss would wait for its own.
+    fn will_need(&self, blocks: Range<u64>) -> Result<()> {
+        let advised = self.file.advise(Advice::WillNeed, blocks);
+        advised.map(|_| ()).map_err(|error| of_cache(error, &self.meta.location))
+    }
+
     /// Copies a range, and first reads what is missing in tasks of the caller's runtime.
     async fn copy(self: &Arc<Self>, range: Range<u64>) -> Result<Bytes> {
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
@@ -219,20 +308,14 @@ impl Object {
 
     /// Copies a part of a range behind `bytes`, and first reads all its blocks that are missing.
     async fn copy_missing(&self, part: Range<u64>, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
-        let (block_bytes, most) = (self.common.block_bytes, self.common.reading_bytes_max());
-        let blocks = part.start / block_bytes * block_bytes..part.end.next_multiple_of(block_bytes);
-        let shares = (blocks.end - blocks.start) * u64::from(SHARES) / most;
-        let share = self.common.shares.take(shares.clamp(1, SHARES.into()) as u32).await;
-        if share.is_none() {
-            // Other reads hang, and have all the memory for those that miss.
+        let blocks = self.blocks_of(&part);
+        let Some(_share) = self.share(blocks.end - blocks.start).await else {
             bytes.extend_from_slice(&self.source.read(part).await?);
             return Ok(bytes);
-        }
+        };
         if !self.is_cached(&part) {
             self.source.readers.set(runtime()?);
-            // Whole blocks, all at once: each miss would wait for its own.
-            let advised = self.file.advise(Advice::WillNeed, blocks);
-            advised.map_err(|error| of_cache(error, &self.meta.location))?;
+            self.will_need(blocks)?;
         }
         self.copy_part(part, &mut bytes).await?;
         Ok(bytes)

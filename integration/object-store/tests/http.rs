@@ -187,11 +187,12 @@ async fn bytes_are_right_and_neighbours_are_read_together() {
     for (at, got) in join_all((0..16).map(read)).await.into_iter().enumerate() {
         assert!(got.unwrap() == all[1_000_000 + at * 100..1_000_000 + at * 100 + 50]);
     }
+    // They are in one block. Two of them may have asked for a part of it each.
     let again = server.reads();
-    assert_eq!(again.len(), 1, "{again:?}");
+    assert!(again.len() <= 2 && again.iter().map(|read| read.len()).sum::<usize>() == 64 << 10, "{again:?}");
     assert!(store.get(&path).await.unwrap().bytes().await.unwrap() == all);
     // Blocks in memory were not read again, but for gaps between ranges that were read together.
-    let bytes = bytes + again[0].len() + server.reads().iter().map(|read| read.len()).sum::<usize>();
+    let bytes = bytes + (64 << 10) + server.reads().iter().map(|read| read.len()).sum::<usize>();
     assert!((all.len()..=all.len() + (4 << 16)).contains(&bytes), "{bytes}");
     assert_eq!(*server.heads.lock().unwrap(), 1);
     let missing = store.get_range(&Path::from("missing"), 0..10).await;
