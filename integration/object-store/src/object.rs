@@ -246,8 +246,8 @@ impl Object {
         try_join_all(ranges.into_iter().map(|range| self.read(range))).await
     }
 
-    /// Copies ranges that are near each other. `None`: other reads hang, and have all the memory for
-    /// those that miss.
+    /// Copies ranges that are near each other. `None`: other reads hang, and have all the memory
+    /// for those that miss.
     async fn copy_near(&self, ranges: Vec<Range<u64>>) -> Result<Option<Vec<Bytes>>> {
         let blocks: Vec<_> = ranges.iter().map(|range| self.blocks_of(range)).collect();
         let wanted = blocks.iter().map(|blocks| blocks.end - blocks.start).sum();
@@ -271,8 +271,8 @@ impl Object {
         range.start / block_bytes * block_bytes..range.end.next_multiple_of(block_bytes)
     }
 
-    /// Waits for the part of the memory that so many bytes of blocks take. `None`: other reads hang,
-    /// and have all of it.
+    /// Waits for the part of the memory that so many bytes of blocks take. `None`: other reads
+    /// hang, and have all of it.
     async fn share(&self, bytes: u64) -> Option<Share<'_>> {
         let shares = bytes * u64::from(SHARES) / self.common.reading_bytes_max();
         self.common.shares.take(shares.clamp(1, SHARES.into()) as u32).await
