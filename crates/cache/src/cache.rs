@@ -633,8 +633,8 @@ impl PageCache {
     /// only the name for a tenant below the root.
     ///
     /// # Errors
-    /// The name is taken or invalid, the parent does not exist, there are too many tenants or
-    /// levels, or the metadata would take too much of the budget or of a limit above the tenant:
+    /// The name is taken or invalid, the parent does not exist, or there are too many tenants or
+    /// levels. Or the metadata would take too much of the budget or of a limit above the tenant:
     /// then [`Error::Killed`] if the parent was killed.
     pub fn add_tenant(&self, path: &str, limits: &Limits) -> Result<Tenant, Error> {
         self.shared.add_tenant(path, limits, false)
@@ -702,7 +702,7 @@ mod tests {
         assert!(error.to_string().contains(&format!("a budget of {budget_bytes} bytes")), "{error}");
     }
 
-    /// What a forked child has of a cache goes without a wait for threads that are not there. The
+    /// A forked child drops its copy of a cache without a wait for threads that are not there. The
     /// cache of the parent goes on.
     #[test]
     fn a_copy_in_another_process_ends_at_once() {

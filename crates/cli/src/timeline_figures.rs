@@ -31,7 +31,7 @@ fn shares(piece: &Piece) -> [f64; RANKS.len()] {
     shares
 }
 
-/// What a run is to those beside it.
+/// The relation of the runs of a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runs {
     /// None of them stands out.

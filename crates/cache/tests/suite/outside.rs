@@ -112,7 +112,7 @@ fn a_hole_cuts_nothing_that_others_appended() {
     }
 }
 
-/// Whoever changes the length first sees that another process did.
+/// A truncation and an allocation first adopt a length that another process changed.
 #[test]
 fn a_truncation_sees_what_others_appended_or_cut() {
     for disk in Disk::each(11) {

@@ -45,7 +45,7 @@ pub struct TraceInput {
 /// A parsed scenario.
 pub struct ScenarioInput {
     path: PathBuf,
-    /// What was in the file, which may be a pipe, or change during the runs.
+    /// The content of the file, which may be a pipe, or change during the runs.
     text: String,
     /// The plan with the first seed.
     plan: ScenarioPlan,
