@@ -125,7 +125,7 @@ impl Tenant {
                 }
                 inode.stale.store(false, Ordering::Release);
                 // The cache was about to forget this file; its pages may be out of date.
-                shared.drop_clean_pages(&inode, 0);
+                shared.drop_clean_pages(&inode, 0..1 << 32);
             }
         }
         // The length of a new one was read a moment ago.

@@ -110,8 +110,8 @@ impl Inode {
                 self.wait_for_transfers();
             }
             if may_wait {
-                shared.drop_clean_pages(self, ended_in);
-            } else if shared.try_drop_clean_pages(self, ended_in).is_some() {
+                shared.drop_clean_pages(self, ended_in..1 << 32);
+            } else if shared.try_drop_clean_pages(self, ended_in..1 << 32).is_some() {
                 return Ok(false);
             }
             self.grow_to(now);
@@ -126,7 +126,7 @@ impl Inode {
             self.set_disk_len(now);
             let kept = last_dirty.map_or(0, |index| (u64::from(index) + 1) * PAGE_BYTES);
             self.set_len(now.max(kept.min(self.len())));
-            shared.drop_clean_pages(self, ended_in);
+            shared.drop_clean_pages(self, ended_in..1 << 32);
         }
         Ok(true)
     }
@@ -144,7 +144,7 @@ impl CachedFile {
     /// # Errors
     /// The system does not tell the file's length, or a locked page cannot be read again.
     pub fn invalidate(&self) -> Result<(), Error> {
-        self.shared.drop_clean_pages(&self.inode, 0);
+        self.shared.drop_clean_pages(&self.inode, 0..1 << 32);
         self.inode.revalidate(&self.shared)?;
         self.read_locked_again()
     }

@@ -19,6 +19,7 @@ use crate::tenants::{Owner, Tenants};
 use crate::trace::slow_path;
 use mglru_core::folio::{Flags, FolioFlags};
 use mglru_core::{Core, FolioId, Throttle};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
@@ -165,16 +166,16 @@ impl Shared {
         }
     }
 
-    /// Drops the clean pages from `first` on, so that they are read again.
-    pub(crate) fn drop_clean_pages(&self, inode: &Inode, first: u64) {
-        while let Some(busy) = self.try_drop_clean_pages(inode, first) {
+    /// Drops the clean pages in a range, so that they are read again.
+    pub(crate) fn drop_clean_pages(&self, inode: &Inode, pages: Range<u64>) {
+        while let Some(busy) = self.try_drop_clean_pages(inode, pages.clone()) {
             self.wait_for_folio(busy);
         }
     }
 
     /// As [`Self::drop_clean_pages`]. `Some`: this page is in use, and those from it on are left.
-    pub(crate) fn try_drop_clean_pages(&self, inode: &Inode, first: u64) -> Option<FolioId> {
-        let first = u32::try_from(first).ok()?;
-        self.core.drop_clean(&self.host, &inode.mapping, first, 1 << 32)
+    pub(crate) fn try_drop_clean_pages(&self, inode: &Inode, pages: Range<u64>) -> Option<FolioId> {
+        let first = u32::try_from(pages.start).ok()?;
+        self.core.drop_clean(&self.host, &inode.mapping, first, pages.end)
     }
 }

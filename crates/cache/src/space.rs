@@ -284,10 +284,8 @@ impl Shared {
             Page::Lent(folio) => {
                 self.core.put(&self.host, folio);
                 // No other page: the caller may hold that of the other part.
-                let end = u64::from(part.index) + 1;
-                while let Some(busy) = self.core.drop_clean(&self.host, &inode.mapping, part.index, end) {
-                    self.wait_for_folio(busy);
-                }
+                let page = u64::from(part.index);
+                self.drop_clean_pages(inode, page..page + 1);
             }
         }
     }

@@ -180,6 +180,11 @@ pub fn capital(text: &str) -> String {
 
 /// Text in lines of at most 100 columns. Continuation lines of indented text are indented further.
 pub fn wrapped(text: &str) -> String {
+    wrapped_within(text, COLUMNS_MAX)
+}
+
+/// As [`wrapped`], in lines of at most so many columns, but for words that are longer.
+pub fn wrapped_within(text: &str, columns: usize) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.split('\n') {
         let indent = line.len() - line.trim_start_matches(' ').len();
@@ -187,7 +192,7 @@ pub fn wrapped(text: &str) -> String {
         let mut is_begun = false;
         for word in line[indent..].split(' ') {
             let last = lines.last_mut().expect("there is one");
-            if is_begun && length(last) + 1 + length(word) > COLUMNS_MAX {
+            if is_begun && length(last) + 1 + length(word) > columns {
                 let further = if indent > 0 { indent + 2 } else { 0 };
                 lines.push(" ".repeat(further) + word);
             } else {

@@ -3,6 +3,7 @@
 use super::rates::{Rates, Sort, TenantRates, percent, short};
 use crate::error::Failure;
 use crate::size;
+use crate::table::wrapped_within;
 use mglru_watch::State;
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -112,19 +113,7 @@ fn cut(name: &str, columns: u16) -> String {
 
 /// Lines of at most as many columns, where no word is longer.
 fn wrapped(text: &str, columns: u16) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = &lines[lines.len() - 1];
-        if line.chars().count() + 1 + word.chars().count() > usize::from(columns) && !line.is_empty() {
-            lines.push(String::new());
-        }
-        let last = lines.len() - 1;
-        if !lines[last].is_empty() {
-            lines[last].push(' ');
-        }
-        lines[last] += word;
-    }
-    lines
+    wrapped_within(text, columns.into()).split('\n').map(str::to_owned).collect()
 }
 
 /// Memory in use, as a bar of its limit.
