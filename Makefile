@@ -127,13 +127,15 @@ bench:
 	cargo run --release --quiet --manifest-path bench-compare/Cargo.toml
 
 # Which layout of an lruvec is fastest (docs/book/src/experiments.md): four builds take turns; some four minutes on idle cores.
+# THREADS=N for another number of threads.
+THREADS = 2
 LAYOUTS = natural lock_behind lock_apart clock_apart
 layouts:
 	for layout in $(LAYOUTS); do \
 		RUSTFLAGS="--cfg lruvec_layout=\"$$layout\"" cargo build --release --quiet -p mglru-core --example layouts \
 			--target-dir target/layouts/$$layout || exit 1; \
 	done
-	target/layouts/natural/release/examples/layouts compare 10 \
+	target/layouts/natural/release/examples/layouts compare 10 $(THREADS) \
 		$(LAYOUTS:%=target/layouts/%/release/examples/layouts)
 
 # The unsafe memory code under Miri (needs a nightly toolchain with the miri component).

@@ -29,7 +29,14 @@ impl DataFile {
     /// # Errors
     /// The system refuses, or the disk is full.
     pub fn lay_out(pages: u64) -> Result<DataFile, Failure> {
-        let directory = std::env::temp_dir();
+        DataFile::lay_out_in(&std::env::temp_dir(), pages)
+    }
+
+    /// The same in a directory.
+    ///
+    /// # Errors
+    /// The system refuses, or the disk is full.
+    pub fn lay_out_in(directory: &Path, pages: u64) -> Result<DataFile, Failure> {
         let bytes = pages * PAGE_BYTES;
         let fail = |error| {
             let directory = directory.display();
@@ -38,7 +45,7 @@ impl DataFile {
                      set TMPDIR to a directory with room, or ask for fewer with --pages"
             )
         };
-        let mut file = tempfile::tempfile_in(&directory).map_err(fail)?;
+        let mut file = tempfile::tempfile_in(directory).map_err(fail)?;
         let mut block = Vec::new();
         for first in (0..bytes).step_by(1 << 20) {
             block.clear();
@@ -81,6 +88,11 @@ pub fn zipf_words(pages: u64, count: usize) -> Vec<u64> {
     draw(Distribution::Zipf { theta: THETA }, pages, count)
         .map(|page| page + place.below(words) * size_of::<u64>() as u64)
         .collect()
+}
+
+/// Offsets of `count` pages, drawn as for [`zipf_words`].
+pub fn zipf_pages(pages: u64, count: usize) -> Vec<u64> {
+    draw(Distribution::Zipf { theta: THETA }, pages, count).collect()
 }
 
 /// Offsets of `count` uniformly drawn pages.

@@ -32,11 +32,17 @@ pub fn memory_bytes(pages: u64) -> u64 {
     pages * (3 * PAGE_BYTES + 64 + 512 + 640) + (OFFSETS * size_of::<u64>()) as u64
 }
 
-/// Measures hits of both kinds. `notes` receives deviations from the intended setup.
+/// Measures hits of both kinds by each of these numbers of threads. `notes` receives deviations
+/// from the intended setup.
 ///
 /// # Errors
 /// Memory cannot be mapped, the file cannot be read, or a cache does not hold what was inserted.
-pub fn measure(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Result<Vec<Figures>, Failure> {
+pub fn measure(
+    data: &DataFile,
+    effort: Effort,
+    threads: &[usize],
+    notes: &mut Vec<String>,
+) -> Result<Vec<Figures>, Failure> {
     let pages = data.bytes() / PAGE_BYTES;
     let offsets = zipf_words(pages, OFFSETS);
     // First, while the kernel still has huge pages for it.
@@ -57,7 +63,7 @@ pub fn measure(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
         .map_err(|error| format!("{} cannot be mapped: {error}", data.path().display()))?;
     let missed_before = cache.tenant("").unwrap().stats().misses;
     let faults_before = major_faults();
-    let mut figures = mapped_hits(&array, &mapped, &map, &offsets, effort)?;
+    let mut figures = mapped_hits(&array, &mapped, &map, &offsets, effort, threads)?;
     if let (Some(before), Some(after)) = (faults_before, major_faults())
         && after > before
     {
@@ -67,7 +73,7 @@ pub fn measure(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
             after - before
         ));
     }
-    figures.extend(descriptor_hits(&array, &file, data, &offsets, effort));
+    figures.extend(descriptor_hits(&array, &file, data, &offsets, effort, threads));
     match cache.tenant("").unwrap().stats().misses - missed_before {
         0 => {}
         missed => notes.push(format!("{missed} accesses missed that should have hit our cache")),
@@ -117,6 +123,7 @@ fn mapped_hits(
     map: &Map,
     offsets: &[u64],
     effort: Effort,
+    threads: &[usize],
 ) -> Result<Vec<Figures>, Failure> {
     let pages = map.len() / PAGE_BYTES;
     let capacity = pages * ROOM;
@@ -155,7 +162,7 @@ fn mapped_hits(
         Way::new("moka", |offset| of_page(from_moka(offset / PAGE_BYTES), offset)),
         Way::new("foyer", |offset| of_page(from_foyer(offset / PAGE_BYTES), offset)),
     ];
-    let mut figures = compare(&ways, &[1, 2], offsets, effort);
+    let mut figures = compare(&ways, threads, offsets, effort);
     let pool = Mutex::new(Pool::new(pages)?);
     let from_pool = |offsets: &[u64]| {
         let mut pool = pool.lock().expect("no holder panics");
@@ -190,6 +197,7 @@ fn descriptor_hits(
     data: &DataFile,
     offsets: &[u64],
     effort: Effort,
+    threads: &[usize],
 ) -> Vec<Figures> {
     let (array, system) = (array.bytes(), data.as_file());
     let page_start = |offset: u64| offset / PAGE_BYTES * PAGE_BYTES;
@@ -216,7 +224,7 @@ fn descriptor_hits(
         Way::new("bare_copy_256", |offset| copy(small_start(offset), SMALL)),
         Way::new("pread_256", |offset| pread(small_start(offset), SMALL)),
     ];
-    compare(&ways, &[1], offsets, effort)
+    compare(&ways, threads, offsets, effort)
 }
 
 /// Reads a page through a descriptor of our cache.
@@ -234,7 +242,7 @@ thread_local! {
 
 /// Fills the thread's buffer and returns its first word.
 #[inline]
-fn with_buffer(fill: impl FnOnce(&mut [u8])) -> u64 {
+pub fn with_buffer(fill: impl FnOnce(&mut [u8])) -> u64 {
     BUFFER.with_borrow_mut(|page| {
         fill(page);
         u64::from_ne_bytes(*page.first_chunk().expect("a page is longer than a word"))

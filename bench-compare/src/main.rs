@@ -6,7 +6,7 @@
 //! cargo run --release --manifest-path bench-compare/Cargo.toml -- --json     # one JSON document
 //! ```
 //!
-//! [`hits`], [`misses`] and [`neighbours`] measure, using [`measure`]; [`report`] and [`plot`]
+//! [`hits`], [`misses`], [`pressure`] and [`neighbours`] measure, using [`measure`]; [`report`] and [`plot`]
 //! present the results. The file is created in `TMPDIR`, which thereby selects the device.
 
 mod counters;
@@ -17,6 +17,7 @@ mod memory;
 mod misses;
 mod neighbours;
 mod plot;
+mod pressure;
 mod report;
 mod sqlite;
 
@@ -48,12 +49,16 @@ struct Arguments {
     /// Take fewer and shorter samples: about a minute in total.
     #[arg(long)]
     quick: bool,
-    /// Measure one part: hits, misses, or hits beside a busy neighbour.
+    /// Measure one part: hits, misses, reads with memory for an eighth of the pages, or hits beside a
+    /// busy neighbour.
     #[arg(long, value_name = "PART")]
     only: Option<Part>,
     /// Resident pages of 4 KiB: a power of two, at least 65536; reduced if memory is short.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = pages)]
     pages: u64,
+    /// Numbers of threads by which hits and reads under pressure are measured; some ratios need 1 and 2.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 2], value_parser = threads)]
+    threads: Vec<usize>,
     /// Samples of each way, at least 5.
     #[arg(long, value_name = "N", value_parser = rounds)]
     rounds: Option<usize>,
@@ -67,6 +72,7 @@ struct Arguments {
 enum Part {
     Hits,
     Misses,
+    Pressure,
     Neighbours,
 }
 
@@ -75,6 +81,11 @@ enum Part {
 fn pages(text: &str) -> Result<u64, String> {
     let pages = text.parse().ok().filter(|&pages: &u64| pages.is_power_of_two() && pages >= PAGES_MIN);
     pages.ok_or_else(|| format!("not a power of two from {PAGES_MIN} on"))
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    let threads = text.parse().ok().filter(|threads| (1..=1024).contains(threads));
+    threads.ok_or_else(|| "not a number from 1 to 1024".to_owned())
 }
 
 fn rounds(text: &str) -> Result<usize, String> {
@@ -102,11 +113,15 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     let takes_part = |part| arguments.only.is_none_or(|only| only == part);
     if takes_part(Part::Hits) {
         eprintln!("hits of {pages} pages, {} rounds", effort.hit_rounds);
-        figures.extend(hits::measure(&data, effort, &mut notes)?);
+        figures.extend(hits::measure(&data, effort, &arguments.threads, &mut notes)?);
     }
     if takes_part(Part::Misses) {
         eprintln!("misses");
         figures.extend(misses::measure(&data, effort, &mut notes)?);
+    }
+    if takes_part(Part::Pressure) {
+        eprintln!("reads under pressure");
+        figures.extend(pressure::measure(effort, &arguments.threads, &mut notes)?);
     }
     if takes_part(Part::Neighbours) {
         eprintln!("hits beside others");
@@ -173,7 +188,11 @@ mod tests {
     fn arguments_are_checked() {
         let parse = |text: &str| Arguments::try_parse_from(text.split(' ')).map(|a| (a.pages, a.rounds));
         assert_eq!(parse("x --pages 65536 --rounds 5").unwrap(), (65536, Some(5)));
-        for (wrong, what) in [("x --pages 70000", "power of two"), ("x --rounds 4", "from 5 on")] {
+        for (wrong, what) in [
+            ("x --pages 70000", "power of two"),
+            ("x --rounds 4", "from 5 on"),
+            ("x --threads 1,0", "from 1 to"),
+        ] {
             assert!(parse(wrong).unwrap_err().to_string().contains(what), "{wrong}");
         }
     }

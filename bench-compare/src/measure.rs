@@ -3,7 +3,8 @@
 //! Each round takes one sample of each way with each number of threads and starts with a different
 //! way, so that disturbances affect all ways equally. A sample lasts a fixed time; its first part,
 //! in which the processor's caches warm up, does not count. All ways of a round use the same
-//! offsets, drawn in advance.
+//! offsets, drawn in advance, and others for each number of threads: what one sample brought into a
+//! cache is no hit of the next.
 
 use crate::counters::Counts;
 use std::hint::black_box;
@@ -150,15 +151,16 @@ impl Quartiles {
 }
 
 /// Measures all ways with each number of threads, in turns.
-pub fn compare(ways: &[Way<'_>], threads: &[usize], offsets: &[u64], effort: Effort) -> Vec<Figures> {
+pub fn compare(ways: &[Way<'_>], counts: &[usize], offsets: &[u64], effort: Effort) -> Vec<Figures> {
     let contests: Vec<_> =
-        ways.iter().flat_map(|way| threads.iter().map(move |&count| (way, count))).collect();
+        ways.iter().flat_map(|way| counts.iter().map(move |&count| (way, count))).collect();
     let mut samples = vec![Vec::new(); contests.len()];
     for round in 0..effort.hit_rounds {
-        let start = offsets.len() / effort.hit_rounds * round;
         for turn in 0..contests.len() {
             let at = (round + turn) % contests.len();
             let (way, threads) = contests[at];
+            let starts = effort.hit_rounds * counts.len();
+            let start = offsets.len() / starts * (round * counts.len() + at % counts.len());
             samples[at].push(undisturbed(|| sample(way, threads, offsets, start, effort.hit_sample)));
         }
     }

@@ -178,7 +178,34 @@ impl Report {
         json!({ "results": results, "ratios": ratios })
     }
 
-    /// Two tables, at most 100 columns wide.
+    /// Throughput by number of threads, of ways that were measured with at least three.
+    fn scaling(&self) -> String {
+        let mut rows: Vec<(&str, Vec<&Figures>)> = Vec::new();
+        for figures in &self.figures {
+            match rows.iter_mut().find(|(name, _)| *name == figures.name) {
+                Some((_, row)) => row.push(figures),
+                None => rows.push((figures.name, vec![figures])),
+            }
+        }
+        let mut text = String::new();
+        for (name, row) in rows.iter().filter(|(_, row)| row.len() > 2) {
+            if text.is_empty() {
+                text = format!("\n{:<30}", "million per second, by threads");
+                row.iter().for_each(|figures| _ = write!(text, " {:>8}", figures.threads));
+                text.push('\n');
+            }
+            let _ = write!(text, "{name:<30}");
+            for figures in row {
+                let rate = figures.threads as f64 * 1e3 / figures.quartiles_ns().median;
+                let _ = write!(text, " {rate:>8.2}");
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Two tables, at most 100 columns wide, and one of [`Report::scaling`], whose width depends on
+    /// the numbers of threads.
     pub fn text(&self) -> String {
         let mut text = format!(
             "{:<44} {:>7} {:>12} {:>12} {:>12}\n",
@@ -189,6 +216,7 @@ impl Report {
             let (name, threads) = (figures.name, figures.threads);
             let _ = writeln!(text, "{name:<44} {threads:>7} {lower:>12} {median:>12} {upper:>12}");
         }
+        text += &self.scaling();
         let counted = self.figures.iter().filter_map(|figures| Some((figures.name, figures.counts?)));
         for (at, (name, counts)) in counted.enumerate() {
             if at == 0 {
@@ -261,6 +289,19 @@ mod tests {
         for absent in ["descriptor_hit_over_bare_copy", "moka_over_mapped_hit", "pread_over_descriptor_hit"] {
             assert!(ratios.get(absent).is_some_and(Value::is_null), "{absent}");
         }
+    }
+
+    #[test]
+    fn throughput_is_shown_by_threads() {
+        let mut report = report();
+        assert_eq!(report.scaling(), "");
+        let [one, two, four] = [1, 2, 4].map(|threads| Figures::new("way", threads, vec![100.0]));
+        report.figures.extend([one, two, four]);
+        let text = report.scaling();
+        let lines: Vec<&str> = text.trim().lines().collect();
+        assert!(lines[0].ends_with("       1        2        4"), "{text}");
+        assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), ["way", "10.00", "20.00", "40.00"]);
+        assert_eq!(lines.len(), 2);
     }
 
     #[test]

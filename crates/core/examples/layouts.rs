@@ -5,8 +5,8 @@
 //! builds then runs all of them in turns:
 //!
 //! ```text
-//! layouts [THREADS]                    one layout: its name, size, pages reclaimed per second, and processors that the threads had
-//! layouts compare ROUNDS PROGRAM…      all of them: medians over the rounds, quartiles, and each round relative to the first program
+//! layouts [THREADS]                        one layout: its name, size, pages reclaimed per second, and processors that the threads had
+//! layouts compare ROUNDS THREADS PROGRAM…  all of them: medians over the rounds, quartiles, and each round relative to the first program
 //! ```
 
 #![allow(
@@ -119,14 +119,14 @@ fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     [1, 2, 3].map(|quarter| values[(values.len() * quarter / 4).min(values.len() - 1)])
 }
 
-/// Runs each program once per round.
-fn compare(rounds: usize, programs: &[String]) {
+/// Runs each program once per round, with so many threads.
+fn compare(rounds: usize, threads: &str, programs: &[String]) {
     let mut all: Vec<(String, String, Vec<[f64; 2]>)> = Vec::new();
     all.resize_with(programs.len(), Default::default);
     for round in 0..rounds {
         for at in 0..programs.len() {
             let number = if round.is_multiple_of(2) { at } else { programs.len() - 1 - at };
-            let output = Command::new(&programs[number]).output().expect("a layout's program");
+            let output = Command::new(&programs[number]).arg(threads).output().expect("a layout's program");
             let text = String::from_utf8_lossy(&output.stdout);
             let words: Vec<&str> = text.split_whitespace().collect();
             let [layout, bytes, rate, processors] = words[..] else { panic!("it printed: {text}") };
@@ -157,10 +157,10 @@ fn compare(rounds: usize, programs: &[String]) {
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [mode, rounds, programs @ ..] = &words[..]
+    if let [mode, rounds, threads, programs @ ..] = &words[..]
         && mode == "compare"
     {
-        return compare(rounds.parse().expect("a number of rounds"), programs);
+        return compare(rounds.parse().expect("a number of rounds"), threads, programs);
     }
     let threads = words.first().map_or(2, |threads| threads.parse().expect("a number of threads"));
     let (bytes, rate, processors) = measure(threads);
