@@ -203,6 +203,14 @@ impl Shared {
         Ok(metadata)
     }
 
+    /// [`Self::charge_metadata`] without waiting. `None`: there is no room now.
+    pub(crate) fn try_charge_metadata(&self, task: &Task, bytes: u64) -> Option<HostCharge> {
+        let charge = self.core.charge_host(task.memcg, task.cpu, bytes).ok()?;
+        // The next charge pays for what the index grows by.
+        self.core.count_host_bytes(bytes);
+        Some(charge)
+    }
+
     /// Charges `bytes` of metadata to the task's tenant alone.
     pub(crate) fn charge_to_tenant(&self, task: &Task, bytes: u64) -> Result<HostCharge, Error> {
         self.core.charge_host(task.memcg, task.cpu, bytes).or_else(|_| {

@@ -24,7 +24,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Expected access pattern of a file (`posix_fadvise`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +84,8 @@ pub(crate) const HANDLE_BYTES: u64 = (size_of::<CachedFile>() + size_of::<Handle
 
 /// A handle on an open file whose pages are cached.
 ///
-/// Threads may share a handle. With a handle each (see [`CachedFile::try_clone`]), they contend
-/// less, and readahead recognises each thread's sequential reads.
+/// Threads may share a handle; their hits do not contend. With a handle each (see
+/// [`CachedFile::try_clone`]), readahead recognises each thread's sequential reads.
 pub struct CachedFile {
     pub(crate) shared: Arc<Shared>,
     pub(crate) inode: Arc<Inode>,
@@ -93,14 +93,13 @@ pub struct CachedFile {
     pub(crate) tenant: Arc<TenantState>,
     writable: bool,
     pub(crate) stats: Arc<HandleStats>,
-    /// Page in which the last read ended, plus one. A read that continues in that page counts as
-    /// the same access.
-    last_page: AtomicU64,
     readahead: Mutex<Readahead>,
     /// Write-back errors that this handle has reported.
     errors_reported: AtomicU64,
     random: AtomicBool,
     charge: HostCharge,
+    /// For the lanes of `stats`, once there are some.
+    pub(crate) lanes_charge: OnceLock<HostCharge>,
 }
 
 impl CachedFile {
@@ -120,12 +119,12 @@ impl CachedFile {
             shared,
             tenant,
             writable,
-            last_page: AtomicU64::new(0),
             readahead: Mutex::new(readahead),
             inode,
             errors_reported,
             random: AtomicBool::new(false),
             charge,
+            lanes_charge: OnceLock::new(),
         }
     }
 
@@ -186,7 +185,7 @@ impl CachedFile {
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
         // A hit makes no call unless it is the last thing, and so saves few registers.
         if self.copy_counted(buffer, offset) {
-            return self.end_of_hit(buffer.len());
+            return self.end_of_hit(buffer.len(), offset);
         }
         self.read_cached(buffer, offset)
     }
@@ -241,22 +240,13 @@ impl CachedFile {
     /// it counts as the same access.
     #[inline]
     pub(crate) fn is_reread(&self, page: u64, in_page: usize) -> bool {
-        self.last_page.load(Ordering::Relaxed) == page + 1 && !self.shared.core.counts_reread(in_page > 0)
-    }
-
-    /// Notes the page in which a read ended. Reading that page again writes nothing: threads that
-    /// share the handle would contend.
-    #[inline(always)]
-    pub(crate) fn note_last_page(&self, page: u64) {
-        if self.last_page.load(Ordering::Relaxed) != page + 1 {
-            self.last_page.store(page + 1, Ordering::Relaxed);
-        }
+        self.stats.has_last_read(page) && !self.shared.core.counts_reread(in_page > 0)
     }
 
     /// Notes a read of `bytes` bytes and returns their number.
     pub(crate) fn note_read_to(&self, offset: u64, bytes: usize) -> usize {
         if bytes > 0 {
-            self.note_last_page((offset + bytes as u64 - 1) / PAGE_BYTES);
+            self.stats.note_last_page((offset + bytes as u64 - 1) / PAGE_BYTES);
         }
         bytes
     }
@@ -301,7 +291,7 @@ impl CachedFile {
         if shared.core.has_readahead_mark(hit) {
             self.continue_readahead(index, hit);
         }
-        self.stats.count(missed);
+        self.count(missed);
     }
 
     /// [`Self::read_page`] for a page that is missing, is being changed, or has the readahead mark.
@@ -475,7 +465,7 @@ impl CachedFile {
             match self.shared.write_page(&self.inode, &task, piece, bytes, mapped)? {
                 Written::Missed if mapped => self.stats.map_fault(true),
                 Written::Missed => self.stats.miss(),
-                Written::Hit if !mapped => self.stats.hit(),
+                Written::Hit if !mapped => self.count(false),
                 Written::Hit => {}
                 Written::Lent(folio) => {
                     // Release `resize` before waiting: a truncation would queue for it, and the
@@ -605,6 +595,9 @@ impl Drop for CachedFile {
     fn drop(&mut self) {
         self.tenant.close_handle(&self.stats);
         self.shared.uncharge_metadata(&mut self.charge);
+        if let Some(charge) = self.lanes_charge.get_mut() {
+            self.shared.uncharge_metadata(charge);
+        }
         if self.inode.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             // The flusher writes the dirty pages, then forgets the file.
             self.shared.host.flusher.ring();

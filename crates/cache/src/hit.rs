@@ -13,13 +13,15 @@ use crate::error::Error;
 use crate::file::CachedFile;
 use crate::piece::Piece;
 use crate::prefetch::prefetch_for_read;
+use crate::stat::HandleStats;
 use mglru_core::mapping::Glance;
 use mglru_core::{Lookup, PAGE_BYTES};
 use std::sync::atomic::Ordering;
 
 impl CachedFile {
     /// Reads within a cached page if the access changes no state of the page: its accesses are all
-    /// counted. Where the last read ended then makes no difference. The caller counts the hit.
+    /// counted. Where the last read ended then makes no difference. The caller counts the hit
+    /// ([`Self::end_of_hit`]).
     #[inline(always)]
     pub(crate) fn copy_counted(&self, buffer: &mut [u8], offset: u64) -> bool {
         let (mapping, page, in_page) =
@@ -40,11 +42,7 @@ impl CachedFile {
             },
         };
         // The file may have become shorter and the page been read again since.
-        let is_copied = is_copied && mapping.has_whole_page(page);
-        if is_copied {
-            self.note_last_page(page);
-        }
-        is_copied
+        is_copied && mapping.has_whole_page(page)
     }
 
     /// Whether the bytes before `end` in a page that was copied belong to the file. Asked after the
@@ -63,17 +61,42 @@ impl CachedFile {
         seen.still()
     }
 
-    /// Counts the hit of [`Self::copy_counted`].
+    /// Counts the hit of [`Self::copy_counted`], of `bytes` bytes, and notes its page.
     #[inline(always)]
-    pub(crate) fn end_of_hit(&self, bytes: usize) -> Result<usize, Error> {
-        if self.stats.hit_of_owner() { Ok(bytes) } else { self.end_of_shared_hit(bytes) }
+    pub(crate) fn end_of_hit(&self, bytes: usize, offset: u64) -> Result<usize, Error> {
+        let is_counted = self.stats.hit_of_owner(offset / PAGE_BYTES);
+        if is_counted { Ok(bytes) } else { self.end_of_shared_hit(bytes) }
     }
 
     /// [`Self::end_of_hit`] on a thread other than the one that counts apart.
     #[inline(never)]
     fn end_of_shared_hit(&self, bytes: usize) -> Result<usize, Error> {
-        self.stats.hit();
+        self.count(false);
         Ok(bytes)
+    }
+
+    /// Counts an access: a miss or a hit.
+    #[inline]
+    pub(crate) fn count(&self, missed: bool) {
+        if missed {
+            self.stats.miss();
+        } else if self.stats.hit() {
+            self.add_lanes();
+        }
+    }
+
+    /// Gives each thread counters of its own, if the tenant can pay for them now.
+    #[cold]
+    fn add_lanes(&self) {
+        let threads = self.shared.core.options().cpus;
+        if self.lanes_charge.get().is_none() {
+            let bytes = HandleStats::lanes_bytes(threads);
+            let Some(charge) = self.shared.try_charge_metadata(&self.task(), bytes) else { return };
+            if let Err(mut charge) = self.lanes_charge.set(charge) {
+                return self.shared.uncharge_metadata(&mut charge);
+            }
+        }
+        self.stats.add_lanes(threads);
     }
 
     /// [`Self::read_at`] in all other cases.
@@ -86,7 +109,7 @@ impl CachedFile {
             let page = offset / PAGE_BYTES;
             let again = self.is_reread(page, in_page);
             if self.copy_cached(page as u32, in_page, buffer, again, false) {
-                self.note_last_page(page);
+                self.stats.note_last_page(page);
                 return Ok(buffer.len());
             }
         }
@@ -121,7 +144,7 @@ impl CachedFile {
                 self.read_on(index);
             }
         }
-        self.stats.count(missed);
+        self.count(missed);
         true
     }
 

@@ -5,13 +5,28 @@ use mglru_core::lru::GenerationRow;
 use mglru_core::{Counter, PressureStats};
 use std::fmt;
 use std::ops::Index;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Counters of one handle. Aligned to cache lines of its own, so that threads with separate handles
 /// do not contend.
-#[derive(Debug)]
+///
+/// One lane counts for all threads until many hits of a second thread have shown that threads share
+/// the handle. From then on each thread has a lane of [`HandleStats::lanes`], and the words here
+/// are only read: sixteen threads on one lane make no more hits per second than one.
+#[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct HandleStats {
+    first: Lane,
+    lanes: OnceLock<Box<[Apart]>>,
+    /// First accesses through a map: to pages in memory that had no page-table entry, and to pages
+    /// that were missing, which count as misses as well.
+    map_faults: [AtomicU64; 2],
+}
+
+/// What a thread counts and notes when it reads through a handle.
+#[derive(Debug)]
+struct Lane {
     /// Number of the thread that counts its hits in `own_hits`; [`NO_OWNER`] until a first hit. An
     /// atomic addition would keep the processor from starting the next access early.
     owner: AtomicUsize,
@@ -19,10 +34,18 @@ pub(crate) struct HandleStats {
     /// Hits of other threads.
     hits: AtomicU64,
     misses: AtomicU64,
-    /// First accesses through a map: to pages in memory that had no page-table entry, and to pages
-    /// that were missing, which `misses` counts as well.
-    map_faults: [AtomicU64; 2],
+    /// Page in which the last read ended, plus one. A read that continues in that page counts as
+    /// the same access.
+    last_page: AtomicU64,
 }
+
+/// A lane in cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Apart(Lane);
+
+/// Hits of threads that do not own the first lane, after which a handle gets lanes.
+const SHARED_HITS: u64 = 1024;
 
 /// Accesses through the handles of a tenant.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,25 +73,25 @@ impl Accesses {
     }
 }
 
-/// The owner of counts that have none yet.
+/// The owner of a lane that has none yet.
 const NO_OWNER: usize = usize::MAX;
 
-impl Default for HandleStats {
-    fn default() -> HandleStats {
-        HandleStats {
+impl Default for Lane {
+    fn default() -> Lane {
+        Lane {
             owner: AtomicUsize::new(NO_OWNER),
             own_hits: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
-            map_faults: Default::default(),
+            last_page: AtomicU64::new(0),
         }
     }
 }
 
-impl HandleStats {
-    /// Counts a hit of the thread that owns the counts. `false`: it is another thread's.
+impl Lane {
+    /// Counts a hit of the thread that owns the lane. `false`: it is another thread's.
     #[inline(always)]
-    pub(crate) fn hit_of_owner(&self) -> bool {
+    fn hit_of_owner(&self) -> bool {
         let is_own = self.owner.load(Relaxed) == known_thread_number();
         if is_own {
             // Only this thread writes the word: thread numbers are not reused.
@@ -77,27 +100,68 @@ impl HandleStats {
         is_own
     }
 
-    #[inline]
-    pub(crate) fn hit(&self) {
-        let is_own = self.hit_of_owner() || self.is_first(thread_number()) && self.hit_of_owner();
-        if !is_own {
-            self.hits.fetch_add(1, Relaxed);
-        }
-    }
-
-    /// Whether the thread becomes the owner, because the counts lack one.
+    /// Whether the thread becomes the owner, because the lane lacks one.
     fn is_first(&self, thread: usize) -> bool {
         let is_free = self.owner.load(Relaxed) == NO_OWNER;
         is_free && self.owner.compare_exchange(NO_OWNER, thread, Relaxed, Relaxed).is_ok()
     }
 
+    /// Reading the same page again writes nothing: threads that share the lane would contend.
+    #[inline(always)]
+    fn note_last_page(&self, page: u64) {
+        if self.last_page.load(Relaxed) != page + 1 {
+            self.last_page.store(page + 1, Relaxed);
+        }
+    }
+}
+
+impl HandleStats {
+    /// Bytes of the lanes for `threads` threads.
+    pub(crate) fn lanes_bytes(threads: usize) -> u64 {
+        (threads.next_power_of_two() * size_of::<Apart>()) as u64
+    }
+
+    /// Gives each of `threads` threads a lane; further threads share them.
+    pub(crate) fn add_lanes(&self, threads: usize) {
+        self.lanes.get_or_init(|| (0..threads.next_power_of_two()).map(|_| Apart::default()).collect());
+    }
+
+    /// The lane of the calling thread.
+    #[inline(always)]
+    fn lane(&self) -> &Lane {
+        match self.lanes.get() {
+            None => &self.first,
+            // Their number is a power of two.
+            Some(lanes) => &lanes[known_thread_number() & (lanes.len() - 1)].0,
+        }
+    }
+
+    fn all_lanes(&self) -> impl Iterator<Item = &Lane> {
+        let lanes = self.lanes.get().map_or(&[][..], |lanes| lanes);
+        std::iter::once(&self.first).chain(lanes.iter().map(|Apart(lane)| lane))
+    }
+
+    /// Counts a hit that ended in `page`, of a thread that owns its lane. `false`: the thread does
+    /// not, and only the page was noted.
+    #[inline(always)]
+    pub(crate) fn hit_of_owner(&self, page: u64) -> bool {
+        let lane = self.lane();
+        lane.note_last_page(page);
+        lane.hit_of_owner()
+    }
+
+    /// Counts a hit. `true`: the handle should get lanes.
     #[inline]
-    pub(crate) fn count(&self, missed: bool) {
-        if missed { self.miss() } else { self.hit() }
+    pub(crate) fn hit(&self) -> bool {
+        let lane = self.lane();
+        let is_own = lane.hit_of_owner() || lane.is_first(thread_number()) && lane.hit_of_owner();
+        !is_own
+            && lane.hits.fetch_add(1, Relaxed) % SHARED_HITS == SHARED_HITS - 1
+            && self.lanes.get().is_none()
     }
 
     pub(crate) fn miss(&self) {
-        self.misses.fetch_add(1, Relaxed);
+        self.lane().misses.fetch_add(1, Relaxed);
     }
 
     /// Counts an access through a map that needed a page-table entry.
@@ -108,12 +172,24 @@ impl HandleStats {
         }
     }
 
+    /// Whether the last read of the thread ended in `page`; of any thread, while there is one lane.
+    #[inline(always)]
+    pub(crate) fn has_last_read(&self, page: u64) -> bool {
+        self.lane().last_page.load(Relaxed) == page + 1
+    }
+
+    /// Notes the page in which a read of the thread ended.
+    #[inline(always)]
+    pub(crate) fn note_last_page(&self, page: u64) {
+        self.lane().note_last_page(page);
+    }
+
     pub(crate) fn hits(&self) -> u64 {
-        self.own_hits.load(Relaxed) + self.hits.load(Relaxed)
+        self.all_lanes().map(|lane| lane.own_hits.load(Relaxed) + lane.hits.load(Relaxed)).sum()
     }
 
     pub(crate) fn misses(&self) -> u64 {
-        self.misses.load(Relaxed)
+        self.all_lanes().map(|lane| lane.misses.load(Relaxed)).sum()
     }
 }
 
@@ -256,5 +332,35 @@ impl TenantStats {
     pub fn generations_in_use(&self) -> &[GenerationRow] {
         let has_pages = self.generations.iter().any(|row| row.anon_pages + row.file_pages > 0);
         if has_pages { &self.generations } else { &[] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_with_lanes_continue_their_own_reads() {
+        let (stats, here) = (HandleStats::default(), thread_number());
+        stats.note_last_page(3);
+        assert!(stats.has_last_read(3));
+        stats.add_lanes(2);
+        assert!(!stats.hit());
+        stats.note_last_page(5);
+        // Threads with the other lane. Two of them may be needed, or more if other tests number
+        // threads meanwhile.
+        let is_elsewhere = || {
+            let is_apart = (thread_number() ^ here) & 1 == 1;
+            if is_apart {
+                assert!(!stats.has_last_read(5));
+                stats.note_last_page(7);
+                assert!(!stats.hit());
+                stats.miss();
+            }
+            is_apart
+        };
+        while !std::thread::scope(|scope| scope.spawn(is_elsewhere).join().unwrap()) {}
+        assert!(stats.has_last_read(5) && !stats.has_last_read(7));
+        assert_eq!((stats.hits(), stats.misses()), (2, 1));
     }
 }

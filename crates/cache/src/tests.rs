@@ -4,7 +4,7 @@
 use crate::backend::{BackendKind, Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
 use crate::{Advice, CachedFile, OpenMode, PageCache};
 use mglru_core::folio::Flags;
-use mglru_core::{Hit, LockAttempt, Lookup, Lru, Mechanisms, Throttle};
+use mglru_core::{Counter, Hit, LockAttempt, Lookup, Lru, Mechanisms, MemcgId, Throttle};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
@@ -616,5 +616,39 @@ fn an_observer_that_panics_is_not_asked_again() {
     }
     let stats = cache.stats();
     assert!(stats.callback_panicked && stats.worker_panics == 0 && calls.load(Relaxed) < 100, "{stats:?}");
+    cache.validate().unwrap();
+}
+
+/// On another thread, which has ended when this returns.
+fn elsewhere(act: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        scope.spawn(act).join().unwrap();
+    });
+}
+
+#[test]
+fn threads_that_share_a_handle_count_apart() {
+    let (cache, file) = random(1);
+    let read = |_| {
+        let mut bytes = [1; 8];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, [0, 1, 2, 3, 4, 5, 6, 7]);
+    };
+    let hits = |count| (0..count).for_each(read);
+    // The accesses of the page are all counted then, and the first lane is this thread's.
+    hits(100);
+    elsewhere(|| hits(500));
+    assert!(file.lanes_charge.get().is_none(), "a few hits of others are no reason");
+    let bytes = || file.shared.core.memcg(MemcgId::ROOT).stat().get(Counter::SlabUnreclaimable);
+    let before = bytes();
+    elsewhere(|| hits(2000));
+    let charge = file.lanes_charge.get().expect("two threads share the handle").bytes();
+    assert!(charge > 0 && charge.is_multiple_of(128), "{charge}");
+    assert_eq!(bytes() - before, charge);
+    elsewhere(|| hits(1000));
+    hits(400);
+    let (hit, missed) = file.accesses();
+    assert_eq!((hit + missed, missed), (4000, 1));
+    drop(file);
     cache.validate().unwrap();
 }

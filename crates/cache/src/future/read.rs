@@ -97,7 +97,7 @@ impl Future for ReadAt<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<usize, Error>> {
         let this = &mut *self;
         if this.bytes.is_none() && this.file.copy_counted(this.buffer, this.offset) {
-            return Poll::Ready(this.file.end_of_hit(this.buffer.len()));
+            return Poll::Ready(this.file.end_of_hit(this.buffer.len(), this.offset));
         }
         let mut bytes = match this.bytes {
             Some(bytes) => bytes,

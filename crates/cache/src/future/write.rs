@@ -123,7 +123,7 @@ impl WriteAt<'_> {
                     continue;
                 }
                 WriteStep::Done(_) => {
-                    file.stats.count(self.missed);
+                    file.count(self.missed);
                     return Poll::Ready(Ok(()));
                 }
                 WriteStep::Wait(folio) => {
