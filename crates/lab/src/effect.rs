@@ -15,7 +15,7 @@
 use crate::document::document;
 use crate::replay::run::Costs;
 use crate::statistics::{CONFIDENCE, Interval, median, median_interval};
-use mglru_core::Counter::{WorkingsetRefaultAnon, WorkingsetRefaultFile};
+use mglru_core::Counter::{NrWritten, Pswpout, WorkingsetRefaultAnon, WorkingsetRefaultFile};
 use mglru_sim::Tally;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -32,6 +32,11 @@ pub struct Count {
     pub scanned: u64,
     /// Reclaimed folios.
     pub reclaimed: u64,
+    /// Pages written, to files and to swap.
+    pub written: u64,
+    /// Hash of all counters of the run: where it differs, the change acted, even if no other field
+    /// shows it.
+    pub digest: u64,
     /// Times that a lock of lists was taken, in the whole run; only of traces.
     pub lock_holds: u64,
     /// Page-table entries that walks visited, in the whole run; only of traces.
@@ -54,11 +59,23 @@ impl Count {
             refaults: refaults.into_iter().map(|counter| tally.counters.get(counter)).sum(),
             scanned: tally.counters.pgscan(),
             reclaimed: tally.counters.pgsteal(),
+            written: tally.counters.get(NrWritten) + tally.counters.get(Pswpout),
+            digest: digest(tally),
             lock_holds: costs.lock_holds,
             walked_entries: costs.walked_entries,
             ..Count::default()
         }
     }
+}
+
+/// FNV-1a over names and values of the counters that are not 0, so that a counter which another
+/// build lacks, and which stays 0, makes no difference.
+fn digest(tally: &Tally) -> u64 {
+    let counters = tally.counters.iter().chain([("dirty_pauses", tally.counts.dirty_pauses)]);
+    let bytes = counters
+        .filter(|&(_, value)| value > 0)
+        .flat_map(|(name, value)| name.bytes().chain(value.to_le_bytes()));
+    bytes.fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
 }
 
 /// A compared quantity.
@@ -79,6 +96,8 @@ pub enum Metric {
     Throughput,
     /// 99th percentile of access latency.
     P99,
+    /// Pages written, to files and to swap, per 1,000 accesses.
+    Written,
     /// Times that a lock of lists was taken, per 1,000 accesses.
     LockHolds,
     /// Page-table entries that walks visited, per 1,000 accesses.
@@ -96,6 +115,7 @@ impl Metric {
             Metric::ScannedPerReclaimed => "scanned_per_reclaimed",
             Metric::Throughput => "accesses_per_second",
             Metric::P99 => "p99_access_us",
+            Metric::Written => "written_pages_per_1000_accesses",
             Metric::LockHolds => "lock_holds_per_1000_accesses",
             Metric::WalkedEntries => "walked_entries_per_1000_accesses",
         }
@@ -111,6 +131,7 @@ impl Metric {
             Metric::ScannedPerReclaimed => "folios scanned per reclaimed",
             Metric::Throughput => "accesses per second of simulated time",
             Metric::P99 => "99th percentile of access latency, µs of simulated time",
+            Metric::Written => "pages written per 1,000 accesses",
             Metric::LockHolds => "lock holds per 1,000 accesses",
             Metric::WalkedEntries => "page-table entries walked per 1,000 accesses",
         }
@@ -132,6 +153,7 @@ impl Metric {
             Metric::ScannedPerReclaimed => count.scanned as f64 / count.reclaimed as f64,
             Metric::Throughput => count.accesses_per_second,
             Metric::P99 => count.p99_nanos as f64 / 1000.0,
+            Metric::Written => per(1000.0, count.written),
             Metric::LockHolds => per(1000.0, count.lock_holds),
             Metric::WalkedEntries => per(1000.0, count.walked_entries),
         }

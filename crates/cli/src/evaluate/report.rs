@@ -3,7 +3,7 @@
 use crate::effect::{difference, median_and_interval};
 use crate::table::{Table, capital, counted, wrapped};
 use mglru_core::{Lru, Mechanisms};
-use mglru_lab::effect::{Effect, Metric, Verdict};
+use mglru_lab::effect::{Effect, Verdict};
 use mglru_lab::evaluate::{Change, Evaluation, EvaluationRequest, LoadRow, METRICS};
 
 /// An evaluation, for output.
@@ -20,8 +20,8 @@ impl Shown<'_> {
             text += &format!("{}\n", wrapped(&line));
         }
         text += &format!("\n{}\n{}", self.misses_heading(), self.misses().text());
-        for metric in &METRICS[1..] {
-            text += &format!("\n{}, before → after\n{}", capital(metric.words()), self.costs(*metric).text());
+        for (heading, costs) in self.costs() {
+            text += &format!("\n{heading}\n{}", costs.text());
         }
         text += &format!("\n{}\n{}\n", wrapped(&self.how()), crate::page::command_line());
         text
@@ -34,9 +34,8 @@ impl Shown<'_> {
             text += &format!("* {line}\n");
         }
         text += &format!("\n### {}\n\n{}", self.misses_heading(), markdown(&self.misses()));
-        for metric in &METRICS[1..] {
-            let costs = markdown(&self.costs(*metric));
-            text += &format!("\n### {}, before → after\n\n{costs}", capital(metric.words()));
+        for (heading, costs) in self.costs() {
+            text += &format!("\n### {heading}\n\n{}", markdown(&costs));
         }
         text + &format!("\n{}\n\n```sh\n{}\n```\n", self.how(), crate::page::command_line())
     }
@@ -118,11 +117,12 @@ impl Shown<'_> {
         loads
     }
 
-    /// A row per load and a column per setting.
-    fn table(&self, cell: impl Fn(&LoadRow) -> String) -> Table {
+    /// A row per load with something to show under any setting, and a column per setting.
+    fn table(&self, shows: impl Fn(&LoadRow) -> bool, cell: impl Fn(&LoadRow) -> String) -> Table {
         let settings = self.evaluation.settings.iter().map(String::as_str);
         let mut table = Table::with_headings(["load"].into_iter().chain(settings));
-        for rows in self.evaluation.rows.chunk_by(|a, b| a.load == b.load) {
+        let by_load = self.evaluation.rows.chunk_by(|a, b| a.load == b.load);
+        for rows in by_load.filter(|rows| rows.iter().any(&shows)) {
             table.row(std::iter::once(rows[0].load.to_owned()).chain(rows.iter().map(&cell)));
         }
         table
@@ -133,21 +133,28 @@ impl Shown<'_> {
     }
 
     fn misses(&self) -> Table {
-        self.table(|row| {
+        let change = |row: &LoadRow| {
             let misses = row.misses();
             match self.evaluation.runs {
                 _ if misses.is_same => "same".to_owned(),
                 1 => difference(misses.median, misses.is_percent),
                 _ => median_and_interval(misses),
             }
-        })
+        };
+        self.table(|_| true, change)
     }
 
-    fn costs(&self, metric: Metric) -> Table {
-        let at = METRICS.iter().position(|of| *of == metric).unwrap_or(0);
-        self.table(|row| {
-            let Effect { before, after, is_same, .. } = row.effects[at];
-            if is_same { format!("{before:.2}") } else { format!("{before:.2} → {after:.2}") }
+    /// The costs with their headings: each that a load has, of the loads that have it.
+    fn costs(&self) -> impl Iterator<Item = (String, Table)> {
+        let cost = |effect: &Effect| match effect {
+            Effect { before, is_same: true, .. } => format!("{before:.2}"),
+            Effect { before, after, .. } => format!("{before:.2} → {after:.2}"),
+        };
+        let has_cost = |effect: &Effect| !effect.is_same || effect.before > 0.0;
+        METRICS.iter().enumerate().skip(1).filter_map(move |(at, metric)| {
+            let is_anywhere = self.evaluation.rows.iter().any(|row| has_cost(&row.effects[at]));
+            let table = || self.table(|row| has_cost(&row.effects[at]), |row| cost(&row.effects[at]));
+            is_anywhere.then(|| (format!("{}, before → after", capital(metric.words())), table()))
         })
     }
 }

@@ -37,6 +37,9 @@ fn a_mechanism_is_tried_on_three_presets() {
             .all(|row| text.contains(&shown(row)))
     );
     assert!(text.contains("Folios scanned per reclaimed, before"), "{text}");
+    let (_, walked) = text.split_once("Page-table entries walked").unwrap();
+    assert!(walked.contains("  mapped ") && !walked.contains("  skewed "), "a cost of mapped loads: {text}");
+    assert!(text.contains("Pages written per 1,000 accesses"), "swap is written to: {text}");
     assert_eq!(of, document(here.path(), &arguments), "the same to the last bit");
     let markdown = done(here.path(), &format!("{arguments} --format markdown"));
     assert!(
@@ -74,6 +77,17 @@ fn this_build_equals_itself_and_presets_differ() {
     assert_eq!(rows(&other)[0]["setting"], "linux-7.1 → linux-7.2");
 }
 
+/// More shadows change no miss of this cycle, but counters that the report does not show.
+#[test]
+fn a_change_that_only_other_counters_show_is_seen() {
+    let here = tempfile::tempdir().unwrap();
+    let arguments = "evaluate main_shadows --load cycle --preset default --accesses 12000 --pages 1500";
+    let of = document(here.path(), arguments);
+    let row = &rows(&of)[0];
+    assert_eq!(row["verdict"], "nothing", "{row:#}");
+    assert!(row["effects"].as_array().unwrap().iter().all(|effect| effect["same"] == true), "{row:#}");
+}
+
 /// A load that is named twice had a row of twice as many cells as the table has columns.
 #[test]
 fn names_that_are_repeated_count_once() {
@@ -102,6 +116,7 @@ fn wrong_usage_is_refused() {
         ("evaluate reclaim_loop --load none", 2, "expected skewed, flat"),
         ("evaluate --binary /no/such/mglru", 1, "/no/such/mglru: cannot be run"),
         ("evaluate --binary /bin/false --runs 1", 1, "/bin/false: it cannot count the loads"),
+        ("evaluate --binary /bin/true --runs 1", 1, "name the program `mglru` of a branch"),
     ] {
         let error = fails(here.path(), arguments, status);
         assert!(error.contains(what), "{arguments}: {error}");

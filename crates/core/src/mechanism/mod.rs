@@ -465,97 +465,71 @@ mod tests {
         assert!(error.contains("linux-9") && error.contains("linux-7.2"), "{error}");
     }
 
-    /// The switches that each preset turns on.
+    /// Whether a switch is on (`x`) or off (`-`) in each preset, in the order of [`Preset::ALL`]:
+    /// 6.12, 7.1, 7.2, default. A new switch needs its row at the end.
     #[test]
     fn presets_differ_in_switches() {
-        let on = |preset| Switch::ALL.map(|switch| Mechanisms::preset(preset).is_on(switch));
-        assert_eq!(
-            Switch::ALL.map(Switch::name),
-            [
-                "workingset_rework",
-                "lulesh_fix",
-                "memcg_lru",
-                "reclaim_loop",
-                "fault_placement",
-                "batch_nonresident_age",
-                "prefetch",
-                "exact_statistics",
-                "subtree_lru",
-                "reparent_offline",
-                "global_dirty_throttle",
-                "wait_before_oom",
-                "charge_near_limit",
-                "rank_by_generation",
-                "fill_main",
-                "main_shadows",
-                "adaptive_newcomers",
-                "period_discount",
-                "refusal_pressure",
-                "share_momentum",
-                "first_look",
-                "rereads",
-                "page_walk",
-                "fault_uses",
-                "keep_unread",
-                "compact_shadows",
-                "fixed_budget",
-                "aging_apart",
-                "exact_scan",
-                "same_type",
-                "small_batches",
-                "scan_after_aging",
-                "isolate_dirty",
-                "keep_reclaim_mark",
-                "flush_per_batch",
-                "dirty_tallies",
-                "fault_counts",
-                "referenced_placement",
-                "age_per_batch",
-                "age_after_unlock",
-                "age_with_cost",
-                "age_once_per_refault",
-                "age_evictions_per_batch",
-                "cost_releases_lock",
-                "prefetch_next",
-                "minimum_scan",
-                "proportional_protection",
-                "bounded_steps",
-                "shadows_by_size",
-                "aligned_readahead",
-                "misses_per_fault",
-                "context_readahead",
-                "shared_mark",
-            ]
-        );
-        let later = |preset| on(preset)[26..].to_vec();
-        let [t, f] = [true, false];
-        assert_eq!(
-            later(Preset::Linux612),
-            [&[f, f, f, f, f, f, t, f, f, f][..], &[f; 7], &[t, f, f, f, f, t, f, f, t, t]].concat(),
-            "isolate_dirty"
-        );
-        assert_eq!(later(Preset::Linux71), [&[f; 17][..], &[t, f, f, t, t, f, t, f, t, t]].concat());
-        assert_eq!(later(Preset::Linux72), [&[t; 12][..], &[f; 5], &[t, f, f, t, t, f, t, t, t, t]].concat());
-        assert_eq!(later(Preset::Default), [&[t; 17][..], &[t, f, f, t, t, t, f, t, f, f]].concat());
-        let on = |preset| -> [bool; 13] {
-            let all = on(preset);
-            let (of_kernels, others) = all.split_at(13);
-            assert_eq!(others[..13], [true; 13], "the policy `ranked` is whole in all presets");
-            of_kernels.try_into().expect("thirteen")
-        };
-        assert_eq!(
-            on(Preset::Linux612),
-            [false, false, true, false, false, false, false, false, false, false, false, false, false]
-        );
-        assert_eq!(
-            on(Preset::Linux71),
-            [true, true, true, false, false, false, false, false, false, false, false, false, false]
-        );
-        assert_eq!(
-            on(Preset::Linux72),
-            [true, true, true, true, true, false, false, false, false, true, false, false, false]
-        );
-        assert_eq!(on(Preset::Default), [true; 13]);
+        let expected = [
+            ("workingset_rework", "-xxx"),
+            ("lulesh_fix", "-xxx"),
+            ("memcg_lru", "xxxx"),
+            ("reclaim_loop", "--xx"),
+            ("fault_placement", "--xx"),
+            ("batch_nonresident_age", "---x"),
+            ("prefetch", "---x"),
+            ("exact_statistics", "---x"),
+            ("subtree_lru", "---x"),
+            ("reparent_offline", "--xx"),
+            ("global_dirty_throttle", "---x"),
+            ("wait_before_oom", "---x"),
+            ("charge_near_limit", "---x"),
+            ("rank_by_generation", "xxxx"),
+            ("fill_main", "xxxx"),
+            ("main_shadows", "xxxx"),
+            ("adaptive_newcomers", "xxxx"),
+            ("period_discount", "xxxx"),
+            ("refusal_pressure", "xxxx"),
+            ("share_momentum", "xxxx"),
+            ("first_look", "xxxx"),
+            ("rereads", "xxxx"),
+            ("page_walk", "xxxx"),
+            ("fault_uses", "xxxx"),
+            ("keep_unread", "xxxx"),
+            ("compact_shadows", "xxxx"),
+            ("fixed_budget", "--xx"),
+            ("aging_apart", "--xx"),
+            ("exact_scan", "--xx"),
+            ("same_type", "--xx"),
+            ("small_batches", "--xx"),
+            ("scan_after_aging", "--xx"),
+            ("isolate_dirty", "x-xx"),
+            ("keep_reclaim_mark", "--xx"),
+            ("flush_per_batch", "--xx"),
+            ("dirty_tallies", "--xx"),
+            ("fault_counts", "--xx"),
+            ("referenced_placement", "--xx"),
+            ("age_per_batch", "---x"),
+            ("age_after_unlock", "---x"),
+            ("age_with_cost", "---x"),
+            ("age_once_per_refault", "---x"),
+            ("age_evictions_per_batch", "---x"),
+            ("cost_releases_lock", "xxxx"),
+            ("prefetch_next", "----"),
+            ("minimum_scan", "----"),
+            ("proportional_protection", "-xxx"),
+            ("bounded_steps", "-xxx"),
+            ("shadows_by_size", "x--x"),
+            ("aligned_readahead", "-xx-"),
+            ("misses_per_fault", "--xx"),
+            ("context_readahead", "xxx-"),
+            ("shared_mark", "xxx-"),
+        ];
+        let found = Switch::ALL.map(|switch| {
+            let is_on = |preset| if Mechanisms::preset(preset).is_on(switch) { 'x' } else { '-' };
+            (switch.name(), Preset::ALL.map(is_on).iter().collect::<String>())
+        });
+        let found: Vec<(&str, &str)> = found.iter().map(|(name, on)| (*name, on.as_str())).collect();
+        assert_eq!(found, expected);
     }
 
     #[test]

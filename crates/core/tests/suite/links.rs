@@ -2,6 +2,7 @@
 //! and to a heading or anchor in it. Every citation of the book, in comments and documentation,
 //! names an existing chapter and anchor.
 
+use mglru_core::Switch;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -121,6 +122,16 @@ fn files_of_the_kernel_map_exist() {
     let missing: Vec<&&str> =
         files.iter().filter(|file| !root.join("crates/core/src").join(file).exists()).collect();
     assert!(files.len() > 50 && missing.is_empty(), "{missing:?} of {} files", files.len());
+}
+
+/// The tables of switches: in the chapter on the engine, and in that on `ranked`.
+#[test]
+fn every_switch_is_in_the_book() {
+    let chapter = |name: &str| std::fs::read_to_string(pages().0.join(BOOK).join(name)).unwrap();
+    let chapters = chapter("engine.md") + &chapter("ranked.md");
+    for switch in Switch::ALL.map(Switch::name) {
+        assert!(chapters.contains(&format!("`{switch}`")), "{BOOK}/engine.md has no row of `{switch}`");
+    }
 }
 
 #[test]

@@ -95,7 +95,10 @@ impl Counts {
             )));
         }
         serde_json::from_slice(&run.stdout).map_err(|error| {
-            Error::work(format_args!("{name}: its answer is not the expected document: {error}"))
+            Error::work(format_args!(
+                "{name}: its answer is not what this build counts ({error}); name the program `mglru` of a \
+                 branch, and rebase the branch on this build's revision"
+            ))
         })
     }
 

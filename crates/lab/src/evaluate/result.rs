@@ -7,8 +7,8 @@ use crate::effect::{Count, Effect, Metric, Verdict};
 use serde::{Serialize, Serializer};
 
 /// The compared metrics; the first decides the verdict.
-pub const METRICS: [Metric; 4] =
-    [Metric::Misses, Metric::ScannedPerReclaimed, Metric::LockHolds, Metric::WalkedEntries];
+pub const METRICS: [Metric; 5] =
+    [Metric::Misses, Metric::ScannedPerReclaimed, Metric::Written, Metric::LockHolds, Metric::WalkedEntries];
 
 /// A load in a setting.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -159,8 +159,20 @@ mod tests {
         let evaluation = evaluated(before, after);
         let row = &evaluation.rows[0];
         assert_eq!(row.verdict, Verdict::Uncertain);
-        let locks = &row.effects[2];
+        let locks = &row.effects[3];
         assert_eq!((locks.before, locks.after, locks.is_same), (50.0, 60.0, false));
-        assert!(row.effects[1].is_same && row.effects[3].is_same);
+        assert!([1, 2, 4].into_iter().all(|other| row.effects[other].is_same));
+    }
+
+    /// A change that only moved when pages were written, or which pages were activated, was called
+    /// untouched.
+    #[test]
+    fn a_change_of_any_counter_is_no_untouched_load() {
+        let before = counts([100; 6]);
+        let mut after = before.clone();
+        after[5].digest += 1;
+        let evaluation = evaluated(before, after);
+        assert!(evaluation.rows[0].effects.iter().all(|effect| effect.is_same));
+        assert_eq!(evaluation.rows[0].verdict, Verdict::Nothing);
     }
 }
