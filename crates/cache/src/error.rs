@@ -223,8 +223,8 @@ impl fmt::Display for Error {
             Error::TooManyFiles { open } => {
                 write!(
                     f,
-                    "{open} files are open, and metadata takes all that it may take of the budget: close files or raise the \
-                     budget"
+                    "{open} files are open, and metadata and reservations take all that they may take of the budget: close \
+                     files, drop reservations or raise the budget"
                 )
             }
             Error::Tenant(error) => error.fmt(f),

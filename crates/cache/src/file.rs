@@ -12,7 +12,7 @@
 use crate::error::Error;
 use crate::fault::alone;
 use crate::inode::{Inode, LEN_MAX};
-use crate::piece::{Piece, pieces};
+use crate::piece::{Piece, pages_of, pieces};
 use crate::shared::Shared;
 use crate::stat::HandleStats;
 use crate::tenant::Tenant;
@@ -537,8 +537,7 @@ impl CachedFile {
     /// None today; a later version may refuse. If [`Advice::DontNeed`] cannot write a dirty page,
     /// the next sync reports it.
     pub fn advise(&self, advice: Advice, range: Range<u64>) -> Result<(), Error> {
-        let end = range.end.min(self.len()).div_ceil(PAGE_BYTES);
-        let first = (range.start / PAGE_BYTES).min(u64::from(u32::MAX)) as u32;
+        let pages = pages_of(&(range.start..range.end.min(self.len())));
         match advice {
             Advice::Normal => self.set_pages_ahead_max(self.inode.pages_ahead_max()),
             Advice::Sequential => self.set_pages_ahead_max(2 * self.inode.pages_ahead_max()),
@@ -547,8 +546,8 @@ impl CachedFile {
             Advice::WillNeed => {
                 let task = self.task();
                 // Reading more would evict pages that this call has just read.
-                let end = end.min(u64::from(first) + pages_max(&self.shared.core, task.memcg));
-                let mut at = u64::from(first);
+                let end = pages.end.min(pages.start + pages_max(&self.shared.core, task.memcg));
+                let mut at = pages.start;
                 while at < end {
                     let pages = (end - at).min(u64::from(self.inode.pages_ahead_max()));
                     let window = Window { first: at as u32, pages: pages as u32, mark: None };
@@ -557,14 +556,10 @@ impl CachedFile {
                 }
             }
             Advice::DontNeed => {
-                self.shared.submit_dirty_in(&self.inode, first, end);
-                self.shared.core.invalidate(
-                    &self.shared.host,
-                    &self.inode.mapping,
-                    first,
-                    end,
-                    self.task().cpu,
-                );
+                let Ok(first) = u32::try_from(pages.start) else { return Ok(()) };
+                let (shared, inode) = (&self.shared, &self.inode);
+                shared.submit_dirty_in(inode, first, pages.end);
+                shared.core.invalidate(&shared.host, &inode.mapping, first, pages.end, self.task().cpu);
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Requests split into pages.
+//! Requests split into pages, and the pages of a range.
 
 use mglru_core::PAGE_BYTES;
 use std::ops::Range;
@@ -37,4 +37,12 @@ pub(crate) fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
         done += bytes;
         (bytes > 0).then_some(piece)
     })
+}
+
+/// Pages with at least one byte in a range of bytes.
+pub(crate) fn pages_of(bytes: &Range<u64>) -> Range<u64> {
+    let first = (bytes.start / PAGE_BYTES).min(1 << 32);
+    // A range inside of a page that ends before it begins, or there, has no byte of that page.
+    let end = if bytes.is_empty() { first } else { bytes.end.div_ceil(PAGE_BYTES).min(1 << 32) };
+    first..end
 }

@@ -11,17 +11,12 @@ use crate::error::Error;
 use crate::fault::alone;
 use crate::file::CachedFile;
 use crate::inode::Inode;
+use crate::piece::pages_of;
 use crate::shared::Shared;
 use mglru_core::readahead::Window;
 use mglru_core::{Arrival, FolioId, Lookup, PAGE_BYTES, PagesInRange, Task};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-
-/// Pages with at least one byte in a range of bytes.
-fn pages_of(bytes: &Range<u64>) -> Range<u64> {
-    let end = bytes.end.div_ceil(PAGE_BYTES).min(1 << 32);
-    (bytes.start / PAGE_BYTES).min(end)..end
-}
 
 /// Pages that are wholly inside of a range of bytes, with the last page of a file of `len` bytes if
 /// the range includes its end.
@@ -116,6 +111,10 @@ impl CachedFile {
     fn read_all(&self, pages: &Range<u64>, task: &Task, lock: bool) -> Result<(), Error> {
         let chunk = u64::from(self.inode.pages_ahead_max());
         for first in pages.clone().step_by(chunk as usize) {
+            if first * PAGE_BYTES >= self.len() {
+                // Truncated meanwhile.
+                break;
+            }
             let end = pages.end.min(first + chunk);
             let window = Window { first: first as u32, pages: (end - first) as u32, mark: None };
             self.shared.read_ahead(&self.inode, task, window);
@@ -227,8 +226,12 @@ impl Drop for LockedRange {
         locked.ranges.remove(&self.number);
         self.file.inode.locked_count.fetch_sub(1, Ordering::Relaxed);
         drop(locked);
-        for index in self.pages.clone() {
-            self.file.unlock_page(index as u32);
+        // A sparse file may have many more pages than memory has.
+        let (core, mapping) = (&self.file.shared.core, &self.file.inode.mapping);
+        let mut from = self.pages.start;
+        while let Some(index) = core.next_in_memory(mapping, from, self.pages.end) {
+            self.file.unlock_page(index);
+            from = u64::from(index) + 1;
         }
     }
 }

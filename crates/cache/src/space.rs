@@ -143,13 +143,9 @@ impl CachedFile {
         let parts =
             |len| parts_of(range.clone()).filter(move |part| u64::from(part.index) * PAGE_BYTES < len);
         let mut held = shared.hold_parts(inode, |len| parts(len).collect())?;
-        let range = if range.end > LEN_MAX {
-            // Further than any file system reaches, which refuse that: up to the end of the file.
-            let end = inode.len().max(inode.disk_len()).next_multiple_of(PAGE_BYTES);
-            range.start..end
-        } else {
-            range
-        };
+        let end_of_file = inode.len().max(inode.disk_len()).next_multiple_of(PAGE_BYTES);
+        // Further than any file system reaches, which refuse that: up to the end of the file.
+        let range = if range.end > LEN_MAX { range.start..end_of_file } else { range };
         if range.is_empty() {
             return Ok(());
         }
@@ -162,7 +158,15 @@ impl CachedFile {
             file.set_len(len).map_err(|source| inode.error("extend", source))?;
             inode.set_disk_len(len);
         }
-        file.punch_hole(range.clone()).map_err(failed)?;
+        match file.punch_hole(range.clone()) {
+            // Some file systems have no file that long, and none of it is behind the end.
+            Err(error) if error.raw_os_error() == Some(libc::EFBIG) && range.end > end_of_file => {
+                if range.start < end_of_file {
+                    file.punch_hole(range.start..end_of_file).map_err(failed)?;
+                }
+            }
+            punched => punched.map_err(failed)?,
+        }
         let whole = range.start.div_ceil(PAGE_BYTES)..range.end / PAGE_BYTES;
         if let Ok(first) = u32::try_from(whole.start)
             && whole.start < whole.end
@@ -184,8 +188,8 @@ impl CachedFile {
     /// Without `keep_len`, the file grows to the end of the range.
     ///
     /// # Errors
-    /// The handle is read-only, the end is beyond 16 TiB, or the file system has too little space
-    /// or cannot reserve any.
+    /// The handle is read-only, the range is empty (`EINVAL`), its end is beyond 16 TiB, or the
+    /// file system has too little space or cannot reserve any.
     pub fn allocate(&self, range: Range<u64>, keep_len: bool) -> Result<(), Error> {
         self.check_writable()?;
         if range.end > LEN_MAX {

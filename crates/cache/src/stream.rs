@@ -161,7 +161,9 @@ impl<F: Borrow<CachedFile>> Seek for FileCursor<F> {
         };
         self.position = position.ok_or_else(|| {
             let path = self.file().path().display();
-            let what = format!("cannot seek in {path} to {to:?} from byte {}: before byte 0", self.position);
+            let is_back = matches!(to, SeekFrom::End(..0) | SeekFrom::Current(..0));
+            let beyond = if is_back { "before byte 0" } else { "beyond the largest position" };
+            let what = format!("cannot seek in {path} to {to:?} from byte {}: {beyond}", self.position);
             io::Error::new(io::ErrorKind::InvalidInput, what)
         })?;
         Ok(self.position)

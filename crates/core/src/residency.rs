@@ -45,4 +45,18 @@ impl Core {
             }
         }
     }
+    /// The first page of `mapping` from `from` to `end` that is in memory, or being read.
+    pub fn next_in_memory(&self, mapping: &Mapping, from: u64, end: u64) -> Option<u32> {
+        let mut at = u32::try_from(from).ok()?;
+        loop {
+            let locked = mapping.lock(&self.leaves);
+            for _ in 0..SLOTS_PER_LOCK {
+                let (index, slot) = locked.next(at, end)?;
+                if slot.folio().is_some() {
+                    return Some(index);
+                }
+                at = index.checked_add(1)?;
+            }
+        }
+    }
 }

@@ -116,6 +116,10 @@ impl Drop for Lock {
     }
 }
 
+fn cannot_open(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot open {}: {error}", path.display()))
+}
+
 impl FileBackend {
     /// Opens a database file for a tenant, and creates it if it is missing. Advisory locks keep
     /// other backends from the file, in this process and in others, until the database is closed or
@@ -126,7 +130,8 @@ impl FileBackend {
     /// (`WouldBlock`).
     pub fn open(tenant: &Tenant, path: impl AsRef<Path>) -> io::Result<FileBackend> {
         let path = path.as_ref();
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(|error| cannot_open(path, &error))?;
         let lock = Lock::try_new(file, false)?.ok_or_else(|| {
             let path = path.display();
             let what = format!("{path} is open in another database, or being read: close that one first");
@@ -145,7 +150,13 @@ impl FileBackend {
     /// (`WouldBlock`).
     pub fn open_read_only(tenant: &Tenant, path: impl AsRef<Path>) -> io::Result<FileBackend> {
         let path = path.as_ref();
-        let lock = Lock::try_new(File::open(path)?, true)?.ok_or_else(|| {
+        let refused = |error| cannot_open(path, &error);
+        // Opening a FIFO would wait for its other end.
+        if !std::fs::metadata(path).map_err(refused)?.is_file() {
+            let what = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
+            return Err(refused(what));
+        }
+        let lock = Lock::try_new(File::open(path).map_err(refused)?, true)?.ok_or_else(|| {
             let path = path.display();
             let what = format!("{path} is open for writing in another database: close that one first");
             io::Error::new(io::ErrorKind::WouldBlock, what)
@@ -297,6 +308,23 @@ mod tests {
         drop(clone);
         FileBackend::open(&tenant, &path).unwrap();
         drop(forked);
+    }
+
+    #[test]
+    fn only_a_regular_file_is_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+        assert!(made.success());
+        let cache = PageCache::builder(2 << 20).build().unwrap();
+        let tenant = cache.tenant("").unwrap();
+        for path in [&*fifo, directory.path(), &directory.path().join("missing/file")] {
+            let errors = [FileBackend::open(&tenant, path), FileBackend::open_read_only(&tenant, path)];
+            for error in errors.map(Result::unwrap_err) {
+                let prefix = format!("cannot open {}: ", path.display());
+                assert!(error.to_string().starts_with(&prefix), "{error}");
+            }
+        }
     }
 
     #[test]

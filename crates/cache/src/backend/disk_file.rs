@@ -163,7 +163,7 @@ impl DiskFile {
 /// A block device reports its length elsewhere, and writing only the part of a block before the end
 /// of a file would destroy the rest. Pseudo file systems (procfs, sysfs) generate content at each
 /// read and report no length or a wrong one.
-fn refuse_other_than_regular(file: &File) -> io::Result<()> {
+pub(crate) fn refuse_other_than_regular(file: &File) -> io::Result<()> {
     let kind = file.metadata()?.file_type();
     let name = if kind.is_file() {
         // Linux: `*_SUPER_MAGIC` of statfs(2).

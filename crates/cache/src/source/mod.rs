@@ -46,14 +46,15 @@ mod reads;
 pub(crate) mod tests;
 mod tiered;
 
+use crate::backend::disk_file::refuse_other_than_regular;
 use mglru_core::PAGE_BYTES;
 pub(crate) use pool::{SourceFile, Sources, WithSources, source_of};
 use reads::{Reads, Shortest};
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -254,20 +255,25 @@ impl FileSource {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system refuses, or it is not a regular file with a length.
     pub fn open(path: impl AsRef<Path>) -> io::Result<FileSource> {
-        let path = path.as_ref();
-        Ok(FileSource { file: File::open(path)?, path: path.to_owned(), writable: false })
+        FileSource::with(path.as_ref(), File::options().read(true), false)
     }
 
     /// Opens a file for reading and writing, and creates it if it is missing.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system refuses, or it is not a regular file with a length.
     pub fn create(path: impl AsRef<Path>) -> io::Result<FileSource> {
-        let path = path.as_ref();
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
-        Ok(FileSource { file, path: path.to_owned(), writable: true })
+        let mut options = File::options();
+        FileSource::with(path.as_ref(), options.read(true).write(true).create(true).truncate(false), true)
+    }
+
+    fn with(path: &Path, options: &mut OpenOptions, writable: bool) -> io::Result<FileSource> {
+        // Opening a FIFO would wait for its other end.
+        let file = options.custom_flags(libc::O_NONBLOCK).open(path)?;
+        refuse_other_than_regular(&file)?;
+        Ok(FileSource { file, path: path.to_owned(), writable })
     }
 
     /// Device, inode, length and time of the last change.

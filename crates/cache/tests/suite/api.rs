@@ -2,7 +2,9 @@
 
 use crate::common::{Disk, PAGE, assert_same, memory, page, pages, read};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
-use mglru_cache::{CachedFile, Counter, Error, Event, FileCursor, OpenMode, OwnedPageGuard};
+use mglru_cache::{
+    Advice, CachedFile, Counter, Error, Event, FileCursor, FileSource, OpenMode, OwnedPageGuard,
+};
 use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -154,7 +156,12 @@ fn cursors_vectors_and_generic_code_read_what_was_written() {
         assert_same(&rest, &expected[expected.len() - 100..], "last bytes");
         let error = cursor.seek(SeekFrom::Current(-1 << 40)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(error.to_string().ends_with("before byte 0"), "{error}");
         assert_eq!(cursor.position(), expected.len() as u64);
+        cursor.set_position(u64::MAX);
+        let error = cursor.seek(SeekFrom::Current(1)).unwrap_err();
+        assert!(error.to_string().ends_with("beyond the largest position"), "{error}");
+        cursor.set_position(expected.len() as u64);
         cursor.write_all(b"\na line\n").unwrap();
         cursor.set_position(expected.len() as u64 + 1);
         let lines: Vec<_> =
@@ -264,6 +271,65 @@ fn more_than_fits_cannot_be_locked_and_stays_unlocked() {
     assert_eq!(counters[Counter::EventOom], counters.by_name("oom").unwrap());
     assert!(counters.get(Counter::EventMax) > 0, "{counters:?}");
     cache.validate().unwrap();
+}
+
+/// An empty range inside of a page has no page, also if it ends before it begins.
+#[test]
+fn an_empty_range_has_no_pages() {
+    for disk in Disk::each(8) {
+        disk.set("f", &pages(0..20));
+        let cache = disk.builder(4 << 20).build().unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadOnly).unwrap();
+        let page = PAGE as u64;
+        for (start, end) in [(5, 5), (9, 5), (2 * page + 1, 2 * page + 1), (7 * page, 5), (20 * page - 1, 1)]
+        {
+            let range = std::ops::Range { start, end };
+            file.advise(Advice::WillNeed, range.clone()).unwrap();
+            let locked = file.lock(range.clone()).unwrap();
+            assert!(locked.range().is_empty(), "{:?}", locked.range());
+            assert_eq!(file.pages_in(0..u64::MAX).cached, 0, "{range:?}");
+        }
+        scan(&file);
+        assert_eq!((file.pages_in(5..5).cached, file.pages_in(5..6).cached), (0, 1));
+        file.advise(Advice::DontNeed, 5..5).unwrap();
+        assert_eq!(file.pages_in(0..u64::MAX).cached, 20);
+        cache.validate().unwrap();
+    }
+}
+
+/// A sparse file may have far more pages than there is memory, and be nearly as long as its file
+/// system allows. Neither makes a call slow, or fail.
+#[test]
+fn ranges_of_the_longest_files_end() {
+    const LEN: u64 = 1 << 43;
+    let disk = Disk::threads();
+    disk.set("f", &pages(0..10));
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let cached = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
+    // Some file systems end far before 16 TiB.
+    cached.punch_hole(100..(1 << 44) - 1).unwrap();
+    assert_same(&read(&cached, 0, 100), &pages(0..10)[..100], "before the hole");
+    assert_same(&read(&cached, 100, 10 * PAGE - 100), &vec![0; 10 * PAGE - 100], "the hole");
+    if cached.truncate(LEN).is_err() {
+        return;
+    }
+    let error = cached.lock(0..u64::MAX).unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory(_)), "{error}");
+    assert_eq!(cached.evict(0..u64::MAX).unwrap(), 0, "a page is still locked");
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_source_of_a_file_without_a_length_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR).unwrap();
+    let paths =
+        [(&*fifo, "a FIFO"), (Path::new("/dev/null"), "character device"), (directory.path(), "directory")];
+    for (path, what) in paths.into_iter().chain([(Path::new("/proc/self/maps"), "procfs")]) {
+        let error = FileSource::open(path).unwrap_err();
+        assert!(error.to_string().contains(what), "{}: {error}", path.display());
+    }
 }
 
 /// The thread holds the guard itself: `write_at` would wait for ever.

@@ -307,7 +307,12 @@ impl std::fmt::Display for MemcgError {
             MemcgError::TooMany => {
                 write!(f, "there are already {} tenants, the maximum: remove some", MEMCGS_MAX - 1)
             }
-            MemcgError::TooDeep => write!(f, "the tree of tenants has {DEPTH_MAX} levels at most"),
+            MemcgError::TooDeep => {
+                write!(
+                    f,
+                    "the tree of tenants has {DEPTH_MAX} levels at most: add the tenant nearer to the root"
+                )
+            }
             MemcgError::BadName { name, reason } => {
                 write!(f, "'{name}' cannot be the name of a tenant: {reason}")
             }
