@@ -62,7 +62,7 @@ impl FromStr for Memory {
         let amount = match text.strip_suffix('%') {
             Some(number) => Amount::Share(percent(number.trim())?),
             None => match size::parse(text)? / PAGE_BYTES {
-                0 => return Err(format!("{NO_MEMORY}, 4096 bytes")),
+                0 => return Err(NO_MEMORY.to_owned()),
                 pages => Amount::Pages(pages),
             },
         };
@@ -114,7 +114,7 @@ impl Swap {
     }
 }
 
-const NO_MEMORY: &str = "no memory, no replay: give it at least a page";
+const NO_MEMORY: &str = "expected at least one page of 4096 bytes, such as 64MiB, 8192p or 10%";
 
 fn percent(number: &str) -> Result<u64, String> {
     let wrong = || "a percentage must be a number with at most six decimals, such as 10% or 0.5%".to_owned();
