@@ -224,7 +224,7 @@ mod tests {
         for (text, why) in [
             ("0", "no memory"),
             ("0p", "no memory"),
-            ("4095", "at least a page"),
+            ("4095", "at least one page"),
             ("0%", "no memory"),
             ("0.0%", "no memory"),
             ("ten%", "a percentage"),
@@ -232,7 +232,7 @@ mod tests {
             ("1e3%", "a percentage"),
             ("-5%", "a percentage"),
             ("0.1234567%", "six decimals"),
-            ("10", "at least a page"),
+            ("10", "at least one page"),
             ("lots", "whole number"),
         ] {
             let error = text.parse::<Memory>().unwrap_err();
