@@ -149,7 +149,7 @@ pub fn parse_fraction(text: &str) -> Result<f64, String> {
 /// If the text is not a size.
 pub fn parse_swap(text: &str) -> Result<Memory, String> {
     let swap = text.parse::<Memory>();
-    swap.map_err(|error| match error.starts_with("no memory") {
+    swap.map_err(|error| match error == NO_MEMORY {
         true => "swap needs at least 4096 bytes; leave the option out for no swap".to_owned(),
         false => error,
     })
@@ -222,11 +222,11 @@ mod tests {
     #[test]
     fn invalid_memory_sizes_are_refused_with_a_reason() {
         for (text, why) in [
-            ("0", "no memory"),
-            ("0p", "no memory"),
+            ("0", "at least one page"),
+            ("0p", "at least one page"),
             ("4095", "at least one page"),
-            ("0%", "no memory"),
-            ("0.0%", "no memory"),
+            ("0%", "at least one page"),
+            ("0.0%", "at least one page"),
             ("ten%", "a percentage"),
             ("%", "a percentage"),
             ("1e3%", "a percentage"),
