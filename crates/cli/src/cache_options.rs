@@ -93,7 +93,8 @@ enum Backend {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Cache")]
 pub struct CacheOptions {
-    /// Memory of the cache, its metadata included, such as 256MiB.
+    /// Memory of the cache, its metadata included, such as 256MiB [default: a quarter of the
+    /// available memory, at most 1 GiB; demo: 256MiB].
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<u64>,
     /// How files are read and written: io_uring, threads, or auto for the first that works.

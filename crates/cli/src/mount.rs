@@ -101,7 +101,12 @@ pub struct RecordArgs {
     #[command(flatten)]
     common: Common,
     /// The command with its arguments.
-    #[arg(last = true, required_unless_present = "system", value_name = "COMMAND")]
+    #[arg(
+        last = true,
+        required_unless_present = "system",
+        value_name = "COMMAND",
+        help_heading = "Arguments"
+    )]
     command: Vec<std::ffi::OsString>,
 }
 

@@ -41,8 +41,8 @@ Examples:
 
 Each row is a replay; `unit` numbers them and `error` says why one failed. All columns but `seconds`
 depend on the grid alone, not on the threads. Any reader of Parquet takes the folder as one table.
-Exit status: 0 done; 1 a unit failed, a file is missing or cannot be read, or rows cannot be written;
-2 wrong usage or an invalid grid.";
+Exit status: 0 done; 1 a unit failed, a file is missing or cannot be read, or rows cannot be
+written; 2 wrong usage or an invalid grid.";
 
 /// Runs the command.
 ///

@@ -47,13 +47,13 @@ def test_the_command_in_the_wheel_gives_the_same_counts(tmp_path):
     subprocess.run([*command, "--report", str(report)], capture_output=True, check=True)
     assert f"mglru replay {path} --memory 20% --json --report {report}" in report.read_text()
     wrong = subprocess.run([*command[:5], "--memory", "0"], capture_output=True, text=True, check=False)
-    assert wrong.returncode == 2 and "no memory, no replay" in wrong.stderr
+    assert wrong.returncode == 2 and "at least one page" in wrong.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"memory": "0"}, "memory: no memory, no replay"),
+        ({"memory": "0"}, "memory: expected at least one page"),
         ({"memory": "ten"}, "memory: "),
         ({"memory": []}, "no memory sizes"),
         ({"memory": True}, "memory: expected text or a number"),

@@ -74,7 +74,7 @@ pub struct Args {
         help_heading = "Machine"
     )]
     writes: Writes,
-    /// Seed of random choices; a single job makes none.
+    /// Seed of random choices; a replay of one trace makes none.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Machine")]
     seed: u64,
     #[command(flatten)]
@@ -104,7 +104,7 @@ pub struct Args {
     #[arg(long, value_name = "FRACTION", value_parser = parse_fraction, help_heading = "Reading traces")]
     warm: Option<f64>,
     /// Replay this share of the pages in the same share of the memory: 0.01 or 1%. Miss ratios are
-    /// estimates; 1%#2 chooses other pages, which shows how far off.
+    /// estimates; 1%#2 chooses other pages, and so shows how far off they are.
     #[arg(long, value_name = "SHARE", conflicts_with_all = ["explain", "events"],
           help_heading = "Reading traces")]
     sample: Option<Sample>,

@@ -26,7 +26,8 @@ Examples:
   mglru top /mnt/data --json > state.json
 
 Rates are those of the last interval; with --once, counts since the cache was started. The lists of
-a tenant are shown coldest first: generations under the multi-gen policy, else inactive and active.
+a tenant are shown coldest first: generations under the multi-gen policy, else inactive and active,
+which are newcomers and main under ranked.
 Keys: q quits; arrows choose a tenant; t m h i r p d sort; a pauses.";
 
 /// Arguments of `mglru top`.

@@ -171,9 +171,9 @@ fn wrong_usage_is_refused_before_anything_is_done() {
     let folder = folder();
     for (arguments, what) in [
         ("replay", "TRACE"),
-        ("replay skewed.txt --memory 0", "no memory"),
-        ("replay skewed.txt --memory 0%", "no memory"),
-        ("replay skewed.txt --memory 100", "at least a page"),
+        ("replay skewed.txt --memory 0", "at least one page"),
+        ("replay skewed.txt --memory 0%", "at least one page"),
+        ("replay skewed.txt --memory 100", "at least one page"),
         ("replay skewed.txt --memory ten%", "percentage"),
         ("replay skewed.txt --memory 10% --curve 1%,2%", "cannot be used with"),
         ("replay skewed.txt --curve 1%,none", "whole number"),

@@ -82,7 +82,7 @@ impl Lru {
     /// # Errors
     /// [`MechanismError::UnknownChoice`] if no policy has this name.
     pub fn parse(name: &str) -> Result<Lru, MechanismError> {
-        choose("lru", name, &Lru::ALL, Lru::name)
+        choose("policy", name, &Lru::ALL, Lru::name)
     }
 }
 
@@ -546,7 +546,7 @@ mod tests {
         assert!(Lru::ALL.into_iter().all(|lru| Lru::parse(lru.name()) == Ok(lru)));
         assert!(LruLock::ALL.into_iter().all(|lock| LruLock::parse(lock.name()) == Ok(lock)));
         let error = Lru::parse("lru").unwrap_err().to_string();
-        assert_eq!(error, "unknown lru 'lru'; expected multigen, classic, ranked");
+        assert_eq!(error, "unknown policy 'lru'; expected multigen, classic, ranked");
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl FromStr for Memory {
         let amount = match text.strip_suffix('%') {
             Some(number) => Amount::Share(percent(number.trim())?),
             None => match size::parse(text)? / PAGE_BYTES {
-                0 => return Err(format!("{NO_MEMORY}, 4096 bytes")),
+                0 => return Err(NO_MEMORY.to_owned()),
                 pages => Amount::Pages(pages),
             },
         };
@@ -114,7 +114,7 @@ impl Swap {
     }
 }
 
-const NO_MEMORY: &str = "no memory, no replay: give it at least a page";
+const NO_MEMORY: &str = "expected at least one page of 4096 bytes, such as 64MiB, 8192p or 10%";
 
 fn percent(number: &str) -> Result<u64, String> {
     let wrong = || "a percentage must be a number with at most six decimals, such as 10% or 0.5%".to_owned();
@@ -149,7 +149,7 @@ pub fn parse_fraction(text: &str) -> Result<f64, String> {
 /// If the text is not a size.
 pub fn parse_swap(text: &str) -> Result<Memory, String> {
     let swap = text.parse::<Memory>();
-    swap.map_err(|error| match error.starts_with("no memory") {
+    swap.map_err(|error| match error == NO_MEMORY {
         true => "swap needs at least 4096 bytes; leave the option out for no swap".to_owned(),
         false => error,
     })
@@ -222,17 +222,17 @@ mod tests {
     #[test]
     fn invalid_memory_sizes_are_refused_with_a_reason() {
         for (text, why) in [
-            ("0", "no memory"),
-            ("0p", "no memory"),
-            ("4095", "at least a page"),
-            ("0%", "no memory"),
-            ("0.0%", "no memory"),
+            ("0", "at least one page"),
+            ("0p", "at least one page"),
+            ("4095", "at least one page"),
+            ("0%", "at least one page"),
+            ("0.0%", "at least one page"),
             ("ten%", "a percentage"),
             ("%", "a percentage"),
             ("1e3%", "a percentage"),
             ("-5%", "a percentage"),
             ("0.1234567%", "six decimals"),
-            ("10", "at least a page"),
+            ("10", "at least one page"),
             ("lots", "whole number"),
         ] {
             let error = text.parse::<Memory>().unwrap_err();
