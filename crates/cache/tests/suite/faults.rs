@@ -45,7 +45,8 @@ struct Worker<'a> {
     next_version: u64,
 }
 
-/// The result, if there is one. Errors are those of a device, or lack of memory.
+/// The result, if there is one. Errors are those of a device, or lack of memory: pages that are
+/// being read cannot be reclaimed, so a device that stalls can have a tenant killed.
 fn allowed<T>(result: Result<T, Error>) -> Option<T> {
     let is_known = |error: &Error| {
         matches!(
@@ -53,6 +54,7 @@ fn allowed<T>(result: Result<T, Error>) -> Option<T> {
             Error::Io { .. }
                 | Error::WriteBack { .. }
                 | Error::OutOfMemory(_)
+                | Error::Killed(_)
                 | Error::TooManyFiles { .. }
                 | Error::TooManyTenants { .. }
         )
@@ -192,10 +194,14 @@ impl Worker<'_> {
     fn alive<T>(&mut self, result: Result<T, Error>) -> Option<T> {
         if let Err(Error::Killed(_)) = result {
             self.region = None;
-            ["", "t", "kept"].iter().for_each(|name| _ = self.cache.tenant(name).unwrap().revive());
+            self.revive_tenants();
             return None;
         }
         allowed(result)
+    }
+
+    fn revive_tenants(&self) {
+        ["", "t", "kept"].iter().for_each(|name| _ = self.cache.tenant(name).unwrap().revive());
     }
 
     fn reopen(&mut self) {
@@ -252,6 +258,7 @@ impl Worker<'_> {
     /// After the device is well: everything works, and everything is there.
     fn verify(mut self, disk: &Disk) {
         self.map = None;
+        self.revive_tenants();
         let own = self.cache.open(self.own_name(), OpenMode::ReadWrite).unwrap();
         self.own = Some(own);
         self.check_length();
