@@ -6,8 +6,8 @@
 //! cargo run --release --manifest-path bench-compare/Cargo.toml -- --json     # one JSON document
 //! ```
 //!
-//! [`hits`], [`misses`], [`pressure`] and [`neighbours`] measure, using [`measure`]; [`report`] and [`plot`]
-//! present the results. The file is created in `TMPDIR`, which thereby selects the device.
+//! [`hits`], [`misses`], [`pressure`] and [`neighbours`] measure, using [`measure`]; [`report`] and
+//! [`plot`] present the results. The file is created in `TMPDIR`, which thereby selects the device.
 
 mod counters;
 mod file;
@@ -49,14 +49,15 @@ struct Arguments {
     /// Take fewer and shorter samples: about a minute in total.
     #[arg(long)]
     quick: bool,
-    /// Measure one part: hits, misses, reads with memory for an eighth of the pages, or hits beside a
-    /// busy neighbour.
+    /// Measure one part: hits, misses, reads with memory for an eighth of the pages, or hits beside
+    /// a busy neighbour.
     #[arg(long, value_name = "PART")]
     only: Option<Part>,
     /// Resident pages of 4 KiB: a power of two, at least 65536; reduced if memory is short.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = pages)]
     pages: u64,
-    /// Numbers of threads by which hits and reads under pressure are measured; some ratios need 1 and 2.
+    /// Numbers of threads by which hits and reads under pressure are measured; some ratios need 1
+    /// and 2.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 2], value_parser = threads)]
     threads: Vec<usize>,
     /// Samples of each way, at least 5.

@@ -5,8 +5,10 @@
 //! builds then runs all of them in turns:
 //!
 //! ```text
-//! layouts [THREADS]                        one layout: its name, size, pages reclaimed per second, and processors that the threads had
-//! layouts compare ROUNDS THREADS PROGRAM…  all of them: medians over the rounds, quartiles, and each round relative to the first program
+//! layouts [THREADS]
+//!     one layout: its name, size, pages reclaimed per second, and processors that the threads had
+//! layouts compare ROUNDS THREADS PROGRAM…
+//!     all of them: medians over the rounds, quartiles, and each round relative to the first program
 //! ```
 
 #![allow(

@@ -1,8 +1,8 @@
 //! Transfers by io_uring.
 //!
-//! There are two kinds of rings. A *blocking* transfer of several pages, or a batch of them, takes a
-//! ring from a small pool, then submits and waits in one system call. *Submitted* transfers all go
-//! through one ring that belongs to one thread. The kernel completes a request in the context of
+//! There are two kinds of rings. A *blocking* transfer of several pages, or a batch of them, takes
+//! a ring from a small pool, then submits and waits in one system call. *Submitted* transfers all
+//! go through one ring that belongs to one thread. The kernel completes a request in the context of
 //! the thread that submitted it. If callers submitted their own, each completion would interrupt
 //! them, and the end of a thread would cancel its transfers.
 //!
