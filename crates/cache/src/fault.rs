@@ -205,6 +205,9 @@ impl Shared {
 
     /// [`Self::charge_metadata`] without waiting. `None`: there is no room now.
     pub(crate) fn try_charge_metadata(&self, task: &Task, bytes: u64) -> Option<HostCharge> {
+        if self.core.index_is_full() {
+            return None;
+        }
         let charge = self.core.charge_host(task.memcg, task.cpu, bytes).ok()?;
         // The next charge pays for what the index grows by.
         self.core.count_host_bytes(bytes);

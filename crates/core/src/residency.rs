@@ -45,6 +45,7 @@ impl Core {
             }
         }
     }
+
     /// The first page of `mapping` from `from` to `end` that is in memory, or being read.
     pub fn next_in_memory(&self, mapping: &Mapping, from: u64, end: u64) -> Option<u32> {
         let mut at = u32::try_from(from).ok()?;

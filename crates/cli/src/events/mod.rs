@@ -140,6 +140,8 @@ enum Message {
 /// writing takes about as long as replaying.
 pub struct EventsWriter {
     batch: Vec<Record>,
+    /// Whether there was a record.
+    has_records: bool,
     /// The tenants that the writing thread knows.
     tenants: Tenants,
     full: SyncSender<Message>,
@@ -187,6 +189,7 @@ impl EventsWriter {
         });
         Ok(EventsWriter {
             batch: Vec::with_capacity(BATCH_RECORDS),
+            has_records: false,
             tenants: Tenants::default(),
             full,
             empty,
@@ -200,6 +203,7 @@ impl EventsWriter {
     #[inline]
     pub fn write(&mut self, record: &Record) {
         self.batch.push(*record);
+        self.has_records = true;
         if self.batch.len() == BATCH_RECORDS {
             self.hand_on();
         }
@@ -222,15 +226,20 @@ impl EventsWriter {
         let _ = self.full.send(Message::Records(std::mem::replace(&mut self.batch, empty)));
     }
 
-    /// Ends the file.
+    /// Ends the file, and returns a sentence for the output that says where the events are.
     ///
     /// # Errors
     /// A write failed.
-    pub fn finish(mut self) -> Result<(), Failure> {
+    pub fn finish(mut self) -> Result<String, Failure> {
         self.hand_on();
         drop(self.full);
         let written = self.writing.join().expect("writing does not panic");
-        written.and_then(|()| self.file.finish()).map_err(|error| failure(&self.path, &error))
+        written.and_then(|()| self.file.finish()).map_err(|error| failure(&self.path, &error))?;
+        let path = self.path.display();
+        Ok(match self.has_records {
+            true => format!("The events are in {path}"),
+            false => format!("No event is in {path}: the run had none of those that were asked for"),
+        })
     }
 }
 

@@ -241,7 +241,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         1 => replay::replay(&traces, &options, threads, sink, &bars)?,
         salts => replay::replay_salts(&traces, salts as usize, &options, threads, &bars)?,
     };
-    events.take().map_or(Ok(()), EventsWriter::finish)?;
+    let events_place = events.take().map(EventsWriter::finish).transpose()?;
     let curves = if is_curve { replay::curves(&rows, &options) } else { Vec::new() };
 
     let mut output = Output::new(args.json);
@@ -255,8 +255,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         file.write(&page::page(&rows, &curves, &document))?;
         output.text(&format!("\nThe report is in {}\n", file.path().display()))?;
     }
-    if let Some(events) = &args.events {
-        output.text(&format!("\nThe events are in {}\n", events.path().display()))?;
+    if let Some(place) = events_place {
+        output.text(&format!("\n{place}\n"))?;
     }
     if let Some(plot) = &args.plot {
         plot.draw(&curves)?;

@@ -183,12 +183,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let stage = Stage::begin(&bars, "scenario", plans.len() as u64, Unit::Steps);
     for (number, plan) in plans.iter().enumerate() {
         bars.note(&plan.scenario.name());
-        let outcome = match &args.events {
+        let (outcome, place) = match &args.events {
             Some(file) => recorded(plan, file, &args, &bars)?,
-            None => run::run_watched(plan, args.directory.as_deref(), &bars)?,
+            None => (run::run_watched(plan, args.directory.as_deref(), &bars)?, String::new()),
         };
         let between = if number > 0 { "\n" } else { "" };
         bars.hidden(|| output.text(&format!("{between}{}", report::text(plan, &outcome))))?;
+        if !place.is_empty() {
+            bars.hidden(|| output.text(&format!("\n{place}\n")))?;
+        }
         documents.push(json!(outcome));
         failed = failed.or(outcome.failures.into_iter().next());
         stage.advance(1)?;
@@ -204,8 +207,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// Runs a scenario, and writes its events.
-fn recorded(plan: &Plan, file: &EventsFile, args: &Args, bars: &Bars) -> Result<ScenarioOutcome, Failure> {
+/// Runs a scenario, and writes its events. Also returns a sentence that says where they are.
+fn recorded(
+    plan: &Plan,
+    file: &EventsFile,
+    args: &Args,
+    bars: &Bars,
+) -> Result<(ScenarioOutcome, String), Failure> {
     let mut events = EventsWriter::create(file, plan.mechanisms, true)?;
     let sink = |record: &Record, path: &Arc<str>| {
         if args.events_part.wants(record) && of_tenants(&args.events_tenant, record, path) {
@@ -213,8 +221,7 @@ fn recorded(plan: &Plan, file: &EventsFile, args: &Args, bars: &Bars) -> Result<
         }
     };
     let outcome = run::run_recorded(plan, Box::new(sink), bars)?;
-    events.finish()?;
-    Ok(outcome)
+    Ok((outcome, events.finish()?))
 }
 
 /// Tenants that an error names.

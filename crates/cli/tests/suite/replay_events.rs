@@ -269,5 +269,8 @@ fn events_are_filtered_by_page_and_time() {
     let expected: Vec<Value> = all.into_iter().filter(|event| wanted(event)).collect();
     assert!(expected.len() > 10);
     assert_eq!(events(folder.path(), "part.jsonl"), expected);
+    let text = done(folder.path(), &format!("{replay} none.jsonl --events-page 99999999"));
+    assert!(text.contains("No event is in none.jsonl"), "{text}");
+    assert!(events(folder.path(), "none.jsonl").is_empty());
     fails(folder.path(), "replay skewed.txt --events-page 3", 2);
 }

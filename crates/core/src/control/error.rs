@@ -1,6 +1,7 @@
 //! Results and errors of reading and writing control files.
 
 use crate::host::Throttle;
+use std::borrow::Cow;
 use std::fmt;
 
 /// Result of a step of a write.
@@ -84,7 +85,37 @@ impl ControlError {
 
 impl fmt::Display for ControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}': {} ({})", self.path, self.reason, self.errno.name())
+        let (path, reason) = (shortened(&self.path), shortened(&self.reason));
+        write!(f, "'{path}': {reason} ({})", self.errno.name())
+    }
+}
+
+/// A text that repeats what the caller wrote, which may be a megabyte: without its middle.
+fn shortened(text: &str) -> Cow<'_, str> {
+    const PART: usize = 400;
+    match text.len() > 3 * PART {
+        false => text.into(),
+        true => {
+            let (begin, end) = (text.floor_char_boundary(PART), text.ceil_char_boundary(text.len() - PART));
+            format!("{} … {}", &text[..begin], &text[end..]).into()
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_value_is_not_repeated_whole() {
+        let reason = |text: String| ControlError::new(Errno::Invalid, "memory.max", text).to_string();
+        assert_eq!(reason("no".to_owned()), "'memory.max': no (EINVAL)");
+        let text = reason(format!("'{}' is no number", "ä".repeat(1 << 20)));
+        assert!(
+            text.starts_with("'memory.max': 'ää") && text.ends_with("ä' is no number (EINVAL)"),
+            "{text}"
+        );
+        assert!(text.len() < 1000, "{}", text.len());
     }
 }
 
