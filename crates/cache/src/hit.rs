@@ -64,13 +64,14 @@ impl CachedFile {
     /// Counts the hit of [`Self::copy_counted`], of `bytes` bytes, and notes its page.
     #[inline(always)]
     pub(crate) fn end_of_hit(&self, bytes: usize, offset: u64) -> Result<usize, Error> {
-        let is_counted = self.stats.hit_of_owner(offset / PAGE_BYTES);
-        if is_counted { Ok(bytes) } else { self.end_of_shared_hit(bytes) }
+        let page = offset / PAGE_BYTES;
+        if self.stats.hit_of_owner(page) { Ok(bytes) } else { self.end_of_shared_hit(bytes, page) }
     }
 
-    /// [`Self::end_of_hit`] on a thread other than the one that counts apart.
+    /// [`Self::end_of_hit`] on a thread other than the first one.
     #[inline(never)]
-    fn end_of_shared_hit(&self, bytes: usize) -> Result<usize, Error> {
+    fn end_of_shared_hit(&self, bytes: usize, page: u64) -> Result<usize, Error> {
+        self.stats.note_last_page(page);
         self.count(false);
         Ok(bytes)
     }
