@@ -96,8 +96,9 @@ fn shortened(text: &str) -> Cow<'_, str> {
     match text.len() > 3 * PART {
         false => text.into(),
         true => {
-            let (begin, end) = (text.floor_char_boundary(PART), text.ceil_char_boundary(text.len() - PART));
-            format!("{} … {}", &text[..begin], &text[end..]).into()
+            let boundary =
+                |from| (from..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
+            format!("{} … {}", &text[..boundary(PART)], &text[boundary(text.len() - PART)..]).into()
         }
     }
 }
