@@ -53,9 +53,11 @@ fn memory_larger_than_the_cache_keeps_its_contents() {
             }
         }
         let [out, into, refaults] = swapped(&cache);
+        // A page that memory has no room for has left it once, and comes back in each round.
+        let absent = 1000 - BUDGET / PAGE as u64;
         assert!(
-            out > 500 && into > 1000 && into == refaults,
-            "{what}: {out} out, {into} in, {refaults} refaults"
+            out >= absent && into >= 3 * absent && into == refaults,
+            "{what}: {out} out, {into} in, {refaults} refaults, {absent} at least absent"
         );
         cache.validate().unwrap();
         drop(region);
