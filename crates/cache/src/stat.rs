@@ -24,7 +24,7 @@ pub(crate) struct HandleStats {
     map_faults: [AtomicU64; 2],
 }
 
-/// What a thread counts and notes when it reads through a handle.
+/// Counts and notes of a thread that reads through a handle.
 #[derive(Debug)]
 struct Lane {
     /// Number of the thread that counts its hits in `own_hits`; [`NO_OWNER`] until a first hit. An
