@@ -13,6 +13,7 @@ use crate::memory::Region;
 use crate::sqlite::Pool;
 use mglru_cache::{CachedFile, Map, OpenMode, PageCache};
 use std::cell::RefCell;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
@@ -206,15 +207,10 @@ fn descriptor_hits(
         let from = &array[offset as usize..][..bytes];
         with_buffer(|page| page[..bytes].copy_from_slice(from))
     };
-    let pread = |offset: u64, bytes: usize| {
-        with_buffer(|page| {
-            system.read_exact_at(&mut page[..bytes], offset).expect("a cached page can be read");
-        })
-    };
     let ways = [
         Way::new("descriptor_hit", |offset| read(file, page_start(offset))),
         Way::new("bare_copy", |offset| copy(page_start(offset), PAGE)),
-        Way::new("pread", |offset| pread(page_start(offset), PAGE)),
+        Way::new("pread", |offset| pread(system, page_start(offset), PAGE)),
         Way::new("descriptor_hit_256", |offset| {
             with_buffer(|page| {
                 file.read_at(&mut page[..SMALL], small_start(offset))
@@ -222,7 +218,7 @@ fn descriptor_hits(
             })
         }),
         Way::new("bare_copy_256", |offset| copy(small_start(offset), SMALL)),
-        Way::new("pread_256", |offset| pread(small_start(offset), SMALL)),
+        Way::new("pread_256", |offset| pread(system, small_start(offset), SMALL)),
     ];
     compare(&ways, threads, offsets, effort)
 }
@@ -232,6 +228,14 @@ fn descriptor_hits(
 pub fn read(file: &CachedFile, offset: u64) -> u64 {
     with_buffer(|page| {
         file.read_at(page, offset).expect("a page of the file can be read");
+    })
+}
+
+/// Reads bytes of a page by a system call.
+#[inline]
+pub fn pread(file: &File, offset: u64, bytes: usize) -> u64 {
+    with_buffer(|page| {
+        file.read_exact_at(&mut page[..bytes], offset).expect("a page of the file can be read");
     })
 }
 

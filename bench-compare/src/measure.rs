@@ -155,12 +155,12 @@ pub fn compare(ways: &[Way<'_>], counts: &[usize], offsets: &[u64], effort: Effo
     let contests: Vec<_> =
         ways.iter().flat_map(|way| counts.iter().map(move |&count| (way, count))).collect();
     let mut samples = vec![Vec::new(); contests.len()];
+    let stride = offsets.len() / (effort.hit_rounds * counts.len());
     for round in 0..effort.hit_rounds {
         for turn in 0..contests.len() {
             let at = (round + turn) % contests.len();
             let (way, threads) = contests[at];
-            let starts = effort.hit_rounds * counts.len();
-            let start = offsets.len() / starts * (round * counts.len() + at % counts.len());
+            let start = stride * (round * counts.len() + at % counts.len());
             samples[at].push(undisturbed(|| sample(way, threads, offsets, start, effort.hit_sample)));
         }
     }

@@ -7,7 +7,7 @@
 
 use crate::Failure;
 use crate::file::{DataFile, PAGE_BYTES, uniform_pages, zipf_pages};
-use crate::hits::with_buffer;
+use crate::hits::{pread, read, with_buffer};
 use crate::measure::{Effort, Figures, Way, compare};
 use mglru_cache::{Advice, CachedFile, OpenMode, PageCache, Tenant};
 use std::fs::File;
@@ -37,68 +37,43 @@ pub fn measure(effort: Effort, threads: &[usize], notes: &mut Vec<String>) -> Re
     }
     let data = DataFile::lay_out_in(directory, PAGES)?;
     let system = data.as_file();
+    let open = |tenant: Tenant| -> Result<CachedFile, Failure> {
+        let file = tenant.open(data.path(), OpenMode::ReadOnly)?;
+        file.advise(Advice::Random, 0..0)?;
+        Ok(file)
+    };
     let one = PageCache::builder(CAPACITY * PAGE_BYTES).build()?;
-    let file = one.open(data.path(), OpenMode::ReadOnly)?;
-    file.advise(Advice::Random, 0..0)?;
+    let file = open(one.tenant("")?)?;
     // Each tenant may use all memory, as threads share it in the other caches, too.
     let many = (0..TENANTS)
         .fold(PageCache::builder(CAPACITY * PAGE_BYTES), |builder, tenant| {
             builder.tenant(&format!("t{tenant}"), CAPACITY * PAGE_BYTES)
         })
         .build()?;
-    let own = (0..TENANTS)
-        .map(|tenant| {
-            let file = many.tenant(&format!("t{tenant}"))?.open(data.path(), OpenMode::ReadOnly)?;
-            file.advise(Advice::Random, 0..0)?;
-            Ok(file)
-        })
-        .collect::<Result<Vec<CachedFile>, Failure>>()?;
+    let own = (0..TENANTS).map(|tenant| open(many.tenant(&format!("t{tenant}"))?));
+    let own = own.collect::<Result<Vec<CachedFile>, Failure>>()?;
     let quick = quick_cache::sync::Cache::<u64, Page>::new(CAPACITY as usize);
     let moka = moka::sync::Cache::<u64, Page>::new(CAPACITY);
     let foyer: foyer_memory::Cache<u64, Page> = foyer_memory::CacheBuilder::new(CAPACITY as usize).build();
-    let through_quick = |offset| {
-        let page = quick.get(&offset).unwrap_or_else(|| {
+    // A page from a library's cache, or from the file into it.
+    let through = |offset: u64, cached: Option<Page>, insert: &dyn Fn(Page)| {
+        let page = cached.unwrap_or_else(|| {
             let page = page_of(system, offset);
-            quick.insert(offset, page.clone());
+            insert(page.clone());
             page
         });
         with_buffer(|buffer| buffer.copy_from_slice(&page[..]))
     };
-    let through_moka = |offset| {
-        let page = moka.get(&offset).unwrap_or_else(|| {
-            let page = page_of(system, offset);
-            moka.insert(offset, page.clone());
-            page
-        });
-        with_buffer(|buffer| buffer.copy_from_slice(&page[..]))
-    };
-    let through_foyer = |offset| {
-        let page = foyer.get(&offset).map(|entry| entry.value().clone()).unwrap_or_else(|| {
-            let page = page_of(system, offset);
-            foyer.insert(offset, page.clone());
-            page
-        });
-        with_buffer(|buffer| buffer.copy_from_slice(&page[..]))
-    };
-    let read = |file: &CachedFile, offset| {
-        with_buffer(|buffer| {
-            file.read_exact_at(buffer, offset).expect("a page of the file can be read");
-        })
-    };
-    let bare = |offset| {
-        with_buffer(|buffer| {
-            system.read_exact_at(buffer, offset).expect("a page of the file can be read");
-        })
-    };
+    let from_foyer = |offset: u64| foyer.get(&offset).map(|entry| entry.value().clone());
     let mut figures = Vec::new();
     for (names, offsets) in [(ZIPF, zipf_pages(PAGES, OFFSETS)), (UNIFORM, uniform_pages(PAGES, OFFSETS))] {
         let ways = [
             Way::new(names[0], |offset| read(&file, offset)),
             Way::new(names[1], |offset| read(&own[tenant_of_thread()], offset)),
-            Way::new(names[2], through_quick),
-            Way::new(names[3], through_moka),
-            Way::new(names[4], through_foyer),
-            Way::new(names[5], bare),
+            Way::new(names[2], |at| through(at, quick.get(&at), &|page| quick.insert(at, page))),
+            Way::new(names[3], |at| through(at, moka.get(&at), &|page| moka.insert(at, page))),
+            Way::new(names[4], |at| through(at, from_foyer(at), &|page| _ = foyer.insert(at, page))),
+            Way::new(names[5], |offset| pread(system, offset, PAGE_BYTES as usize)),
         ];
         let before = counts(&one.tenant("")?);
         figures.extend(compare(&ways, threads, &offsets, effort));

@@ -17,6 +17,7 @@ use crate::replay::run::Costs;
 use crate::statistics::{CONFIDENCE, Interval, median, median_interval};
 use mglru_core::Counter::{NrWritten, Pswpout, WorkingsetRefaultAnon, WorkingsetRefaultFile};
 use mglru_sim::Tally;
+use mglru_workload::hash::fnv1a;
 use serde::{Deserialize, Serialize, Serializer};
 
 /// Counts of one run.
@@ -68,14 +69,12 @@ impl Count {
     }
 }
 
-/// FNV-1a over names and values of the counters that are not 0, so that a counter which another
+/// A hash of names and values of the counters that are not 0, so that a counter which another
 /// build lacks, and which stays 0, makes no difference.
 fn digest(tally: &Tally) -> u64 {
     let counters = tally.counters.iter().chain([("dirty_pauses", tally.counts.dirty_pauses)]);
-    let bytes = counters
-        .filter(|&(_, value)| value > 0)
-        .flat_map(|(name, value)| name.bytes().chain(value.to_le_bytes()));
-    bytes.fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
+    let counted = counters.filter(|&(_, value)| value > 0);
+    fnv1a(counted.flat_map(|(name, value)| name.bytes().chain(value.to_le_bytes())))
 }
 
 /// A compared quantity.

@@ -16,6 +16,7 @@ pub mod compile;
 pub mod distribution;
 pub mod file_anon;
 pub mod fio;
+pub mod hash;
 pub mod load;
 pub mod names;
 pub mod pattern;

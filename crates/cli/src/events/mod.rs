@@ -140,7 +140,7 @@ enum Message {
 /// writing takes about as long as replaying.
 pub struct EventsWriter {
     batch: Vec<Record>,
-    /// Whether there was a record.
+    /// Whether a record was handed on.
     has_records: bool,
     /// The tenants that the writing thread knows.
     tenants: Tenants,
@@ -203,7 +203,6 @@ impl EventsWriter {
     #[inline]
     pub fn write(&mut self, record: &Record) {
         self.batch.push(*record);
-        self.has_records = true;
         if self.batch.len() == BATCH_RECORDS {
             self.hand_on();
         }
@@ -221,6 +220,7 @@ impl EventsWriter {
 
     #[cold]
     fn hand_on(&mut self) {
+        self.has_records |= !self.batch.is_empty();
         let empty = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH_RECORDS));
         // A writing thread that failed does not receive; `finish` reports its error.
         let _ = self.full.send(Message::Records(std::mem::replace(&mut self.batch, empty)));

@@ -184,12 +184,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
     for (number, plan) in plans.iter().enumerate() {
         bars.note(&plan.scenario.name());
         let (outcome, place) = match &args.events {
-            Some(file) => recorded(plan, file, &args, &bars)?,
-            None => (run::run_watched(plan, args.directory.as_deref(), &bars)?, String::new()),
+            Some(file) => {
+                recorded(plan, file, &args, &bars).map(|(outcome, place)| (outcome, Some(place)))?
+            }
+            None => (run::run_watched(plan, args.directory.as_deref(), &bars)?, None),
         };
         let between = if number > 0 { "\n" } else { "" };
         bars.hidden(|| output.text(&format!("{between}{}", report::text(plan, &outcome))))?;
-        if !place.is_empty() {
+        if let Some(place) = place {
             bars.hidden(|| output.text(&format!("\n{place}\n")))?;
         }
         documents.push(json!(outcome));

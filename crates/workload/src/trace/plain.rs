@@ -12,6 +12,7 @@ use super::PageAccess;
 use super::decode::{LineFormat, Parsed, Request};
 use super::text::{decimal, quote, wrong};
 use super::write::{Encode, Run};
+use crate::hash::fnv1a;
 use std::io::Write;
 
 /// Parses a decimal or `0x` hexadecimal number.
@@ -31,10 +32,9 @@ pub(super) fn is_number(line: &[u8]) -> bool {
     number(line).is_some()
 }
 
-/// FNV-1a: short enough to document in one line, and fixed for all time.
+/// The page of a word.
 pub(super) fn hash(word: &[u8]) -> u64 {
-    word.iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    fnv1a(word)
 }
 
 pub(super) struct Plain;

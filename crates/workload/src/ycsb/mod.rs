@@ -16,6 +16,7 @@ mod store;
 pub(crate) use store::Store;
 
 use crate::distribution::Skewed;
+use crate::hash::fnv1a;
 use crate::load::Step;
 use crate::random::Random;
 
@@ -245,10 +246,7 @@ impl Operations {
 
 /// The hash with which YCSB scatters keys: 64-bit FNV-1a over the value's bytes, without its sign.
 fn fnv_hash(value: u64) -> u64 {
-    let hash = value.to_le_bytes().iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
-    });
-    (hash as i64).unsigned_abs() & (i64::MAX as u64)
+    (fnv1a(value.to_le_bytes()) as i64).unsigned_abs() & (i64::MAX as u64)
 }
 
 #[cfg(test)]
