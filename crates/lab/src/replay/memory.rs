@@ -54,22 +54,25 @@ impl Memory {
     }
 }
 
+impl Memory {
+    /// Parses an amount that may be nothing: `None`.
+    fn parse_any(text: &str) -> Result<Option<Memory>, String> {
+        let text = text.trim();
+        let amount = match text.strip_suffix('%') {
+            Some(number) => Amount::Share(percent(number.trim())?),
+            None => Amount::Pages(size::parse(text)? / PAGE_BYTES),
+        };
+        let is_nothing = matches!(amount, Amount::Pages(0) | Amount::Share(0));
+        Ok((!is_nothing).then(|| Memory { text: text.to_owned(), amount }))
+    }
+}
+
 impl FromStr for Memory {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Memory, String> {
-        let text = text.trim();
-        let amount = match text.strip_suffix('%') {
-            Some(number) => Amount::Share(percent(number.trim())?),
-            None => match size::parse(text)? / PAGE_BYTES {
-                0 => return Err(NO_MEMORY.to_owned()),
-                pages => Amount::Pages(pages),
-            },
-        };
-        if amount == Amount::Share(0) {
-            return Err(NO_MEMORY.to_owned());
-        }
-        Ok(Memory { text: text.to_owned(), amount })
+        Memory::parse_any(text)?
+            .ok_or_else(|| "expected at least one page of 4096 bytes, such as 64MiB, 8192p or 10%".to_owned())
     }
 }
 
@@ -114,8 +117,6 @@ impl Swap {
     }
 }
 
-const NO_MEMORY: &str = "expected at least one page of 4096 bytes, such as 64MiB, 8192p or 10%";
-
 fn percent(number: &str) -> Result<u64, String> {
     let wrong = || "a percentage must be a number with at most six decimals, such as 10% or 0.5%".to_owned();
     let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
@@ -148,11 +149,8 @@ pub fn parse_fraction(text: &str) -> Result<f64, String> {
 /// # Errors
 /// If the text is not a size.
 pub fn parse_swap(text: &str) -> Result<Memory, String> {
-    let swap = text.parse::<Memory>();
-    swap.map_err(|error| match error == NO_MEMORY {
-        true => "swap needs at least 4096 bytes; leave the option out for no swap".to_owned(),
-        false => error,
-    })
+    Memory::parse_any(text)?
+        .ok_or_else(|| "swap needs at least 4096 bytes; leave the option out for no swap".to_owned())
 }
 
 /// Parses the kind of a swap device: whether it is compressed memory.
