@@ -11,7 +11,8 @@
 //!
 //! # Locking
 //!
-//! `insert`, `abandon`, `map` and `unmap` take the mapping lock; all else is lock-free.
+//! `insert` and `abandon` lock the page's part of the mapping, `map` and `unmap` all of it; all
+//! else is lock-free.
 
 use crate::Core;
 use crate::charge::NewFolio;
@@ -243,7 +244,7 @@ impl Core {
     pub fn is_there(&self, mapping: &Mapping, index: u32, hit: &Hit) -> bool {
         if self.folios.flags(hit.folio).load().locked() {
             // Perhaps by a thread that checked the mark before it was set, and removes the page.
-            return mapping.lock(&self.leaves).slot(index).folio() == Some(hit.folio);
+            return mapping.lock(&self.leaves, index).slot(index).folio() == Some(hit.folio);
         }
         mapping.still_there(&self.leaves, index, &hit.found)
     }
@@ -350,7 +351,7 @@ impl Core {
     pub fn touch_mapped(&self, task: &Task, mapping: &Mapping, first: u32, pages: u64) -> u64 {
         assert!(first.is_multiple_of(LEAF_SLOTS as u32), "page {first} does not begin a leaf");
         // The lock keeps the leaf in this mapping.
-        let without = mapping.lock(&self.leaves).touch_mapped(first, pages);
+        let without = mapping.lock(&self.leaves, first).touch_mapped(first, pages);
         if without != pages && mapping.touch_table(&self.leaves, first) {
             task.space.mark_ran();
         }
@@ -452,7 +453,7 @@ impl Core {
         if arrival.dropbehind {
             flags.set_dropbehind();
         }
-        let mut locked = mapping.lock(&self.leaves);
+        let mut locked = mapping.lock(&self.leaves, index);
         let missing_bytes =
             if self.leaves.is_charged { mapping.missing_bytes(&self.leaves, index) } else { 0 };
         let inserted = match new.pay_for_index(missing_bytes) {
@@ -472,7 +473,7 @@ impl Core {
         let swapped_in = kind == Kind::Anon && before.shadow.is_some();
         let shadow = match before.shadow {
             Some(entry) if kind == Kind::Anon => self.leave_entry(folio, entry),
-            None if kind == Kind::File => lru::shadow_outside(self, locked.tree.shadow_era, index),
+            None if kind == Kind::File => lru::shadow_outside(self, &mapping.shadow_era, index),
             shadow => shadow,
         };
         if arrival.readahead_mark {
@@ -587,7 +588,7 @@ impl Core {
         let memcg = self.owner_of(folio);
         self.end_reading(folio);
         let entry = self.swap_slot(folio).map(|_| self.swap.entry_of(folio, None));
-        let removed = mapping.lock(&self.leaves).remove(index, folio, entry, memcg.id());
+        let removed = mapping.lock(&self.leaves, index).remove(index, folio, entry, memcg.id());
         self.folios.flags(folio).leave_swap_cache(false);
         self.unlock(host, folio);
         if let Ok(shadow_leaf) = removed {
@@ -606,7 +607,7 @@ impl Core {
 
     /// Maps the first `pages` pages of a file into an address space, so that walks visit them.
     pub fn map(&self, task: &Task, mapping: &Arc<Mapping>, pages: u64) {
-        let mut locked = mapping.lock(&self.leaves);
+        let locked = mapping.lock_all(&self.leaves);
         locked.set_mapped_pages(pages.max(mapping.mapped_pages()));
         drop(locked);
         task.space.map(mapping);
@@ -616,7 +617,7 @@ impl Core {
     /// ([book: access#descriptor-accesses]).
     pub fn unmap(&self, host: &impl Host, task: &Task, mapping: &Arc<Mapping>) {
         task.space.unmap(mapping);
-        let mut locked = mapping.lock(&self.leaves);
+        let locked = mapping.lock_all(&self.leaves);
         let pages = mapping.mapped_pages();
         // A later `map` creates its entries after all of these are gone.
         locked.set_mapped_pages(0);

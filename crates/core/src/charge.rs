@@ -355,7 +355,7 @@ impl Charging {
         if let Some((mapping, index)) = self.place
             && let Some(mapping) = core.mappings.get(mapping)
         {
-            mapping.lock(&core.leaves).free_directory_if_empty(index);
+            mapping.lock(&core.leaves, index).free_directory_if_empty(index);
         }
         self.uncharge_index(core);
         core.settle_index();
@@ -574,10 +574,10 @@ impl Core {
             if mapping.has_directory(index) {
                 return Ok(());
             }
-            let grown = mapping.lock(&self.leaves).directory_growth_bytes(index);
+            let grown = mapping.directory_growth_bytes(&self.leaves, index);
             let bytes = self.leaves.bytes() + grown;
             if grown == 0 || self.pay_for(host, urgent, bytes).is_ok() {
-                let mut locked = mapping.lock(&self.leaves);
+                let mut locked = mapping.lock(&self.leaves, index);
                 if !self.try_pay(paid, mapping.missing_bytes(&self.leaves, index)) {
                     return Err(MetadataShort::Unpaid);
                 }

@@ -131,7 +131,7 @@ impl Core {
                 options.pcp_batch_frames as u32,
             )
             .charged(options.charge_metadata),
-            mappings: MappingTable::default(),
+            mappings: MappingTable::new(options.cpus),
             node: Node::new(&options),
             arrivals: Arrivals::new(options.cpus, options.batch_folios),
             memcgs: Memcgs::new(
@@ -283,7 +283,7 @@ impl Core {
 
     /// Forbids further insertions into a mapping. [`Self::close_mapping`] must still be called.
     pub fn seal_mapping(&self, mapping: &Mapping) {
-        mapping.lock(&self.leaves).tree.closed = true;
+        mapping.lock_all(&self.leaves).seal();
     }
 
     /// Removes a mapping with all its cached pages and shadows. `Some`: this folio is in use or
@@ -294,7 +294,7 @@ impl Core {
             return Some(busy);
         }
         if self.mappings.close(mapping.id()) {
-            mapping.lock(&self.leaves).close_index();
+            mapping.lock_all(&self.leaves).close_index();
             self.return_frames(host);
         }
         None

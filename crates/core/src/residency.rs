@@ -3,7 +3,7 @@
 use crate::Core;
 use crate::mapping::Mapping;
 
-/// Slots looked at before the mapping lock is released for others.
+/// Slots looked at before the lock of their part is released for others.
 const SLOTS_PER_LOCK: u32 = 256;
 
 /// Counts of the pages in a range of a mapping.
@@ -27,10 +27,8 @@ impl Core {
     pub fn pages_in(&self, mapping: &Mapping, from: u64, end: u64) -> PagesInRange {
         let mut pages = PagesInRange::default();
         let Ok(mut at) = u32::try_from(from) else { return pages };
-        loop {
-            let locked = mapping.lock(&self.leaves);
+        while let Some((locked, mut index, mut slot)) = mapping.lock_next(&self.leaves, at, end) {
             for _ in 0..SLOTS_PER_LOCK {
-                let Some((index, slot)) = locked.next(at, end) else { return pages };
                 match slot.folio() {
                     Some(folio) => {
                         let flags = self.folios.flags(folio).load();
@@ -42,21 +40,25 @@ impl Core {
                 }
                 let Some(next) = index.checked_add(1) else { return pages };
                 at = next;
+                let Some(found) = locked.next(at, end) else { break };
+                (index, slot) = found;
             }
         }
+        pages
     }
 
     /// The first page of `mapping` from `from` to `end` that is in memory, or being read.
     pub fn next_in_memory(&self, mapping: &Mapping, from: u64, end: u64) -> Option<u32> {
         let mut at = u32::try_from(from).ok()?;
         loop {
-            let locked = mapping.lock(&self.leaves);
+            let (locked, mut index, mut slot) = mapping.lock_next(&self.leaves, at, end)?;
             for _ in 0..SLOTS_PER_LOCK {
-                let (index, slot) = locked.next(at, end)?;
                 if slot.folio().is_some() {
                     return Some(index);
                 }
                 at = index.checked_add(1)?;
+                let Some(found) = locked.next(at, end) else { break };
+                (index, slot) = found;
             }
         }
     }

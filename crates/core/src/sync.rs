@@ -5,12 +5,13 @@
 //!
 //! # Locking
 //!
-//! The order of the crate's locks, outermost first: address-space list, list of shadow leaves,
-//! mapping, lruvec, tree of memcgs. Leaves of this order, under which no lock is taken: the batches
-//! of arrivals, the pools, the table of mappings, Bloom filters, the index of shadow owners, the
-//! table of compact shadows, and each memcg's order and pressure. One exception: a CPU's free
-//! frames are locked before the node's. Another: while a memcg is created on a free number, the
-//! locks of that number may be taken in any order ([`crate::memcg`]).
+//! The order of the crate's locks, outermost first: address-space list, list of shadow leaves, a
+//! mapping's parts, its dirty pages or the growth of its index, lruvec, tree of memcgs. Leaves of
+//! this order, under which no lock is taken: the batches of arrivals, the pools, the table of
+//! mappings, Bloom filters, the index of shadow owners, the table of compact shadows, and each
+//! memcg's order and pressure. One exception: a CPU's free frames are locked before the node's.
+//! Another: while a memcg is created on a free number, the locks of that number may be taken in any
+//! order ([`crate::memcg`]).
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};

@@ -7,6 +7,7 @@ use crate::lru::{
     MAX_GENERATIONS, MIN_GENERATIONS, all_lists, list_named, may_be_on, policy_of_list, size_of_list,
 };
 use crate::memcg::{Counter, Memcg, MemcgId};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Where a folio waits.
@@ -131,7 +132,8 @@ impl Core {
         }
         let mut counted = vec![(0u64, 0u64); self.memcgs.numbers() as usize];
         for mapping in self.mappings.all() {
-            let locked = mapping.lock(&self.leaves);
+            let locked = mapping.lock_all(&self.leaves);
+            let dirty = mapping.dirty();
             let (mut at, mut folios) = (0, 0);
             while let Some((index, slot)) = locked.next(at, 1 << 32) {
                 if let Some(folio) = slot.folio() {
@@ -144,7 +146,7 @@ impl Core {
                         ));
                     }
                     let indexed = flags.dirty() && mapping.kind() == Kind::File;
-                    if indexed != locked.tree.dirty.contains(&index) {
+                    if indexed != dirty.contains(&index) {
                         return Err(format!(
                             "page {index} of {:?}: {flags:?} disagrees with the dirty index",
                             mapping.id()
@@ -157,7 +159,7 @@ impl Core {
                 let Some(next) = index.checked_add(1) else { break };
                 at = next;
             }
-            if locked.tree.dirty.is_empty() != self.dirty_since(&mapping).is_none() {
+            if dirty.is_empty() != self.dirty_since(&mapping).is_none() {
                 return Err(format!("{:?}: the flusher's list disagrees with the dirty index", mapping.id()));
             }
             if folios != mapping.folios() {
@@ -169,6 +171,12 @@ impl Core {
             }
         }
         self.memcgs.settle_all();
+        // A removed memcg that still has pages may count what its heir does not, or the other way
+        // round.
+        let mut removed: BTreeMap<u32, Vec<&Memcg>> = BTreeMap::new();
+        for memcg in self.memcgs.iter().filter(|memcg| memcg.heir().is_some()) {
+            removed.entry(self.memcgs.living(memcg.id()).id().0).or_default().push(memcg);
+        }
         for memcg in self.memcgs.iter() {
             if memcg.usage_pages() != usage[memcg.id().0 as usize] {
                 return Err(format!(
@@ -182,13 +190,8 @@ impl Core {
                 continue;
             }
             let (files, dirty) = counted[memcg.id().0 as usize];
-            // A removed memcg that still has pages may count what its heir does not, or the other
-            // way round.
-            let went = self
-                .memcgs
-                .iter()
-                .filter(|went| went.heir().is_some() && std::ptr::eq(self.memcgs.living(went.id()), memcg));
-            let counting: Vec<_> = went.chain([memcg]).collect();
+            let removed = removed.get(&memcg.id().0).into_iter().flatten().copied();
+            let counting: Vec<&Memcg> = removed.chain([memcg]).collect();
             let stat = |counter| counting.iter().map(|memcg| memcg.stat.signed(counter)).sum::<i64>() as u64;
             let cached = stat(Counter::File) + stat(Counter::Anon);
             if cached != files || stat(Counter::FileDirty) != dirty {
@@ -212,7 +215,7 @@ impl Core {
         }
         let mut paid = vec![0; self.memcgs.numbers() as usize];
         for mapping in self.mappings.all() {
-            mapping.lock(&self.leaves).change_payers(|payer, bytes| {
+            mapping.lock_all(&self.leaves).change_payers(|payer, bytes| {
                 paid[payer.0 as usize] += bytes;
                 payer
             });

@@ -142,8 +142,8 @@ pub(crate) fn trim(core: &Core, memcg: &Memcg, most: u64) -> bool {
         // A leaf that was used again is still listed, but no longer matches its entry.
         let mapping = core.mappings.get(leaf.mapping);
         let shadows = mapping.and_then(|mapping| {
-            let keep = |era: &mut _, index, word| lru::leaf_dropped(core, era, index, word);
-            mapping.lock(&core.leaves).trim(&leaf, keep)
+            let keep = |era: &_, index, word| lru::leaf_dropped(core, era, index, word);
+            mapping.lock(&core.leaves, leaf.first_index()).trim(&leaf, keep)
         });
         trimmed += u64::from(shadows.is_some());
     }
@@ -155,7 +155,7 @@ pub(crate) fn trim(core: &Core, memcg: &Memcg, most: u64) -> bool {
 
 fn is_shadow_leaf(core: &Core, leaf: &ShadowLeaf) -> bool {
     let mapping = core.mappings.get(leaf.mapping);
-    mapping.is_some_and(|m| m.lock(&core.leaves).is_shadow_leaf(leaf))
+    mapping.is_some_and(|m| m.lock(&core.leaves, leaf.first_index()).is_shadow_leaf(leaf))
 }
 
 #[cfg(all(test, not(loom)))]

@@ -116,7 +116,7 @@ fn open_files_are_paid_for() {
         }
     };
     assert!(
-        matches!(error, Error::TooManyFiles { .. }) && handles.len() > 500,
+        matches!(error, Error::TooManyFiles { .. }) && handles.len() > 450,
         "{error} after {}",
         handles.len()
     );

@@ -629,14 +629,14 @@ impl Evictions {
 }
 
 /// A leaf with nothing but shadows is dropped, with this one: the policy may keep it elsewhere.
-pub(crate) fn leaf_dropped(core: &Core, era: &mut ShadowEra, index: u32, word: u64) {
+pub(crate) fn leaf_dropped(core: &Core, era: &ShadowEra, index: u32, word: u64) {
     if core.lru() == Lru::Ranked {
         ranked::leaf_dropped(core, era, index, word);
     }
 }
 
 /// The shadow of a page of a file that is brought in and has none in its slot.
-pub(crate) fn shadow_outside(core: &Core, era: ShadowEra, index: u32) -> Option<u64> {
+pub(crate) fn shadow_outside(core: &Core, era: &ShadowEra, index: u32) -> Option<u64> {
     if core.lru() == Lru::Ranked { ranked::shadow_outside(core, era, index) } else { None }
 }
 

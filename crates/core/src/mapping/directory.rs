@@ -8,7 +8,7 @@
 //!
 //! # Locking
 //!
-//! Entries and counts of a directory in its place change under its mapping's lock. The list of free
+//! Entries and counts of a directory in its place change under its part's lock. The list of free
 //! directories has a lock of its own, a leaf.
 
 use super::layout::DIRECTORY_LEAVES;
@@ -120,18 +120,18 @@ impl DirectoryPool {
         self.free.lock().give_back(entry - 1);
     }
 
-    /// Whether a directory in its place has no leaf. The caller holds the mapping lock.
+    /// Whether a directory in its place has no leaf. The caller holds the lock of its part.
     pub(crate) fn is_empty(&self, directory: &Directory) -> bool {
         directory.count.load(Relaxed) == 0
     }
 
-    /// Counts a new leaf. The caller holds the mapping lock.
+    /// Counts a new leaf. The caller holds the lock of its part.
     pub(crate) fn note_leaf(&self, directory: &Directory) {
         let count = directory.count.load(Relaxed);
         directory.count.store(count + 1, Relaxed);
     }
 
-    /// Counts a removed leaf. The caller holds the mapping lock.
+    /// Counts a removed leaf. The caller holds the lock of its part.
     pub(crate) fn forget_leaf(&self, directory: &Directory) {
         let count = directory.count.load(Relaxed) - 1;
         directory.count.store(count, Relaxed);

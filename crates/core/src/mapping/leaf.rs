@@ -8,9 +8,9 @@
 //!
 //! # Locking
 //!
-//! Counts of a leaf change under its mapping's lock; the free list has a lock of its own.
-//! Reservations are atomic counts: every charged page needs one, and most are given back unused, so
-//! each CPU keeps some and takes them from the pool in batches.
+//! Counts of a leaf change under the lock of its part of the mapping; the free list has a lock of
+//! its own. Reservations are atomic counts: every charged page needs one, and most are given back
+//! unused, so each CPU keeps some and takes them from the pool in batches.
 
 use super::directory::DirectoryPool;
 use super::layout::{IN_RANGE, LEAF_SLOTS};
@@ -134,7 +134,7 @@ impl<'a> Leaf<'a> {
         }
     }
 
-    /// The caller holds the mapping lock.
+    /// The caller holds the lock of its part.
     pub(crate) fn set_counts(&self, counts: Counts) {
         let word = u64::from(counts.stamp) << STAMP_SHIFT
             | u64::from(counts.owner.0) << (2 * COUNT_BITS)
@@ -361,7 +361,7 @@ impl LeafPool {
         LeafId(leaf)
     }
 
-    /// The number of the memcg that pays for a leaf. Changes under the mapping lock.
+    /// The number of the memcg that pays for a leaf. Changes under the lock of its part.
     pub(super) fn payer(&self, id: LeafId) -> &AtomicU32 {
         let number = id.0 as usize;
         self.first_payers.get(number).unwrap_or_else(|| {

@@ -15,7 +15,10 @@
 //!
 //! # Locking
 //!
-//! `tree` serialises every change of the folio or shadow in a slot, and the counts of leaves.
+//! The lock of a page's part ([`parts`]) serialises every change of the folio or shadow in its
+//! slot, of the counts of its leaf, and of its directory. Two more locks follow it: of the index of
+//! dirty pages, in which a page comes and goes only under its part's lock, and of the growth of the
+//! table of directories.
 //! Readers take no lock: they find a slot, use it, and check afterwards that the directory still
 //! names the same leaf.
 
@@ -23,26 +26,33 @@ mod directory;
 mod glance;
 mod layout;
 mod leaf;
+mod locked;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod numbers;
+mod parts;
 mod range;
 mod slot;
+mod table;
 
 pub use glance::Glance;
 pub use layout::{LEAF_SLOTS, MappingId, TABLE_PAGES};
-pub(crate) use leaf::{Counts, Leaf, LeafId, LeafPool};
+pub(crate) use leaf::{Leaf, LeafId, LeafPool};
+pub(crate) use locked::{LockedMapping, ShadowLeaf};
 pub use range::{SettledPage, SlotRange};
 pub use slot::{AtomicSlot, Slot};
+pub(crate) use table::MappingTable;
 
-use crate::folio::{FolioId, Kind};
-use crate::memcg::MemcgId;
+use crate::folio::Kind;
 use crate::segments::Words;
 use crate::sync::{
     AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering::Acquire, Ordering::Relaxed,
-    Ordering::Release, Ordering::SeqCst, fence,
+    Ordering::SeqCst, RareU32, fence,
 };
 use directory::{DIRECTORY_BYTES, Directory};
 use layout::{DIRECTORY_LEAVES, DIRECTORY_PAGES, IN_RANGE};
 use leaf::LEAF_BYTES;
+use parts::Parts;
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
@@ -63,21 +73,8 @@ pub enum Advice {
 
 /// Names a file among all that had shadows outside of the index since the start
 /// ([`crate::lru::CompactShadows`]), and changes when these are to be forgotten. 0: it has none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ShadowEra(pub(crate) u32);
-
-/// State under the mapping lock.
 #[derive(Debug, Default)]
-pub(crate) struct Tree {
-    /// Indexes of dirty pages that are not being written.
-    pub(crate) dirty: BTreeSet<u32>,
-    /// Set when the mapping is being closed: insertions fail.
-    pub(crate) closed: bool,
-    /// The file's shadows outside of the index.
-    pub(crate) shadow_era: ShadowEra,
-    /// Bytes of the table of directories, with the numbers of the memcgs that pay for them.
-    table_payers: Vec<(u32, u64)>,
-}
+pub(crate) struct ShadowEra(pub(crate) RareU32);
 
 /// A mapping: the pages of one file.
 #[derive(Debug)]
@@ -87,12 +84,20 @@ pub struct Mapping {
     /// Directory number + 1; 0 for no directory.
     directories: Words<DIRECTORY_SEGMENTS>,
     range: OnceLock<Arc<SlotRange>>,
-    folios: AtomicU32,
     mapped_pages: AtomicU64,
     /// Pages that lie wholly inside the file, at most `u32::MAX`.
     whole_pages: AtomicU32,
     recency: AtomicBool,
-    tree: Mutex<Tree>,
+    parts: Parts,
+    /// Indexes of dirty pages that are not being written.
+    dirty: Mutex<BTreeSet<u32>>,
+    /// Set when the mapping is being closed: insertions fail. Changes under the locks of all parts.
+    closed: AtomicBool,
+    /// The file's shadows outside of the index.
+    pub(crate) shadow_era: ShadowEra,
+    /// Bytes of the table of directories and of the parts, with the numbers of the memcgs that pay
+    /// for them. Held while the table grows.
+    table_payers: Mutex<Vec<(u32, u64)>>,
 }
 
 /// A slot found without a lock: its place and its content.
@@ -115,38 +120,22 @@ pub enum InsertError {
     Closed,
 }
 
-/// Content of a slot before a folio was inserted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Before {
-    pub(crate) shadow: Option<u64>,
-    /// `Some` if the leaf held only shadows: the memcg that listed it.
-    pub(crate) only_shadows_of: Option<MemcgId>,
-    /// Bytes of the index that were added.
-    pub(crate) added_bytes: u64,
-}
-
-/// A leaf that now holds only shadows, for the list that limits such leaves.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ShadowLeaf {
-    pub(crate) mapping: MappingId,
-    leaf_index: u32,
-    /// The leaf's place in the pool, because another leaf may have come to the same stamp.
-    id: LeafId,
-    stamp: u32,
-}
-
 impl Mapping {
-    pub(crate) fn new(id: MappingId, kind: Kind) -> Mapping {
+    /// An empty mapping that so many CPUs use.
+    pub(crate) fn new(id: MappingId, kind: Kind, cpus: usize) -> Mapping {
         Mapping {
             id,
             kind,
             directories: Words::new(),
             range: OnceLock::new(),
-            folios: AtomicU32::new(0),
             mapped_pages: AtomicU64::new(0),
             whole_pages: AtomicU32::new(0),
             recency: AtomicBool::new(true),
-            tree: Mutex::new(Tree::default()),
+            parts: Parts::new(cpus),
+            dirty: Mutex::default(),
+            closed: AtomicBool::new(false),
+            shadow_era: ShadowEra::default(),
+            table_payers: Mutex::default(),
         }
     }
 
@@ -162,22 +151,31 @@ impl Mapping {
 
     /// Cached pages.
     pub fn folios(&self) -> u32 {
-        self.folios.load(Relaxed)
+        self.parts.folios()
     }
 
-    /// Bytes of its table of directories.
-    pub(crate) fn table_bytes(&self) -> u64 {
-        self.directories.bytes()
+    /// The indexes of its dirty pages that are not being written. Lock a page's part before it is
+    /// added or removed.
+    pub(crate) fn dirty(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        self.dirty.lock()
     }
 
-    /// Bytes of the index that inserting a page would add. Without the mapping lock, other threads
-    /// may add or free some.
+    /// Bytes of the index that inserting a page would add, or fewer if the table of directories
+    /// grows meanwhile. Without the lock of the page's part, other threads may add or free some.
     pub(crate) fn missing_bytes(&self, leaves: &LeafPool, index: u32) -> u64 {
         match self.directory(leaves, index) {
-            None => self.directories.growth_bytes(index / DIRECTORY_PAGES) + DIRECTORY_BYTES + LEAF_BYTES,
+            None => {
+                let table_bytes = self.directories.growth_bytes(index / DIRECTORY_PAGES);
+                table_bytes + self.parts.unpaid_bytes() + DIRECTORY_BYTES + LEAF_BYTES
+            }
             Some(_) if self.leaf_id(leaves, index).is_none() => LEAF_BYTES,
             Some(_) => 0,
         }
+    }
+
+    /// Bytes to be paid for before [`LockedMapping::directory_or_new`] creates a directory.
+    pub(crate) fn directory_growth_bytes(&self, leaves: &LeafPool, index: u32) -> u64 {
+        self.directories.growth_bytes(index / DIRECTORY_PAGES) + leaves.directories.growth_bytes()
     }
 
     /// Pages covered by page tables: the file's length at the last `map`. 0: not mapped.
@@ -202,7 +200,7 @@ impl Mapping {
         leaves.directories.get_entry(place.load(Acquire))
     }
 
-    /// Whether the page has a directory. Without the mapping lock, it may be freed at any time.
+    /// Whether the page has a directory. Without the lock of its part, it may be freed at any time.
     pub(crate) fn has_directory(&self, index: u32) -> bool {
         self.directories.get(index / DIRECTORY_PAGES).is_some_and(|place| place.load(Acquire) != 0)
     }
@@ -369,343 +367,18 @@ impl Mapping {
         })
     }
 
-    pub(crate) fn lock<'a>(&'a self, leaves: &'a LeafPool) -> LockedMapping<'a> {
-        LockedMapping { mapping: self, leaves, tree: self.tree.lock() }
-    }
-
-    /// As [`Self::lock`], unless another thread holds it.
-    pub(crate) fn try_lock<'a>(&'a self, leaves: &'a LeafPool) -> Option<LockedMapping<'a>> {
-        Some(LockedMapping { mapping: self, leaves, tree: self.tree.try_lock()? })
-    }
-}
-
-/// A locked mapping: the only place where slots change their folio.
-pub(crate) struct LockedMapping<'a> {
-    mapping: &'a Mapping,
-    leaves: &'a LeafPool,
-    pub(crate) tree: MutexGuard<'a, Tree>,
-}
-
-impl<'a> LockedMapping<'a> {
-    fn leaf(&self, index: u32) -> Option<(LeafId, Leaf<'a>)> {
-        let entry = self.mapping.leaf_entry(self.leaves, index);
-        Some((LeafId::of_entry(entry)?, self.mapping.leaf_of_entry(self.leaves, index, entry)?))
-    }
-
-    pub(crate) fn set_mapped_pages(&mut self, pages: u64) {
-        self.mapping.mapped_pages.store(pages, Relaxed);
-    }
-
-    pub(crate) fn slot(&self, index: u32) -> Slot {
-        self.mapping.slot(self.leaves, index).map_or(Slot::EMPTY, AtomicSlot::load)
-    }
-
-    /// Accesses pages of the leaf that begins at `first`, given as bits, through their page-table
-    /// entries. Returns the bits of pages without an entry.
-    pub(crate) fn touch_mapped(&self, first: u32, pages: u64) -> u64 {
-        let Some((_, leaf)) = self.leaf(first) else { return pages };
-        let mut without = pages;
-        let mut left = pages;
-        while left != 0 {
-            let at = left.trailing_zeros();
-            left &= left - 1;
-            without &= !(u64::from(leaf.slots[at as usize].touch_mapped()) << at);
-        }
-        without
-    }
-
-    /// The leaves of `pages`, each with the part of `pages` that lies in it.
-    fn parts(&self, pages: std::ops::Range<u64>) -> impl Iterator<Item = (std::ops::Range<u64>, Leaf<'a>)> {
-        let leaf_pages = LEAF_SLOTS as u64;
-        let leaves = pages.start / leaf_pages..pages.end.div_ceil(leaf_pages);
-        leaves.filter_map(move |leaf| {
-            let part = pages.start.max(leaf * leaf_pages)..pages.end.min((leaf + 1) * leaf_pages);
-            Some((part.clone(), self.leaf(part.start as u32)?.1))
-        })
-    }
-
-    /// The parts of `pages` that lie in one leaf each, of leaves with at least one cached page for
-    /// `each` pages of the part.
-    pub(crate) fn leaves_within(
-        &self,
-        pages: std::ops::Range<u64>,
-        each: u64,
-    ) -> impl Iterator<Item = std::ops::Range<u64>> {
-        self.parts(pages).filter_map(move |(part, leaf)| {
-            (u64::from(leaf.counts().folios) * each >= part.end - part.start).then_some(part)
-        })
-    }
-
-    /// The folios, with their slots, of those given pages whose page-table entry is young.
-    pub(crate) fn young_entries(
-        &self,
-        pages: std::ops::Range<u64>,
-    ) -> impl Iterator<Item = (FolioId, &AtomicSlot)> {
-        let slots = self.parts(pages).map(|(part, leaf)| {
-            let first = part.start as usize % LEAF_SLOTS;
-            &leaf.slots[first..first + (part.end - part.start) as usize]
-        });
-        slots.flatten().filter_map(|slot| {
-            let now = slot.load();
-            Some((now.folio().filter(|_| now.mapped() && now.accessed())?, slot))
-        })
-    }
-
-    /// Puts a folio into a slot that is empty or holds a shadow, and returns the former content.
-    /// Uses up or gives back the leaf that `cpu` reserved, unless it fails. `payer` has paid for
-    /// the objects that this adds to the index, if memcgs pay for it.
-    pub(crate) fn insert(
-        &mut self,
-        cpu: usize,
-        index: u32,
-        folio: FolioId,
-        payer: MemcgId,
-    ) -> Result<Before, InsertError> {
-        if self.tree.closed {
-            return Err(InsertError::Closed);
-        }
-        let before = self.slot(index);
-        if before.folio().is_some() {
-            return Err(InsertError::Occupied);
-        }
-        let (leaf, added_bytes) = self.leaf_or_new(cpu, index, payer);
-        let shadow = before.shadow();
-        leaf.slots[index as usize % LEAF_SLOTS].replace(Slot::of_folio(folio));
-        let mut counts = leaf.counts();
-        let only_shadows_of = (counts.only_shadows() && self.keeps_shadows()).then_some(counts.owner);
-        if counts.only_shadows() {
-            counts.restamp();
-        }
-        counts.folios += 1;
-        counts.shadows -= u8::from(shadow.is_some());
-        leaf.set_counts(counts);
-        self.count_folios(1);
-        Ok(Before { shadow, only_shadows_of, added_bytes })
-    }
-
-    /// A plain store suffices: only the lock holder writes the count.
-    fn count_folios(&self, change: i32) {
-        let folios = &self.mapping.folios;
-        folios.store(folios.load(Relaxed).wrapping_add_signed(change), Relaxed);
-    }
-
-    /// The leaf of a page, created if it is missing, and the bytes that this added.
-    fn leaf_or_new(&mut self, cpu: usize, index: u32, payer: MemcgId) -> (Leaf<'a>, u64) {
-        let (directory, added) = self.directory_or_new(index, payer);
-        let leaves = self.leaves;
-        let entry = &directory.leaves[index as usize / LEAF_SLOTS % DIRECTORY_LEAVES];
-        let found = entry.load(Acquire);
-        if let Some(leaf) = self.mapping.leaf_of_entry(leaves, index, found) {
-            leaves.unreserve(Some(cpu));
-            return (leaf, added);
-        }
-        let id = leaves.take();
-        if leaves.is_charged {
-            leaves.payer(id).store(payer.0, Relaxed);
-        }
-        leaves.directories.note_leaf(directory);
-        let in_range = self.mapping.range.get().is_some_and(|range| range.leaf(index).is_some());
-        let new = (id.0 + 1) | if in_range { IN_RANGE } else { 0 };
-        entry.store(new, Release);
-        let leaf = self.mapping.leaf_of_entry(leaves, index, new).expect("just created");
-        (leaf, added + LEAF_BYTES)
-    }
-
-    /// Bytes to be paid for before [`Self::directory_or_new`] creates a directory.
-    pub(crate) fn directory_growth_bytes(&self, index: u32) -> u64 {
-        self.mapping.directories.growth_bytes(index / DIRECTORY_PAGES)
-            + self.leaves.directories.growth_bytes()
-    }
-
-    /// The directory of a page, created if it is missing, and the bytes that this added. `payer`
-    /// has paid for them, if memcgs pay for the index.
-    pub(crate) fn directory_or_new(&mut self, index: u32, payer: MemcgId) -> (&'a Directory, u64) {
-        let (leaves, mapping) = (self.leaves, self.mapping);
-        let (table, number) = (&mapping.directories, index / DIRECTORY_PAGES);
-        if let Some(directory) = mapping.directory(leaves, index) {
-            return (directory, 0);
-        }
-        let grown = table.growth_bytes(number);
-        if grown > 0 {
-            leaves.count_bytes(grown);
-        }
-        let entry = leaves.directories.take();
-        let directory = leaves.directories.get_entry(entry).expect("just taken");
-        if leaves.is_charged {
-            directory.payer.store(payer.0, Relaxed);
-            if grown > 0 {
-                self.tree.table_payers.push((payer.0, grown));
-            }
-        }
-        table.get_or_make(number).store(entry, Release);
-        (directory, grown + DIRECTORY_BYTES)
-    }
-
-    /// Frees the directories without leaves and gives up the claims on the memory of the table,
-    /// when the mapping is closed.
-    pub(crate) fn close_index(&mut self) {
-        let table = &self.mapping.directories;
-        let mut at = 0;
-        while let Some(number) = table.first_from(at) {
-            self.free_directory_if_empty(number * DIRECTORY_PAGES);
-            at = number + 1;
-        }
-        let payers = std::mem::take(&mut self.tree.table_payers);
-        payers.into_iter().for_each(|(payer, bytes)| self.leaves.note_freed(payer, bytes));
-        self.leaves.forget_bytes(self.mapping.table_bytes());
-    }
-
-    /// Frees the directory of a page if it has no leaf.
-    pub(crate) fn free_directory_if_empty(&self, index: u32) {
-        let pool = &self.leaves.directories;
-        let Some(place) = self.mapping.directories.get(index / DIRECTORY_PAGES) else { return };
-        let entry = place.load(Relaxed);
-        let Some(directory) = pool.get_entry(entry).filter(|directory| pool.is_empty(directory)) else {
-            return;
-        };
-        place.store(0, Release);
-        if let Some(range) = self.mapping.range.get() {
-            let first = index / DIRECTORY_PAGES * DIRECTORY_PAGES;
-            for table in 0..DIRECTORY_PAGES / TABLE_PAGES {
-                range.clear_young_table(first + table * TABLE_PAGES);
-            }
-        }
-        if self.leaves.is_charged {
-            self.leaves.note_freed(directory.payer.load(Relaxed), DIRECTORY_BYTES);
-        }
-        pool.give_back(entry);
-    }
-
-    /// Calls `heir` with the payer and the bytes of everything in this index, for which memcgs pay.
-    /// The payer that it returns pays from now on; `heir` has moved the charge.
-    pub(crate) fn change_payers(&mut self, mut heir: impl FnMut(MemcgId, u64) -> MemcgId) {
-        let leaves = self.leaves;
-        let mut change = |payer: u32, bytes: u64| heir(MemcgId(payer), bytes).0;
-        for (payer, bytes) in &mut self.tree.table_payers {
-            *payer = change(*payer, *bytes);
-        }
-        let mut at = 0;
-        while let Some(number) = self.mapping.directories.first_from(at) {
-            at = number + 1;
-            let Some(directory) = self.mapping.directory(leaves, number * DIRECTORY_PAGES) else { continue };
-            directory.payer.store(change(directory.payer.load(Relaxed), DIRECTORY_BYTES), Relaxed);
-            for entry in &directory.leaves {
-                if let Some(leaf) = LeafId::of_entry(entry.load(Acquire)) {
-                    let payer = leaves.payer(leaf);
-                    payer.store(change(payer.load(Relaxed), LEAF_BYTES), Relaxed);
-                }
-            }
-        }
-    }
-
-    /// Whether its leaves hold shadows, which may be dropped. For anonymous memory they hold
-    /// entries, which say where in swap a page is and must stay.
-    fn keeps_shadows(&self) -> bool {
-        self.mapping.kind == Kind::File
-    }
-
-    /// Takes `folio` out of its slot and leaves a shadow or nothing. `Err`: the folio is not there.
-    /// `Ok(Some)`: the leaf now holds only shadows, and `owner` pays for it.
-    pub(crate) fn remove(
-        &mut self,
-        index: u32,
-        folio: FolioId,
-        shadow: Option<u64>,
-        owner: MemcgId,
-    ) -> Result<Option<ShadowLeaf>, NotThere> {
-        let Some((id, leaf)) = self.leaf(index) else { return Err(NotThere) };
-        let slot = &leaf.slots[index as usize % LEAF_SLOTS];
-        if slot.load().folio() != Some(folio) {
-            return Err(NotThere);
-        }
-        slot.replace(shadow.map_or(Slot::EMPTY, Slot::of_shadow));
-        let mut counts = leaf.counts();
-        counts.folios -= 1;
-        counts.shadows += u8::from(shadow.is_some());
-        if counts.only_shadows() {
-            counts.owner = owner;
-            counts.restamp();
-        }
-        leaf.set_counts(counts);
-        self.count_folios(-1);
-        if counts.only_shadows() && self.keeps_shadows() {
-            let leaf_index = index / LEAF_SLOTS as u32;
-            let mapping = self.mapping.id;
-            return Ok(Some(ShadowLeaf { mapping, leaf_index, id, stamp: counts.stamp }));
-        }
-        self.free_if_empty(index, id, counts);
-        Ok(None)
-    }
-
-    fn free_if_empty(&self, index: u32, id: LeafId, counts: Counts) {
-        if counts.folios == 0 && counts.shadows == 0 {
-            let directory = self.mapping.directory(self.leaves, index).expect("the leaf was found there");
-            directory.leaves[index as usize / LEAF_SLOTS % DIRECTORY_LEAVES].store(0, Release);
-            self.leaves.directories.forget_leaf(directory);
-            self.leaves.give_back(id);
-            if self.leaves.is_charged {
-                self.free_directory_if_empty(index);
-            }
-        }
-    }
-
-    /// Drops the shadow of one page. `Some`: it was the last one in a leaf that this memcg paid
-    /// for.
-    pub(crate) fn forget(&mut self, index: u32) -> Option<MemcgId> {
-        let (id, leaf) = self.leaf(index)?;
-        let slot = &leaf.slots[index as usize % LEAF_SLOTS];
-        slot.load().shadow()?;
-        slot.replace(Slot::EMPTY);
-        let mut counts = leaf.counts();
-        counts.shadows -= 1;
-        leaf.set_counts(counts);
-        self.free_if_empty(index, id, counts);
-        (counts.folios == 0 && counts.shadows == 0 && self.keeps_shadows()).then_some(counts.owner)
-    }
-
-    /// Drops all shadows of a leaf that has held only shadows since it was noted, after it has
-    /// passed them to `each` with the file's era and their indexes. Returns their number.
-    pub(crate) fn trim(
-        &mut self,
-        noted: &ShadowLeaf,
-        mut each: impl FnMut(&mut ShadowEra, u32, u64),
-    ) -> Option<u32> {
-        let index = noted.leaf_index * LEAF_SLOTS as u32;
-        let (id, leaf) = self.leaf(index)?;
-        let counts = leaf.counts();
-        if !counts.only_shadows() || (id, counts.stamp) != (noted.id, noted.stamp) {
-            return None;
-        }
-        for (at, slot) in (0..).zip(leaf.slots) {
-            if let Some(word) = slot.load().shadow() {
-                each(&mut self.tree.shadow_era, index + at, word);
-            }
-            slot.replace(Slot::EMPTY);
-        }
-        self.free_if_empty(index, id, Counts { folios: 0, shadows: 0, ..counts });
-        Some(u32::from(counts.shadows))
-    }
-
-    /// Whether a leaf has held only shadows since it was noted.
-    pub(crate) fn is_shadow_leaf(&self, noted: &ShadowLeaf) -> bool {
-        self.leaf(noted.leaf_index * LEAF_SLOTS as u32).is_some_and(|(id, leaf)| {
-            let counts = leaf.counts();
-            counts.only_shadows() && (id, counts.stamp) == (noted.id, noted.stamp)
-        })
-    }
-
-    /// The next occupied slot from `index` on, before `end`.
-    pub(crate) fn next(&self, index: u32, end: u64) -> Option<(u32, Slot)> {
+    /// The next occupied slot from `index` on, before `end`. Finds every slot that is occupied all
+    /// the time. Without the locks, its content may have changed, or belong to another mapping.
+    pub(crate) fn next(&self, leaves: &LeafPool, index: u32, end: u64) -> Option<(u32, Slot)> {
         let (leaf_pages, directory_pages) = (LEAF_SLOTS as u64, u64::from(DIRECTORY_PAGES));
         let mut at = u64::from(index);
         while at < end {
-            let Some(directory) = self.mapping.directory(self.leaves, at as u32) else {
-                at = u64::from(self.mapping.directories.first_from(at as u32 / DIRECTORY_PAGES)?)
-                    * directory_pages;
+            let Some(directory) = self.directory(leaves, at as u32) else {
+                at = u64::from(self.directories.first_from(at as u32 / DIRECTORY_PAGES)?) * directory_pages;
                 continue;
             };
-            let leaves = &directory.leaves[at as usize / LEAF_SLOTS % DIRECTORY_LEAVES..];
-            let Some(missing) = leaves.iter().position(|leaf| leaf.load(Relaxed) != 0) else {
+            let entries = &directory.leaves[at as usize / LEAF_SLOTS % DIRECTORY_LEAVES..];
+            let Some(missing) = entries.iter().position(|leaf| leaf.load(Relaxed) != 0) else {
                 at = (at / directory_pages + 1) * directory_pages;
                 continue;
             };
@@ -713,7 +386,7 @@ impl<'a> LockedMapping<'a> {
                 at = (at / leaf_pages + missing as u64) * leaf_pages;
                 continue;
             }
-            if let Some((_, leaf)) = self.leaf(at as u32) {
+            if let Some(leaf) = self.leaf_of_entry(leaves, at as u32, self.leaf_entry(leaves, at as u32)) {
                 let slots = leaf.slots[at as usize % LEAF_SLOTS..].iter().map(AtomicSlot::load);
                 let mut found = (at..end).zip(slots).filter(|&(_, slot)| slot != Slot::EMPTY);
                 if let Some((at, slot)) = found.next() {
@@ -726,56 +399,11 @@ impl<'a> LockedMapping<'a> {
     }
 }
 
-/// The folio is not in the slot: another thread removed it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotThere;
-
-/// All mappings by number; reclaim finds the mapping of a folio here.
-#[derive(Debug, Default)]
-pub(crate) struct MappingTable {
-    slots: Mutex<Slots>,
-}
-
-#[derive(Debug, Default)]
-struct Slots {
-    mappings: Vec<Option<Arc<Mapping>>>,
-    free: Vec<u32>,
-}
-
-impl MappingTable {
-    pub(crate) fn open(&self, kind: Kind) -> Arc<Mapping> {
-        let mut slots = self.slots.lock();
-        let id = slots.free.pop().unwrap_or(slots.mappings.len() as u32);
-        let mapping = Arc::new(Mapping::new(MappingId(id), kind));
-        if id as usize == slots.mappings.len() {
-            slots.mappings.push(None);
-        }
-        slots.mappings[id as usize] = Some(mapping.clone());
-        mapping
-    }
-
-    /// Frees the number of an empty mapping. `false`: it was free already.
-    pub(crate) fn close(&self, id: MappingId) -> bool {
-        let mut slots = self.slots.lock();
-        let open = slots.mappings[id.0 as usize].take().is_some();
-        if open {
-            slots.free.push(id.0);
-        }
-        open
-    }
-
-    pub(crate) fn get(&self, id: MappingId) -> Option<Arc<Mapping>> {
-        self.slots.lock().mappings.get(id.0 as usize)?.clone()
-    }
-
-    pub(crate) fn all(&self) -> Vec<Arc<Mapping>> {
-        self.slots.lock().mappings.iter().flatten().cloned().collect()
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::folio::FolioId;
+    use crate::memcg::MemcgId;
     use std::collections::BTreeMap;
 
     /// Compares the tree with a map, by seed: same content after every operation, and every leaf
@@ -783,7 +411,7 @@ mod tests {
     #[test]
     fn the_tree_agrees_with_a_map() {
         let leaves = LeafPool::new(100, 4096, 2, 1, 1);
-        let mapping = Mapping::new(MappingId(0), Kind::File);
+        let mapping = Mapping::new(MappingId(0), Kind::File, 4);
         let mut model: BTreeMap<u32, Result<FolioId, u64>> = BTreeMap::new();
         let mut state = 3u64;
         let mut random = move || {
@@ -794,7 +422,7 @@ mod tests {
         let bases = [0, 63, 500, 32_767, 1 << 20, u32::MAX - 200];
         for step in 0..50_000u32 {
             let index = bases[random() as usize % bases.len()] + random() % 130;
-            let mut locked = mapping.lock(&leaves);
+            let mut locked = mapping.lock(&leaves, index);
             match (model.get(&index).copied(), random() % 4) {
                 (Some(Ok(folio)), 0 | 1) => {
                     let shadow = (random() % 2 == 0).then_some(u64::from(step));
@@ -823,10 +451,11 @@ mod tests {
                     model.insert(index, Ok(FolioId(step)));
                 }
             }
+            drop(locked);
             if step % 1000 == 0 {
                 let mut at = 0;
                 let mut seen = Vec::new();
-                while let Some((index, slot)) = locked.next(at, 1 << 32) {
+                while let Some((index, slot)) = mapping.next(&leaves, at, 1 << 32) {
                     seen.push((index, slot.folio().ok_or(slot.shadow().unwrap_or(0))));
                     let Some(next) = index.checked_add(1) else { break };
                     at = next;
@@ -834,8 +463,8 @@ mod tests {
                 assert!(model.iter().map(|(&i, &c)| (i, c)).eq(seen));
             }
         }
-        let mut locked = mapping.lock(&leaves);
         for (index, content) in model {
+            let mut locked = mapping.lock(&leaves, index);
             match content {
                 Ok(folio) => drop(locked.remove(index, folio, None, MemcgId::ROOT).unwrap()),
                 Err(_) => drop(locked.forget(index)),
@@ -852,8 +481,8 @@ mod tests {
     fn a_shadow_leaf_is_trimmed_unless_it_was_used_again() {
         let leaves = LeafPool::new(0, 256, 0, 1, 1);
         leaves.grow();
-        let mapping = Mapping::new(MappingId(0), Kind::File);
-        let mut locked = mapping.lock(&leaves);
+        let mapping = Mapping::new(MappingId(0), Kind::File, 1);
+        let mut locked = mapping.lock(&leaves, 0);
         let (one, two) = (MemcgId(1), MemcgId(2));
         let insert = |locked: &mut LockedMapping<'_>, index, folio| {
             let before = locked.insert(0, index, FolioId(folio), one).unwrap();
@@ -881,8 +510,8 @@ mod tests {
     fn tables_are_found_in_order() {
         let leaves = LeafPool::new(0, 256, 0, 1, 1);
         leaves.grow();
-        let mapping = Mapping::new(MappingId(0), Kind::File);
-        let mut locked = mapping.lock(&leaves);
+        let mapping = Mapping::new(MappingId(0), Kind::File, 1);
+        let mut locked = mapping.lock(&leaves, 0);
         for index in [600, 700, 100_000, 40] {
             assert!(leaves.reserve(0));
             locked.insert(0, index, FolioId(index), MemcgId::ROOT).unwrap();

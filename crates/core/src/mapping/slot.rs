@@ -21,7 +21,7 @@
 //!
 //! # Locking
 //!
-//! The folio in a slot changes only under the mapping lock; the bits of a present folio change by
+//! The folio in a slot changes under its part's lock; the bits of a present folio change by
 //! compare-and-swap without it.
 
 use crate::folio::{FolioId, VERSION_BITS};
@@ -141,7 +141,7 @@ impl AtomicSlot {
         Slot(self.0.load(Ordering::Acquire))
     }
 
-    /// Replaces the content, under the mapping lock. Bits that hits set meanwhile are lost with the
+    /// Replaces the content, under its part's lock. Bits that hits set meanwhile are lost with the
     /// page.
     pub(crate) fn replace(&self, slot: Slot) {
         // A store would do in production, but loom lets a compare-and-swap follow a store that it

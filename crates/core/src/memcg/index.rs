@@ -13,7 +13,7 @@
 //! # Locking
 //!
 //! One atomic word per memcg ([`Bill`]). Pages are charged before its bytes rise and uncharged
-//! after they fall, so the page counter never runs short. Objects are freed under a mapping lock,
+//! after they fall, so the page counter never runs short. Objects are freed under a mapping's lock,
 //! where no memcg may be released: their bytes are noted in the pool and uncharged later
 //! ([`Core::settle_index`]).
 
@@ -285,8 +285,8 @@ impl Core {
     fn reparent_index(&self) {
         let mut relieved = BTreeSet::new();
         for mapping in self.mappings.all() {
-            // Under the mapping lock, no other thread frees what changes its payer.
-            mapping.lock(&self.leaves).change_payers(|payer, bytes| {
+            // Under the mapping's locks, no other thread frees what changes its payer.
+            mapping.lock_all(&self.leaves).change_payers(|payer, bytes| {
                 let heir = self.memcgs.living(payer).id;
                 if heir != payer {
                     self.memcgs.lower_index(payer, bytes);

@@ -5,7 +5,7 @@
 //! # Locking
 //!
 //! This thread has isolated the folios and owns their list membership. It examines a folio under
-//! the folio lock, if that is free. A folio leaves its mapping under the mapping lock, at the
+//! the folio lock, if that is free. A folio leaves its mapping under the mapping's lock, at the
 //! moment when its last references are taken.
 
 mod verdict;
@@ -294,11 +294,14 @@ impl<H: Host> Batch<'_, '_, H> {
                 rest.next();
                 continue;
             };
-            // One hold of the lock per run of folios of one mapping.
+            // One hold of the lock per run of folios of one part of a mapping.
             let kind = mapping.kind();
-            let mut tree = mapping.lock(&core.leaves);
-            while let Some((folio, fate)) = rest.next_if(|&(folio, _)| core.folios.mapping_of(folio) == id) {
-                let Some(before) = freeze_in_slot(core, &tree, folio, fate) else {
+            let mut locked = mapping.lock(&core.leaves, core.folios.index(first));
+            while let Some((folio, fate)) = rest.next_if(|&(folio, _)| {
+                let (mapping, index) = core.folios.page_of(folio);
+                mapping == id && locked.covers(index)
+            }) {
+                let Some(before) = freeze_in_slot(core, &locked, folio, fate) else {
                     spare(core, host, folio, fate);
                     rejected.push(folio);
                     continue;
@@ -307,7 +310,7 @@ impl<H: Host> Batch<'_, '_, H> {
                 let word = shadow.pack();
                 let index = core.folios.index(folio);
                 let left = if kind == Kind::Anon { core.swap.entry_of(folio, Some(word)) } else { word };
-                let leaf = tree.remove(index, folio, Some(left), memcg.id());
+                let leaf = locked.remove(index, folio, Some(left), memcg.id());
                 shadow_leaves.extend(leaf.expect("the folio is in its slot"));
                 if before.waiters() {
                     host.wake_waiters(folio);
@@ -327,12 +330,12 @@ impl<H: Host> Batch<'_, '_, H> {
 
 /// Takes the last references of a folio to be freed, and returns its state before. `None`: the
 /// folio is in use, or was truncated while isolated and its references belong to others.
-fn freeze_in_slot(core: &Core, tree: &LockedMapping<'_>, folio: FolioId, fate: Fate) -> Option<Flags> {
-    let Fate::Free { locked } = fate else { return None };
-    if tree.slot(core.folios.index(folio)).folio() != Some(folio) {
+fn freeze_in_slot(core: &Core, locked: &LockedMapping<'_>, folio: FolioId, fate: Fate) -> Option<Flags> {
+    let Fate::Free { locked: is_locked } = fate else { return None };
+    if locked.slot(core.folios.index(folio)).folio() != Some(folio) {
         return None;
     }
-    core.folios.flags(folio).freeze(EXPECTED_REFERENCES, locked)
+    core.folios.flags(folio).freeze(EXPECTED_REFERENCES, is_locked)
 }
 
 /// Rejects a folio that was to be freed.

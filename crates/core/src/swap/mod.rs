@@ -66,7 +66,7 @@ impl Core {
     /// Whether an anonymous page was never written, or was released: there is nothing to read, and
     /// a load does not need a page of its own.
     pub fn is_untouched(&self, mapping: &Mapping, index: u32) -> bool {
-        mapping.lock(&self.leaves).slot(index).is_empty()
+        mapping.lock(&self.leaves, index).slot(index).is_empty()
     }
 
     /// Effective swappiness for the pages of one memcg, which may have a swap limit of its own.
@@ -168,7 +168,7 @@ impl Core {
             if mapping.kind() != Kind::Anon {
                 continue;
             }
-            let locked = mapping.lock(&self.leaves);
+            let locked = mapping.lock_all(&self.leaves);
             let mut at = 0;
             while let Some((index, slot)) = locked.next(at, 1 << 32) {
                 let of_folio = slot.folio().and_then(|folio| self.swap_slot(folio));
@@ -198,7 +198,7 @@ fn slot_in(entry: u64) -> SwapSlot {
 
 impl SwapArea {
     /// The entry of a page that is swapped out or could not be read from its slot. The caller holds
-    /// the mapping lock.
+    /// the lock of its part of the mapping.
     #[cold]
     pub(crate) fn entry_of(&self, folio: FolioId, shadow: Option<u64>) -> u64 {
         let slot = self.slot_of(folio);

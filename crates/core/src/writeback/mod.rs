@@ -13,7 +13,8 @@
 //!
 //! # Locking
 //!
-//! The mapping lock guards the index of dirty pages and the step from dirty to writeback.
+//! The lock of a mapping's part guards the step of its pages from dirty to writeback. The index of
+//! dirty pages has a lock of its own, taken after it.
 
 mod balance;
 mod errors;
@@ -36,6 +37,7 @@ use crate::mapping::Mapping;
 use crate::memcg::{Counter, Memcg, MemcgId, Pending};
 use crate::sync::Ordering::Relaxed;
 use crate::workingset;
+use std::collections::BTreeSet;
 
 /// Limits, and the pages they apply to.
 struct DirtyLevel<'a> {
@@ -113,14 +115,11 @@ impl Core {
             flags.set_dirty();
             return false;
         }
-        let mut locked = mapping.lock(&self.leaves);
+        let locked = mapping.lock(&self.leaves, index);
         if locked.slot(index).folio() != Some(folio) || !flags.set_dirty() {
             return false;
         }
-        if locked.tree.dirty.is_empty() {
-            self.flushing.note_dirty(mapping, host.now());
-        }
-        locked.tree.dirty.insert(index);
+        self.add_dirty(host, mapping, index);
         drop(locked);
         let memcg = self.owner_of(folio);
         if host.observes() {
@@ -128,6 +127,23 @@ impl Core {
         }
         self.count_dirtied(host, memcg);
         true
+    }
+
+    /// Puts a page into the index of dirty pages. The caller holds the lock of its part.
+    fn add_dirty(&self, host: &impl Host, mapping: &Mapping, index: u32) {
+        let mut dirty = mapping.dirty();
+        if dirty.is_empty() {
+            self.flushing.note_dirty(mapping, host.now());
+        }
+        dirty.insert(index);
+    }
+
+    /// Takes a page out of the index of dirty pages. The caller holds the lock of its part.
+    fn remove_dirty(&self, mapping: &Mapping, dirty: &mut BTreeSet<u32>, index: u32) {
+        dirty.remove(&index);
+        if dirty.is_empty() {
+            self.flushing.note_clean(mapping);
+        }
     }
 
     /// Counts a page that became dirty. Checks the limits every few dozen pages.
@@ -211,12 +227,12 @@ impl Core {
 
     /// Dirty pages of a mapping, without those under writeback.
     pub fn dirty_pages(&self, mapping: &Mapping) -> usize {
-        mapping.lock(&self.leaves).tree.dirty.len()
+        mapping.dirty().len()
     }
 
     /// The last dirty page of a mapping.
     pub fn last_dirty(&self, mapping: &Mapping) -> Option<u32> {
-        mapping.lock(&self.leaves).tree.dirty.last().copied()
+        mapping.dirty().last().copied()
     }
 
     /// Starts the write of the next run of dirty pages at or after `from` and before `end`, of at
@@ -228,16 +244,25 @@ impl Core {
         end: u64,
         most: usize,
     ) -> Option<WritebackRun> {
-        let mut locked = mapping.lock(&self.leaves);
         let mut run: Option<WritebackRun> = None;
         let mut from = from;
+        let mut locked = mapping.lock(&self.leaves, from);
+        let mut dirty = mapping.dirty();
         loop {
             let next = run.as_ref().map_or(from, |run| run.first + run.folios.len() as u32);
-            let Some(&index) = locked.tree.dirty.range(next..).next() else { break };
+            let Some(&index) = dirty.range(next..).next() else { break };
             if u64::from(index) >= end
                 || run.as_ref().is_some_and(|run| index != next || run.folios.len() == most)
             {
                 break;
+            }
+            if !locked.covers(index) {
+                // The lock of a part comes first; meanwhile the page may be no longer dirty.
+                drop(dirty);
+                drop(locked);
+                locked = mapping.lock(&self.leaves, index);
+                dirty = mapping.dirty();
+                continue;
             }
             let Some(folio) = locked.slot(index).folio() else { unreachable!("a dirty page is cached") };
             let flags = self.folios.flags(folio);
@@ -250,7 +275,7 @@ impl Core {
                 from = after;
                 continue;
             }
-            locked.tree.dirty.remove(&index);
+            self.remove_dirty(mapping, &mut dirty, index);
             let memcg = self.owner_of(folio);
             self.count_pending(memcg, -1, 1);
             self.note_tried_again(mapping, index, memcg);
@@ -258,9 +283,6 @@ impl Core {
             if index == u32::MAX {
                 break;
             }
-        }
-        if run.is_some() && locked.tree.dirty.is_empty() {
-            self.flushing.note_clean(mapping);
         }
         run
     }
@@ -280,13 +302,10 @@ impl Core {
         if !written && mapping.kind() == Kind::Anon {
             flags.set_dirty();
         } else if !written {
-            let mut locked = mapping.lock(&self.leaves);
+            let locked = mapping.lock(&self.leaves, index);
             if locked.slot(index).folio() == Some(folio) {
                 if flags.set_dirty() {
-                    if locked.tree.dirty.is_empty() {
-                        self.flushing.note_dirty(mapping, host.now());
-                    }
-                    locked.tree.dirty.insert(index);
+                    self.add_dirty(host, mapping, index);
                     self.count_pending(memcg, 1, 0);
                 }
                 self.note_refused(mapping, index, memcg);
@@ -363,8 +382,7 @@ impl Core {
     pub fn invalidate(&self, host: &impl Host, mapping: &Mapping, from: u32, end: u64, cpu: usize) {
         let mut at = from;
         loop {
-            let next = mapping.lock(&self.leaves).next(at, end);
-            let Some((index, slot)) = next else { return };
+            let Some((_, index, slot)) = mapping.lock_next(&self.leaves, at, end) else { return };
             if let Some(folio) = slot.folio()
                 && !self.folios.flags(folio).load().mlocked()
                 && self.remove_page(host, mapping, index, folio, Leaves::CleanAndUnmapped) != Removal::Done
@@ -384,11 +402,10 @@ impl Core {
         end: u64,
         leaves: Leaves,
     ) -> Option<FolioId> {
-        self.compact_shadows.forget(&mut mapping.lock(&self.leaves).tree.shadow_era, from, end);
+        self.compact_shadows.forget(&mapping.shadow_era, from, end);
         let mut at = from;
         loop {
-            let mut locked = mapping.lock(&self.leaves);
-            let (index, slot) = locked.next(at, end)?;
+            let (mut locked, index, slot) = mapping.lock_next(&self.leaves, at, end)?;
             match slot.folio() {
                 None => {
                     let entry = slot.shadow().filter(|_| mapping.kind() == Kind::Anon);
@@ -434,7 +451,7 @@ impl Core {
     ) -> Removal {
         let flags = self.folios.flags(folio);
         // Only under the lock does the slot prove that the folio is this page.
-        let mut locked = mapping.lock(&self.leaves);
+        let mut locked = mapping.lock(&self.leaves, index);
         if locked.slot(index).folio() != Some(folio) {
             return Removal::Gone;
         }
@@ -465,10 +482,7 @@ impl Core {
         let shadow_leaf = locked.remove(index, folio, None, memcg.id()).expect("it is in its slot");
         self.release_slot(host, folio);
         if flags.clear_dirty() && mapping.kind() == Kind::File {
-            locked.tree.dirty.remove(&index);
-            if locked.tree.dirty.is_empty() {
-                self.flushing.note_clean(mapping);
-            }
+            self.remove_dirty(mapping, &mut mapping.dirty(), index);
             self.count_pending(memcg, -1, 0);
             self.note_not_refused(mapping, index, memcg, (1, 0));
         }

@@ -13,8 +13,8 @@
 //!
 //! # Locking
 //!
-//! The table of refused pages is a leaf, below the mapping lock. Pages are added and, if they are
-//! not under writeback, removed under the lock of their mapping.
+//! The table of refused pages is a leaf, below the locks of mappings. Pages are added and, if they
+//! are not under writeback, removed under the lock of their part of the mapping.
 
 use super::DirtyLevel;
 use crate::Core;
@@ -101,13 +101,13 @@ impl Core {
         self.node.pending.refused_pages() > 0
     }
 
-    /// The write of a page failed; it is dirty. The caller holds the mapping lock.
+    /// The write of a page failed; it is dirty. The caller holds the lock of its part.
     pub(super) fn note_refused(&self, mapping: &Mapping, index: u32, memcg: &Memcg) {
         let was_refused = !self.flushing.refused.add(mapping.id(), index);
         self.each_pending(memcg, |pending| pending.change_refused(1, -i64::from(was_refused)));
     }
 
-    /// A dirty page is being written. The caller holds the mapping lock.
+    /// A dirty page is being written. The caller holds the lock of its part.
     pub(super) fn note_tried_again(&self, mapping: &Mapping, index: u32, memcg: &Memcg) {
         if self.has_refused() && self.flushing.refused.has(mapping.id(), index) {
             self.each_pending(memcg, |pending| pending.change_refused(-1, 1));

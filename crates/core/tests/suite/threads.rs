@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 const FRAMES: u32 = 300;
 const PAGES: u32 = 400;
+/// Neighbours lie so far apart: under different locks of their file.
+const APART_PAGES: u32 = 32_768;
 const TENANTS: usize = 2;
 const ROUNDS: u32 = 200_000;
 
@@ -155,10 +157,13 @@ impl World {
             let random = (state >> 33) as u32;
             let tenant = random as usize % TENANTS;
             let page = (random >> 4) % PAGES * ((random >> 13) % 3) / 2;
+            let page = page + page % 3 * APART_PAGES;
             let task = &tasks[tenant];
             match random >> 20 & 63 {
                 0 => {
-                    self.core.truncate(&Silent, &self.files[tenant].1, page, u64::from(page) + 9);
+                    let pages = if (random >> 26).is_multiple_of(16) { APART_PAGES } else { 9 };
+                    let end = u64::from(page + pages);
+                    self.core.truncate(&Silent, &self.files[tenant].1, page, end);
                 }
                 1 => self.core.invalidate(&Silent, &self.files[tenant].1, page, u64::from(page) + 9, thread),
                 2..4 => self.flush(),
@@ -173,7 +178,7 @@ impl World {
 
     fn new_task(&self, memcg: MemcgId, mapping: &Arc<Mapping>, cpu: usize) -> Task {
         let task = self.core.new_task(memcg, cpu);
-        self.core.map(&task, mapping, u64::from(PAGES));
+        self.core.map(&task, mapping, u64::from(2 * APART_PAGES + PAGES));
         task
     }
 

@@ -397,7 +397,7 @@ fn a_batch_of_evictions_writes_to_the_ancestors_clocks_once() {
         let writes = harness.stat(Counter::NonresidentAgeWrites) - before;
         let root = harness.core.memcg(crate::MemcgId::ROOT).lruvec.nonresident_age();
         assert_eq!((harness.clock(), root), (freed, freed));
-        let slots = harness.mapping.lock(&harness.core.leaves);
+        let slots = harness.mapping.lock(&harness.core.leaves, 0);
         let time = |page| slots.slot(page).shadow().map(|word| Shadow::unpack(word).token);
         (freed, writes, (0..31).map(time).collect::<Vec<_>>())
     };

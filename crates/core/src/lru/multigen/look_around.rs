@@ -52,7 +52,7 @@ pub(crate) fn look_around(cx: &mut Context<'_, impl Host>, memcg: &Memcg, folio:
     if window.end - window.start <= 1 || !mapping.has_recency() {
         return mapping.has_recency();
     }
-    let Some(locked) = mapping.try_lock(&core.leaves) else { return true };
+    let Some(locked) = mapping.try_lock(&core.leaves, index) else { return true };
     let entries = window.end - window.start;
     let max = memcg.lruvec.window.max();
     let mechanisms = core.mechanisms();
@@ -60,7 +60,7 @@ pub(crate) fn look_around(cx: &mut Context<'_, impl Host>, memcg: &Memcg, folio:
     // walk notes once.
     let twice = mechanisms.workingset_rework() && !mechanisms.lulesh_fix();
     let mut count = 1;
-    // Activated after the mapping lock is released: draining a batch may release the last page
+    // Activated after the mapping's lock is released: draining a batch may release the last page
     // of a removed memcg, and with it shadows in this mapping, too.
     let (mut activated, mut activations) = ([FolioId(0); WINDOW as usize], 0);
     for (other, slot) in locked.young_entries(window) {

@@ -6,9 +6,9 @@
 //!
 //! # Locking
 //!
-//! A page table is walked under its mapping's lock, which keeps the folios in its slots. If another
-//! thread holds the lock, the table is skipped. Labels change by compare-and-swap; sizes follow in
-//! batches, under the lruvec lock.
+//! A page table is walked under the lock of its part of the mapping, which keeps the folios in its
+//! slots. If another thread holds the lock, the table is skipped. Labels change by
+//! compare-and-swap; sizes follow in batches, under the lruvec lock.
 
 use super::aging::Aging;
 use super::window::WalkBatch;
@@ -17,7 +17,7 @@ use crate::event::FoundBy;
 use crate::folio::{FolioId, GenIndex, Kind, Neighbour};
 use crate::host::Host;
 use crate::lru::emit;
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, TABLE_PAGES};
 use crate::memcg::{Memcg, MemcgId};
 use crate::mm::AddressSpace;
 use crate::tunables::TABLE_WALK;
@@ -82,7 +82,7 @@ impl<H: Host> Aging<'_, H> {
     fn walk_table(&self, mapping: &Mapping, table: u32, batch: &mut WalkBatch) -> bool {
         let Aging { core, memcg, .. } = *self;
         let mechanisms = core.mechanisms();
-        let Some(locked) = mapping.try_lock(&core.leaves) else {
+        let Some(locked) = mapping.try_lock(&core.leaves, table * TABLE_PAGES) else {
             return mechanisms.workingset_rework();
         };
         let youngest = memcg.lruvec.window.max().index();

@@ -66,18 +66,20 @@ impl CompactShadows {
     }
 
     /// The place of a page's shadow, in an era of its file.
-    fn place(&self, era: ShadowEra, index: u32) -> Place {
-        let hash = mix(u64::from(era.0) << 32 | u64::from(index));
+    fn place(&self, era: u32, index: u32) -> Place {
+        let hash = mix(u64::from(era) << 32 | u64::from(index));
         let set = ((hash >> 32) * self.sets_per_shard) >> 32;
         Place { shard: (hash % SHARDS) as usize, set: set as usize, tag: mix(hash) as u32 | 1 }
     }
 
     /// Keeps the shadow word of a page. Begins the file's era with its first one.
-    pub(crate) fn keep(&self, era: &mut ShadowEra, index: u32, word: u64) {
-        if era.0 == 0 {
-            era.0 = self.eras.fetch_add(1, Relaxed) + 1;
+    pub(crate) fn keep(&self, era: &ShadowEra, index: u32, word: u64) {
+        let mut now = era.0.load(Relaxed);
+        if now == 0 {
+            let new = self.eras.fetch_add(1, Relaxed) + 1;
+            now = era.0.compare_exchange(0, new, Relaxed, Relaxed).map_or_else(|other| other, |_| new);
         }
-        let Place { shard, set, tag } = self.place(*era, index);
+        let Place { shard, set, tag } = self.place(now, index);
         let shard = &mut *self.shards[shard].lock();
         if shard.tags.is_empty() {
             let entries = self.sets_per_shard as usize * WAYS;
@@ -90,8 +92,9 @@ impl CompactShadows {
     }
 
     /// Removes and returns the shadow word of a page.
-    pub(crate) fn take(&self, era: ShadowEra, index: u32) -> Option<u64> {
-        if era.0 == 0 {
+    pub(crate) fn take(&self, era: &ShadowEra, index: u32) -> Option<u64> {
+        let era = era.0.load(Relaxed);
+        if era == 0 {
             return None;
         }
         let Place { shard, set, tag } = self.place(era, index);
@@ -110,12 +113,12 @@ impl CompactShadows {
 
     /// Forgets the shadows of a range that was truncated. With a large range, all of the file are
     /// forgotten: the table knows no neighbours.
-    pub(crate) fn forget(&self, era: &mut ShadowEra, from: u32, end: u64) {
+    pub(crate) fn forget(&self, era: &ShadowEra, from: u32, end: u64) {
         if end.saturating_sub(u64::from(from)) > FEW_PAGES {
-            *era = ShadowEra::default();
+            era.0.store(0, Relaxed);
         } else {
             for index in u64::from(from)..end {
-                let _ = self.take(*era, index as u32);
+                let _ = self.take(era, index as u32);
             }
         }
     }
@@ -133,10 +136,10 @@ mod tests {
     use super::*;
     #[test]
     fn shadows_are_returned_once() {
-        let (table, mut era) = (CompactShadows::new(1000), ShadowEra::default());
-        assert_eq!(table.take(era, 7), None);
-        (0..1000).for_each(|page| table.keep(&mut era, page * 64, u64::from(page)));
-        let kept = |index| table.take(era, index);
+        let (table, era) = (CompactShadows::new(1000), ShadowEra::default());
+        assert_eq!(table.take(&era, 7), None);
+        (0..1000).for_each(|page| table.keep(&era, page * 64, u64::from(page)));
+        let kept = |index| table.take(&era, index);
         let found = (0..1000).filter(|&page| kept(page * 64) == Some(u64::from(page))).count();
         assert!(found > 800, "one entry per frame, in sets of eight: {found}");
         assert!((0..1000).all(|page| kept(page * 64).is_none()));
@@ -146,28 +149,28 @@ mod tests {
     /// quarter are there and none of the first.
     #[test]
     fn new_shadows_replace_the_oldest() {
-        let (table, mut era) = (CompactShadows::new(4096), ShadowEra::default());
-        (0..16_384).for_each(|page| table.keep(&mut era, page, u64::from(page)));
+        let (table, era) = (CompactShadows::new(4096), ShadowEra::default());
+        (0..16_384).for_each(|page| table.keep(&era, page, u64::from(page)));
         let found =
-            |pages: std::ops::Range<u32>| pages.filter(|&page| table.take(era, page).is_some()).count();
+            |pages: std::ops::Range<u32>| pages.filter(|&page| table.take(&era, page).is_some()).count();
         let (first, last) = (found(0..4096), found(12_288..16_384));
         assert!(first == 0 && last > 3300, "{first} {last}");
     }
 
     #[test]
     fn other_files_and_truncated_pages_have_none() {
-        let (table, mut era) = (CompactShadows::new(1000), ShadowEra::default());
-        let keep = |era: &mut ShadowEra| (0..100).for_each(|page| table.keep(era, page, 5));
-        keep(&mut era);
-        let mut another = ShadowEra::default();
-        assert_eq!(table.take(another, 9), None);
-        table.keep(&mut another, 10, 6);
-        assert_eq!((table.take(another, 9), table.take(another, 10)), (None, Some(6)));
-        table.forget(&mut era, 10, 12);
-        assert_eq!([9, 10, 11, 12].map(|page| table.take(era, page)), [Some(5), None, None, Some(5)]);
-        table.forget(&mut era, 50, 1 << 32);
-        assert!((0..100).all(|page| table.take(era, page).is_none()), "the range was large");
-        keep(&mut era);
-        assert_eq!(table.take(era, 99), Some(5));
+        let (table, era) = (CompactShadows::new(1000), ShadowEra::default());
+        let keep = |era: &ShadowEra| (0..100).for_each(|page| table.keep(era, page, 5));
+        keep(&era);
+        let another = ShadowEra::default();
+        assert_eq!(table.take(&another, 9), None);
+        table.keep(&another, 10, 6);
+        assert_eq!((table.take(&another, 9), table.take(&another, 10)), (None, Some(6)));
+        table.forget(&era, 10, 12);
+        assert_eq!([9, 10, 11, 12].map(|page| table.take(&era, page)), [Some(5), None, None, Some(5)]);
+        table.forget(&era, 50, 1 << 32);
+        assert!((0..100).all(|page| table.take(&era, page).is_none()), "the range was large");
+        keep(&era);
+        assert_eq!(table.take(&era, 99), Some(5));
     }
 }

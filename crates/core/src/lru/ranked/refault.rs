@@ -53,7 +53,7 @@ impl Evictions {
 }
 
 /// Keeps a shadow whose leaf is dropped, if it still counts.
-pub(in crate::lru) fn leaf_dropped(core: &Core, era: &mut ShadowEra, index: u32, word: u64) {
+pub(in crate::lru) fn leaf_dropped(core: &Core, era: &ShadowEra, index: u32, word: u64) {
     if !core.mechanisms().is_on(Switch::CompactShadows) {
         return;
     }
@@ -65,7 +65,7 @@ pub(in crate::lru) fn leaf_dropped(core: &Core, era: &mut ShadowEra, index: u32,
 }
 
 /// The shadow of a page that returns and has none in its slot.
-pub(in crate::lru) fn shadow_outside(core: &Core, era: ShadowEra, index: u32) -> Option<u64> {
+pub(in crate::lru) fn shadow_outside(core: &Core, era: &ShadowEra, index: u32) -> Option<u64> {
     let is_on = core.mechanisms().is_on(Switch::CompactShadows);
     if is_on { core.compact_shadows.take(era, index) } else { None }
 }

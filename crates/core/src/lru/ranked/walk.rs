@@ -8,14 +8,15 @@
 //!
 //! # Locking
 //!
-//! A page table is walked under its mapping's lock, which keeps the folios in its slots; a table
-//! whose lock is taken is skipped. Counts change by compare-and-swap. No lruvec lock is held.
+//! A page table is walked under the lock of its part of the mapping, which keeps the folios in its
+//! slots; a table whose lock is taken is skipped. Counts change by compare-and-swap. No lruvec lock
+//! is held.
 
 use super::constants::{WALKED_PART, WALKS_PER_MEMORY};
 use super::state::Ranked;
 use crate::Core;
 use crate::lru::Swappiness;
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, TABLE_PAGES};
 use crate::mechanism::Switch;
 use crate::memcg::Memcg;
 use crate::sync::Ordering::Relaxed;
@@ -51,7 +52,7 @@ fn walk_mapping(core: &Core, memcg: &Memcg, mapping: &Mapping) {
         if !mapping.clear_young_table(&core.leaves, table) && core.tunables.has(TABLE_WALK) {
             continue;
         }
-        let Some(locked) = mapping.try_lock(&core.leaves) else { continue };
+        let Some(locked) = mapping.try_lock(&core.leaves, table * TABLE_PAGES) else { continue };
         let (mut entries, mut young) = (0, 0);
         for pages in locked.leaves_within(mapping.pages_of_table(table), WALKED_PART) {
             entries += pages.end - pages.start;

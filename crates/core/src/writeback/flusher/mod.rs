@@ -33,7 +33,7 @@
 //!
 //! # Locking
 //!
-//! The list of files with dirty pages is a leaf, below the mapping lock. Holds no lock between
+//! The list of files with dirty pages is a leaf, below the locks of mappings. Holds no lock between
 //! steps.
 
 use super::refused::Refused;
@@ -299,7 +299,7 @@ struct Over {
 }
 
 impl Flushing {
-    /// Registers a file with its first dirty page. The caller holds the mapping lock.
+    /// Registers a file with its first dirty page. The caller holds the lock of the index.
     pub(super) fn note_dirty(&self, mapping: &Mapping, now: Time) {
         let mut files = self.files.lock();
         if files.dirty_since.is_empty() {
@@ -308,7 +308,7 @@ impl Flushing {
         files.dirty_since.insert(mapping.id(), now);
     }
 
-    /// Unregisters a file without dirty pages. The caller holds the mapping lock.
+    /// Unregisters a file without dirty pages. The caller holds the lock of the index.
     pub(super) fn note_clean(&self, mapping: &Mapping) {
         self.files.lock().dirty_since.remove(&mapping.id());
     }

@@ -1,0 +1,88 @@
+//! The parts of a mapping under every interleaving: `make loom`.
+
+use super::layout::DIRECTORY_PAGES;
+use super::leaf::LeafPool;
+use super::{InsertError, LockedMapping, Mapping, MappingId};
+use crate::folio::{FolioId, Kind};
+use crate::memcg::MemcgId;
+use loom::sync::Arc;
+use loom::thread;
+
+/// The first page of the second part.
+const FAR: u32 = DIRECTORY_PAGES;
+
+/// An empty mapping of two parts, and a pool that has a leaf reserved for each thread.
+fn mapping() -> Arc<(LeafPool, Mapping)> {
+    let leaves = LeafPool::new(2, 2, 2, 1, 1);
+    assert!(leaves.reserve(0) && leaves.reserve(0));
+    Arc::new((leaves, Mapping::new(MappingId(0), Kind::File, 2)))
+}
+
+fn insert(locked: &mut LockedMapping<'_>, index: u32) -> Result<(), InsertError> {
+    locked.insert(0, index, FolioId(index), MemcgId::ROOT).map(|_| ())
+}
+
+fn explore(test: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.max_branches = 100_000;
+    builder.check(test);
+}
+
+/// A page comes into the second part, which may not exist yet, before the mapping is sealed, and
+/// the sealing thread sees it; or not at all.
+#[test]
+fn loom_a_sealed_mapping_gets_no_more_pages() {
+    explore(|| {
+        let shared = mapping();
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || insert(&mut shared.1.lock(&shared.0, FAR), FAR))
+        };
+        let seen = {
+            let all = shared.1.lock_all(&shared.0);
+            all.seal();
+            all.next(0, 1 << 32).map(|(index, _)| index)
+        };
+        let inserted = other.join().unwrap();
+        match inserted {
+            Ok(()) => assert_eq!(seen, Some(FAR)),
+            Err(error) => assert_eq!((error, seen), (InsertError::Closed, None)),
+        }
+    });
+}
+
+/// Two threads insert pages under different locks; neither's directory, leaf or count is lost.
+#[test]
+fn loom_parts_do_not_disturb_each_other() {
+    explore(|| {
+        let shared = mapping();
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || insert(&mut shared.1.lock(&shared.0, FAR), FAR).unwrap())
+        };
+        insert(&mut shared.1.lock(&shared.0, 0), 0).unwrap();
+        other.join().unwrap();
+        let (leaves, mapping) = &*shared;
+        for index in [0, FAR] {
+            assert_eq!(mapping.lock(leaves, index).slot(index).folio(), Some(FolioId(index)));
+        }
+        assert_eq!((mapping.folios(), leaves.in_use()), (2, 2));
+    });
+}
+
+/// A scan without locks finds a page that stays, while another part gets a page.
+#[test]
+fn loom_a_scan_finds_what_stays() {
+    explore(|| {
+        let shared = mapping();
+        insert(&mut shared.1.lock(&shared.0, FAR), FAR).unwrap();
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || insert(&mut shared.1.lock(&shared.0, 0), 0).unwrap())
+        };
+        let found = shared.1.lock_next(&shared.0, 0, 1 << 32).map(|(_, index, _)| index);
+        assert!(found == Some(0) || found == Some(FAR));
+        other.join().unwrap();
+    });
+}
