@@ -469,8 +469,10 @@ impl Charging {
             charging::drain_stocks(core, self.limited);
             return ChargeStep::More;
         }
-        // Reclaim cannot reach folios in the batches of other CPUs.
-        core.drain_all(host);
+        if core.mechanisms().wait_before_oom() || !core.options.held_batches {
+            // Reclaim cannot reach folios in the batches of other CPUs. No kernel drains them here.
+            core.drain_all(host);
+        }
         self.retries += 1;
         if self.needed && self.retries < RETRIES {
             return ChargeStep::More;
@@ -675,7 +677,7 @@ impl Core {
 mod tests {
     use super::*;
     use crate::testing::{Harness, QuietHost};
-    use crate::{Kind, Options, UNLIMITED};
+    use crate::{Kind, Lru, Mechanisms, Options, Preset, UNLIMITED};
 
     fn charged<'a>(core: &'a Core, host: &'a QuietHost, memcg: MemcgId) -> NewFolio<'a, QuietHost> {
         match Charging::new(memcg, 0).step(core, host) {
@@ -751,6 +753,43 @@ mod tests {
             assert!(!is_cancelled || counter.peak_pages() <= peak_before + 1, "{counter:?}");
             core.validate().unwrap();
         }
+    }
+
+    /// As in five traced kills of Linux 6.12 ([book: fidelity#fidelity-kills]): a written page
+    /// waits in the batch of another CPU and is alone in the oldest generation. No effort gets past
+    /// it, so the charge fails after 16 efforts that take no page.
+    #[test]
+    fn a_page_in_the_batch_of_another_cpu_stops_the_efforts_of_kernels() {
+        const PAGES: u32 = 400;
+        let charge_on = |preset, cpu| {
+            let mut options = Options { cpus: 2, held_batches: true, ..Options::new(PAGES + 64) };
+            options.mechanisms = Mechanisms::preset(preset).with_lru(Lru::MultiGen);
+            let mut harness = Harness::with_options(options, u64::from(PAGES));
+            harness.read_ahead(0..PAGES);
+            (0..PAGES).for_each(|page| harness.write(page));
+            // Reclaim marks all pages to be freed once they are written.
+            assert_eq!(harness.effort(EffortKind::Limit, 32).reclaimed, 0);
+            let folios = harness.start_writeback();
+            let (core, host, memcg) = (&harness.core, &harness.host, harness.task.memcg);
+            core.end_writeback(host, &harness.mapping, folios[0], true, 1);
+            core.validate().unwrap();
+            // Then the others leave the generation.
+            harness.effort(EffortKind::Limit, 32);
+            let scanned = || core.memcg(memcg).stat().get(Counter::PgscanFile);
+            let before = scanned();
+            let mut charging = Charging::new(memcg, cpu);
+            loop {
+                match charging.step(core, host) {
+                    ChargeStep::More | ChargeStep::Wait(_) => {}
+                    ChargeStep::Charged(_) => break (true, scanned() - before),
+                    ChargeStep::OutOfMemory(_) => break (false, scanned() - before),
+                }
+            }
+        };
+        let (charged, scanned) = charge_on(Preset::Linux612, 0);
+        assert!(!charged && scanned < 2 * u64::from(PAGES), "{scanned}");
+        assert!(charge_on(Preset::Linux612, 1).0, "its own batch is drained");
+        assert!(charge_on(Preset::Default, 0).0, "so are those of other CPUs");
     }
 
     /// A dropped folio leaves nothing behind.

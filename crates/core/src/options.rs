@@ -77,6 +77,11 @@ pub struct Options {
     /// Linux while nobody reads `memory.stat`; without effect under `exact_statistics`. False: at
     /// once, as if somebody read it all the time. Default: false.
     pub late_dirty_counts: bool,
+    /// Whether a written page that waits in a CPU's batch to be rotated is out of reach of the
+    /// others, as on Linux since 6.11 with folios of one page: scans skip it, and a fruitless
+    /// effort does not drain the batches of other CPUs, except with `wait_before_oom`. Default:
+    /// false.
+    pub held_batches: bool,
     /// The action when a page cannot be had. Default: the request fails.
     pub oom_policy: OomPolicy,
     /// Whether index memory takes frames away. Default: false, as in the golden traces; a cache
@@ -103,6 +108,7 @@ impl Options {
             seed: 0,
             memcg_dirty_limits: true,
             late_dirty_counts: false,
+            held_batches: false,
             oom_policy: OomPolicy::default(),
             charge_metadata: false,
         }

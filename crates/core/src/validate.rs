@@ -4,10 +4,10 @@
 use crate::Core;
 use crate::folio::{FolioId, Kind};
 use crate::lru::{
-    MAX_GENERATIONS, MIN_GENERATIONS, all_lists, list_named, may_be_on, policy_of_list, size_of_list,
+    MAX_GENERATIONS, MIN_GENERATIONS, Queue, all_lists, list_named, may_be_on, policy_of_list, size_of_list,
 };
 use crate::memcg::{Counter, Memcg, MemcgId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Where a folio waits.
@@ -51,9 +51,12 @@ impl Core {
                 Ok(())
             }
         };
+        let mut held = BTreeSet::new();
         for (queue, folio) in self.arrivals.queued() {
-            if queue == crate::lru::Queue::Add {
+            if queue == Queue::Add {
                 put(folio, Place::Queued)?;
+            } else if queue == Queue::Rotate && self.options.held_batches {
+                held.insert(folio);
             }
         }
         for memcg in self.memcgs.iter() {
@@ -73,7 +76,7 @@ impl Core {
                     let flags = self.folios.flags(folio).load();
                     let hinted = flags.active() && flags.mark() != 0;
                     let belongs = self.folios.memcg_of(folio) == memcg.id() && may_be_on(flags, list);
-                    if !belongs || !flags.lru() || hinted {
+                    if !belongs || flags.lru() == held.contains(&folio) || hinted {
                         return Err(format!("{folio:?} on list {list} of '{name}' is {flags:?}"));
                     }
                     named[list_named(flags)] += 1;

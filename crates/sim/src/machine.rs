@@ -138,6 +138,10 @@ pub struct Machine {
     pub memcg_dirty_limits: bool,
     /// Whether writers know a tenant's dirty pages late ([`Options::late_dirty_counts`]).
     pub late_dirty_counts: bool,
+    /// Whether written pages in a CPU's batch are out of reach of the other CPUs
+    /// ([`Options::held_batches`]). The flusher then drains the batches of its CPU, `device_cpu`,
+    /// whenever it collects pages to write.
+    pub held_batches: bool,
     /// The action if no page can be freed. A killed tenant loses its anonymous memory, and its jobs
     /// end. With [`OomPolicy::Ask`], out of four requests the simulated host kills the victim for
     /// two, refuses one and retries one.
@@ -197,6 +201,7 @@ impl Machine {
             preemption: None,
             memcg_dirty_limits: true,
             late_dirty_counts: false,
+            held_batches: false,
             oom_policy: OomPolicy::Fail,
             numbering: Numbering::Files,
             writes: Writes::AfterRead,
@@ -345,6 +350,7 @@ impl Machine {
             swappiness: self.swappiness,
             memcg_dirty_limits: self.memcg_dirty_limits,
             late_dirty_counts: self.late_dirty_counts,
+            held_batches: self.held_batches,
             oom_policy: self.oom_policy,
             ..Options::new(self.memory_pages)
         }

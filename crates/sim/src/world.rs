@@ -373,6 +373,9 @@ impl World {
     }
 
     fn write_run(&mut self, file: FileNumber, from: u32, most: usize) -> Option<Range<u64>> {
+        if self.core.options().held_batches {
+            self.core.drain(&self.host, self.device_cpu);
+        }
         let mapping = &self.files.get(file).mapping;
         let run = self.core.start_writeback(mapping, from, 1 << 32, most)?;
         let mapping = mapping.clone();

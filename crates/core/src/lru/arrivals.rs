@@ -34,12 +34,18 @@ impl Core {
         }
     }
 
-    /// Sends a folio that was written to be evicted next.
+    /// Sends a folio that was written to be evicted next. Until its batch is drained it stays where
+    /// it is on its list, with `held_batches` out of reach of scans.
     pub(crate) fn rotate(&self, host: &impl Host, cpu: usize, folio: FolioId) {
-        if !self.habits().rotates_at_once {
-            self.enqueue(host, cpu, Queue::Rotate, folio);
-        } else if self.folios.flags(folio).try_get() {
+        let flags = self.folios.flags(folio);
+        let held = if self.options.held_batches { flags.hold_for_rotation() } else { flags.try_get() };
+        if !held {
+            return;
+        }
+        if self.habits().rotates_at_once {
             self.drain_batch(host, Queue::Rotate, &[folio]);
+        } else {
+            self.enqueue_held(host, cpu, Queue::Rotate, folio);
         }
     }
 
@@ -138,7 +144,8 @@ impl Core {
             Queue::DeactivateFile => now.mapped(),
             Queue::Activate | Queue::Add => now.active(),
         };
-        if leave || now.unevictable() || !flags.clear_lru() {
+        let is_held = queue == Queue::Rotate && self.options.held_batches;
+        if leave || !is_held && (now.unevictable() || !flags.clear_lru()) {
             return None;
         }
         locked.remove(folio);

@@ -2,8 +2,9 @@
 //!
 //! Each row is one kernel run. The engine runs each load with several seeds. With a disk of 20 or
 //! 40 MB/s the outcome is certain: all engine runs must end like the row. Otherwise (a fast disk;
-//! nobody reads the statistics; the mix) rates are compared, by the probability of the kernel's
-//! number of kills at the engine's rate. The project's default preset must never kill.
+//! nobody reads the statistics; the multi-gen LRU with small folios; the mix) rates are compared,
+//! by the probability of the kernel's number of kills at the engine's rate. The project's default
+//! preset must never kill.
 
 use super::kernel_run::{Filter, preset_of, rows};
 use super::load::{DirtyWriter, LoadOutcome, Mix};
@@ -212,7 +213,9 @@ impl Compared {
         match self.load {
             Load::Writer(writer) => {
                 writer.reads_statistics
-                    || !writer.memcg_dirty_limits && (1..=SLOW_DISK).contains(&writer.disk_bytes_per_second)
+                    || !writer.memcg_dirty_limits
+                        && (1..=SLOW_DISK).contains(&writer.disk_bytes_per_second)
+                        && (writer.large_folios || self.rows[0].lru != "mglru")
             }
             Load::Mix(_) => false,
         }

@@ -828,6 +828,16 @@ impl FolioFlags {
         })
     }
 
+    /// Takes a reference for a batch of rotated folios, and clears `lru`: only the batch may take
+    /// the folio off its list. `false`: it is on no list, on the unevictable one, being freed, or
+    /// another thread owns its place.
+    pub(crate) fn hold_for_rotation(&self) -> bool {
+        self.update(|f| {
+            let may = f.can_be_held() && f.lru() && !f.unevictable();
+            (may.then(|| f.clear(LRU).held_once_more()), may)
+        })
+    }
+
     /// Clears `lru` of a folio that is being freed, without taking a reference. `true`: it was set.
     pub(crate) fn clear_lru(&self) -> bool {
         self.update(|f| (Some(f.clear(LRU)), f.lru()))
