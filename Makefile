@@ -1,6 +1,6 @@
 # Needs Rust and a C compiler; everything else is fetched and built by cargo.
 .PHONY: apps apps-short demo reproduce test python-test test-cluster sweep-dask sweep-ray wheel fio lint comments bench layouts loom miri stress fuzz crash swarm soak \
-	sanitize clean book policy integration upstream libclang package semver
+	sanitize clean book policy policy-pages policy-check integration upstream libclang package semver
 
 demo:
 	cargo run --release --quiet -p mglru-cli -- demo
@@ -120,6 +120,13 @@ book:
 # The policy `ranked` beside others, on every recorded load at 1, 10 and 40 % of its pages. Other sizes: POLICY="sizes=3,20 brief".
 policy:
 	cargo run --release -p mglru-sim --example policy -- ../shared $(POLICY)
+
+# `make policy-pages` replays all of that, and more, and writes the tables and curves of docs/policy.md, docs/baselines.md, the
+# README and the book's page of cases; it lists sentences with other figures. `make policy-check` only compares; with POLICY=brief
+# in half a minute, the misses per case. `make test` checks that the pages agree with each other.
+policy-pages policy-check: policy-%:
+	cargo build --release --quiet -p mglru-cli
+	cargo run --release --quiet -p mglru-sim --example policy -- ../shared $* $(POLICY)
 
 # The second is a workspace of its own, because the other caches are no dependencies of this one. Takes 13 GiB of memory.
 bench:

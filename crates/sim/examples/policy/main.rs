@@ -8,8 +8,14 @@
 //!   without=SWITCH    disable one of the policy's mechanisms; may be repeated
 //!   mapped            all accesses are mapped: the policy sees accessed bits only
 //!   repeats           consecutive accesses through one descriptor count twice, as in the prototype
-//!   synthetic         synthetic loads instead of recordings; no SHARED is needed
+//!   synthetic         synthetic loads instead of recordings; no SHARED is needed. With
+//!                     `only=sparse` a file much larger than memory, read at random
 //!   brief             no baselines: read the best known results from policy/misses.csv
+//!   pages             write the tables and curves of the documentation, and list the sentences
+//!                     whose figures differ; some ten minutes on two cores
+//!   check             the same without writing; fails if anything differs. With `brief` only the
+//!                     policy's and the kernel's misses per case, in half a minute
+//!   mglru=FILE        the command `mglru`, for `pages` and `check` [default: target/release/mglru]
 //! ```
 //!
 //! Misses are counted as the traces' recorders did: in the lab's loads, from the warm point on.
@@ -26,6 +32,7 @@
     reason = "an example is a host"
 )]
 
+mod pages;
 mod synthetic;
 
 use mglru_core::{Lru, Mechanisms, MemcgId, Preset, Switch};
@@ -61,11 +68,15 @@ struct Plan {
     repeats: bool,
     synthetic: bool,
     brief: bool,
+    /// The kernels' policies, but no others.
+    engine_only: bool,
+    /// Mechanisms to disable one after the other, beside the replay of the whole policy.
+    ablated: Vec<Switch>,
 }
 
-impl Plan {
-    fn read(arguments: impl Iterator<Item = String>) -> Result<Plan, String> {
-        let mut plan = Plan {
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan {
             shared: PathBuf::from("../shared"),
             percents: vec![1, 10, 40],
             only: String::new(),
@@ -74,13 +85,33 @@ impl Plan {
             repeats: false,
             synthetic: false,
             brief: false,
-        };
+            engine_only: false,
+            ablated: Vec::new(),
+        }
+    }
+}
+
+/// What to do with the results.
+enum Action {
+    Print,
+    /// Write the documentation's pages, or compare them. Has the command `mglru`.
+    Pages {
+        mglru: PathBuf,
+        check: bool,
+    },
+}
+
+impl Plan {
+    fn read(arguments: impl Iterator<Item = String>) -> Result<(Plan, Action), String> {
+        let mut plan = Plan::default();
+        let (mut pages, mut check, mut mglru) = (false, false, PathBuf::from("target/release/mglru"));
         for argument in arguments {
             match argument.split_once('=') {
                 Some(("sizes", sizes)) => {
                     let percent = |text: &str| text.parse().map_err(|_| format!("`{text}` is no percentage"));
                     plan.percents = sizes.split(',').map(percent).collect::<Result<_, _>>()?;
                 }
+                Some(("mglru", file)) => mglru = PathBuf::from(file),
                 Some(("only", text)) => text.clone_into(&mut plan.only),
                 Some(("without", name)) => {
                     plan.without.push(Switch::parse(name).map_err(|error| error.to_string())?);
@@ -89,13 +120,16 @@ impl Plan {
                 None if argument == "repeats" => plan.repeats = true,
                 None if argument == "synthetic" => plan.synthetic = true,
                 None if argument == "brief" => plan.brief = true,
+                None if argument == "pages" => pages = true,
+                None if argument == "check" => check = true,
                 None => plan.shared = PathBuf::from(argument),
                 Some((name, _)) => {
                     return Err(format!("there is no option `{name}`; see the head of this example"));
                 }
             }
         }
-        Ok(plan)
+        let action = if pages || check { Action::Pages { mglru, check } } else { Action::Print };
+        Ok((plan, action))
     }
 }
 
@@ -110,6 +144,7 @@ struct Known {
 struct Load {
     name: String,
     operations: Vec<Operation>,
+    accesses: usize,
     warm_from: usize,
     distinct: u64,
     first_touches: u64,
@@ -165,7 +200,16 @@ impl Load {
         }
         let name = name.to_owned();
         let distinct = seen.len() as u64;
-        Load { name, operations, warm_from, distinct, first_touches, is_lab: warm > 0.0, memory_pages }
+        Load {
+            name,
+            operations,
+            accesses,
+            warm_from,
+            distinct,
+            first_touches,
+            is_lab: warm > 0.0,
+            memory_pages,
+        }
     }
 
     fn engine(&self, mechanisms: Mechanisms, memory_pages: u64, repeats: bool) -> Replayed {
@@ -179,8 +223,8 @@ impl Load {
         {
             machine.swap = Some(SwapModel { pages: self.distinct as u32, device: SwapDevice::lab_disk() });
         }
-        // Page names of traces are arbitrary; only the lab's are small numbers in one file.
-        if !self.is_lab {
+        // Page names of traces are arbitrary; the lab's and the sparse load's are positions in a file.
+        if !self.is_lab && self.name != synthetic::SPARSE {
             machine.numbering = mglru_sim::Numbering::Keys;
         }
         let mut simulator = Simulator::new(&machine).expect("the machine is one");
@@ -221,6 +265,8 @@ struct Row {
     hand_steps: f64,
     /// Misses of the other policies, by name.
     others: BTreeMap<String, u64>,
+    /// Misses of `ranked` without one of its mechanisms, by the mechanism's name.
+    without: BTreeMap<&'static str, u64>,
     known: Option<Known>,
 }
 
@@ -236,13 +282,21 @@ impl Row {
                 let misses = load.engine(Mechanisms::preset(preset), memory_pages + SLACK_KERNEL, false);
                 others.insert(preset.name().to_owned(), misses.misses);
             }
-            for baseline in Baseline::ALL {
+            for baseline in Baseline::ALL.into_iter().filter(|_| !plan.engine_only) {
                 others.insert(baseline.name().to_owned(), load.baseline(baseline, memory_pages));
             }
         }
         let kernel = load.engine(kernel, memory_pages + SLACK_KERNEL, false);
-        let ranked = ranked.with_lru(Lru::Ranked);
-        let ranked = load.engine(ranked, memory_pages + slack_of_ranked(memory_pages), plan.repeats);
+        let replay = |mechanisms: Mechanisms| {
+            let memory_pages = memory_pages + slack_of_ranked(memory_pages);
+            load.engine(mechanisms.with_lru(Lru::Ranked), memory_pages, plan.repeats)
+        };
+        let ablated = |&switch: &Switch| {
+            let without = [&plan.without[..], &[switch]].concat();
+            let mechanisms = Mechanisms::compose(Preset::Default, &[], &without).expect("they fit together");
+            (switch.name(), replay(mechanisms).misses)
+        };
+        let (without, ranked) = (plan.ablated.iter().map(ablated).collect(), replay(ranked));
         Row {
             load: load.clone(),
             size: size.to_owned(),
@@ -252,15 +306,22 @@ impl Row {
             walked: [kernel.walked, ranked.walked],
             hand_steps: ranked.hand_steps,
             others,
+            without,
             known,
         }
     }
 
+    /// Misses of another policy that was replayed, such as `arc` or `linux-7.2`.
+    fn other(&self, name: &str) -> u64 {
+        if name == Preset::Linux72.name() { self.kernel } else { self.others[name] }
+    }
+
     /// The fewest misses of any policy except the optimum and ours.
     fn best(&self) -> u64 {
+        let recorded = self.known.filter(|_| self.others.is_empty());
         let others = self.others.iter().filter(|(name, _)| *name != "opt").map(|(_, &misses)| misses);
         let best = others.chain([self.kernel]).min().expect("the kernel's");
-        self.known.map_or(best, |known| best.min(known.best))
+        recorded.map_or(best, |known| best.min(known.best))
     }
 
     fn refaults(&self, misses: u64) -> f64 {
@@ -289,12 +350,17 @@ fn mean_and_interval(ratios: &[f64]) -> String {
     format!("{:.3} ({low:.3} to {high:.3})", geometric_mean(ratios.iter().copied()))
 }
 
-/// Misses and refaults relative to the kernel's.
-fn relative<'a>(rows: impl Iterator<Item = &'a Row> + Clone, misses: impl Fn(&Row) -> u64) -> String {
-    let of_misses: Vec<f64> = rows.clone().map(|row| misses(row) as f64 / row.kernel as f64).collect();
+/// Misses and refaults of each case relative to the kernel's.
+fn ratios<'a>(rows: impl Iterator<Item = &'a Row> + Clone, misses: impl Fn(&Row) -> u64) -> [Vec<f64>; 2] {
+    let of_misses = rows.clone().map(|row| misses(row) as f64 / row.kernel as f64).collect();
     let refaults = rows.filter(|row| !row.is_trivial());
-    let of_refaults: Vec<f64> =
-        refaults.map(|row| row.refaults(misses(row)) / row.refaults(row.kernel)).collect();
+    let of_refaults = refaults.map(|row| row.refaults(misses(row)) / row.refaults(row.kernel)).collect();
+    [of_misses, of_refaults]
+}
+
+/// Misses and refaults relative to the kernel's, with intervals.
+fn relative<'a>(rows: impl Iterator<Item = &'a Row> + Clone, misses: impl Fn(&Row) -> u64) -> String {
+    let [of_misses, of_refaults] = ratios(rows, misses);
     if of_misses.is_empty() {
         return "–".to_owned();
     }
@@ -347,6 +413,14 @@ fn loads(plan: &Plan) -> Result<Vec<(String, PathBuf, Option<u64>)>, String> {
 /// Rows of the synthetic loads.
 fn synthetic_rows(plan: &Plan) -> Vec<Row> {
     let mut rows = Vec::new();
+    if plan.only == synthetic::SPARSE {
+        let load = Arc::new(Load::new(synthetic::SPARSE, synthetic::sparse(), 0.0, None));
+        let row = |percent: &u64| {
+            let memory_pages = (load.distinct * percent).div_ceil(100);
+            Row::new(&load, &format!("{percent}%"), memory_pages, plan, None)
+        };
+        return plan.percents.iter().map(row).collect();
+    }
     for name in synthetic::NAMES.into_iter().filter(|name| name.contains(&plan.only)) {
         let mut distinct = 0;
         for percent in &plan.percents {
@@ -477,16 +551,38 @@ fn print(rows: &[Row]) {
     });
 }
 
-fn main() -> std::process::ExitCode {
-    match Plan::read(std::env::args().skip(1)).and_then(|plan| rows(&plan)) {
-        Ok(rows) if rows.is_empty() => {
-            eprintln!("no load has such a name and enough pages; check SHARED, only= and sizes=");
-            std::process::ExitCode::FAILURE
-        }
-        Ok(rows) => {
+fn run(arguments: impl Iterator<Item = String>) -> Result<bool, String> {
+    let (plan, action) = Plan::read(arguments)?;
+    match action {
+        Action::Print => {
+            let rows = rows(&plan)?;
+            if rows.is_empty() {
+                return Err(
+                    "no load has such a name and enough pages; check SHARED, only= and sizes=".to_owned()
+                );
+            }
             print(&rows);
-            std::process::ExitCode::SUCCESS
+            Ok(true)
         }
+        Action::Pages { mglru, check } => {
+            let differences = match check && plan.brief {
+                true => pages::check_cases(&plan)?,
+                false => pages::update(&plan, &mglru, check)?,
+            };
+            differences.iter().for_each(|difference| println!("{difference}"));
+            match differences.len() {
+                0 => println!("The pages agree with the replays."),
+                number => println!("{number} differences"),
+            }
+            Ok(differences.is_empty())
+        }
+    }
+}
+
+fn main() -> std::process::ExitCode {
+    match run(std::env::args().skip(1)) {
+        Ok(true) => std::process::ExitCode::SUCCESS,
+        Ok(false) => std::process::ExitCode::FAILURE,
         Err(error) => {
             eprintln!("{error}");
             std::process::ExitCode::FAILURE

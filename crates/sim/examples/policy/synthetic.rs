@@ -9,7 +9,20 @@ const PAGES: u64 = 20_000;
 const ACCESSES: u64 = 600_000;
 
 /// Names of the loads, in the order of their seeds.
-pub const NAMES: [&str; 6] = ["loop 1.02", "zigzag", "drift", "shift", "new pages", "stack"];
+pub const NAMES: [&str; 7] = ["loop 1.02", "zigzag", "drift", "shift", "new pages", "stack", "shift 5"];
+
+/// A file much larger than memory, read at random. Only a load if it is asked for: it is long.
+pub const SPARSE: &str = "sparse";
+const SPARSE_PAGES: u64 = 3_000_000;
+const SPARSE_ACCESSES: u64 = 4_000_000;
+
+/// Skewed reads of one file, whose pages are numbered as they lie in it.
+pub fn sparse() -> Vec<Operation> {
+    let (zipf, mut random) = (Zipf::new(0.8, SPARSE_PAGES), Random::stream(21, NAMES.len() as u64));
+    // A multiplication by a number that has no common factor with the pages permutes them.
+    let place = |rank: u64| rank * 0x9e37_79b1 % SPARSE_PAGES;
+    (0..SPARSE_ACCESSES).map(|_| Operation::from(Access::read(place(zipf.rank(&mut random))))).collect()
+}
 
 /// The load with this name. A loop is 1.02 times as large as the memory of `memory_pages`.
 pub fn load(name: &str, memory_pages: u64) -> Vec<Operation> {
@@ -23,18 +36,14 @@ pub fn load(name: &str, memory_pages: u64) -> Vec<Operation> {
         "zigzag" => (0..ACCESSES).map(zigzag).collect(),
         "drift" => {
             // The hottest page is replaced every 20 accesses, and all others gain a rank.
-            let zipf = Zipf::new(0.9);
+            let zipf = Zipf::new(0.9, PAGES);
             (0..ACCESSES).map(|at| at / 20 + zipf.rank(&mut random)).collect()
         }
-        "shift" => {
-            // The ranks of the same pages change 20 times.
-            let zipf = Zipf::new(0.9);
-            (0..ACCESSES)
-                .map(|at| (zipf.rank(&mut random) + at / (ACCESSES / 20) * (PAGES / 7)) % PAGES)
-                .collect()
-        }
+        // The ranks of the same pages change 20 times, or five times.
+        "shift" => shift(20, &mut random),
+        "shift 5" => shift(5, &mut random),
         "new pages" => {
-            let zipf = Zipf::new(0.8);
+            let zipf = Zipf::new(0.8, PAGES);
             (0..ACCESSES).map(|at| at / (ACCESSES / 6) * PAGES + zipf.rank(&mut random)).collect()
         }
         _ => stack(&mut random),
@@ -44,6 +53,12 @@ pub fn load(name: &str, memory_pages: u64) -> Vec<Operation> {
         .into_iter()
         .map(|page| Operation::from(Access::read(page.wrapping_mul(0x9e37_79b9) & 0xffff_ffff)))
         .collect()
+}
+
+/// Skewed reads of the same pages, whose ranks change `times` times.
+fn shift(times: u64, random: &mut Random) -> Vec<u64> {
+    let zipf = Zipf::new(0.9, PAGES);
+    (0..ACCESSES).map(|at| (zipf.rank(random) + at / (ACCESSES / times) * (PAGES / 7)) % PAGES).collect()
 }
 
 /// Forwards and backwards over all pages.
@@ -69,11 +84,11 @@ fn stack(random: &mut Random) -> Vec<u64> {
 struct Zipf(Vec<f64>);
 
 impl Zipf {
-    fn new(theta: f64) -> Zipf {
+    fn new(theta: f64, pages: u64) -> Zipf {
         let mut sum = 0.0;
         let weight = |rank: u64| ((rank + 1) as f64).powf(-theta);
         Zipf(
-            (0..PAGES)
+            (0..pages)
                 .map(|rank| {
                     sum += weight(rank);
                     sum

@@ -14,6 +14,7 @@ mod events;
 mod faults;
 mod golden;
 mod loads;
+mod policy_pages;
 mod protection;
 mod readahead;
 mod refused;
