@@ -223,7 +223,7 @@ impl Load {
         {
             machine.swap = Some(SwapModel { pages: self.distinct as u32, device: SwapDevice::lab_disk() });
         }
-        // Page names of traces are arbitrary; the lab's and the sparse load's are positions in a file.
+        // Page names of traces are arbitrary. Those of the lab and of `sparse` are positions.
         if !self.is_lab && self.name != synthetic::SPARSE {
             machine.numbering = mglru_sim::Numbering::Keys;
         }
