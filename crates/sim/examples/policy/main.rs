@@ -12,7 +12,7 @@
 //!                     `only=sparse` a file much larger than memory, read at random
 //!   brief             no baselines: read the best known results from policy/misses.csv
 //!   pages             write the tables and curves of the documentation, and list the sentences
-//!                     whose figures differ; some ten minutes on two cores
+//!                     whose figures differ; some five minutes on two cores
 //!   check             the same without writing; fails if anything differs. With `brief` only the
 //!                     policy's and the kernel's misses per case, in half a minute
 //!   mglru=FILE        the command `mglru`, for `pages` and `check` [default: target/release/mglru]
