@@ -2,8 +2,9 @@
 .PHONY: apps apps-short demo reproduce test python-test test-cluster sweep-dask sweep-ray wheel fio lint comments bench layouts loom miri stress fuzz crash swarm soak \
 	sanitize clean book policy policy-pages policy-check integration upstream libclang package semver
 
+# Not quiet: the first build takes minutes.
 demo:
-	cargo run --release --quiet -p mglru-cli -- demo
+	cargo run --release -p mglru-cli -- demo
 
 # The five published experiments: one table, and target/report.html; 11 to 15 minutes on two idle cores.
 # `make reproduce OPTIONS=--quick` checks in under three minutes that they work.
