@@ -34,6 +34,7 @@
 //!
 //! - `frames` and `racing`: memory that readers copy while writers write;
 //! - `backend/uring`, `backend/disk_file` and `backend/threads`: system calls on that memory;
+//! - `backend/signals`: the signal mask of a thread;
 //! - one place in `guard`: lent pages;
 //! - `prefetch`: one instruction.
 

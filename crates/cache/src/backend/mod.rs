@@ -33,6 +33,8 @@ pub(crate) mod disk_file;
 pub(crate) mod memory;
 mod memory_files;
 mod queue;
+#[cfg(not(miri))]
+mod signals;
 #[cfg(all(test, not(miri), feature = "io-uring"))]
 mod tests;
 pub(crate) mod threads;

@@ -196,6 +196,8 @@ pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
     }
     std::thread::Builder::new().name(name.to_owned()).spawn(move || {
         IS_WORKER.set(true);
+        #[cfg(not(miri))]
+        super::signals::block_file_size_signal();
         let _abort = AbortOnPanic;
         work();
     })

@@ -138,7 +138,7 @@ pub(super) fn finish(frames: &Frames, direction: Direction, transfer: &Transfer,
 
 /// Uses the C functions because a safe wrapper would need `&mut [u8]` of frames from which
 /// optimistic readers may be copying.
-fn call(direction: Direction, step: &Step) -> io::Result<usize> {
+pub(super) fn call(direction: Direction, step: &Step) -> io::Result<usize> {
     let segments = step.segments.as_slice();
     let (list, count) = (segments.as_ptr(), segments.len() as libc::c_int);
     let offset = libc::off_t::try_from(step.offset).expect("a valid transfer's end fits");

@@ -55,6 +55,8 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/cache/src/backend/uring/together.rs",
     // System calls that read and write frames.
     "crates/cache/src/backend/threads.rs",
+    // Blocks a signal on the calling thread.
+    "crates/cache/src/backend/signals.rs",
     // Lends the bytes of a frame that no thread can write.
     "crates/cache/src/guard.rs",
     // One instruction.

@@ -390,9 +390,11 @@ impl Batch for One {
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::super::memory::tests::Log;
+    use super::super::transfer::Progress;
     use super::super::{BackendKind, choose};
-    use super::ring::piece;
+    use super::ring::{ended, piece};
     use super::*;
+    use rustix::process::{Resource, Rlimit, setrlimit};
     use std::process::Command;
 
     /// From now on no thread of this process may enter rings. They may make them.
@@ -447,6 +449,48 @@ mod tests {
         assert_eq!(backend.write(&Transfer::pages(file.clone(), 0, vec![3])).unwrap(), FRAME_BYTES);
         assert_eq!(backend.read(&Transfer::pages(file, 0, vec![9])).unwrap(), FRAME_BYTES);
         assert!(!frames.is_zero(9));
+    }
+
+    /// A write beyond the limit once ended the process, in the middle of a write-back.
+    #[test]
+    fn a_write_beyond_the_largest_file_that_the_process_may_write_fails() {
+        in_a_sandbox("a_write_beyond_the_largest_file_that_the_process_may_write_fails", || {
+            let directory = tempfile::tempdir().unwrap();
+            let most = FRAME_BYTES as u64;
+            setrlimit(Resource::Fsize, Rlimit { current: Some(most), maximum: Some(most) }).unwrap();
+            for kind in [BackendKind::Auto, BackendKind::Threads] {
+                let (frames, log) = (Arc::new(Frames::new(64).unwrap()), Log::new());
+                let backend = choose(&kind, frames, log.clone()).unwrap().backend;
+                let path = directory.path().join(backend.name());
+                let file = backend.open(&path, OpenMode::Create).unwrap();
+                for page in 0..2 {
+                    let one = Transfer::pages(file.clone(), page * most, vec![0]);
+                    backend.submit(Direction::Write, one, page);
+                }
+                backend.drain();
+                assert_eq!(log.take(0).unwrap(), FRAME_BYTES);
+                assert_eq!(log.take(1).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+            }
+        });
+    }
+
+    /// Where the kernel may start no thread for a ring, writes failed until it could.
+    #[test]
+    fn a_transfer_that_the_kernel_has_no_thread_for_is_carried_out_by_the_caller() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        let file: Arc<dyn BackendFile> = Arc::new(DiskFile::open(&path, OpenMode::Create).unwrap());
+        let frames = Frames::new(8).unwrap();
+        frames.copy_in(0, 0, &[7; FRAME_BYTES]);
+        let transfer = Transfer::pages(file, 0, vec![0]);
+        let progress = Progress::new(Direction::Write, &transfer);
+        let step = DiskFile::of(&transfer).step(&frames, &transfer, &progress);
+        let answered = |code| ended(Err(io::Error::from_raw_os_error(code)), Direction::Write, &step);
+        assert_eq!(answered(libc::ENOSPC).unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+        assert!(std::fs::read(&path).unwrap().is_empty());
+        assert_eq!(answered(libc::ECANCELED).unwrap(), FRAME_BYTES);
+        assert_eq!(std::fs::read(&path).unwrap(), [7; FRAME_BYTES]);
+        assert_eq!(ended(Ok(5), Direction::Write, &step).unwrap(), 5);
     }
 
     /// The host of the cache may enter a sandbox at any time, as in the middle of transfers: none

@@ -3,6 +3,7 @@
 
 use crate::backend::disk_file::Step;
 use crate::backend::queue::{Queue, Request};
+use crate::backend::threads::call;
 use crate::backend::transfer::{Completion, Direction};
 use crate::frames::{FRAME_BYTES, Frames};
 use io_uring::types::Fd;
@@ -70,6 +71,16 @@ pub(super) fn piece(frames: &Frames, segment: &libc::iovec) -> Option<u16> {
 /// The number of bytes transferred, or the error.
 pub(super) fn result_of(answer: &cqueue::Entry) -> io::Result<usize> {
     usize::try_from(answer.result()).map_err(|_| io::Error::from_raw_os_error(-answer.result()))
+}
+
+/// The result of a step that the kernel has answered. It answers `ECANCELED`, though nothing was
+/// cancelled, to a transfer that only a kernel thread could carry out if it may not start one: such
+/// threads count as the process's own (`RLIMIT_NPROC`, `pids.max`). Then the calling thread does it.
+pub(super) fn ended(answer: io::Result<usize>, direction: Direction, step: &Step) -> io::Result<usize> {
+    match answer {
+        Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => call(direction, step),
+        answer => answer,
+    }
 }
 
 /// Whether to repeat an `io_uring_enter` that was interrupted or temporarily refused.

@@ -8,7 +8,7 @@
 //!
 //! The ring belongs to the thread. The queue has a lock of its own.
 
-use super::ring::{Shared, entry, is_transient, result_of, wake};
+use super::ring::{Shared, ended, entry, is_transient, result_of, wake};
 use crate::backend::disk_file::{DiskFile, Step};
 use crate::backend::queue::Request;
 use crate::backend::threads::{finish, transfer_now};
@@ -188,7 +188,8 @@ impl<'a> Submitter<'a> {
         let slot = answer.user_data() as usize;
         let mut operation = self.under_way[slot].take().expect("one answer for each step");
         let file = DiskFile::of(&operation.request.transfer);
-        match file.advance(&mut operation.progress, operation.step.direct, result_of(answer)) {
+        let result = ended(result_of(answer), operation.request.direction, &operation.step);
+        match file.advance(&mut operation.progress, operation.step.direct, result) {
             None => {
                 operation.step =
                     file.step(&self.shared.frames, &operation.request.transfer, &operation.progress);

@@ -15,7 +15,7 @@
 //!
 //! None: the ring belongs to the calling thread for the time of the call.
 
-use super::ring::{Shared, entry, is_transient, result_of};
+use super::ring::{Shared, ended, entry, is_transient, result_of};
 use crate::backend::disk_file::{DiskFile, Step};
 use crate::backend::threads::{finish, transfer_now};
 use crate::backend::transfer::{BackendFile, Batch, Direction, Progress, Transfer};
@@ -189,7 +189,8 @@ impl<'a, 'ring> Together<'a, 'ring> {
             let at = answer.user_data() as usize;
             let place = self.places[at].as_mut().expect("one answer for each step");
             let file = DiskFile::of(&place.transfer);
-            if let Some(result) = file.advance(&mut place.progress, place.step.direct, result_of(&answer)) {
+            let result = ended(result_of(&answer), self.ahead.direction, &place.step);
+            if let Some(result) = file.advance(&mut place.progress, place.step.direct, result) {
                 self.ended.extend(self.places[at].take().map(|place| (place, result)));
                 self.free.push(at);
             } else {
