@@ -41,10 +41,11 @@ use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
 use error::Failure;
 use mglru_lab::{layout, parallel, size, statistics, temporary, trace_file};
 use output::Output;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::io::Write;
+use std::sync::Arc;
 
 /// Linux's page reclaim in user space: a page cache over real files, a simulator, and experiments.
 #[derive(Parser)]
@@ -108,6 +109,9 @@ const SIGNALLED: i32 = 128;
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     // Without a handler, an interrupt leaves temporary files behind.
     temporary::before_first(handle_signals);
+    // Without a handler, a file beyond `ulimit -f` ends the program, and with it a mount. Programs
+    // that it starts do not inherit the handler.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     let arguments: Vec<_> = arguments.into_iter().collect();
     page::keep_arguments(&arguments);
     match run(arguments) {

@@ -34,7 +34,10 @@ impl TemporaryMountPoint {
     pub fn create() -> Result<TemporaryMountPoint, Error> {
         let descriptors = getrlimit(Resource::Nofile);
         let made = tempfile::Builder::new().prefix("mglru-record-").tempdir();
-        let cannot = |error| Error::work(format_args!("cannot create a temporary mount point: {error}"));
+        let cannot = |error| {
+            let what_to_do = "set TMPDIR to a directory that exists and can be written";
+            Error::work(format_args!("cannot create a temporary mount point: {error}: {what_to_do}"))
+        };
         Ok(TemporaryMountPoint { path: made.map_err(cannot)?.keep(), descriptors })
     }
 

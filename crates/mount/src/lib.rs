@@ -19,6 +19,8 @@
 //! command     a mount for one command
 //! ```
 //!
+//! [`Mount::new`] mounts, [`Mount::serve`] answers programs until the directory is unmounted, and
+//! [`Unmounter::unmount`] ends that from another thread. `examples/embed.rs` is a whole program.
 //! `docs/mount.md` is the guide.
 
 #![forbid(unsafe_code)]

@@ -138,7 +138,10 @@ impl Unmounter {
 
 impl Mount {
     /// Mounts `directory` at `mountpoint`, an empty directory, with `cache` for the content of its
-    /// files. Nothing is served before [`Self::serve`].
+    /// files.
+    ///
+    /// Nothing is served before [`Self::serve`]: until then, everyone who looks at the mount point
+    /// waits, the calling thread too. Dropping the mount instead unmounts it.
     ///
     /// # Errors
     /// [`Error::Usage`]: one of the directories cannot be used, or the system does not permit to
@@ -150,6 +153,13 @@ impl Mount {
         options: Options,
     ) -> Result<Mount, Error> {
         let (from, mountpoint) = check(directory, mountpoint)?;
+        // Files are opened by their descriptors' names there.
+        fs::metadata("/proc/self/fd").map_err(|error| {
+            Error::usage(format_args!(
+                "cannot mount {}: /proc/self/fd: {error}: mount /proc (`mount -t proc proc /proc`)",
+                directory.display()
+            ))
+        })?;
         let recording = options.record.as_ref().map(|record| ("recording", &record.path));
         let sockets = options.listen.iter().filter_map(|address| match address {
             Address::Unix(path) => Some(("socket", path)),

@@ -2,9 +2,9 @@
 //! to mount.
 
 use crate::common::{command, document, fails, skipped, text};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -72,6 +72,30 @@ fn an_interrupt_unmounts_and_writes_everything() {
     assert!(rest.contains("point is unmounted, and everything is written"), "{rest}");
     assert!(fs::read(here.path().join("dir/sub/f")).unwrap() == bytes);
     assert_eq!(fs::read_dir(here.path().join("point")).unwrap().count(), 0);
+}
+
+/// Such a file once ended the process that serves the mount, with all that was not written.
+#[test]
+fn a_file_beyond_the_limit_of_the_process_fails_and_the_mount_goes_on() {
+    let here = tempfile::tempdir().unwrap();
+    let Some((mut child, mut stderr)) = mounted(here.path()) else { return };
+    let most = Some(1 << 20);
+    prlimit(Some(Pid::from_child(&child)), Resource::Fsize, Rlimit { current: most, maximum: most }).unwrap();
+    let path = here.path().join("point/f");
+    fs::write(&path, "small").unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    assert_eq!(file.set_len(2 << 20).unwrap_err().kind(), ErrorKind::FileTooLarge);
+    let far = file.write_all_at(b"far", 3 << 20).and_then(|()| file.sync_all());
+    assert_eq!(far.unwrap_err().kind(), ErrorKind::FileTooLarge);
+    file.set_len(5).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "small");
+    signal(&child, Signal::TERM);
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
+    assert_eq!(fs::read_to_string(here.path().join("dir/f")).unwrap(), "small");
 }
 
 /// Memory of a process that it does not share with files on disk, such as its program.
@@ -231,10 +255,17 @@ fn without_the_device_or_the_permission_the_message_says_what_to_do() {
         fs::create_dir(here.path().join(name)).unwrap();
     }
     let mglru = env!("CARGO_BIN_EXE_mglru");
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--mount", "sh", "-c", "mount -t tmpfs none /dev && exec \"$0\" mount dir point", mglru]);
-    if let Some(reason) = elsewhere(unshare, here.path()) {
-        assert!(reason.contains("there is no /dev/fuse: load the kernel's module"), "{reason}");
+    for (before, told) in [
+        ("mount -t tmpfs none /dev", "there is no /dev/fuse: load the kernel's module"),
+        // Once it mounted, and then had no file.
+        ("umount -l /proc", "mount /proc (`mount -t proc proc /proc`)"),
+    ] {
+        let mut unshare = Command::new("unshare");
+        let script = format!("{before} && exec \"$0\" mount dir point --memory 4MiB");
+        unshare.args(["--mount", "sh", "-c", &script, mglru]);
+        if let Some(reason) = elsewhere(unshare, here.path()) {
+            assert!(reason.contains(told), "{reason}");
+        }
     }
     let mut nobody = Command::new(mglru);
     nobody.args(["mount", "dir", "point", "--memory", "4MiB"]).uid(65534).gid(65534);
