@@ -22,6 +22,8 @@
 //! their memory is returned to the system.
 
 use crate::backend::{Backend, BackendKind, Completion, OpenMode, choose, is_worker};
+#[cfg(not(miri))]
+use crate::cgroup::memory_limit_bytes;
 use crate::error::Error;
 use crate::events::{EVENT_BYTES, EventQueue, Events};
 use crate::file::CachedFile;
@@ -230,10 +232,11 @@ impl Builder {
     /// Starts the cache and its workers.
     ///
     /// # Errors
-    /// The budget is too small or more than the memory and swap of this machine, a tenant's name is
-    /// taken, its parent is missing, or memory or the backend is unavailable. With a disk tier
-    /// also: its file is too small, has other content or no room on its disk, another cache uses
-    /// it, or the system refuses to open it.
+    /// The budget is too small, or more than the memory and swap of this machine, or than the
+    /// control groups of this process allow ([`crate::memory_limit_bytes`]); a tenant's name is
+    /// taken or its parent is missing; or memory, threads or the backend are unavailable. With a
+    /// disk tier also: its file is too small, has other content or no room on its disk, another
+    /// cache uses it, or the system refuses to open it.
     pub fn build(self) -> Result<PageCache, Error> {
         let swap_bytes = self.swap.as_ref().map_or(0, Swap::budget_bytes);
         let tier = self.disk_tier.as_ref().map(|tier| tier.plan(self.budget_bytes)).transpose()?;
@@ -250,11 +253,12 @@ impl Builder {
         let count = count.min(u64::from(mglru_core::folio::MAX_FOLIOS - 1 - SPARE_FRAMES_MAX)) as u32;
         let spare = tier.as_ref().map_or(0, |tier| tier.spare_frames);
         let map_error = |source| Error::io("map the memory of", "the cache".as_ref(), source);
-        refuse_more_than(machine_bytes(), self.budget_bytes).map_err(map_error)?;
+        refuse_more_than(&available_bytes(), self.budget_bytes).map_err(map_error)?;
         let frames = Arc::new(Frames::new(count + spare).map_err(map_error)?);
         let sink = Arc::new(Sink(OnceLock::new()));
+        let not_started = |what, source| Error::io(what, "the cache".as_ref(), no_threads(source));
         let chosen = choose(&self.backend, frames.clone(), sink.clone())
-            .map_err(|source| Error::io("start the backend of", "the cache".as_ref(), source))?;
+            .map_err(|source| not_started("start the backend of", source))?;
         let start = |plan| Tier::start(&plan, chosen.backend.clone(), frames.clone(), count, self.mechanisms);
         let tier = tier.map(start).transpose()?;
         let sources = Sources::new(frames.clone(), sink.clone(), self.source_deadline, tier);
@@ -309,35 +313,50 @@ impl Builder {
         for (path, limits) in &self.tenants {
             shared.add_tenant(path, limits, true)?;
         }
-        let workers = Workers::start(&shared)
-            .map_err(|e| Error::io("start the workers of", "the cache".as_ref(), e))?;
+        let workers =
+            Workers::start(&shared).map_err(|source| not_started("start the workers of", source))?;
         let (workers, process) = (Mutex::new(Some(workers)), std::process::id());
         let owner = Arc::new(Owner { shared: shared.clone(), workers, process });
         Ok(PageCache { shared, owner })
     }
 }
 
-/// The bytes of memory and swap of this machine.
+/// An error of starting threads, with what to do if the process may have no more of them.
+fn no_threads(error: io::Error) -> io::Error {
+    if error.raw_os_error() != Some(libc::EAGAIN) {
+        return error;
+    }
+    let message = format!(
+        "{error}; the process may have no more threads: raise `ulimit -u`, `ulimit -v`, or `pids.max` of its control \
+         group"
+    );
+    io::Error::new(error.kind(), message)
+}
+
+/// What bounds the memory of this process, and its bytes of memory and swap.
 #[cfg(not(miri))]
-fn machine_bytes() -> u64 {
+fn available_bytes() -> [(&'static str, u64); 2] {
     let info = rustix::system::sysinfo();
-    (info.totalram as u64).saturating_add(info.totalswap as u64).saturating_mul(info.mem_unit.into())
+    let bytes = |units: u64| units.saturating_mul(info.mem_unit.into());
+    let (memory, swap) = (bytes(info.totalram as u64), bytes(info.totalswap as u64));
+    // How much of the swap a control group may use is not known everywhere.
+    let of_group = memory_limit_bytes().unwrap_or(u64::MAX).saturating_add(swap);
+    let machine = memory.saturating_add(swap);
+    [("the memory and swap of this machine", machine), ("the control group of this process allows", of_group)]
 }
 
 #[cfg(miri)]
-fn machine_bytes() -> u64 {
-    u64::MAX
+fn available_bytes() -> [(&'static str, u64); 0] {
+    []
 }
 
 /// The system would map the frames, because nobody has touched them yet, and end the process when
-/// their metadata is filled in.
-fn refuse_more_than(machine_bytes: u64, budget_bytes: u64) -> io::Result<()> {
-    if budget_bytes <= machine_bytes {
+/// their metadata is filled in, or when the pages are used.
+fn refuse_more_than(available: &[(&str, u64)], budget_bytes: u64) -> io::Result<()> {
+    let Some((what, bytes)) = available.iter().find(|(_, bytes)| budget_bytes > *bytes) else {
         return Ok(());
-    }
-    let message = format!(
-        "a budget of {budget_bytes} bytes is more than the memory and swap of this machine ({machine_bytes} bytes)"
-    );
+    };
+    let message = format!("a budget of {budget_bytes} bytes is more than {what} ({bytes} bytes)");
     Err(io::Error::new(io::ErrorKind::OutOfMemory, message))
 }
 
@@ -696,10 +715,14 @@ mod tests {
     #[cfg(not(miri))]
     #[test]
     fn a_budget_beyond_the_memory_of_the_machine_is_refused() {
-        let budget_bytes = machine_bytes() + 1;
+        let budget_bytes = available_bytes()[0].1 + 1;
         let error = PageCache::builder(budget_bytes).build().unwrap_err();
         assert!(error.kind() == io::ErrorKind::OutOfMemory, "{error}");
         assert!(error.to_string().contains(&format!("a budget of {budget_bytes} bytes")), "{error}");
+        let available = [("the machine has", 1000), ("its group allows", 500)];
+        refuse_more_than(&available, 500).unwrap();
+        let error = refuse_more_than(&available, 501).unwrap_err().to_string();
+        assert_eq!(error, "a budget of 501 bytes is more than its group allows (500 bytes)");
     }
 
     /// A forked child drops its copy of a cache without a wait for threads that are not there. The

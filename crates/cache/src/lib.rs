@@ -43,6 +43,8 @@
 mod anon;
 pub mod backend;
 mod cache;
+#[doc(hidden)]
+pub mod cgroup;
 mod compress;
 mod control;
 mod discard;
@@ -93,6 +95,7 @@ mod workers;
 pub use anon::AnonRegion;
 pub use backend::{BackendKind, OpenMode};
 pub use cache::{Builder, CacheStats, FRAME_METADATA_BYTES, PageCache};
+pub use cgroup::memory_limit_bytes;
 pub use control::Control;
 pub use error::Error;
 pub use events::Events;

@@ -119,7 +119,8 @@ impl CacheOptions {
         Budget { bytes: self.memory.unwrap_or(default_bytes), of_machine: false }
     }
 
-    /// The budget that was asked for, or a quarter of the available memory, at most 1 GiB.
+    /// The budget that was asked for, or a quarter of the available memory, at most 1 GiB. A
+    /// control group may leave less than the machine has.
     pub fn budget(&self) -> Budget {
         let quarter = available_memory_bytes().map_or(DEFAULT_BUDGET_BYTES_MAX, |bytes| bytes / 4);
         // Whole MiB are easier to read.

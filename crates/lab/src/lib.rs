@@ -56,7 +56,6 @@
 pub mod ablate;
 pub mod arguments;
 pub mod cache_counts;
-mod cgroup;
 pub mod columns;
 mod cpu;
 pub mod demo;

@@ -4,7 +4,6 @@
 //! grants more than it has, and kills a process that uses it. A scenario can ask for 1 TiB in one
 //! line. So requests say first what they need at most.
 
-use crate::cgroup::Hierarchy;
 use crate::error::Error;
 use crate::{layout, size};
 use std::fmt::Display;
@@ -16,9 +15,7 @@ use std::fmt::Display;
 /// If the machine has less memory available, a control group or a limit of the process allows less,
 /// or the system refuses to allocate it.
 pub fn check(bytes: u64, what: impl Display, instead: &str) -> Result<(), Error> {
-    let of_cgroup = Hierarchy::of_this_process().ok().and_then(|hierarchy| hierarchy.limit_bytes());
-    let limits = [layout::available_memory_bytes(), of_cgroup];
-    if let Some(available) = limits.into_iter().flatten().min()
+    if let Some(available) = layout::available_memory_bytes()
         && available < bytes
     {
         let (wanted, available) = (size::show(bytes), size::show(available));

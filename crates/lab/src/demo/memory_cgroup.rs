@@ -5,9 +5,9 @@
 //! That takes root, or a part of the tree of cgroup v2 that the user was given (as systemd does for
 //! user sessions). cgroup v1 works as well where it still has the memory controller.
 
-use crate::cgroup::Hierarchy;
 use crate::size;
 use crate::temporary::{self, Undo};
+use mglru_cache::cgroup::Hierarchy;
 use std::fs;
 use std::path::Path;
 
@@ -33,8 +33,8 @@ impl MemoryCgroup {
         }
         let hierarchy = Hierarchy::of_this_process()?;
         let mut reason = String::new();
-        for parent in hierarchy.parents() {
-            match hierarchy.enter_below(parent, limit_bytes) {
+        for parent in parents(&hierarchy) {
+            match enter_below(&hierarchy, parent, limit_bytes) {
                 Ok(cgroup) => return Ok(cgroup),
                 Err(error) if reason.is_empty() => reason = error,
                 Err(_) => {}
@@ -49,37 +49,34 @@ impl MemoryCgroup {
     }
 }
 
-impl Hierarchy {
-    /// Where the cgroup may be made: in that of this process, or in one above it, as processes and
-    /// controllers of children exclude each other in cgroup v2.
-    fn parents(&self) -> impl Iterator<Item = &Path> {
-        let all = self.own.ancestors().take_while(|path| path.starts_with(&self.root));
-        all.take(if self.allows_inner { 1 } else { usize::MAX })
-    }
+/// Where the cgroup may be made: in that of this process, or in one above it, as processes and
+/// controllers of children exclude each other in cgroup v2.
+fn parents(hierarchy: &Hierarchy) -> impl Iterator<Item = &Path> {
+    let all = hierarchy.own.ancestors().take_while(|path| path.starts_with(&hierarchy.root));
+    all.take(if hierarchy.allows_inner { 1 } else { usize::MAX })
+}
 
-    fn enter_below(&self, parent: &Path, limit_bytes: u64) -> Result<MemoryCgroup, String> {
-        let cgroup = parent.join(format!("mglru-demo-{}", std::process::id()));
-        let fail =
-            |what: &str, error: &dyn std::fmt::Display| format!("{what} {}: {error}", cgroup.display());
-        fs::create_dir(&cgroup).map_err(|error| fail("cannot make the cgroup", &error))?;
-        let home = self.own.join("cgroup.procs");
-        let undo = temporary::undo_later({
-            let cgroup = cgroup.clone();
-            // 0: the process that writes. Out of a cgroup that it is not in, this changes nothing.
-            move || {
-                let _ = fs::write(&home, "0");
-                let _ = fs::remove_dir(&cgroup);
-            }
-        });
-        let limit = cgroup.join(self.limit_file);
-        if !limit.exists() {
-            return Err(fail("the memory controller is off in", &"its parent does not hand it on"));
+fn enter_below(hierarchy: &Hierarchy, parent: &Path, limit_bytes: u64) -> Result<MemoryCgroup, String> {
+    let cgroup = parent.join(format!("mglru-demo-{}", std::process::id()));
+    let fail = |what: &str, error: &dyn std::fmt::Display| format!("{what} {}: {error}", cgroup.display());
+    fs::create_dir(&cgroup).map_err(|error| fail("cannot make the cgroup", &error))?;
+    let home = hierarchy.own.join("cgroup.procs");
+    let undo = temporary::undo_later({
+        let cgroup = cgroup.clone();
+        // 0: the process that writes. Out of a cgroup that it is not in, this changes nothing.
+        move || {
+            let _ = fs::write(&home, "0");
+            let _ = fs::remove_dir(&cgroup);
         }
-        let set = fs::write(&limit, limit_bytes.to_string());
-        set.map_err(|error| fail("cannot limit the memory of", &error))?;
-        fs::write(cgroup.join("cgroup.procs"), "0").map_err(|error| fail("cannot enter", &error))?;
-        Ok(MemoryCgroup { undo })
+    });
+    let limit = cgroup.join(hierarchy.limit_file);
+    if !limit.exists() {
+        return Err(fail("the memory controller is off in", &"its parent does not hand it on"));
     }
+    let set = fs::write(&limit, limit_bytes.to_string());
+    set.map_err(|error| fail("cannot limit the memory of", &error))?;
+    fs::write(cgroup.join("cgroup.procs"), "0").map_err(|error| fail("cannot enter", &error))?;
+    Ok(MemoryCgroup { undo })
 }
 
 #[cfg(test)]
@@ -88,7 +85,7 @@ mod tests {
 
     fn found(own: &str, mounts: &str) -> (String, String, Vec<String>) {
         let found = Hierarchy::find(own, mounts).unwrap();
-        let parents = found.parents().map(|path| path.display().to_string()).collect();
+        let parents = parents(&found).map(|path| path.display().to_string()).collect();
         (found.own.display().to_string(), found.limit_file.to_owned(), parents)
     }
 
