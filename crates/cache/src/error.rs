@@ -175,7 +175,7 @@ impl fmt::Display for Error {
             Error::WriteBack { path, source } => {
                 let what_to_do = match source.kind() {
                     io::ErrorKind::FileTooLarge => {
-                        "truncate the file to a length that its file system can have"
+                        "truncate the file to a length that its file system and `ulimit -f` allow"
                     }
                     _ => "free space or repair the device",
                 };

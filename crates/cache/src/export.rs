@@ -37,6 +37,13 @@ fn of_cache(cache: &PageCache) -> Vec<(&'static str, Kind, &'static str, u64)> {
         ("mglru_anon_pages", Kind::Gauge, "Anonymous pages on reclaim's lists.", stats.anon_pages),
         ("mglru_pending_pages", Kind::Gauge, "Dirty pages and pages under writeback.", stats.pending_pages),
         ("mglru_tenants", Kind::Gauge, "Tenants, including the root.", stats.tenants as u64),
+        ("mglru_io_uring", Kind::Gauge, "1: io_uring transfers pages.", (stats.backend == "io_uring").into()),
+        (
+            "mglru_registered_buffers",
+            Kind::Gauge,
+            "1: frames are registered with the kernel.",
+            stats.registered_buffers.into(),
+        ),
         ("mglru_source_ranges_total", Kind::Counter, "Ranges asked of sources.", stats.source_ranges),
         ("mglru_source_calls_total", Kind::Counter, "Calls of sources.", stats.source_calls),
         ("mglru_source_bytes_total", Kind::Counter, "Bytes that sources returned.", stats.source_bytes),
@@ -280,7 +287,9 @@ mod tests {
                 value.parse::<f64>().unwrap();
             }
         }
-        assert_eq!(types.len(), 15 + 11 + 3 + 3 + Counter::ALL.len());
+        assert_eq!(types.len(), 17 + 11 + 3 + 3 + Counter::ALL.len());
+        let is_uring = u8::from(cache.stats().backend == "io_uring");
+        assert!(text.contains(&format!("\nmglru_io_uring {is_uring}\n")), "{text}");
         assert!(text.contains("{tenant=\"a/\\\"b\\\\\"} "), "{text}");
         let stats = cache.tenant("a").unwrap().stats();
         for line in [

@@ -133,6 +133,13 @@ impl CachedFile {
         self.inode.file.path()
     }
 
+    /// Whether pages of this file go past the system's page cache (`O_DIRECT`). Otherwise each page
+    /// that is transferred is there too, outside of the budget, until the system has forgotten it.
+    /// A file system may permit `O_DIRECT` and refuse the first transfer; then this becomes false.
+    pub fn is_direct(&self) -> bool {
+        self.inode.file.is_direct()
+    }
+
     /// The memcg to which this handle's new pages are charged.
     pub fn memcg(&self) -> MemcgId {
         self.task.memcg

@@ -84,6 +84,9 @@ impl Cache {
         let stats = self.state().call(py, |cache| Ok(cache.stats()))?;
         let fields = PyDict::new(py);
         fields.set_item("backend", stats.backend)?;
+        fields.set_item("why_not_uring", stats.why_not_uring)?;
+        fields.set_item("registered_buffers", stats.registered_buffers)?;
+        fields.set_item("huge_pages", stats.huge_pages)?;
         fields.set_item("preset", stats.preset)?;
         for (name, count) in [
             ("budget_bytes", stats.budget_bytes),

@@ -122,6 +122,14 @@ def test_a_lent_page_cannot_be_written_until_it_is_released(cache, tmp_path, dat
         assert file.write_at(b"x", 2 * PAGE) == 1 and file.read_at(1, 2 * PAGE) == b"x"
 
 
+def test_the_backend_and_why_it_is_not_io_uring_are_known(cache, tmp_path):
+    stats = cache.stats()
+    assert (stats["backend"] == "io_uring") == (stats["why_not_uring"] is None)
+    assert isinstance(stats["registered_buffers"], bool) and isinstance(stats["huge_pages"], bool)
+    with mglru.Cache("1MiB", backend="threads") as other:
+        assert other.stats()["backend"] == "threads" and other.stats()["why_not_uring"] is None
+
+
 def test_tenants_have_limits_and_floors(cache, tmp_path, data):
     web = cache.add_tenant("web", max="64p", low="16KiB", min=PAGE)
     below = cache.add_tenant("web/images", high="32p")

@@ -88,11 +88,14 @@ impl DiskFile {
     pub(super) fn opened(path: &Path, buffered: File, options: &OpenOptions) -> io::Result<DiskFile> {
         let identity = identity(&buffered.metadata()?);
         // If another process replaced the file between the two calls, do without direct transfers.
-        let direct = options.clone().custom_flags(libc::O_DIRECT).open(path).ok().filter(|direct| {
-            direct
-                .metadata()
-                .is_ok_and(|metadata| metadata.is_file() && self::identity(&metadata) == identity)
-        });
+        let direct = match options.clone().custom_flags(libc::O_DIRECT).open(path) {
+            Err(error) if is_lack_of_descriptors(&error) => return Err(error),
+            direct => direct.ok().filter(|direct| {
+                direct
+                    .metadata()
+                    .is_ok_and(|metadata| metadata.is_file() && self::identity(&metadata) == identity)
+            }),
+        };
         // The cache does its own readahead; the kernel's would hold pages twice. A refusal costs
         // only memory.
         let _ = fadvise(&buffered, 0, None, Advice::Random);
@@ -156,6 +159,12 @@ impl DiskFile {
             let _ = fadvise(&self.buffered, transfer.offset, length, Advice::DontNeed);
         }
     }
+}
+
+/// Such a lack passes. Without direct transfers, the kernel would keep a second copy of the file's
+/// pages for as long as it is open, and nothing would say so.
+fn is_lack_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
 /// Accepts only regular files with a reliable length.

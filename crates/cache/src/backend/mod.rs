@@ -92,7 +92,7 @@ pub(crate) fn choose(
         BackendKind::Auto => match uring(frames.clone(), completion.clone()) {
             Ok(backend) => backend,
             Err(error) => {
-                why_not_uring = Some(format!("io_uring cannot be used here: {error}"));
+                why_not_uring = Some(error.to_string());
                 Arc::new(ThreadBackend::new(frames, completion)?)
             }
         },
@@ -102,7 +102,25 @@ pub(crate) fn choose(
 
 #[cfg(feature = "io-uring")]
 fn uring(frames: Arc<Frames>, completion: Arc<dyn Completion>) -> io::Result<Arc<dyn Backend>> {
-    Ok(Arc::new(uring::UringBackend::new(frames, completion)?))
+    match uring::UringBackend::new(frames, completion) {
+        Ok(backend) => Ok(Arc::new(backend)),
+        Err(error) => Err(io::Error::new(error.kind(), why_not_uring(&error))),
+    }
+}
+
+/// The system's refusal of io_uring, with where it may come from.
+#[cfg(feature = "io-uring")]
+fn why_not_uring(error: &io::Error) -> String {
+    let reason = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            "; the container's seccomp profile or `kernel.io_uring_disabled` forbids it"
+        }
+        Some(libc::ENOSYS) => "; the kernel or the sandbox does not have it",
+        Some(libc::ENOMEM) => "; raise `ulimit -l` (RLIMIT_MEMLOCK)",
+        Some(libc::EMFILE) => "; raise `ulimit -n`",
+        _ => "",
+    };
+    format!("io_uring cannot be used here: {error}{reason}")
 }
 
 #[cfg(not(feature = "io-uring"))]

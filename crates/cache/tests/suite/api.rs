@@ -6,11 +6,23 @@ use mglru_cache::{
     Advice, CachedFile, Counter, Error, Event, FileCursor, FileSource, OpenMode, OwnedPageGuard,
 };
 use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+
+#[test]
+fn a_file_says_whether_it_goes_past_the_cache_of_the_system() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("f");
+    std::fs::write(&path, page(1)).unwrap();
+    let mut direct = std::fs::OpenOptions::new();
+    let is_permitted = direct.read(true).custom_flags(libc::O_DIRECT).open(&path).is_ok();
+    let cache = mglru_cache::PageCache::builder(2 << 20).build().unwrap();
+    let file = cache.open(&path, OpenMode::ReadOnly).unwrap();
+    assert_eq!(file.is_direct(), is_permitted);
+}
 
 /// Reads every page of the file, which evicts what the cache has no room for.
 fn scan(file: &CachedFile) {

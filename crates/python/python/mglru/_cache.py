@@ -135,8 +135,8 @@ class Cache:
         self._native.remove_tenant(path)
 
     def stats(self) -> dict[str, Any]:
-        """Sizes and counts of the whole cache: the backend, the budget and its use in bytes, pages of
-        files, free pages, and what sources were asked for."""
+        """Sizes and counts of the whole cache: the backend, and why it is not io_uring (``why_not_uring``),
+        the budget and its use in bytes, pages of files, free pages, and what sources were asked for."""
         return self._native.stats()
 
     def prometheus_text(self) -> str:

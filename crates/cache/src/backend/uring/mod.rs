@@ -474,6 +474,24 @@ mod tests {
         });
     }
 
+    /// Such a file once had no direct transfers for as long as it was open.
+    #[test]
+    fn a_file_whose_second_descriptor_is_missing_is_not_opened() {
+        in_a_sandbox("a_file_whose_second_descriptor_is_missing_is_not_opened", || {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("f");
+            let is_direct = DiskFile::open(&path, OpenMode::Create).unwrap().is_direct();
+            setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum: Some(64) }).unwrap();
+            let mut held: Vec<_> = std::iter::from_fn(|| std::fs::File::open(&path).ok()).collect();
+            for free in 0..2 {
+                let error = DiskFile::open(&path, OpenMode::ReadOnly).unwrap_err();
+                assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{free} descriptors");
+                held.pop();
+            }
+            assert_eq!(DiskFile::open(&path, OpenMode::ReadOnly).unwrap().is_direct(), is_direct);
+        });
+    }
+
     /// Where the kernel may start no thread for a ring, writes failed until it could.
     #[test]
     fn a_transfer_that_the_kernel_has_no_thread_for_is_carried_out_by_the_caller() {

@@ -75,7 +75,8 @@ pub(super) fn result_of(answer: &cqueue::Entry) -> io::Result<usize> {
 
 /// The result of a step that the kernel has answered. It answers `ECANCELED`, though nothing was
 /// cancelled, to a transfer that only a kernel thread could carry out if it may not start one: such
-/// threads count as the process's own (`RLIMIT_NPROC`, `pids.max`). Then the calling thread does it.
+/// threads count as the process's own (`RLIMIT_NPROC`, `pids.max`). Then the calling thread does
+/// it.
 pub(super) fn ended(answer: io::Result<usize>, direction: Direction, step: &Step) -> io::Result<usize> {
     match answer {
         Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => call(direction, step),
