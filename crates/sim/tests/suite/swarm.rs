@@ -448,6 +448,7 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
         Numbering::Files => ahead.one_of(&[0, 0, 1, 4, 32, 64]),
         Numbering::Keys => 0,
     };
+    let mut as_kernels = Choices(Random::stream(seed, 0x4E1D));
     let ideal = choices.one_in(4);
     let often =
         Refresh { first: choices.micros(1000), period: Duration::from_micros(choices.between(1, 5000)) };
@@ -475,6 +476,8 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
         interleaving: if choices.one_in(4) { Interleaving::InOrder } else { Interleaving::Seeded },
         statistics_refresh: choices.one_of(&[Refresh::default(), Refresh::NEVER, often]),
         statistics_reads: choices.one_of(&[None, Some(1), Some(100)]),
+        held_batches: as_kernels.one_in(4),
+        late_dirty_counts: as_kernels.one_in(4),
         seed,
         ..Machine::new(memory_pages)
     }
