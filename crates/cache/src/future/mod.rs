@@ -140,7 +140,7 @@ impl Paying {
             match step {
                 ChargeStep::Charged(new) => return Poll::Ready(Ok(new)),
                 ChargeStep::More => {}
-                ChargeStep::Wait(_) if !shared.futures.turns.take(&mut self.place, cx.waker()) => {
+                ChargeStep::Wait(_) if !shared.futures.take_turn(&mut self.place, cx) => {
                     charging.cancel(&shared.core, &shared.host);
                     return Poll::Pending;
                 }
@@ -163,10 +163,8 @@ impl Paying {
             return Poll::Ready(Err(Error::Closed));
         }
         let has_turn = match self.place {
-            Place::None => {
-                shared.futures.turns.is_quiet() || shared.futures.turns.take(&mut self.place, cx.waker())
-            }
-            _ => shared.futures.turns.take(&mut self.place, cx.waker()),
+            Place::None => shared.futures.turns.is_quiet() || shared.futures.take_turn(&mut self.place, cx),
+            _ => shared.futures.take_turn(&mut self.place, cx),
         };
         match has_turn && !self.pause.goes_on(shared, cx) {
             true => Poll::Ready(Ok(())),
@@ -180,7 +178,7 @@ impl Paying {
         if shared.backend.has_room(&inode.file) {
             return Poll::Ready(Ok(()));
         }
-        if shared.futures.turns.take(&mut self.place, cx.waker()) {
+        if shared.futures.take_turn(&mut self.place, cx) {
             self.pause.for_room(shared, cx);
         }
         Poll::Pending

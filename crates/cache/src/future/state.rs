@@ -2,7 +2,8 @@
 
 use super::syncs::Syncs;
 use super::timer::Timer;
-use super::turns::Turns;
+use super::turns::{Place, Turns};
+use std::task::Context;
 
 /// State that the futures of a cache share.
 #[derive(Default)]
@@ -13,6 +14,11 @@ pub(crate) struct Futures {
 }
 
 impl Futures {
+    /// As [`Turns::take`].
+    pub(super) fn take_turn(&self, place: &mut Place, cx: &Context<'_>) -> bool {
+        self.turns.take(place, cx.waker(), &self.timer)
+    }
+
     /// Wakes all tasks that wait for the cache, because it is closed.
     pub(crate) fn close(&self) {
         self.timer.close();

@@ -18,38 +18,29 @@ struct Due {
     closed: bool,
 }
 
+/// What the timer's thread shares with those that set times.
 #[derive(Default)]
-struct State {
+pub(super) struct Clock {
     due: Mutex<Due>,
     changed: Condvar,
 }
 
 /// The timer of a cache's futures.
 #[derive(Default)]
-pub(super) struct Timer(Arc<State>);
+pub(super) struct Timer(Arc<Clock>);
 
 impl Timer {
     /// Wakes a task at `time`, or at once if no thread can be started or the cache is closed: the
     /// task then looks again.
     pub(super) fn wake_at(&self, time: Instant, waker: &Waker) {
-        let mut due = self.0.due.lock().unwrap_or_else(PoisonError::into_inner);
-        if !due.is_running && !due.closed {
-            let state = self.0.clone();
-            let thread = std::thread::Builder::new().name("mglru-timer".to_owned());
-            due.is_running = thread.spawn(move || state.run()).is_ok();
+        if !self.0.try_wake_at(time, waker) {
+            waker.wake_by_ref();
         }
-        if !due.is_running || due.closed {
-            drop(due);
-            return waker.wake_by_ref();
-        }
-        let number = due.next;
-        due.next += 1;
-        let is_first = due.tasks.first_key_value().is_none_or(|(&(first, _), _)| time < first);
-        due.tasks.insert((time, number), waker.clone());
-        drop(due);
-        if is_first {
-            self.0.changed.notify_one();
-        }
+    }
+
+    /// For a waker that sets its next time itself.
+    pub(super) fn clock(&self) -> &Arc<Clock> {
+        &self.0
     }
 
     /// Wakes all tasks and ends the thread.
@@ -63,7 +54,29 @@ impl Timer {
     }
 }
 
-impl State {
+impl Clock {
+    /// Calls a waker at `time`. `false`: no thread can be started, or the cache is closed.
+    pub(super) fn try_wake_at(self: &Arc<Clock>, time: Instant, waker: &Waker) -> bool {
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        if !due.is_running && !due.closed {
+            let clock = self.clone();
+            let thread = std::thread::Builder::new().name("mglru-timer".to_owned());
+            due.is_running = thread.spawn(move || clock.run()).is_ok();
+        }
+        if !due.is_running || due.closed {
+            return false;
+        }
+        let number = due.next;
+        due.next += 1;
+        let is_first = due.tasks.first_key_value().is_none_or(|(&(first, _), _)| time < first);
+        due.tasks.insert((time, number), waker.clone());
+        drop(due);
+        if is_first {
+            self.changed.notify_one();
+        }
+        true
+    }
+
     fn run(&self) {
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         while !due.closed {

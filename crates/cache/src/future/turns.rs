@@ -4,64 +4,163 @@
 //! page that was read, they would mostly be in each other's way. A few have a turn; the others
 //! queue, and each gets the turn of one that is done.
 //!
+//! A program may keep a future and not poll it, for example while it waits for something else in a
+//! `select!`. So a turn whose task did not look for a while is lent on to the next in the queue.
+//! The task goes on when it comes back, and has no turn to hand over.
+//!
 //! # Locking
 //!
-//! One mutex, held for a few instructions and not while a waker is called.
+//! One mutex, held for a few instructions and not while a waker is called. The timer's lock may be
+//! taken under it.
 
+use super::timer::{Clock, Timer};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
 
 /// Turns at once: as many as keep a device busy.
 const TURNS: usize = 32;
+/// A turn is lent on if its task has not looked for so long: many times as long as a busy runtime
+/// needs to get to a task.
+const UNUSED: Duration = Duration::from_millis(200);
 
 struct State {
     free: usize,
     /// Tasks in the order in which they came.
     waiting: BTreeMap<u64, Waker>,
+    /// Tasks with a turn, and when they looked last; without those whose turn was lent on.
+    holders: BTreeMap<u64, Instant>,
+    /// Whether the timer will look for turns to lend on.
+    is_watched: bool,
     next: u64,
 }
 
 /// The turns of a cache's futures.
-pub(super) struct Turns(Mutex<State>);
+#[derive(Default)]
+pub(super) struct Turns(Arc<Shared>);
 
-/// A future's place among the turns.
+struct Shared(Mutex<State>);
+
+/// A future's place among the turns, by number.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum Place {
     #[default]
     None,
     /// In the queue, unless a turn was handed over.
     Waiting(u64),
-    Has,
+    Has(u64),
 }
 
-impl Default for Turns {
-    fn default() -> Turns {
-        Turns(Mutex::new(State { free: TURNS, waiting: BTreeMap::new(), next: 0 }))
+/// Lends turns on, whenever the timer calls it.
+struct Watch {
+    turns: Weak<Shared>,
+    clock: Weak<Clock>,
+}
+
+impl Default for Shared {
+    fn default() -> Shared {
+        Shared(Mutex::new(State {
+            free: TURNS,
+            waiting: BTreeMap::new(),
+            holders: BTreeMap::new(),
+            is_watched: false,
+            next: 0,
+        }))
     }
 }
 
-impl Turns {
+impl State {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Gives a turn to the task that waits longest, which is to be woken, or keeps it.
+    fn hand_over(&mut self, now: Instant) -> Option<Waker> {
+        let Some((number, waker)) = self.waiting.pop_first() else {
+            self.free += 1;
+            return None;
+        };
+        self.holders.insert(number, now);
+        Some(waker)
+    }
+}
+
+impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lends on the turns of tasks that have not looked for a while. Returns the tasks that get
+    /// them, and whether others still wait, for which the timer looks again.
+    fn lend_on(&self, now: Instant) -> (Vec<Waker>, bool) {
+        let mut state = self.lock();
+        let unused = |(_, looked): &(&u64, &Instant)| now.saturating_duration_since(**looked) >= UNUSED;
+        let unused: Vec<u64> = state.holders.iter().filter(unused).map(|(&number, _)| number).collect();
+        let mut woken = Vec::new();
+        for number in unused {
+            if state.waiting.is_empty() {
+                break;
+            }
+            state.holders.remove(&number);
+            woken.extend(state.hand_over(now));
+        }
+        state.is_watched = !state.waiting.is_empty();
+        (woken, state.is_watched)
+    }
+
+    /// Has the timer look for turns to lend on, if it does not already.
+    fn watch(self: &Arc<Shared>, clock: &Arc<Clock>) {
+        if std::mem::replace(&mut self.lock().is_watched, true) {
+            return;
+        }
+        let watch = Watch { turns: Arc::downgrade(self), clock: Arc::downgrade(clock) };
+        self.watch_again(clock, &Waker::from(Arc::new(watch)));
+    }
+
+    fn watch_again(&self, clock: &Arc<Clock>, watch: &Waker) {
+        // Without a timer, the next task that queues tries again.
+        if !clock.try_wake_at(Instant::now() + UNUSED, watch) {
+            self.lock().is_watched = false;
+        }
+    }
+}
+
+impl Wake for Watch {
+    fn wake(self: Arc<Self>) {
+        let (Some(turns), Some(clock)) = (self.turns.upgrade(), self.clock.upgrade()) else { return };
+        let (woken, others_wait) = turns.lend_on(Instant::now());
+        woken.into_iter().for_each(Waker::wake);
+        if others_wait {
+            turns.watch_again(&clock, &Waker::from(self));
+        }
+    }
+}
+
+impl Turns {
     /// Whether a task without a turn may go on: none waits before it.
     pub(super) fn is_quiet(&self) -> bool {
-        self.lock().waiting.is_empty()
+        self.0.lock().waiting.is_empty()
     }
 
     /// Takes a turn, or queues for one and registers the task. `true`: the future has a turn.
-    pub(super) fn take(&self, place: &mut Place, waker: &Waker) -> bool {
-        let mut state = self.lock();
-        match *place {
-            Place::Has => {}
-            Place::None if state.free > 0 && state.waiting.is_empty() => state.free -= 1,
+    pub(super) fn take(&self, place: &mut Place, waker: &Waker, timer: &Timer) -> bool {
+        let mut state = self.0.lock();
+        let number = match *place {
+            Place::Has(number) => number,
+            Place::None if state.free > 0 && state.waiting.is_empty() => {
+                state.free -= 1;
+                let number = state.number();
+                state.holders.insert(number, Instant::now());
+                number
+            }
             Place::None => {
-                let number = state.next;
-                state.next += 1;
+                let number = state.number();
                 state.waiting.insert(number, waker.clone());
+                drop(state);
                 *place = Place::Waiting(number);
+                self.0.watch(timer.clock());
                 return false;
             }
             Place::Waiting(number) => {
@@ -69,36 +168,34 @@ impl Turns {
                     known.clone_from(waker);
                     return false;
                 }
+                number
             }
+        };
+        if let Some(looked) = state.holders.get_mut(&number) {
+            *looked = Instant::now();
         }
-        *place = Place::Has;
+        *place = Place::Has(number);
         true
     }
 
     /// Ends a future's turn and hands it to the task that waits longest; or leaves the queue.
     pub(super) fn leave(&self, place: &mut Place) {
-        let place = std::mem::take(place);
-        if place == Place::None {
+        let number = match std::mem::take(place) {
+            Place::None => return,
+            Place::Waiting(number) | Place::Has(number) => number,
+        };
+        let mut state = self.0.lock();
+        if state.waiting.remove(&number).is_some() || state.holders.remove(&number).is_none() {
             return;
         }
-        let mut state = self.lock();
-        if let Place::Waiting(number) = place
-            && state.waiting.remove(&number).is_some()
-        {
-            return;
-        }
-        match state.waiting.pop_first() {
-            Some((_, next)) => {
-                drop(state);
-                next.wake();
-            }
-            None => state.free += 1,
-        }
+        let next = state.hand_over(Instant::now());
+        drop(state);
+        next.into_iter().for_each(Waker::wake);
     }
 
     /// Wakes all tasks, because the cache is closed.
     pub(super) fn close(&self) {
-        let waiting = std::mem::take(&mut self.lock().waiting);
+        let waiting = std::mem::take(&mut self.0.lock().waiting);
         waiting.into_values().for_each(Waker::wake);
     }
 }
@@ -107,21 +204,57 @@ impl Turns {
 mod tests {
     use super::*;
 
+    fn places(turns: &Turns, timer: &Timer, number: usize) -> Vec<Place> {
+        let mut places: Vec<Place> = (0..number).map(|_| Place::None).collect();
+        let waker = Waker::noop();
+        let taken =
+            places.iter_mut().filter_map(|place| turns.take(place, waker, timer).then_some(())).count();
+        assert_eq!(taken, TURNS);
+        places
+    }
+
     #[test]
     fn turns_are_handed_over_in_order_and_none_is_lost() {
-        let (turns, waker) = (Turns::default(), Waker::noop());
-        let mut places: Vec<Place> = (0..TURNS + 4).map(|_| Place::None).collect();
-        let taken = places.iter_mut().filter_map(|place| turns.take(place, waker).then_some(())).count();
-        assert_eq!(taken, TURNS);
-        assert!(!turns.is_quiet() && !turns.take(&mut places[TURNS], waker));
+        let (turns, timer, waker) = (Turns::default(), Timer::default(), Waker::noop());
+        // No time passes for the timer.
+        turns.0.lock().is_watched = true;
+        let mut places = places(&turns, &timer, TURNS + 4);
+        assert!(!turns.is_quiet() && !turns.take(&mut places[TURNS], waker, &timer));
         // One leaves the queue; one has its turn handed over and is dropped before it looks.
         turns.leave(&mut places[TURNS + 1]);
         turns.leave(&mut places[0]);
         turns.leave(&mut places[TURNS]);
-        assert!(turns.take(&mut places[TURNS + 2], waker) && !turns.take(&mut places[TURNS + 3], waker));
+        let mut take = |at: usize| turns.take(&mut places[at], waker, &timer);
+        assert!(take(TURNS + 2) && !take(TURNS + 3));
         turns.leave(&mut places[1]);
-        assert!(turns.take(&mut places[TURNS + 3], waker) && turns.is_quiet());
+        assert!(turns.take(&mut places[TURNS + 3], waker, &timer) && turns.is_quiet());
         places.iter_mut().for_each(|place| turns.leave(place));
-        assert_eq!(turns.lock().free, TURNS);
+        let state = turns.0.lock();
+        assert_eq!((state.free, state.holders.len()), (TURNS, 0));
+    }
+
+    #[test]
+    fn a_turn_that_is_not_used_is_lent_on_once() {
+        let (turns, timer, waker) = (Turns::default(), Timer::default(), Waker::noop());
+        turns.0.lock().is_watched = true;
+        let mut places = places(&turns, &timer, TURNS + 3);
+        let now = Instant::now();
+        assert_eq!(turns.0.lend_on(now).0.len(), 0);
+        // All but one have not looked for long.
+        let later = now + 2 * UNUSED;
+        *turns.0.lock().holders.last_entry().unwrap().get_mut() = later;
+        let (woken, others_wait) = turns.0.lend_on(later);
+        assert_eq!((woken.len(), others_wait), (3, false), "to those that waited");
+        assert!((0..TURNS + 3).all(|at| turns.take(&mut places[at], waker, &timer)), "lenders go on, too");
+        let mut late = Place::None;
+        assert!(!turns.take(&mut late, waker, &timer));
+        (0..3).for_each(|at| turns.leave(&mut places[at]));
+        assert!(!turns.take(&mut late, waker, &timer), "theirs were lent on");
+        turns.leave(&mut places[TURNS]);
+        assert!(turns.take(&mut late, waker, &timer));
+        turns.leave(&mut late);
+        places.iter_mut().for_each(|place| turns.leave(place));
+        let state = turns.0.lock();
+        assert_eq!((state.free, state.holders.len()), (TURNS, 0));
     }
 }

@@ -237,6 +237,40 @@ fn futures_can_be_dropped_at_any_point() {
     }
 }
 
+/// A program keeps hundreds of reads that looked for memory, and polls them no more.
+#[test]
+fn futures_that_are_kept_and_not_polled_stop_no_other() {
+    let (disk, files) = memory(2);
+    disk.set("f", &pages(0..700));
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let file = cache.open(disk.path("f"), OpenMode::ReadOnly).unwrap();
+    file.advise(mglru_cache::Advice::Random, 0..0).unwrap();
+    let mut buffers = vec![[0; PAGE]; 320];
+    // While no read ends, all frames fill with pages that are being read, and some reads go through
+    // all steps of reclaim.
+    files.hold();
+    let reads = buffers.iter_mut().enumerate();
+    let mut reads: Vec<_> =
+        reads.map(|(number, buffer)| file.read_at_async(buffer, (number * PAGE) as u64)).collect();
+    for _ in 0..3000 {
+        for read in &mut reads {
+            assert!(poll_once(read).is_pending());
+        }
+    }
+    files.release();
+    for number in 600..700 {
+        assert_same(&block_on(read_page(&file, number)).unwrap(), &page(number as u64), "page");
+    }
+    for (number, read) in reads.iter_mut().enumerate() {
+        assert_eq!(block_on(read).unwrap(), PAGE, "{number}");
+    }
+    drop(reads);
+    for (number, buffer) in buffers.iter().enumerate() {
+        assert_same(buffer, &page(number as u64), "page");
+    }
+    cache.validate().unwrap();
+}
+
 #[test]
 fn errors_of_the_device_and_of_memory_reach_the_task() {
     let (disk, files) = memory(6);
