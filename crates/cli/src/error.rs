@@ -11,8 +11,11 @@ pub fn print(failure: &Failure) -> u8 {
     if matches!(failure, Failure::Usage(_)) { 2 } else { 1 }
 }
 
-/// Wrong arguments, in clap's words.
+/// Wrong arguments, in clap's words: the help if a command is missing.
 pub fn of_arguments(error: &clap::Error) -> Failure {
     let text = error.to_string();
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Failure::usage(format!("name a command\n\n{}", text.trim_end()));
+    }
     Failure::usage(text.strip_prefix("error: ").unwrap_or(&text))
 }

@@ -49,7 +49,7 @@ use std::sync::Arc;
 
 /// Linux's page reclaim in user space: a page cache over real files, a simulator, and experiments.
 #[derive(Parser)]
-#[command(name = "mglru", version, after_help = EXAMPLES, arg_required_else_help = false, max_term_width = 100)]
+#[command(name = "mglru", version, after_help = EXAMPLES, arg_required_else_help = true, max_term_width = 100)]
 struct Command {
     #[command(subcommand)]
     mode: Mode,

@@ -146,7 +146,8 @@ fn wrong_usage_is_named_and_has_status_2() {
     fs::write(here.path().join("jobs.fio"), "[global]\nsize=1m\n\n[a]\nrw=randread\nblocksiz=4k\n").unwrap();
     fs::write(here.path().join("fine.fio"), "[a]\nrw=randread\nsize=1m\n").unwrap();
     for (arguments, names) in [
-        ("", "subcommand"),
+        ("", "name a command\n\nLinux's page reclaim in user space"),
+        ("trace", "name a command\n\nInspect, convert or generate traces"),
         ("dmeo", "dmeo"),
         ("demo --foo", "'--foo'"),
         ("demo --size 1GB", "write GiB"),

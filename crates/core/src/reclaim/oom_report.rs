@@ -66,7 +66,7 @@ impl std::fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.wanted_pages {
             ..=1 => write!(f, "no page could be freed for ")?,
-            pages => write!(f, "{pages} pages of index are needed at once and could not be freed for ")?,
+            pages => write!(f, "{pages} pages of metadata are needed at once and could not be freed for ")?,
         }
         match &*self.tenant {
             "" => write!(f, "the cache as a whole: ")?,
