@@ -580,6 +580,10 @@ impl Core {
             let bytes = self.leaves.bytes() + grown;
             if grown == 0 || self.pay_for(host, urgent, bytes).is_ok() {
                 let mut locked = mapping.lock(&self.leaves, index);
+                if locked.is_closed() {
+                    // Nobody would free it. The insertion fails.
+                    return Ok(());
+                }
                 if !self.try_pay(paid, mapping.missing_bytes(&self.leaves, index)) {
                     return Err(MetadataShort::Unpaid);
                 }
@@ -716,6 +720,24 @@ mod tests {
         };
         assert!(counter.peak_pages() <= counter.max_pages(), "{counter:?}");
         drop(new);
+        core.validate().unwrap();
+    }
+
+    /// Nobody would free it, since the mapping may be closed by now.
+    #[test]
+    fn a_sealed_mapping_gets_no_directory() {
+        let options = Options { charge_metadata: true, ..Harness::multigen_options(2048) };
+        let harness = Harness::with_options(options, UNLIMITED);
+        let (core, host, task) = (&harness.core, &harness.host, &harness.task);
+        let mapping = core.open_mapping(Kind::File);
+        let page = 1 << 16;
+        let mut charging = Charging::new(task.memcg, 0).for_page(core, &mapping, page);
+        core.seal_mapping(&mapping);
+        let ChargeStep::Charged(new) = charging.step(core, host) else { panic!("there is room") };
+        assert!(!mapping.has_directory(page));
+        let inserted = core.insert(host, task, &mapping, page, new, crate::Arrival::default());
+        assert_eq!(inserted, Err(crate::InsertError::Closed));
+        assert_eq!((harness.memcg().usage_pages(), harness.memcg().index_bytes()), (0, 0));
         core.validate().unwrap();
     }
 

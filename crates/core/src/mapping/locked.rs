@@ -134,7 +134,7 @@ impl<'a> LockedMapping<'a> {
         folio: FolioId,
         payer: MemcgId,
     ) -> Result<Before, InsertError> {
-        if self.mapping.closed.load(Relaxed) {
+        if self.is_closed() {
             return Err(InsertError::Closed);
         }
         let before = self.slot(index);
@@ -208,6 +208,11 @@ impl<'a> LockedMapping<'a> {
         }
         table.get_or_make(number).store(entry, Release);
         (directory, added + DIRECTORY_BYTES)
+    }
+
+    /// Whether the mapping was sealed: it gets no more pages.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.mapping.closed.load(Relaxed)
     }
 
     /// Frees the directory of a page if it has no leaf.
@@ -369,14 +374,14 @@ impl Mapping {
     /// Locks the part of a page.
     pub(crate) fn lock<'a>(&'a self, leaves: &'a LeafPool, index: u32) -> LockedMapping<'a> {
         let number = self.parts.number(index);
-        let part = self.parts.part(leaves, number);
+        let part = self.parts.part(leaves, number, &self.closed);
         LockedMapping { mapping: self, leaves, part: (number, part), _lock: part.lock.lock() }
     }
 
     /// As [`Self::lock`], unless another thread holds it.
     pub(crate) fn try_lock<'a>(&'a self, leaves: &'a LeafPool, index: u32) -> Option<LockedMapping<'a>> {
         let number = self.parts.number(index);
-        let part = self.parts.part(leaves, number);
+        let part = self.parts.part(leaves, number, &self.closed);
         Some(LockedMapping { mapping: self, leaves, part: (number, part), _lock: part.lock.try_lock()? })
     }
 
@@ -462,6 +467,19 @@ mod tests {
         assert!(!(0..8).any(is_free));
         all.close_index();
         assert_eq!(leaves.bytes(), bytes);
+    }
+
+    #[test]
+    fn a_closed_mapping_gets_no_more_parts() {
+        let leaves = LeafPool::new(100, 100, 8, 1, 1);
+        let mapping = Mapping::new(MappingId(0), Kind::File, 3);
+        let bytes = leaves.bytes();
+        mapping.lock_all(&leaves).seal();
+        let mut locked = mapping.lock(&leaves, DIRECTORY_PAGES);
+        let inserted = locked.insert(0, DIRECTORY_PAGES, FolioId(1), MemcgId::ROOT);
+        assert_eq!((inserted, leaves.bytes()), (Err(InsertError::Closed), bytes));
+        drop(locked);
+        assert!(mapping.try_lock(&leaves, 2 * DIRECTORY_PAGES).is_some());
     }
 
     #[test]

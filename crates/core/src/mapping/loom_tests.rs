@@ -86,3 +86,25 @@ fn loom_a_scan_finds_what_stays() {
         other.join().unwrap();
     });
 }
+
+/// A thread locks a part that does not exist yet while the mapping is closed: the memory of the
+/// parts is not counted any more.
+#[test]
+fn loom_a_closed_mapping_costs_nothing() {
+    explore(|| {
+        let shared = mapping();
+        let bytes = shared.0.bytes();
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || _ = insert(&mut shared.1.lock(&shared.0, FAR), FAR))
+        };
+        let (leaves, mapping) = &*shared;
+        mapping.lock_all(leaves).seal();
+        if let Some((mut locked, index, slot)) = mapping.lock_next(leaves, 0, 1 << 32) {
+            locked.remove(index, slot.folio().unwrap(), None, MemcgId::ROOT).unwrap();
+        }
+        mapping.lock_all(leaves).close_index();
+        other.join().unwrap();
+        assert_eq!(leaves.bytes(), bytes);
+    });
+}

@@ -17,7 +17,7 @@
 
 use super::layout::DIRECTORY_PAGES;
 use super::leaf::LeafPool;
-use crate::sync::{AtomicU32, Mutex, MutexGuard, Ordering::Relaxed};
+use crate::sync::{AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering::Relaxed};
 use std::sync::OnceLock;
 
 /// More parts than this would take more time to lock together than they save.
@@ -80,20 +80,26 @@ impl Parts {
         self.unpaid_bytes.swap(0, Relaxed).into()
     }
 
-    /// A part by its number. Not to be called by a thread that holds one.
-    pub(super) fn part(&self, leaves: &LeafPool, number: u32) -> &Part {
+    /// A part by its number. Not to be called by a thread that holds one. Parts that do not exist
+    /// when the mapping is closed hold no page and get none: the first part stands for them.
+    pub(super) fn part(&self, leaves: &LeafPool, number: u32, closed: &AtomicBool) -> &Part {
         let Some(other) = number.checked_sub(1) else { return &self.first };
-        let others = self.others.get().unwrap_or_else(|| {
+        let others = self.others.get().or_else(|| {
             let _first = self.first.lock.lock();
-            self.others.get_or_init(|| {
-                let others: Box<[Apart]> = (1..self.number).map(|_| Apart::default()).collect();
-                let bytes = size_of_val(&*others) as u32;
-                leaves.count_bytes(bytes.into());
-                self.unpaid_bytes.store(bytes, Relaxed);
-                others
-            })
+            self.others.get().or_else(|| (!closed.load(Relaxed)).then(|| self.make_others(leaves)))
         });
-        &others[other as usize].0
+        others.map_or(&self.first, |others| &others[other as usize].0)
+    }
+
+    /// Makes the other parts. The caller holds the first part.
+    fn make_others(&self, leaves: &LeafPool) -> &Box<[Apart]> {
+        self.others.get_or_init(|| {
+            let others: Box<[Apart]> = (1..self.number).map(|_| Apart::default()).collect();
+            let bytes = size_of_val(&*others) as u32;
+            leaves.count_bytes(bytes.into());
+            self.unpaid_bytes.store(bytes, Relaxed);
+            others
+        })
     }
 
     /// Locks all parts.

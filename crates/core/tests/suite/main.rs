@@ -14,6 +14,7 @@ mod golden;
 mod links;
 mod model;
 mod naive;
+mod parts;
 mod policies;
 mod pressure;
 mod threads;
