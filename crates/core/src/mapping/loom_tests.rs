@@ -77,13 +77,15 @@ fn loom_a_scan_finds_what_stays() {
     explore(|| {
         let shared = mapping();
         insert(&mut shared.1.lock(&shared.0, FAR), FAR).unwrap();
-        let other = {
+        // The scan is in the thread that loom starts later: it notices that a load could have come
+        // before a store, and not the reverse if the storing thread has loaded the word, too.
+        let scan = {
             let shared = shared.clone();
-            thread::spawn(move || insert(&mut shared.1.lock(&shared.0, 0), 0).unwrap())
+            thread::spawn(move || shared.1.lock_next(&shared.0, 0, 1 << 32).map(|(_, index, _)| index))
         };
-        let found = shared.1.lock_next(&shared.0, 0, 1 << 32).map(|(_, index, _)| index);
+        insert(&mut shared.1.lock(&shared.0, 0), 0).unwrap();
+        let found = scan.join().unwrap();
         assert!(found == Some(0) || found == Some(FAR));
-        other.join().unwrap();
     });
 }
 
