@@ -84,15 +84,18 @@ impl Parts {
     /// when the mapping is closed hold no page and get none: the first part stands for them.
     pub(super) fn part(&self, leaves: &LeafPool, number: u32, closed: &AtomicBool) -> &Part {
         let Some(other) = number.checked_sub(1) else { return &self.first };
-        let others = self.others.get().or_else(|| {
+        let others = self.others.get().map(|others| &**others).or_else(|| {
             let _first = self.first.lock.lock();
-            self.others.get().or_else(|| (!closed.load(Relaxed)).then(|| self.make_others(leaves)))
+            if self.others.get().is_none() && closed.load(Relaxed) {
+                return None;
+            }
+            Some(self.make_others(leaves))
         });
         others.map_or(&self.first, |others| &others[other as usize].0)
     }
 
-    /// Makes the other parts. The caller holds the first part.
-    fn make_others(&self, leaves: &LeafPool) -> &Box<[Apart]> {
+    /// The other parts, made if they are missing. The caller holds the first part.
+    fn make_others(&self, leaves: &LeafPool) -> &[Apart] {
         self.others.get_or_init(|| {
             let others: Box<[Apart]> = (1..self.number).map(|_| Apart::default()).collect();
             let bytes = size_of_val(&*others) as u32;

@@ -1,7 +1,7 @@
-//! Several threads on files with pages in many parts of 128 MiB, under a hard budget for the index:
-//! charges, insertions, truncation and writeback in different parts overlap, and meanwhile files are
-//! closed, tenants are removed, and limits change. In the end nothing is left, and nobody pays for
-//! it.
+//! Several threads on files with pages in many parts of 128 MiB, while the index counts as memory:
+//! charges, insertions, truncation and writeback in different parts overlap, and meanwhile files
+//! are closed, tenants are removed, and limits change. In the end nothing is left, and nobody pays
+//! for it.
 
 use mglru_core::reclaim::{Effort, EffortKind, Orders, Step, Watermarks};
 use mglru_core::*;
@@ -121,7 +121,7 @@ impl World {
             closed: AtomicU64::new(0),
             // The table of directories grows from 33 on.
             parts: [3, 9, 40, 70][(seed / 4) as usize % 4],
-            limit_pages: if seed % 2 == 0 { 60 } else { 250 },
+            limit_pages: if seed.is_multiple_of(2) { 60 } else { 250 },
             core,
         }
     }
