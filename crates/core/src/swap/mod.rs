@@ -66,7 +66,7 @@ impl Core {
     /// Whether an anonymous page was never written, or was released: there is nothing to read, and
     /// a load does not need a page of its own.
     pub fn is_untouched(&self, mapping: &Mapping, index: u32) -> bool {
-        mapping.lock(&self.leaves, index).slot(index).is_empty()
+        !mapping.has_directory(index) || mapping.lock(&self.leaves, index).slot(index).is_empty()
     }
 
     /// Effective swappiness for the pages of one memcg, which may have a swap limit of its own.

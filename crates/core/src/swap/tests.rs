@@ -169,6 +169,16 @@ impl Anon {
     }
 }
 
+/// A load of a page without memory adds nothing to the index, however far the page lies.
+#[test]
+fn a_look_at_an_untouched_page_takes_no_memory() {
+    let core = Core::new(Options { cpus: 4, ..Options::new(100) }, Time::ZERO);
+    let region = core.open_mapping(Kind::Anon);
+    let bytes = core.metadata_bytes();
+    assert!([0, 1 << 20, u32::MAX].iter().all(|&page| core.is_untouched(&region, page)));
+    assert_eq!(core.metadata_bytes(), bytes);
+}
+
 /// [book: swap#anonymous-pages]: anonymous pages "are inserted by page faults only"; the first
 /// store reads nothing.
 #[test]
