@@ -10,7 +10,6 @@ use crate::parallel;
 use crate::replay::run::{Plan, ReplayOutcome, run_all};
 use crate::trace_file::TraceFile;
 use crate::watch::Watch;
-use mglru_core::lru::Swappiness;
 use mglru_core::{Counter, Mechanisms};
 use mglru_sim::Tally;
 use serde::{Serialize, Serializer};
@@ -130,27 +129,21 @@ fn replay(traces: &Traces, subjects: &[Subject], watch: &dyn Watch) -> Result<Ve
     let mut plans = Vec::new();
     for subject in subjects {
         let run = &subject.runs[0];
+        let mechanisms = Mechanisms::preset(run.preset).with_lru(run.lru);
         plans.extend(subject.variants.iter().map(|variant| Plan {
-            trace: traces.of(run),
-            mechanisms: Mechanisms::preset(run.preset).with_lru(run.lru),
-            memory: format!("{}p", variant.memory_pages),
-            memory_pages: variant.memory_pages,
             warm_from: run.warm_from,
             writes: run.setting.writes(),
             swap: run.setting.swap(),
-            swappiness: Swappiness::DEFAULT,
             statistics_refresh: variant.statistics_refresh,
             statistics_reads: Some(variant.statistics_reads),
             seed: 1,
-            check_every: None,
-            explain: Vec::new(),
-            over_time: false,
             readahead_pages: run.setting.readahead_pages,
             fault_around_pages: run.setting.fault_around_pages,
             // Tasks run side by side.
             access_time: Duration::from_nanos(run.access_nanos as u64) * run.setting.tasks,
             tasks: run.setting.tasks,
             watermarks: run.watermarks,
+            ..Plan::plain(traces.of(run), mechanisms, variant.memory_pages)
         }));
     }
     let outcomes = run_all(plans, parallel::threads(), watch)?;
@@ -196,7 +189,7 @@ fn count(outcome: &ReplayOutcome, measure: Measure) -> f64 {
         Measure::Refaults => warm.counters.get(Counter::WorkingsetRefaultFile),
         Measure::Scanned => warm.counters.pgscan(),
         Measure::Stolen => warm.counters.pgsteal(),
-        Measure::Sorted => outcome.report.total().counters.get(Counter::Pgrefill),
+        Measure::Sorted => total.counters.get(Counter::Pgrefill),
         Measure::Activated => warm.counters.get(Counter::Pgactivate),
         Measure::Restored => warm.counters.get(Counter::WorkingsetRestoreFile),
         Measure::ActivatedRefaults => warm.counters.get(Counter::WorkingsetActivateFile),

@@ -9,8 +9,7 @@ use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
 use crate::parallel;
 use crate::statistics::{median, range};
 use crate::{Error, Stage, Unit, Watch};
-use mglru_core::Mechanisms;
-use mglru_core::Refresh;
+use mglru_core::{Mechanisms, PAGE_BYTES, Refresh};
 use mglru_sim::Machine;
 use serde::{Serialize, Serializer};
 use std::path::Path;
@@ -154,7 +153,7 @@ fn replay(phases: &[ReclaimRow], seed: u64) -> Result<Vec<Rounds>, Error> {
     let touching = load.touches_per_round() * 1000;
     let phases_ours = phases.iter().map(|phase| Phase {
         rounds: phase.rounds,
-        request_pages: phase.request_bytes / mglru_core::PAGE_BYTES,
+        request_pages: phase.request_bytes / PAGE_BYTES,
         rest_nanos: ((phase.seconds * 1e9) as u64 / u64::from(phase.rounds)).saturating_sub(touching),
     });
     let bug = |error| Error::work(format_args!("{} {}: {error}", row.kernel, row.lru));

@@ -7,8 +7,7 @@
 //! with four starts.
 
 use super::kernel_run::{Access, KernelRun};
-use mglru_core::Lru;
-use mglru_core::Refresh;
+use mglru_core::{Lru, Refresh};
 use std::time::Duration;
 
 /// Capacities relative to the kernel's.

@@ -1,16 +1,12 @@
 //! Replays a trace with other policies and the same memory.
 
-use super::run::PAGES_WITHOUT_COUNTING;
+use super::run::{STEPS, useful_pages};
 use crate::error::Error;
 use crate::trace_file::TraceFile;
-use crate::watch::Unwatched;
 use mglru_sim::Baseline;
 use mglru_sim::baseline::{BaselineReport, Progress, replay};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
-
-/// Progress steps of the whole replay.
-const STEPS: u64 = 1000;
 
 /// A replay with another policy.
 #[derive(Debug, Clone)]
@@ -45,11 +41,7 @@ impl<'a> BaselinePlan<'a> {
     /// # Errors
     /// If the trace is damaged, or too long for a policy that needs the whole trace in advance.
     pub fn run(&self, progress: impl Fn(u64) -> Result<(), Error>) -> Result<BaselineOutcome<'a>, Error> {
-        let mut memory_pages = self.memory_pages;
-        if memory_pages > PAGES_WITHOUT_COUNTING {
-            // More memory than distinct pages is useless, and bookkeeping per page costs space.
-            memory_pages = memory_pages.min(self.trace.counts(&Unwatched)?.distinct_pages.max(1));
-        }
+        let memory_pages = useful_pages(self.trace, self.memory_pages)?;
         let (mut source, decoding) = self.trace.source()?;
         // The optimal policy reads the trace first and replays it afterwards.
         let reading = if self.baseline == Baseline::Opt { STEPS / 2 } else { STEPS };

@@ -2,9 +2,10 @@
 //! with the engine or with other policies.
 //!
 //! ```text
-//! TraceFile + Options ─► Plan          trace × mechanisms × memory      run.rs
-//!                     ─► BaselinePlan  trace × policy × memory          baseline.rs
-//!                     ─► ReplayRow, Curve    results                          rows.rs
+//! TraceFile + Options ─► Plan          trace × mechanisms × memory   run.rs
+//!                     ─► BaselinePlan  trace × policy × memory       baseline.rs
+//! plans, replayed     ─► ReplayRow     one per plan                  rows.rs
+//!                     ─► Curve         one per policy, over memory   rows.rs
 //! ```
 //!
 //! Apart from durations, equal traces and options give equal values on every machine.
@@ -48,8 +49,7 @@ use memory::{
     parse_swappiness,
 };
 use mglru_core::Mechanisms;
-use mglru_core::Refresh;
-use mglru_sim::{Baseline, Machine, Writes};
+use mglru_sim::{Baseline, Writes};
 use record::PageName;
 use rows::{Curve, ReplayRow};
 use run::{Plan, run_all, run_baselines};
@@ -228,25 +228,18 @@ impl Options {
             }
         }
         let plan = |mechanisms: Mechanisms, memory: &Memory| Plan {
-            trace,
-            mechanisms,
             memory: memory.text().to_owned(),
-            memory_pages: pages_of(memory, trace, distinct_pages),
             warm_from,
             writes: self.writes,
             swap,
             swappiness: self.swap.swappiness,
-            statistics_refresh: Refresh::default(),
-            statistics_reads: None,
             seed: self.seed,
             check_every: self.check_every,
             explain: self.explain.clone(),
             over_time: self.over_time,
             readahead_pages: self.readahead_pages.unwrap_or(0),
             fault_around_pages: self.fault_around_pages.unwrap_or(0),
-            access_time: Machine::LAB_ACCESS_TIME,
-            tasks: 1,
-            watermarks: None,
+            ..Plan::plain(trace, mechanisms, pages_of(memory, trace, distinct_pages))
         };
         let sizes = &self.sizes;
         Ok(self.mechanisms.iter().flat_map(|&of| sizes.iter().map(move |memory| plan(of, memory))).collect())

@@ -553,7 +553,7 @@ impl Curve {
 
     /// The preset or policy, which distinguishes the curves of a trace: both, if the policy is not
     /// the preset's own.
-    pub fn preset_or_policy(&self) -> String {
+    fn preset_or_policy(&self) -> String {
         match self.mechanisms {
             None => self.policy.to_owned(),
             Some(mechanisms) => match other_policy(mechanisms) {

@@ -9,19 +9,17 @@ use crate::parallel;
 use crate::timeline::{self, Timeline};
 use crate::trace_file::TraceFile;
 use crate::watch::{Stage, Unit, Unwatched, Watch};
-use mglru_core::Refresh;
 use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
-use mglru_core::{Counter, Lru, Mechanisms, UNLIMITED};
+use mglru_core::{Counter, Lru, Mechanisms, Refresh, UNLIMITED};
 use mglru_sim::{Machine, Report, SimError, Simulator, SwapModel, Writes};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// With more memory than this, the trace is counted first, so that only as many folios are
-/// allocated as it has pages.
-pub const PAGES_WITHOUT_COUNTING: u64 = 1 << 20;
+/// With more memory than this, in pages, the trace is counted first.
+const PAGES_WITHOUT_COUNTING: u64 = 1 << 20;
 /// Progress steps per replay.
-const STEPS: u64 = 1000;
+pub(super) const STEPS: u64 = 1000;
 /// Steps of the simulator between two looks at its progress: looking costs as much as a step in
 /// which little happens.
 const STEPS_PER_LOOK: u32 = 32;
@@ -137,13 +135,22 @@ impl Costs {
     }
 }
 
+/// The part of a memory that a trace can use. Each page of memory costs bookkeeping, also if the
+/// trace has fewer distinct pages.
+///
+/// # Errors
+/// The trace has to be counted and is damaged.
+pub(super) fn useful_pages(trace: &TraceFile, memory_pages: u64) -> Result<u64, Error> {
+    match memory_pages {
+        ..=PAGES_WITHOUT_COUNTING => Ok(memory_pages),
+        _ => Ok(memory_pages.min(trace.counts(&Unwatched)?.distinct_pages.max(1))),
+    }
+}
+
 impl Plan<'_> {
     /// The machine: the model of the one that ran the traces on real kernels, with this memory.
     fn machine(&self) -> Result<Machine, Error> {
-        let mut frames = self.memory_pages;
-        if frames > PAGES_WITHOUT_COUNTING {
-            frames = frames.min(self.trace.counts(&Unwatched)?.distinct_pages.max(1));
-        }
+        let frames = useful_pages(self.trace, self.memory_pages)?;
         if frames > u64::from(mglru_core::folio::MAX_FOLIOS) / 2 {
             return Err(Error::usage(format_args!(
                 "{frames} pages are too many to simulate; give --memory less than 4 TiB"
