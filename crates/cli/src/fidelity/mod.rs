@@ -14,7 +14,7 @@ use mglru_core::Lru;
 use mglru_lab::fidelity::counts::{self, MemoryFrom};
 use mglru_lab::fidelity::{Filter, TableKind, memcg_reclaim, oom};
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -76,11 +76,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let filter = Filter { kernels: args.kernel, workloads: args.workload, lru: args.lru };
     let (bars, mut output) = (Bars::default(), Output::new(args.json));
     let kind = TableKind::of(&args.results)?;
-    if args.also.is_some() && kind != TableKind::Oom {
-        return Err(Failure::usage(
-            "--also needs a table like oom.csv; add repetitions of other rows to their table",
-        ));
-    }
+    let tables = kind.tables(&args.results, args.also.as_deref())?;
     if kind != TableKind::Counts && args.report.is_some() {
         return Err(Failure::usage("--report needs a table like results.csv"));
     }
@@ -92,8 +88,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     match kind {
         TableKind::Oom => {
-            let tables: Vec<&Path> =
-                std::iter::once(&args.results).chain(&args.also).map(PathBuf::as_path).collect();
             let compared = oom::compare(&tables, &filter, &bars)?;
             output.text(&report::oom(&compared))?;
             output.document(&json!({"rows": compared}))?;

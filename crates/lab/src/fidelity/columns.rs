@@ -1,7 +1,7 @@
 //! The comparisons of any kind of table as columns.
 
+use super::compare::difference_percent;
 use super::memcg_reclaim::Place;
-use super::oom::{kernel_kills, kills};
 use super::{Comparison, Filter, TableKind, counts, memcg_reclaim, oom};
 use crate::columns::{Columns, Get};
 use crate::error::Error;
@@ -35,11 +35,7 @@ pub fn columns(
     watch: &dyn Watch,
 ) -> Result<Columns, Error> {
     let kind = TableKind::of(table)?;
-    if also.is_some() && kind != TableKind::Oom {
-        return Err(Error::usage(
-            "--also needs a table like oom.csv; add repetitions of other rows to their table",
-        ));
-    }
+    let tables = kind.tables(table, also)?;
     let lines: Vec<Line> = match kind {
         TableKind::Counts => {
             let compared = counts::compare(table, filter, counts::MemoryFrom::Measured, watch)?;
@@ -49,10 +45,7 @@ pub fn columns(
             let compared = memcg_reclaim::compare(table, filter, watch)?;
             compared.iter().flat_map(Line::of_memcg_reclaim).collect()
         }
-        TableKind::Oom => {
-            let tables: Vec<&Path> = std::iter::once(table).chain(also).collect();
-            oom::compare(&tables, filter, watch)?.iter().map(Line::of_oom).collect()
-        }
+        TableKind::Oom => oom::compare(&tables, filter, watch)?.iter().map(Line::of_oom).collect(),
     };
     Ok(Columns::of(
         &lines,
@@ -64,7 +57,7 @@ pub fn columns(
             ("counter", Get::Text(|line| Some(line.counter.to_owned()))),
             ("kernel_count", Get::Real(|line| Some(line.kernel_count))),
             ("our_count", Get::Real(|line| Some(line.our_count))),
-            ("difference_percent", Get::Real(Line::difference_percent)),
+            ("difference_percent", Get::Real(|line| difference_percent(line.kernel_count, line.our_count))),
             ("tolerance_percent", Get::Real(|line| line.tolerance_percent)),
             ("within", Get::Flag(|line| Some(line.within))),
         ],
@@ -88,7 +81,7 @@ impl Line {
 
     fn of_memcg_reclaim(one: &memcg_reclaim::Compared) -> [Line; 2] {
         one.figures().map(|figure| Line {
-            workload: format!("memcg-reclaim {}x{}", one.row.memcgs, one.row.pages_each),
+            workload: one.workload(),
             kernel: one.row.kernel.clone(),
             lru: one.row.lru.clone(),
             limit_pages: None,
@@ -101,26 +94,18 @@ impl Line {
     }
 
     fn of_oom(one: &oom::Compared) -> Line {
-        let percent = |kills: usize, runs: usize| 100.0 * kills as f64 / runs.max(1) as f64;
         let row = &one.rows[0];
+        let [kernel_count, our_count] = one.killed_percent();
         Line {
-            workload: format!("oom {}", one.name()),
+            workload: one.workload(),
             kernel: row.kernel.clone(),
             lru: row.lru.clone(),
             limit_pages: Some(row.limit_bytes / PAGE_BYTES),
             counter: "killed_percent",
-            kernel_count: percent(kernel_kills(&one.rows), one.rows.len()),
-            our_count: percent(kills(&one.ours), one.ours.len()),
+            kernel_count,
+            our_count,
             tolerance_percent: None,
             within: one.within(),
-        }
-    }
-
-    /// Difference in percent of the kernel's value; `None` if only that is 0.
-    fn difference_percent(&self) -> Option<f64> {
-        match self.kernel_count {
-            0.0 => (self.our_count == 0.0).then_some(0.0),
-            kernel => Some(100.0 * (self.our_count / kernel - 1.0)),
         }
     }
 }

@@ -64,11 +64,15 @@ impl Comparison {
 
     /// Difference in percent of the kernel's value; `None` if only that is 0.
     pub fn difference_percent(&self) -> Option<f64> {
-        if self.kernel > 0.0 {
-            Some(100.0 * (self.ours / self.kernel - 1.0))
-        } else {
-            (self.ours == 0.0).then_some(0.0)
-        }
+        difference_percent(self.kernel, self.ours)
+    }
+}
+
+/// Difference in percent of the kernel's value; `None` if only that is 0.
+pub(super) fn difference_percent(kernel: f64, ours: f64) -> Option<f64> {
+    match kernel {
+        0.0 => (ours == 0.0).then_some(0.0),
+        _ => Some(100.0 * (ours / kernel - 1.0)),
     }
 }
 

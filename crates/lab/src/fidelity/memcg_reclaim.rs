@@ -4,6 +4,7 @@
 //! starting point of a walk is random in both, so the engine's value is the median over several
 //! seeds.
 
+use super::compare::difference_percent;
 use super::kernel_run::{Filter, preset_of, rows};
 use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
 use crate::parallel;
@@ -240,6 +241,12 @@ impl Compared {
         ]
     }
 
+    /// Name of the load in documents and columns.
+    pub(super) fn workload(&self) -> String {
+        let ReclaimRow { memcgs, pages_each, request_bytes, .. } = &self.row;
+        format!("memcg-reclaim {memcgs}x{pages_each} {request_bytes}")
+    }
+
     /// Description of the run.
     pub fn name(&self) -> String {
         let ReclaimRow { kernel, lru, memcgs, pages_each, request_bytes, .. } = &self.row;
@@ -256,7 +263,7 @@ struct Document<'a> {
     counter: &'static str,
     kernel_count: f64,
     our_count: f64,
-    difference_percent: f64,
+    difference_percent: Option<f64>,
     tolerance_percent: f64,
     within: bool,
     in_our_range: bool,
@@ -267,13 +274,13 @@ impl Serialize for Compared {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let row = &self.row;
         let documents = self.figures().map(|figure| Document {
-            workload: format!("memcg-reclaim {}x{} {}", row.memcgs, row.pages_each, row.request_bytes),
+            workload: self.workload(),
             kernel: &row.kernel,
             lru: &row.lru,
             counter: figure.counter,
             kernel_count: figure.kernel,
             our_count: figure.ours,
-            difference_percent: 100.0 * (figure.ours / figure.kernel - 1.0),
+            difference_percent: difference_percent(figure.kernel, figure.ours),
             tolerance_percent: 100.0 * figure.tolerance / figure.kernel,
             within: figure.place() == Place::Near,
             in_our_range: figure.place() == Place::InOurRange,

@@ -64,6 +64,19 @@ pub enum TableKind {
 }
 
 impl TableKind {
+    /// The tables to compare: one, and perhaps another with further runs of the same cases.
+    ///
+    /// # Errors
+    /// There is another, and this kind of table has all its runs in one.
+    pub fn tables<'a>(self, table: &'a Path, also: Option<&'a Path>) -> Result<Vec<&'a Path>, Error> {
+        if also.is_some() && self != TableKind::Oom {
+            return Err(Error::usage(
+                "--also needs a table like oom.csv; add repetitions of other rows to their table",
+            ));
+        }
+        Ok(std::iter::once(table).chain(also).collect())
+    }
+
     /// The kind of the table in a file, by its header.
     ///
     /// # Errors

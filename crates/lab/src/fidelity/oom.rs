@@ -6,6 +6,7 @@
 //! by the probability of the kernel's number of kills at the engine's rate. The project's default
 //! preset must never kill.
 
+use super::compare::difference_percent;
 use super::kernel_run::{Filter, preset_of, rows};
 use super::load::{DirtyWriter, LoadOutcome, Mix};
 use crate::parallel;
@@ -84,12 +85,17 @@ pub(super) fn is_meant(header: &str) -> bool {
 impl OomRow {
     fn parameter(&self, name: &str) -> Result<&str, Error> {
         let found = self.parameters.split(' ').find_map(|one| one.strip_prefix(name)?.strip_prefix('='));
-        found.ok_or_else(|| Error::work(format_args!("'{}' has no {name}", self.parameters)))
+        found.ok_or_else(|| self.invalid(format_args!("no {name}=… among them")))
     }
 
     fn number(&self, name: &str) -> Result<u64, Error> {
         let text = self.parameter(name)?;
-        text.parse().map_err(|_| Error::work(format_args!("{name} = {text} is not a number")))
+        text.parse().map_err(|_| self.invalid(format_args!("{name}={text} is not a count")))
+    }
+
+    fn invalid(&self, what: std::fmt::Arguments<'_>) -> Error {
+        let OomRow { case, kernel, lru, parameters, .. } = self;
+        Error::work(format_args!("{case} {kernel} {lru}, parameters `{parameters}`: {what}"))
     }
 
     fn load(&self) -> Result<Load, Error> {
@@ -142,7 +148,6 @@ impl OomRow {
 /// # Errors
 /// If a file cannot be read, the filter selects no row, or of a bug in the simulator.
 pub fn compare(tables: &[&Path], filter: &Filter, watch: &dyn Watch) -> Result<Vec<Compared>, Error> {
-    let mut compared: Vec<Compared> = Vec::new();
     let wanted = |row: &OomRow| filter.wants(&row.kernel, &row.lru) && filter.wants_workload(&row.case);
     let mut all: Vec<OomRow> = Vec::new();
     for table in tables {
@@ -152,22 +157,7 @@ pub fn compare(tables: &[&Path], filter: &Filter, watch: &dyn Watch) -> Result<V
     let checked: Vec<[&str; 3]> = names.collect();
     filter.check(tables, &checked)?;
     all.retain(wanted);
-    for row in all {
-        match compared.iter_mut().find(|one| one.rows[0].group() == row.group()) {
-            Some(one) => {
-                // Repetitions of the mix ran for different times. The engine runs the longest.
-                if let (Load::Mix(longest), Load::Mix(mix)) = (&mut one.load, row.load()?) {
-                    longest.rounds = longest.rounds.max(mix.rounds);
-                    longest.time_limit = longest.time_limit.max(mix.time_limit);
-                }
-                one.rows.push(row);
-            }
-            None => {
-                let load = row.load()?;
-                compared.push(Compared { rows: vec![row], load, ours: Vec::new(), default: Vec::new() });
-            }
-        }
-    }
+    let mut compared = Compared::of_rows(all)?;
     let mut tasks: Vec<(usize, bool, Mechanisms, u64)> = Vec::new();
     for (number, one) in compared.iter().enumerate() {
         let kernels = one.rows[0].mechanisms()?;
@@ -200,11 +190,34 @@ pub fn kills(outcomes: &[LoadOutcome]) -> usize {
 }
 
 impl Compared {
+    /// The rows by kernel, policy and load, not yet run.
+    fn of_rows(rows: Vec<OomRow>) -> Result<Vec<Compared>, Error> {
+        let mut compared: Vec<Compared> = Vec::new();
+        for row in rows {
+            match compared.iter_mut().find(|one| one.rows[0].group() == row.group()) {
+                Some(one) => {
+                    // Repetitions of the mix ran for different times. The engine runs the longest.
+                    if let (Load::Mix(longest), Load::Mix(mix)) = (&mut one.load, row.load()?) {
+                        longest.rounds = longest.rounds.max(mix.rounds);
+                        longest.time_limit = longest.time_limit.max(mix.time_limit);
+                    }
+                    one.rows.push(row);
+                }
+                None => {
+                    let load = row.load()?;
+                    compared.push(Compared { rows: vec![row], load, ours: Vec::new(), default: Vec::new() });
+                }
+            }
+        }
+        Ok(compared)
+    }
+
     fn seeds(&self) -> u64 {
         if !self.is_certain() && kernel_kills(&self.rows) > 0 { RATE_SEEDS } else { SEEDS }
     }
 
-    /// Whether to run the default preset too: once for each load of a multi-gen kernel.
+    /// Whether to run the default preset, too: for each load of the multi-gen LRU of 7.2, and for
+    /// each that a kernel killed.
     fn is_for_default(&self) -> bool {
         self.rows[0].kernel.starts_with("7.2") && self.rows[0].lru == "mglru" || kernel_kills(&self.rows) > 0
     }
@@ -237,6 +250,17 @@ impl Compared {
             self.likelihood() >= LIKELY
         };
         agrees && kills(&self.default) == 0
+    }
+
+    /// Runs that were killed, in percent: of the kernel, and of the engine with its preset.
+    pub(super) fn killed_percent(&self) -> [f64; 2] {
+        let percent = |kills: usize, runs: usize| 100.0 * kills as f64 / runs.max(1) as f64;
+        [percent(kernel_kills(&self.rows), self.rows.len()), percent(kills(&self.ours), self.ours.len())]
+    }
+
+    /// Name of the load in documents and columns.
+    pub(super) fn workload(&self) -> String {
+        format!("oom {}", self.name())
     }
 
     /// Description of the run.
@@ -283,7 +307,7 @@ impl Serialize for Compared {
             counter: &'static str,
             kernel_count: f64,
             our_count: f64,
-            difference_percent: f64,
+            difference_percent: Option<f64>,
             kernel_runs: usize,
             our_runs: usize,
             likelihood: Option<f64>,
@@ -293,19 +317,17 @@ impl Serialize for Compared {
             within: bool,
         }
         let row = &self.rows[0];
-        let percent = |kills: usize, runs: usize| 100.0 * kills as f64 / runs.max(1) as f64;
-        let kernel_count = percent(kernel_kills(&self.rows), self.rows.len());
-        let our_count = percent(kills(&self.ours), self.ours.len());
+        let [kernel_count, our_count] = self.killed_percent();
         let stolen: Vec<f64> = self.ours.iter().map(|outcome| outcome.stolen_pages as f64).collect();
         let document = Document {
-            workload: format!("oom {}", self.name()),
+            workload: self.workload(),
             kernel: &row.kernel,
             lru: &row.lru,
             limit_pages: row.limit_bytes / PAGE_BYTES,
             counter: "killed_percent",
             kernel_count,
             our_count,
-            difference_percent: our_count - kernel_count,
+            difference_percent: difference_percent(kernel_count, our_count),
             kernel_runs: self.rows.len(),
             our_runs: self.ours.len(),
             likelihood: (!self.is_certain()).then(|| self.likelihood()),
@@ -345,6 +367,55 @@ pub fn check(compared: &[Compared]) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn row(outcome: &str, parameters: &str) -> OomRow {
+        OomRow {
+            case: "A".to_owned(),
+            kernel: "6.12.117".to_owned(),
+            lru: "mglru".to_owned(),
+            cgroup_version: READ.to_owned(),
+            limit_bytes: 1 << 26,
+            parameters: parameters.to_owned(),
+            outcome: outcome.to_owned(),
+            iterations: 1,
+            seconds: 1.0,
+            peak_dirty_pages: None,
+            pgscan_file: 0,
+            pgsteal_file: 0,
+        }
+    }
+
+    #[test]
+    fn the_difference_is_in_percent_of_the_kernels_kills() {
+        let parameters = "write_bytes=8192 disk_write_bytes_per_s=unlimited";
+        let rows = ["killed", "killed", "done", "done"].map(|outcome| row(outcome, parameters));
+        let mut compared = Compared::of_rows(rows.into()).unwrap();
+        let of = |killed| LoadOutcome {
+            killed,
+            iterations: 1,
+            end: mglru_core::Time::ZERO,
+            peak_dirty_pages: 0,
+            scanned_pages: 0,
+            stolen_pages: 0,
+        };
+        compared[0].ours = [true, false, false, false].map(of).into();
+        let document = serde_json::json!(compared);
+        assert_eq!(
+            (&document[0]["our_count"], &document[0]["difference_percent"]),
+            (&25.0.into(), &(-50.0).into())
+        );
+    }
+
+    #[test]
+    fn a_row_without_a_parameter_is_named() {
+        for (parameters, what) in [
+            ("a=1", "no disk_write_bytes_per_s=…"),
+            ("disk_write_bytes_per_s=1 write_bytes=x", "write_bytes=x"),
+        ] {
+            let error = row("killed", parameters).load().unwrap_err();
+            assert!(error.text().starts_with("A 6.12.117 mglru, ") && error.text().contains(what), "{error}");
+        }
+    }
 
     #[test]
     fn likelihoods_of_counts() {
