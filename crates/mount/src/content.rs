@@ -26,7 +26,7 @@ use mglru_cache::{CachedFile, Error, OpenMode, PageCache, Tenant};
 use rustix::fs::{AtFlags, Stat, Timespec, Timestamps, UTIME_OMIT, readlink, utimensat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 /// Idle files that are given up at once when memory or descriptors run out.
@@ -145,6 +145,10 @@ impl Files {
     pub(crate) fn new(cache: PageCache, idle_max: usize) -> Result<Files, Error> {
         let root = cache.tenant("")?;
         Ok(Files { cache, root, idle: Mutex::default(), idle_max: idle_max.max(1) })
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens a file for a program. Pages that it brings in are charged to `tenant`.
@@ -282,7 +286,7 @@ impl Files {
         }
         self.discard(&mut content);
         drop(content);
-        nodes.content_dropped(node);
+        nodes.remove_if_unused(node);
         true
     }
 
@@ -299,7 +303,7 @@ impl Files {
         if content.seen.is_none() && !unwritten {
             content.seen = node.stat().ok().map(|stat| on_disk(&stat));
         }
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle();
         content.idle = Some(idle.next);
         let number = idle.next;
         idle.by_age.insert(number, node.clone());
@@ -308,12 +312,12 @@ impl Files {
 
     fn not_idle(&self, content: &mut Content) {
         if let Some(number) = content.idle.take() {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).by_age.remove(&number);
+            self.idle().by_age.remove(&number);
         }
     }
 
     fn limit_idle(&self, nodes: &Nodes) {
-        let count = self.idle.lock().unwrap_or_else(PoisonError::into_inner).by_age.len();
+        let count = self.idle().by_age.len();
         if count > self.idle_max {
             self.give_up(nodes, (count - self.idle_max).max(GIVEN_UP_AT_ONCE));
         }
@@ -323,7 +327,7 @@ impl Files {
     pub(crate) fn give_up(&self, nodes: &Nodes, count: usize) -> usize {
         let mut given_up = 0;
         while given_up < count {
-            let oldest = self.idle.lock().unwrap_or_else(PoisonError::into_inner).by_age.pop_first();
+            let oldest = self.idle().by_age.pop_first();
             let Some((number, node)) = oldest else { break };
             given_up += usize::from(self.give_up_one(nodes, number, &node));
         }
@@ -333,12 +337,12 @@ impl Files {
     /// As [`Self::give_up`], for files whose names are charged to `payer`.
     pub(crate) fn give_up_of(&self, nodes: &Nodes, payer: Payer, count: usize) {
         let of_payer: Vec<u64> = {
-            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let idle = self.idle();
             let of_payer = idle.by_age.iter().filter(|(_, node)| node.payer == payer);
             of_payer.take(count).map(|(&number, _)| number).collect()
         };
         for number in of_payer {
-            let node = self.idle.lock().unwrap_or_else(PoisonError::into_inner).by_age.remove(&number);
+            let node = self.idle().by_age.remove(&number);
             if let Some(node) = node {
                 self.give_up_one(nodes, number, &node);
             }
@@ -356,7 +360,7 @@ impl Files {
         self.settle(&mut content, node);
         content.keeper = None;
         drop(content);
-        nodes.content_dropped(node);
+        nodes.remove_if_unused(node);
         true
     }
 

@@ -15,7 +15,7 @@ use mglru_cache::{Control, Limits, PageCache};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 /// Name of the tree in the mounted directory.
@@ -84,8 +84,12 @@ impl Tree {
         }
     }
 
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn path(&self, id: u64) -> Answer<(String, bool)> {
-        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = self.table();
         let known = table.by_id.get(&id).ok_or(Errno::STALE)?;
         Ok((known.path.clone(), known.is_directory))
     }
@@ -116,7 +120,7 @@ impl Tree {
     }
 
     fn enter(&self, path: String, is_directory: bool) -> FileAttr {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table();
         let id = match table.by_path.get(&path) {
             Some(&id) => id,
             None => {
@@ -149,8 +153,7 @@ impl Tree {
     }
 
     pub(crate) fn forget(&self, id: u64, count: u64) {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let table = &mut *table;
+        let table = &mut *self.table();
         if let Some(known) = table.by_id.get_mut(&id) {
             known.lookups = known.lookups.saturating_sub(count);
             if known.lookups == 0 {

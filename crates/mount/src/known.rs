@@ -56,6 +56,12 @@ struct Account {
     is_short: bool,
 }
 
+impl Account {
+    fn new(tenant: Tenant, max_bytes: u64) -> Account {
+        Account { tenant, max_bytes, used_bytes: 0, reserved: Vec::new(), is_short: false }
+    }
+}
+
 struct Ledger {
     /// By number. The first is the root's.
     accounts: Vec<Account>,
@@ -95,15 +101,8 @@ impl Known {
     /// At most about an eighth of `budget_bytes` is charged to `root`, and of its limit to another
     /// tenant.
     pub(crate) fn new(root: Tenant, budget_bytes: u64) -> Known {
-        let account = |tenant| Account {
-            tenant,
-            max_bytes: budget_bytes / SHARE,
-            used_bytes: 0,
-            reserved: Vec::new(),
-            is_short: false,
-        };
-        let ledger =
-            Ledger { accounts: vec![account(root.clone())], by_path: HashMap::new(), added: 0, ended: false };
+        let accounts = vec![Account::new(root.clone(), budget_bytes / SHARE)];
+        let ledger = Ledger { accounts, by_path: HashMap::new(), added: 0, ended: false };
         Known {
             root,
             budget_bytes,
@@ -151,14 +150,8 @@ impl Known {
         {
             return payer;
         }
-        let account = Account {
-            tenant: tenant.clone(),
-            // Until the first chunk is reserved.
-            max_bytes: 0,
-            used_bytes: 0,
-            reserved: Vec::new(),
-            is_short: false,
-        };
+        // Its limit is looked up when the first chunk is reserved.
+        let account = Account::new(tenant.clone(), 0);
         // Of a tenant that was removed, and whose files are all forgotten.
         let is_free = |account: &Account| account.used_bytes == 0 && !account.tenant.is_online();
         let place = ledger.accounts.iter().position(is_free).unwrap_or(ledger.accounts.len());

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// Ancestors that are asked at most.
 const ANCESTORS_MAX: u32 = 64;
@@ -81,11 +81,15 @@ impl Membership {
         self.generation.load(Ordering::Acquire)
     }
 
+    fn rules(&self) -> RwLockReadGuard<'_, Rules> {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The tenant of a program that opens a file, or `None` for the root. `path` is relative to the
     /// mounted directory.
     pub(crate) fn tenant(&self, thread: u32, uid: u32, path: &Path) -> Option<String> {
         let process = if self.any_process.load(Ordering::Acquire) { self.of_process(thread) } else { None };
-        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        let rules = self.rules();
         process
             .or_else(|| rules.by_user.get(&uid).cloned())
             .or_else(|| path.ancestors().find_map(|prefix| rules.by_prefix.get(prefix).cloned()))
@@ -97,10 +101,7 @@ impl Membership {
         let own = Process::of(thread)?;
         let mut process = own;
         for _ in 0..ANCESTORS_MAX {
-            let found = {
-                let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
-                rules.of_process(process).cloned()
-            };
+            let found = self.rules().of_process(process).cloned();
             if let Some(tenant) = found {
                 if process != own {
                     // It keeps the tenant when the ancestor ends.
@@ -164,7 +165,7 @@ impl Membership {
         let mut gone = Vec::new();
         let mut text = String::new();
         {
-            let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+            let rules = self.rules();
             for (&number, (started, of)) in &rules.by_process {
                 if Process::of(number).is_none_or(|process| process.started != *started) {
                     gone.push((number, *started));
@@ -183,14 +184,14 @@ impl Membership {
 
     /// The users of a tenant, one a line.
     pub(crate) fn users(&self, tenant: &str) -> String {
-        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        let rules = self.rules();
         let of = rules.by_user.iter().filter(|(_, of)| *of == tenant);
         of.map(|(uid, _)| format!("{uid}\n")).collect()
     }
 
     /// The directory prefixes of a tenant, one a line.
     pub(crate) fn prefixes(&self, tenant: &str) -> String {
-        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        let rules = self.rules();
         let of = rules.by_prefix.iter().filter(|(_, of)| *of == tenant);
         of.map(|(prefix, _)| format!("/{}\n", prefix.display())).collect()
     }

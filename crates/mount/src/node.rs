@@ -23,7 +23,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+};
 
 /// The node of DIR itself.
 pub(crate) const ROOT: u64 = 1;
@@ -204,7 +206,7 @@ impl Nodes {
             next_foreign: AtomicU64::new(FIRST_FOREIGN),
         };
         let descriptor = Descriptor::new(&nodes.descriptors, fd, nodes.root);
-        let mut table = nodes.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = nodes.change_table();
         nodes.add(&mut table, descriptor, &stat, (Payer::ROOT, 0));
         drop(table);
         Ok(nodes)
@@ -257,7 +259,7 @@ impl Nodes {
     ) -> Arc<Node> {
         let kind = attributes::kind(stat);
         let is_only_name = kind == FileType::Directory;
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.change_table();
         let found = table.by_identity.get(&identity(stat)).and_then(|id| table.by_id.get(id)).cloned();
         let (node, fd) = match found {
             Some(node) if node.kind == kind => {
@@ -316,12 +318,20 @@ impl Nodes {
         let mut queues = self.queues();
         let queue = queues.entry(node.payer).or_default();
         queue.push_back(node.id);
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.read_table();
         if queue.len() > 2 * table.by_id.len() + QUEUE_SLACK {
             // Most are forgotten, or are there twice because they came back.
             let mut kept = HashSet::new();
             queue.retain(|&id| table.by_id.contains_key(&id) && kept.insert(id));
         }
+    }
+
+    fn read_table(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change_table(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn queues(&self) -> MutexGuard<'_, HashMap<Payer, VecDeque<u64>>> {
@@ -369,12 +379,12 @@ impl Nodes {
     }
 
     fn by_id(&self, id: u64) -> Option<Arc<Node>> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).by_id.get(&id).cloned()
+        self.read_table().by_id.get(&id).cloned()
     }
 
-    /// Removes a node that nothing needs any more. Returns the bytes that it took.
-    fn remove_if_unused(&self, node: &Node) -> u64 {
-        let bytes = self.table.write().unwrap_or_else(PoisonError::into_inner).remove_if_unused(node);
+    /// Removes a node if neither the kernel nor the cache needs it. Returns the bytes that it took.
+    pub(crate) fn remove_if_unused(&self, node: &Node) -> u64 {
+        let bytes = self.change_table().remove_if_unused(node);
         self.known.remove(node.payer, bytes);
         bytes
     }
@@ -394,14 +404,14 @@ impl Nodes {
 
     /// The node of a file, if it has one.
     pub(crate) fn find(&self, identity: Identity) -> Option<Arc<Node>> {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.read_table();
         table.by_identity.get(&identity).and_then(|id| table.by_id.get(id)).cloned()
     }
 
     /// Takes back `count` references of the kernel. Returns the node if it was the last
     /// one and the node stays, as that of a file with cached content.
     pub(crate) fn forget(&self, id: u64, count: u64) -> Option<Arc<Node>> {
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.change_table();
         let node = table.by_id.get(&id).cloned()?;
         let left = node.lookups.load(Ordering::Relaxed).saturating_sub(count);
         node.lookups.store(left, Ordering::Relaxed);
@@ -411,14 +421,9 @@ impl Nodes {
         (left == 0 && bytes == 0).then_some(node)
     }
 
-    /// Removes a node whose content was dropped, unless the kernel knows it.
-    pub(crate) fn content_dropped(&self, node: &Node) {
-        self.remove_if_unused(node);
-    }
-
     /// All nodes, in no particular order.
     pub(crate) fn all(&self) -> Vec<Arc<Node>> {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.read_table();
         table.by_id.values().cloned().collect()
     }
 }

@@ -85,6 +85,24 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Refuses a recording and sockets that the mount would hide.
+    fn check_files(&self, mountpoint: &Path) -> Result<(), Error> {
+        let recording = self.record.as_ref().map(|record| ("recording", &record.path));
+        let sockets = self.listen.iter().filter_map(|address| match address {
+            Address::Unix(path) => Some(("socket", path)),
+            _ => None,
+        });
+        match recording.into_iter().chain(sockets).find(|(_, path)| is_below(path, mountpoint)) {
+            None => Ok(()),
+            Some((what, path)) => Err(Error::usage(format_args!(
+                "the {what} {} would be inside of the mount: choose a file elsewhere",
+                path.display()
+            ))),
+        }
+    }
+}
+
 /// A mounted directory.
 pub struct Mount {
     session: Session<Served>,
@@ -153,30 +171,15 @@ impl Mount {
         options: Options,
     ) -> Result<Mount, Error> {
         let (from, mountpoint) = check(directory, mountpoint)?;
-        // Files are opened by their descriptors' names there.
-        fs::metadata("/proc/self/fd").map_err(|error| {
-            Error::usage(format_args!(
-                "cannot mount {}: /proc/self/fd: {error}: mount /proc (`mount -t proc proc /proc`)",
-                directory.display()
-            ))
-        })?;
-        let recording = options.record.as_ref().map(|record| ("recording", &record.path));
-        let sockets = options.listen.iter().filter_map(|address| match address {
-            Address::Unix(path) => Some(("socket", path)),
-            _ => None,
-        });
-        if let Some((what, path)) =
-            recording.into_iter().chain(sockets).find(|(_, path)| is_below(path, &mountpoint))
-        {
-            return Err(Error::usage(format_args!(
-                "the {what} {} would be inside of the mount: choose a file elsewhere",
-                path.display()
-            )));
-        }
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        options.check_files(&mountpoint)?;
         let cannot = |error: &dyn std::fmt::Display| {
             Error::usage(format_args!("cannot mount {}: {error}", directory.display()))
         };
+        // Files are opened by their descriptors' names there.
+        fs::metadata("/proc/self/fd").map_err(|error| {
+            cannot(&format_args!("/proc/self/fd: {error}: mount /proc (`mount -t proc proc /proc`)"))
+        })?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = open(directory, flags, Mode::empty()).map_err(|error| cannot(&io::Error::from(error)))?;
         let root = cache.tenant("").map_err(|error| cannot(&error))?;
         let budget_bytes = cache.stats().budget_bytes;
@@ -203,15 +206,7 @@ impl Mount {
         }
         let watch = |address| Watch::start(address, &passthrough).map_err(Error::usage);
         let watches = options.listen.iter().map(watch).collect::<Result<_, _>>()?;
-        let mut config = Config::default();
-        config.mount_options = vec![
-            MountOption::FSName(directory.display().to_string().replace(',', " ")),
-            // The kind of the mount in lists of mounts: `fuse.mglru`.
-            MountOption::CUSTOM("subtype=mglru".to_owned()),
-            MountOption::DefaultPermissions,
-        ];
-        config.acl = if options.other_users { SessionACL::All } else { SessionACL::Owner };
-        config.n_threads = Some(threads);
+        let config = config(directory, threads, options.other_users);
         let session = Session::new(Served(passthrough.clone()), &mountpoint, &config)
             .map_err(|error| refused_mount(&mountpoint, &error))?;
         // The last step, so that no other can fail and leave a trace of nothing.
@@ -269,6 +264,20 @@ impl Mount {
             }
         }
     }
+}
+
+/// The options of the FUSE library.
+fn config(directory: &Path, threads: usize, other_users: bool) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(directory.display().to_string().replace(',', " ")),
+        // The kind of the mount in lists of mounts: `fuse.mglru`.
+        MountOption::CUSTOM("subtype=mglru".to_owned()),
+        MountOption::DefaultPermissions,
+    ];
+    config.acl = if other_users { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(threads);
+    config
 }
 
 /// Whether a file is, or would be, below a directory.

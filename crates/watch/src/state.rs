@@ -154,11 +154,6 @@ impl TenantState {
         let accesses = self.all_hits() + self.misses;
         (accesses > 0).then(|| self.all_hits() as f64 / accesses as f64)
     }
-
-    /// Pages on the lists, in bytes.
-    pub fn listed_bytes(&self) -> u64 {
-        self.lists.iter().map(ListState::bytes).sum()
-    }
 }
 
 /// Text of a control file of a tenant; empty if the tenant was removed meanwhile.

@@ -174,20 +174,20 @@ impl Passthrough {
     }
 
     pub(crate) fn unlink(&self, caller: Caller, parent: u64, name: &OsStr) -> Answer<()> {
-        let parent = self.parent_of(parent, name)?;
-        let removed = self.named(&parent, name)?;
-        unlinkat(parent.hold()?, name, AtFlags::empty())?;
-        self.name_removed(caller, &removed, &parent, name);
-        Ok(())
+        self.remove(caller, parent, name, AtFlags::empty())
     }
 
     pub(crate) fn rmdir(&self, caller: Caller, parent: u64, name: &OsStr) -> Answer<()> {
         if is_control(parent) {
             return self.control.rmdir(&self.files.cache, parent, name);
         }
+        self.remove(caller, parent, name, AtFlags::REMOVEDIR)
+    }
+
+    fn remove(&self, caller: Caller, parent: u64, name: &OsStr, flags: AtFlags) -> Answer<()> {
         let parent = self.parent_of(parent, name)?;
         let removed = self.named(&parent, name)?;
-        unlinkat(parent.hold()?, name, AtFlags::REMOVEDIR)?;
+        unlinkat(parent.hold()?, name, flags)?;
         self.name_removed(caller, &removed, &parent, name);
         Ok(())
     }
@@ -244,7 +244,7 @@ impl Passthrough {
             {
                 recording.add_trim(caller.thread, file, 0, len);
             }
-            self.nodes.content_dropped(node);
+            self.nodes.remove_if_unused(node);
         }
     }
 }

@@ -17,7 +17,7 @@ mod tracing;
 use crate::error::Error;
 use event::{Event, What};
 use mglru_watch::Requests;
-use mglru_workload::trace::{LoggedRequest, RequestKind, RequestLog};
+use mglru_workload::trace::{LoggedRequest, RequestKind, RequestLog, TraceError};
 use names::Names;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -171,11 +171,7 @@ impl Recorder {
     }
 
     /// Writes the requests that began `settled` before the last one, or earlier.
-    fn flush(
-        &mut self,
-        log: &mut RequestLog,
-        settled: Duration,
-    ) -> Result<(), mglru_workload::trace::TraceError> {
+    fn flush(&mut self, log: &mut RequestLog, settled: Duration) -> Result<(), TraceError> {
         let newest = self.requests.iter().map(|request| request.at).max().unwrap_or_default();
         let is_young = |request: &LoggedRequest| request.at + settled > newest;
         let count = self.requests.iter().position(is_young).unwrap_or(self.requests.len());
