@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::sampling::{self, Sample, Sampled};
 use crate::temporary::UnfinishedFile;
 use crate::watch::{Stage, Unit, Watch};
-use mglru_sim::operation::SourceError;
+use mglru_sim::SourceError;
 use mglru_sim::{Numbering, Operation, Source};
 use mglru_workload::trace::{
     self, Converted, Format, OpenOptions, OptionOrigin, PageAccess, Record, TraceError, TraceInfo,

@@ -458,6 +458,7 @@ mod tests {
         assert_eq!(device.counts().read_failures, failed as u64);
         assert_eq!(device.counts().pages_read, 10_000);
     }
+
     /// A late transfer delays those behind it, and their own time has passed meanwhile.
     #[test]
     fn transfers_of_a_lane_in_order_wait_for_earlier_ones() {

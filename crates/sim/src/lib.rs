@@ -24,18 +24,18 @@
 mod actor;
 pub mod baseline;
 mod checker;
-pub mod clock;
+mod clock;
 mod content;
-pub mod device;
+mod device;
 mod files;
-pub mod host;
+mod host;
 mod keys;
-pub mod machine;
-pub mod operation;
-pub mod report;
-pub mod sample;
-pub mod simulator;
-pub mod swap;
+mod machine;
+mod operation;
+mod report;
+mod sample;
+mod simulator;
+mod swap;
 mod transfers;
 mod world;
 
@@ -43,8 +43,8 @@ pub use actor::{Answer, Command, Reading};
 pub use baseline::Baseline;
 pub use mglru_core::writeback::FlusherOptions as FlusherModel;
 
-pub use device::{DeviceModel, Lane, Latency, Trouble};
-pub use host::{Observer, PageTouch};
+pub use device::{DeviceCounts, DeviceModel, Lane, Latency, Trouble};
+pub use host::{Observer, PageTouch, SimHost};
 pub use machine::{Interleaving, Machine, Preemption, Tenant, Writes};
 pub use operation::{Access, Numbering, Operation, Request, Source, SourceError, TraceSource};
 pub use report::{Counters, Counts, Kill, Refusal, Report, RequestReport, Tally, TenantReport};

@@ -3,12 +3,11 @@
 use crate::device::{DeviceModel, Lane, Latency, Trouble};
 use crate::operation::Numbering;
 use crate::swap::{Swap, SwapDevice, SwapModel};
-use mglru_core::Refresh;
 use mglru_core::lru::Swappiness;
 use mglru_core::mapping::TABLE_PAGES;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::writeback::FlusherOptions;
-use mglru_core::{Grain, Mechanisms, OomPolicy, Options, PAGE_BYTES, UNLIMITED};
+use mglru_core::{Grain, Mechanisms, OomPolicy, Options, PAGE_BYTES, Refresh, UNLIMITED};
 use std::time::Duration;
 
 /// A tenant of the machine. Limits are in pages.

@@ -64,9 +64,7 @@ impl Access {
     pub fn store(page: u64) -> Access {
         Access { write: true, mapped: true, ..Access::read(page) }
     }
-}
 
-impl Access {
     /// The same access to anonymous memory.
     pub fn anon(self) -> Access {
         Access { anon: true, ..self }

@@ -12,7 +12,7 @@ use crate::memory;
 use mglru_core::{
     Core, Counter, Lru, Mechanisms, OomPolicy, Options, PAGE_BYTES, Preset, Switch, Time, UNLIMITED,
 };
-use mglru_sim::host::SimHost;
+use mglru_sim::SimHost;
 use mglru_workload::names;
 use mglru_workload::scenario::{Command, Located, Place, Scenario, Work};
 

@@ -1,10 +1,10 @@
 //! Machines that cannot be built and operations that name what is not there are errors, and no
 //! panics.
 
-use mglru_sim::device::{Lane, Latency};
 use mglru_sim::{
     Access, DeviceModel, Machine, Operation, Preemption, Request, SimError, Simulator, SwapDevice, SwapModel,
 };
+use mglru_sim::{Lane, Latency};
 use std::time::Duration;
 
 #[test]

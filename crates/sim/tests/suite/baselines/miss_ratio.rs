@@ -4,8 +4,8 @@
 #![allow(dead_code, reason = "the tests and the example use their parts")]
 
 use super::reference::WTinyLfu;
+use mglru_sim::Operation;
 use mglru_sim::baseline::{Policy, replay};
-use mglru_sim::operation::Operation;
 use mglru_sim::{Access, Baseline};
 use mglru_workload::trace::{OpenOptions, open};
 use std::collections::BTreeMap;
