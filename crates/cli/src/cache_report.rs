@@ -23,9 +23,9 @@ fn shown(tenants: &[TenantStats]) -> impl Iterator<Item = &TenantStats> {
     tenants.iter().filter(move |tenant| !any || busy(tenant))
 }
 
-/// The name of a tenant; the root is `(root)`.
-pub fn name_of(tenant: &TenantStats) -> &str {
-    if tenant.name.is_empty() { "(root)" } else { &tenant.name }
+/// The name of a tenant with this path; the root is `(root)`.
+pub fn name_of(path: &str) -> &str {
+    if path.is_empty() { "(root)" } else { path }
 }
 
 fn pages(pages: u64) -> String {
@@ -93,7 +93,7 @@ impl CacheReport<'_> {
         ]);
         for tenant in shown(&self.counts.tenants) {
             table.row([
-                name_of(tenant).to_owned(),
+                name_of(&tenant.name).to_owned(),
                 tenant.max_pages.map_or("-".to_owned(), pages),
                 pages(tenant.usage_pages),
                 count(tenant.hits),
@@ -113,7 +113,7 @@ impl CacheReport<'_> {
         let mut table = Table::new([title, "number", "age", "file pages", "anon pages"]);
         for tenant in shown(&self.counts.tenants) {
             for (position, generation) in tenant.generations.iter().enumerate() {
-                let name = if position == 0 { name_of(tenant) } else { "" };
+                let name = if position == 0 { name_of(&tenant.name) } else { "" };
                 table.row([
                     name.to_owned(),
                     generation.seq.to_string(),

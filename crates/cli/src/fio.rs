@@ -198,17 +198,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut silent = Output::new(true);
     let words = if invocation.output_format == OutputFormat::Normal { &mut output } else { &mut silent };
     words.text(&preamble(&invocation.jobs))?;
-    for layout in plan.layouts() {
-        let (files, bytes) = layout.needed();
-        let (name, mib) = (layout.job_name(), bytes >> 20);
-        // The wording of fio.
-        match files {
-            0 => {}
-            1 => words.text(&format!("{name}: Laying out IO file (1 file / {mib}MiB)\n"))?,
-            _ => words.text(&format!("{name}: Laying out IO files ({files} files / total {mib}MiB)\n"))?,
-        }
-        layout.make(&Bars::default())?;
-    }
+    lay_out(&plan, words)?;
     let mut line = Line::new(invocation.eta);
     let mut status = Every::new(invocation.status_interval);
     let done = run_looking(&plan, &cache, mechanisms, &mut |jobs| {
@@ -229,6 +219,21 @@ pub fn run(args: Args) -> Result<(), Failure> {
     output.finish()?;
     succeeded?;
     Ok(closed?)
+}
+
+/// Makes the missing files, and says so in the wording of fio.
+fn lay_out(plan: &Plan, words: &mut Output) -> Result<(), Failure> {
+    for layout in plan.layouts() {
+        let (files, bytes) = layout.needed();
+        let (name, mib) = (layout.job_name(), bytes >> 20);
+        match files {
+            0 => {}
+            1 => words.text(&format!("{name}: Laying out IO file (1 file / {mib}MiB)\n"))?,
+            _ => words.text(&format!("{name}: Laying out IO files ({files} files / total {mib}MiB)\n"))?,
+        }
+        layout.make(&Bars::default())?;
+    }
+    Ok(())
 }
 
 /// Prints results, and the counts of the cache once the run is over.

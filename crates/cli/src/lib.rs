@@ -36,6 +36,7 @@ mod timeline_figures;
 mod top;
 mod trace;
 mod trace_options;
+mod values;
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
 use error::Failure;

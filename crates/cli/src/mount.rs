@@ -187,6 +187,10 @@ impl Common {
     }
 }
 
+/// Runs `mglru mount`.
+///
+/// # Errors
+/// The directory cannot be mounted, or data could not be written back.
 pub fn run(args: Args) -> Result<(), Failure> {
     let (mut mount, cache) = args.common.mount(&args.directory, &args.mountpoint, args.record.as_deref())?;
     let unmounter = mount.unmounter();
@@ -279,6 +283,10 @@ fn cannot_run(program: &OsStr, reason: impl std::fmt::Display) -> Failure {
     Failure::usage(format_args!("cannot run `{}`: {reason}", program.display()))
 }
 
+/// Runs `mglru record`.
+///
+/// # Errors
+/// As for [`run`]; or the command cannot be started or fails.
 pub fn record(args: RecordArgs) -> Result<(), Failure> {
     if let Some(programs) = &args.system {
         return record_running(programs, &args);

@@ -18,7 +18,8 @@ use crate::replay::swap::SwapArgs;
 use crate::run::Behaviours;
 use crate::trace_options::{self, TraceOptions};
 use mglru_lab::ablate::{self, AblationRequest, Input};
-use mglru_lab::replay::memory::{Memory, parse_fraction};
+use mglru_lab::replay::memory::Memory;
+use mglru_lab::replay::text::parse_fraction;
 use report::Shown;
 use serde_json::json;
 use std::path::PathBuf;
@@ -103,8 +104,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     output.text(&ablation.text())?;
     output.document(&document)?;
     if let Some(report) = &args.report {
-        report.write(&ablation.page(&request.input, &document))?;
-        output.text(&format!("\nThe report is in {}\n", report.path().display()))?;
+        report.write(&ablation.page(&request.input, &document), &mut output)?;
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use crate::error::Failure;
 use crate::output::Output;
 use crate::page::ReportFile;
 use crate::progress::Bars;
+use crate::values::parse_duration;
 use crate::{layout, size};
 use mglru_core::{Mechanisms, Preset};
 use mglru_lab::demo::{self, DemoRequest};
@@ -46,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "1GiB")]
     size: u64,
     /// How long each cache is measured.
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "8")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_duration, default_value = "8")]
     seconds: Duration,
     /// Seed of the reader's random choices.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -59,11 +60,6 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     cache: CacheOptions,
-}
-
-fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected 0.1 to 3600 seconds".to_owned())
 }
 
 /// Runs the command.
@@ -97,8 +93,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     output.text(&report.text())?;
     output.document(&document)?;
     if let Some(file) = &args.report {
-        file.write(&report.page(&document))?;
-        output.text(&format!("\nThe report is in {}\n", file.path().display()))?;
+        file.write(&report.page(&document), &mut output)?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ mod report;
 use crate::error::Failure;
 use crate::output::Output;
 use crate::progress::Bars;
+use crate::values::each_once;
 use clap::ValueEnum;
 use mglru_core::{Preset, Switch};
 use mglru_lab::evaluate::{Change, Counts, EvaluationRequest, LOADS, Size, counts, evaluate};
@@ -115,24 +116,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
         // Without another build, the counts are those of this build.
         ([], []) => Change::Presets(Preset::Default, Preset::Default),
-        ([], named) => {
-            let mut mechanisms = Vec::new();
-            for &mechanism in named {
-                if !mechanisms.contains(&mechanism) {
-                    mechanisms.push(mechanism);
-                }
-            }
-            Change::Mechanisms(mechanisms)
-        }
+        ([], named) => Change::Mechanisms(each_once(named.iter().copied())),
         _ => return Err(Failure::usage("--presets needs two presets: before,after")),
     };
     let mut request = EvaluationRequest::new(change);
-    request.presets.clear();
-    for &preset in &args.preset {
-        if !request.presets.contains(&preset) {
-            request.presets.push(preset);
-        }
-    }
+    request.presets = each_once(args.preset);
     request.loads = args.load;
     (request.seed, request.runs) = (args.seed, args.runs);
     request.size = Size { accesses: args.accesses, pages: args.pages };

@@ -97,7 +97,7 @@ pub fn parse_tenant(text: &str) -> Result<String, String> {
 }
 
 /// A time of the simulated machine, in seconds.
-pub fn parse_seconds(text: &str) -> Result<Time, String> {
+fn parse_seconds(text: &str) -> Result<Time, String> {
     let seconds = text.strip_suffix('s').unwrap_or(text).trim().parse::<f64>().ok();
     let nanos = seconds.filter(|seconds| (0.0..1e9).contains(seconds)).map(|seconds| (seconds * 1e9).round());
     let nanos = nanos.ok_or("a time is a number of seconds of the simulated machine, such as 1.5")?;
@@ -129,7 +129,7 @@ impl EventsFile {
     }
 }
 
-/// What the writing thread receives.
+/// A message to the writing thread.
 enum Message {
     Records(Vec<Record>),
     /// The path of a memcg in the records that follow.
@@ -262,16 +262,7 @@ impl Serialize for Line<'_> {
                 map.serialize_entry("anon", &true)?;
             }
         }
-        if let Some((name, value)) = record.what.outcome() {
-            map.serialize_entry(&name, &value)?;
-        }
-        let mut result = Ok(());
-        record.what.fields(|name, value| {
-            if result.is_ok() {
-                result = map.serialize_entry(&name, &value);
-            }
-        });
-        result?;
+        record.what.serialize_into(&mut map)?;
         map.end()
     }
 }
@@ -351,6 +342,7 @@ mod tests {
         assert_eq!(format("a.txt"), Ok(Format::PerfScript));
         assert!(format("a.json").unwrap_err().contains(".jsonl") && format("jsonl").is_err());
     }
+
     #[test]
     fn records_are_filtered_by_page_and_time() {
         let page = PageName { number: 7, anon: false };

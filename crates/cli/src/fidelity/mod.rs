@@ -111,8 +111,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             output.text(&shown.text())?;
             output.document(&document)?;
             if let Some(file) = &args.report {
-                file.write(&shown.page(&args.results, &document))?;
-                output.text(&format!("\nThe report is in {}\n", file.path().display()))?;
+                file.write(&shown.page(&args.results, &document), &mut output)?;
             }
             counts::check(&compared.comparisons)
         }

@@ -9,7 +9,7 @@ pub mod chart;
 mod tests;
 
 use crate::error::Failure;
-use crate::output::{WholeFile, refuse_input};
+use crate::output::{Output, WholeFile, refuse_input};
 use crate::table::{Table, printable, shell_word};
 use chart::Chart;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -36,11 +36,6 @@ impl FromStr for ReportFile {
 }
 
 impl ReportFile {
-    /// Path of the file.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
     /// Checks before the work, which may take minutes, that the file can be written.
     ///
     /// # Errors
@@ -50,12 +45,13 @@ impl ReportFile {
         WholeFile::try_out(&self.0).map_err(|error| self.failure(&error))
     }
 
-    /// Writes the page.
+    /// Writes the page, and says where it is.
     ///
     /// # Errors
-    /// The file cannot be written.
-    pub fn write(&self, page: &Page) -> Result<(), Failure> {
-        WholeFile::write_all(&self.0, page.html()).map_err(|error| self.failure(&error))
+    /// The file or the output cannot be written.
+    pub fn write(&self, page: &Page, output: &mut Output) -> Result<(), Failure> {
+        WholeFile::write_all(&self.0, page.html()).map_err(|error| self.failure(&error))?;
+        output.text(&format!("\nThe report is in {}\n", self.0.display()))
     }
 
     fn failure(&self, error: &std::io::Error) -> Failure {

@@ -1,5 +1,6 @@
 //! The value of `--baseline`.
 
+use crate::values::each_once;
 use mglru_sim::Baseline;
 
 /// A value of `--baseline`: a policy, or `all`.
@@ -24,19 +25,11 @@ pub fn parse(name: &str) -> Result<Choice, String> {
 
 /// The chosen policies, without duplicates, in the order of the choice.
 pub fn chosen(choices: &[Choice]) -> Vec<Baseline> {
-    let mut baselines = Vec::new();
-    for choice in choices {
-        let more = match choice {
-            Choice::All => &Baseline::ALL[..],
-            Choice::One(baseline) => std::slice::from_ref(baseline),
-        };
-        for &baseline in more {
-            if !baselines.contains(&baseline) {
-                baselines.push(baseline);
-            }
-        }
-    }
-    baselines
+    let named = choices.iter().flat_map(|choice| match choice {
+        Choice::All => &Baseline::ALL[..],
+        Choice::One(baseline) => std::slice::from_ref(baseline),
+    });
+    each_once(named.copied())
 }
 
 #[cfg(test)]

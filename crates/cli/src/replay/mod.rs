@@ -21,12 +21,14 @@ use crate::page::ReportFile;
 use crate::parallel;
 use crate::progress::Bars;
 use crate::trace_options::{self, TraceOptions};
+use crate::values::{each_once, words};
 use mglru_core::{Preset, Switch};
 use mglru_lab::mechanisms::parse_switch;
 use mglru_lab::replay::life::Sink;
-use mglru_lab::replay::memory::{Memory, parse_fault_around, parse_fraction, parse_readahead};
+use mglru_lab::replay::memory::Memory;
 use mglru_lab::replay::record::PageName;
-use mglru_lab::replay::{self, Options, WRITES, parse_writes};
+use mglru_lab::replay::text::{WRITES, parse_fault_around, parse_fraction, parse_readahead, parse_writes};
+use mglru_lab::replay::{self, Options};
 use mglru_lab::sampling::Sample;
 use mglru_lab::trace_file::{Loading, TraceFile};
 use mglru_sim::Writes;
@@ -35,7 +37,7 @@ use plot::PlotFile;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
-use swap::{SwapArgs, words};
+use swap::SwapArgs;
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -160,12 +162,7 @@ of a file page that was evicted and is still remembered, `counted` the miss rati
 
 impl Args {
     fn options(&self) -> Result<Options, Failure> {
-        let mut presets = Vec::new();
-        for &preset in &self.preset {
-            if !presets.contains(&preset) {
-                presets.push(preset);
-            }
-        }
+        let presets = each_once(self.preset.iter().copied());
         let mechanisms =
             |preset| self.policy.behaviours(preset, self.with.clone(), self.without.clone()).mechanisms();
         let is_curve = !self.curve.is_empty();
@@ -184,6 +181,27 @@ impl Args {
             fault_around_pages: self.fault_around,
         })
     }
+
+    /// Checks before the work that all files can be written.
+    fn check_files(&self) -> Result<(), Failure> {
+        if let Some(file) = &self.report {
+            file.try_out(&self.traces)?;
+        }
+        if let Some(file) = &self.events {
+            refuse_input("--events", file.path(), &self.traces)?;
+            self.events_part.check()?;
+        }
+        if let Some(file) = &self.plot {
+            if self.curve.is_empty() {
+                return Err(Failure::usage(
+                    "--plot draws a curve over several memory sizes: name them with --curve instead of --memory, such as \
+                     --curve 5%,10%,20%,40%",
+                ));
+            }
+            file.try_out(&self.traces)?;
+        }
+        Ok(())
+    }
 }
 
 /// Runs the command.
@@ -199,22 +217,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let load = |path: &PathBuf| TraceFile::load_salts(path, loading, args.salts, &bars);
     let traces: Vec<Vec<TraceFile>> = args.traces.iter().map(load).collect::<Result<_, _>>()?;
     let traces = traces.concat();
-    if let Some(file) = &args.report {
-        file.try_out(&args.traces)?;
-    }
-    if let Some(file) = &args.events {
-        refuse_input("--events", file.path(), &args.traces)?;
-        args.events_part.check()?;
-    }
-    if let Some(file) = &args.plot {
-        if args.curve.is_empty() {
-            return Err(Failure::usage(
-                "--plot draws a curve over several memory sizes: name them with --curve instead of --memory, such as \
-                 --curve 5%,10%,20%,40%",
-            ));
-        }
-        file.try_out(&args.traces)?;
-    }
+    args.check_files()?;
     if traces.len() * options.mechanisms.len() > 1 && (args.events.is_some() || !args.explain.is_empty()) {
         return Err(Failure::usage(
             "--explain and --events work for a single replay: give one trace and one preset",
@@ -252,8 +255,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let document = report::document(&rows, &curves);
     output.document(&document)?;
     if let Some(file) = &args.report {
-        file.write(&page::page(&rows, &curves, &document))?;
-        output.text(&format!("\nThe report is in {}\n", file.path().display()))?;
+        file.write(&page::page(&rows, &curves, &document), &mut output)?;
     }
     if let Some(place) = events_place {
         output.text(&format!("\n{place}\n"))?;

@@ -67,7 +67,7 @@ pub fn page<'a>(rows: &[ReplayRow], curves: &[Curve], document: &'a Value) -> Pa
 pub fn curves_figure(curves: &[Curve]) -> Figure {
     let mut table = Table::new(["curve", "memory", "pages", "misses", "miss ratio"]);
     let series = curves.iter().map(|curve| {
-        let label = format!("{}, {}", curve.name(false), report::policy_label(curve));
+        let label = format!("{}, {}", report::name(&curve.trace), report::policy_label(curve));
         let mut points: Vec<(f64, Option<f64>)> = Vec::new();
         for point in &curve.points {
             let ratio = if curve.warm_from > 0 { point.warm_miss_ratio } else { point.miss_ratio };

@@ -1,8 +1,9 @@
 //! Options for the swap of a replay.
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use crate::values::words;
 use mglru_core::lru::Swappiness;
-use mglru_lab::replay::memory::{Memory, Swap, parse_is_zram, parse_swap, parse_swappiness};
+use mglru_lab::replay::memory::{Memory, Swap};
+use mglru_lab::replay::text::{parse_is_zram, parse_swap, parse_swappiness};
 
 /// Options for swap.
 #[derive(Debug, Clone, clap::Args)]
@@ -27,14 +28,6 @@ pub struct SwapArgs {
     /// only).
     #[arg(long, value_name = "N", default_value = "60", value_parser = parse_swappiness)]
     swappiness: Swappiness,
-}
-
-/// A parser of a few words, which errors and completions list.
-pub fn words<const N: usize, T: Clone + Send + Sync + 'static>(
-    words: [&'static str; N],
-    parse: fn(&str) -> Result<T, String>,
-) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(words).try_map(move |word| parse(&word))
 }
 
 impl SwapArgs {

@@ -18,7 +18,7 @@ use crate::run::World;
 use apps::Apps;
 use mglru_lab::experiment::{self, EXPERIMENTS, Environment, ExperimentRequest, Registration};
 use mglru_lab::layout;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use summary::Done;
 
@@ -91,15 +91,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             )));
         }
     }
-    let world = match (args.world, &args.directory) {
-        (World::Sim, None) => Environment::Sim,
-        (World::Sim, Some(_)) => {
-            return Err(Failure::usage("--directory needs --world real: the simulator makes no files"));
-        }
-        (World::Real, directory) => {
-            Environment::Real { directory: directory.clone().unwrap_or_else(layout::default_directory) }
-        }
-    };
+    let world = environment(&args)?;
     let is_simulated = matches!(world, Environment::Sim);
     let order = |quick: bool| {
         let mut order = ExperimentRequest::new(world.clone(), quick);
@@ -152,27 +144,46 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if let Some(apps) = &apps {
         output.text(&apps.text())?;
     }
-    let mut document = json!({"experiments": done.iter().map(|done| {
-        let mut document = json!(done.experiment);
-        document["claims"] = json!(done.of.claims);
-        document["command"] = done.command.clone().into();
-        document
-    }).collect::<Vec<_>>()});
-    if let Some(apps) = &apps {
-        document["apps"] = apps.document().clone();
-    }
+    let document = document(&done, apps.as_ref());
     output.document(&document)?;
     let mut page = page::page(&done, &document);
     page.sections.extend(apps.as_ref().map(Apps::section));
     if let Some(report) = &args.report {
-        report.write(&page)?;
-        output.text(&format!("\nThe report is in {}\n", report.path().display()))?;
+        report.write(&page, &mut output)?;
     }
     if let Some(directory) = &args.figures {
         let figures = page::write_figures(&page, directory)?;
         output.text(&format!("\n{figures} charts are in {}\n", directory.display()))?;
     }
     add_up(&done)
+}
+
+/// Where the experiments run.
+fn environment(args: &Args) -> Result<Environment, Failure> {
+    match (args.world, &args.directory) {
+        (World::Sim, None) => Ok(Environment::Sim),
+        (World::Sim, Some(_)) => {
+            Err(Failure::usage("--directory needs --world real: the simulator makes no files"))
+        }
+        (World::Real, directory) => {
+            Ok(Environment::Real { directory: directory.clone().unwrap_or_else(layout::default_directory) })
+        }
+    }
+}
+
+/// All results as one document.
+fn document(done: &[Done], apps: Option<&Apps>) -> Value {
+    let experiment = |done: &Done| {
+        let mut document = json!(done.experiment);
+        document["claims"] = json!(done.of.claims);
+        document["command"] = done.command.clone().into();
+        document
+    };
+    let mut document = json!({ "experiments": done.iter().map(experiment).collect::<Vec<_>>() });
+    if let Some(apps) = apps {
+        document["apps"] = apps.document().clone();
+    }
+    document
 }
 
 /// Fails if counters and events of an experiment disagree.

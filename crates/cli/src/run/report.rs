@@ -1,6 +1,6 @@
 //! Results of a scenario as text.
 
-use crate::cache_report::seconds;
+use crate::cache_report::{name_of, seconds};
 use crate::size;
 use crate::table::{Table, count, percent, wrapped};
 use mglru_core::PAGE_BYTES;
@@ -46,7 +46,7 @@ fn kills(kills: &[Killed]) -> String {
     for Killed { time, report } in kills {
         let victim = report.victim.clone().unwrap_or_default();
         let time = time.map_or("-".to_owned(), at);
-        table.row([victim, time, name_of(&report.tenant), report.to_string()]);
+        table.row([victim, time, name_of(&report.tenant).to_owned(), report.to_string()]);
     }
     table.text()
 }
@@ -54,13 +54,14 @@ fn kills(kills: &[Killed]) -> String {
 fn refusals(refusals: &[Refused]) -> String {
     let mut table = Table::new(["refused", "first at", "for", "why"]).with_words_last();
     for Refused { tenant, time, report } in refusals {
-        table.row([name_of(tenant), at(*time), name_of(&report.tenant), report.to_string()]);
+        table.row([
+            name_of(tenant).to_owned(),
+            at(*time),
+            name_of(&report.tenant).to_owned(),
+            report.to_string(),
+        ]);
     }
     table.text()
-}
-
-fn name_of(path: &str) -> String {
-    if path.is_empty() { "(root)".to_owned() } else { path.to_owned() }
 }
 
 fn tenants(plan: &Plan, outcome: &ScenarioOutcome) -> String {
@@ -75,7 +76,7 @@ fn tenants(plan: &Plan, outcome: &ScenarioOutcome) -> String {
             found.map_or("-".to_owned(), |&(_, value)| count(value))
         };
         let fixed = [
-            name_of(&tenant.path),
+            name_of(&tenant.path).to_owned(),
             size::show(tenant.usage_pages * PAGE_BYTES),
             size::show(tenant.peak_pages * PAGE_BYTES),
             count(tenant.hits),

@@ -6,6 +6,7 @@ mod screen;
 
 use crate::error::Failure;
 use crate::output::Output;
+use crate::values::parse_duration;
 use place::Place;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use rates::{Rates, Sort, TenantRates};
@@ -38,7 +39,7 @@ pub struct Args {
     #[arg(value_name = "PLACE")]
     place: Option<String>,
     /// Seconds between two looks.
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_duration)]
     interval: Duration,
     /// Order of tenants: tenant, memory, hits, misses, refaults, pressure or dirty.
     #[arg(long, value_name = "KEY", value_enum, default_value = "memory", hide_possible_values = true)]
@@ -49,11 +50,6 @@ pub struct Args {
     /// Print the state once, as a JSON document.
     #[arg(long)]
     json: bool,
-}
-
-fn parse_interval(text: &str) -> Result<Duration, String> {
-    let seconds: Option<f64> = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected 0.1 to 3600 seconds".to_owned())
 }
 
 /// Runs the command.

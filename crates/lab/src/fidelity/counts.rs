@@ -3,7 +3,8 @@
 use super::capacity::{PredictedCapacity, predict};
 use super::compare::{Comparison, Subject, subjects};
 use super::deltas::{Agreement, Delta, deltas};
-use super::kernel_run::{Filter, KernelRun, Measure, Skipped, Table, trace_of};
+use super::filter::Filter;
+use super::kernel_run::{KernelRun, Measure, Skipped, Table, trace_of};
 use crate::document::document;
 use crate::error::Error;
 use crate::parallel;

@@ -5,7 +5,8 @@
 //! seeds.
 
 use super::compare::difference_percent;
-use super::kernel_run::{Filter, preset_of, rows};
+use super::filter::Filter;
+use super::kernel_run::{preset_of, rows};
 use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
 use crate::parallel;
 use crate::statistics::{median, range};

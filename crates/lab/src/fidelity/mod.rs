@@ -31,6 +31,7 @@ mod columns;
 mod compare;
 pub mod counts;
 pub mod deltas;
+mod filter;
 mod kernel_run;
 pub mod load;
 pub mod memcg_reclaim;
@@ -40,7 +41,8 @@ mod variant;
 
 pub use columns::columns;
 pub use compare::{Comparison, Subject, subjects};
-pub use kernel_run::{Access, Filter, KernelRun, Measure, Setting, Skipped, Table, trace_of};
+pub use filter::Filter;
+pub use kernel_run::{Access, KernelRun, Measure, Setting, Skipped, Table, trace_of};
 pub use tolerance::Tolerance;
 pub use variant::Variant;
 

@@ -7,7 +7,8 @@
 //! preset must never kill.
 
 use super::compare::difference_percent;
-use super::kernel_run::{Filter, preset_of, rows};
+use super::filter::Filter;
+use super::kernel_run::{preset_of, rows};
 use super::load::{DirtyWriter, LoadOutcome, Mix};
 use crate::parallel;
 use crate::statistics::median;

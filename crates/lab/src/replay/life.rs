@@ -46,14 +46,7 @@ impl Serialize for Entry {
         let what = self.record.what;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("event", what.name().text())?;
-        let mut written =
-            what.outcome().map_or(Ok(()), |(name, value)| map.serialize_entry(name.text(), &value));
-        what.fields(|name, value| {
-            if written.is_ok() {
-                written = map.serialize_entry(name.text(), &value);
-            }
-        });
-        written?;
+        what.serialize_into(&mut map)?;
         map.serialize_entry("access", &self.record.access)?;
         map.serialize_entry("nanos", &self.record.now.as_nanos())?;
         if self.times > 1 {

@@ -36,18 +36,15 @@ pub mod memory;
 pub mod record;
 pub mod rows;
 pub mod run;
+pub mod text;
 pub mod word;
 
-use crate::arguments::optional;
 use crate::error::Error;
 use crate::trace_file::TraceFile;
 use crate::watch::Watch;
 use baseline::BaselinePlan;
 use life::Sink;
-use memory::{
-    Memory, Swap, parse_fault_around, parse_fraction, parse_is_zram, parse_readahead, parse_swap,
-    parse_swappiness,
-};
+use memory::{Memory, Swap};
 use mglru_core::Mechanisms;
 use mglru_sim::{Baseline, Writes};
 use record::PageName;
@@ -102,83 +99,6 @@ impl Default for Options {
             readahead_pages: None,
             fault_around_pages: None,
         }
-    }
-}
-
-/// Words for [`Options::writes`].
-pub const WRITES: [(&str, Writes); 3] =
-    [("rmw", Writes::AfterRead), ("blind", Writes::Overwrite), ("exact", Writes::AsRequested)];
-
-/// The treatment of writes with this name.
-///
-/// # Errors
-/// No treatment has this name; the text names those that exist.
-pub fn parse_writes(name: &str) -> Result<Writes, String> {
-    let found = WRITES.into_iter().find(|(known, _)| *known == name);
-    found.map(|(_, writes)| writes).ok_or_else(|| format!("unknown `{name}`; expected rmw, blind or exact"))
-}
-
-/// Options of replays as front ends get them: as text, and `None` where the user says nothing.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct TextOptions<'a> {
-    /// A share of accesses: [`Options::warm`].
-    pub warm: Option<&'a str>,
-    /// A word for [`Options::writes`].
-    pub writes: Option<&'a str>,
-    /// Swap for anonymous pages.
-    pub swap: TextSwap<'a>,
-    /// A size: [`Options::readahead_pages`].
-    pub readahead: Option<&'a str>,
-    /// A size: [`Options::fault_around_pages`].
-    pub fault_around: Option<&'a str>,
-}
-
-/// Swap as text.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct TextSwap<'a> {
-    /// The size of swap, such as `64MiB`.
-    pub size: Option<&'a str>,
-    /// A word for its device.
-    pub device: Option<&'a str>,
-    /// A number, or `max`.
-    pub swappiness: Option<&'a str>,
-}
-
-impl TextOptions<'_> {
-    /// The options.
-    ///
-    /// # Errors
-    /// The first invalid value, with its name. Writes as requests need them are for traces that are
-    /// read with their requests, which only a single replay does.
-    pub fn options(&self) -> Result<Options, Error> {
-        let of_pages = |word: &str| match parse_writes(word) {
-            Ok(Writes::AsRequested) | Err(_) => Err(format!("unknown `{word}`; expected rmw or blind")),
-            writes => writes,
-        };
-        Ok(Options {
-            warm: optional("warm", self.warm, parse_fraction)?,
-            writes: optional("writes", self.writes, of_pages)?.unwrap_or_default(),
-            swap: self.swap.swap()?,
-            readahead_pages: optional("readahead", self.readahead, parse_readahead)?,
-            fault_around_pages: optional("fault_around", self.fault_around, parse_fault_around)?,
-            ..Options::default()
-        })
-    }
-}
-
-impl TextSwap<'_> {
-    /// The swap.
-    ///
-    /// # Errors
-    /// The first invalid value, with its name.
-    pub fn swap(&self) -> Result<Swap, Error> {
-        let default = Swap::default();
-        Ok(Swap {
-            size: optional("swap", self.size, parse_swap)?,
-            zram: optional("swap_device", self.device, parse_is_zram)?.unwrap_or(default.zram),
-            swappiness: optional("swappiness", self.swappiness, parse_swappiness)?
-                .unwrap_or(default.swappiness),
-        })
     }
 }
 

@@ -7,6 +7,7 @@ use mglru_core::lru::Distance;
 use mglru_core::pageout::{Reason, Verdict};
 use mglru_core::{FolioId, Lru, MappingId, MemcgId, Time};
 use mglru_sim::PageTouch;
+use serde::ser::SerializeMap;
 
 /// Name of a page in the trace. File and anonymous pages have separate number spaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
@@ -310,6 +311,20 @@ impl What {
             }
         });
         found
+    }
+
+    /// Adds all fields to a map, the outcome first.
+    ///
+    /// # Errors
+    /// Those of the map.
+    pub fn serialize_into<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        let mut added = self.outcome().map_or(Ok(()), |(name, value)| map.serialize_entry(&name, &value));
+        self.fields(|name, value| {
+            if added.is_ok() {
+                added = map.serialize_entry(&name, &value);
+            }
+        });
+        added
     }
 
     /// Calls `visit` with each other field. `write` and `mapped` are passed only if true, because

@@ -4,7 +4,7 @@ use super::baseline::BaselineOutcome;
 use super::life::Life;
 use super::run::ReplayOutcome;
 use crate::document::Map;
-use crate::mechanisms::{Settings, describe, other_policy};
+use crate::mechanisms::Settings;
 use crate::size::count;
 use crate::statistics::{deviation, mean};
 use crate::timeline::Timeline;
@@ -543,24 +543,6 @@ impl Curve {
             points: rows.iter().map(Point::of).collect(),
         };
         rows.chunks(points).map(curve).collect()
-    }
-
-    /// Name in a legend: the trace's file name, and the policy if there are several.
-    pub fn name(&self, with_policy: bool) -> String {
-        let name = self.trace.rsplit('/').next().unwrap_or(&self.trace);
-        if with_policy { format!("{name}, {}", self.preset_or_policy()) } else { name.to_owned() }
-    }
-
-    /// The preset or policy, which distinguishes the curves of a trace: both, if the policy is not
-    /// the preset's own.
-    fn preset_or_policy(&self) -> String {
-        match self.mechanisms {
-            None => self.policy.to_owned(),
-            Some(mechanisms) => match other_policy(mechanisms) {
-                None => describe(mechanisms),
-                Some(policy) => format!("{policy} {}", describe(mechanisms)),
-            },
-        }
     }
 }
 

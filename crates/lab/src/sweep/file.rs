@@ -6,7 +6,7 @@ use crate::arguments::{named, optional};
 use crate::error::Error;
 use crate::replay::grid::{Choice, Grid};
 use crate::replay::memory::Memory;
-use crate::replay::{TextOptions, TextSwap};
+use crate::replay::text::{TextOptions, TextSwap};
 use crate::sampling::Sample;
 use mglru_sim::Baseline;
 use mglru_workload::trace::{Format, OpenOptions, OptionOrigin};
