@@ -14,7 +14,8 @@
 //!   pages             write the tables and curves of the documentation, and list the sentences
 //!                     whose figures differ; some five minutes on two cores
 //!   check             the same without writing; fails if anything differs. With `brief` only the
-//!                     policy's and the kernel's misses per case, in half a minute
+//!                     policy's and the kernel's misses per case, in half a minute. The cases are
+//!                     those of the pages: neither takes an option that changes them
 //!   mglru=FILE        the command `mglru`, for `pages` and `check` [default: target/release/mglru]
 //! ```
 //!
@@ -59,6 +60,7 @@ const THREADS: usize = 2;
 /// Draws of a bootstrap.
 const DRAWS: usize = 2000;
 
+#[derive(Clone, PartialEq)]
 struct Plan {
     shared: PathBuf,
     percents: Vec<u64>,
@@ -91,10 +93,10 @@ impl Default for Plan {
     }
 }
 
-/// What to do with the results.
+/// The use of the results.
 enum Action {
     Print,
-    /// Write the documentation's pages, or compare them. Has the command `mglru`.
+    /// Write the documentation's pages, or compare them. `mglru` is the path of that command.
     Pages {
         mglru: PathBuf,
         check: bool,
@@ -128,6 +130,14 @@ impl Plan {
                 }
             }
         }
+        let of_pages = Plan { shared: plan.shared.clone(), brief: plan.brief && check, ..Plan::default() };
+        if (pages || check) && plan != of_pages {
+            return Err(
+                "`pages` and `check` replay the cases of the pages; leave out all options but SHARED, \
+                 mglru= and, with `check`, `brief`"
+                    .to_owned(),
+            );
+        }
         let action = if pages || check { Action::Pages { mglru, check } } else { Action::Print };
         Ok((plan, action))
     }
@@ -153,21 +163,6 @@ struct Load {
     memory_pages: Option<u64>,
 }
 
-fn read(path: &Path, mapped: bool) -> Result<(Vec<Operation>, f64), String> {
-    let mut reader = open(path, OpenOptions::default()).map_err(|error| error.to_string())?;
-    let (mut all, mut batch) = (Vec::new(), Vec::new());
-    while reader.next_batch(&mut batch).map_err(|error| error.to_string())? > 0 {
-        all.extend(batch.iter().map(|&record| match Operation::from(record) {
-            Operation::Access(access) if mapped && !access.anon => {
-                Operation::Access(Access { mapped: true, ..access })
-            }
-            other => other,
-        }));
-    }
-    let warm = sidecar(path).map_err(|error| error.to_string())?.and_then(|sidecar| sidecar.warm);
-    Ok((all, warm.unwrap_or(0.0)))
-}
-
 /// The result of the engine.
 struct Replayed {
     misses: u64,
@@ -179,36 +174,45 @@ struct Replayed {
 
 impl Load {
     fn read(path: &Path, name: &str, memory_pages: Option<u64>, mapped: bool) -> Result<Load, String> {
-        let (operations, warm) = read(path, mapped)?;
-        Ok(Load::new(name, operations, warm, memory_pages))
+        let mut reader = open(path, OpenOptions::default()).map_err(|error| error.to_string())?;
+        let (mut operations, mut batch) = (Vec::new(), Vec::new());
+        while reader.next_batch(&mut batch).map_err(|error| error.to_string())? > 0 {
+            operations.extend(batch.iter().map(|&record| match Operation::from(record) {
+                Operation::Access(access) if mapped && !access.anon => {
+                    Operation::Access(Access { mapped: true, ..access })
+                }
+                other => other,
+            }));
+        }
+        let warm = sidecar(path).map_err(|error| error.to_string())?.and_then(|sidecar| sidecar.warm);
+        Ok(Load::new(name, operations, warm.unwrap_or(0.0), memory_pages))
     }
 
     fn new(name: &str, operations: Vec<Operation>, warm: f64, memory_pages: Option<u64>) -> Load {
-        let accesses =
-            operations.iter().filter(|operation| matches!(operation, Operation::Access(_))).count();
+        let all = || {
+            operations.iter().filter_map(|operation| match operation {
+                Operation::Access(access) => Some(access),
+                _ => None,
+            })
+        };
+        let accesses = all().count();
         let warm_from = (accesses as f64 * warm + 1e-6) as usize;
         let mut seen = HashSet::new();
         let mut first_touches = 0;
-        let of_accesses = operations.iter().filter_map(|operation| match operation {
-            Operation::Access(access) => Some(access),
-            _ => None,
-        });
-        for (at, access) in of_accesses.enumerate() {
+        for (at, access) in all().enumerate() {
             if seen.insert((access.page, access.anon)) && at >= warm_from {
                 first_touches += 1;
             }
         }
-        let name = name.to_owned();
-        let distinct = seen.len() as u64;
         Load {
-            name,
-            operations,
+            name: name.to_owned(),
             accesses,
             warm_from,
-            distinct,
+            distinct: seen.len() as u64,
             first_touches,
             is_lab: warm > 0.0,
             memory_pages,
+            operations,
         }
     }
 
@@ -324,6 +328,16 @@ impl Row {
         recorded.map_or(best, |known| best.min(known.best))
     }
 
+    /// Misses of `ranked` relative to the fewest.
+    fn to_best(&self) -> f64 {
+        self.ranked as f64 / self.best() as f64
+    }
+
+    /// Misses of `ranked` relative to the kernel's.
+    fn to_kernel(&self) -> f64 {
+        self.ranked as f64 / self.kernel as f64
+    }
+
     fn refaults(&self, misses: u64) -> f64 {
         misses.saturating_sub(self.load.first_touches).max(1) as f64
     }
@@ -370,6 +384,11 @@ fn relative<'a>(rows: impl Iterator<Item = &'a Row> + Clone, misses: impl Fn(&Ro
     format!("{} / {}", mean_and_interval(&of_misses), mean_and_interval(&of_refaults))
 }
 
+/// The number of cases with at most `limit` times the fewest misses.
+fn within(rows: &[Row], limit: f64, of: impl Fn(&Row) -> u64) -> usize {
+    rows.iter().filter(|row| of(row) as f64 <= limit * row.best() as f64).count()
+}
+
 /// The value below which a share of the cases is.
 fn quantile(rows: &[Row], share: f64, of: impl Fn(&Row) -> f64) -> f64 {
     let mut values: Vec<f64> = rows.iter().map(of).collect();
@@ -412,7 +431,6 @@ fn loads(plan: &Plan) -> Result<Vec<(String, PathBuf, Option<u64>)>, String> {
 
 /// Rows of the synthetic loads.
 fn synthetic_rows(plan: &Plan) -> Vec<Row> {
-    let mut rows = Vec::new();
     if plan.only == synthetic::SPARSE {
         let load = Arc::new(Load::new(synthetic::SPARSE, synthetic::sparse(), 0.0, None));
         let row = |percent: &u64| {
@@ -421,10 +439,10 @@ fn synthetic_rows(plan: &Plan) -> Vec<Row> {
         };
         return plan.percents.iter().map(row).collect();
     }
+    let mut rows = Vec::new();
     for name in synthetic::NAMES.into_iter().filter(|name| name.contains(&plan.only)) {
         let mut distinct = 0;
         for percent in &plan.percents {
-            let memory_pages = |distinct: u64| (distinct * percent).div_ceil(100);
             // Only a loop depends on the memory: 2,000 pages per percent, since the slack of the
             // kernel's policies would hold a smaller loop whole.
             let load = match name {
@@ -434,7 +452,7 @@ fn synthetic_rows(plan: &Plan) -> Vec<Row> {
                 _ => Load::new(name, synthetic::load(name, 0), 0.0, None),
             };
             distinct = distinct.max(load.distinct);
-            let memory_pages = load.memory_pages.unwrap_or(memory_pages(distinct));
+            let memory_pages = load.memory_pages.unwrap_or((distinct * percent).div_ceil(100));
             rows.push(Row::new(&Arc::new(load), &format!("{percent}%"), memory_pages, plan, None));
         }
         eprintln!("{name}");
@@ -481,74 +499,77 @@ fn rows(plan: &Plan) -> Result<Vec<Row>, String> {
 }
 
 fn print(rows: &[Row]) {
+    print_cases(rows);
+    print_means(rows);
+    print_work(rows);
+    let mut worst: Vec<&Row> = rows.iter().collect();
+    worst.sort_by(|a, b| b.to_best().total_cmp(&a.to_best()));
+    println!("\nFarthest from the best known:");
+    for row in worst.iter().take(10) {
+        println!("  {:.3}  {} {}", row.to_best(), row.load.name, row.size);
+    }
+    println!("Worse than linux-7.2 by more than 1 %:");
+    for row in rows.iter().filter(|row| row.ranked as f64 > 1.01 * row.kernel as f64) {
+        println!("  {:.3}  {} {}", row.to_kernel(), row.load.name, row.size);
+    }
+}
+
+fn print_cases(rows: &[Row]) {
     println!(
         "| load | memory | pages | linux-7.2 | ranked | relative | best known | of that | prototype | of that |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|");
     for row in rows {
-        let (of, best) = (|misses: u64| row.ranked as f64 / misses as f64, row.best());
-        let prototype = row
-            .known
-            .map_or("| |".to_owned(), |known| format!("{} | {:.3} |", known.prototype, of(known.prototype)));
+        let prototype = row.known.map_or("| |".to_owned(), |Known { prototype, .. }| {
+            format!("{prototype} | {:.3} |", row.ranked as f64 / prototype as f64)
+        });
         println!(
-            "| {} | {} | {} | {} | {} | {:.3} | {best} | {:.3} | {prototype}",
+            "| {} | {} | {} | {} | {} | {:.3} | {} | {:.3} | {prototype}",
             row.load.name,
             row.size,
             row.memory_pages,
             row.kernel,
             row.ranked,
-            of(row.kernel),
-            of(best)
+            row.to_kernel(),
+            row.best(),
+            row.to_best()
         );
     }
-    let lab = || rows.iter().filter(|row| row.load.is_lab);
-    let real = || rows.iter().filter(|row| !row.load.is_lab);
-    let within = |of: &dyn Fn(&Row) -> u64, limit: f64| {
-        rows.iter().filter(|row| of(row) as f64 <= limit * row.best() as f64).count()
-    };
+}
+
+/// Means by policy, relative to the kernel's.
+fn print_means(rows: &[Row]) {
     println!(
         "\n| misses / refaults, relative to linux-7.2 | lab | traces | within 3 % of the best known | 10 % |"
     );
     println!("|---|---|---|---|---|");
     let line = |name: &str, of: &dyn Fn(&Row) -> u64| {
-        let (near, far) = (within(of, 1.03), within(of, 1.1));
-        println!(
-            "| {name} | {} | {} | {near} of {} | {far} |",
-            relative(lab(), of),
-            relative(real(), of),
-            rows.len()
-        );
+        let [lab, traces] =
+            [true, false].map(|is_lab| relative(rows.iter().filter(|row| row.load.is_lab == is_lab), of));
+        let (near, far) = (within(rows, 1.03, of), within(rows, 1.1, of));
+        println!("| {name} | {lab} | {traces} | {near} of {} | {far} |", rows.len());
     };
     line("**ranked**", &|row| row.ranked);
     if rows.iter().all(|row| row.known.is_some()) {
         line("prototype", &|row| row.known.expect("all are known").prototype);
     }
     line("linux-7.2", &|row| row.kernel);
-    let names: Vec<&String> = rows.first().map(|row| row.others.keys().collect()).unwrap_or_default();
-    names.into_iter().for_each(|name| line(name, &|row| row.others[name]));
+    for name in rows.first().into_iter().flat_map(|row| row.others.keys()) {
+        line(name, &|row| row.others[name]);
+    }
     line("best known", &Row::best);
-    let mut worst: Vec<&Row> = rows.iter().collect();
-    worst.sort_by(|a, b| {
-        let of = |row: &Row| row.ranked as f64 / row.best() as f64;
-        of(b).total_cmp(&of(a))
-    });
-    let walked = |at: usize, share| quantile(rows, share, |row| row.walked[at]);
+}
+
+/// The work of walks and of the hand.
+fn print_work(rows: &[Row]) {
     println!("\n| | median | 90th percentile | maximum |\n|---|---|---|---|");
     for (name, of) in [("linux-7.2", 0), ("ranked", 1)] {
-        let [median, high, maximum] = [0.5, 0.9, 1.0].map(|share| walked(of, share));
+        let [median, high, maximum] =
+            [0.5, 0.9, 1.0].map(|share| quantile(rows, share, |row| row.walked[of]));
         println!("| page-table entries walked per access, {name} | {median:.3} | {high:.3} | {maximum:.3} |");
     }
     let [median, high, maximum] = [0.5, 0.9, 1.0].map(|share| quantile(rows, share, |row| row.hand_steps));
     println!("| steps of the hand per miss, ranked | {median:.2} | {high:.2} | {maximum:.2} |");
-    println!("\nFarthest from the best known:");
-    for row in worst.iter().take(10) {
-        println!("  {:.3}  {} {}", row.ranked as f64 / row.best() as f64, row.load.name, row.size);
-    }
-    let worse = rows.iter().filter(|row| row.ranked as f64 > 1.01 * row.kernel as f64);
-    println!("Worse than linux-7.2 by more than 1 %:");
-    worse.for_each(|row| {
-        println!("  {:.3}  {} {}", row.ranked as f64 / row.kernel as f64, row.load.name, row.size)
-    });
 }
 
 fn run(arguments: impl Iterator<Item = String>) -> Result<bool, String> {

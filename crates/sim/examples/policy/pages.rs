@@ -6,7 +6,7 @@
 //!                   └─► curves, drawn by `mglru replay`            written, or compared
 //! ```
 
-use crate::{Plan, Row, geometric_mean, quantile, ratios, rows, synthetic_rows};
+use crate::{Plan, Row, geometric_mean, quantile, ratios, rows, synthetic, synthetic_rows, within};
 use mglru_core::Switch;
 use mglru_sim::Baseline;
 use std::collections::BTreeMap;
@@ -94,7 +94,7 @@ struct Table {
     lines: Vec<String>,
 }
 
-/// What the pages must contain.
+/// Tables and phrases that the pages must contain.
 #[derive(Default)]
 struct Figures {
     tables: Vec<Table>,
@@ -184,10 +184,6 @@ impl Table {
     }
 }
 
-fn within(rows: &[Row], limit: f64, of: impl Fn(&Row) -> u64) -> usize {
-    rows.iter().filter(|row| of(row) as f64 <= limit * row.best() as f64).count()
-}
-
 /// Misses and refaults, relative to the kernel's: of the lab's loads or of the traces.
 fn means(rows: &[Row], is_lab: bool, of: impl Fn(&Row) -> u64) -> [f64; 2] {
     ratios(rows.iter().filter(|row| row.load.is_lab == is_lab), of)
@@ -235,8 +231,9 @@ fn of_policy(figures: &mut Figures, tuned: &[Row], others: &[Row], mapped: &[Row
     );
 
     let ([lab, traces, other], near, _) = ours;
-    let mut behind: Vec<f64> = tuned.iter().map(|row| row.ranked as f64 / row.best() as f64).collect();
-    behind.sort_by(|a, b| b.total_cmp(a));
+    let mut worst: Vec<&Row> = tuned.iter().collect();
+    worst.sort_by(|a, b| b.to_best().total_cmp(&a.to_best()));
+    let behind = |place: usize| percent(worst[place].to_best());
     let number = tuned.len();
     figures.says(
         POLICY,
@@ -246,8 +243,8 @@ fn of_policy(figures: &mut Figures, tuned: &[Row], others: &[Row], mapped: &[Row
              case is {:.0} % worse than the best, the others at most {:.0}.",
             -percent(traces[0]),
             -percent(traces[1]),
-            percent(behind[0]),
-            percent(behind[1]),
+            behind(0),
+            behind(1),
         ),
     );
     let real: Vec<&Row> = tuned.iter().filter(|row| !row.load.is_lab).collect();
@@ -267,21 +264,19 @@ fn of_policy(figures: &mut Figures, tuned: &[Row], others: &[Row], mapped: &[Row
             within(others, 1.03, |row| row.other("w-tinylfu")),
         ),
     );
-    let far: Vec<&Row> = tuned.iter().filter(|row| row.ranked as f64 > 1.03 * row.best() as f64).collect();
-    let worst =
-        tuned.iter().find(|row| (row.ranked as f64 / row.best() as f64) == behind[0]).expect("it is there");
+    let far = number - near;
     figures.says(
         POLICY,
         format!(
             "In {} of {number} cases `ranked` has over 3 % more misses than the best known policy. The worst is `{}` \
              with memory for {} % of its pages, which is {} pages (+{:.0} %); the other {} are at most {:.1} % behind.",
-            far.len(),
-            worst.load.name,
-            worst.size.trim_end_matches('%'),
-            worst.memory_pages,
-            percent(behind[0]),
-            far.len() - 1,
-            percent(behind[1]),
+            far,
+            worst[0].load.name,
+            worst[0].size.trim_end_matches('%'),
+            worst[0].memory_pages,
+            behind(0),
+            far - 1,
+            behind(1),
         ),
     );
     let compile = case(tuned, "fs_compile", "40%");
@@ -327,8 +322,7 @@ fn of_switches(figures: &mut Figures, tuned: &[Row], ours: ([f64; 2], [f64; 2], 
         ),
     );
     let more = |name: &str, size: &str| {
-        let row =
-            tuned.iter().find(|row| row.load.name == name && row.size == size).expect("the case is there");
+        let row = case(tuned, name, size);
         percent(row.without["rereads"] as f64 / row.ranked as f64)
     };
     figures.says(
@@ -350,8 +344,7 @@ fn of_switches(figures: &mut Figures, tuned: &[Row], ours: ([f64; 2], [f64; 2], 
             -percent(fewer.iter().copied().fold(1.0, f64::min))
         ),
     );
-    let mcf =
-        tuned.iter().find(|row| row.load.name == "mem_mcf" && row.size == "10%").expect("the case is there");
+    let mcf = case(tuned, "mem_mcf", "10%");
     figures.says(
         POLICY,
         format!(
@@ -402,29 +395,31 @@ fn thousands(number: u64) -> String {
     text
 }
 
+/// The cells of a case up to the misses of `ranked` and of the kernel.
+fn start_of_case(row: &Row) -> String {
+    let memory = match row.load.is_lab {
+        true => thousands(row.memory_pages),
+        false => format!("{}, {}", row.size, thousands(row.memory_pages)),
+    };
+    format!("| {} | {memory} | {} | {} |", row.load.name, thousands(row.ranked), thousands(row.kernel))
+}
+
 fn of_cases(figures: &mut Figures, cases: &[Row]) {
     let mut tuned: Vec<&Row> = cases.iter().collect();
-    let of_best = |row: &Row| row.ranked as f64 / row.best() as f64;
-    tuned.sort_by(|a, b| of_best(b).total_cmp(&of_best(a)));
+    tuned.sort_by(|a, b| b.to_best().total_cmp(&a.to_best()));
     let bold =
         |ratio: f64, is_bold: bool| if is_bold { format!("**{ratio:.3}**") } else { format!("{ratio:.3}") };
     let line = |row: &&Row| {
-        let memory = match row.load.is_lab {
-            true => thousands(row.memory_pages),
-            false => format!("{}, {}", row.size, thousands(row.memory_pages)),
-        };
         let prototype = row.known.map_or("| |".to_owned(), |known| {
             let ratio = row.ranked as f64 / known.prototype as f64;
             format!("{} | {} |", thousands(known.prototype), bold(ratio, (ratio - 1.0).abs() > 0.02))
         });
         format!(
-            "| {} | {memory} | {} | {} | {} | {} | {:.3} | {prototype}",
-            row.load.name,
-            thousands(row.ranked),
-            thousands(row.kernel),
+            "{} {} | {} | {:.3} | {prototype}",
+            start_of_case(row),
             thousands(row.best()),
-            bold(of_best(row), of_best(row) > 1.03),
-            row.ranked as f64 / row.kernel as f64,
+            bold(row.to_best(), row.to_best() > 1.03),
+            row.to_kernel(),
         )
     };
     figures.table(
@@ -433,7 +428,7 @@ fn of_cases(figures: &mut Figures, cases: &[Row]) {
          `ranked` / prototype |",
         tuned.iter().map(line).collect(),
     );
-    let far = tuned.iter().filter(|row| of_best(row) > 1.03).count();
+    let far = tuned.iter().filter(|row| row.to_best() > 1.03).count();
     figures.says(
         CASES,
         format!(
@@ -459,7 +454,7 @@ fn of_synthetic(figures: &mut Figures, rows: &[Row]) {
         let mut line = format!("| {title} |");
         for percent in TUNED {
             let row = case(rows, name, &format!("{percent}%"));
-            let _ = write!(line, " {:.2} |", row.ranked as f64 / row.best() as f64);
+            let _ = write!(line, " {:.2} |", row.to_best());
         }
         let row = case(rows, name, "40%");
         let _ = write!(line, " {:.2} |", row.without["period_discount"] as f64 / row.best() as f64);
@@ -474,9 +469,9 @@ fn of_synthetic(figures: &mut Figures, rows: &[Row]) {
 
 /// A file much larger than memory that is read at random: the shadows of a dropped leaf.
 fn of_sparse(figures: &mut Figures, plan: &Plan) -> Result<(), String> {
-    let mut row =
-        synthetic_rows(&Plan { only: "sparse".to_owned(), ..plan.with(&[1], false, &["compact_shadows"]) });
-    let row = row.pop().ok_or("there is no load `sparse`")?;
+    let only = synthetic::SPARSE.to_owned();
+    let rows = synthetic_rows(&Plan { only, ..plan.with(&[1], false, &["compact_shadows"]) });
+    let [row] = &rows[..] else { return Err("the load `sparse` is one case".to_owned()) };
     let percent = |misses: u64| format!("{:.1} %", misses as f64 / row.load.accesses as f64 * 100.0);
     let [with, without] = [row.ranked, row.without["compact_shadows"]].map(percent);
     let load = format!(
@@ -502,7 +497,8 @@ type Curves = BTreeMap<String, BTreeMap<u64, u64>>;
 fn replay(mglru: &Path, trace: &Path, baselines: &str, plot: Option<&Path>) -> Result<Curves, String> {
     let mut command = Command::new(mglru);
     command.arg("replay").arg(trace);
-    command.args(["--curve", "1%,3%,10%,20%,40%", "--preset", "default,linux-7.2", "--baseline", baselines]);
+    command.args(["--curve", &SIZES.map(|percent| format!("{percent}%")).join(",")]);
+    command.args(["--preset", "default,linux-7.2", "--baseline", baselines]);
     if let Some(plot) = plot {
         command.arg("--plot").arg(plot);
     }
@@ -659,16 +655,7 @@ pub fn check_cases(plan: &Plan) -> Result<Vec<String>, String> {
     let text = read(CASES)?;
     let mut differences = Vec::new();
     for row in rows(&Plan { brief: true, ..plan.with(&TUNED, false, &[]) })? {
-        let memory = match row.load.is_lab {
-            true => thousands(row.memory_pages),
-            false => format!("{}, {}", row.size, thousands(row.memory_pages)),
-        };
-        let start = format!(
-            "| {} | {memory} | {} | {} |",
-            row.load.name,
-            thousands(row.ranked),
-            thousands(row.kernel)
-        );
+        let start = start_of_case(&row);
         if !text.lines().any(|line| line.starts_with(&start)) {
             differences.push(format!("{CASES} should have: {start}"));
         }
