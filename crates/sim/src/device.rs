@@ -126,9 +126,7 @@ impl DeviceModel {
             latency: skewed(micros),
             bytes_per_second,
             depth: 128,
-            burst: Duration::ZERO,
-            in_order: false,
-            failures_per_million: 0,
+            ..Lane::IDEAL
         };
         DeviceModel { read: lane(80, 3_000_000_000), write: lane(20, 1_500_000_000) }
     }
@@ -140,9 +138,7 @@ impl DeviceModel {
             latency: Latency::Fixed(Duration::from_millis(5)),
             bytes_per_second,
             depth: 32,
-            burst: Duration::ZERO,
-            in_order: false,
-            failures_per_million: 0,
+            ..Lane::IDEAL
         };
         DeviceModel { read: lane(120_000_000), write: lane(30_000_000) }
     }

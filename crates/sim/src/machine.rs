@@ -257,12 +257,9 @@ impl Machine {
     /// If an access takes no time, or the limit has 2^32 − 64 pages or more.
     pub fn kernel_lab_at(access_time: Duration, limit_pages: u64) -> Machine {
         let write = Lane {
-            latency: Latency::ZERO,
             bytes_per_second: 2 * PAGE_BYTES * 1_000_000_000 / access_time.as_nanos() as u64,
             depth: 60,
-            burst: Duration::ZERO,
-            in_order: false,
-            failures_per_million: 0,
+            ..Lane::IDEAL
         };
         Machine {
             watermarks: Watermarks { min: 0, low: 0, high: 0 },

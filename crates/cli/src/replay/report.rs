@@ -138,26 +138,22 @@ pub fn lists_table(row: &ReplayRow) -> Table {
 }
 
 fn ranked_table(rows: &[ListRow]) -> Table {
-    let anon = rows.iter().any(|row| row.anon > 0);
-    let headings = ["list", "file pages", "anon pages"].into_iter().take(if anon { 3 } else { 2 });
-    let mut table = Table::with_headings(headings);
+    let columns = if rows.iter().any(|row| row.anon > 0) { 3 } else { 2 };
+    let mut table = Table::with_headings(["list", "file pages", "anon pages"].into_iter().take(columns));
     for row in rows {
-        let cells = [row.name.to_owned(), count(row.file), count(row.anon)];
-        table.row(cells.into_iter().take(if anon { 3 } else { 2 }));
+        table.row([row.name.to_owned(), count(row.file), count(row.anon)].into_iter().take(columns));
     }
     table
 }
 
 fn generations_table(rows: &[GenerationRow]) -> Table {
-    let anon = rows.iter().any(|row| row.anon > 0);
-    let mut table = match anon {
-        true => Table::new(["generation, oldest first", "age", "file pages", "anon pages"]),
-        false => Table::new(["generation, oldest first", "age", "file pages"]),
-    };
+    let columns = if rows.iter().any(|row| row.anon > 0) { 4 } else { 3 };
+    let headings = ["generation, oldest first", "age", "file pages", "anon pages"];
+    let mut table = Table::with_headings(headings.into_iter().take(columns));
     for row in rows {
         let age = format!("{:.3} s", row.age_ms as f64 / 1000.0);
         let cells = [row.seq.to_string(), age, count(row.file), count(row.anon)];
-        table.row(cells.into_iter().take(if anon { 4 } else { 3 }));
+        table.row(cells.into_iter().take(columns));
     }
     table
 }

@@ -326,20 +326,23 @@ mod tests {
     use super::*;
     use mglru_core::{Lru, Preset};
 
+    /// Three times the limit of 64 MiB, on a disk of 40 MB/s.
+    const WRITER: DirtyWriter = DirtyWriter {
+        limit_pages: 16_384,
+        file_pages: 49_152,
+        disk_bytes_per_second: 40_000_000,
+        memcg_dirty_limits: false,
+        reads_statistics: false,
+        large_folios: true,
+    };
+
     /// As kernels did in 13 of 13 runs (7.1) and none of 10: with limits of its memcg, a writer is
     /// paused in time if the counts of dirty pages are current. If they are late, it fills the
     /// memcg.
     #[test]
     fn late_counts_of_dirty_pages_let_a_writer_fill_its_memcg() {
         let run = |preset, reads_statistics| {
-            let writer = DirtyWriter {
-                limit_pages: 16_384,
-                file_pages: 49_152,
-                disk_bytes_per_second: 40_000_000,
-                memcg_dirty_limits: true,
-                reads_statistics,
-                large_folios: true,
-            };
+            let writer = DirtyWriter { memcg_dirty_limits: true, reads_statistics, ..WRITER };
             writer.run(Mechanisms::preset(preset), 1).unwrap()
         };
         let read = run(Preset::Linux71, true);
@@ -356,15 +359,7 @@ mod tests {
     #[test]
     fn written_pages_in_a_batch_kill_a_writer_of_small_folios() {
         let run = |preset, large_folios| {
-            let writer = DirtyWriter {
-                limit_pages: 16_384,
-                file_pages: 49_152,
-                disk_bytes_per_second: 40_000_000,
-                memcg_dirty_limits: false,
-                reads_statistics: false,
-                large_folios,
-            };
-            writer.run(Mechanisms::preset(preset), 7).unwrap()
+            DirtyWriter { large_folios, ..WRITER }.run(Mechanisms::preset(preset), 7).unwrap()
         };
         let small = run(Preset::Linux612, false);
         assert!(small.killed && small.iterations < 192, "{small:?}");
@@ -378,16 +373,11 @@ mod tests {
     /// efforts for a page, and one of 150 MB/s is not.
     #[test]
     fn a_writer_dies_where_the_disk_is_slower_than_its_efforts() {
-        let writer = |megabytes: u64| DirtyWriter {
-            limit_pages: 16_384,
-            file_pages: 49_152,
-            disk_bytes_per_second: megabytes * 1_000_000,
-            memcg_dirty_limits: false,
-            reads_statistics: false,
-            large_folios: true,
-        };
         let kernel = Mechanisms::preset(Preset::Linux71).with_lru(Lru::MultiGen);
-        let run = |megabytes, seed| writer(megabytes).run(kernel, seed).unwrap();
+        let run = |megabytes: u64, seed| {
+            let writer = DirtyWriter { disk_bytes_per_second: megabytes * 1_000_000, ..WRITER };
+            writer.run(kernel, seed).unwrap()
+        };
         for seed in [2, 3] {
             let (slow, fast) = (run(40, seed), run(150, seed));
             assert!(slow.killed && slow.iterations < 64, "{slow:?}");

@@ -7,6 +7,7 @@
 use super::compare::difference_percent;
 use super::filter::Filter;
 use super::kernel_run::{preset_of, rows};
+use crate::document::document;
 use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
 use crate::parallel;
 use crate::statistics::{median, range};
@@ -256,37 +257,30 @@ impl Compared {
 }
 
 /// A value of a row, in the form of the other rows of `mglru fidelity --json`.
-#[derive(Debug, Clone, Serialize)]
-struct Document<'a> {
-    workload: String,
-    kernel: &'a str,
-    lru: &'a str,
-    counter: &'static str,
-    kernel_count: f64,
-    our_count: f64,
-    difference_percent: Option<f64>,
-    tolerance_percent: f64,
-    within: bool,
-    in_our_range: bool,
+struct Value<'a>(&'a Compared, Figure);
+
+impl Serialize for Value<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Value(compared, figure) = self;
+        document!(serializer, {
+            "workload": compared.workload(),
+            "kernel": compared.row.kernel,
+            "lru": compared.row.lru,
+            "counter": figure.counter,
+            "kernel_count": figure.kernel,
+            "our_count": figure.ours,
+            "difference_percent": difference_percent(figure.kernel, figure.ours),
+            "tolerance_percent": 100.0 * figure.tolerance / figure.kernel,
+            "within": figure.place() == Place::Near,
+            "in_our_range": figure.place() == Place::InOurRange,
+        })
+    }
 }
 
 /// A row serialises to two elements, one per compared value.
 impl Serialize for Compared {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let row = &self.row;
-        let documents = self.figures().map(|figure| Document {
-            workload: self.workload(),
-            kernel: &row.kernel,
-            lru: &row.lru,
-            counter: figure.counter,
-            kernel_count: figure.kernel,
-            our_count: figure.ours,
-            difference_percent: difference_percent(figure.kernel, figure.ours),
-            tolerance_percent: 100.0 * figure.tolerance / figure.kernel,
-            within: figure.place() == Place::Near,
-            in_our_range: figure.place() == Place::InOurRange,
-        });
-        documents.serialize(serializer)
+        self.figures().map(|figure| Value(self, figure)).serialize(serializer)
     }
 }
 

@@ -10,6 +10,7 @@ use super::compare::difference_percent;
 use super::filter::Filter;
 use super::kernel_run::{preset_of, rows};
 use super::load::{DirtyWriter, LoadOutcome, Mix};
+use crate::document::document;
 use crate::parallel;
 use crate::statistics::median;
 use crate::{Error, Stage, Unit, Watch};
@@ -299,45 +300,26 @@ fn likelihood(runs: usize, count: usize, rate: f64) -> f64 {
 /// Serialises to a row of `mglru fidelity --json`.
 impl Serialize for Compared {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Document<'a> {
-            workload: String,
-            kernel: &'a str,
-            lru: &'a str,
-            limit_pages: u64,
-            counter: &'static str,
-            kernel_count: f64,
-            our_count: f64,
-            difference_percent: Option<f64>,
-            kernel_runs: usize,
-            our_runs: usize,
-            likelihood: Option<f64>,
-            default_kills: Option<usize>,
-            kernel_pgsteal_file: u64,
-            our_pgsteal_file: f64,
-            within: bool,
-        }
         let row = &self.rows[0];
         let [kernel_count, our_count] = self.killed_percent();
         let stolen: Vec<f64> = self.ours.iter().map(|outcome| outcome.stolen_pages as f64).collect();
-        let document = Document {
-            workload: self.workload(),
-            kernel: &row.kernel,
-            lru: &row.lru,
-            limit_pages: row.limit_bytes / PAGE_BYTES,
-            counter: "killed_percent",
-            kernel_count,
-            our_count,
-            difference_percent: difference_percent(kernel_count, our_count),
-            kernel_runs: self.rows.len(),
-            our_runs: self.ours.len(),
-            likelihood: (!self.is_certain()).then(|| self.likelihood()),
-            default_kills: (!self.default.is_empty()).then(|| kills(&self.default)),
-            kernel_pgsteal_file: row.pgsteal_file,
-            our_pgsteal_file: median(&stolen),
-            within: self.within(),
-        };
-        document.serialize(serializer)
+        document!(serializer, {
+            "workload": self.workload(),
+            "kernel": row.kernel,
+            "lru": row.lru,
+            "limit_pages": row.limit_bytes / PAGE_BYTES,
+            "counter": "killed_percent",
+            "kernel_count": kernel_count,
+            "our_count": our_count,
+            "difference_percent": difference_percent(kernel_count, our_count),
+            "kernel_runs": self.rows.len(),
+            "our_runs": self.ours.len(),
+            "likelihood": (!self.is_certain()).then(|| self.likelihood()),
+            "default_kills": (!self.default.is_empty()).then(|| kills(&self.default)),
+            "kernel_pgsteal_file": row.pgsteal_file,
+            "our_pgsteal_file": median(&stolen),
+            "within": self.within(),
+        })
     }
 }
 
@@ -408,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_a_parameter_is_named() {
+    fn a_row_with_wrong_parameters_is_named() {
         for (parameters, what) in [
             ("a=1", "no disk_write_bytes_per_s=…"),
             ("disk_write_bytes_per_s=1 write_bytes=x", "write_bytes=x"),
