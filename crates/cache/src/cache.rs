@@ -333,7 +333,7 @@ fn no_threads(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), message)
 }
 
-/// What bounds the memory of this process, and its bytes of memory and swap.
+/// The bound of this process's memory, by name, and its bytes of memory and swap.
 #[cfg(not(miri))]
 fn available_bytes() -> [(&'static str, u64); 2] {
     let info = rustix::system::sysinfo();

@@ -78,9 +78,8 @@ pub struct Options {
     /// once, as if somebody read it all the time. Default: false.
     pub late_dirty_counts: bool,
     /// Whether a written page that waits in a CPU's batch to be rotated is out of reach of the
-    /// others, as on Linux since 6.11 with folios of one page: scans skip it, and a fruitless
-    /// effort does not drain the batches of other CPUs, except with `wait_before_oom`. Default:
-    /// false.
+    /// other CPUs, as on Linux since 6.11 with folios of one page. Scans skip it. A fruitless
+    /// effort drains the batches of other CPUs only with `wait_before_oom`. Default: false.
     pub held_batches: bool,
     /// The action when a page cannot be had. Default: the request fails.
     pub oom_policy: OomPolicy,

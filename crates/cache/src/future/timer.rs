@@ -18,7 +18,7 @@ struct Due {
     closed: bool,
 }
 
-/// What the timer's thread shares with those that set times.
+/// The tasks to be woken, shared by the timer's thread and by those that set times.
 #[derive(Default)]
 pub(super) struct Clock {
     due: Mutex<Due>,
