@@ -1,7 +1,7 @@
 //! How many pages of a range are in memory, as Linux's `cachestat` reports.
 
 use crate::Core;
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, Slot};
 
 /// Slots looked at before the lock of their part is released for others.
 const SLOTS_PER_LOCK: u32 = 256;
@@ -26,34 +26,39 @@ impl Core {
     /// counted. Pages may come and go meanwhile.
     pub fn pages_in(&self, mapping: &Mapping, from: u64, end: u64) -> PagesInRange {
         let mut pages = PagesInRange::default();
-        let Ok(mut at) = u32::try_from(from) else { return pages };
-        while let Some((locked, mut index, mut slot)) = mapping.lock_next(&self.leaves, at, end) {
-            for _ in 0..SLOTS_PER_LOCK {
-                match slot.folio() {
-                    Some(folio) => {
-                        let flags = self.folios.flags(folio).load();
-                        pages.cached += 1;
-                        pages.writeback += u64::from(flags.writeback());
-                        pages.dirty += u64::from(flags.dirty() && !flags.writeback());
-                    }
-                    None => pages.evicted += 1,
+        self.find_slot(mapping, from, end, |slot| {
+            match slot.folio() {
+                Some(folio) => {
+                    let flags = self.folios.flags(folio).load();
+                    pages.cached += 1;
+                    pages.writeback += u64::from(flags.writeback());
+                    pages.dirty += u64::from(flags.dirty() && !flags.writeback());
                 }
-                let Some(next) = index.checked_add(1) else { return pages };
-                at = next;
-                let Some(found) = locked.next(at, end) else { break };
-                (index, slot) = found;
+                None => pages.evicted += 1,
             }
-        }
+            false
+        });
         pages
     }
 
     /// The first page of `mapping` from `from` to `end` that is in memory, or being read.
     pub fn next_in_memory(&self, mapping: &Mapping, from: u64, end: u64) -> Option<u32> {
+        self.find_slot(mapping, from, end, |slot| slot.folio().is_some())
+    }
+
+    /// The first occupied slot from `from` to `end` for which `is_wanted` holds.
+    fn find_slot(
+        &self,
+        mapping: &Mapping,
+        from: u64,
+        end: u64,
+        mut is_wanted: impl FnMut(Slot) -> bool,
+    ) -> Option<u32> {
         let mut at = u32::try_from(from).ok()?;
         loop {
             let (locked, mut index, mut slot) = mapping.lock_next(&self.leaves, at, end)?;
             for _ in 0..SLOTS_PER_LOCK {
-                if slot.folio().is_some() {
+                if is_wanted(slot) {
                     return Some(index);
                 }
                 at = index.checked_add(1)?;

@@ -162,10 +162,8 @@ impl Paying {
         if shared.stopping.load(Ordering::Acquire) {
             return Poll::Ready(Err(Error::Closed));
         }
-        let has_turn = match self.place {
-            Place::None => shared.futures.turns.is_quiet() || shared.futures.take_turn(&mut self.place, cx),
-            _ => shared.futures.take_turn(&mut self.place, cx),
-        };
+        let is_free = self.place.is_none() && shared.futures.turns.is_quiet();
+        let has_turn = is_free || shared.futures.take_turn(&mut self.place, cx);
         match has_turn && !self.pause.goes_on(shared, cx) {
             true => Poll::Ready(Ok(())),
             false => Poll::Pending,

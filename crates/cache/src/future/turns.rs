@@ -10,8 +10,7 @@
 //!
 //! # Locking
 //!
-//! One mutex, held for a few instructions and not while a waker is called. The timer's lock may be
-//! taken under it.
+//! One mutex, held for a few instructions and not while a waker is called.
 
 use super::timer::{Clock, Timer};
 use std::collections::BTreeMap;
@@ -42,15 +41,8 @@ pub(super) struct Turns(Arc<Shared>);
 
 struct Shared(Mutex<State>);
 
-/// A future's place among the turns, by number.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) enum Place {
-    #[default]
-    None,
-    /// In the queue, unless a turn was handed over.
-    Waiting(u64),
-    Has(u64),
-}
+/// A future's number, if it waits for a turn or has one: it has one unless it is in the queue.
+pub(super) type Place = Option<u64>;
 
 /// Lends turns on, whenever the timer calls it.
 struct Watch {
@@ -71,11 +63,6 @@ impl Default for Shared {
 }
 
 impl State {
-    fn number(&mut self) -> u64 {
-        self.next += 1;
-        self.next
-    }
-
     /// Gives a turn to the task that waits longest, which is to be woken, or keeps it.
     fn hand_over(&mut self, now: Instant) -> Option<Waker> {
         let Some((number, waker)) = self.waiting.pop_first() else {
@@ -147,43 +134,32 @@ impl Turns {
     /// Takes a turn, or queues for one and registers the task. `true`: the future has a turn.
     pub(super) fn take(&self, place: &mut Place, waker: &Waker, timer: &Timer) -> bool {
         let mut state = self.0.lock();
-        let number = match *place {
-            Place::Has(number) => number,
-            Place::None if state.free > 0 && state.waiting.is_empty() => {
-                state.free -= 1;
-                let number = state.number();
-                state.holders.insert(number, Instant::now());
-                number
-            }
-            Place::None => {
-                let number = state.number();
-                state.waiting.insert(number, waker.clone());
-                drop(state);
-                *place = Place::Waiting(number);
-                self.0.watch(timer.clock());
+        if let Some(number) = *place {
+            if let Some(known) = state.waiting.get_mut(&number) {
+                known.clone_from(waker);
                 return false;
             }
-            Place::Waiting(number) => {
-                if let Some(known) = state.waiting.get_mut(&number) {
-                    known.clone_from(waker);
-                    return false;
-                }
-                number
+            if let Some(looked) = state.holders.get_mut(&number) {
+                *looked = Instant::now();
             }
-        };
-        if let Some(looked) = state.holders.get_mut(&number) {
-            *looked = Instant::now();
+            return true;
         }
-        *place = Place::Has(number);
-        true
+        state.next += 1;
+        let number = *place.insert(state.next);
+        if state.free > 0 && state.waiting.is_empty() {
+            state.free -= 1;
+            state.holders.insert(number, Instant::now());
+            return true;
+        }
+        state.waiting.insert(number, waker.clone());
+        drop(state);
+        self.0.watch(timer.clock());
+        false
     }
 
     /// Ends a future's turn and hands it to the task that waits longest; or leaves the queue.
     pub(super) fn leave(&self, place: &mut Place) {
-        let number = match std::mem::take(place) {
-            Place::None => return,
-            Place::Waiting(number) | Place::Has(number) => number,
-        };
+        let Some(number) = place.take() else { return };
         let mut state = self.0.lock();
         if state.waiting.remove(&number).is_some() || state.holders.remove(&number).is_none() {
             return;
@@ -205,7 +181,7 @@ mod tests {
     use super::*;
 
     fn places(turns: &Turns, timer: &Timer, number: usize) -> Vec<Place> {
-        let mut places: Vec<Place> = (0..number).map(|_| Place::None).collect();
+        let mut places: Vec<Place> = vec![None; number];
         let waker = Waker::noop();
         let taken =
             places.iter_mut().filter_map(|place| turns.take(place, waker, timer).then_some(())).count();
@@ -246,7 +222,7 @@ mod tests {
         let (woken, others_wait) = turns.0.lend_on(later);
         assert_eq!((woken.len(), others_wait), (3, false), "to those that waited");
         assert!((0..TURNS + 3).all(|at| turns.take(&mut places[at], waker, &timer)), "lenders go on, too");
-        let mut late = Place::None;
+        let mut late = None;
         assert!(!turns.take(&mut late, waker, &timer));
         (0..3).for_each(|at| turns.leave(&mut places[at]));
         assert!(!turns.take(&mut late, waker, &timer), "theirs were lent on");

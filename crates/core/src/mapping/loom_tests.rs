@@ -22,6 +22,12 @@ fn insert(locked: &mut LockedMapping<'_>, index: u32) -> Result<(), InsertError>
     locked.insert(0, index, FolioId(index), MemcgId::ROOT).map(|_| ())
 }
 
+/// Inserts a page into the second part, in another thread.
+fn insert_far(shared: &Arc<(LeafPool, Mapping)>) -> thread::JoinHandle<Result<(), InsertError>> {
+    let shared = shared.clone();
+    thread::spawn(move || insert(&mut shared.1.lock(&shared.0, FAR), FAR))
+}
+
 fn explore(test: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -35,10 +41,7 @@ fn explore(test: impl Fn() + Send + Sync + 'static) {
 fn loom_a_sealed_mapping_gets_no_more_pages() {
     explore(|| {
         let shared = mapping();
-        let other = {
-            let shared = shared.clone();
-            thread::spawn(move || insert(&mut shared.1.lock(&shared.0, FAR), FAR))
-        };
+        let other = insert_far(&shared);
         let seen = {
             let all = shared.1.lock_all(&shared.0);
             all.seal();
@@ -57,12 +60,9 @@ fn loom_a_sealed_mapping_gets_no_more_pages() {
 fn loom_parts_do_not_disturb_each_other() {
     explore(|| {
         let shared = mapping();
-        let other = {
-            let shared = shared.clone();
-            thread::spawn(move || insert(&mut shared.1.lock(&shared.0, FAR), FAR).unwrap())
-        };
+        let other = insert_far(&shared);
         insert(&mut shared.1.lock(&shared.0, 0), 0).unwrap();
-        other.join().unwrap();
+        other.join().unwrap().unwrap();
         let (leaves, mapping) = &*shared;
         for index in [0, FAR] {
             assert_eq!(mapping.lock(leaves, index).slot(index).folio(), Some(FolioId(index)));
@@ -96,17 +96,14 @@ fn loom_a_closed_mapping_costs_nothing() {
     explore(|| {
         let shared = mapping();
         let bytes = shared.0.bytes();
-        let other = {
-            let shared = shared.clone();
-            thread::spawn(move || _ = insert(&mut shared.1.lock(&shared.0, FAR), FAR))
-        };
+        let other = insert_far(&shared);
         let (leaves, mapping) = &*shared;
         mapping.lock_all(leaves).seal();
         if let Some((mut locked, index, slot)) = mapping.lock_next(leaves, 0, 1 << 32) {
             locked.remove(index, slot.folio().unwrap(), None, MemcgId::ROOT).unwrap();
         }
         mapping.lock_all(leaves).close_index();
-        other.join().unwrap();
+        let _ = other.join().unwrap();
         assert_eq!(leaves.bytes(), bytes);
     });
 }
