@@ -10,7 +10,8 @@ use crate::lru::multigen::window::WalkBatch;
 use crate::lru::{Aging, Isolated, Seq, Swappiness};
 use crate::memcg::MemcgId;
 use crate::reclaim::{Context, EffortKind, NodeWalk, Orders, Scan, WalkStep, evict_step};
-use crate::{Counter, FolioId, Kind};
+use crate::{Counter, FlushReason, FolioId, Host, Kind, Mechanisms, Time};
+use std::cell::RefCell;
 
 impl Harness {
     /// Orders of limit reclaim with a goal of `goal_pages`.
@@ -159,5 +160,40 @@ impl Harness {
         self.core.folios.flags(folio).allocate(true, 1);
         self.memcg().lruvec.lock(&self.core.folios).place(folio, true);
         folio
+    }
+
+    /// A harness with five file pages on one list: four far from each other in memory, and one
+    /// beside the fourth.
+    pub(crate) fn with_scattered(mechanisms: Mechanisms) -> (Harness, [FolioId; 5]) {
+        let mut harness = Harness::with_mechanisms(mechanisms, 200, 1);
+        harness.read_ahead(0..77);
+        for page in (0..75).filter(|page| page % 25 != 0) {
+            let end = u64::from(page) + 1;
+            assert!(harness.core.truncate(&harness.host, &harness.mapping, page, end).is_none());
+        }
+        let folios = [0, 25, 50, 75, 76].map(|page| harness.folio(page));
+        (harness, folios)
+    }
+}
+
+/// A host that records the addresses to prefetch.
+#[derive(Default)]
+pub(crate) struct Fetching(pub(crate) RefCell<Vec<usize>>);
+
+impl Host for Fetching {
+    fn now(&self) -> Time {
+        Time::ZERO
+    }
+
+    fn wake_flusher(&self, _: FlushReason) {}
+
+    fn wake_background(&self) {}
+
+    fn wake_waiters(&self, _: FolioId) {}
+
+    fn frame_retired(&self, _: FolioId) {}
+
+    fn prefetch<T>(&self, at: &T) {
+        self.0.borrow_mut().push(std::ptr::from_ref(at).addr());
     }
 }

@@ -227,6 +227,12 @@ impl FolioTable {
         &self.pages[folio.0 as usize]
     }
 
+    /// The word with the folio's memcg and stamp, to be prefetched.
+    #[inline]
+    pub(crate) fn memcg_word(&self, folio: FolioId) -> &AtomicU32 {
+        &self.memcgs[folio.0 as usize]
+    }
+
     /// The folio's page: number of the mapping, and index in it.
     #[inline]
     pub(crate) fn page(&self, folio: FolioId) -> (u32, u32) {

@@ -66,6 +66,14 @@ impl Core {
     /// Moves queued folios to their lists, with one lock hold per run of folios of one lruvec
     /// ([book: folios#batches]).
     pub(crate) fn drain_batch(&self, host: &impl Host, queue: Queue, folios: &[FolioId]) {
+        if self.mechanisms().prefetch() {
+            // Neighbours in the table have been written by other CPUs since the folio arrived, and
+            // the lists are locked while a word comes back.
+            for &folio in folios {
+                host.prefetch(self.folios.flags(folio));
+                host.prefetch(self.folios.links(folio));
+            }
+        }
         let mut rest = folios;
         while let Some(&first) = rest.first() {
             let (memcg, mut locked) = self.lock_owner_of(first);
@@ -131,7 +139,7 @@ impl Core {
                 if flags.load().mlocked() {
                     locked.add_unevictable(folio);
                 } else {
-                    locked.place_new(self, folio);
+                    locked.place_new(self, host, folio);
                 }
                 emit::listed(self, host, memcg, folio, queue.into());
                 return went;

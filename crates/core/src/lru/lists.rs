@@ -111,46 +111,13 @@ mod tests {
     use crate::folio::Kind;
     use crate::lru::all_lists;
     use crate::lru::{Isolated, Swappiness};
-    use crate::testing::Harness;
-    use crate::{FlushReason, Lru, Mechanisms, Preset, Switch, Time};
-    use std::cell::RefCell;
+    use crate::testing::{Fetching, Harness};
+    use crate::{Lru, Mechanisms, Preset, Switch};
 
-    /// A host that records the addresses to prefetch.
-    #[derive(Default)]
-    struct Fetching(RefCell<Vec<usize>>);
-
-    impl Host for Fetching {
-        fn now(&self) -> Time {
-            Time::ZERO
-        }
-
-        fn wake_flusher(&self, _: FlushReason) {}
-
-        fn wake_background(&self) {}
-
-        fn wake_waiters(&self, _: FolioId) {}
-
-        fn frame_retired(&self, _: FolioId) {}
-
-        fn prefetch<T>(&self, at: &T) {
-            self.0.borrow_mut().push(std::ptr::from_ref(at).addr());
-        }
-    }
-
-    /// Five pages on one list: four far from each other in memory, and one beside the fourth.
     fn harness(lru: Lru, prefetch: bool) -> (Harness, [FolioId; 5]) {
         let without = [Switch::Prefetch];
         let without = if prefetch { &[] } else { &without[..] };
-        let mechanisms = Mechanisms::compose(Preset::Default, &[], without).unwrap().with_lru(lru);
-        let mut harness = Harness::with_mechanisms(mechanisms, 200, 1);
-        harness.read_ahead(0..77);
-        for page in (0..75).filter(|page| page % 25 != 0) {
-            assert!(
-                harness.core.truncate(&harness.host, &harness.mapping, page, u64::from(page) + 1).is_none()
-            );
-        }
-        let folios = [0, 25, 50, 75, 76].map(|page| harness.folio(page));
-        (harness, folios)
+        Harness::with_scattered(Mechanisms::compose(Preset::Default, &[], without).unwrap().with_lru(lru))
     }
 
     /// [book: eviction#prefetch]: "look up the next folio towards the head … and issue a prefetch

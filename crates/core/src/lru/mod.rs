@@ -146,9 +146,9 @@ impl LockedLruvec<'_> {
     }
 
     /// Puts a new folio on the list that the policy chooses.
-    pub(crate) fn place_new(&mut self, core: &Core, folio: FolioId) {
+    pub(crate) fn place_new(&mut self, core: &Core, host: &impl Host, folio: FolioId) {
         match self.folios.mechanisms().lru() {
-            Lru::Ranked => self.add_new_ranked(core, folio),
+            Lru::Ranked => self.add_new_ranked(core, host, folio),
             _ => self.place(folio, false),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::constants::{HAND_STEPS, PROMOTING_REFS};
 use super::share::Signal;
-use super::state::{LISTS, List, list_of};
+use super::state::{LISTS, List, Ranked, list_of};
 use crate::Core;
 use crate::event::ListedFrom;
 use crate::folio::{Flags, FolioId, HandStep, Kind};
@@ -78,6 +78,22 @@ impl LockedLruvec<'_> {
         *of_active += if list == List::Main { pages } else { 0 };
     }
 
+    /// Prefetches what a scan needs of the folio after the next ([book: eviction#prefetch]). The
+    /// words of pages at the old end lie with the CPUs that brought them in; without this, a scan
+    /// waits for each of them with the lists locked.
+    #[inline]
+    fn fetch_ahead(&self, host: &impl Host, folio: FolioId) {
+        if !self.folios.mechanisms().prefetch() {
+            return;
+        }
+        let next = |folio| self.lists.lists.next(self.folios, folio);
+        if let Some(further) = next(folio).and_then(next) {
+            host.prefetch(self.folios.flags(further));
+            host.prefetch(self.folios.links(further));
+            host.prefetch(self.folios.memcg_word(further));
+        }
+    }
+
     fn tail_of(&self, list: List, kind: Kind) -> Option<FolioId> {
         self.lists.lists.tail(list_of(list, kind))
     }
@@ -103,7 +119,7 @@ impl LockedLruvec<'_> {
 
     /// Puts a page that was brought in on the main list, if that has room or the page's rank is
     /// high enough; else among the newcomers.
-    pub(in crate::lru) fn add_new_ranked(&mut self, core: &Core, folio: FolioId) {
+    pub(in crate::lru) fn add_new_ranked(&mut self, core: &Core, host: &impl Host, folio: FolioId) {
         let (ranked, mechanisms) = (&self.lruvec.ranked, self.folios.mechanisms());
         let now = self.folios.flags(folio).load();
         ranked.expect(|| memory_limit(core, self.lruvec.memcg));
@@ -112,7 +128,7 @@ impl LockedLruvec<'_> {
         // It was read ahead and not yet used: it must not fill the main list.
         let ahead = !returns && now.workingset() && !now.referenced();
         let main = if returns {
-            self.admits(core, folio)
+            self.admits(core, host, folio)
         } else {
             !ahead && mechanisms.is_on(Switch::FillMain) && ranked.main_has_room()
         };
@@ -127,12 +143,12 @@ impl LockedLruvec<'_> {
 
     /// Whether the main list admits a returning page: it was away for less time than that list's
     /// candidate has been unused.
-    fn admits(&mut self, core: &Core, folio: FolioId) -> bool {
+    fn admits(&mut self, core: &Core, host: &impl Host, folio: FolioId) -> bool {
         if self.lruvec.ranked.main_has_room() || !self.folios.mechanisms().is_on(Switch::RankByGeneration) {
             return true;
         }
         let away = self.folios.stamp(folio);
-        match self.candidate(core, &mut LastMapping::default(), HAND_STEPS) {
+        match self.candidate((core, host), &mut LastMapping::default(), HAND_STEPS) {
             None => self.lruvec.ranked.takeable(List::Main) == 0,
             Some(candidate) => {
                 let clock = self.lruvec.ranked.clock();
@@ -175,9 +191,15 @@ impl LockedLruvec<'_> {
 
     /// Turns the hand to the first unused page of the main list, at most `steps` pages far. `None`:
     /// so many pages were used, or the list is empty.
-    fn candidate(&mut self, core: &Core, last: &mut LastMapping, steps: u64) -> Option<FolioId> {
+    fn candidate(
+        &mut self,
+        (core, host): (&Core, &impl Host),
+        last: &mut LastMapping,
+        steps: u64,
+    ) -> Option<FolioId> {
         for _ in 0..steps {
             let (kind, folio) = self.older_tail(List::Main)?;
+            self.fetch_ahead(host, folio);
             self.look(core, last, folio);
             let step = self.folios.flags(folio).hand_step();
             self.lruvec.ranked.count_hand_step(step == HandStep::Passed { accessed: true });
@@ -207,8 +229,9 @@ impl LockedLruvec<'_> {
     ) -> Looked {
         let [mut newcomers, mut of_main] = [0; 2];
         let [mut all_in_use, mut unread] = [false; 2];
+        let lruvec = self.lruvec;
+        let ranked: &Ranked = &lruvec.ranked;
         while batch.scanned < budget && (batch.folios.len() as u64) < request {
-            let ranked = &self.lruvec.ranked;
             let of_newcomers = ranked.takeable(List::Newcomers);
             let newcomers_gave = of_newcomers == 0 || newcomers >= left[List::Newcomers as usize];
             let main_has_pages = ranked.takeable(List::Main) > 0;
@@ -226,6 +249,7 @@ impl LockedLruvec<'_> {
                 continue;
             }
             let Some((kind, folio)) = self.older_tail(List::Newcomers) else { break };
+            self.fetch_ahead(host, folio);
             let list = list_of(List::Newcomers, kind);
             let first_use = self.look(core, last, folio);
             let now = self.folios.flags(folio).load();
@@ -259,7 +283,7 @@ impl LockedLruvec<'_> {
             batch.sorted += 1;
             batch.protected += 1;
             emit::listed(core, host, core.memcg(self.lruvec.memcg), folio, ListedFrom::Activation);
-            if self.lruvec.ranked.main_is_full() {
+            if ranked.main_is_full() {
                 self.take_from_main(core, host, last, spares_used, batch);
             }
         }
@@ -285,7 +309,7 @@ impl LockedLruvec<'_> {
     ) -> bool {
         // The hand has taken the uses of a small list after one lap: a second one would find none.
         let lap = if spares_used { self.lruvec.ranked.takeable(List::Main) } else { HAND_STEPS };
-        let candidate = self.candidate(core, last, lap.min(HAND_STEPS));
+        let candidate = self.candidate((core, host), last, lap.min(HAND_STEPS));
         if candidate.is_none() && spares_used {
             return false;
         }

@@ -7,10 +7,13 @@ use super::constants::{
     HAND_STEPS, MAIN_REACH_PERCENT, NEWCOMER_REACH_PERCENT, PROMOTING_REFS, SHADOW_MEMORIES, SLACK_PAGES,
     TURN_SHARE, UNREAD_PART,
 };
+use super::place::Manner;
 use super::share::{Share, ShareRules, Signal};
 use crate::folio::{Kind, Stamp};
+use crate::lru::scan_control::{Isolated, LastMapping};
 use crate::reclaim::EffortKind;
-use crate::testing::Harness;
+use crate::sync::AtomicU32;
+use crate::testing::{Fetching, Harness};
 use crate::{Arrival, Counter, Lru, Mechanisms, Preset, Switch};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -581,4 +584,39 @@ fn pages_that_come_back_are_missed() {
     }
     (0..15).for_each(|_| ranked.note_return(1));
     assert!(!ranked.judge_returns(), "too few to say");
+}
+
+/// [book: eviction#prefetch], with the stamp, which decides from which kind's list the scan takes
+/// its next folio.
+#[test]
+fn the_words_of_the_folio_after_the_next_are_prefetched() {
+    for prefetch in [true, false] {
+        let (harness, [a, b, c, d, e]) = Harness::with_scattered(Mechanisms::preset(Preset::Default));
+        harness.core.set_prefetch(prefetch);
+        let folios = &harness.core.folios;
+        let address = |word: &AtomicU32| std::ptr::from_ref(word).addr();
+        let ahead = |folio| {
+            let [flags, links] = [
+                std::ptr::from_ref(folios.flags(folio)).addr(),
+                std::ptr::from_ref(folios.links(folio)).addr(),
+            ];
+            [flags, links, address(folios.memcg_word(folio))]
+        };
+        let page = |folio| std::ptr::from_ref(folios.page_word(folio)).addr();
+        let (host, mut batch) = (Fetching::default(), Isolated::default());
+        let mut locked = harness.memcg().lruvec.lock(folios);
+        let manner = Manner { left: [u64::MAX; 2], spares_used: false };
+        locked.isolate_ranked(
+            (&harness.core, &host),
+            (64, 64),
+            manner,
+            &mut LastMapping::default(),
+            &mut batch,
+        );
+        assert_eq!(batch.folios, [a, b, c, d, e]);
+        let [[c1, c2, c3], [d1, d2, d3], [e1, e2, e3]] = [c, d, e].map(ahead);
+        let pages = [a, b, c, d, e].map(page);
+        let expected = [c1, c2, c3, pages[0], d1, d2, d3, pages[1], e1, e2, e3, pages[2], pages[3], pages[4]];
+        assert_eq!(*host.0.borrow(), if prefetch { &expected[..] } else { &[] });
+    }
 }
