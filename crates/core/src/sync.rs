@@ -31,8 +31,20 @@ use std::sync::Mutex as Inner;
 #[cfg(not(loom))]
 pub(crate) use std::sync::MutexGuard;
 
+/// Attempts at a lock before a thread sleeps: some 100 µs where nothing else wants to run.
+#[cfg(not(loom))]
+const AWAKE_ROUNDS: u32 = 64;
+/// Pauses before an attempt: 0.5 to 1.5 µs, by processor.
+#[cfg(not(loom))]
+const ROUND_PAUSES: u32 = 32;
+
 /// A mutex whose data stays usable after a holder panicked: a failed assertion in one thread is
 /// reported there, and does not cause panics in other threads.
+///
+/// A thread that has to wait stays awake for a while, and lets others run on its CPU. This crate's
+/// locks are held for microseconds, less than a sleeper needs to wake up, and nobody holds the lock
+/// meanwhile: with sixteen threads that miss, the lock of the lists was free for half of the time
+/// that ten of them waited for it.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(Inner<T>);
 
@@ -42,16 +54,40 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.lock_noting().0
     }
 
     /// As [`Self::lock`], and whether the caller had to wait.
+    #[cfg(not(loom))]
     pub(crate) fn lock_noting(&self) -> (MutexGuard<'_, T>, bool) {
-        // loom explores contention by itself; an attempt would only add a step.
-        match if cfg!(loom) { None } else { self.try_lock() } {
+        match self.try_lock() {
             Some(guard) => (guard, false),
-            None => (self.lock(), !cfg!(loom)),
+            None => (self.wait(), true),
         }
+    }
+
+    /// loom explores contention by itself: attempts would only add steps.
+    #[cfg(loom)]
+    pub(crate) fn lock_noting(&self) -> (MutexGuard<'_, T>, bool) {
+        (self.sleep(), false)
+    }
+
+    #[cfg(not(loom))]
+    #[cold]
+    #[expect(clippy::disallowed_methods, reason = "a run of one thread never waits for a lock")]
+    fn wait(&self) -> MutexGuard<'_, T> {
+        for _ in 0..AWAKE_ROUNDS {
+            (0..ROUND_PAUSES).for_each(|_| std::hint::spin_loop());
+            if let Some(guard) = self.try_lock() {
+                return guard;
+            }
+            std::thread::yield_now();
+        }
+        self.sleep()
+    }
+
+    fn sleep(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Takes the lock unless another thread holds it.

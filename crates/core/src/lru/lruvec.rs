@@ -97,6 +97,19 @@ impl LockAndLists {
         HeldLists { lists, behind }
     }
 
+    /// As [`Self::hold`], unless another thread holds the lock.
+    fn try_hold(&self) -> Option<HeldLists<'_>> {
+        #[cfg(lruvec_layout = "lock_behind")]
+        let behind = self.behind.try_lock()?;
+        let mut lists = self.lists.try_lock()?;
+        lists.lock.count(false);
+        Some(HeldLists {
+            lists,
+            #[cfg(lruvec_layout = "lock_behind")]
+            behind,
+        })
+    }
+
     /// Whether a thread holds the lock now.
     fn is_held(&self) -> bool {
         self.lists.try_lock().is_none()
@@ -238,6 +251,14 @@ impl Lruvec {
         self.locked(folios, node)
     }
 
+    /// As [`Self::lock`], unless another thread holds the lock.
+    pub(crate) fn try_lock<'a>(&'a self, folios: &'a FolioTable) -> Option<LockedLruvec<'a>> {
+        // Where one lock covers all lists of the node, it is waited for: that is no way to gain.
+        let node = folios.node_lock();
+        let held = self.lists.try_hold()?;
+        Some(self.with_held(folios, held, node))
+    }
+
     /// Takes the lruvec lock while another lruvec's is held.
     pub(crate) fn lock_beside<'a>(&'a self, other: &LockedLruvec<'a>) -> LockedLruvec<'a> {
         self.locked(other.folios, None)
@@ -248,7 +269,15 @@ impl Lruvec {
         folios: &'a FolioTable,
         node: Option<MutexGuard<'a, LockCounts>>,
     ) -> LockedLruvec<'a> {
-        let held = self.lists.hold();
+        self.with_held(folios, self.lists.hold(), node)
+    }
+
+    fn with_held<'a>(
+        &'a self,
+        folios: &'a FolioTable,
+        held: HeldLists<'a>,
+        node: Option<MutexGuard<'a, LockCounts>>,
+    ) -> LockedLruvec<'a> {
         LockedLruvec {
             lruvec: self,
             folios,

@@ -293,22 +293,34 @@ pub(crate) fn grew(core: &Core, memcg: &Memcg) {
     }
 }
 
-/// The result of a visit, after checking whether the memcg has shrunk into another group.
+/// The result of a visit. If another thread holds the lists, with the verdicts of the visit before:
+/// they only place the memcg in the order, and many threads that reclaim from one memcg wait for
+/// each other often enough.
 fn given(core: &Core, id: MemcgId, visit: Visit) -> Given {
     let Visit { giving_pages, scanned, stolen, below_min, below_low, unread, .. } = visit;
     // If it was removed meanwhile, the memcg that has its pages.
-    let (memcg, locked) = core.lock_living(id);
-    let used_at = locked.coldest_used_at();
+    let memcg = core.memcgs.living(id);
+    judge_visited(core, memcg);
+    let (used_at, in_use, is_missed) = memcg.lruvec.ranked.last_verdicts();
+    let now = pages_reclaimed(core);
+    // Pages that are about to be read count as used now.
+    let used_at = if unread { now } else { used_at.min(now) };
+    let protected = below_min || below_low;
+    Given { memcg: memcg.id(), giving_pages, scanned, stolen, protected, used_at, in_use, is_missed }
+}
+
+/// Makes the verdicts on a visited memcg, after checking whether it has shrunk into another group,
+/// unless another thread holds its lists.
+fn judge_visited(core: &Core, memcg: &Memcg) {
+    let Some(locked) = memcg.lruvec.try_lock(&core.folios).filter(|_| memcg.heir().is_none()) else { return };
+    let ranked = &memcg.lruvec.ranked;
+    ranked.note_coldest(locked.coldest_used_at());
     let has_pages = memcg.lruvec.reclaimable_pages() > 0;
     if has_pages != memcg.in_turns.load(Relaxed) {
         set_member(core, memcg, has_pages);
     }
-    // Pages that are about to be read count as used now.
-    let used_at = used_at.filter(|_| !unread).unwrap_or(pages_reclaimed(core));
-    let protected = below_min || below_low;
-    let in_use = memcg.lruvec.ranked.judge_use();
-    let is_missed = memcg.lruvec.ranked.judge_returns();
-    Given { memcg: id, giving_pages, scanned, stolen, protected, used_at, in_use, is_missed }
+    ranked.judge_use();
+    ranked.judge_returns();
 }
 
 /// The lists of a memcg are locked: it takes turns from now on, or does not any more.
@@ -352,5 +364,26 @@ mod tests {
     fn visits(core: &Core, full: bool) -> Vec<MemcgId> {
         let mut walk = OrderWalk::new(core, MemcgId::ROOT, 0, full);
         std::iter::from_fn(|| walk.next(core, MemcgId::ROOT, None)).map(|(memcg, _)| memcg).collect()
+    }
+
+    /// A visit to a memcg whose lists another thread holds gives the verdicts of the visit before,
+    /// and does not wait.
+    #[test]
+    fn a_visit_beside_another_thread_repeats_the_last_verdicts() {
+        let mut harness = Harness::with_mechanisms(Mechanisms::preset(Preset::Default), 1000, 1);
+        harness.read_ahead(0..100);
+        let (core, memcg) = (&harness.core, harness.task.memcg);
+        core.reclaimed.store(5000, Relaxed);
+        let used_at = |now| {
+            core.reclaimed.store(now, Relaxed);
+            given(core, memcg, Visit::default()).used_at
+        };
+        let locked = harness.memcg().lruvec.lock(&core.folios);
+        assert_eq!(used_at(5000), 5000, "nothing is known yet");
+        drop(locked);
+        let known = used_at(6000);
+        assert!(known < 5000, "{known}");
+        let _locked = harness.memcg().lruvec.lock(&core.folios);
+        assert_eq!(used_at(7000), known);
     }
 }

@@ -75,6 +75,8 @@ pub(crate) struct Ranked {
     looked: [AtomicU64; 2],
     /// That verdict.
     in_use: AtomicBool,
+    /// The node's time at which the coldest page was used last, as found by the last visit.
+    coldest_used_at: AtomicU64,
     /// Pages evicted from each list.
     evicted: [AtomicU64; 2],
     /// Newcomers that stay while the oldest of them was read ahead and not read yet.
@@ -139,6 +141,7 @@ impl Ranked {
             hand_steps: AtomicU64::new(0),
             looked: Default::default(),
             in_use: AtomicBool::new(false),
+            coldest_used_at: AtomicU64::new(u64::MAX),
             evicted: Default::default(),
             unread: AtomicU64::new(0),
             came_back: AtomicU64::new(0),
@@ -159,6 +162,7 @@ impl Ranked {
         let words = self.clock.iter().chain(&self.births).chain(counts);
         words.for_each(|word| word.store(0, Relaxed));
         self.in_use.store(false, Relaxed);
+        self.coldest_used_at.store(u64::MAX, Relaxed);
         self.unread.store(0, Relaxed);
         self.came_back.store(0, Relaxed);
         self.unmissed_periods.store(UNMISSED_PERIODS, Relaxed);
@@ -285,11 +289,16 @@ impl Ranked {
     /// memcg that hits all the time brings nothing in, and what is found in use there is to be
     /// young.
     pub(super) fn follow(&self, node_pages: u64) {
-        let clock = self.clock();
-        let birth = self.births[clock.words().2 as usize % BIRTHS].load(Relaxed);
-        if node_pages.saturating_sub(birth) >= Clock::unit(self.memory_pages()) {
+        if self.is_behind(node_pages) {
+            let clock = self.clock();
             self.set_clock(clock, clock.next_generation(), node_pages);
         }
+    }
+
+    /// Whether [`Self::follow`] begins a generation.
+    pub(super) fn is_behind(&self, node_pages: u64) -> bool {
+        let birth = self.births[self.clock().words().2 as usize % BIRTHS].load(Relaxed);
+        node_pages.saturating_sub(birth) >= Clock::unit(self.memory_pages())
     }
 
     /// The node's time at which the generation of a stamp began; of an old one, no later than that.
@@ -317,6 +326,18 @@ impl Ranked {
         add(&self.hand_steps, 1);
         add(&self.looked[0], 1);
         add(&self.looked[1], accessed.into());
+    }
+
+    /// The verdicts of the last visit: the node's time at which the coldest page was used last (of
+    /// none: the end of time), whether pages were in use, and whether those that left are missed.
+    pub(in crate::lru) fn last_verdicts(&self) -> (u64, bool, bool) {
+        let is_missed = self.unmissed_periods.load(Relaxed) < UNMISSED_PERIODS;
+        (self.coldest_used_at.load(Relaxed), self.in_use.load(Relaxed), is_missed)
+    }
+
+    /// Notes the first of [`Self::last_verdicts`]; the others note themselves.
+    pub(in crate::lru) fn note_coldest(&self, used_at: Option<u64>) {
+        self.coldest_used_at.store(used_at.unwrap_or(u64::MAX), Relaxed);
     }
 
     /// Whether a good part of the pages that the hand met was in use, as far as is known: judges as

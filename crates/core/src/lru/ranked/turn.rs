@@ -61,9 +61,10 @@ impl RankedTurn {
         ranked.begin_reclaim(swappiness);
         walk(core, memcg, swappiness);
         let pages = pages(ranked, swappiness);
-        if by_age {
+        let now = order::pages_reclaimed(core);
+        if by_age && ranked.is_behind(now) {
             let _locked = memcg.lruvec.lock(&core.folios);
-            ranked.follow(order::pages_reclaimed(core));
+            ranked.follow(now);
         }
         let budget = if memcg.is_online() {
             let (pages, by_low) = spared.leaves(pages, memcg.usage_pages(), cx.scan.low_override);
@@ -121,6 +122,8 @@ impl RankedTurn {
             return TurnStep::Finished;
         }
         let mut batch = cx.scan.take_batch(host);
+        // Not under the lock.
+        batch.folios.reserve(STEP_FOLIOS as usize);
         let mut locked = memcg.lruvec.lock(&core.folios);
         // No more than the goal: further free pages would be unused memory.
         let wanted = if cx.orders.whole {
