@@ -8,7 +8,9 @@
 //! threads reclaim less together than one alone (docs/experiments/lru-lock.md).
 //!
 //! Watermarks neither count a CPU's frames as free nor hold them back, as with the kernel's per-CPU
-//! pages. Before an allocation fails, all of them return to the node.
+//! pages. All of them return to the node when background reclaim wakes up, so that none lie idle,
+//! and before an allocation fails. An allocation that can still reclaim does so first: threads that
+//! run out of frames at once would take those that others have just freed.
 //!
 //! # Locking
 //!
@@ -90,8 +92,14 @@ impl FreeFrames {
     }
 
     /// Takes a frame for `cpu`: one of its own, else one of the node's if that keeps at least
-    /// `spared_frames`. Also returns the node's remaining free frames, if the node was asked.
-    pub(crate) fn take(&self, cpu: usize, spared_frames: usize) -> Option<(FolioId, Option<u32>)> {
+    /// `spared_frames`, else, if it is urgent, one of another CPU's. Also returns the node's
+    /// remaining free frames, if the node was asked.
+    pub(crate) fn take(
+        &self,
+        cpu: usize,
+        spared_frames: usize,
+        urgent: bool,
+    ) -> Option<(FolioId, Option<u32>)> {
         let Some(near) = self.cpus.get(cpu) else {
             let mut node = self.node.lock();
             let frame = (node.len() > spared_frames).then(|| node.pop()).flatten()?;
@@ -105,7 +113,7 @@ impl FreeFrames {
         let mut node = self.node.lock();
         if node.len() <= spared_frames {
             drop((node, frames));
-            return self.take_from_others(spared_frames);
+            return if urgent { self.take_from_others(spared_frames) } else { None };
         }
         for _ in 0..self.batch_frames.min(node.len() - spared_frames) {
             frames.extend(node.pop());
@@ -170,7 +178,7 @@ impl FreeFrames {
     }
 
     /// Returns all CPUs' frames to the node.
-    fn call_back(&self) {
+    pub(crate) fn call_back(&self) {
         for near in &self.cpus {
             if near.count.load(Relaxed) == 0 {
                 continue;
@@ -196,15 +204,15 @@ mod tests {
     }
 
     fn take(free: &FreeFrames, cpu: usize, spared_frames: usize) -> Option<u32> {
-        free.take(cpu, spared_frames).map(|(folio, _)| folio.0)
+        free.take(cpu, spared_frames, true).map(|(folio, _)| folio.0)
     }
 
     #[test]
     fn a_cpu_takes_a_batch_and_reuses_its_last_freed_frame() {
         let free = FreeFrames::new(16, 0, 2, 4);
-        assert_eq!(free.take(0, 0), Some((FolioId(0), Some(12))));
-        assert_eq!(free.take(0, 0), Some((FolioId(1), None)), "from those that it has");
-        assert_eq!(free.take(1, 0), Some((FolioId(4), Some(8))), "the other has its own");
+        assert_eq!(free.take(0, 0, true), Some((FolioId(0), Some(12))));
+        assert_eq!(free.take(0, 0, true), Some((FolioId(1), None)), "from those that it has");
+        assert_eq!(free.take(1, 0, true), Some((FolioId(4), Some(8))), "the other has its own");
         assert_eq!((free.node_frames(), free.all_frames()), (8, 13));
         free.give(Some(0), &ids([0, 1]));
         assert_eq!((take(&free, 0, 0), take(&free, 0, 0)), (Some(1), Some(0)));
@@ -227,8 +235,10 @@ mod tests {
         let free = FreeFrames::new(8, 0, 2, 4);
         assert_eq!((take(&free, 0, 0), take(&free, 1, 0)), (Some(0), Some(4)));
         assert_eq!((free.node_frames(), free.all_frames()), (0, 6));
+        let own: Vec<_> = std::iter::from_fn(|| free.take(0, 0, false)).collect();
+        assert_eq!((own.len(), free.all_frames()), (3, 3), "not those of the other");
         let rest: Vec<_> = std::iter::from_fn(|| take(&free, 0, 0)).collect();
-        assert_eq!((rest.len(), free.all_frames()), (6, 0));
+        assert_eq!((rest.len(), free.all_frames()), (3, 0));
         free.give(None, &ids([5]));
         assert_eq!((free.node_frames(), take(&free, 1, 0)), (1, Some(5)));
     }
@@ -236,7 +246,7 @@ mod tests {
     #[test]
     fn the_node_keeps_its_spared_frames() {
         let free = FreeFrames::new(8, 0, 1, 4);
-        assert_eq!(free.take(0, 6), Some((FolioId(0), Some(6))), "two, not four");
+        assert_eq!(free.take(0, 6, true), Some((FolioId(0), Some(6))), "two, not four");
         assert_eq!(take(&free, 0, 6), Some(1));
         assert_eq!(take(&free, 0, 6), None);
         assert_eq!(free.take_releasable(6), None);

@@ -76,10 +76,10 @@ impl Node {
         self.retired.load(Relaxed)
     }
 
-    /// Takes a frame for `cpu`. `urgent`: even below the min watermark, as for a charge that has
-    /// already reclaimed.
+    /// Takes a frame for `cpu`. `urgent`: even below the min watermark, and another CPU's, as for a
+    /// charge that has already reclaimed.
     pub(crate) fn allocate(&self, cpu: usize, urgent: bool) -> Allocation {
-        match self.free.take(cpu, self.spared_frames(urgent)) {
+        match self.free.take(cpu, self.spared_frames(urgent), urgent) {
             None => Allocation::BelowMin,
             Some((folio, Some(left))) if left < self.watermarks.low => Allocation::Low(folio),
             Some((folio, _)) => Allocation::Frame(folio),
@@ -93,6 +93,11 @@ impl Node {
     /// Returns frames. `cpu`: the CPU that freed them, if known.
     pub(crate) fn release(&self, cpu: Option<usize>, frames: &[FolioId]) {
         self.free.give(cpu, frames);
+    }
+
+    /// Returns all CPUs' free frames to the node, where they count.
+    pub(crate) fn call_back_frames(&self) {
+        self.free.call_back();
     }
 
     /// Takes a frame, whose memory `give_back` returns to the system. `false`: all such frames are

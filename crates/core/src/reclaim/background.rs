@@ -63,6 +63,9 @@ impl Background {
     /// Reclaims at most one batch.
     pub fn step(&mut self, core: &Core, host: &impl Host) -> BackgroundStep {
         let Some(walk) = &mut self.walk else {
+            if !self.awake && !core.node.is_balanced() {
+                core.node.call_back_frames();
+            }
             if core.node.is_balanced() || core.node.is_hopeless() {
                 return self.sleep(core, host);
             }
@@ -187,6 +190,7 @@ fn is_reclaimable(
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::node::Allocation;
     use crate::reclaim::Watermarks;
     use crate::testing::Harness;
 
@@ -212,5 +216,23 @@ mod tests {
             while background.step(&harness.core, &harness.host) == BackgroundStep::More {}
             assert_eq!(harness.stat(Counter::PgstealKswapd) > 0, min_pages == 0);
         }
+    }
+
+    /// Frames near a CPU that has become idle are used before pages are reclaimed.
+    #[test]
+    fn idle_frames_of_cpus_count_when_background_reclaim_wakes() {
+        let mut options = Harness::multigen_options(1000);
+        options.watermarks = Watermarks { min: 0, low: 40, high: 50 };
+        (options.cpus, options.pcp_batch_frames) = (2, 32);
+        let mut harness = Harness::with_options(options, 1000);
+        let Allocation::Frame(idle) = harness.core.node.allocate(1, false) else { panic!("memory is free") };
+        harness.core.node.release(Some(1), &[idle]);
+        harness.read_ahead(0..930);
+        harness.drain();
+        let node = &harness.core.node;
+        assert!(!node.is_balanced() && node.unused_pages() == 70, "{} free", node.free_pages());
+        let mut background = Background::new(&harness.core, 0);
+        assert_eq!(background.step(&harness.core, &harness.host), BackgroundStep::Sleep);
+        assert_eq!((node.free_pages(), harness.stat(Counter::PgstealKswapd)), (70, 0));
     }
 }
