@@ -334,11 +334,15 @@ impl CachedFile {
 
     /// The readahead window for a miss of a read of `request` pages.
     pub(crate) fn window_of_miss(&self, index: u32, request: u32) -> Window {
-        let mut readahead = self.readahead.lock().unwrap_or_else(PoisonError::into_inner);
         let request_now = request.min(self.inode.request_pages_max());
+        if self.random.load(Ordering::Relaxed) {
+            // Threads that share the handle do not wait for each other.
+            return Window { first: index, pages: request_now.max(1), mark: None };
+        }
+        let mut readahead = self.readahead.lock().unwrap_or_else(PoisonError::into_inner);
         let window = readahead.on_miss(index, request_now, |page| self.is_cached(page));
         readahead.note_read(index, request);
-        if self.random.load(Ordering::Relaxed) { window } else { self.inode.whole_blocks(window) }
+        self.inode.whole_blocks(window)
     }
 
     fn is_cached(&self, page: u32) -> bool {
