@@ -36,6 +36,7 @@ fn scans_are_counted_alike_and_every_load_reclaims() {
     }
     // The speed of list scans is our own metric, without a published figure.
     row("ours_classic_reclaim_folios_scanned_per_second");
+    row("ours_ranked_reclaim_folios_scanned_per_second");
     let scans = row("folios_scanned_per_second");
     assert_eq!((&scans["published"], &scans["verdict"]), (&Value::Null, &"-".into()));
     assert_eq!(

@@ -110,6 +110,7 @@ fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error
         ours_row("ours_reclaim_folios_scanned_per_second", Published::Nothing, &scans.reclaim),
         // Kernels prefetch the next folio's state of these lists already.
         ours_row("ours_classic_reclaim_folios_scanned_per_second", Published::Nothing, &scans.classic),
+        ours_row("ours_ranked_reclaim_folios_scanned_per_second", Published::Nothing, &scans.ranked),
         row("randread_zipf05_mib_per_cpu_second", "MiB/s", Published::Nothing, of(&random_read, cpu, mib)),
         row("hybrid_zipf07_read_mib_per_second", "MiB/s", change(6622.0, 6926.6), of(&hybrid, wall, mib)),
         row(
@@ -232,6 +233,7 @@ struct Scans {
     making_room: Four,
     reclaim: Four,
     classic: Four,
+    ranked: Four,
     few: Four,
     mixed: Four,
     more: Four,
@@ -243,7 +245,7 @@ impl Scans {
     fn new(effort: Effort, runs: u32, watch: &dyn Watch) -> Result<Scans, Error> {
         let (folios, seed) = (FOLIOS / effort.shorter, effort.seed);
         let each = u64::from(folios / TENANTS);
-        let stage = Stage::begin(watch, "scanning", 4, Unit::Steps);
+        let stage = Stage::begin(watch, "scanning", 5, Unit::Steps);
         let world = ScanMachine::new(multigen(), folios, TENANTS, seed);
         let making_room = over_tenants(runs, &|way, tenant| world.make_room(way, tenant));
         stage.advance(1)?;
@@ -252,14 +254,19 @@ impl Scans {
         stage.advance(1)?;
         let metadata_bytes = world.metadata_bytes();
         drop(world);
-        let world = ScanMachine::new(Mechanisms::default().with_lru(Lru::Classic), folios / 4, TENANTS, seed);
-        let classic = over_tenants(runs, &|way, tenant| world.reclaim(way, tenant, each / 24));
+        let reclaim_under = |lru| {
+            let world = ScanMachine::new(Mechanisms::default().with_lru(lru), folios / 4, TENANTS, seed);
+            over_tenants(runs, &|way, tenant| world.reclaim(way, tenant, each / 24))
+        };
+        let classic = reclaim_under(Lru::Classic);
         stage.advance(1)?;
-        drop(world);
+        let ranked = reclaim_under(Lru::Ranked);
+        stage.advance(1)?;
         Ok(Scans {
             making_room,
             reclaim,
             classic,
+            ranked,
             few: repeated(runs, FEW_FOLIOS, 1, FEW_ROUNDS, seed),
             mixed: repeated(runs, FEW_FOLIOS, FEW_TENANTS, FEW_ROUNDS, seed),
             more: repeated(runs, MORE_FOLIOS / effort.shorter, 1, MORE_ROUNDS, seed),
@@ -311,7 +318,7 @@ fn repeated(runs: u32, folios: u32, tenants: u32, rounds: u32, seed: u64) -> Fou
 
 /// Whether all counters are the same for every way of scanning.
 fn counted_alike(folios: u32, seed: u64) -> bool {
-    [Lru::MultiGen, Lru::Classic].into_iter().all(|lru| {
+    [Lru::MultiGen, Lru::Classic, Lru::Ranked].into_iter().all(|lru| {
         let counters = Way::ALL.map(|way| {
             let world = ScanMachine::new(Mechanisms::default().with_lru(lru), folios, FEW_TENANTS, seed);
             for tenant in 0..FEW_TENANTS as usize {
