@@ -111,8 +111,10 @@ pub(crate) struct CacheHost {
     /// Each write that ends rings the flusher.
     pub(crate) flusher_awaits_write: AtomicBool,
     pub(crate) background: Bell,
-    /// Rung whenever pages were written or read. Throttled writers and reclaimers wait for it.
+    /// Rung whenever pages were written or read. Reclaimers wait for it.
     pub(crate) progress: Bell,
+    /// Rung when the cache is closed.
+    pub(crate) closed: Bell,
     /// Rung when enough isolated pages are back on the lists.
     isolated: Bell,
     pub(crate) observer: OnceLock<Observer>,
@@ -139,6 +141,7 @@ impl CacheHost {
             flusher_awaits_write: AtomicBool::new(false),
             background: Bell::default(),
             progress: Bell::default(),
+            closed: Bell::default(),
             isolated: Bell::default(),
             observer: OnceLock::new(),
             events: OnceLock::new(),

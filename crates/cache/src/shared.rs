@@ -22,7 +22,7 @@ use mglru_core::{Core, FolioId, Throttle};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::Duration;
 
 /// The state that all parts of a cache share.
 pub(crate) struct Shared {
@@ -55,20 +55,23 @@ impl Shared {
     }
 
     /// Parks the calling thread as the core asked. Pauses for charging above `memory.high` and for
-    /// dirtying too fast last their full time unless the cache stops; the others also end when
+    /// dirtying too fast last their full time unless the cache is closed; the others also end when
     /// pages were written or read since `rings_before`.
     pub(crate) fn park(&self, throttle: Throttle, rings_before: u64) {
         slow_path!("wait", reason = tracing::field::debug(throttle));
-        let (Throttle::OverHigh(pause) | Throttle::Dirty(pause)) = throttle else {
-            return self.host.park(throttle, rings_before);
-        };
-        let end = Instant::now() + pause;
-        let mut rings_before = rings_before;
-        while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-            if self.stopping.load(Ordering::Acquire) {
-                return;
-            }
-            rings_before = self.host.progress.wait(rings_before, left);
+        match throttle {
+            Throttle::OverHigh(pause) | Throttle::Dirty(pause) => self.sleep(pause),
+            _ => self.host.park(throttle, rings_before),
+        }
+    }
+
+    /// Sleeps until the time is over or the cache is closed. Nothing else wakes the thread: a write
+    /// that ends would otherwise wake each of many paused writers, in vain.
+    pub(crate) fn sleep(&self, pause: Duration) {
+        let closed = &self.host.closed;
+        let rings_before = closed.rings();
+        if !self.stopping.load(Ordering::Acquire) {
+            closed.wait(rings_before, pause);
         }
     }
 

@@ -2,6 +2,8 @@
 //! see.
 
 use crate::backend::{BackendKind, Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
+use crate::host::CacheHost;
+use crate::workers::Workers;
 use crate::{Advice, CachedFile, OpenMode, PageCache};
 use mglru_core::folio::Flags;
 use mglru_core::{Counter, Hit, LockAttempt, Lookup, Lru, Mechanisms, MemcgId, Throttle};
@@ -360,13 +362,31 @@ fn dirty_pages_expire() {
 /// Rings for unrelated progress each time the waiter goes to sleep: if rings ended its waits, 16
 /// waits would pass quickly.
 fn ring_for_others<T>(file: &CachedFile, waiter: &ScopedJoinHandle<'_, T>) {
-    let progress = &file.shared.host.progress;
+    let CacheHost { progress, closed, .. } = &file.shared.host;
     for sleeps in 0..40 {
-        while progress.sleeps.load(Relaxed) <= sleeps && !waiter.is_finished() {
+        while progress.sleeps.load(Relaxed) + closed.sleeps.load(Relaxed) <= sleeps && !waiter.is_finished() {
             std::thread::yield_now();
         }
         progress.ring();
     }
+}
+
+/// A pause for dirtying ends when the cache is closed, and no progress wakes the paused thread.
+#[test]
+fn only_the_close_of_the_cache_ends_a_pause() {
+    let (_, cache, file) = created();
+    let shared = file.shared.clone();
+    std::thread::scope(|scope| {
+        let paused = scope.spawn(|| shared.park(Throttle::Dirty(Duration::from_secs(3600)), 0));
+        while shared.host.closed.sleeps.load(Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        shared.host.progress.ring();
+        assert!(!paused.is_finished());
+        assert_eq!(shared.host.progress.sleeps.load(Relaxed), 0, "it does not listen");
+        Workers::tell_to_stop(&shared);
+    });
+    drop((file, cache));
 }
 
 /// With one failing file and one slow device, a writer to the slow device waits, regardless of

@@ -56,6 +56,7 @@ impl Workers {
         shared.host.flusher.ring();
         shared.host.background.ring();
         shared.host.progress.ring();
+        shared.host.closed.ring();
     }
 
     fn join(self) {
@@ -86,7 +87,7 @@ fn supervise(shared: &Shared, run: Run) {
             return;
         }
         // The cause of the panic may persist: do not spin.
-        shared.host.progress.wait(shared.host.progress.rings(), RESTART_PAUSE);
+        shared.sleep(RESTART_PAUSE);
     }
 }
 
