@@ -352,7 +352,7 @@ impl Map {
     /// As [`Self::page`].
     pub fn page_owned(&self, index: u32) -> Result<OwnedPageGuard, Error> {
         let (folio, bytes) = self.lend(index)?;
-        Ok(OwnedPageGuard::new(self.file.shared.clone(), folio, bytes))
+        Ok(OwnedPageGuard::new(&self.file.shared, folio, bytes))
     }
 
     /// Counts a guard on a page. Returns its folio and how many of its bytes are in the file.
@@ -472,7 +472,7 @@ impl CachedFile {
         }
         let Lookup::Hit(hit) = shared.core.lookup(&inode.mapping, index) else { return None };
         shared.core.lend(&shared.host, &inode.mapping, index, &hit).ok()?;
-        let guard = OwnedPageGuard::new(shared.clone(), hit.folio, left.min(PAGE_BYTES) as usize);
+        let guard = OwnedPageGuard::new(shared, hit.folio, left.min(PAGE_BYTES) as usize);
         self.count_hit(index, &hit, false, false);
         Some(guard)
     }

@@ -10,6 +10,7 @@ use crate::flight::InFlight;
 use crate::frames::Frames;
 #[cfg(feature = "async")]
 use crate::future::Futures;
+use crate::guard::Keepers;
 use crate::host::{CacheHost, thread_number};
 use crate::inode::{Inode, Inodes};
 use crate::regions::Regions;
@@ -43,6 +44,7 @@ pub(crate) struct Shared {
     /// Number of panics of workers, which were restarted.
     pub(crate) worker_panics: AtomicU64,
     pub(crate) slot_charges: SlotCharges,
+    pub(crate) keepers: Keepers,
     /// This cache's number within the process.
     pub(crate) number: u64,
     pub(crate) budget_bytes: u64,

@@ -672,3 +672,20 @@ fn threads_that_share_a_handle_count_apart() {
     drop(file);
     cache.validate().unwrap();
 }
+
+/// Owned guards share references to the cache, which the cache keeps until it is closed.
+#[test]
+fn a_closed_cache_is_freed_with_its_last_guard() {
+    let (cache, file) = open(2);
+    let map = file.map().unwrap();
+    let before = map.page_owned(0).unwrap();
+    let shared = Arc::downgrade(&file.shared);
+    cache.close().unwrap();
+    let after = map.page_owned(0).unwrap();
+    drop((map, file));
+    assert!(before[..] == after[..] && shared.strong_count() > 0);
+    drop(before);
+    assert!(shared.strong_count() > 0 && after.len() == PAGE);
+    drop(after);
+    assert_eq!(shared.strong_count(), 0);
+}

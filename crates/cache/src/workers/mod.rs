@@ -57,6 +57,7 @@ impl Workers {
         shared.host.background.ring();
         shared.host.progress.ring();
         shared.host.closed.ring();
+        shared.keepers.end();
     }
 
     fn join(self) {
