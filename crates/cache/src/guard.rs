@@ -200,7 +200,7 @@ impl Keepers {
     fn keep(&self, shared: &Arc<Shared>) -> Kept {
         let new = || Arc::new(Keeper(shared.clone()));
         let mut keeper = self.0[shared.cpu()].lock();
-        // Under the lock: either this sees that the cache is being closed, or `end` sees the keeper.
+        // Under the lock: either this sees that the cache stops, or `end` sees the keeper.
         Kept(if shared.stopping.load(Ordering::Acquire) {
             new()
         } else {

@@ -43,7 +43,7 @@ switches! {
     BatchNonresidentAge = "batch_nonresident_age",
     /// Scans prefetch the words that they will write for the folios ahead
     /// ([book: eviction#prefetch]), as this project extended the published patch: state and links
-    /// of the folio after the next, by links, and the page of an isolated folio; under `ranked`, its
+    /// of the folio after the next, by links, and the page of an isolated folio; under `ranked` the
     /// stamp, too. A drained batch prefetches the words of all its folios. Decisions do not change.
     Prefetch = "prefetch",
     /// Decide by current list sizes. Off: by sizes up to 2 s old.
