@@ -210,10 +210,7 @@ impl Keepers {
 
     /// Ends the references, once the cache is stopping.
     pub(crate) fn end(&self) {
-        for keeper in &self.0 {
-            let ended = keeper.lock().take();
-            drop(ended);
-        }
+        self.0.iter().for_each(|keeper| drop(keeper.lock().take()));
     }
 }
 

@@ -306,7 +306,7 @@ fn given(core: &Core, id: MemcgId, visit: Visit) -> Given {
     // Pages that are about to be read count as used now.
     let used_at = if unread { now } else { used_at.min(now) };
     let protected = below_min || below_low;
-    Given { memcg: memcg.id(), giving_pages, scanned, stolen, protected, used_at, in_use, is_missed }
+    Given { memcg: id, giving_pages, scanned, stolen, protected, used_at, in_use, is_missed }
 }
 
 /// Makes the verdicts on a visited memcg, after checking whether it has shrunk into another group,
