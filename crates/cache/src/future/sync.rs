@@ -15,7 +15,7 @@ impl CachedFile {
     /// # Errors
     /// As [`Self::sync_data`].
     pub fn sync_data_async(&self) -> SyncFile<'_> {
-        SyncFile { file: self, all: false, under_way: None }
+        SyncFile { file: self, all: false, state: State::Unpolled }
     }
 
     /// Syncs as [`Self::sync_all`], without blocking the thread.
@@ -23,16 +23,25 @@ impl CachedFile {
     /// # Errors
     /// As [`Self::sync_data`].
     pub fn sync_all_async(&self) -> SyncFile<'_> {
-        SyncFile { file: self, all: true, under_way: None }
+        SyncFile { file: self, all: true, state: State::Unpolled }
     }
 }
 
 /// A sync under way. See [`CachedFile::sync_data_async`].
+///
+/// # Panics
+/// If it is polled again after it was ready, as the future of an `async` block does.
 #[must_use = "a future does nothing unless it is polled"]
 pub struct SyncFile<'a> {
     file: &'a CachedFile,
     all: bool,
-    under_way: Option<Arc<Done<Synced>>>,
+    state: State,
+}
+
+enum State {
+    Unpolled,
+    UnderWay(Arc<Done<Synced>>),
+    Ready,
 }
 
 impl fmt::Debug for SyncFile<'_> {
@@ -47,16 +56,19 @@ impl Future for SyncFile<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let this = &mut *self;
         let (file, all) = (this.file, this.all);
-        let under_way = match &this.under_way {
-            Some(under_way) => under_way,
-            None => {
-                let (shared, inode) = (file.shared.clone(), file.inode.clone());
-                match file.shared.futures.syncs.submit(&file.inode, move || shared.sync(&inode, all)) {
-                    Some(done) => this.under_way.insert(done),
-                    None => return Poll::Ready(if all { file.sync_all() } else { file.sync_data() }),
+        if let State::Unpolled = this.state {
+            let (shared, inode) = (file.shared.clone(), file.inode.clone());
+            match file.shared.futures.syncs.submit(&file.inode, move || shared.sync(&inode, all)) {
+                Some(done) => this.state = State::UnderWay(done),
+                None => {
+                    this.state = State::Ready;
+                    return Poll::Ready(if all { file.sync_all() } else { file.sync_data() });
                 }
             }
-        };
-        Poll::Ready(file.end_of_sync(ready!(under_way.poll(cx))))
+        }
+        let State::UnderWay(under_way) = &this.state else { panic!("`SyncFile` polled after completion") };
+        let synced = ready!(under_way.poll(cx));
+        this.state = State::Ready;
+        Poll::Ready(file.end_of_sync(synced))
     }
 }

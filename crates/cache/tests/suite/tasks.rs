@@ -532,3 +532,16 @@ impl Wake for Count {
         self.0.fetch_add(1, SeqCst);
     }
 }
+
+/// It was pending for ever.
+#[test]
+#[should_panic(expected = "`SyncFile` polled after completion")]
+fn a_sync_that_is_polled_after_its_end_panics() {
+    let (disk, _) = memory(1);
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::Create).unwrap();
+    file.write_at(b"hello", 0).unwrap();
+    let mut sync = pin!(file.sync_data_async());
+    block_on(sync.as_mut()).unwrap();
+    let _ = sync.poll(&mut Context::from_waker(Waker::noop()));
+}
