@@ -32,6 +32,8 @@ struct State {
     holders: BTreeMap<u64, Instant>,
     /// Whether the timer will look for turns to lend on.
     is_watched: bool,
+    /// No task queues any more: it goes on and finds the cache closed.
+    closed: bool,
     next: u64,
 }
 
@@ -57,6 +59,7 @@ impl Default for Shared {
             waiting: BTreeMap::new(),
             holders: BTreeMap::new(),
             is_watched: false,
+            closed: false,
             next: 0,
         }))
     }
@@ -146,6 +149,9 @@ impl Turns {
         }
         state.next += 1;
         let number = *place.insert(state.next);
+        if state.closed {
+            return true;
+        }
         if state.free > 0 && state.waiting.is_empty() {
             state.free -= 1;
             state.holders.insert(number, Instant::now());
@@ -171,7 +177,10 @@ impl Turns {
 
     /// Wakes all tasks, because the cache is closed.
     pub(super) fn close(&self) {
-        let waiting = std::mem::take(&mut self.0.lock().waiting);
+        let mut state = self.0.lock();
+        state.closed = true;
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
         waiting.into_values().for_each(Waker::wake);
     }
 }
@@ -207,6 +216,22 @@ mod tests {
         places.iter_mut().for_each(|place| turns.leave(place));
         let state = turns.0.lock();
         assert_eq!((state.free, state.holders.len()), (TURNS, 0));
+    }
+
+    /// A task that looked whether the cache is closed just before it was would wait for ever: no
+    /// timer lends on the turn of a task that is not polled.
+    #[test]
+    fn no_task_queues_after_the_close() {
+        let (turns, timer, waker) = (Turns::default(), Timer::default(), Waker::noop());
+        let mut places = places(&turns, &timer, TURNS + 1);
+        timer.close();
+        turns.close();
+        assert!(turns.take(&mut places[TURNS], waker, &timer), "it was woken");
+        let mut late = None;
+        assert!(turns.take(&mut late, waker, &timer));
+        turns.leave(&mut late);
+        places.iter_mut().for_each(|place| turns.leave(place));
+        assert_eq!(turns.0.lock().free, TURNS);
     }
 
     #[test]
