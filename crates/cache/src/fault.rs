@@ -22,6 +22,7 @@ use mglru_core::readahead::{FillStep, Filling, ReadRun, Window};
 use mglru_core::{
     Arrival, ChargeStep, Charging, FolioId, HostCharge, InsertError, Mapping, NewFolio, PAGE_BYTES, Task,
 };
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -33,6 +34,14 @@ const PAYMENTS: u32 = 64;
 /// again this way: in a memory smaller than the window, readahead would evict it every time.
 pub(crate) fn alone(index: u32) -> Window {
     Window { first: index, pages: 1, mark: None }
+}
+
+/// Whether a read of `pages` pages that failed says nothing about one of them: another one may be
+/// the unreadable one, so the wanted page is read again, alone. Some errors are of the whole file,
+/// and a read that was waited for until the deadline is not waited for again.
+pub(crate) fn may_be_of_another_page(kind: io::ErrorKind, pages: usize) -> bool {
+    use io::ErrorKind::{Deadlock, NotFound, PermissionDenied, TimedOut};
+    pages > 1 && !matches!(kind, Deadlock | NotFound | PermissionDenied | TimedOut)
 }
 
 /// Metadata that was charged. Dropped, it is uncharged.
@@ -75,21 +84,26 @@ impl Shared {
         window: Window,
         arrival: Arrival,
     ) -> Result<(), Error> {
+        inode.refuse_in_own_call()?;
         let marked = Arrival { readahead_mark: window.mark == Some(index), ..arrival };
         let Some(folio) = self.insert_new(inode, task, index, marked)? else { return Ok(()) };
         let memcg = task.memcg;
         let mut filling =
             Filling::around(&self.core, memcg, window, file_pages(inode), (index, folio), arrival);
         let mut result = Ok(());
+        let mut pages = 0;
         while let Some(run) = self.fill(&mut filling, inode, task) {
-            match run.folios.contains(&folio) {
-                true => result = self.read_pages(inode, folio, &run),
-                false => self.submit_read(inode, run, None),
+            if run.folios.contains(&folio) {
+                pages = run.folios.len();
+                result = self.read_pages(inode, folio, &run);
+            } else {
+                self.submit_read(inode, run, None);
             }
         }
         match result {
-            // A read error elsewhere in the window must not fail the wanted page.
-            Err(_) if window.pages > 1 => self.fault(inode, task, index, alone(index), arrival),
+            Err(error) if may_be_of_another_page(error.kind(), pages) => {
+                self.fault(inode, task, index, alone(index), arrival)
+            }
             result => result,
         }
     }
@@ -111,6 +125,7 @@ impl Shared {
         while let Some(run) = self.fill(&mut filling, inode, task) {
             let waiter = run.folios.contains(&folio).then(|| Waiter {
                 outcome: outcome.clone(),
+                pages: run.folios.len(),
                 stall: self.core.begin_refault(&self.host, folio),
             });
             self.submit_read(inode, run, waiter);

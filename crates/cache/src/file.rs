@@ -319,7 +319,7 @@ impl CachedFile {
             }
             match shared.core.lookup(&self.inode.mapping, piece.index) {
                 Lookup::Hit(_) => {}
-                Lookup::Pending(folio) => shared.wait_for_content(folio),
+                Lookup::Pending(folio) => shared.wait_for_read(&self.inode, folio)?,
                 Lookup::Miss => {
                     missed = true;
                     let index = piece.index;

@@ -22,18 +22,18 @@ pub(crate) enum Flight {
     SwapOut { mapping: Arc<Mapping>, folio: FolioId },
 }
 
-/// The error of a read that a future submitted.
+/// The error of a read that a future submitted, with the number of pages of the read.
 #[cfg(feature = "async")]
 #[derive(Debug, Default)]
-pub(crate) struct Outcome(Mutex<Option<io::Error>>);
+pub(crate) struct Outcome(Mutex<Option<(io::Error, usize)>>);
 
 #[cfg(feature = "async")]
 impl Outcome {
-    fn fail(&self, error: io::Error) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    fn fail(&self, error: io::Error, pages: usize) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((error, pages));
     }
 
-    pub(crate) fn take(&self) -> Option<io::Error> {
+    pub(crate) fn take(&self) -> Option<(io::Error, usize)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -42,6 +42,8 @@ impl Outcome {
 #[cfg(feature = "async")]
 pub(crate) struct Waiter {
     pub(crate) outcome: Arc<Outcome>,
+    /// Pages of the read.
+    pub(crate) pages: usize,
     /// The stall of its task.
     pub(crate) stall: Option<Stall>,
 }
@@ -55,7 +57,7 @@ impl Waiter {
     #[cfg(feature = "async")]
     pub(crate) fn end(self, core: &Core, host: &CacheHost, error: Option<io::Error>) {
         self.stall.into_iter().for_each(|stall| core.end_stall(host, stall));
-        error.into_iter().for_each(|error| self.outcome.fail(error));
+        error.into_iter().for_each(|error| self.outcome.fail(error, self.pages));
     }
 
     #[cfg(not(feature = "async"))]

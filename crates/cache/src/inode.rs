@@ -25,6 +25,7 @@
 use crate::backend::{BackendFile, FileIdentity};
 use crate::error::Error;
 use crate::piece::Piece;
+use crate::source::refuse_in_own_call;
 use mglru_core::readahead::{DEFAULT_MAX_PAGES, Window};
 use mglru_core::writeback::ErrorSequence;
 use mglru_core::{HostCharge, Mapping, MappingId, MemcgId, PAGE_BYTES, Task};
@@ -284,6 +285,12 @@ impl Inode {
 
     pub(crate) fn error(&self, doing: &'static str, source: io::Error) -> Error {
         Error::io(doing, self.file.path(), source)
+    }
+
+    /// Fails in the call of the file's own source that reads its ranges. Asked before a wait for a
+    /// page.
+    pub(crate) fn refuse_in_own_call(&self) -> Result<(), Error> {
+        refuse_in_own_call(&self.file).map_err(|source| self.error("read", source))
     }
 
     fn errors(&self) -> MutexGuard<'_, Option<Box<Errors>>> {

@@ -406,7 +406,7 @@ impl Map {
                     }
                     return Ok(hit);
                 }
-                Lookup::Pending(folio) => shared.wait_for_content(folio),
+                Lookup::Pending(folio) => shared.wait_for_read(inode, folio)?,
                 Lookup::Miss => {
                     let window = if missed { alone(index) } else { self.file.window_of_fault(index) };
                     missed = true;

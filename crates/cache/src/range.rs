@@ -144,7 +144,7 @@ impl CachedFile {
                         return Ok(());
                     }
                 }
-                Lookup::Pending(folio) => shared.wait_for_content(folio),
+                Lookup::Pending(folio) => shared.wait_for_read(inode, folio)?,
                 Lookup::Miss => {
                     if u64::from(index) * PAGE_BYTES >= self.len() {
                         // Truncated meanwhile.

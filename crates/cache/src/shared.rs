@@ -6,6 +6,7 @@
 //! not wait for I/O while it holds it.
 
 use crate::backend::Backend;
+use crate::error::Error;
 use crate::flight::InFlight;
 use crate::frames::Frames;
 #[cfg(feature = "async")]
@@ -156,6 +157,16 @@ impl Shared {
 
     pub(crate) fn wait_while(&self, folio: FolioId, asleep_while: impl Fn(Flags) -> bool) {
         self.host.latches.wait(folio, self.flags(folio), asleep_while);
+    }
+
+    /// Sleeps until a page that is being read has its content, or was given up.
+    ///
+    /// # Errors
+    /// The calling thread is to bring it in: it is in a call of the file's source.
+    pub(crate) fn wait_for_read(&self, inode: &Inode, folio: FolioId) -> Result<(), Error> {
+        inode.refuse_in_own_call()?;
+        self.wait_for_content(folio);
+        Ok(())
     }
 
     /// Sleeps until a folio has its content and no thread is changing it.

@@ -28,6 +28,7 @@ const EISDIR: i32 = 21;
 const EINVAL: i32 = 22;
 const EFBIG: i32 = 27;
 const ENOSPC: i32 = 28;
+const EDEADLK: i32 = 35;
 const EOPNOTSUPP: i32 = 95;
 const ECONNABORTED: i32 = 103;
 const ECONNRESET: i32 = 104;
@@ -233,6 +234,7 @@ fn number_of(error: &io::Error) -> i32 {
         io::ErrorKind::StorageFull => ENOSPC,
         io::ErrorKind::IsADirectory => EISDIR,
         io::ErrorKind::InvalidInput => EINVAL,
+        io::ErrorKind::Deadlock => EDEADLK,
         io::ErrorKind::Unsupported => EOPNOTSUPP,
         _ => EIO,
     })

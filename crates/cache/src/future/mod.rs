@@ -39,6 +39,7 @@ pub use sync::SyncFile;
 pub use write::WriteAt;
 
 use crate::error::Error;
+use crate::fault::may_be_of_another_page;
 use crate::flight::Outcome;
 use crate::host::CacheHost;
 use crate::inode::Inode;
@@ -194,8 +195,8 @@ impl Paying {
 #[derive(Debug, Default)]
 struct Missing {
     paying: Paying,
-    /// The last read that was submitted, and its pages.
-    read: Option<(Arc<Outcome>, u32)>,
+    /// The last read that was submitted.
+    read: Option<Arc<Outcome>>,
     /// Whether the page was read, or was to be; it is read alone if it is missing again.
     was_read: bool,
 }
@@ -212,7 +213,7 @@ impl Missing {
         arrival: Arrival,
     ) {
         let outcome = Arc::new(Outcome::default());
-        self.read = Some((outcome.clone(), window.pages));
+        self.read = Some(outcome.clone());
         shared.submit_fault(inode, task, page, window, arrival, outcome);
         shared.futures.turns.leave(&mut self.paying.place);
     }
@@ -224,11 +225,10 @@ impl Missing {
         (self.read, self.was_read) = (None, false);
     }
 
-    /// Takes the error with which the page's own read has failed.
+    /// Takes the error with which the page's read has failed, unless the page is to be read alone.
     fn error(&mut self, inode: &Inode) -> Option<Error> {
-        let (outcome, pages) = self.read.take()?;
-        // Of several pages, perhaps another one cannot be read: the next read is of this alone.
-        outcome.take().filter(|_| pages == 1).map(|source| inode.error("read", source))
+        let (source, pages) = self.read.take()?.take()?;
+        (!may_be_of_another_page(source.kind(), pages)).then(|| inode.error("read", source))
     }
 }
 

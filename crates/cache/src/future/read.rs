@@ -171,6 +171,7 @@ impl ReadAt<'_> {
             match shared.core.lookup(&inode.mapping, index) {
                 Lookup::Hit(_) => continue,
                 Lookup::Pending(folio) => {
+                    inode.refuse_in_own_call()?;
                     if shared.wake_unless(folio, cx, |flags| flags.locked() && flags.writing()) {
                         return Poll::Pending;
                     }
@@ -182,6 +183,7 @@ impl ReadAt<'_> {
             if let Some(error) = self.missing.error(inode) {
                 return Poll::Ready(Err(error));
             }
+            inode.refuse_in_own_call()?;
             ready!(self.missing.paying.poll_room(shared, inode, cx))?;
             let task = file.task();
             let new = ready!(self.missing.paying.poll(shared, &task, inode, index, cx))?;

@@ -140,6 +140,7 @@ impl WriteAt<'_> {
                 return Poll::Ready(Err(error));
             }
             if !whole {
+                inode.refuse_in_own_call()?;
                 ready!(self.missing.paying.poll_room(shared, inode, cx))?;
             }
             let new = ready!(self.missing.paying.poll(shared, &task, inode, index, cx))?;

@@ -34,12 +34,15 @@
 //! of 64 threads, which shrinks as more are used, and a queue of its own.
 //!
 //! A miss that brought in pages around it reads its own page again, alone, before it reports an
-//! error. Further retries and hedged requests are left to the source, which knows its service.
+//! error, unless that is of the whole source (`NotFound`, `PermissionDenied`) or of the deadline
+//! (`TimedOut`). Further retries and hedged requests are left to the source, which knows its service.
 //!
 //! With a disk tier ([`crate::Builder::disk_tier`]), misses look there first, and answers of a
 //! known version are kept there ([`crate::tier`]).
 
 mod calls;
+#[cfg(test)]
+mod failing_tests;
 mod pool;
 mod reads;
 #[cfg(test)]
@@ -48,7 +51,7 @@ mod tiered;
 
 use crate::backend::disk_file::refuse_other_than_regular;
 use mglru_core::PAGE_BYTES;
-pub(crate) use pool::{SourceFile, Sources, WithSources, source_of};
+pub(crate) use pool::{SourceFile, Sources, WithSources, refuse_in_own_call, source_of};
 use reads::{Reads, Shortest};
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -80,6 +83,10 @@ pub trait BlockSource: fmt::Debug + Send + Sync + 'static {
     /// do not overlap, but may be neighbours or near one another: reading the gap may be cheaper
     /// than a request each. The cache calls this on threads of its own, up to 8 at once for one
     /// name; a source that answers before it returns keeps its thread busy until then.
+    ///
+    /// The source must not read its own pages through the cache, which would ask it again. On the
+    /// thread of this call, a read of a page that is not in memory fails (`Deadlock`); on another
+    /// one it waits until the deadline.
     fn read_ranges(&self, requests: Vec<RangeRequest>);
 
     /// The preferred size of reads, in bytes. A miss brings in the whole block with its page, as

@@ -19,12 +19,14 @@ use crate::frames::{FRAME_BYTES, Frames};
 use crate::tier::{SourceKey, Tier};
 use crate::trace::slow_path;
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -35,6 +37,22 @@ use std::time::{Duration, Instant};
 const RANGES_MAX: usize = 64;
 /// The device of sources in [`FileIdentity`]; no real one has this number.
 const DEVICE: u64 = u64::MAX;
+
+thread_local! {
+    /// The file whose source this thread has asked for ranges, while it does.
+    static ASKED: Cell<*const SourceFile> = const { Cell::new(ptr::null()) };
+}
+
+/// Refuses to wait for pages of a file in the call that is to bring them in: each such wait would
+/// end at the deadline, and then ask for the pages again.
+pub(crate) fn refuse_in_own_call(file: &Arc<dyn BackendFile>) -> io::Result<()> {
+    if !ptr::addr_eq(ASKED.get(), Arc::as_ptr(file)) {
+        return Ok(());
+    }
+    let what = "the source reads its own pages in `read_ranges` and would wait for itself: read the bytes from \
+                where they are stored";
+    Err(io::Error::new(io::ErrorKind::Deadlock, what))
+}
 
 /// The calls that change a source.
 #[derive(Default)]
@@ -485,8 +503,10 @@ impl Sources {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.ranges.fetch_add(requests.len() as u64, Ordering::Relaxed);
         slow_path!("source", file = tracing::field::display(file.path.display()), ranges = requests.len());
+        ASKED.set(file);
         // Unanswered requests that a panic drops fail.
         let _ = catch_unwind(AssertUnwindSafe(|| file.source().read_ranges(requests)));
+        ASKED.set(ptr::null());
     }
 
     /// Writes a run of pages, unless it has failed meanwhile.
@@ -598,6 +618,10 @@ impl Backend for WithSources {
 
     fn registered_buffers(&self) -> bool {
         self.files.registered_buffers()
+    }
+
+    fn threads_refused(&self) -> usize {
+        self.files.threads_refused()
     }
 }
 

@@ -34,6 +34,7 @@ pub(crate) enum Manner {
     /// The whole source, as a server that ignores ranges.
     Whole,
     FailsEveryThird,
+    Fails(io::ErrorKind),
     Drops,
     Panics,
     /// Keeps requests until the test takes them.
@@ -114,7 +115,9 @@ impl BlockSource for Object {
             _ => {}
         }
         for request in requests {
-            if manner == Manner::FailsEveryThird && self.count.fetch_add(1, Relaxed) % 3 == 2 {
+            if let Manner::Fails(kind) = manner {
+                request.fail(kind.into());
+            } else if manner == Manner::FailsEveryThird && self.count.fetch_add(1, Relaxed) % 3 == 2 {
                 request.fail(io::Error::new(io::ErrorKind::ConnectionReset, "the third"));
             } else {
                 Object::answer(&self.contents, version, manner, request);
