@@ -397,6 +397,10 @@ pub struct CacheStats {
     pub backend: &'static str,
     /// The reason why io_uring is not used although it was requested.
     pub why_not_uring: Option<String>,
+    /// Threads for reads and writes of files that the system did not grant, of two per processor and
+    /// at most 16. The cache goes on with the others; `ulimit -u` or `pids.max` of the control group
+    /// is too low for more.
+    pub io_threads_refused: usize,
     /// Whether frames are registered with the kernel as buffers.
     pub registered_buffers: bool,
     /// Whether the kernel backs frames with huge pages when it has them.
@@ -498,6 +502,7 @@ impl PageCache {
         CacheStats {
             backend: shared.backend.name(),
             why_not_uring: shared.why_not_uring.clone(),
+            io_threads_refused: shared.backend.threads_refused(),
             registered_buffers: shared.backend.registered_buffers(),
             huge_pages: shared.frames.huge_pages(),
             budget_bytes: shared.budget_bytes,

@@ -44,6 +44,12 @@ fn of_cache(cache: &PageCache) -> Vec<(&'static str, Kind, &'static str, u64)> {
             "1: frames are registered with the kernel.",
             stats.registered_buffers.into(),
         ),
+        (
+            "mglru_io_threads_refused",
+            Kind::Gauge,
+            "Threads for transfers that the system did not grant.",
+            stats.io_threads_refused as u64,
+        ),
         ("mglru_source_ranges_total", Kind::Counter, "Ranges asked of sources.", stats.source_ranges),
         ("mglru_source_calls_total", Kind::Counter, "Calls of sources.", stats.source_calls),
         ("mglru_source_bytes_total", Kind::Counter, "Bytes that sources returned.", stats.source_bytes),

@@ -68,6 +68,12 @@ impl CacheReport<'_> {
         if let Some(why) = &stats.why_not_uring {
             text.push_str(&format!("\n       ({why})"));
         }
+        if stats.io_threads_refused > 0 {
+            text.push_str(&format!(
+                "\n       ({} threads for reads and writes were refused: raise `ulimit -u` or `pids.max`)",
+                stats.io_threads_refused
+            ));
+        }
         if let Some(sync) = self.counts.sync {
             text.push_str(&format!(
                 "\n       dirty pages were written back at the end, in {}",

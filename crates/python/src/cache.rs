@@ -95,6 +95,7 @@ impl Cache {
             ("free_pages", stats.free_pages),
             ("file_pages", stats.file_pages),
             ("tenants", stats.tenants as u64),
+            ("io_threads_refused", stats.io_threads_refused as u64),
             ("source_calls", stats.source_calls),
             ("source_ranges", stats.source_ranges),
             ("source_bytes", stats.source_bytes),

@@ -26,6 +26,8 @@ const WAITING_MAX: usize = 256;
 pub(crate) struct ThreadBackend {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// Threads that the system did not grant.
+    refused: usize,
 }
 
 struct Shared {
@@ -35,26 +37,28 @@ struct Shared {
 }
 
 impl ThreadBackend {
-    /// Starts a pool of two threads per processor, at most [`THREADS_MAX`].
+    /// Starts a pool of two threads per processor, at most [`THREADS_MAX`], or of as many as the
+    /// system grants.
+    ///
+    /// # Errors
+    /// The system grants none.
     pub(crate) fn new(frames: Arc<Frames>, completion: Arc<dyn Completion>) -> io::Result<ThreadBackend> {
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
-        ThreadBackend::with_threads(frames, completion, (processors * 2).min(THREADS_MAX))
+        ThreadBackend::with_threads(frames, completion, (processors * 2).min(THREADS_MAX), |shared| {
+            spawn("mglru-io", move || shared.work())
+        })
     }
 
-    pub(crate) fn with_threads(
+    fn with_threads(
         frames: Arc<Frames>,
         completion: Arc<dyn Completion>,
         count: usize,
+        start: impl Fn(Arc<Shared>) -> io::Result<JoinHandle<()>>,
     ) -> io::Result<ThreadBackend> {
-        assert!(count > 0, "a pool needs at least one thread");
         let shared = Arc::new(Shared { frames, completion, queue: Queue::new(WAITING_MAX) });
-        // Built first, so that `drop` ends the started threads if a later one cannot be started.
-        let mut backend = ThreadBackend { shared, threads: Vec::with_capacity(count) };
-        for _ in 0..count {
-            let shared = backend.shared.clone();
-            backend.threads.push(spawn("mglru-io", move || shared.work())?);
-        }
-        Ok(backend)
+        let mut threads = vec![start(shared.clone())?];
+        threads.extend((1..count).map_while(|_| start(shared.clone()).ok()));
+        Ok(ThreadBackend { refused: count - threads.len(), shared, threads })
     }
 }
 
@@ -101,6 +105,10 @@ impl Backend for ThreadBackend {
 
     fn drain(&self) {
         self.shared.queue.drain();
+    }
+
+    fn threads_refused(&self) -> usize {
+        self.refused
     }
 }
 
@@ -152,4 +160,39 @@ pub(super) fn call(direction: Direction, step: &Step) -> io::Result<usize> {
         }
     };
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    struct Nobody;
+
+    impl Completion for Nobody {
+        fn complete(&self, _: u64, _: io::Result<usize>) {}
+    }
+
+    /// A pool that is granted `granted` of 4 threads.
+    fn pool(granted: usize) -> io::Result<ThreadBackend> {
+        let left = Cell::new(granted);
+        ThreadBackend::with_threads(Arc::new(Frames::new(1)?), Arc::new(Nobody), 4, |shared| {
+            match left.get() {
+                0 => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+                more => {
+                    left.set(more - 1);
+                    spawn("mglru-io", move || shared.work())
+                }
+            }
+        })
+    }
+
+    #[test]
+    fn a_pool_works_with_the_threads_that_it_is_granted() {
+        for granted in 1..=4 {
+            let pool = pool(granted).unwrap();
+            assert_eq!((pool.threads.len(), pool.threads_refused()), (granted, 4 - granted));
+        }
+        assert_eq!(pool(0).map(|_| ()).unwrap_err().raw_os_error(), Some(libc::EAGAIN));
+    }
 }

@@ -161,6 +161,10 @@ pub(crate) trait Backend: Send + Sync {
     fn registered_buffers(&self) -> bool {
         false
     }
+    /// Threads that the backend wanted and the system did not grant. It goes on with the others.
+    fn threads_refused(&self) -> usize {
+        0
+    }
 }
 
 /// Progress of a transfer; interprets the results of its system calls.

@@ -277,6 +277,10 @@ impl Backend for UringBackend {
     fn registered_buffers(&self) -> bool {
         self.shared.frames.is_pinned()
     }
+
+    fn threads_refused(&self) -> usize {
+        self.pool.get().map_or(0, Backend::threads_refused)
+    }
 }
 
 impl Drop for UringBackend {
