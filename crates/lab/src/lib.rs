@@ -75,6 +75,7 @@ pub mod membership;
 pub mod memory;
 pub mod parallel;
 pub mod parquet;
+mod pipe;
 pub mod replay;
 pub mod reuse;
 pub mod run;

@@ -133,13 +133,14 @@ fn overrides(
     })
 }
 
-/// Switches each mechanism off, on a trace or on the scenario in a file. Returns the effects, and
-/// the timeline of the full set.
+/// Switches each mechanism off, on a trace or on a scenario, from a file or as text with a path.
+/// Returns the effects, and the timeline of the full set.
 #[pyfunction]
 pub fn ablate(
     py: Python<'_>,
     trace: Option<PyRef<'_, Trace>>,
     scenario: Option<PathBuf>,
+    text: Option<String>,
     options: AblateOptions,
 ) -> PyResult<(Table, Table)> {
     let trace = trace.map(|trace| trace.0.clone());
@@ -163,9 +164,10 @@ pub fn ablate(
             swap: swap_of(options.swap.as_deref(), &options.swap_device, &options.swappiness).swap()?,
             open: Default::default(),
         };
-        let input = match trace {
-            Some(trace) => Input::of_trace(trace, &request, watch)?,
-            None => Input::load(&request, watch)?,
+        let input = match (trace, text) {
+            (Some(trace), _) => Input::of_trace(trace, &request, watch)?,
+            (None, Some(text)) => Input::of_scenario(text, &request)?,
+            (None, None) => Input::load(&request, watch)?,
         };
         let done = ablation::ablate(&input, &request, watch)?;
         let timelines: Vec<_> = done.timeline.iter().cloned().collect();

@@ -82,10 +82,16 @@ impl Sweep {
         })
     }
 
-    /// A grid in TOML.
+    /// A grid in TOML: that of a file, or text that was read from there.
     #[staticmethod]
-    fn read(py: Python<'_>, path: PathBuf) -> PyResult<Sweep> {
-        run(py, |_| Ok(Sweep::of(sweep::Sweep::read(&path)?)))
+    fn read(py: Python<'_>, path: PathBuf, text: Option<String>) -> PyResult<Sweep> {
+        run(py, |_| {
+            let sweep = match text {
+                Some(text) => sweep::Sweep::parse(&text, &path)?,
+                None => sweep::Sweep::read(&path)?,
+            };
+            Ok(Sweep::of(sweep))
+        })
     }
 
     /// Refuses traces that cannot be opened, and returns what the rows depend on.

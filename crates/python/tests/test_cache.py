@@ -5,7 +5,6 @@ import gc
 import io
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import threading
@@ -380,7 +379,7 @@ def test_a_program_that_closes_nothing_writes_and_ends(tmp_path):
     assert (tmp_path / "kept").read_bytes() == b"kept"
 
 
-def test_an_interrupt_ends_a_read_of_a_source_that_hangs():
+def test_an_interrupt_ends_a_read_of_a_source_that_hangs(interrupted):
     asked, answer = threading.Event(), threading.Event()
 
     def read(ranges):
@@ -388,17 +387,10 @@ def test_an_interrupt_ends_a_read_of_a_source_that_hangs():
         answer.wait()
         return [bytes(end - start) for start, end in ranges]
 
-    def interrupt():
-        asked.wait()
-        os.kill(os.getpid(), signal.SIGINT)
-
     with mglru.Cache("4MiB", source_deadline_s=20) as cache:
         file = cache.tenant().open_source(read, name="hangs", size=1 << 20)
-        thread = threading.Thread(target=interrupt)
-        thread.start()
-        with pytest.raises(KeyboardInterrupt):
+        with interrupted(asked), pytest.raises(KeyboardInterrupt):
             file.read(10)
         assert cache.stats()["source_failures"] == 0, "it did not wait until the deadline"
         answer.set()
-        thread.join()
         assert file.read(10) == bytes(10)

@@ -262,9 +262,17 @@ def test_an_interrupt_ends_the_work(work, tmp_path, interrupted):
         work(trace, tmp_path)
 
 
+READERS = {
+    "scenario": lambda path: mglru.scenario(path).tenants["misses"],
+    "ablate": lambda path: sorted(set(mglru.ablate(path, runs=1)["metric"]))[:1],
+    "sweep": lambda path: mglru.sweep(path, path.parent / "rows").done_units,
+}
+
+
 @pytest.mark.parametrize("has_writer", [False, True])
-def test_an_interrupt_ends_a_wait_for_a_scenario(has_writer, tmp_path, interrupted, monkeypatch):
-    path = tmp_path / "web.toml"
+@pytest.mark.parametrize("reader", READERS)
+def test_an_interrupt_ends_a_wait_for_a_text(reader, has_writer, tmp_path, interrupted, monkeypatch):
+    read, path = READERS[reader], tmp_path / "web.toml"
     os.mkfifo(path)
     # Open for both, so that opening it waits for nobody.
     writer = os.open(path, os.O_RDWR) if has_writer else None
@@ -279,24 +287,31 @@ def test_an_interrupt_ends_a_wait_for_a_scenario(has_writer, tmp_path, interrupt
 
     with interrupted(begun), monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(select, "poll", waits)
-        mglru.scenario(path)
+        read(path)
     if writer is not None:
         os.close(writer)
     # Nothing is left behind that would read a part of the next one.
+    (tmp_path / "loop.plain").write_text("1\n2\n1\n")
+    text, answer = {
+        "scenario": (SCENARIO, [0, 1024]),
+        "ablate": (SCENARIO, ["accesses_per_second"]),
+        "sweep": ("traces = ['loop.plain']\npolicies = ['lru', 'opt']\nmemory = ['1p']", 2),
+    }[reader]
+    longest = 16 << 20 if reader == "sweep" else 1 << 20
     texts = [
-        (SCENARIO.encode(), None),
+        (text.encode(), None),
         (b"\xff", "not UTF-8"),
-        (b" " * (1 << 20) + b"#", "the text is longer"),
-        (b"x = 1", "web.toml:1:1: "),
+        (b" " * longest + b"#", "the text is longer"),
+        (b"x = 1", r"web.toml.*1"),
     ]
     for text, error in texts:
         thread = threading.Thread(target=path.write_bytes, args=[text])
         thread.start()
         if error is None:
-            assert mglru.scenario(path).tenants["misses"] == [0, 1024]
+            assert read(path) == answer
         else:
             with pytest.raises(mglru.UsageError, match=error):
-                mglru.scenario(path)
+                read(path)
         thread.join()
 
 
@@ -309,6 +324,12 @@ def test_an_interrupt_ends_the_command(tmp_path):
         with path.open("wb"):
             child.send_signal(signal.SIGINT)
             assert child.wait() == -signal.SIGINT
+
+
+def test_a_table_that_is_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "oom.csv")
+    with pytest.raises(mglru.UsageError, match="oom.csv: a pipe can be read once only"):
+        mglru.fidelity(tmp_path / "oom.csv")
 
 
 def test_the_import_is_light():

@@ -27,7 +27,7 @@ pub mod scenario;
 pub mod select;
 pub mod size;
 pub mod sweep;
-mod text_file;
+pub mod text_file;
 pub mod tpcc;
 pub mod trace;
 pub mod unfinished;

@@ -8,13 +8,13 @@ use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 /// Largest text file in bytes, 1 MiB. The largest of this repository has 8 KiB.
-pub(crate) const BYTES_MAX: u64 = 1 << 20;
+pub const BYTES_MAX: u64 = 1 << 20;
 
 /// The text of a file of at most `bytes_max` bytes.
 ///
 /// # Errors
 /// If the file cannot be read, is longer, or is not UTF-8.
-pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<String> {
+pub fn read(path: &Path, bytes_max: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {

@@ -83,9 +83,18 @@ impl Input {
     /// If it cannot be read, or the options do not apply to it.
     pub fn load(args: &AblationRequest, watch: &dyn Watch) -> Result<Input, Error> {
         if args.input.extension().is_some_and(|extension| extension == "toml") {
-            return Ok(Input::Scenario(Box::new(ScenarioInput::load(args)?)));
+            let scenario = ScenarioInput::new(args, || Ok(Scenario::text(&args.input)?))?;
+            return Ok(Input::Scenario(Box::new(scenario)));
         }
         Input::of_trace(TraceFile::load(&args.input, args.open, watch)?, args, watch)
+    }
+
+    /// A scenario that was read from the path of the request already.
+    ///
+    /// # Errors
+    /// If it is invalid, or the options do not apply to it.
+    pub fn of_scenario(text: String, args: &AblationRequest) -> Result<Input, Error> {
+        Ok(Input::Scenario(Box::new(ScenarioInput::new(args, || Ok(text))?)))
     }
 
     /// A trace that was read already. The path of the request is not used.
@@ -228,7 +237,10 @@ impl TraceInput {
 }
 
 impl ScenarioInput {
-    fn load(args: &AblationRequest) -> Result<ScenarioInput, Error> {
+    fn new(
+        args: &AblationRequest,
+        text: impl FnOnce() -> Result<String, Error>,
+    ) -> Result<ScenarioInput, Error> {
         let has_swap = args.swap.size.is_some() || args.swap.swappiness != Swappiness::DEFAULT;
         if args.warm.is_some() || has_swap {
             return Err(Error::usage(
@@ -244,7 +256,7 @@ impl ScenarioInput {
             return Err(Error::usage("--memory: a percentage is for traces; give a size"));
         }
         let bytes = args.memory.as_ref().map(|memory| memory.pages(|| 0) * PAGE_BYTES);
-        let text = Scenario::text(&args.input)?;
+        let text = text()?;
         let scenario = Scenario::parse(&text, &args.input, Some(args.seed))?;
         let tenants = scenario.tenants.iter().map(|tenant| tenant.path.clone()).collect();
         let plan = ScenarioPlan::new(

@@ -47,12 +47,17 @@ pub use tolerance::Tolerance;
 pub use variant::Variant;
 
 use crate::error::Error;
+use crate::pipe;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 /// Longest first line of a table; that of the kernel lab's has 5 KiB.
 const HEADER_BYTES_MAX: u64 = 1 << 16;
+
+fn refuse_pipe(path: &Path) -> Result<(), Error> {
+    pipe::refuse(path, "a table is read more than once")
+}
 
 /// The kinds of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,21 +74,23 @@ impl TableKind {
     /// The tables to compare: one, and perhaps another with further runs of the same cases.
     ///
     /// # Errors
-    /// There is another, and this kind of table has all its runs in one.
+    /// There is another, and this kind of table has all its runs in one, or the other is a pipe.
     pub fn tables<'a>(self, table: &'a Path, also: Option<&'a Path>) -> Result<Vec<&'a Path>, Error> {
         if also.is_some() && self != TableKind::Oom {
             return Err(Error::usage(
                 "--also needs a table like oom.csv; add repetitions of other rows to their table",
             ));
         }
+        also.map_or(Ok(()), refuse_pipe)?;
         Ok(std::iter::once(table).chain(also).collect())
     }
 
     /// The kind of the table in a file, by its header.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// The file cannot be read, or is a pipe: a table is read more than once.
     pub fn of(path: &Path) -> Result<TableKind, Error> {
+        refuse_pipe(path)?;
         let failure = |e: std::io::Error| Error::work(format_args!("{}: {e}", path.display()));
         // A trace, or a device that never ends, has no line for a long time.
         let mut bytes = Vec::new();

@@ -47,18 +47,21 @@ use remote::NoRemote;
 
 use crate::columns::{Columns, Values};
 use crate::error::Error;
+use crate::pipe;
 use crate::replay::grid::{Cell, Done, Grid, Line, line_columns};
 use crate::trace_file::{Loading, TraceFile};
 use crate::watch::Watch;
-use mglru_workload::trace;
+use mglru_workload::{text_file, trace};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Largest number of units. More would take years, and point to a mistake in the grid.
 pub const UNITS_MAX: u64 = 10_000_000;
+/// Longest grid in bytes. A device such as `/dev/zero` never ends.
+const GRID_BYTES_MAX: u64 = 16 << 20;
 /// Number of ranges that a grid is cut into at least, if it has as many units.
 const RANGES: u64 = 256;
 /// Units of a range at most. They are lost if the machine is.
@@ -112,15 +115,24 @@ impl Sweep {
         Sweep { remote, ..self }
     }
 
-    /// Reads a grid in TOML.
+    /// Reads a grid in TOML, of at most 16 MiB.
     ///
     /// # Errors
     /// If it cannot be read or is invalid.
     pub fn read(path: &Path) -> Result<Sweep, Error> {
-        let place = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| Error::work(error).at(&place))?;
+        let text = text_file::read(path, GRID_BYTES_MAX);
+        Sweep::parse(&text.map_err(|error| Error::work(error).at(&path.display().to_string()))?, path)
+    }
+
+    /// The sweep of a grid in TOML that was read from `path` already. Paths in it are relative to
+    /// the folder of that.
+    ///
+    /// # Errors
+    /// If it is invalid.
+    pub fn parse(text: &str, path: &Path) -> Result<Sweep, Error> {
         let folder = path.parent().unwrap_or(Path::new(""));
-        GridFile::parse(&text).and_then(|file| file.sweep(folder)).map_err(|error| error.at(&place))
+        let sweep = GridFile::parse(text).and_then(|file| file.sweep(folder));
+        sweep.map_err(|error| error.at(&path.display().to_string()))
     }
 
     /// Opens each trace, and recognises its format. One at a URL need only be there.
@@ -133,13 +145,7 @@ impl Sweep {
                 self.remote.state(sweep_trace)?;
                 continue;
             }
-            let kind = std::fs::metadata(&sweep_trace.path).map(|data| data.file_type());
-            if kind.is_ok_and(|kind| kind.is_fifo() || kind.is_char_device()) {
-                return Err(Error::usage(format_args!(
-                    "{}: a pipe can be read once only, and a sweep reads its traces more than once: save it to a file first",
-                    sweep_trace.path.display()
-                )));
-            }
+            pipe::refuse(&sweep_trace.path, "a sweep reads its traces more than once")?;
             trace::open(&sweep_trace.path, sweep_trace.open)?;
         }
         Ok(())

@@ -55,6 +55,11 @@ def _memories(values: Any) -> list[str]:
     return [str(size) for size in sizes]
 
 
+def _text_of(path: Union[str, "os.PathLike[str]"]) -> Optional[str]:
+    """The text of a pipe, read here: Ctrl-C must end the wait for its writer. ``None`` for a file."""
+    return _stream.text_of_pipe(path) if _stream.is_pipe(path) else None
+
+
 def _optional(name: str, value: Any) -> Optional[str]:
     return None if value is None else _name(name, value)
 
@@ -293,9 +298,9 @@ def ablate(
         "swappiness": str(swappiness),
     }
     if isinstance(trace, (str, os.PathLike)) and os.fspath(trace).endswith(".toml"):
-        effects, _ = _mglru.ablate(None, trace, options)
+        effects, _ = _mglru.ablate(None, trace, _text_of(trace), options)
     else:
-        effects, _ = _mglru.ablate(_trace(trace)._native, None, options)
+        effects, _ = _mglru.ablate(_trace(trace)._native, None, None, options)
     return Table(effects)
 
 
@@ -365,9 +370,8 @@ def scenario(
         "oom_policy": _optional("oom_policy", oom_policy),
     }
     text = _optional("text", text)
-    if text is None and _stream.is_pipe(path):
-        # Read here, and not by the command: Ctrl-C must end the wait for its writer.
-        text = _stream.text_of_pipe(path)
+    if text is None:
+        text = _text_of(path)
     seconds, tables, failures = _mglru.scenario(path, text, options)
     tenants, actions, kills, readings = (Table(table) for table in tables)
     return Scenario(seconds, tenants, actions, kills, readings, failures)

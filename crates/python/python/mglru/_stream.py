@@ -111,7 +111,7 @@ def _open_pipe(path: str) -> IO[bytes]:
     return open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb", buffering=0)
 
 
-def text_of_pipe(path: "str | os.PathLike[str]") -> str:
+def text_of_pipe(path: "str | os.PathLike[str]", bytes_max: int = _TEXT_BYTES_MAX) -> str:
     """The text that comes through a named pipe. Ctrl-C ends the wait for it.
 
     Raises:
@@ -121,7 +121,7 @@ def text_of_pipe(path: "str | os.PathLike[str]") -> str:
     with _open_pipe(name) as pipe:
         look = select.poll()
         look.register(pipe, select.POLLIN)
-        while len(content) <= _TEXT_BYTES_MAX:
+        while len(content) <= bytes_max:
             # The signal may have come to another thread, which does not end a wait without a limit.
             while not look.poll(1000 * _LOOK_EVERY_S):
                 pass
@@ -130,7 +130,7 @@ def text_of_pipe(path: "str | os.PathLike[str]") -> str:
                 break
             content += piece or b""
         else:
-            raise UsageError(f"{name}: the text is longer than {_TEXT_BYTES_MAX} bytes")
+            raise UsageError(f"{name}: the text is longer than {bytes_max} bytes")
     try:
         return content.decode()
     except UnicodeDecodeError:

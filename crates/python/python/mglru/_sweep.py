@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Optional, Protocol, Union
 
-from . import _mglru
+from . import _mglru, _stream
 from ._errors import Error, UsageError, WorkError
 from ._trace import _threads
 
 if TYPE_CHECKING:
     import pyarrow.dataset
 
+_GRID_BYTES_MAX = 16 << 20
+"""The longest grid that is read, as for a file."""
 _IDENTITY = "_sweep.txt"
 _TRIES = 3
 _READ_AT_ONCE = 64
@@ -114,6 +116,10 @@ def _describe(grid: Any) -> str:
         return json.dumps({"sweep": sweep, "folder": os.getcwd(), "grid": dict(grid)}, default=_plain)
     if not isinstance(grid, (str, os.PathLike)):
         raise UsageError(f"grid: expected the path of a file or a dictionary, not {grid!r}")
+    if _stream.is_pipe(grid):
+        # Read here, once for all workers: Ctrl-C must end the wait for its writer.
+        text = _stream.text_of_pipe(grid, _GRID_BYTES_MAX)
+        return json.dumps({"sweep": sweep, "path": os.path.abspath(os.fspath(grid)), "text": text})
     return json.dumps({"sweep": sweep, "path": os.path.abspath(os.fspath(grid))})
 
 
@@ -130,7 +136,7 @@ def _plain(value: Any) -> Any:
 def _of(description: str) -> "_mglru.Sweep":
     fields = json.loads(description)
     if "path" in fields:
-        return _mglru.Sweep.read(fields["path"])
+        return _mglru.Sweep.read(fields["path"], fields.get("text"))
     return _mglru.Sweep.of_json(json.dumps(fields["grid"]), fields["folder"])
 
 
