@@ -114,19 +114,24 @@ pub enum Length {
     },
 }
 
-/// Error: no whole block fits into the size, so the pattern has no accesses.
+/// Error: no whole block fits into the size, or blocks have no bytes, so the pattern has no
+/// accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoBlock {
     /// Size of the pattern in bytes.
     pub size_bytes: u64,
-    /// Size of the block in bytes.
+    /// Size of the block in bytes: of reads or of writes, whichever is larger. 0 if one of the two
+    /// is 0.
     pub block_bytes: u32,
 }
 
 impl fmt::Display for NoBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { size_bytes, block_bytes } = self;
-        write!(f, "a size of {size_bytes} bytes does not hold one block of {block_bytes} bytes")
+        match block_bytes {
+            0 => f.write_str("blocks of 0 bytes: a block has at least one byte"),
+            _ => write!(f, "a size of {size_bytes} bytes does not hold one block of {block_bytes} bytes"),
+        }
     }
 }
 
@@ -144,7 +149,8 @@ impl Pattern {
         let largest = self.block_bytes.largest(self.mix);
         let smallest = self.block_bytes.read.min(self.block_bytes.write);
         if smallest == 0 || self.size_bytes < u64::from(largest) {
-            return Err(NoBlock { size_bytes: self.size_bytes, block_bytes: largest.min(smallest) });
+            let block_bytes = if smallest == 0 { 0 } else { largest };
+            return Err(NoBlock { size_bytes: self.size_bytes, block_bytes });
         }
         // One stream per kind of choice, so that a job with another mix visits the same blocks.
         let [placement, blocks_random, mix_random] =
@@ -482,7 +488,14 @@ mod tests {
     fn a_size_below_one_block_is_an_error() {
         let small = Pattern { size_bytes: 4095, ..pattern(UNIFORM, Mix::Read) };
         assert_eq!(small.accesses().unwrap_err(), NoBlock { size_bytes: 4095, block_bytes: 4096 });
-        assert!(Pattern { block_bytes: BlockBytes::both(0), ..small }.accesses().is_err());
+        // The error names the block that does not fit.
+        let block_bytes = BlockBytes { read: 4096, write: 65_536 };
+        let mixed = Pattern { block_bytes, ..pattern(UNIFORM, Mix::Mixed { read_percent: 50 }) };
+        let error = Pattern { size_bytes: 8192, ..mixed }.accesses().unwrap_err();
+        assert_eq!(error, NoBlock { size_bytes: 8192, block_bytes: 65_536 });
+        let block_bytes = BlockBytes { read: 4096, write: 0 };
+        let error = Pattern { block_bytes, ..small }.accesses().unwrap_err().to_string();
+        assert_eq!(error, "blocks of 0 bytes: a block has at least one byte");
     }
 
     #[test]

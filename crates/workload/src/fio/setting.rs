@@ -154,7 +154,8 @@ impl Sections {
     }
 }
 
-/// The value with its variables replaced. Unset variables are empty, as in fio.
+/// The value with its variables replaced. An unset variable is an error, unlike in fio, where it is
+/// empty.
 fn expanded(value: &str) -> Result<String, String> {
     let mut result = String::with_capacity(value.len());
     let mut rest = value;

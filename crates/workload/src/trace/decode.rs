@@ -60,8 +60,10 @@ impl Request {
 
     /// A request for `times` accesses to the same page.
     pub fn again(page: u64, times: u64) -> Result<Self, String> {
-        if times == 0 || times > REQUEST_PAGES_MAX {
-            return Err(format!("a request repeated {times} times is too large"));
+        match times {
+            0 => return Err("a request repeated 0 times has no access".to_owned()),
+            1..=REQUEST_PAGES_MAX => {}
+            _ => return Err(format!("a request repeated {times} times is too large")),
         }
         Ok(Request { pages: times, step: 0, ..Self::pages(page, 1)? })
     }
@@ -390,6 +392,7 @@ mod tests {
         assert!(Request::units(1 << 60, 512, 512).is_err());
         assert!(Request::pages(0, (1 << 32) + 1).is_err());
         assert!(Request::again(u64::MAX, 2).is_ok() && Request::again(7, 0).is_err());
+        assert!(Request::again(7, 0).unwrap_err().contains("no access"));
         assert!(Request::pages(1 << 31, 1 << 31).and_then(|request| request.in_file(7)).is_ok());
         assert!(Request::pages(1 << 31, (1 << 31) + 1).and_then(|request| request.in_file(7)).is_err());
     }

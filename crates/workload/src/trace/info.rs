@@ -13,7 +13,7 @@ pub struct TraceInfo {
     pub compression: Vec<String>,
     /// Requests that touch pages. Each is one access or more.
     pub requests: u64,
-    /// Accesses and fsyncs.
+    /// Accesses, fsyncs and trims.
     pub records: u64,
     /// Accesses, each to one page.
     pub accesses: u64,
