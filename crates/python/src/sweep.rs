@@ -169,8 +169,24 @@ impl Sweep {
         Sweep { sweep: sweep.with_remote(Arc::new(Fsspec)), number: SWEEPS.fetch_add(1, Relaxed) }
     }
 
-    /// The trace, which one thread decodes. Others of the same trace wait for that.
+    /// The trace, which one thread decodes. Others of the same trace wait for that. If it is
+    /// interrupted, the next one decodes the trace from its beginning.
     fn trace(&self, number: usize, watch: &dyn Watch) -> Loaded {
+        loop {
+            let trace = self.kept_trace(number);
+            trace.get_or_init(|| self.sweep.load(number, watch));
+            if !matches!(trace.get(), Some(Err(Error::Cancelled))) {
+                return trace;
+            }
+            kept().retain(|kept| !Arc::ptr_eq(&kept.trace, &trace));
+            if watch.is_cancelled() {
+                return trace;
+            }
+        }
+    }
+
+    /// The place of a trace, which is decoded there, or will be.
+    fn kept_trace(&self, number: usize) -> Loaded {
         let mut kept = kept();
         let is_this = |kept: &Kept| (kept.sweep, kept.number) == (self.number, number);
         let latest = match kept.iter().position(is_this) {
@@ -181,8 +197,6 @@ impl Sweep {
         kept.push(latest);
         // Before it is decoded: memory is for these and for this one.
         forget(&mut kept);
-        drop(kept);
-        trace.get_or_init(|| self.sweep.load(number, watch));
         trace
     }
 

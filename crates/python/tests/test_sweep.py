@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 
 import numpy
 import pyarrow.parquet
@@ -288,6 +289,25 @@ def test_a_url_that_breaks_is_rows_with_errors(grid, tmp_path, monkeypatch):
     report = mglru.sweep({**grid, "traces": ["memory://breaks.plain"]}, tmp_path / "breaks")
     assert report.failed_units == report.units
     assert report.first_failure == "memory://breaks.plain: ConnectionResetError: the store hung up"
+
+
+def test_an_interrupted_range_runs_again(grid, interrupted, monkeypatch):
+    import fsspec
+    from fsspec.implementations.memory import MemoryFile
+
+    fsspec.filesystem("memory").pipe_file("/endless.plain", b"1\n2\n1\n")
+    sweep = _sweep._of(_sweep._describe({**grid, "traces": ["memory://endless.plain"]}))
+    begun = threading.Event()
+
+    def read(self, size=-1):
+        begun.set()
+        return b"1\n" * 1000
+
+    with monkeypatch.context() as patched, interrupted(begun), pytest.raises(KeyboardInterrupt):
+        patched.setattr(MemoryFile, "read", read)
+        sweep.run(0, 1)
+    _, failed, first = sweep.run(0, 1)
+    assert (failed, first) == (0, None), "what was not read was kept for the whole process"
 
 
 def test_other_engines_are_refused(grid, tmp_path):
