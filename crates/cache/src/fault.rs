@@ -40,8 +40,8 @@ pub(crate) fn alone(index: u32) -> Window {
 /// the unreadable one, so the wanted page is read again, alone. Some errors are of the whole file,
 /// and a read that was waited for until the deadline is not waited for again.
 pub(crate) fn may_be_of_another_page(kind: io::ErrorKind, pages: usize) -> bool {
-    use io::ErrorKind::{Deadlock, NotFound, PermissionDenied, TimedOut};
-    pages > 1 && !matches!(kind, Deadlock | NotFound | PermissionDenied | TimedOut)
+    use io::ErrorKind::{Deadlock, NotFound, PermissionDenied, TimedOut, Unsupported};
+    pages > 1 && !matches!(kind, Deadlock | NotFound | PermissionDenied | TimedOut | Unsupported)
 }
 
 /// Metadata that was charged. Dropped, it is uncharged.

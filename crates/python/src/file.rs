@@ -133,6 +133,11 @@ impl File {
 
     /// Lends a page.
     fn page(&self, py: Python<'_>, index: u32) -> PyResult<Page> {
+        let offset = u64::from(index) * PAGE_BYTES;
+        if self.number == SOURCE && !self.is_resident(py, offset)? {
+            // Ctrl-C ends the read, and would not end that of the map.
+            self.read(py, &mut [0], offset)?;
+        }
         let guard = self.call(py, |opened| opened.map()?.page_owned(index))?;
         self.state.get().lend(self.number, index);
         Ok(Page { guard: Held::new(guard), state: self.state.clone(), number: self.number, index })
@@ -170,6 +175,15 @@ impl File {
         let result = self.state.get().work(py, || work(opened.get()));
         py.detach(|| drop(opened));
         result
+    }
+
+    /// Whether the page of an offset is in memory.
+    fn is_resident(&self, py: Python<'_>, offset: u64) -> PyResult<bool> {
+        self.call(py, |opened| {
+            let mut resident = [false];
+            opened.file.resident(offset, &mut resident);
+            Ok(resident[0])
+        })
     }
 
     /// Reads at an offset. A source may take long, so Ctrl-C ends a read of one.

@@ -7,33 +7,15 @@
 //! direction a thread of the cache takes the interpreter's lock only to call a source, and holds no
 //! lock of the cache then.
 
+use crate::errno::{EFBIG, number_of, number_raised};
 use crate::source::Raised;
 use crate::work::usage;
 use mglru_cache::{Error, PageCache};
-use pyo3::exceptions::{
-    PyBufferError, PyConnectionAbortedError, PyConnectionError, PyConnectionRefusedError,
-    PyFileNotFoundError, PyIsADirectoryError, PyOSError, PyPermissionError, PyTimeoutError,
-};
+use pyo3::exceptions::{PyBufferError, PyOSError};
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
-
-/// Linux's numbers of errors.
-const ENOENT: i32 = 2;
-const EIO: i32 = 5;
-const EACCES: i32 = 13;
-const EISDIR: i32 = 21;
-const EINVAL: i32 = 22;
-const EFBIG: i32 = 27;
-const ENOSPC: i32 = 28;
-const EDEADLK: i32 = 35;
-const EOPNOTSUPP: i32 = 95;
-const ECONNABORTED: i32 = 103;
-const ECONNRESET: i32 = 104;
-const ETIMEDOUT: i32 = 110;
-const ECONNREFUSED: i32 = 111;
 
 /// Device and inode of a file.
 pub type FileNumber = (u64, u64);
@@ -223,35 +205,4 @@ fn os_error(number: i32, error: &Error, path: &Path) -> PyErr {
         }
     }
     PyOSError::new_err((number, words, path.as_os_str().to_owned()))
-}
-
-/// The number of an error of the system, or the one that the system has for such an error.
-fn number_of(error: &io::Error) -> i32 {
-    error.raw_os_error().unwrap_or_else(|| match error.kind() {
-        io::ErrorKind::NotFound => ENOENT,
-        io::ErrorKind::PermissionDenied => EACCES,
-        io::ErrorKind::TimedOut => ETIMEDOUT,
-        io::ErrorKind::StorageFull => ENOSPC,
-        io::ErrorKind::IsADirectory => EISDIR,
-        io::ErrorKind::InvalidInput => EINVAL,
-        io::ErrorKind::Deadlock => EDEADLK,
-        io::ErrorKind::Unsupported => EOPNOTSUPP,
-        _ => EIO,
-    })
-}
-
-/// The number of an exception of a source. Many file systems raise a class of `OSError` with words
-/// alone.
-fn number_raised(py: Python<'_>, exception: &PyErr) -> i32 {
-    let number = exception.value(py).getattr("errno").and_then(|number| number.extract::<i32>());
-    number.unwrap_or_else(|_| match exception {
-        it if it.is_instance_of::<PyFileNotFoundError>(py) => ENOENT,
-        it if it.is_instance_of::<PyPermissionError>(py) => EACCES,
-        it if it.is_instance_of::<PyTimeoutError>(py) => ETIMEDOUT,
-        it if it.is_instance_of::<PyIsADirectoryError>(py) => EISDIR,
-        it if it.is_instance_of::<PyConnectionRefusedError>(py) => ECONNREFUSED,
-        it if it.is_instance_of::<PyConnectionAbortedError>(py) => ECONNABORTED,
-        it if it.is_instance_of::<PyConnectionError>(py) => ECONNRESET,
-        _ => EIO,
-    })
 }

@@ -10,6 +10,7 @@
 //! src/file.rs          File, Page: its open files and lent pages
 //! src/source.rs        a Python function as a source of blocks
 //! src/held.rs          what these share: drops and calls without the interpreter's lock, exceptions
+//! src/errno.rs         numbers of errors and exceptions
 //! src/work.rs          runs work and waits without the interpreter's lock, until it ends or Ctrl-C
 //! ```
 //!
@@ -17,6 +18,7 @@
 //! the words of the command line.
 
 mod cache;
+mod errno;
 mod file;
 mod held;
 mod requests;

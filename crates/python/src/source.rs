@@ -4,6 +4,7 @@
 //! thread of the cache, which holds no lock of the cache then, and answers after it has released
 //! the interpreter's lock.
 
+use crate::errno::kind_raised;
 use mglru_cache::{BlockSource, RangeRequest, SourceState};
 use pyo3::exceptions::{PyBaseException, PyTypeError};
 use pyo3::prelude::*;
@@ -46,7 +47,7 @@ fn raised(py: Python<'_>, exception: PyErr) -> io::Error {
     let words = exception.value(py).str().map_or_else(|_| String::new(), |words| words.to_string());
     let class = exception.get_type(py).name().map_or_else(|_| String::new(), |name| name.to_string());
     let words = if words.is_empty() { class } else { format!("{class}: {words}") };
-    io::Error::other(Raised { exception, words })
+    io::Error::new(kind_raised(py, &exception), Raised { exception, words })
 }
 
 impl Function {

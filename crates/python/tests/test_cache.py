@@ -379,7 +379,38 @@ def test_a_program_that_closes_nothing_writes_and_ends(tmp_path):
     assert (tmp_path / "kept").read_bytes() == b"kept"
 
 
-def test_an_interrupt_ends_a_read_of_a_source_that_hangs(interrupted):
+def test_what_is_missing_is_asked_for_once():
+    calls = []
+
+    def read(ranges):
+        calls.append(ranges)
+        raise FileNotFoundError("gone")
+
+    with mglru.Cache("4MiB") as cache:
+        file = cache.tenant().open_source(read, name="gone", size=1 << 20)
+        with pytest.raises(FileNotFoundError, match="gone"):
+            file.read(10)
+    assert len(calls) == 1
+
+
+def test_a_source_that_reads_itself_is_told():
+    files, calls = [], []
+
+    def read(ranges):
+        calls.append(ranges)
+        return [files[0].read_at(end - start, start) for start, end in ranges]
+
+    with mglru.Cache("4MiB") as cache:
+        files.append(cache.tenant().open_source(read, name="selfish", size=1 << 20))
+        for work in (lambda: files[0].read(10), lambda: files[0].page(7)):
+            with pytest.raises(OSError, match="the source reads its own pages") as error:
+                work()
+            assert error.value.errno == errno.EDEADLK
+        assert len(calls) == 2
+
+
+@pytest.mark.parametrize("read_or_page", [lambda file: file.read(10), lambda file: file.page(0)], ids=["read", "page"])
+def test_an_interrupt_ends_a_read_of_a_source_that_hangs(read_or_page, interrupted):
     asked, answer = threading.Event(), threading.Event()
 
     def read(ranges):
@@ -390,7 +421,7 @@ def test_an_interrupt_ends_a_read_of_a_source_that_hangs(interrupted):
     with mglru.Cache("4MiB", source_deadline_s=20) as cache:
         file = cache.tenant().open_source(read, name="hangs", size=1 << 20)
         with interrupted(asked), pytest.raises(KeyboardInterrupt):
-            file.read(10)
+            read_or_page(file)
         assert cache.stats()["source_failures"] == 0, "it did not wait until the deadline"
         answer.set()
         assert file.read(10) == bytes(10)

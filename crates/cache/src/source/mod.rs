@@ -34,8 +34,9 @@
 //! of 64 threads, which shrinks as more are used, and a queue of its own.
 //!
 //! A miss that brought in pages around it reads its own page again, alone, before it reports an
-//! error, unless that is of the whole source (`NotFound`, `PermissionDenied`) or of the deadline
-//! (`TimedOut`). Further retries and hedged requests are left to the source, which knows its service.
+//! error, unless that is of the whole source (`NotFound`, `PermissionDenied`, `Unsupported`) or of
+//! the deadline (`TimedOut`). Further retries and hedged requests are left to the source, which
+//! knows its service.
 //!
 //! With a disk tier ([`crate::Builder::disk_tier`]), misses look there first, and answers of a
 //! known version are kept there ([`crate::tier`]).

@@ -49,8 +49,8 @@ pub(crate) fn refuse_in_own_call(file: &Arc<dyn BackendFile>) -> io::Result<()> 
     if !ptr::addr_eq(ASKED.get(), Arc::as_ptr(file)) {
         return Ok(());
     }
-    let what = "the source reads its own pages in `read_ranges` and would wait for itself: read the bytes from \
-                where they are stored";
+    let what = "the source reads its own pages while it is asked for them, and would wait for itself: read the \
+                bytes from where they are stored";
     Err(io::Error::new(io::ErrorKind::Deadlock, what))
 }
 
