@@ -16,7 +16,8 @@ pub(crate) const EVENT_BYTES: u64 = size_of::<Event>() as u64 + 8;
 /// The events of a cache, in the order in which they happened on each thread. See
 /// [`crate::Builder::events`].
 ///
-/// It ends when the cache is closed: then [`Self::wait`] returns at once.
+/// It ends when the cache is gone: closed, and all its files, tenants and guards dropped. Then
+/// [`Self::wait`] returns at once.
 pub struct Events {
     receiver: Receiver<Event>,
     dropped: Arc<AtomicU64>,

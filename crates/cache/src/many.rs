@@ -78,7 +78,9 @@ impl CachedFile {
 
     /// Performs reads as [`Self::read_many`] does, with at most `depth` missing pages being read at
     /// once (from 1 to 64), and calls `observe` with the index of each request and its step. For
-    /// latencies of single reads, and to use the bytes that are there before the last ones are.
+    /// latencies of single reads, and to use the bytes that are there before the last ones are. A
+    /// source is asked for all of them at once, as far as memory is free, and so are files without
+    /// io_uring, whose pool of threads reads as many as it has threads.
     ///
     /// `observe` runs while pages are locked: it must not read or write through the cache, or it
     /// may wait for itself. A panic in it aborts the process.

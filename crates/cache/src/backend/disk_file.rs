@@ -291,7 +291,7 @@ fn segments(frames: &Frames, transfer: &Transfer, done: usize, bytes: usize) -> 
         if last.iov_base.wrapping_byte_add(last.iov_len) == part.iov_base {
             last.iov_len += part.iov_len;
         } else if full.len() + 1 == SEGMENTS_MAX {
-            break; // // The next step takes the rest. All segments so far end at a page boundary.
+            break; // The next step takes the rest. All segments so far end at a page boundary.
         } else {
             full.push(std::mem::replace(&mut last, part));
         }
