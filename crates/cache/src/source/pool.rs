@@ -75,6 +75,8 @@ pub(crate) struct SourceFile {
     /// The version that all bytes must have.
     version: Option<Arc<str>>,
     is_writable: bool,
+    /// The preferred size of reads. The source is not asked again later, under locks of the cache.
+    block_pages: u64,
     identity: FileIdentity,
     len: AtomicU64,
     changing: Mutex<Changing>,
@@ -246,7 +248,7 @@ impl BackendFile for SourceFile {
     }
 
     fn block_pages(&self) -> u64 {
-        self.source().block_bytes().div_ceil(FRAME_BYTES as u64).max(1)
+        self.block_pages
     }
 }
 
@@ -329,7 +331,8 @@ impl Sources {
         source: Arc<dyn BlockSource>,
     ) -> io::Result<(Arc<SourceFile>, bool)> {
         let path = PathBuf::from(source.name());
-        if source.block_bytes() == 0 {
+        let block_pages = source.block_bytes().div_ceil(FRAME_BYTES as u64);
+        if block_pages == 0 {
             let what = "the source asks for blocks of 0 bytes: let `block_bytes` be 4096 or more";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
@@ -369,6 +372,7 @@ impl Sources {
             path,
             version,
             is_writable,
+            block_pages,
             identity,
             len,
             changing,

@@ -311,6 +311,37 @@ fn blocks_of_no_bytes_are_refused() {
     assert!(error.to_string().contains("bucket/object: the source asks for blocks of 0 bytes"), "{error}");
 }
 
+/// A source that looks at the cache when it is asked for its blocks.
+#[derive(Debug)]
+struct Curious(Mutex<Option<PageCache>>);
+
+impl BlockSource for Curious {
+    fn name(&self) -> String {
+        "curious".to_owned()
+    }
+
+    fn state(&self) -> io::Result<SourceState> {
+        Ok(SourceState::new(PAGE as u64))
+    }
+
+    fn read_ranges(&self, _: Vec<RangeRequest>) {}
+
+    fn block_bytes(&self) -> u64 {
+        let cache = self.0.lock().unwrap().clone().unwrap();
+        cache.sync().unwrap();
+        4096
+    }
+}
+
+/// It was asked with the list of open files locked.
+#[test]
+fn a_source_may_use_the_cache_whenever_it_is_asked() {
+    let cache = PageCache::builder(1 << 20).build().unwrap();
+    let source = Arc::new(Curious(Mutex::new(Some(cache.clone()))));
+    drop(cache.open_source(source.clone(), OpenMode::ReadOnly).unwrap());
+    source.0.lock().unwrap().take();
+}
+
 #[test]
 fn a_new_version_is_another_file() {
     let object = Arc::new(object(100 * PAGE));
