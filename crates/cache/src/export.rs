@@ -293,7 +293,7 @@ mod tests {
                 value.parse::<f64>().unwrap();
             }
         }
-        assert_eq!(types.len(), 17 + 11 + 3 + 3 + Counter::ALL.len());
+        assert_eq!(types.len(), 18 + 11 + 3 + 3 + Counter::ALL.len());
         let is_uring = u8::from(cache.stats().backend == "io_uring");
         assert!(text.contains(&format!("\nmglru_io_uring {is_uring}\n")), "{text}");
         assert!(text.contains("{tenant=\"a/\\\"b\\\\\"} "), "{text}");

@@ -37,6 +37,7 @@ impl Serialize for CacheCounts {
             "budget_bytes": stats.budget_bytes,
             "backend": stats.backend,
             "why_not_uring": stats.why_not_uring,
+            "io_threads_refused": stats.io_threads_refused,
             "registered_buffers": stats.registered_buffers,
             "huge_pages": stats.huge_pages,
             "preset": stats.preset,
