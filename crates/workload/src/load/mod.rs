@@ -22,7 +22,7 @@ use crate::ycsb::{Letter, Operations, Ycsb};
 
 const MIB_PAGES: u64 = (1 << 20) / PAGE_BYTES;
 /// Upper limit of clients per load.
-const CLIENTS_MAX: u32 = 10_000;
+pub(crate) const CLIENTS_MAX: u32 = 10_000;
 
 /// A load and its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

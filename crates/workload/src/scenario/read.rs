@@ -12,7 +12,7 @@ use super::{
 };
 use crate::PAGE_BYTES;
 use crate::fio;
-use crate::load::Load;
+use crate::load::{CLIENTS_MAX, Load};
 use crate::names::advice;
 use crate::trace::{Format, OpenOptions, OptionOrigin};
 use std::path::{Component, Path, PathBuf};
@@ -47,7 +47,6 @@ const CPUS_MAX: u64 = 1024;
 const READAHEAD_BYTES_MAX: u64 = 256 << 20;
 /// A page table's range, beyond which the kernel maps nothing around a fault.
 const FAULT_AROUND_BYTES_MAX: u64 = 2 << 20;
-const CLIENTS_MAX: u64 = 10_000;
 
 pub(super) fn scenario(text: &str, path: &Path, seed: Option<u64>) -> Result<Scenario, Error> {
     let source = Text::new(path, text);
@@ -355,7 +354,8 @@ impl JobReader<'_, '_> {
                 Work::Trace { path, open: open_options(table)?, runtime }
             }
             (None, None, Some(load)) => {
-                let clients = |value: &Value, text: &Text| Ok(value.number(text, 1..=CLIENTS_MAX)? as u32);
+                let clients =
+                    |value: &Value, text: &Text| Ok(value.number(text, 1..=CLIENTS_MAX.into())? as u32);
                 let clients = table.optional("clients", clients)?.unwrap_or(1);
                 let runtime = runtime.ok_or_else(|| {
                     load.wrong(source, "a load has no end: give it a `runtime`, such as \"10s\"")

@@ -119,6 +119,8 @@ impl Store {
         while self.dirty > 0 {
             self.write_oldest_dirty(steps);
         }
+        // Those that are left were written when they were evicted.
+        self.dirtied.clear();
         steps.push(Step::Sync { page: LEAVES });
         self.free.extend(self.freed.drain(..).map(Reverse));
     }
@@ -245,6 +247,19 @@ mod tests {
         assert_eq!(visit(&mut store, 0, true), []);
         assert_eq!(visit(&mut store, 1, true), [(0, true)], "the lowest of the free places");
         assert_eq!(store.extents[..2], [0, 11]);
+    }
+
+    /// The queue of dirty leaves grew with each that was written at its eviction.
+    #[test]
+    fn a_checkpoint_forgets_leaves_that_were_evicted() {
+        let mut store = Store::new(200, 1, 100);
+        for round in 0..50 {
+            visit(&mut store, round, true);
+            (100..200).for_each(|leaf| _ = visit(&mut store, leaf, false));
+            assert_eq!((store.dirty, store.dirtied.len()), (0, 1));
+            store.checkpoint(&mut Vec::new());
+        }
+        assert_eq!(store.dirtied.len(), 0);
     }
 
     #[test]
