@@ -180,6 +180,16 @@ def test_wrong_arguments_are_refused(arguments, words):
         mglru.Cache(**{"memory": "4MiB", **arguments})
 
 
+def test_a_closed_cache_creates_no_file(tmp_path):
+    cache = mglru.Cache("4MiB")
+    tenant = cache.tenant()
+    cache.close()
+    for mode in ("xb", "wb"):
+        with pytest.raises(mglru.UsageError, match="closed"):
+            tenant.open(tmp_path / "new", mode)
+        assert not (tmp_path / "new").exists(), mode
+
+
 def test_errors_of_files_are_those_of_python(cache, tmp_path, data):
     missing = str(tmp_path / "missing")
     with pytest.raises(FileNotFoundError) as error:

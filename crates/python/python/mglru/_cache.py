@@ -246,6 +246,8 @@ class Tenant:
             raise UsageError(f"mode: unknown {mode!r}; expected rb, r+b, w+b or x+b")
         path = os.fspath(path)
         if "x" in mode:
+            # Raises if the cache is closed, before the file is there.
+            self._native.is_online()
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         file = CachedFile(self._native.open(path, mode != "rb", "w" in mode), mode != "rb", self._cache)
         if "w" in mode:
