@@ -6,7 +6,6 @@ use crate::shared::Shared;
 use mglru_core::{ControlStep, Host, Throttle};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Reads and writes control files.
 ///
@@ -89,9 +88,7 @@ impl Shared {
         mut step: impl FnMut() -> Result<Option<Option<Throttle>>, Error>,
     ) -> Result<(), Error> {
         loop {
-            if self.stopping.load(Ordering::Acquire) {
-                return Err(Error::Closed);
-            }
+            self.check_open()?;
             let rings_before = self.host.progress.rings();
             let next = step();
             self.submit_swap_outs();

@@ -183,9 +183,7 @@ impl Shared {
         task: &Task,
         page: Option<(&Mapping, u32)>,
     ) -> Result<NewFolio<'_, CacheHost>, Error> {
-        if self.stopping.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
+        self.check_open()?;
         let charging = Charging::new(task.memcg, task.cpu);
         self.run_charge(match page {
             Some((mapping, index)) => charging.for_page(&self.core, mapping, index),

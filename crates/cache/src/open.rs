@@ -37,6 +37,8 @@ impl Tenant {
 
     fn open_path(&self, path: &Path, mode: OpenMode) -> Result<CachedFile, Error> {
         let shared = self.shared();
+        // Before the file is created.
+        shared.check_open()?;
         let fail = |source| Error::io("open", path, source);
         self.open_file(path, shared.backend.open(path, mode).map_err(fail)?, mode, None)
     }
@@ -48,6 +50,7 @@ impl Tenant {
     /// The source has no state now, is beyond 16 TiB, or cannot be written although `mode` says so;
     /// the cache is closed, or no memory is left for the metadata of an open file.
     pub fn open_source(&self, source: Arc<dyn BlockSource>, mode: OpenMode) -> Result<CachedFile, Error> {
+        self.shared().check_open()?;
         let name = PathBuf::from(source.name());
         let fail = |source| Error::io("open", &name, source);
         if mode != OpenMode::ReadOnly && !source.is_writable() {
@@ -68,9 +71,6 @@ impl Tenant {
     ) -> Result<CachedFile, Error> {
         let shared = self.shared();
         let fail = |source| Error::io("open", path, source);
-        if shared.stopping.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
         let len_of = |file: &Arc<dyn BackendFile>| match file.len().map_err(fail)? {
             len if len > LEN_MAX => Err(Error::TooLarge { path: path.to_owned(), end: len }),
             len => Ok(len),

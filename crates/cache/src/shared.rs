@@ -53,6 +53,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Fails once the cache is closed.
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        if self.stopping.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
     pub(crate) fn cpu(&self) -> usize {
         (thread_number() - 1) % self.core.options().cpus
     }

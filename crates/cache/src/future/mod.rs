@@ -160,9 +160,7 @@ impl Paying {
 
     /// Waits for this future's turn and for the end of its pause.
     fn poll_turn(&mut self, shared: &Shared, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if shared.stopping.load(Ordering::Acquire) {
-            return Poll::Ready(Err(Error::Closed));
-        }
+        shared.check_open()?;
         let is_free = self.place.is_none() && shared.futures.turns.is_quiet();
         let has_turn = is_free || shared.futures.take_turn(&mut self.place, cx);
         match has_turn && !self.pause.goes_on(shared, cx) {

@@ -285,9 +285,7 @@ impl Shared {
         } else if dirtier.must_look() {
             pacing.written = self.core.written_pages();
         }
-        if self.stopping.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
+        self.check_open()?;
         if self.core.refuses_more(memcg, &inode.mapping)
             && let Some(error) = inode.error_since(0)
         {

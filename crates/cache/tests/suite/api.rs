@@ -386,6 +386,8 @@ fn clones_are_the_same_cache_and_the_last_one_writes_it() {
     let clone = cache.clone();
     cache.close().unwrap();
     assert!(matches!(clone.open("f", OpenMode::ReadWrite), Err(Error::Closed)));
+    assert!(matches!(clone.open("new", OpenMode::Create), Err(Error::Closed)));
+    assert_eq!(files.contents("new"), None, "it was not created");
 }
 
 #[test]
