@@ -397,9 +397,9 @@ pub struct CacheStats {
     pub backend: &'static str,
     /// The reason why io_uring is not used although it was requested.
     pub why_not_uring: Option<String>,
-    /// Threads for reads and writes of files that the system did not grant, of two per processor and
-    /// at most 16. The cache goes on with the others; `ulimit -u` or `pids.max` of the control group
-    /// is too low for more.
+    /// Threads for reads and writes of files that the system did not grant: without io_uring, the
+    /// cache wants two per processor, at most 16, and goes on with those that it gets. `ulimit -u`
+    /// or `pids.max` of the control group is too low for more.
     pub io_threads_refused: usize,
     /// Whether frames are registered with the kernel as buffers.
     pub registered_buffers: bool,

@@ -45,7 +45,7 @@ impl Tenant {
     /// # Errors
     /// [`Error::OutOfMemory`]: pages that cannot be reclaimed leave no room, in the tenant or in
     /// the budget. [`Error::TooManyFiles`]: metadata takes all of the budget that it may take.
-    /// [`Error::Killed`]: the tenant was killed. [`Error::Closed`]: the cache is closed.
+    /// [`Error::Killed`]: the tenant was killed.
     pub fn reserve(&self, bytes: u64) -> Result<Reserved, Error> {
         let shared = self.shared();
         let task = Task { cpu: shared.cpu(), ..self.state().task(0) };
