@@ -8,29 +8,45 @@
 
 use mglru_core::FolioId;
 use mglru_core::folio::{Flags, FolioFlags};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 const QUEUES: usize = 64;
-/// How many tasks of a queue are looked at before one is registered again.
-const REGISTERED_LOOKED_AT: usize = 64;
+
+/// A folio, and the number of a future that waits for it.
+type Place = (FolioId, u64);
+
+/// The place of a future in a queue, if it has one. A future that is dropped gives it up with
+/// [`Latches::leave`]: otherwise the queue would keep its task until the folio is free.
+#[derive(Debug, Default)]
+pub(crate) struct Seat(Option<Place>);
 
 #[derive(Default)]
 struct Queue {
-    /// Tasks that wait, with their folio.
-    lock: Mutex<Vec<(FolioId, Waker)>>,
+    /// Tasks that wait.
+    lock: Mutex<BTreeMap<Place, Waker>>,
     woken: Condvar,
 }
 
-pub(crate) struct Latches([Queue; QUEUES]);
+pub(crate) struct Latches {
+    queues: [Queue; QUEUES],
+    /// Number of futures that have waited.
+    futures: AtomicU64,
+}
 
 impl Latches {
     pub(crate) fn new() -> Latches {
-        Latches(std::array::from_fn(|_| Queue::default()))
+        Latches { queues: std::array::from_fn(|_| Queue::default()), futures: AtomicU64::new(0) }
     }
 
     fn queue(&self, folio: FolioId) -> &Queue {
-        &self.0[folio.0 as usize % QUEUES]
+        &self.queues[folio.0 as usize % QUEUES]
+    }
+
+    fn lock(&self, folio: FolioId) -> MutexGuard<'_, BTreeMap<Place, Waker>> {
+        self.queue(folio).lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sleeps as long as `asleep_while` holds for the folio's flags.
@@ -42,35 +58,50 @@ impl Latches {
         }
     }
 
-    /// Registers a task to be woken like a sleeper in [`Self::wait`]. `false`: it need not wait.
+    /// Registers the task of a future to be woken like a sleeper in [`Self::wait`]. `false`: it
+    /// need not wait.
     #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "for futures"))]
     pub(crate) fn register(
         &self,
+        seat: &mut Seat,
         folio: FolioId,
         flags: &FolioFlags,
         asleep_while: impl Fn(Flags) -> bool,
         waker: &Waker,
     ) -> bool {
-        let mut tasks = self.queue(folio).lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if seat.0.is_some_and(|(at, _)| at != folio) {
+            self.leave(seat);
+        }
+        let mut tasks = self.lock(folio);
         if !flags.announce_waiter(&asleep_while) {
             return false;
         }
-        // A task that polls again and again is mostly among the last.
-        let mut last = tasks.iter().rev().take(REGISTERED_LOOKED_AT);
-        if !last.any(|(other, known)| *other == folio && known.will_wake(waker)) {
-            tasks.push((folio, waker.clone()));
-        }
+        let place = *seat.0.get_or_insert_with(|| (folio, self.futures.fetch_add(1, Ordering::Relaxed)));
+        let is_known = tasks.get(&place).is_some_and(|known| known.will_wake(waker));
+        let former = if is_known { None } else { tasks.insert(place, waker.clone()) };
+        drop(tasks);
+        // Not under the lock: it may drop a task, and with that a future that has a place.
+        drop(former);
         true
+    }
+
+    /// Gives up the place of a future that waits no more.
+    #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "for futures"))]
+    pub(crate) fn leave(&self, seat: &mut Seat) {
+        let Some(place) = seat.0.take() else { return };
+        let waker = self.lock(place.0).remove(&place);
+        drop(waker);
     }
 
     /// Wakes all sleepers and tasks of this folio. Other sleepers in the same queue wake, check and
     /// sleep again.
     pub(crate) fn wake(&self, folio: FolioId) {
-        let queue = self.queue(folio);
-        let mut tasks = queue.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let woken: Vec<_> = tasks.extract_if(.., |(other, _)| *other == folio).collect();
+        let mut tasks = self.lock(folio);
+        let places: Vec<Place> =
+            tasks.range((folio, 0)..=(folio, u64::MAX)).map(|(&place, _)| place).collect();
+        let woken: Vec<Waker> = places.iter().filter_map(|place| tasks.remove(place)).collect();
         drop(tasks);
-        queue.woken.notify_all();
-        woken.into_iter().for_each(|(_, waker)| waker.wake());
+        self.queue(folio).woken.notify_all();
+        woken.into_iter().for_each(Waker::wake);
     }
 }

@@ -43,6 +43,7 @@ use crate::fault::may_be_of_another_page;
 use crate::flight::Outcome;
 use crate::host::CacheHost;
 use crate::inode::Inode;
+use crate::latch::Seat;
 use crate::shared::Shared;
 use mglru_core::readahead::Window;
 use mglru_core::{Arrival, ChargeStep, Charging, FolioId, NewFolio, Task, Throttle};
@@ -197,6 +198,8 @@ struct Missing {
     read: Option<Arc<Outcome>>,
     /// Whether the page was read, or was to be; it is read alone if it is missing again.
     was_read: bool,
+    /// Where the future waits for a page that another one reads or lends.
+    seat: Seat,
 }
 
 impl Missing {
@@ -220,6 +223,7 @@ impl Missing {
     fn next_page(&mut self, shared: &Shared) {
         self.paying.cancel(shared);
         shared.futures.turns.leave(&mut self.paying.place);
+        shared.host.latches.leave(&mut self.seat);
         (self.read, self.was_read) = (None, false);
     }
 
@@ -235,10 +239,11 @@ impl Shared {
     /// flags. `false`: it does not hold now.
     fn wake_unless(
         &self,
+        seat: &mut Seat,
         folio: FolioId,
         cx: &mut Context<'_>,
         asleep_while: impl Fn(mglru_core::folio::Flags) -> bool,
     ) -> bool {
-        self.host.latches.register(folio, self.flags(folio), asleep_while, cx.waker())
+        self.host.latches.register(seat, folio, self.flags(folio), asleep_while, cx.waker())
     }
 }

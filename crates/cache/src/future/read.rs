@@ -172,7 +172,9 @@ impl ReadAt<'_> {
                 Lookup::Hit(_) => continue,
                 Lookup::Pending(folio) => {
                     inode.refuse_in_own_call()?;
-                    if shared.wake_unless(folio, cx, |flags| flags.locked() && flags.writing()) {
+                    if shared.wake_unless(&mut self.missing.seat, folio, cx, |flags| {
+                        flags.locked() && flags.writing()
+                    }) {
                         return Poll::Pending;
                     }
                     continue;

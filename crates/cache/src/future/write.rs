@@ -114,7 +114,8 @@ impl WriteAt<'_> {
                 WriteStep::Done(Written::Lent(folio)) => {
                     drop(resize);
                     let lent = shared.check_own_guard(inode, index, folio);
-                    let waits = lent.is_ok() && shared.wake_unless(folio, cx, Flags::lent);
+                    let waits =
+                        lent.is_ok() && shared.wake_unless(&mut self.missing.seat, folio, cx, Flags::lent);
                     shared.core.put(&shared.host, folio);
                     lent?;
                     if waits {
@@ -127,7 +128,7 @@ impl WriteAt<'_> {
                     return Poll::Ready(Ok(()));
                 }
                 WriteStep::Wait(folio) => {
-                    if shared.wake_unless(folio, cx, |flags| flags.locked()) {
+                    if shared.wake_unless(&mut self.missing.seat, folio, cx, |flags| flags.locked()) {
                         return Poll::Pending;
                     }
                     continue;

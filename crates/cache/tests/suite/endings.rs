@@ -203,7 +203,9 @@ fn a_cache_ends_with_the_waker_of_a_task() {
     let mut out = [0; 10];
     let mut read = Box::pin(file.read_at_async(&mut out, 0));
     assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    drop((read, waker));
+    // A future that is dropped takes its waker along.
+    std::mem::forget(read);
+    drop(waker);
     files.wait_held(1);
     files.release();
     drop(file);
@@ -244,7 +246,9 @@ fn a_cache_ends_on_the_thread_that_answers_for_a_source() {
     let mut out = [0; 10];
     let mut read = Box::pin(file.read_at_async(&mut out, 0));
     assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    drop((read, waker));
+    // A future that is dropped takes its waker along.
+    std::mem::forget(read);
+    drop(waker);
     let request =
         source.1.wait_while(source.0.lock().unwrap(), |kept| kept.is_empty()).unwrap().pop().unwrap();
     let range = request.range();

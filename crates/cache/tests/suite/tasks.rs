@@ -545,3 +545,34 @@ fn a_sync_that_is_polled_after_its_end_panics() {
     block_on(sync.as_mut()).unwrap();
     let _ = sync.poll(&mut Context::from_waker(Waker::noop()));
 }
+
+/// A program gives up writes of a page that stays lent, each in a task of its own: the queue kept
+/// all of these tasks until the guard was dropped.
+#[test]
+fn a_future_that_is_dropped_leaves_its_queue() {
+    let (disk, _) = memory(1);
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::Create).unwrap();
+    file.write_at(&page(1), 0).unwrap();
+    let lent = file.map().unwrap().page_owned(0).unwrap();
+    let poll = |future: Pin<&mut dyn Future<Output = Result<usize, Error>>>, count: &Arc<Count>| {
+        let waker = Waker::from(count.clone());
+        future.poll(&mut Context::from_waker(&waker)).is_pending()
+    };
+    for _ in 0..100 {
+        let count = Arc::<Count>::default();
+        let mut write = Box::pin(file.write_at_async(b"x", 0));
+        assert!(poll(write.as_mut(), &count) && poll(write.as_mut(), &count));
+        drop(write);
+        assert_eq!(Arc::strong_count(&count), 1);
+    }
+    // Two futures of one task: the other one is still woken, and once.
+    let count = Arc::<Count>::default();
+    let (mut first, mut second) =
+        (Box::pin(file.write_at_async(b"x", 0)), Box::pin(file.write_at_async(b"y", 0)));
+    assert!(poll(first.as_mut(), &count) && poll(second.as_mut(), &count));
+    drop(first);
+    drop(lent);
+    assert_eq!(count.0.load(SeqCst), 1);
+    assert!(!poll(second.as_mut(), &count));
+}
