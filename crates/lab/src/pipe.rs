@@ -1,11 +1,11 @@
-//! Inputs that are read more than once, and so cannot be pipes.
+//! Inputs that are read more than once, and so cannot be pipes or devices.
 
 use crate::error::Error;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-/// Refuses a pipe or a terminal, without opening it. `why` is a sentence about the reader: "a sweep
-/// reads its traces more than once".
+/// Refuses a pipe or a character device, without opening it. `why` is a sentence about the reader:
+/// "a sweep reads its traces more than once".
 ///
 /// # Errors
 /// It is one.
@@ -14,7 +14,7 @@ pub(crate) fn refuse(path: &Path, why: &str) -> Result<(), Error> {
     if kind.is_ok_and(|kind| kind.is_fifo() || kind.is_char_device()) {
         let shown = path.display();
         return Err(Error::usage(format_args!(
-            "{shown}: a pipe can be read once only, and {why}: save it to a file first"
+            "{shown}: a pipe or a device can be read once only, and {why}: save it to a file first"
         )));
     }
     Ok(())
@@ -30,7 +30,8 @@ mod tests {
     #[test]
     fn a_table_that_can_be_read_once_only_is_refused() {
         let null = Path::new("/dev/null");
-        let words = "/dev/null: a pipe can be read once only, and a table is read more than once: save it to a file first";
+        let words = "/dev/null: a pipe or a device can be read once only, and a table is read more than once: save it \
+                     to a file first";
         assert_eq!(TableKind::of(null).unwrap_err().to_string(), words);
         let table = Path::new("oom.csv");
         assert_eq!(TableKind::Oom.tables(table, Some(null)).unwrap_err().to_string(), words);

@@ -328,7 +328,7 @@ def test_an_interrupt_ends_the_command(tmp_path):
 
 def test_a_table_that_is_a_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / "oom.csv")
-    with pytest.raises(mglru.UsageError, match="oom.csv: a pipe can be read once only"):
+    with pytest.raises(mglru.UsageError, match="oom.csv: a pipe or a device can be read once only"):
         mglru.fidelity(tmp_path / "oom.csv")
 
 

@@ -266,7 +266,7 @@ def test_wrong_urls_are_refused_before_it_starts(grid, tmp_path, trace, words):
 
 def test_a_pipe_is_refused_before_anybody_waits_for_its_writer(grid, tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(mglru.UsageError, match="pipe: a pipe can be read once only"):
+    with pytest.raises(mglru.UsageError, match="pipe: a pipe or a device can be read once only"):
         mglru.sweep({**grid, "traces": [str(tmp_path / "pipe")]}, tmp_path / "rows")
     assert not (tmp_path / "rows").exists()
 

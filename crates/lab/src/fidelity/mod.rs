@@ -92,7 +92,7 @@ impl TableKind {
     pub fn of(path: &Path) -> Result<TableKind, Error> {
         refuse_pipe(path)?;
         let failure = |e: std::io::Error| Error::work(format_args!("{}: {e}", path.display()));
-        // A trace, or a device that never ends, has no line for a long time.
+        // A binary trace has no line for a long time.
         let mut bytes = Vec::new();
         let file = File::open(path).map_err(failure)?.take(HEADER_BYTES_MAX);
         BufReader::new(file).read_until(b'\n', &mut bytes).map_err(failure)?;
