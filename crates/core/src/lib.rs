@@ -90,8 +90,6 @@ pub struct Core {
     pub(crate) tunables: Tunables,
     /// Pages reclaimed since the start, counted with `subtree_lru` only: the clock of the node.
     pub(crate) reclaimed: AtomicU64,
-    /// Pages written since the start.
-    pub(crate) written: AtomicU64,
     pub(crate) remembering: workingset::Remembering,
     /// Shadows whose leaves were dropped.
     pub(crate) compact_shadows: lru::CompactShadows,
@@ -142,7 +140,6 @@ impl Core {
             swap: SwapArea::new(options.swap, options.frames),
             tunables: Tunables::new(),
             reclaimed: AtomicU64::new(0),
-            written: AtomicU64::new(0),
             remembering: workingset::Remembering::default(),
             compact_shadows: lru::CompactShadows::new(options.frames),
             left_behind: Mutex::default(),

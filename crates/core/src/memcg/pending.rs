@@ -10,14 +10,14 @@ use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Ordering::AcqRel, Ordering::
 pub(crate) struct Pending {
     dirty: AtomicI64,
     writeback: AtomicI64,
-    /// Pages written so far. For the node only.
+    /// File pages written so far. For the node only.
     written: AtomicU64,
     /// Set when the flusher is woken for too many dirty pages, until it finds them few enough.
     over_background: AtomicBool,
     /// Whether any page has been written; then that of all ancestors is set, too. Not for the node.
     any_written: AtomicBool,
-    /// Pages whose write failed, since the start.
-    failed: AtomicU64,
+    /// Writes of pages, to files and to swap, that succeeded and that failed, since the start.
+    ended: [AtomicU64; 2],
     /// Of the dirty pages, those whose last write failed.
     refused_dirty: AtomicI64,
     /// Of the pages under writeback, those whose write before failed.
@@ -66,8 +66,10 @@ impl Pending {
         self.over_background.store(false, Relaxed);
     }
 
-    pub(crate) fn note_failure(&self) {
-        self.failed.fetch_add(1, Relaxed);
+    /// The write of a page ends, to its file or to swap.
+    pub(crate) fn end_write(&self, written: bool) {
+        self.change(0, -1);
+        self.ended[usize::from(!written)].fetch_add(1, Relaxed);
     }
 
     /// Adds to the counts of refused pages that are dirty and under writeback; negative numbers
@@ -87,8 +89,9 @@ impl Pending {
         self.refused_dirty.load(Relaxed).max(0) as u64
     }
 
-    pub(crate) fn failed_pages(&self) -> u64 {
-        self.failed.load(Relaxed)
+    /// Writes of pages, to files and to swap, that succeeded and that failed.
+    pub(crate) fn ended_writes(&self) -> [u64; 2] {
+        [&self.ended[0], &self.ended[1]].map(|count| count.load(Relaxed))
     }
 
     pub(crate) fn reset(&self) {
@@ -96,7 +99,7 @@ impl Pending {
         self.any_written.store(false, Relaxed);
         self.dirty.store(0, Relaxed);
         self.writeback.store(0, Relaxed);
-        self.failed.store(0, Relaxed);
+        self.ended.iter().for_each(|count| count.store(0, Relaxed));
         self.refused_dirty.store(0, Relaxed);
         self.refused_writeback.store(0, Relaxed);
         self.known.iter().for_each(|count| count.store(0, Relaxed));

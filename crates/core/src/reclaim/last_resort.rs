@@ -8,7 +8,6 @@
 use super::OutOfMemory;
 use super::oom::{OomStep, out_of_memory};
 use crate::Core;
-use crate::folio::Kind;
 use crate::host::{FlushReason, Host, Throttle, Time};
 use crate::memcg::{Counter, MemcgId, Totals};
 
@@ -34,8 +33,8 @@ pub(crate) struct LastResort {
     dying_waits: u32,
     /// Number of OOM kills when it began to reclaim.
     kills_seen: u64,
-    /// Pages written, being read, stolen and listed, at the last wait.
-    seen_before: [u64; 4],
+    /// What [`seen`] returned at the last wait.
+    seen_before: [u64; 5],
     /// Failed writes, at the last wait.
     failed_before: u64,
     /// Generations opened, at the last wait.
@@ -58,7 +57,8 @@ impl LastResort {
         let (throttle, began) = self.wait?;
         let waited = host.now().since(began);
         let cut_short = !waited.is_zero() && waited < throttle.timeout();
-        (cut_short && seen(core, &core.memcgs.subtree_totals(target)) == self.seen_before).then_some(throttle)
+        (cut_short && seen(core, target, &core.memcgs.subtree_totals(target)) == self.seen_before)
+            .then_some(throttle)
     }
 
     /// Decides what to do when reclaim did not bring `target` below its limit.
@@ -110,7 +110,7 @@ impl LastResort {
         let in_flight =
             totals.get(Counter::FileWriteback) + totals.get(Counter::FileReading) > 0 || dirty && is_busy();
         let under_way = in_flight || dirty;
-        let now = seen(core, &totals);
+        let now = seen(core, target, &totals);
         let moves = now != self.seen_before;
         if moves {
             self.seen_before = now;
@@ -125,7 +125,7 @@ impl LastResort {
         if !under_way && !ages && !moves || self.fruitless_waits == FRUITLESS_WAITS {
             return None;
         }
-        let failed = core.failed_writes(target);
+        let [_, failed] = core.ended_writes(target);
         let refused = std::mem::replace(&mut self.failed_before, failed) != failed;
         self.fruitless_waits += u32::from(!in_flight || refused);
         if !under_way {
@@ -136,10 +136,55 @@ impl LastResort {
     }
 }
 
-/// Pages written, being read, stolen, and file pages on the lists: a page that another task read
-/// since the last effort looked for pages can be taken by the next one.
-fn seen(core: &Core, totals: &Totals) -> [u64; 4] {
+/// Pages of the target that were written, are being read, were stolen, are file pages, and are
+/// unevictable. A page that another task read or unlocked since the last effort looked for pages
+/// can be taken by the next one.
+///
+/// Pages of other memcgs do not count, as none of theirs will be taken. Nor does the length of the
+/// lists, as it changes with every batch that another thread isolates and puts back in vain.
+fn seen(core: &Core, target: MemcgId, totals: &Totals) -> [u64; 5] {
+    let [written, _] = core.ended_writes(target);
     let stolen = totals.get(Counter::PgstealFile) + totals.get(Counter::PgstealAnon);
-    let listed = totals.listed_pages(Kind::File, false) + totals.listed_pages(Kind::File, true);
-    [core.written_pages(), totals.get(Counter::FileReading), stolen, listed]
+    let file_pages = totals.get(Counter::File);
+    [written, totals.get(Counter::FileReading), stolen, file_pages, totals.unevictable_pages()]
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::testing::Harness;
+    use crate::{ChargeStep, Charging};
+
+    /// Several threads reclaim in vain from one memcg: the pages that some have isolated while
+    /// others look are no reason to try again. Otherwise the threads would keep each other going.
+    #[test]
+    fn pages_that_others_have_isolated_are_no_progress() {
+        let mut harness = Harness::new(100, 31);
+        harness.bring_at(0..100, 4);
+        for page in 0..100 {
+            // As if a user worked with its bytes.
+            assert!(harness.core.folios.flags(harness.folio(page)).try_get());
+        }
+        let mut charging = Charging::new(harness.task.memcg, 0);
+        let (mut waits, mut isolated) = (0, Vec::new());
+        loop {
+            match charging.step(&harness.core, &harness.host) {
+                ChargeStep::More => {}
+                ChargeStep::Wait(_) => {
+                    waits += 1;
+                    assert!(waits < 100, "it waits forever");
+                    for folio in std::mem::take(&mut isolated) {
+                        harness.memcg().lruvec.lock(&harness.core.folios).place(folio, false);
+                        harness.core.put(&harness.host, folio);
+                    }
+                    if waits % 2 == 1 {
+                        isolated = harness.isolate(8).folios;
+                        assert!(!isolated.is_empty());
+                    }
+                }
+                ChargeStep::Charged(_) => panic!("nothing could be freed"),
+                ChargeStep::OutOfMemory(_) => break,
+            }
+        }
+        assert!(waits <= 17, "{waits}");
+    }
 }

@@ -35,7 +35,6 @@ use crate::host::{FlushReason, Host};
 use crate::lru;
 use crate::mapping::Mapping;
 use crate::memcg::{Counter, Memcg, MemcgId, Pending};
-use crate::sync::Ordering::Relaxed;
 use crate::workingset;
 use std::collections::BTreeSet;
 
@@ -314,9 +313,9 @@ impl Core {
             self.note_not_refused(mapping, index, memcg, (0, 1));
         }
         let before = flags.end_writeback();
-        self.count_pending(memcg, 0, -1);
+        memcg.stat.change(Counter::FileWriteback, -1);
+        self.each_pending(memcg, |pending| pending.end_write(written));
         if !written {
-            self.each_pending(memcg, Pending::note_failure);
             // They are dirty again without a task that dirtied them.
             if self.options.memcg_dirty_limits {
                 self.memcgs
@@ -325,7 +324,6 @@ impl Core {
             }
         }
         if written {
-            self.written.fetch_add(1, Relaxed);
             if mapping.kind() == Kind::File {
                 memcg.stat.add(Counter::NrWritten, 1);
                 if !memcg.pending.any_written() {
@@ -346,15 +344,15 @@ impl Core {
         self.put(host, folio);
     }
 
-    /// Failed page writes in the subtree of `target`, since the start.
-    pub(crate) fn failed_writes(&self, target: MemcgId) -> u64 {
+    /// Writes of pages in the subtree of `target` that succeeded and that failed, since the start.
+    pub(crate) fn ended_writes(&self, target: MemcgId) -> [u64; 2] {
         let pending = if target == MemcgId::ROOT { &self.node.pending } else { &self.memcg(target).pending };
-        pending.failed_pages()
+        pending.ended_writes()
     }
 
     /// Pages written since the start.
     pub fn written_pages(&self) -> u64 {
-        self.written.load(Relaxed)
+        self.node.pending.ended_writes()[0]
     }
 
     /// Truncates the pages from `from` to `end`: removes them, even dirty ones, and leaves no

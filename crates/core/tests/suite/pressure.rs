@@ -281,3 +281,44 @@ fn a_charge_that_can_wait_for_writes_does_not_fail() {
     });
     assert_eq!(rewritten, (51, true));
 }
+
+/// A tenant without a page that can be freed does not wait for the writes of its neighbours, since
+/// they free none of its own; nor do their writes make up for its own that are refused.
+#[test]
+fn writes_of_others_do_not_keep_a_hopeless_charge_waiting() {
+    for refused in [false, true] {
+        let mut options = Options::new(200);
+        options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
+        let mut harness = Harness::with_options(options, 20);
+        let hopeless = harness.task.clone();
+        harness.read_ahead(0..20);
+        harness.drain();
+        (0..20).for_each(|page| match refused {
+            true => harness.write(page),
+            // As the bytes of a page that a user works with.
+            false => assert!(harness.core.folios().flags(harness.folio(page)).try_get()),
+        });
+        let other = harness.core.add_memcg("other", UNLIMITED, Time::ZERO).unwrap().id();
+        harness.task = harness.core.new_task(other, 0);
+        harness.read_ahead(100..101);
+        let mut charging = Charging::new(hopeless.memcg, 0);
+        let mut waits = 0;
+        let report = loop {
+            match charging.step(&harness.core, &harness.host) {
+                ChargeStep::More => {}
+                ChargeStep::Wait(_) => {
+                    harness.write(100);
+                    for folio in harness.start_writeback() {
+                        let written = harness.core.folios().index(folio) == 100;
+                        harness.core.end_writeback(&harness.host, &harness.mapping, folio, written, 0);
+                    }
+                    waits += 1;
+                    assert!(waits < 100, "it waits forever");
+                }
+                ChargeStep::Charged(_) => panic!("nothing could be freed"),
+                ChargeStep::OutOfMemory(report) => break report,
+            }
+        };
+        assert_eq!((report.usage_pages, waits <= 17), (20, true), "{waits}");
+    }
+}

@@ -172,7 +172,7 @@ impl Flusher {
     pub fn step(&mut self, core: &Core, host: &impl Host) -> FlusherStep {
         if self.pass.is_empty() {
             let now = host.now();
-            let failed_pages = core.failed_writes(MemcgId::ROOT);
+            let [_, failed_pages] = core.ended_writes(MemcgId::ROOT);
             if std::mem::replace(&mut self.failed_pages, failed_pages) != failed_pages {
                 self.retry_at = now + self.retry;
                 self.retry = (2 * self.retry).min(RETRY_MAX);
