@@ -19,4 +19,5 @@ mod policies;
 mod pressure;
 mod threads;
 mod tidy;
+mod tight;
 mod writeback;
