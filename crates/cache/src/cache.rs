@@ -31,8 +31,8 @@ use crate::flight::InFlight;
 use crate::frames::{FRAME_BYTES, Frames};
 #[cfg(feature = "async")]
 use crate::future::Futures;
-use crate::guard::Keepers;
 use crate::host::{CacheHost, Observer, OomCallback};
+use crate::keepers::Keepers;
 use crate::regions::Regions;
 use crate::shared::Shared;
 use crate::slot_range::SlotCharges;

@@ -13,6 +13,7 @@
 
 use crate::error::Error;
 use crate::inode::Inode;
+use crate::keepers::Kept;
 use crate::shared::Shared;
 use mglru_core::FolioId;
 use mglru_core::folio::Flags;
@@ -20,8 +21,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 /// A lent page: the cache's number and the folio.
 type Lent = (u64, FolioId);
@@ -152,65 +152,12 @@ impl fmt::Debug for PageGuard<'_> {
 /// itself; [`crate::CachedFile::try_write_at`] fails instead. As it is `AsRef<[u8]>`,
 /// `bytes::Bytes::from_owner(guard)` makes it a `Bytes` without a copy.
 #[derive(Clone)]
-pub struct OwnedPageGuard(Arc<Loan<Kept>>);
+pub struct OwnedPageGuard(Arc<Loan<Kept<Shared>>>);
 
 impl OwnedPageGuard {
     /// A guard of a folio that was lent for it.
     pub(crate) fn new(shared: &Arc<Shared>, folio: FolioId, bytes: usize) -> OwnedPageGuard {
-        OwnedPageGuard(Arc::new(Loan { shared: shared.keepers.keep(shared), folio, bytes }))
-    }
-}
-
-/// A reference to the cache, on a cache line of its own with its count.
-#[repr(align(128))]
-struct Keeper(Arc<Shared>);
-
-/// A clone of a [`Keeper`].
-struct Kept(Arc<Keeper>);
-
-impl Deref for Kept {
-    type Target = Shared;
-
-    fn deref(&self) -> &Shared {
-        &self.0.0
-    }
-}
-
-/// References to the cache that its owned guards clone, one per CPU: with a single count, all
-/// threads would write to one cache line with each guard.
-///
-/// The cache keeps the references, and they keep the cache: closing it ends that.
-pub(crate) struct Keepers(Box<[KeeperOfCpu]>);
-
-#[repr(align(128))]
-#[derive(Default)]
-struct KeeperOfCpu(Mutex<Option<Arc<Keeper>>>);
-
-impl KeeperOfCpu {
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Keeper>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Keepers {
-    pub(crate) fn new(cpus: usize) -> Keepers {
-        Keepers((0..cpus).map(|_| KeeperOfCpu::default()).collect())
-    }
-
-    fn keep(&self, shared: &Arc<Shared>) -> Kept {
-        let new = || Arc::new(Keeper(shared.clone()));
-        let mut keeper = self.0[shared.cpu()].lock();
-        // Under the lock: either this sees that the cache stops, or `end` sees the keeper.
-        Kept(if shared.stopping.load(Ordering::Acquire) {
-            new()
-        } else {
-            keeper.get_or_insert_with(new).clone()
-        })
-    }
-
-    /// Ends the references, once the cache is stopping.
-    pub(crate) fn end(&self) {
-        self.0.iter().for_each(|keeper| drop(keeper.lock().take()));
+        OwnedPageGuard(Arc::new(Loan { shared: shared.keep(), folio, bytes }))
     }
 }
 

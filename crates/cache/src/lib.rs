@@ -63,6 +63,7 @@ pub mod guide;
 mod hit;
 mod host;
 mod inode;
+mod keepers;
 mod latch;
 mod many;
 mod mapped;

@@ -11,9 +11,9 @@ use crate::flight::InFlight;
 use crate::frames::Frames;
 #[cfg(feature = "async")]
 use crate::future::Futures;
-use crate::guard::Keepers;
 use crate::host::{CacheHost, thread_number};
 use crate::inode::{Inode, Inodes};
+use crate::keepers::{Keepers, Kept};
 use crate::regions::Regions;
 use crate::slot_range::SlotCharges;
 use crate::source::Sources;
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     /// Number of panics of workers, which were restarted.
     pub(crate) worker_panics: AtomicU64,
     pub(crate) slot_charges: SlotCharges,
-    pub(crate) keepers: Keepers,
+    pub(crate) keepers: Keepers<Shared>,
     /// This cache's number within the process.
     pub(crate) number: u64,
     pub(crate) budget_bytes: u64,
@@ -56,6 +56,11 @@ impl Shared {
     /// Fails once the cache is closed.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
         if self.stopping.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// A reference for an owned guard.
+    pub(crate) fn keep(self: &Arc<Shared>) -> Kept<Shared> {
+        self.keepers.keep(self.cpu(), self, || !self.stopping.load(Ordering::Acquire))
     }
 
     pub(crate) fn cpu(&self) -> usize {
