@@ -276,7 +276,7 @@ impl Builder {
         options.oom_policy = self.oom_policy;
         options.charge_metadata = true;
         options.pinned_frames = frames.pinned_count().min(count);
-        let keepers = options.cpus;
+        let cpus = options.cpus;
         let core = Core::new(options, Time::ZERO);
         let create = |path: &Path| backend.create_swap(path);
         let store = self.swap.as_ref().map(|swap| swap.start(create)).transpose()?;
@@ -307,7 +307,7 @@ impl Builder {
             tenants: Tenants::default(),
             worker_panics: AtomicU64::new(0),
             slot_charges: SlotCharges::new(self.budget_bytes),
-            keepers: Keepers::new(keepers),
+            keepers: Keepers::new(cpus),
             budget_bytes: self.budget_bytes,
             why_not_uring: chosen.why_not_uring,
         });
