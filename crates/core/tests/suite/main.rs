@@ -17,6 +17,7 @@ mod naive;
 mod parts;
 mod policies;
 mod pressure;
+mod random;
 mod threads;
 mod tidy;
 mod tight;

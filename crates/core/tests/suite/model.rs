@@ -5,30 +5,10 @@
 
 use crate::common::Harness;
 use crate::naive::{Charge, Counts, How, Id, Naive};
+use crate::random::Random;
 use mglru_core::reclaim::EffortKind;
 use mglru_core::*;
 use std::collections::VecDeque;
-
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, n: u32) -> u32 {
-        (self.next() % u64::from(n.max(1))) as u32
-    }
-
-    fn chance(&mut self, percent: u32) -> bool {
-        self.below(100) < percent
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -95,18 +75,18 @@ impl Profile {
         Profile {
             limit,
             pages: limit + random.below(2 * limit),
-            batch: if random.chance(70) { 31 } else { 1 + random.below(31) as usize },
-            loads: [0, 100, 400, 900][random.below(4) as usize],
-            writes: [0, 20, 100, 300][random.below(4) as usize],
-            rare: [0, 5, 30][random.below(3) as usize],
+            batch: if random.chance(70) { 31 } else { 1 + random.below(31u32) as usize },
+            loads: [0, 100, 400, 900][random.below(4u32) as usize],
+            writes: [0, 20, 100, 300][random.below(4u32) as usize],
+            rare: [0, 5, 30][random.below(3u32) as usize],
             hot: 1 + random.below(limit),
-            repeats: random.below(7),
+            repeats: random.below(7u32),
             position: 0,
         }
     }
 
     fn page(&mut self, random: &mut Random) -> u32 {
-        match random.below(10) {
+        match random.below(10u32) {
             0..3 => {
                 self.position = (self.position + 1) % self.pages;
                 self.position
@@ -118,17 +98,17 @@ impl Profile {
 
     fn event(&mut self, random: &mut Random) -> Event {
         let page = self.page(random);
-        let kind = random.below(1000);
+        let kind = random.below(1000u32);
         if kind < self.rare {
             return self.rare_event(page, random);
         }
         match kind - self.rare {
-            kind if kind < self.writes => match random.below(12) {
+            kind if kind < self.writes => match random.below(12u32) {
                 0..4 => Event::Write(page),
                 4 => Event::Overwrite(page),
                 5..7 => Event::StartWriteback {
                     from: random.below(self.pages),
-                    most: 1 + random.below(9) as usize,
+                    most: 1 + random.below(9u32) as usize,
                 },
                 _ => Event::EndWriteback { written: random.chance(95) },
             },
@@ -138,10 +118,10 @@ impl Profile {
     }
 
     fn rare_event(&mut self, page: u32, random: &mut Random) -> Event {
-        match random.below(14) {
-            0 => Event::Truncate { first: page, pages: 1 + random.below(20) },
+        match random.below(14u32) {
+            0 => Event::Truncate { first: page, pages: 1 + random.below(20u32) },
             1 => Event::Truncate { first: 0, pages: self.pages },
-            2 | 3 => Event::Invalidate { first: page, pages: 1 + random.below(40) },
+            2 | 3 => Event::Invalidate { first: page, pages: 1 + random.below(40u32) },
             4 => Event::Limit(u64::from(self.limit / 2 + random.below(self.limit))),
             5 => Event::Drain,
             6 => Event::Proactive(u64::from(random.below(self.limit))),
@@ -150,7 +130,7 @@ impl Profile {
             10 => Event::Lock(page),
             11 => Event::Unlock,
             12 => Event::CountedRead(page),
-            _ => Event::ReadAhead { first: page, pages: 1 + random.below(40) },
+            _ => Event::ReadAhead { first: page, pages: 1 + random.below(40u32) },
         }
     }
 }

@@ -6,6 +6,7 @@
 //! only so many efforts may follow each other without a wait, and only so many waits without a
 //! transfer under way.
 
+use crate::random::Random;
 use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::{Background, BackgroundStep, Lowering, ReapStep, Reaping, RequestStep, Watermarks};
 use mglru_core::*;
@@ -25,31 +26,6 @@ const EFFORTS_MAX: u64 = 300;
 const STEPS_MAX: u64 = 5000;
 /// The most waits of one charge while no page is read or written. The most of 600 seeds were 125.
 const IDLE_WAITS_MAX: u64 = 600;
-
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n.max(1)
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
-    }
-}
 
 struct TightHost {
     now: Cell<u64>,
@@ -158,7 +134,7 @@ impl World {
         options.mechanisms = Mechanisms::preset(preset).with_lru(r.one_of(&Lru::ALL));
         let (min, step) = (r.one_of(&[0, 1, frames / 8]), r.one_of(&[0, 1, frames / 8]));
         options.watermarks = Watermarks { min, low: min + step, high: min + 2 * step };
-        options.cpus = 1 + r.below(2) as usize;
+        options.cpus = 1 + r.below(2u64) as usize;
         options.batch_folios = r.one_of(&[1, 31]);
         options.charge_batch_pages = r.one_of(&[1, 8]);
         options.pcp_batch_frames = r.one_of(&[1, 4]);
@@ -174,8 +150,8 @@ impl World {
         let cpus = options.cpus;
         let core = Core::new(options, Time::ZERO);
         let mut tenants: Vec<Tenant> = Vec::new();
-        let number = 1 + r.below(5) as usize;
-        let limit = |r: &mut Random| match r.below(4) {
+        let number = 1 + r.below(5u64) as usize;
+        let limit = |r: &mut Random| match r.below(4u64) {
             0 => 1 + r.below(4),
             1 | 2 => 4 + r.below(60),
             _ => UNLIMITED,
@@ -298,7 +274,7 @@ impl World {
         actor.left -= 1;
         let r = &mut self.random;
         let (tenant, page) = (r.below(self.tenants.len() as u64) as usize, r.below(self.pages) as u32);
-        let drawn = r.below(100);
+        let drawn = r.below(100u64);
         let memcg = self.tenants[tenant].tasks[0].memcg;
         let anon = r.one_in(2);
         match drawn {
