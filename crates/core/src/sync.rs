@@ -42,9 +42,9 @@ const ROUND_PAUSES: u32 = 32;
 /// reported there, and does not cause panics in other threads.
 ///
 /// A thread that has to wait stays awake for a while, and lets others run on its CPU. This crate's
-/// locks are held for microseconds, less than a sleeper needs to wake up, and nobody holds the lock
-/// meanwhile: with sixteen threads that miss, the lock of the lists was free for half of the time
-/// that ten of them waited for it.
+/// locks are held for microseconds. A sleeper needs longer to wake up, and the lock is free
+/// meanwhile: with sixteen threads that miss, that of the lists was free for half of the time that
+/// ten of them waited for it.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(Inner<T>);
 

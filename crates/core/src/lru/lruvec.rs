@@ -253,7 +253,7 @@ impl Lruvec {
 
     /// As [`Self::lock`], unless another thread holds the lock.
     pub(crate) fn try_lock<'a>(&'a self, folios: &'a FolioTable) -> Option<LockedLruvec<'a>> {
-        // Where one lock covers all lists of the node, it is waited for: that is no way to gain.
+        // One lock for all lists of the node is waited for: its cost is to be seen.
         let node = folios.node_lock();
         let held = self.lists.try_hold()?;
         Some(self.with_held(folios, held, node))

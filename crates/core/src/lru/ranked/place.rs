@@ -8,6 +8,7 @@ use crate::event::ListedFrom;
 use crate::folio::{Flags, FolioId, HandStep, Kind};
 use crate::host::Host;
 use crate::lru::accessed_bit::take_accessed;
+use crate::lru::lists::AHEAD;
 use crate::lru::scan_control::{Isolated, LastMapping};
 use crate::lru::{LockedLruvec, Swappiness, emit, order};
 use crate::mechanism::Switch;
@@ -83,13 +84,11 @@ impl LockedLruvec<'_> {
     /// waits for each of them with the lists locked.
     #[inline]
     fn fetch_ahead(&self, host: &impl Host, folio: FolioId) {
-        if !self.folios.mechanisms().prefetch() {
-            return;
-        }
-        let next = |folio| self.lists.lists.next(self.folios, folio);
-        if let Some(further) = next(folio).and_then(next) {
-            host.prefetch(self.folios.flags(further));
-            host.prefetch(self.folios.links(further));
+        if self.folios.mechanisms().prefetch()
+            && let Some(next) = self.look_ahead::<AHEAD>(host, folio)
+            && let Some(further) = self.lists.lists.next(self.folios, next)
+        {
+            // The stamp, which the other policies do not have.
             host.prefetch(self.folios.memcg_word(further));
         }
     }

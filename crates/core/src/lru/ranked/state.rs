@@ -340,15 +340,14 @@ impl Ranked {
         self.coldest_used_at.store(used_at.unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Whether a good part of the pages that the hand met was in use, as far as is known: judges as
-    /// soon as it has looked at enough of them. The caller holds the lists' lock.
-    pub(in crate::lru) fn judge_use(&self) -> bool {
+    /// Judges whether a good part of the pages that the hand met was in use, as soon as it has
+    /// looked at enough of them. The caller holds the lists' lock.
+    pub(in crate::lru) fn judge_use(&self) {
         let [looked, used] = [0, 1].map(|at: usize| self.looked[at].load(Relaxed));
         if looked >= (self.takeable_pages() / LOOK_SHARE).max(LOOKED_MIN) {
             self.in_use.store(used * USED_PART >= looked, Relaxed);
             self.looked.iter().for_each(|word| word.store(0, Relaxed));
         }
-        self.in_use.load(Relaxed)
     }
 
     /// Evictions from a list, without those of batches that have not ended.
