@@ -89,6 +89,25 @@ fn loom_a_scan_finds_what_stays() {
     });
 }
 
+/// A scan that begins behind a page returns no page before its beginning, although the directory of
+/// both is created meanwhile: a truncation would remove a page that stays in the file.
+#[test]
+fn loom_a_scan_does_not_turn_back() {
+    explore(|| {
+        let shared = mapping();
+        let scan = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (leaves, mapping) = &*shared;
+                let index = mapping.lock_next(leaves, 5, 1 << 32).map(|(_, index, _)| index);
+                (index, mapping.tables(leaves, 3..8).next())
+            })
+        };
+        insert(&mut shared.1.lock(&shared.0, 0), 0).unwrap();
+        assert_eq!(scan.join().unwrap(), (None, None));
+    });
+}
+
 /// A thread locks a part that does not exist yet while the mapping is closed: the memory of the
 /// parts is not counted any more.
 #[test]

@@ -360,7 +360,8 @@ impl Mapping {
                         return Some(table);
                     }
                 } else {
-                    next = self.directories.first_from(index / DIRECTORY_PAGES)? * u64::BITS;
+                    // Another thread may have put a directory here meanwhile: never back.
+                    next = next.max(self.directories.first_from(index / DIRECTORY_PAGES)? * u64::BITS);
                 }
             }
             None
@@ -374,7 +375,9 @@ impl Mapping {
         let mut at = u64::from(index);
         while at < end {
             let Some(directory) = self.directory(leaves, at as u32) else {
-                at = u64::from(self.directories.first_from(at as u32 / DIRECTORY_PAGES)?) * directory_pages;
+                let first = u64::from(self.directories.first_from(at as u32 / DIRECTORY_PAGES)?);
+                // Another thread may have put a directory here meanwhile: never back.
+                at = at.max(first * directory_pages);
                 continue;
             };
             let entries = &directory.leaves[at as usize / LEAF_SLOTS % DIRECTORY_LEAVES..];
