@@ -649,11 +649,13 @@ impl Core {
 
     /// Removes the page-table entry of one folio.
     pub(crate) fn unmap_folio(&self, mapping: &Mapping, memcg: &Memcg, folio: FolioId) {
-        if let Some(slot) = mapping.slot(&self.leaves, self.folios.index(folio)) {
-            slot.unmap(folio);
-        }
+        // The flag first: a thread that makes an entry meanwhile finds the old one, which goes, too,
+        // or sets the flag anew. The other way round, its entry could stay without the flag.
         if self.folios.flags(folio).clear_mapped() {
             count_mapped(mapping, memcg, -1);
+        }
+        if let Some(slot) = mapping.slot(&self.leaves, self.folios.index(folio)) {
+            slot.unmap(folio);
         }
     }
 }

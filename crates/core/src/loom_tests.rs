@@ -316,6 +316,24 @@ fn loom_mapped_pages_are_counted_once() {
     assert_eq!(outcomes, ["gone"]);
 }
 
+/// A mapped access while the page's entry is removed: no entry stays without the folio's `mapped`
+/// flag, without which reclaim does not look at its accessed bit.
+#[test]
+fn loom_an_entry_has_its_flag() {
+    let unmap = |world: &World| {
+        let memcg = world.core.memcg(world.task.memcg);
+        world.core.unmap_folio(&world.mapping, memcg, world.hit().expect("it stays").folio);
+    };
+    let judge = |world: &World, (), ()| {
+        let is_flagged = world.hit().unwrap().flags.mapped();
+        let has_entry = world.mapping.slot(&world.core.leaves, 0).unwrap().load().mapped();
+        assert!(is_flagged || !has_entry, "an entry without a flag");
+        assert_eq!(stat(world, Counter::FileMapped), u64::from(is_flagged));
+        if has_entry { "mapped" } else { "not mapped" }
+    };
+    assert_eq!(explore(load, unmap, load, judge), ["mapped", "not mapped"]);
+}
+
 /// A walk against reclaim: sizes agree with labels, wherever the folio is (`validate` recounts
 /// them).
 #[test]
