@@ -26,6 +26,8 @@ pub const PCP_BATCH_FRAMES: usize = 32;
 
 #[derive(Debug)]
 pub(crate) struct FreeFrames {
+    /// All frames, free and used.
+    frames: u32,
     node: Mutex<NodeFrames>,
     node_count: AtomicU32,
     /// Frames below this number are pinned by the kernel and can never be given back to the system.
@@ -73,6 +75,7 @@ impl FreeFrames {
         };
         let cpus = if batch_frames > 1 { cpus } else { 0 };
         FreeFrames {
+            frames,
             node: Mutex::new(node),
             node_count: AtomicU32::new(frames),
             pinned_frames,
@@ -86,9 +89,12 @@ impl FreeFrames {
         self.node_count.load(Relaxed)
     }
 
-    /// Free frames of the node and of all CPUs. Exact while no thread takes or frees one.
+    /// Free frames of the node and of all CPUs, never more than all frames. Exact while no thread
+    /// takes or frees one.
     pub(crate) fn all_frames(&self) -> u32 {
-        self.node_frames() + self.cpus.iter().map(|cpu| cpu.count.load(Relaxed)).sum::<u32>()
+        let near_cpus: u32 = self.cpus.iter().map(|cpu| cpu.count.load(Relaxed)).sum();
+        // A frame on its way from one to the other may be seen in both.
+        (self.node_frames() + near_cpus).min(self.frames)
     }
 
     /// Takes a frame for `cpu`: one of its own, else one of the node's if that keeps at least
@@ -265,5 +271,32 @@ mod tests {
             assert!(paid.iter().all(|&frame| frame >= 3), "{paid:?}");
             assert_eq!(free.all_frames(), 3);
         }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// Frames on their way between the node and a CPU are not counted twice: more free frames than
+    /// there are would make the used ones negative.
+    #[test]
+    fn no_more_frames_are_free_than_there_are() {
+        loom::model(|| {
+            let frames = Arc::new(FreeFrames::new(2, 0, 1, 2));
+            let other = {
+                let frames = frames.clone();
+                thread::spawn(move || {
+                    let (folio, _) = frames.take(0, 0, false).unwrap();
+                    frames.give(Some(0), &[folio]);
+                    frames.call_back();
+                })
+            };
+            assert!(frames.all_frames() <= 2);
+            other.join().unwrap();
+            assert_eq!(frames.all_frames(), 2);
+        });
     }
 }
