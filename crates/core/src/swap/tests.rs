@@ -431,3 +431,49 @@ fn no_slot_is_left_behind() {
     assert_eq!((anon.memcg().usage_pages(), anon.stat(Counter::WorkingsetNodes)), (0, 0));
     anon.core.validate().unwrap();
 }
+
+/// Notes whether a slot is freed while the region is locked.
+struct FreedUnder<'a> {
+    anon: &'a Anon,
+    locks: RefCell<Vec<bool>>,
+}
+
+impl Host for FreedUnder<'_> {
+    fn now(&self) -> Time {
+        Time::ZERO
+    }
+
+    fn wake_flusher(&self, _: FlushReason) {}
+
+    fn wake_background(&self) {}
+
+    fn wake_waiters(&self, _: FolioId) {}
+
+    fn frame_retired(&self, _: FolioId) {}
+
+    fn swap_freed(&self, _: SwapSlot) {
+        let is_locked = self.anon.region.try_lock(&self.anon.core.leaves, 0).is_none();
+        self.locks.borrow_mut().push(is_locked);
+    }
+}
+
+/// A slot may be the last thing that a removed memcg pays for. The memcg is then released, which
+/// locks other mappings: no mapping may be locked meanwhile.
+#[test]
+fn slots_are_freed_without_the_regions_lock() {
+    let anon = Anon::new(1000, SwapStore::Device);
+    anon.store(0..60);
+    anon.forget_accesses(0..60);
+    for _ in 0..2 {
+        anon.reclaim(32, EAGER);
+        anon.end_writes(true);
+    }
+    let back = anon.swapped()[0];
+    anon.touch(back, false);
+    assert!(anon.flags(back).swapcache() && anon.swapped().len() > 1);
+    let host = FreedUnder { anon: &anon, locks: RefCell::default() };
+    let slots = anon.core.used_swap_pages() as usize;
+    assert_eq!(anon.core.truncate(&host, &anon.region, 0, 512), None);
+    assert_eq!(host.locks.take(), vec![false; slots]);
+    anon.core.validate().unwrap();
+}

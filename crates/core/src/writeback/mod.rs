@@ -478,13 +478,17 @@ impl Core {
         }
         let memcg = self.owner_of(folio);
         let shadow_leaf = locked.remove(index, folio, None, memcg.id()).expect("it is in its slot");
-        self.release_slot(host, folio);
-        if flags.clear_dirty() && mapping.kind() == Kind::File {
+        if mapping.kind() == Kind::File && flags.clear_dirty() {
             self.remove_dirty(mapping, &mut mapping.dirty(), index);
             self.count_pending(memcg, -1, 0);
             self.note_not_refused(mapping, index, memcg, (1, 0));
         }
         drop(locked);
+        if mapping.kind() == Kind::Anon {
+            // Without the lock: the slot may be the last thing that a removed memcg pays for.
+            self.release_slot(host, folio);
+            flags.clear_dirty();
+        }
         if flags.leave_mapping() && mapping.kind() == Kind::File {
             memcg.stat.sub(Counter::FileMapped, 1);
         }
