@@ -205,7 +205,8 @@ impl Lruvec {
         }
     }
 
-    /// Resets everything, for the next memcg with this number. The lists must be empty.
+    /// Resets everything, for the next memcg with this number. The lists must be empty. What was
+    /// registered elsewhere, filters and the group of shadows, went when the number became free.
     pub(crate) fn reset(&self, now: Time) {
         *self.lists.hold().lists = Lists::new();
         self.classic.reset();
@@ -217,6 +218,7 @@ impl Lruvec {
         self.forget_walks();
         self.walked_entries.store(0, Relaxed);
         self.shadow_leaves.lock().clear();
+        self.deferred_leaves.store(0, Relaxed);
         self.congested.store(false, Relaxed);
     }
 

@@ -387,3 +387,38 @@ fn the_last_page_may_go_when_a_file_is_unmapped() {
     assert_eq!(harness.mapping.mapped_pages(), 0);
     harness.core.validate().unwrap();
 }
+
+/// The next memcg with a number starts as every new one does, whatever the former did.
+#[test]
+fn a_reused_number_remembers_nothing() {
+    for lru in Lru::ALL {
+        let mechanisms = Mechanisms::preset(Preset::Default).with_lru(lru);
+        let mut harness = Harness::with_mechanisms(mechanisms, 200, 1);
+        let first = add(&harness, MemcgId::ROOT, "first");
+        harness.core.memcg(first).set_max_pages(100);
+        // Far from each other, so that each leaves a leaf with its shadow.
+        let pages = |pages: std::ops::Range<u32>| pages.map(|page| page * 64);
+        harness.task = harness.core.new_task(first, 0);
+        harness.read_ahead(pages(0..800));
+        harness.read_ahead(pages(700..780));
+        assert!(harness.core.memcg(first).stat().get(Counter::WorkingsetRefaultFile) > 0);
+        assert_eq!(harness.core.truncate(&harness.host, &harness.mapping, 0, 1 << 32), None);
+        remove(&harness, first);
+        harness.core.end_task(&harness.task);
+        harness.core.drop_handle(first);
+        let reused = loop {
+            let next = add(&harness, MemcgId::ROOT, "next");
+            if next == first {
+                break harness.core.memcg(next);
+            }
+            remove(&harness, next);
+            harness.core.drop_handle(next);
+        };
+        let fresh = lru::Lruvec::new(first, Time::ZERO);
+        if lru == Lru::Ranked {
+            // Its state is created at the first use.
+            let _ = fresh.ranked.figures();
+        }
+        assert_eq!(format!("{:#?}", reused.lruvec), format!("{fresh:#?}"), "{lru:?}");
+    }
+}
