@@ -103,10 +103,12 @@ impl LruSwitch {
             return SwitchStep::More;
         }
         // Memcgs created meanwhile never had folios on the other policy's lists.
-        if !core.folios.set_settings(known, (known.0.with_switching(false), known.1)) {
-            return SwitchStep::Superseded;
+        if core.folios.set_settings(known, (known.0.with_switching(false), known.1)) {
+            SwitchStep::Done
+        } else {
+            // Another switch has begun, or prefetching was turned on or off: the next step tells.
+            SwitchStep::More
         }
-        SwitchStep::Done
     }
 }
 

@@ -231,6 +231,31 @@ fn threads_leave_nothing_behind_under_the_classic_lru() {
     leave_nothing_behind(linux, true);
 }
 
+/// Prefetching is a bit of the same word as the policy. Turned on and off all the time, it does not
+/// keep a switch of the policy from its end.
+#[test]
+fn a_switch_ends_while_prefetching_changes() {
+    let core = Core::new(Options::new(10), Time::ZERO);
+    let (begun, stop) = (std::sync::Barrier::new(2), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            begun.wait();
+            while !stop.load(Relaxed) {
+                core.set_prefetch(false);
+                core.set_prefetch(true);
+            }
+        });
+        begun.wait();
+        let mut ends = (0..300_000).map(|round| {
+            let mut switch = core.switch_lru(Lru::ALL[round % 2]);
+            std::iter::repeat_with(|| switch.step(&core, 1)).find(|&step| step != SwitchStep::More)
+        });
+        let all_end = ends.all(|end| end == Some(SwitchStep::Done));
+        stop.store(true, Relaxed);
+        assert!(all_end, "another switch has begun");
+    });
+}
+
 fn leave_nothing_behind(mechanisms: Mechanisms, switching: bool) {
     let world = World::new(mechanisms);
     let stop = AtomicBool::new(false);
