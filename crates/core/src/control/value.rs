@@ -5,6 +5,9 @@ use crate::lru::Swappiness;
 use crate::memcg::UNLIMITED;
 use crate::options::PAGE_BYTES;
 
+/// The largest limit in pages, as in the kernel; more means no limit.
+const LIMIT_PAGES_MAX: u64 = i64::MAX as u64 / PAGE_BYTES;
+
 fn invalid(reason: String) -> Failure {
     (Errno::Invalid, reason)
 }
@@ -49,20 +52,20 @@ fn leading_size(text: &str) -> Option<(u64, &str)> {
     Some((bytes / PAGE_BYTES, rest))
 }
 
-/// A limit or protection in pages; `max` is [`UNLIMITED`].
+/// A limit or protection in pages; `max` and what is too large to be one are [`UNLIMITED`].
 pub(super) fn limit(text: &str) -> Result<u64, Failure> {
     let text = text.trim();
     if text == "max" {
         return Ok(UNLIMITED);
     }
     match leading_size(text) {
-        Some((pages, "")) => Ok(if pages == u64::MAX / PAGE_BYTES { UNLIMITED } else { pages }),
+        Some((pages, "")) => Ok(if pages >= LIMIT_PAGES_MAX { UNLIMITED } else { pages }),
         _ => Err(invalid(format!("'{text}' is neither a size in bytes, like 64M, nor 'max'"))),
     }
 }
 
 pub(super) fn limit_text(pages: u64) -> String {
-    if pages == UNLIMITED { "max\n".to_owned() } else { bytes_text(pages) }
+    if pages >= LIMIT_PAGES_MAX { "max\n".to_owned() } else { bytes_text(pages) }
 }
 
 /// Pages, as a line of bytes.
@@ -140,6 +143,9 @@ mod tests {
             ("max", UNLIMITED),
             ("99999999999999999999", UNLIMITED),
             ("16E", UNLIMITED),
+            ("7E", 7 << 48),
+            ("8E", UNLIMITED),
+            ("9223372036854771712", UNLIMITED),
         ] {
             assert_eq!(limit(text), Ok(pages), "{text}");
         }
@@ -147,7 +153,7 @@ mod tests {
             let (errno, reason) = limit(text).unwrap_err();
             assert!(errno == Errno::Invalid && reason.contains("like 64M"), "{text}: {reason}");
         }
-        assert_eq!((limit_text(UNLIMITED), limit_text(3)), ("max\n".into(), "12288\n".into()));
+        assert_eq!([UNLIMITED, UNLIMITED - 1, 3].map(limit_text), ["max\n", "max\n", "12288\n"]);
     }
 
     /// [book: control-files#memcg-files]: "`memory.reclaim` argument errors → 'invalid argument':
