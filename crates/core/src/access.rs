@@ -93,7 +93,23 @@ impl Core {
     /// Looks up a page.
     #[inline]
     pub fn lookup(&self, mapping: &Mapping, index: u32) -> Lookup {
-        self.lookup_peeked(mapping, index, self.peek(mapping, index))
+        let mut next = mapping.find(&self.leaves, index);
+        loop {
+            let Some(found) = next else { return Lookup::Miss };
+            let Some(folio) = found.slot.folio() else {
+                // The leaf may belong to another mapping by now; then the slot says nothing.
+                next = mapping.find(&self.leaves, index).filter(|again| again.slot.folio().is_some());
+                continue;
+            };
+            let hit = Hit { folio, flags: self.folios.flags(folio).load(), found };
+            if found.slot.uptodate() && !hit.flags.writing() {
+                return Lookup::Hit(hit);
+            }
+            if mapping.still_there(&self.leaves, index, &found) {
+                return Lookup::Pending(folio);
+            }
+            next = mapping.find(&self.leaves, index);
+        }
     }
 
     /// Whether a page is in memory or on its way.
@@ -122,33 +138,11 @@ impl Core {
         mapping.is_young(&self.leaves, index, seen)
     }
 
-    /// The first half of [`Core::lookup`]: loads the page's slot and decides nothing. A caller with
-    /// many pages peeks at all of them first, so that their cache misses overlap.
+    /// Loads a page's slot and decides nothing; [`Core::readable`] looks at what was loaded. A caller
+    /// with many pages peeks at all of them first, so that their cache misses overlap.
     #[inline]
     pub fn peek(&self, mapping: &Mapping, index: u32) -> Option<Found> {
         mapping.find(&self.leaves, index)
-    }
-
-    /// The second half of [`Core::lookup`], for a slot that [`Core::peek`] loaded.
-    #[inline]
-    pub fn lookup_peeked(&self, mapping: &Mapping, index: u32, peeked: Option<Found>) -> Lookup {
-        let mut next = peeked;
-        loop {
-            let Some(found) = next else { return Lookup::Miss };
-            let Some(folio) = found.slot.folio() else {
-                // The leaf may belong to another mapping by now; then the slot says nothing.
-                next = mapping.find(&self.leaves, index).filter(|again| again.slot.folio().is_some());
-                continue;
-            };
-            let hit = Hit { folio, flags: self.folios.flags(folio).load(), found };
-            if found.slot.uptodate() && !hit.flags.writing() {
-                return Lookup::Hit(hit);
-            }
-            if mapping.still_there(&self.leaves, index, &found) {
-                return Lookup::Pending(folio);
-            }
-            next = mapping.find(&self.leaves, index);
-        }
     }
 
     /// The folio of a slot that [`Core::peek`] loaded, if its content may be read at once.

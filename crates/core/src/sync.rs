@@ -5,13 +5,26 @@
 //!
 //! # Locking
 //!
-//! The order of the crate's locks, outermost first: address-space list, list of shadow leaves, a
-//! mapping's parts, its dirty pages or the growth of its index, lruvec, tree of memcgs. Leaves of
-//! this order, under which no lock is taken: the batches of arrivals, the pools, the table of
-//! mappings, Bloom filters, the index of shadow owners, the table of compact shadows, and each
-//! memcg's order and pressure. One exception: a CPU's free frames are locked before the node's.
-//! Another: while a memcg is created on a free number, the locks of that number may be taken in any
-//! order ([`crate::memcg`]).
+//! The order of the crate's locks, outermost first. A thread takes one of each row, except for the
+//! parts of a mapping and for two memcgs of which one inherits the other's pages: that one comes
+//! second.
+//!
+//! 1. the choice of a victim ([`crate::reclaim`])
+//! 2. the growth of the pool of leaves
+//! 3. the list of a memcg's address spaces
+//! 4. the regions of an address space
+//! 5. the list of a memcg's shadow-only leaves; its shared walk
+//! 6. the parts of a mapping
+//! 7. its dirty pages; the growth of its index
+//! 8. all lists of the node, where one lock covers them
+//! 9. the lists of a memcg (lruvec)
+//! 10. the tree of memcgs
+//!
+//! All other locks are leaves, under which none is taken: those of queues, stocks and pools; of the
+//! tables of mappings, dirty files, refused pages, compact shadows, shadow owners and reports; of
+//! Bloom filters; and of a memcg's name, order, pace and pressure. Two exceptions: retired frames
+//! are locked before a CPU's free frames, and these before the node's. And while a memcg is created
+//! on a free number, the locks of that number are taken under the tree's ([`crate::memcg`]).
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};

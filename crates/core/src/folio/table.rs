@@ -20,7 +20,8 @@ const FULL_SHIFT: u32 = 48;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct FolioId(pub u32);
 
-/// The most folios of one node: 8 TiB in 4 KiB pages. One bit of a list link marks the end.
+/// A node has fewer folios than this: fewer than 8 TiB in 4 KiB pages. One bit of a list link marks
+/// the end.
 pub const MAX_FOLIOS: u32 = 1 << 31;
 
 /// The kernel's threshold of refault feedback ([`crate::Grain::few_refaults`]).
@@ -90,8 +91,8 @@ impl Listed {
 /// All folios of a node, by number.
 ///
 /// The allocating thread writes a folio's page and memcg before the folio becomes reachable. They
-/// stay until it is freed, except that the memcg changes, with the lists locked, when it is
-/// removed. A reader without a reference must check afterwards that the version of the state did
+/// stay until the folio is freed, except that a memcg that is removed is replaced by its heir, with
+/// the lists locked. A reader without a reference must check afterwards that the version of the state did
 /// not change.
 #[derive(Debug)]
 pub struct FolioTable {

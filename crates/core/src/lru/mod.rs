@@ -655,7 +655,7 @@ pub(crate) fn refaulted(core: &Core, host: &impl Host, refault: Refault<'_>) {
 
 impl Lruvec {
     /// Pages on lists, of the kinds that `swappiness` allows.
-    pub fn evictable_pages(&self, swappiness: Swappiness) -> u64 {
+    pub(crate) fn evictable_pages(&self, swappiness: Swappiness) -> u64 {
         let pages = |kind| {
             let pages = self.classic.pages(kind) + self.ranked.pages(kind);
             #[cfg(test)]

@@ -24,7 +24,7 @@ pub(super) const DIRECTORY_BYTES: u64 = size_of::<Directory>() as u64;
 
 #[derive(Debug)]
 pub(crate) struct Directory {
-    /// Leaf number + 1, and perhaps [`IN_RANGE`]; 0 for no leaf.
+    /// Leaf number + 1, and perhaps [`IN_RANGE`](super::layout::IN_RANGE); 0 for no leaf.
     pub(crate) leaves: [AtomicU32; DIRECTORY_LEAVES],
     /// Upper-level accessed bits, one per page table.
     pub(crate) young_tables: AtomicU64,

@@ -8,7 +8,7 @@
 //!
 //! A host that maps a file may give its mapping a range, in zeroed memory that the host pays for. A
 //! leaf that is created from then on, for pages of the range, has its slots there; its directory
-//! entry says so ([`super::directory::IN_RANGE`]). Everything else about a leaf is as in the pool:
+//! entry says so ([`super::layout::IN_RANGE`]). Everything else about a leaf is as in the pool:
 //! it is reserved, counted, charged, listed for its shadows and freed at the same moments. So
 //! ranges change no decision. Leaves that exist already stay in the pool until they are freed.
 //!

@@ -13,8 +13,8 @@
 //! # Locking
 //!
 //! None: atomic words. A charge walks up the tree and is taken back if an ancestor refuses; an
-//! uncharge walks up, too. In between, a parent may count a page that a child does not, never the
-//! other way round.
+//! uncharge walks up, too. In between, a child counts a page that is being charged and its parent
+//! does not yet, and a parent one that is being uncharged and its child does not any more.
 
 use crate::sync::{AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 

@@ -93,7 +93,7 @@ pub struct Memcg {
     pub(crate) oom: OomState,
     pub(crate) memory: PageCounter,
     pub(crate) swap: PageCounter,
-    /// Metadata that it pays for: a packed [`index::Bill`].
+    /// Metadata that it pays for: a packed `Bill` of [`index`].
     index_bill: AtomicU64,
     /// Its cost, which its parent pays: a packed [`HostCharge`], or 0.
     own_charge: AtomicU64,

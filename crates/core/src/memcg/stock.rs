@@ -54,7 +54,7 @@ impl Stocks {
         // Otherwise replace the smallest stock.
         let place = own.or_else(|| (0..MEMCGS_PER_CPU).min_by_key(|&at| stocks[at].pages))?;
         let stock = &mut stocks[place];
-        if stock.memcg == memcg.0 && own.is_some() {
+        if own.is_some() {
             stock.pages += pages;
             return None;
         }

@@ -14,7 +14,8 @@
 //! The tree's lock may be taken with an lruvec lock held, to note a cost or to sum sizes of a
 //! subtree. Under it, a thread that frees a number takes leaves: the locks of orders, of the index
 //! of shadow owners and of Bloom filters. A thread that creates a memcg takes all locks of its
-//! place, including its lruvec lock; no other thread can hold one of them, as the number is free.
+//! place, including its lruvec lock. The number is free: another thread may hold one of them only
+//! for a moment, to find nothing there, and does not wait for the tree meanwhile.
 //!
 //! A shared walk has a lock per target, and takes the tree's under it.
 

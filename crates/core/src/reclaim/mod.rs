@@ -32,7 +32,7 @@ pub use background::{Background, BackgroundStep};
 pub(crate) use high::{HighStep, OverHigh};
 pub(crate) use last_resort::{LastResort, LastStep};
 pub(crate) use oom::Oom;
-pub use oom::{OomCandidate, OomDecision, OomPolicy, ReapStep, Reaping, choose_victim};
+pub use oom::{OomDecision, OomPolicy, ReapStep, Reaping};
 pub use oom_report::{GenerationPages, OutOfMemory};
 pub(crate) use order::{NodeWalk, WalkStep, evict_step};
 pub use proactive::{Lowering, Proactive, RequestStep};

@@ -1,23 +1,23 @@
 //! Limits of dirty pages.
 
 /// Share of memory that may be dirty before writers wait, in percent.
-pub const DIRTY_PERCENT: u64 = 20;
+const DIRTY_PERCENT: u64 = 20;
 /// Share of memory that may be dirty before the flusher starts by itself, in percent.
-pub const BACKGROUND_DIRTY_PERCENT: u64 = 10;
+const BACKGROUND_DIRTY_PERCENT: u64 = 10;
 
 /// Limits of dirty pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DirtyLimits {
+pub(super) struct DirtyLimits {
     /// Above this, the flusher writes.
-    pub background_pages: u64,
+    pub(super) background_pages: u64,
     /// At this number, writers wait.
-    pub pages: u64,
+    pub(super) pages: u64,
 }
 
 impl DirtyLimits {
     /// The limits for `memory_pages`. The limit is at least one page, so that tiny tenants can
     /// write.
-    pub fn of(memory_pages: u64) -> DirtyLimits {
+    pub(super) fn of(memory_pages: u64) -> DirtyLimits {
         DirtyLimits {
             background_pages: memory_pages * BACKGROUND_DIRTY_PERCENT / 100,
             pages: (memory_pages * DIRTY_PERCENT / 100).max(1),

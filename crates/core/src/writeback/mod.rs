@@ -26,7 +26,7 @@ pub use balance::Dirtier;
 pub use errors::ErrorSequence;
 pub(crate) use flusher::Flushing;
 pub use flusher::{Flusher, FlusherOptions, FlusherStep, WriteOrder};
-pub use limits::{BACKGROUND_DIRTY_PERCENT, DIRTY_PERCENT, DirtyLimits};
+use limits::DirtyLimits;
 
 use crate::Core;
 use crate::event::Event;

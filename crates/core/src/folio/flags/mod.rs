@@ -398,7 +398,7 @@ impl FolioFlags {
     /// Whether content and identity are still those of `then`. Earlier reads of bytes are ordered
     /// before this check.
     #[inline]
-    pub fn unchanged_since(&self, then: Flags) -> bool {
+    pub(crate) fn unchanged_since(&self, then: Flags) -> bool {
         crate::sync::fence(Ordering::Acquire);
         let now = Flags(self.0.load(Ordering::Relaxed));
         now.version() == then.version() && !now.writing()
@@ -459,7 +459,7 @@ impl FolioFlags {
     }
 
     /// Takes a reference if the version is still that of `then`.
-    pub fn try_get_version(&self, then: Flags) -> bool {
+    pub(crate) fn try_get_version(&self, then: Flags) -> bool {
         self.update(|f| {
             if !f.can_be_held() || f.version() != then.version() || f.writing() {
                 return (None, false);
@@ -664,7 +664,7 @@ impl FolioFlags {
     /// Counts one access through a descriptor to the folio of the version of `then`. Writes nothing
     /// if the folio is saturated or the frame holds another page by now.
     #[inline]
-    pub fn mark_accessed(&self, then: Flags, mechanisms: Mechanisms) {
+    pub(crate) fn mark_accessed(&self, then: Flags, mechanisms: Mechanisms) {
         self.update(|f| {
             if f.version() != then.version() || f.unevictable() || f.dropbehind() {
                 return (None, ());

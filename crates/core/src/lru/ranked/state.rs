@@ -393,7 +393,7 @@ impl Ranked {
 
     /// Judges whether a good part of the pages that were evicted lately came back soon, as far as
     /// is known, and ends a period that is long enough. The caller holds the lists' lock.
-    pub(in crate::lru) fn judge_returns(&self) -> bool {
+    pub(in crate::lru) fn judge_returns(&self) {
         let evicted: u64 = self.evicted.iter().map(|word| word.load(Relaxed)).sum();
         let [begun, before] = [0, 1].map(|at: usize| self.judged[at].load(Relaxed));
         let (now, came_back) = (evicted - begun, self.came_back.load(Relaxed));
@@ -409,7 +409,6 @@ impl Ranked {
             self.came_back.store(0, Relaxed);
             self.judged.iter().zip([evicted, now]).for_each(|(word, value)| word.store(value, Relaxed));
         }
-        unmissed < UNMISSED_PERIODS
     }
 
     /// Evictions since the page left, from its list, and the number up to which its shadow counts.

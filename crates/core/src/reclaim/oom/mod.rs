@@ -36,20 +36,19 @@ pub use crate::options::OomPolicy;
 
 /// A candidate for an OOM kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OomCandidate {
-    /// The memcg.
-    pub memcg: MemcgId,
+struct OomCandidate {
+    memcg: MemcgId,
     /// Pages charged to the memcg itself.
-    pub usage_pages: u64,
+    usage_pages: u64,
     /// Pages that `memory.min` and `memory.low` protect, relative to the memcg whose limit was hit.
-    pub protected_pages: u64,
+    protected_pages: u64,
     /// Pages that killing it frees.
-    pub anon_pages: u64,
+    anon_pages: u64,
 }
 
 /// The victim: the candidate with anonymous pages and the highest usage above its protection; of
 /// equals, the one with more anonymous pages, then the lower number.
-pub fn choose_victim(candidates: impl IntoIterator<Item = OomCandidate>) -> Option<MemcgId> {
+fn choose_victim(candidates: impl IntoIterator<Item = OomCandidate>) -> Option<MemcgId> {
     let score = |one: &OomCandidate| {
         let above = one.usage_pages.saturating_sub(one.protected_pages);
         (above, one.anon_pages, std::cmp::Reverse(one.memcg))

@@ -55,10 +55,10 @@ impl Reaping {
     /// Begins to reap `victim`. To be called when [`Host::oom_kill`] names it, before its tasks
     /// end.
     pub fn new(core: &Core, victim: MemcgId) -> Reaping {
-        let mut regions = Vec::new();
-        for space in core.memcg(victim).spaces.lock().all().cloned().collect::<Vec<_>>() {
-            regions.extend(space.regions().into_iter().filter(|region| region.kind() == Kind::Anon));
-        }
+        let spaces = core.memcg(victim).spaces.lock();
+        let regions = spaces.all().flat_map(|space| space.regions());
+        let mut regions: Vec<_> = regions.filter(|region| region.kind() == Kind::Anon).collect();
+        drop(spaces);
         regions.sort_by_key(|region| region.id());
         regions.dedup_by_key(|region| region.id());
         Reaping { victim, regions, current: None }
