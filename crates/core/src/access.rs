@@ -477,35 +477,26 @@ impl Core {
         self.uncharge_index(paid.memcg, paid.bytes);
         // The memcg that was charged may have been removed since.
         let memcg = self.memcgs.living(payer);
-        memcg.stat.add(if kind == Kind::Anon { Counter::Anon } else { Counter::File }, 1);
-        memcg.stat.add(Counter::FileReading, 1);
-        let recency = arrival.in_fault && mapping.has_recency();
         if let Some(owner) = before.only_shadows_of {
             self.memcgs.living(owner).stat.sub(Counter::WorkingsetNodes, 1);
         }
-        let must_read = kind == Kind::File || swapped_in;
-        if must_read {
+        if kind == Kind::File || swapped_in {
             // The task now sleeps on the device and runs again afterwards.
             task.space.mark_ran();
         }
+        count_arrival(memcg, kind, swapped_in, arrival);
+        let in_fault = arrival.in_fault && mapping.has_recency();
         if let Some(word) = shadow
             && !arrival.overwrite
         {
-            let shadow = Shadow::unpack(word);
-            let ahead = arrival.ahead;
-            lru::refaulted(self, host, Refault { folio, kind, memcg, shadow, in_fault: recency, ahead });
+            let (shadow, ahead) = (Shadow::unpack(word), arrival.ahead);
+            lru::refaulted(self, host, Refault { folio, kind, memcg, shadow, in_fault, ahead });
         }
-        if recency {
+        if in_fault {
             lru::faulted_in(self, folio);
         }
         if arrival.ahead {
             lru::came_ahead(self, folio);
-        }
-        if arrival.in_fault && must_read && !arrival.ahead {
-            memcg.stat.add(Counter::Pgmajfault, 1);
-        }
-        if swapped_in {
-            memcg.stat.add(Counter::Pswpin, 1);
         }
         host.event(Event::Inserted { page: (mapping.id(), index), folio, memcg: memcg.id() });
         // The folio was allocated with a reference for the batch.
@@ -651,6 +642,19 @@ impl Core {
         if let Some(slot) = mapping.slot(&self.leaves, self.folios.index(folio)) {
             slot.unmap(folio);
         }
+    }
+}
+
+/// Counts a page that was inserted and has no content yet.
+fn count_arrival(memcg: &Memcg, kind: Kind, swapped_in: bool, arrival: Arrival) {
+    memcg.stat.add(if kind == Kind::Anon { Counter::Anon } else { Counter::File }, 1);
+    memcg.stat.add(Counter::FileReading, 1);
+    let must_read = kind == Kind::File || swapped_in;
+    if arrival.in_fault && must_read && !arrival.ahead {
+        memcg.stat.add(Counter::Pgmajfault, 1);
+    }
+    if swapped_in {
+        memcg.stat.add(Counter::Pswpin, 1);
     }
 }
 

@@ -101,10 +101,17 @@ impl Core {
                 }
             }
         }
-        self.validate_folios(&place, charged)
+        let usage = self.validate_frames(&place, charged)?;
+        let counted = self.validate_mappings()?;
+        self.validate_memcgs(&usage, &counted)?;
+        self.validate_index()?;
+        self.validate_totals()?;
+        self.validate_swap()
     }
 
-    fn validate_folios(&self, place: &[Option<Place>], charged: &[MemcgId]) -> Result<(), String> {
+    /// Checks that frames are used, free or retired, and that no free one has a place. Returns the
+    /// pages that each memcg must be charged for, by number.
+    fn validate_frames(&self, place: &[Option<Place>], charged: &[MemcgId]) -> Result<Vec<u64>, String> {
         let mut usage = vec![0u64; self.memcgs.numbers() as usize];
         let mut charge = |memcg: MemcgId, pages| {
             self.memcgs.with_ancestors(memcg).for_each(|payer| usage[payer.id().0 as usize] += pages);
@@ -133,6 +140,12 @@ impl Core {
                 self.folios.len()
             ));
         }
+        Ok(usage)
+    }
+
+    /// Checks the folios and the dirty index of each mapping. Returns the cached pages of each
+    /// memcg, and the dirty ones among them, by number.
+    fn validate_mappings(&self) -> Result<Vec<(u64, u64)>, String> {
         let mut counted = vec![(0u64, 0u64); self.memcgs.numbers() as usize];
         for mapping in self.mappings.all() {
             let locked = mapping.lock_all(&self.leaves);
@@ -173,6 +186,11 @@ impl Core {
                 ));
             }
         }
+        Ok(counted)
+    }
+
+    /// Checks what memcgs are charged for and what they count: `usage` and `counted` are by number.
+    fn validate_memcgs(&self, usage: &[u64], counted: &[(u64, u64)]) -> Result<(), String> {
         self.memcgs.settle_all();
         // A removed memcg that still has pages may count what its heir does not, or the other way
         // round.
@@ -205,9 +223,7 @@ impl Core {
                 ));
             }
         }
-        self.validate_index()?;
-        self.validate_totals()?;
-        self.validate_swap()
+        Ok(())
     }
 
     /// Checks that memcgs pay for the leaves and directories that exist or whose charge ends soon,

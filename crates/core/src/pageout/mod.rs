@@ -133,10 +133,7 @@ impl<H: Host> Batch<'_, '_, H> {
         let locked = flags.try_lock();
         let now = flags.load();
         if locked && !now.swapbacked() {
-            let tallies = &mut self.tallies;
-            tallies.dirty += u64::from(now.dirty() || now.writeback());
-            tallies.unqueued_dirty += u64::from(now.dirty() && !now.writeback());
-            tallies.congested += u64::from(now.writeback() && now.reclaim());
+            self.count_dirty(now);
         }
         let mut asked = Asked::default();
         loop {
@@ -162,14 +159,7 @@ impl<H: Host> Batch<'_, '_, H> {
                         break;
                     }
                 },
-                Verdict::Unmap => {
-                    if let Some(mapping) = self.cx.scan.last_mapping.get(core, core.folios.mapping_of(folio))
-                    {
-                        core.unmap_folio(mapping, memcg, folio);
-                    } else {
-                        flags.clear_mapped();
-                    }
-                }
+                Verdict::Unmap => self.unmap(folio),
                 Verdict::Free => {
                     let fate = Fate::of_doomed(now, true);
                     if fate == Fate::Stay {
@@ -179,18 +169,7 @@ impl<H: Host> Batch<'_, '_, H> {
                 }
                 Verdict::Keep(_) => break,
                 Verdict::Activate(reason) => {
-                    match reason {
-                        Reason::Immediate => self.tallies.immediate += 1,
-                        Reason::Writeback => {
-                            self.tallies.writeback += 1;
-                            flags.set_reclaim();
-                        }
-                        Reason::Dirty => {
-                            flags.set_reclaim();
-                            memcg.stat.add(Counter::NrVmscanImmediateReclaim, 1);
-                        }
-                        _ => {}
-                    }
+                    self.note_obstacle(folio, reason);
                     self.activate(folio, now);
                     break;
                 }
@@ -200,6 +179,39 @@ impl<H: Host> Batch<'_, '_, H> {
             host.wake_waiters(folio);
         }
         Fate::Stay
+    }
+
+    /// Counts a locked file folio in state `now` if it is dirty or being written.
+    fn count_dirty(&mut self, now: Flags) {
+        self.tallies.dirty += u64::from(now.dirty() || now.writeback());
+        self.tallies.unqueued_dirty += u64::from(now.dirty() && !now.writeback());
+        self.tallies.congested += u64::from(now.writeback() && now.reclaim());
+    }
+
+    /// Counts the obstacle that keeps a folio, and marks one that has to be written to be freed as
+    /// soon as it is clean.
+    fn note_obstacle(&mut self, folio: FolioId, reason: Reason) {
+        let flags = self.cx.core.folios.flags(folio);
+        match reason {
+            Reason::Immediate => self.tallies.immediate += 1,
+            Reason::Writeback => {
+                self.tallies.writeback += 1;
+                flags.set_reclaim();
+            }
+            Reason::Dirty => {
+                flags.set_reclaim();
+                self.memcg.stat.add(Counter::NrVmscanImmediateReclaim, 1);
+            }
+            _ => {}
+        }
+    }
+
+    fn unmap(&mut self, folio: FolioId) {
+        let core = self.cx.core;
+        match self.cx.scan.last_mapping.get(core, core.folios.mapping_of(folio)) {
+            Some(mapping) => core.unmap_folio(mapping, self.memcg, folio),
+            None => _ = core.folios.flags(folio).clear_mapped(),
+        }
     }
 
     /// Activates a rejected folio, which is to be put back in a younger generation

@@ -41,6 +41,22 @@ enum Fate {
     Take,
 }
 
+/// A newcomer that a scan has looked at.
+#[derive(Clone, Copy, Debug)]
+struct Met {
+    kind: Kind,
+    folio: FolioId,
+    fate: Fate,
+    /// It was read ahead and not read yet.
+    is_unread: bool,
+}
+
+impl Met {
+    fn is_unread_to_take(&self) -> bool {
+        self.is_unread && self.fate == Fate::Take
+    }
+}
+
 /// How a batch is taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
@@ -239,54 +255,52 @@ impl LockedLruvec<'_> {
                 main_has_pages && (newcomers_gave || main_gives && of_newcomers < ranked.newcomers_pages());
             let spares_unread = !newcomers_gave && of_newcomers <= ranked.unread_pages();
             batch.scanned += 1;
-            if from_main {
+            let met = if from_main { None } else { self.look_at_newcomer(core, host, last) };
+            if met.is_none() && !from_main {
+                break;
+            }
+            // A spared newcomer does not count as looked at: if main cannot give, its turn comes.
+            let is_spared = met.is_some_and(|met| met.is_unread_to_take())
+                && spares_unread
+                && (main_gives || spares_used);
+            if is_spared && !main_gives {
+                unread = true;
+                break;
+            }
+            let Some(Met { kind, folio, fate, .. }) = met.filter(|_| !is_spared) else {
                 of_main += 1;
                 if !self.take_from_main(core, host, last, spares_used, batch) {
                     all_in_use = true;
                     break;
                 }
                 continue;
-            }
-            let Some((kind, folio)) = self.older_tail(List::Newcomers) else { break };
-            self.fetch_ahead(host, folio);
-            let list = list_of(List::Newcomers, kind);
-            let first_use = self.look(core, last, folio);
-            let now = self.folios.flags(folio).load();
-            let fate = fate_of(now, first_use);
-            if fate == Fate::Take && spares_unread && !now.referenced() && (main_gives || spares_used) {
-                // The newcomer does not count as looked at: if main cannot give, its turn comes.
-                unread = !main_gives;
-                if unread {
-                    break;
-                }
-                of_main += 1;
-                if !self.take_from_main(core, host, last, spares_used, batch) {
-                    all_in_use = true;
-                    break;
-                }
-                continue;
-            }
+            };
             newcomers += 1;
             match fate {
-                Fate::Promote => {}
-                Fate::Keep => {
-                    self.relist(folio, list, true);
-                    continue;
+                Fate::Keep => self.relist(folio, list_of(List::Newcomers, kind), true),
+                Fate::Take => self.take_off(host, folio, list_of(List::Newcomers, kind), batch),
+                Fate::Promote => {
+                    self.promote(folio, kind);
+                    batch.sorted += 1;
+                    batch.protected += 1;
+                    emit::listed(core, host, core.memcg(self.lruvec.memcg), folio, ListedFrom::Activation);
+                    if ranked.main_is_full() {
+                        self.take_from_main(core, host, last, spares_used, batch);
+                    }
                 }
-                Fate::Take => {
-                    self.take_off(host, folio, list, batch);
-                    continue;
-                }
-            }
-            self.promote(folio, kind);
-            batch.sorted += 1;
-            batch.protected += 1;
-            emit::listed(core, host, core.memcg(self.lruvec.memcg), folio, ListedFrom::Activation);
-            if ranked.main_is_full() {
-                self.take_from_main(core, host, last, spares_used, batch);
             }
         }
         Looked { of_lists: [newcomers, of_main], all_in_use, unread }
+    }
+
+    /// Looks at the next newcomer. `None`: the lists are empty.
+    #[inline]
+    fn look_at_newcomer(&mut self, core: &Core, host: &impl Host, last: &mut LastMapping) -> Option<Met> {
+        let (kind, folio) = self.older_tail(List::Newcomers)?;
+        self.fetch_ahead(host, folio);
+        let first_use = self.look(core, last, folio);
+        let now = self.folios.flags(folio).load();
+        Some(Met { kind, folio, fate: fate_of(now, first_use), is_unread: !now.referenced() })
     }
 
     fn promote(&mut self, folio: FolioId, kind: Kind) {

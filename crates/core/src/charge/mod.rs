@@ -13,6 +13,8 @@
 //!
 //! Holds no lock between steps.
 
+mod metadata;
+
 use crate::Core;
 use crate::folio::FolioId;
 use crate::host::{Host, Throttle};
@@ -24,12 +26,10 @@ use crate::reclaim::{
     Effort, EffortKind, HighStep, LastResort, LastStep, Orders, OutOfMemory, OverHigh, Progress, Step,
 };
 use crate::workingset;
+use metadata::MetadataShort;
 
 /// Fruitless efforts before a charge fails.
 const RETRIES: u32 = 16;
-
-/// Frames that are returned together after small objects were freed.
-const RETURNED_MIN: u64 = 16;
 
 /// References of a new folio: one for its mapping, one for the per-CPU batch that it will wait in.
 const NEW_REFERENCES: u64 = 2;
@@ -133,8 +133,11 @@ enum Stage {
     Index,
     /// Frames pay for the index.
     Metadata,
+    /// The memcg pays for the page.
     Limit,
+    /// It pays its debt above `memory.high`.
     High,
+    /// The page gets its frame.
     Frame,
 }
 
@@ -244,90 +247,115 @@ impl Charging {
             }
         }
         loop {
-            match self.stage {
-                Stage::Index => {
-                    core.settle_index();
-                    if core.exceeds_all_frames(self.index_bytes) {
-                        // Reclaim would take all pages in vain.
-                        let report = OutOfMemory::of(core, MemcgId::ROOT, self.wanted_pages(), host.now());
-                        return self.refuse(core, host, Box::new(report));
-                    }
-                    if self.index_bytes > 0 {
-                        let payer = core.memcgs.payer(self.memcg).id();
-                        if let Err(limited) = core.charge_index(payer, self.cpu, self.index_bytes) {
-                            return self.refused(core, host, limited);
-                        }
-                        self.index = IndexPaid { memcg: payer, bytes: self.index_bytes };
-                    }
-                    self.stage = Stage::Metadata;
-                }
-                Stage::Metadata => {
-                    let place = self.place.map(|place| (place, &mut self.index));
-                    match core.pay_for_metadata(host, self.cpu, self.reclaimed_for_frame, place) {
-                        Ok(()) => {
-                            self.wait_for_index(core, 0);
-                            self.stage = Stage::Limit;
-                        }
-                        Err(MetadataShort::Frames) => {
-                            self.wait_for_index(core, self.index.bytes / PAGE_BYTES);
-                            return self.reclaim(core, host, EffortKind::Direct);
-                        }
-                        Err(MetadataShort::Unpaid) => self.pay_anew(core),
-                    }
-                }
-                Stage::Limit => {
-                    // Tasks may outlive their memcg.
-                    self.memcg = core.memcgs.payer(self.memcg).id();
-                    if let Some(report) = core.oom_killed(self.memcg) {
-                        return self.refuse(core, host, report);
-                    }
-                    match charging::charge_one(core, self.memcg, self.cpu) {
-                        Charge::Refused(limited) => return self.refused(core, host, limited),
-                        Charge::Charged(pages) => {
-                            let over = OverHigh::after(core, self.memcg, pages, self.cpu);
-                            self.over_high = over.map(Box::new);
-                            if self.over_high.is_some() {
-                                self.begin_wait(core);
-                                self.begin_stall(core, host);
-                            }
-                        }
-                        Charge::FromStock => {}
-                    }
-                    self.stage = Stage::High;
-                }
-                Stage::Frame => {
-                    let folio = match core.node.allocate(self.cpu, self.reclaimed_for_frame) {
-                        Allocation::Frame(folio) => folio,
-                        Allocation::Low(folio) => {
-                            host.wake_background();
-                            folio
-                        }
-                        Allocation::BelowMin => {
-                            host.wake_background();
-                            self.begin_wait(core);
-                            return self.reclaim(core, host, EffortKind::Direct);
-                        }
-                    };
-                    if std::mem::take(&mut self.waits) {
-                        core.memcgs.end_wait(self.memcg, 1);
-                    }
-                    self.end_stall(core, host);
-                    core.folios.set_memcg(folio, self.memcg.0);
-                    core.folios.flags(folio).allocate(false, NEW_REFERENCES);
-                    let Charging { memcg, index, for_page, .. } = *self;
-                    return ChargeStep::Charged(NewFolio { core, host, folio, memcg, index, for_page });
-                }
-                // Before taking a frame, so that a throttled task holds none.
-                Stage::High => {
-                    match self.over_high.as_mut().map(|over| over.step(core, host)) {
-                        Some(HighStep::More) => return ChargeStep::More,
-                        Some(HighStep::Wait(throttle)) => return ChargeStep::Wait(throttle),
-                        Some(HighStep::Done) | None => {}
-                    }
-                    self.stage = Stage::Frame;
-                }
+            let interrupted = match self.stage {
+                Stage::Index => self.charge_index(core, host),
+                Stage::Metadata => self.reserve_room(core, host),
+                Stage::Limit => self.charge_page(core, host),
+                Stage::High => self.pay_debt(core, host),
+                Stage::Frame => return self.take_frame(core, host),
+            };
+            if let Some(step) = interrupted {
+                return step;
             }
         }
+    }
+
+    /// Charges the bytes of the index. Like the other stages, it names the next one, and returns a
+    /// step if that has to wait.
+    fn charge_index<N>(&mut self, core: &Core, host: &impl Host) -> Option<ChargeStep<N>> {
+        core.settle_index();
+        if core.exceeds_all_frames(self.index_bytes) {
+            // Reclaim would take all pages in vain.
+            let report = OutOfMemory::of(core, MemcgId::ROOT, self.wanted_pages(), host.now());
+            return Some(self.refuse(core, host, Box::new(report)));
+        }
+        if self.index_bytes > 0 {
+            let payer = core.memcgs.payer(self.memcg).id();
+            if let Err(limited) = core.charge_index(payer, self.cpu, self.index_bytes) {
+                return Some(self.refused(core, host, limited));
+            }
+            self.index = IndexPaid { memcg: payer, bytes: self.index_bytes };
+        }
+        self.stage = Stage::Metadata;
+        None
+    }
+
+    /// Reserves a leaf of the index, and retires the frames that pay for the index.
+    fn reserve_room<N>(&mut self, core: &Core, host: &impl Host) -> Option<ChargeStep<N>> {
+        let place = self.place.map(|place| (place, &mut self.index));
+        match core.pay_for_metadata(host, self.cpu, self.reclaimed_for_frame, place) {
+            Ok(()) => {
+                self.wait_for_index(core, 0);
+                self.stage = Stage::Limit;
+                None
+            }
+            Err(MetadataShort::Frames) => {
+                self.wait_for_index(core, self.index.bytes / PAGE_BYTES);
+                Some(self.reclaim(core, host, EffortKind::Direct))
+            }
+            Err(MetadataShort::Unpaid) => {
+                self.pay_anew(core);
+                None
+            }
+        }
+    }
+
+    /// Charges the page to the memcg and its ancestors.
+    fn charge_page<N>(&mut self, core: &Core, host: &impl Host) -> Option<ChargeStep<N>> {
+        // Tasks may outlive their memcg.
+        self.memcg = core.memcgs.payer(self.memcg).id();
+        if let Some(report) = core.oom_killed(self.memcg) {
+            return Some(self.refuse(core, host, report));
+        }
+        match charging::charge_one(core, self.memcg, self.cpu) {
+            Charge::Refused(limited) => return Some(self.refused(core, host, limited)),
+            Charge::Charged(pages) => {
+                let over = OverHigh::after(core, self.memcg, pages, self.cpu);
+                self.over_high = over.map(Box::new);
+                if self.over_high.is_some() {
+                    self.begin_wait(core);
+                    self.begin_stall(core, host);
+                }
+            }
+            Charge::FromStock => {}
+        }
+        self.stage = Stage::High;
+        None
+    }
+
+    /// Reclaims and pauses for `memory.high`. Before a frame is taken, so that a throttled task
+    /// holds none.
+    fn pay_debt<N>(&mut self, core: &Core, host: &impl Host) -> Option<ChargeStep<N>> {
+        match self.over_high.as_mut().map(|over| over.step(core, host)) {
+            Some(HighStep::More) => return Some(ChargeStep::More),
+            Some(HighStep::Wait(throttle)) => return Some(ChargeStep::Wait(throttle)),
+            Some(HighStep::Done) | None => {}
+        }
+        self.stage = Stage::Frame;
+        None
+    }
+
+    fn take_frame<'c, H: Host>(&mut self, core: &'c Core, host: &'c H) -> ChargeStep<NewFolio<'c, H>> {
+        let folio = match core.node.allocate(self.cpu, self.reclaimed_for_frame) {
+            Allocation::Frame(folio) => folio,
+            Allocation::Low(folio) => {
+                host.wake_background();
+                folio
+            }
+            Allocation::BelowMin => {
+                host.wake_background();
+                self.begin_wait(core);
+                return self.reclaim(core, host, EffortKind::Direct);
+            }
+        };
+        if std::mem::take(&mut self.waits) {
+            core.memcgs.end_wait(self.memcg, 1);
+        }
+        self.end_stall(core, host);
+        core.folios.set_memcg(folio, self.memcg.0);
+        core.folios.flags(folio).allocate(false, NEW_REFERENCES);
+        let Charging { memcg, index, for_page, .. } = *self;
+        ChargeStep::Charged(NewFolio { core, host, folio, memcg, index, for_page })
     }
 
     /// Cancels the charge and gives back what was paid. Not after [`ChargeStep::Charged`] or
@@ -503,177 +531,6 @@ impl Charging {
         self.end_stall(core, host);
         self.give_back(core);
         ChargeStep::OutOfMemory(report)
-    }
-}
-
-/// Why a page gets no room in the index yet.
-enum MetadataShort {
-    /// Too few frames pay for it: reclaim, then try again.
-    Frames,
-    /// The memcg must pay for more than the charge began with.
-    Unpaid,
-}
-
-impl Core {
-    /// Reserves a leaf, and creates the directory of `place`, with what was paid for the index. If
-    /// metadata is part of the budget, retires one frame per page of memory that leaves and
-    /// directories take.
-    ///
-    /// Only a request that makes the index larger needs a frame. Without a free one, it returns
-    /// unused memory of the index and, after a reclaim effort or if reclaim cannot help, gives up
-    /// shadows. Other requests go on.
-    fn pay_for_metadata(
-        &self,
-        host: &impl Host,
-        cpu: usize,
-        urgent: bool,
-        place: Option<((MappingId, u32), &mut IndexPaid)>,
-    ) -> Result<(), MetadataShort> {
-        // For the metadata of hosts and filters: one effort per request. The request that added the
-        // metadata insists on its own (`Self::owes_frames`).
-        let owed = self.leaves.bytes();
-        if self.pay_for(host, urgent, owed).is_err() && !urgent && self.may_retire(owed) {
-            return Err(MetadataShort::Frames);
-        }
-        if let Some(((mapping, index), paid)) = place
-            && let Some(mapping) = self.mappings.get(mapping)
-        {
-            self.pay_for_directory(host, urgent, &mapping, index, paid)?;
-        }
-        loop {
-            if self.leaves.reserve(cpu) {
-                return Ok(());
-            }
-            let growing = self.leaves.growing();
-            if self.leaves.has_unreserved() {
-                continue;
-            }
-            let bytes = self.leaves.bytes() + self.leaves.growth_bytes();
-            if self.leaves.can_grow() && self.pay_for(host, urgent, bytes).is_ok() {
-                self.leaves.grow();
-                continue;
-            }
-            drop(growing);
-            // Shadows fill all leaves that may exist: once reclaim has run, they give way to pages.
-            let may_have_more = self.leaves.can_grow() && !urgent && self.may_retire(bytes);
-            if may_have_more || !workingset::give_up(self) {
-                return Err(MetadataShort::Frames);
-            }
-        }
-    }
-
-    /// Creates the directory of a page if it is missing.
-    fn pay_for_directory(
-        &self,
-        host: &impl Host,
-        urgent: bool,
-        mapping: &Mapping,
-        index: u32,
-        paid: &mut IndexPaid,
-    ) -> Result<(), MetadataShort> {
-        loop {
-            let growing = self.leaves.growing();
-            if mapping.has_directory(index) {
-                return Ok(());
-            }
-            let grown = mapping.directory_growth_bytes(&self.leaves, index);
-            let bytes = self.leaves.bytes() + grown;
-            if grown == 0 || self.pay_for(host, urgent, bytes).is_ok() {
-                let mut locked = mapping.lock(&self.leaves, index);
-                if locked.is_closed() {
-                    // Nobody would free it. The insertion fails.
-                    return Ok(());
-                }
-                if !self.try_pay(paid, mapping.missing_bytes(&self.leaves, index)) {
-                    return Err(MetadataShort::Unpaid);
-                }
-                let (_, added) = locked.directory_or_new(index, paid.memcg);
-                self.use_up_index(paid, added);
-                return Ok(());
-            }
-            drop(growing);
-            let may_have_more = !urgent && self.may_retire(bytes);
-            if !self.shrink_index(host, !may_have_more) {
-                return Err(MetadataShort::Frames);
-            }
-        }
-    }
-
-    /// Pays for `bytes` of index before they are added. `false`: a limit leaves no room for those
-    /// that other threads have freed since the charge began.
-    fn try_pay(&self, paid: &mut IndexPaid, bytes: u64) -> bool {
-        if !self.options.charge_metadata || bytes <= paid.bytes {
-            return true;
-        }
-        let is_paid = self.memcgs.try_charge_index(paid.memcg, bytes - paid.bytes);
-        if is_paid {
-            paid.bytes = bytes;
-        }
-        is_paid
-    }
-
-    /// Counts bytes of the index that were paid for as existing.
-    pub(crate) fn use_up_index(&self, paid: &mut IndexPaid, added_bytes: u64) {
-        if self.options.charge_metadata && added_bytes > 0 {
-            paid.bytes -= added_bytes;
-            self.memcgs.living(paid.memcg).stat.add(Counter::SlabReclaimable, added_bytes);
-        }
-    }
-
-    /// Returns unused memory of the index to the system, or else gives up some shadows if `shadows`
-    /// allows that. Returns `false` if neither freed any.
-    fn shrink_index(&self, host: &impl Host, shadows: bool) -> bool {
-        let before = self.leaves.bytes();
-        self.leaves.rest(host);
-        self.leaves.bytes() < before || shadows && workingset::give_up(self)
-    }
-
-    /// Gives up index memory that no page needs: unused leaves and directories or, if there are
-    /// none, some shadows. Returns `false` if there was nothing to give up.
-    pub fn give_up_index(&self, host: &impl Host) -> bool {
-        self.shrink_index(host, true)
-    }
-
-    /// Whether the maximum number of frames pays for the index.
-    pub fn index_is_full(&self) -> bool {
-        self.node.retired_pages() >= self.node.retired_max()
-    }
-
-    /// Whether frames could cover `bytes` of index if enough of them were free.
-    fn may_retire(&self, bytes: u64) -> bool {
-        bytes.div_ceil(PAGE_BYTES) <= u64::from(self.node.retired_max())
-    }
-
-    /// Retires frames until they cover `bytes` of index.
-    fn pay_for(&self, host: &impl Host, urgent: bool, bytes: u64) -> Result<(), MetadataShort> {
-        let owed = bytes.div_ceil(PAGE_BYTES);
-        while self.options.charge_metadata && u64::from(self.node.retired_pages()) < owed {
-            if !self.node.retire(urgent, |frame| host.frame_retired(frame)) {
-                return Err(MetadataShort::Frames);
-            }
-        }
-        Ok(())
-    }
-
-    /// As [`Self::return_frames`], if that returns at least 16 frames.
-    pub fn return_many_frames(&self, host: &impl Host) {
-        if u64::from(self.node.retired_pages()) >= self.leaves.bytes().div_ceil(PAGE_BYTES) + RETURNED_MIN {
-            self.return_frames(host);
-        }
-    }
-
-    /// Returns the memory of unused leaves and directories to the system, and the frames that paid
-    /// for it to pages. To be called after the index became smaller.
-    pub fn return_frames(&self, host: &impl Host) {
-        if !self.options.charge_metadata {
-            return;
-        }
-        self.settle_index();
-        // No thread pays for more index in the meantime.
-        let _growing = self.leaves.growing();
-        self.leaves.rest(host);
-        let needed = || self.leaves.bytes().div_ceil(PAGE_BYTES);
-        while self.node.restore(needed(), |frame| host.frame_restored(frame)) {}
     }
 }
 
