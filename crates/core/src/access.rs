@@ -634,8 +634,8 @@ impl Core {
 
     /// Removes the page-table entry of one folio.
     pub(crate) fn unmap_folio(&self, mapping: &Mapping, memcg: &Memcg, folio: FolioId) {
-        // The flag first: a thread that makes an entry meanwhile finds the old one, which goes, too,
-        // or sets the flag anew. The other way round, its entry could stay without the flag.
+        // The flag first: a thread that makes an entry meanwhile finds the old one, which goes,
+        // too, or sets the flag anew. The other way round, its entry could stay without the flag.
         if self.folios.flags(folio).clear_mapped() {
             count_mapped(mapping, memcg, -1);
         }
