@@ -65,7 +65,7 @@ impl Control {
             Err(error) => Err(Error::Control(error)),
         });
         if matches!(written, Err(Error::Closed)) {
-            write.cancel(&shared.core);
+            write.cancel(&shared.core, &shared.host);
         }
         written
     }

@@ -138,8 +138,8 @@ impl Core {
         mapping.is_young(&self.leaves, index, seen)
     }
 
-    /// Loads a page's slot and decides nothing; [`Core::readable`] looks at what was loaded. A caller
-    /// with many pages peeks at all of them first, so that their cache misses overlap.
+    /// Loads a page's slot and decides nothing; [`Core::readable`] looks at what was loaded. A
+    /// caller with many pages peeks at all of them first, so that their cache misses overlap.
     #[inline]
     pub fn peek(&self, mapping: &Mapping, index: u32) -> Option<Found> {
         mapping.find(&self.leaves, index)

@@ -84,7 +84,7 @@ fn the_main_bit_of_enabled_switches_the_policy() {
     let mut off = harness.core.write_control(file, "2", 0).unwrap();
     assert_eq!((step(&mut on), step(&mut off)), (ControlStep::Done, ControlStep::More));
     assert_eq!((harness.core.lru(), read(&harness, file).as_str()), (Lru::Classic, "0x0002\n"));
-    off.cancel(&harness.core);
+    off.cancel(&harness.core, &harness.host);
     write(&harness, file, "y").unwrap();
     assert_eq!((harness.core.lru(), read(&harness, file).as_str()), (Lru::MultiGen, "0x0007\n"));
     let lruvec = harness.memcg().lruvec();
@@ -466,9 +466,9 @@ fn a_memcg_goes_after_the_last_write_to_it() {
     assert_eq!(harness.core.memcgs.iter().count(), 2);
     while first.step(&harness.core, &harness.host) != Ok(ControlStep::Done) {}
     assert_eq!(harness.core.memcgs.iter().count(), 2);
-    second.cancel(&harness.core);
+    second.cancel(&harness.core, &harness.host);
     assert_eq!(harness.core.memcgs.iter().count(), 2);
-    third.cancel(&harness.core);
+    third.cancel(&harness.core, &harness.host);
     assert_eq!(harness.core.memcgs.iter().count(), 1);
 }
 

@@ -93,7 +93,12 @@ impl ControlWrite {
     }
 
     /// Cancels the write. Earlier effects stay.
-    pub fn cancel(mut self, core: &Core) {
+    pub fn cancel(mut self, core: &Core, host: &impl Host) {
+        match std::mem::replace(&mut self.work, Work::Nothing) {
+            Work::Lower(lowering) => lowering.cancel(core, host),
+            Work::Reclaim(request) => request.cancel(core, host),
+            work => self.work = work,
+        }
         self.end(core);
     }
 

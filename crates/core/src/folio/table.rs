@@ -92,8 +92,8 @@ impl Listed {
 ///
 /// The allocating thread writes a folio's page and memcg before the folio becomes reachable. They
 /// stay until the folio is freed, except that a memcg that is removed is replaced by its heir, with
-/// the lists locked. A reader without a reference must check afterwards that the version of the state did
-/// not change.
+/// the lists locked. A reader without a reference must check afterwards that the version of the
+/// state did not change.
 #[derive(Debug)]
 pub struct FolioTable {
     flags: Box<[FolioFlags]>,

@@ -29,8 +29,9 @@ pub enum RequestStep {
     TryAgain(Progress),
 }
 
-/// A request to reclaim pages of a subtree.
+/// A request to reclaim pages of a subtree. Step it to the end, or cancel it.
 #[derive(Debug)]
+#[must_use = "a request that is dropped halfway may keep its memcg from aging; cancel it"]
 pub struct Proactive {
     orders: Orders,
     left_pages: u64,
@@ -105,12 +106,25 @@ impl Proactive {
         self.effort = Some(Box::new(Effort::new(core, orders)));
         RequestStep::More
     }
+
+    /// Cancels the request. Pages that were reclaimed stay so, and an aging that other threads wait
+    /// for is completed.
+    pub fn cancel(self, core: &Core, host: &impl Host) {
+        cancel(self.effort, core, host);
+    }
+}
+
+fn cancel(effort: Option<Box<Effort>>, core: &Core, host: &impl Host) {
+    if let Some(effort) = effort {
+        effort.abandon(core, host);
+    }
 }
 
 /// Makes room below a lowered limit. For `memory.max`, the OOM policy applies if reclaim does not
 /// suffice, as for a failed charge. The kernel kills one memcg after the other without another try;
-/// here a try follows each kill, which kills fewer.
+/// here a try follows each kill, which kills fewer. Step it to the end, or cancel it.
 #[derive(Debug)]
+#[must_use = "a limit makes no room unless this is stepped; cancel it if it is no longer wanted"]
 pub struct Lowering {
     memcg: MemcgId,
     high: bool,
@@ -180,6 +194,11 @@ impl Lowering {
         self.effort = Some(Box::new(Effort::new(core, orders)));
         RequestStep::More
     }
+
+    /// Gives up making room. The limit holds all the same. As [`Proactive::cancel`].
+    pub fn cancel(self, core: &Core, host: &impl Host) {
+        cancel(self.effort, core, host);
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -246,5 +265,25 @@ mod tests {
             }
         }
         assert_eq!(goals[..2], [250, 187], "{goals:?}");
+    }
+
+    /// A request that is cancelled after it walked the page tables opens the generation: no other
+    /// thread will.
+    #[test]
+    fn a_cancelled_request_leaves_its_memcg_able_to_age() {
+        for steps in 1..20 {
+            let mut harness = Harness::with_preset(Preset::Linux72, 2000, 31);
+            harness.bring_at(0..2000, 2);
+            (0..2).for_each(|_| drop(harness.isolate(0)));
+            assert_eq!(harness.max_seq() - harness.min_seq() + 1, crate::lru::MIN_GENERATIONS);
+            let (core, host, memcg) = (&harness.core, &harness.host, harness.task.memcg);
+            let mut request = Proactive::new(core, memcg, 1000, None, 0);
+            (0..steps).for_each(|_| assert_eq!(request.step(core, host), RequestStep::More));
+            request.cancel(core, host);
+            let mut next = Proactive::new(core, memcg, 100, None, 0);
+            let mut ends = std::iter::repeat_with(|| next.step(core, host));
+            let end = ends.find(|&step| step != RequestStep::More);
+            assert!(matches!(end, Some(RequestStep::Done(_))), "after {steps} steps: {end:?}");
+        }
     }
 }

@@ -218,7 +218,7 @@ fn rehearse(scenario: &Scenario, mechanisms: Mechanisms) -> Result<(), Error> {
             Command::Write { file, value } => match core.write_control(file, value, 0) {
                 Ok(write) => {
                     let checked = write.check();
-                    write.cancel(&core);
+                    write.cancel(&core, &host);
                     checked.map_err(|error| at(scenario, action.place, error))?;
                 }
                 Err(error) => return Err(at(scenario, action.place, error)),

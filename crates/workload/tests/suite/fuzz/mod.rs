@@ -17,7 +17,7 @@
 mod mutate;
 
 use cap::Cap;
-use mglru_core::{Core, Options, Time, UNLIMITED};
+use mglru_core::{Core, Options, Silent, Time, UNLIMITED};
 use mglru_workload::fio::{Invocation, jobs_of_text};
 use mglru_workload::scenario::Scenario;
 use mglru_workload::trace::{self, Format, OpenOptions, Record, TraceError};
@@ -192,7 +192,7 @@ fn controls() {
                 if let Err(error) = write.check() {
                     said(&error);
                 }
-                write.cancel(&core);
+                write.cancel(&core, &Silent);
             }
             Err(error) => said(&error),
         }
