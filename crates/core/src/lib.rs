@@ -69,7 +69,7 @@ pub use sync::LockCounts;
 
 use folio::FolioTable;
 use lru::Arrivals;
-use mapping::{LeafPool, MappingTable};
+use mapping::{LeafPool, MAPPING_PAGES_MAX, MappingTable};
 use node::Node;
 use std::sync::Arc;
 use swap::SwapArea;
@@ -287,7 +287,7 @@ impl Core {
     /// being written; wait for it, then call again. Dirty pages are lost: write them first.
     pub fn close_mapping(&self, host: &impl Host, mapping: &Mapping) -> Option<FolioId> {
         self.seal_mapping(mapping);
-        if let Some(busy) = self.truncate(host, mapping, 0, 1 << 32) {
+        if let Some(busy) = self.truncate(host, mapping, 0, MAPPING_PAGES_MAX) {
             return Some(busy);
         }
         if self.mappings.close(mapping.id()) {

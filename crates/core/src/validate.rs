@@ -6,6 +6,7 @@ use crate::folio::{FolioId, Kind};
 use crate::lru::{
     MAX_GENERATIONS, MIN_GENERATIONS, Queue, all_lists, list_named, may_be_on, policy_of_list, size_of_list,
 };
+use crate::mapping::MAPPING_PAGES_MAX;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -151,7 +152,7 @@ impl Core {
             let locked = mapping.lock_all(&self.leaves);
             let dirty = mapping.dirty();
             let (mut at, mut folios) = (0, 0);
-            while let Some((index, slot)) = locked.next(at, 1 << 32) {
+            while let Some((index, slot)) = locked.next(at, MAPPING_PAGES_MAX) {
                 if let Some(folio) = slot.folio() {
                     folios += 1;
                     let flags = self.folios.flags(folio).load();

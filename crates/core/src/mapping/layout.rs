@@ -32,6 +32,9 @@ pub(crate) const DIRECTORY_LEAVES: usize = 512;
 /// Pages under one directory.
 pub(crate) const DIRECTORY_PAGES: u32 = (DIRECTORY_LEAVES * LEAF_SLOTS) as u32;
 
+/// The most pages of a mapping: 16 TiB.
+pub(crate) const MAPPING_PAGES_MAX: u64 = 1 << u32::BITS;
+
 /// Mark of a leaf entry: the leaf's slots are in the mapping's range.
 pub(super) const IN_RANGE: u32 = 1 << 31;
 

@@ -36,6 +36,7 @@ mod slot;
 mod table;
 
 pub use glance::Glance;
+pub(crate) use layout::MAPPING_PAGES_MAX;
 pub use layout::{LEAF_SLOTS, MappingId, TABLE_PAGES};
 pub(crate) use leaf::{Leaf, LeafId, LeafPool};
 pub(crate) use locked::{LockedMapping, ShadowLeaf};
@@ -372,7 +373,7 @@ impl Mapping {
     /// the time. Without the locks, its content may have changed, or belong to another mapping.
     pub(crate) fn next(&self, leaves: &LeafPool, index: u32, end: u64) -> Option<(u32, Slot)> {
         let (leaf_pages, directory_pages) = (LEAF_SLOTS as u64, u64::from(DIRECTORY_PAGES));
-        let mut at = u64::from(index);
+        let (mut at, end) = (u64::from(index), end.min(MAPPING_PAGES_MAX));
         while at < end {
             let Some(directory) = self.directory(leaves, at as u32) else {
                 let first = u64::from(self.directories.first_from(at as u32 / DIRECTORY_PAGES)?);
@@ -526,5 +527,21 @@ mod tests {
         assert_eq!(mapping.tables(&leaves, 0..1 << 23).collect::<Vec<_>>(), [0, 1, 195]);
         assert!(mapping.clear_young_table(&leaves, 195) && !mapping.clear_young_table(&leaves, 195));
         assert!(mapping.touch_table(&leaves, 100_001) && !mapping.touch_table(&leaves, 100_000));
+    }
+
+    /// A scan whose end lies behind the last possible page ends there, and does not begin again
+    /// with the first page.
+    #[test]
+    fn a_scan_ends_with_the_last_possible_page() {
+        let leaves = LeafPool::new(100, 4096, 2, 1, 1);
+        let mapping = Mapping::new(MappingId(0), Kind::File, 4);
+        for index in [0, u32::MAX - 100] {
+            assert!(leaves.reserve(0));
+            mapping.lock(&leaves, index).insert(0, index, FolioId(index), MemcgId::ROOT).unwrap();
+        }
+        for end in [1 << 32, (1 << 32) + 1, u64::MAX] {
+            let next = |from| mapping.next(&leaves, from, end).map(|(index, _)| index);
+            assert_eq!([0, 1, u32::MAX - 99].map(next), [Some(0), Some(u32::MAX - 100), None]);
+        }
     }
 }

@@ -20,11 +20,8 @@ use crate::access::{Arrival, Lookup, Task};
 use crate::charge::{ChargeStep, Charging};
 use crate::folio::FolioId;
 use crate::host::Host;
-use crate::mapping::{InsertError, Mapping};
+use crate::mapping::{InsertError, MAPPING_PAGES_MAX, Mapping};
 use crate::memcg::MemcgId;
-
-/// The most pages of a mapping.
-const INDEX_END: u64 = 1 << 32;
 
 /// Consecutive pages that are read together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +68,7 @@ impl Filling {
         let most = u64::from(window.pages).min(pages_max(core, memcg));
         Filling {
             next: first,
-            end: (first + most).min(file_pages).min(INDEX_END),
+            end: (first + most).min(file_pages).min(MAPPING_PAGES_MAX),
             mark: window.mark,
             arrival: Arrival { ahead: true, in_fault, ..Arrival::default() },
             wanted: None,
@@ -102,7 +99,7 @@ impl Filling {
         let end = (first + most).min(u64::from(window.first) + pages);
         Filling {
             next: first,
-            end: end.min(file_pages).min(INDEX_END).max(at + 1),
+            end: end.min(file_pages).min(MAPPING_PAGES_MAX).max(at + 1),
             mark: window.mark,
             arrival: Arrival { ahead: true, ..arrival },
             wanted: Some((index, folio)),

@@ -40,7 +40,7 @@ use crate::folio::{FolioId, Kind};
 use crate::host::Host;
 pub use crate::host::{SwapOut, SwapOutcome, SwapSlot};
 use crate::lru::Swappiness;
-use crate::mapping::Mapping;
+use crate::mapping::{MAPPING_PAGES_MAX, Mapping};
 use crate::memcg::{Counter, Memcg, MemcgId};
 
 /// With fewer free slots than this, reclaim takes no anonymous pages ([book: aging#swappiness]).
@@ -170,7 +170,7 @@ impl Core {
             }
             let locked = mapping.lock_all(&self.leaves);
             let mut at = 0;
-            while let Some((index, slot)) = locked.next(at, 1 << 32) {
+            while let Some((index, slot)) = locked.next(at, MAPPING_PAGES_MAX) {
                 let of_folio = slot.folio().and_then(|folio| self.swap_slot(folio));
                 if let Some(SwapSlot(had)) = of_folio.or(slot.shadow().map(slot_in)) {
                     let taken = taken.get_mut(had as usize);

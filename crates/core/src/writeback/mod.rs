@@ -33,7 +33,7 @@ use crate::event::Event;
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
 use crate::lru;
-use crate::mapping::Mapping;
+use crate::mapping::{MAPPING_PAGES_MAX, Mapping};
 use crate::memcg::{Counter, Memcg, MemcgId, Pending};
 use crate::workingset;
 use std::collections::BTreeSet;
@@ -364,7 +364,7 @@ impl Core {
     /// Removes the pages of a region of anonymous memory that are charged to `victim`, in memory
     /// and in swap. `Some`: this folio is in use or under writeback; wait for it, then call again.
     pub(crate) fn reap(&self, host: &impl Host, region: &Mapping, victim: MemcgId) -> Option<FolioId> {
-        self.remove_range(host, region, 0, 1 << 32, Leaves::Of(victim))
+        self.remove_range(host, region, 0, MAPPING_PAGES_MAX, Leaves::Of(victim))
     }
 
     /// Removes the clean pages from `from` to `end`, mapped or not, because the file's content has
@@ -400,6 +400,7 @@ impl Core {
         end: u64,
         leaves: Leaves,
     ) -> Option<FolioId> {
+        let end = end.min(MAPPING_PAGES_MAX);
         self.compact_shadows.forget(&mapping.shadow_era, from, end);
         let mut at = from;
         loop {

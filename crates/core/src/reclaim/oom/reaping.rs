@@ -21,7 +21,7 @@
 use crate::Core;
 use crate::folio::{FolioId, Kind};
 use crate::host::Host;
-use crate::mapping::Mapping;
+use crate::mapping::{MAPPING_PAGES_MAX, Mapping};
 use crate::memcg::{MemcgId, Memcgs};
 use crate::mm::AddressSpace;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Reaping {
         };
         let busy = match is_shared {
             true => core.reap(host, &region, self.victim),
-            false => core.truncate(host, &region, 0, 1 << 32),
+            false => core.truncate(host, &region, 0, MAPPING_PAGES_MAX),
         };
         let Some(folio) = busy else { return ReapStep::Taken(region) };
         self.current = Some((region.clone(), is_shared));
