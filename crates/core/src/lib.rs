@@ -90,6 +90,7 @@ pub struct Core {
     pub(crate) tunables: Tunables,
     /// Pages reclaimed since the start, counted with `subtree_lru` only: the clock of the node.
     pub(crate) reclaimed: AtomicU64,
+    /// Memcgs that own shadow-only leaves.
     pub(crate) remembering: workingset::Remembering,
     /// Shadows whose leaves were dropped.
     pub(crate) compact_shadows: lru::CompactShadows,
@@ -167,7 +168,7 @@ impl Core {
         &self.folios
     }
 
-    /// Free frames.
+    /// Free frames, with those near CPUs.
     pub fn free_pages(&self) -> u32 {
         self.node.unused_pages()
     }

@@ -141,8 +141,10 @@ enum Stage {
     Frame,
 }
 
-/// The charge for one page.
+/// The charge for one page. Step it until the page is paid for or refused, or cancel it: what was
+/// paid is not given back when it is dropped.
 #[derive(Debug)]
+#[must_use = "a charge that is neither stepped to its end nor cancelled keeps what was paid"]
 pub struct Charging {
     memcg: MemcgId,
     cpu: usize,
@@ -204,7 +206,6 @@ impl Charging {
     /// Names the page, so that the charge also pays for what it adds to the index. Otherwise the
     /// objects are created with the page and charged regardless of the limit, and the next charge
     /// finds frames for them.
-    #[must_use]
     pub fn for_page(self, core: &Core, mapping: &Mapping, index: u32) -> Charging {
         if !core.options.charge_metadata {
             return self;
@@ -216,14 +217,12 @@ impl Charging {
 
     /// Charges `bytes` of metadata that the host keeps, and a page that is given back by
     /// [`NewFolio::into_host_charge`]. More bytes than all frames have are refused at once.
-    #[must_use]
     pub fn for_host(self, core: &Core, bytes: u64) -> Charging {
         Charging { index_bytes: if core.options.charge_metadata { bytes } else { 0 }, ..self }
     }
 
     /// Makes the charge optional, as for readahead: it fails after one fruitless effort, without
     /// waiting, OOM kill or `oom` event. The kernel charges readahead likewise (`__GFP_NORETRY`).
-    #[must_use]
     pub fn optional(self) -> Charging {
         Charging { needed: false, ..self }
     }

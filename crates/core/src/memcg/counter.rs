@@ -92,7 +92,7 @@ impl PageCounter {
         self.max.load(Relaxed)
     }
 
-    /// The lower of the two limits.
+    /// The lower of `max` and `high`, in pages.
     pub fn limit_pages(&self) -> u64 {
         self.max_pages().min(self.high_pages())
     }
@@ -110,7 +110,7 @@ impl PageCounter {
         self.peak.store(self.held_pages(), Relaxed);
     }
 
-    /// Pages that may still be charged.
+    /// Pages that may still be charged below `max`.
     pub fn margin_pages(&self) -> u64 {
         self.max_pages().saturating_sub(self.usage_pages())
     }

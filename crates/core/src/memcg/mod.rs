@@ -243,7 +243,8 @@ impl Memcg {
         self.oom_group.store(all, Relaxed);
     }
 
-    /// `memory.current`, in pages.
+    /// Pages charged now, with those that wait for a frame. `memory.current` leaves these out
+    /// ([`PageCounter::held_pages`]).
     pub fn usage_pages(&self) -> u64 {
         self.memory.usage_pages()
     }

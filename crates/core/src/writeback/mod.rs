@@ -229,7 +229,7 @@ impl Core {
         mapping.dirty().len()
     }
 
-    /// The last dirty page of a mapping.
+    /// The index of the last dirty page of a mapping.
     pub fn last_dirty(&self, mapping: &Mapping) -> Option<u32> {
         mapping.dirty().last().copied()
     }
@@ -350,7 +350,7 @@ impl Core {
         pending.ended_writes()
     }
 
-    /// Pages written since the start.
+    /// Pages written since the start, to files and to swap.
     pub fn written_pages(&self) -> u64 {
         self.node.pending.ended_writes()[0]
     }
@@ -383,9 +383,11 @@ impl Core {
             let Some((_, index, slot)) = mapping.lock_next(&self.leaves, at, end) else { return };
             if let Some(folio) = slot.folio()
                 && !self.folios.flags(folio).load().mlocked()
-                && self.remove_page(host, mapping, index, folio, Leaves::CleanAndUnmapped) != Removal::Done
             {
-                lru::advise_cold(self, host, cpu, folio);
+                match self.remove_page(host, mapping, index, folio, Leaves::CleanAndUnmapped) {
+                    Removal::Stays | Removal::Busy => lru::advise_cold(self, host, cpu, folio),
+                    Removal::Done | Removal::Gone => {}
+                }
             }
             let Some(next) = index.checked_add(1) else { return };
             at = next;

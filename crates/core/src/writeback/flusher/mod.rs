@@ -168,7 +168,7 @@ impl Flusher {
         self.wanted.insert(mapping);
     }
 
-    /// The host's next action.
+    /// The host's next action: write pages of a file, or sleep.
     pub fn step(&mut self, core: &Core, host: &impl Host) -> FlusherStep {
         if self.pass.is_empty() {
             let now = host.now();
