@@ -4,6 +4,12 @@
 //! page; a scan needs links and states. At 100,000 folios each column fits into a level-2 cache of
 //! 2 MiB. Columns save four bytes per folio over rows; their effect on the speed of a replay was
 //! not measurable.
+//!
+//! # Locking
+//!
+//! States change by compare-and-swap. Links, memcg and stamp change under the lock of the folio's
+//! lists; until it is queued for a list, they belong to the thread that brings it in. The settings
+//! change by compare-and-swap, rarely.
 
 use super::{CountedFull, FolioFlags, Kind};
 use crate::mechanism::{LruLock, Mechanisms};
@@ -256,7 +262,7 @@ impl FolioTable {
         self.memcgs[folio.0 as usize].load(Relaxed) & MEMCG_MASK
     }
 
-    /// Changed, like the stamp, only with the lists locked or before the folio is reachable.
+    /// Changed, like the stamp, only with the lists locked or before the folio is queued for one.
     pub(crate) fn set_memcg(&self, folio: FolioId, memcg: u32) {
         debug_assert!(memcg <= MEMCG_MASK);
         let word = &self.memcgs[folio.0 as usize];

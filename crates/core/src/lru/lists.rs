@@ -2,6 +2,10 @@
 //!
 //! They form one group, so that a folio is taken off whichever list it is on. The mark in its state
 //! word names its policy.
+//!
+//! # Locking
+//!
+//! The lruvec lock: only [`LockedLruvec`] reaches the lists.
 
 use super::LockedLruvec;
 use super::terms::UNEVICTABLE;

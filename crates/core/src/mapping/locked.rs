@@ -1,5 +1,10 @@
 //! A mapping of which a part is locked, or the whole: the only place where slots change their
 //! folio.
+//!
+//! # Locking
+//!
+//! [`LockedMapping`] holds the lock of one part and [`LockedParts`] those of all. The lock of the
+//! growth of the index is taken under them, and so are those of the pools.
 
 use super::directory::{DIRECTORY_BYTES, Directory};
 use super::layout::{DIRECTORY_LEAVES, DIRECTORY_PAGES, IN_RANGE, LEAF_SLOTS, MappingId, TABLE_PAGES};

@@ -1,6 +1,11 @@
 //! Stalls of tasks: each counts in the pressure of its memcg and of the memcgs above.
 //!
 //! Source: docs.kernel.org/accounting/psi.html (since Linux 4.20).
+//!
+//! # Locking
+//!
+//! The pressure of each memcg has a lock, a leaf. A stall holds a handle on its memcg, so that it
+//! ends where it began.
 
 use super::pressure::{Pressure, PressureStats, Stall};
 use super::{Memcg, MemcgId};

@@ -1,4 +1,9 @@
 //! State of the classic LRU in an lruvec: sizes, the clock, costs, and the last known statistics.
+//!
+//! # Locking
+//!
+//! Costs are under the lruvec lock. Sizes change under it and are read without it. The clock and
+//! the statistics are atomic words.
 
 use crate::folio::Kind;
 use crate::lru::multigen::window::GENERATION_LISTS;

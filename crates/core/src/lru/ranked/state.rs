@@ -1,4 +1,11 @@
 //! The state of the policy `ranked` in an lruvec.
+//!
+//! # Locking
+//!
+//! Sizes, the clock with the beginnings of its generations, the period and the counts of the hand
+//! change under the lruvec lock and are read without it: a reader may see a clock whose generation
+//! has just begun. The share, evictions, returns and the size of memory are statistics that all
+//! threads write. Where two write at once, one step is lost.
 
 use super::clock::{Clock, Period};
 use super::constants::{
