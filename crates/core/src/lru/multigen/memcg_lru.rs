@@ -35,7 +35,7 @@ const SETS: usize = 3;
 pub(crate) enum Op {
     /// To the front of its set. (The kernel uses it for soft limits of the legacy hierarchy; this
     /// engine does not use it.)
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     Head,
     /// To the back of its set.
     Tail,
@@ -51,7 +51,7 @@ pub(crate) enum Op {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
     Default,
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     Head,
     Tail,
 }
@@ -111,9 +111,9 @@ impl MemcgLru {
     pub(crate) fn apply(&mut self, memcg: MemcgId, op: Op) {
         let Some(&Member { set, segment: _segment, .. }) = self.members.get(&memcg) else { return };
         let (to, segment, front) = match op {
-            #[cfg(test)]
+            #[cfg(all(test, not(loom)))]
             Op::Head if _segment == Segment::Head => return,
-            #[cfg(test)]
+            #[cfg(all(test, not(loom)))]
             Op::Head => (set, Segment::Head, true),
             Op::Tail => (set, Segment::Tail, false),
             Op::Old => (self.old(), Segment::Default, true),
