@@ -49,7 +49,7 @@ impl Core {
         }
     }
 
-    /// Drains the batches of one CPU.
+    /// Drains the batches of one CPU: puts the folios queued there on their lists.
     pub fn drain(&self, host: &impl Host, cpu: usize) {
         for queue in Queue::ALL {
             if let Some(batch) = self.arrivals.take(cpu, queue) {
@@ -58,7 +58,7 @@ impl Core {
         }
     }
 
-    /// Drains the batches of all CPUs.
+    /// Drains the batches of all CPUs, so that every folio is on a list.
     pub fn drain_all(&self, host: &impl Host) {
         (0..self.arrivals.cpus()).for_each(|cpu| self.drain(host, cpu));
     }
