@@ -261,6 +261,7 @@ impl Charging {
 
     /// Charges the bytes of the index. Like the other stages, it names the next one, and returns a
     /// step if that has to wait.
+    #[inline]
     fn charge_index<N>(&mut self, core: &Core, host: &impl Host) -> Option<ChargeStep<N>> {
         core.settle_index();
         if core.exceeds_all_frames(self.index_bytes) {
@@ -280,6 +281,7 @@ impl Charging {
     }
 
     /// Reserves a leaf of the index, and retires the frames that pay for the index.
+    #[inline]
     fn reserve_room<N>(&mut self, core: &Core, host: &impl Host) -> Option<ChargeStep<N>> {
         let place = self.place.map(|place| (place, &mut self.index));
         match core.pay_for_metadata(host, self.cpu, self.reclaimed_for_frame, place) {
@@ -300,6 +302,7 @@ impl Charging {
     }
 
     /// Charges the page to the memcg and its ancestors.
+    #[inline]
     fn charge_page<N>(&mut self, core: &Core, host: &impl Host) -> Option<ChargeStep<N>> {
         // Tasks may outlive their memcg.
         self.memcg = core.memcgs.payer(self.memcg).id();
@@ -324,6 +327,7 @@ impl Charging {
 
     /// Reclaims and pauses for `memory.high`. Before a frame is taken, so that a throttled task
     /// holds none.
+    #[inline]
     fn pay_debt<N>(&mut self, core: &Core, host: &impl Host) -> Option<ChargeStep<N>> {
         match self.over_high.as_mut().map(|over| over.step(core, host)) {
             Some(HighStep::More) => return Some(ChargeStep::More),
@@ -334,6 +338,7 @@ impl Charging {
         None
     }
 
+    #[inline]
     fn take_frame<'c, H: Host>(&mut self, core: &'c Core, host: &'c H) -> ChargeStep<NewFolio<'c, H>> {
         let folio = match core.node.allocate(self.cpu, self.reclaimed_for_frame) {
             Allocation::Frame(folio) => folio,

@@ -173,6 +173,7 @@ impl LockedLruvec<'_> {
     }
 
     /// The kind with the older tail, which is scanned first; swappiness weighs the ages.
+    #[inline]
     fn older_tail(&self, list: List) -> Option<(Kind, FolioId)> {
         let (ranked, clock) = (&self.lruvec.ranked, self.lruvec.ranked.clock());
         let swappiness = ranked.swappiness();
