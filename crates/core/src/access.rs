@@ -138,6 +138,14 @@ impl Core {
         mapping.is_young(&self.leaves, index, seen)
     }
 
+    /// Prefetches the slot of a page that will be looked up soon. Changes nothing.
+    #[inline]
+    pub fn prefetch_slot(&self, host: &impl Host, mapping: &Mapping, index: u32) {
+        if let Some(slot) = mapping.slot(&self.leaves, index) {
+            host.prefetch(slot);
+        }
+    }
+
     /// Loads a page's slot and decides nothing; [`Core::readable`] looks at what was loaded. A
     /// caller with many pages peeks at all of them first, so that their cache misses overlap.
     #[inline]

@@ -9,6 +9,7 @@ use mglru_core::{
     Event, FlushReason, FolioId, Host, MappingId, MemcgId, OomDecision, OutOfMemory, SwapOut, SwapOutcome,
     SwapStore, Time,
 };
+use prefetch_index::prefetch_index;
 use std::cell::{Cell, RefCell};
 
 /// Receives the core's events.
@@ -162,6 +163,12 @@ impl Host for SimHost {
             (Some(victim), 0 | 2) => OomDecision::Kill(victim.clone()),
             _ => OomDecision::Fail,
         }
+    }
+
+    /// Only a hint to the processor: a replay takes less time and has the same results.
+    #[inline]
+    fn prefetch<T>(&self, at: &T) {
+        prefetch_index(std::slice::from_ref(at), 0);
     }
 
     fn wake_flusher(&self, reason: FlushReason) {

@@ -25,6 +25,17 @@ pub(super) enum Next {
     Other(Operation),
 }
 
+impl Next {
+    /// The page, if it is an access to one.
+    fn place(&self) -> Option<(FileNumber, u32)> {
+        match self {
+            &Next::Read(file, index) => Some((file, index)),
+            Next::Touch(touch) => Some((touch.file, touch.index)),
+            _ => None,
+        }
+    }
+}
+
 /// Loads through a mapping from pages of one leaf, as a bit set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Loads {
@@ -51,6 +62,8 @@ pub(super) struct Ahead {
     pub(super) range: std::ops::Range<usize>,
     /// The folios of cached pages that are only read.
     pub(super) folios: [Option<FolioId>; AHEAD_PAGES],
+    /// The place in the batch up to which slots were prefetched.
+    prefetched: usize,
 }
 
 /// The request that the next accesses are part of.
@@ -84,7 +97,7 @@ impl Job {
     pub(super) fn refill(&mut self, world: &mut World) -> Result<(), SourceError> {
         self.batch.clear();
         self.located.clear();
-        self.ahead.range = 0..0;
+        self.ahead = Ahead::default();
         self.next = 0;
         if world.tenants[self.process.tenant].gone || self.source.end().is_some_and(|end| world.now() >= end)
         {
@@ -174,19 +187,23 @@ impl Job {
         world.pass(reads);
     }
 
-    /// Looks up the next pages.
+    /// Looks up the next pages, and prefetches the slots of those behind them.
     pub(super) fn look_ahead(&mut self, world: &World) {
         let end = self.located.len().min(self.next + AHEAD_PAGES);
         self.ahead.range = self.next..end;
+        let far = self.located.len().min(end + AHEAD_PAGES);
+        for next in &self.located[self.ahead.prefetched.clamp(end, far)..far] {
+            if let Some((file, index)) = next.place() {
+                world.core.prefetch_slot(&world.host, &world.files.get(file).mapping, index);
+            }
+        }
+        self.ahead.prefetched = far;
         let coming = &self.located[self.next..end];
         let mut peeked = [None; AHEAD_PAGES];
         for (peeked, next) in peeked.iter_mut().zip(coming) {
-            let (file, index) = match next {
-                &Next::Read(file, index) => (file, index),
-                Next::Touch(touch) => (touch.file, touch.index),
-                _ => continue,
-            };
-            *peeked = world.core.peek(&world.files.get(file).mapping, index);
+            if let Some((file, index)) = next.place() {
+                *peeked = world.core.peek(&world.files.get(file).mapping, index);
+            }
         }
         for ((folio, next), peeked) in self.ahead.folios.iter_mut().zip(coming).zip(peeked) {
             // Pages that have the readahead mark or need a fault are none of these.
