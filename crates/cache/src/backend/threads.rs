@@ -150,13 +150,16 @@ pub(super) fn call(direction: Direction, step: &Step) -> io::Result<usize> {
     let segments = step.segments.as_slice();
     let (list, count) = (segments.as_ptr(), segments.len() as libc::c_int);
     let offset = libc::off_t::try_from(step.offset).expect("a valid transfer's end fits");
-    // SAFETY: `list` is `count` pieces of frame memory. It stays mapped (the backend holds the
+    // SAFETY: `segments` are pieces of frame memory. It stays mapped (the backend holds the
     // frames), and this transfer's owner may write it. The descriptor is open because the transfer
     // holds the file.
     let result = unsafe {
-        match direction {
-            Direction::Read => libc::preadv(step.fd, list, count, offset),
-            Direction::Write => libc::pwritev(step.fd, list, count, offset),
+        match (direction, segments) {
+            // Most transfers; the kernel copies no list then.
+            (Direction::Read, [one]) => libc::pread(step.fd, one.iov_base, one.iov_len, offset),
+            (Direction::Write, [one]) => libc::pwrite(step.fd, one.iov_base, one.iov_len, offset),
+            (Direction::Read, _) => libc::preadv(step.fd, list, count, offset),
+            (Direction::Write, _) => libc::pwritev(step.fd, list, count, offset),
         }
     };
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
