@@ -142,13 +142,21 @@ impl<'a> LockedMapping<'a> {
         if self.is_closed() {
             return Err(InsertError::Closed);
         }
-        let before = self.slot(index);
+        let found = self.leaf(index).map(|(_, leaf)| leaf);
+        let at = index as usize % LEAF_SLOTS;
+        let before = found.as_ref().map_or(Slot::EMPTY, |leaf| leaf.slots[at].load());
         if before.folio().is_some() {
             return Err(InsertError::Occupied);
         }
-        let (leaf, added_bytes) = self.leaf_or_new(cpu, index, payer);
+        let (leaf, added_bytes) = match found {
+            Some(leaf) => {
+                self.leaves.unreserve(Some(cpu));
+                (leaf, 0)
+            }
+            None => self.new_leaf(index, payer),
+        };
         let shadow = before.shadow();
-        leaf.slots[index as usize % LEAF_SLOTS].replace(Slot::of_folio(folio));
+        leaf.slots[at].replace(Slot::of_folio(folio));
         let mut counts = leaf.counts();
         let only_shadows_of = (counts.only_shadows() && self.keeps_shadows()).then_some(counts.owner);
         if counts.only_shadows() {
@@ -167,16 +175,11 @@ impl<'a> LockedMapping<'a> {
         folios.store(folios.load(Relaxed).wrapping_add_signed(change), Relaxed);
     }
 
-    /// The leaf of a page, created if it is missing, and the bytes that this added.
-    fn leaf_or_new(&mut self, cpu: usize, index: u32, payer: MemcgId) -> (Leaf<'a>, u64) {
+    /// Creates the missing leaf of a page. Also returns the bytes that this added.
+    fn new_leaf(&mut self, index: u32, payer: MemcgId) -> (Leaf<'a>, u64) {
         let (directory, added) = self.directory_or_new(index, payer);
         let leaves = self.leaves;
         let entry = &directory.leaves[index as usize / LEAF_SLOTS % DIRECTORY_LEAVES];
-        let found = entry.load(Acquire);
-        if let Some(leaf) = self.mapping.leaf_of_entry(leaves, index, found) {
-            leaves.unreserve(Some(cpu));
-            return (leaf, added);
-        }
         let id = leaves.take();
         if leaves.is_charged {
             leaves.payer(id).store(payer.0, Relaxed);
