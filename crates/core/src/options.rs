@@ -77,10 +77,6 @@ pub struct Options {
     /// Linux while nobody reads `memory.stat`; without effect under `exact_statistics`. False: at
     /// once, as if somebody read it all the time. Default: false.
     pub late_dirty_counts: bool,
-    /// Whether a written page that waits in a CPU's batch to be rotated is out of reach of the
-    /// other CPUs, as on Linux since 6.11 with folios of one page. Scans skip it. A fruitless
-    /// effort drains the batches of other CPUs only with `wait_before_oom`. Default: false.
-    pub held_batches: bool,
     /// The action when a page cannot be had. Default: the request fails.
     pub oom_policy: OomPolicy,
     /// Whether index memory takes frames away. Default: false, as in the golden traces; a cache
@@ -107,7 +103,6 @@ impl Options {
             seed: 0,
             memcg_dirty_limits: true,
             late_dirty_counts: false,
-            held_batches: false,
             oom_policy: OomPolicy::default(),
             charge_metadata: false,
         }

@@ -8,7 +8,7 @@ use crate::lru::{
 };
 use crate::mapping::MAPPING_PAGES_MAX;
 use crate::memcg::{Counter, Memcg, MemcgId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Where a folio waits.
@@ -52,14 +52,12 @@ impl Core {
                 Ok(())
             }
         };
-        let mut held = BTreeSet::new();
         for (queue, folio) in self.arrivals.queued() {
             if queue == Queue::Add {
                 put(folio, Place::Queued)?;
-            } else if queue == Queue::Rotate && self.options.held_batches {
-                held.insert(folio);
             }
         }
+        let held = self.arrivals.stalled();
         for memcg in self.memcgs.iter() {
             let name = memcg.name();
             let lruvec = &memcg.lruvec;
@@ -77,7 +75,7 @@ impl Core {
                     let flags = self.folios.flags(folio).load();
                     let hinted = flags.active() && flags.mark() != 0;
                     let belongs = self.folios.memcg_of(folio) == memcg.id() && may_be_on(flags, list);
-                    if !belongs || flags.lru() == held.contains(&folio) || hinted {
+                    if !belongs || flags.lru() == (held == Some(folio)) || hinted {
                         return Err(format!("{folio:?} on list {list} of '{name}' is {flags:?}"));
                     }
                     named[list_named(flags)] += 1;

@@ -68,6 +68,17 @@ pub struct Preemption {
     pub away: Latency,
 }
 
+/// Stalls of a CPU that moves written pages to be evicted next: it has taken over a page's place on
+/// its list and waits for the lock of the lists, as an emulated CPU that the host does not run. No
+/// scan can take the page meanwhile, and the rest of the write has not ended yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrainStalls {
+    /// Stalls per million batches of written pages.
+    pub per_million: u32,
+    /// Their duration.
+    pub time: Latency,
+}
+
 /// Which of several runnable actors runs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Interleaving {
@@ -137,10 +148,9 @@ pub struct Machine {
     pub memcg_dirty_limits: bool,
     /// Whether writers know a tenant's dirty pages late ([`Options::late_dirty_counts`]).
     pub late_dirty_counts: bool,
-    /// Whether written pages in a CPU's batch are out of reach of the other CPUs
-    /// ([`Options::held_batches`]). The flusher then drains the batches of its CPU, `device_cpu`,
-    /// whenever it collects pages to write.
-    pub held_batches: bool,
+    /// Stalls of the CPU that ends writes, `device_cpu`, while it moves written pages; `None`:
+    /// never.
+    pub drain_stalls: Option<DrainStalls>,
     /// The action if no page can be freed. A killed tenant loses its anonymous memory, and its jobs
     /// end. With [`OomPolicy::Ask`], out of four requests the simulated host kills the victim for
     /// two, refuses one and retries one.
@@ -200,7 +210,7 @@ impl Machine {
             preemption: None,
             memcg_dirty_limits: true,
             late_dirty_counts: false,
-            held_batches: false,
+            drain_stalls: None,
             oom_policy: OomPolicy::Fail,
             numbering: Numbering::Files,
             writes: Writes::AfterRead,
@@ -319,6 +329,10 @@ impl Machine {
                 "a task keeps its CPU for no time: set the slice of the preemption",
             ),
             (
+                self.drain_stalls.is_some_and(|stalls| stalls.per_million > 1_000_000),
+                "at most a million of a million batches stall: set per_million of the stalls to that",
+            ),
+            (
                 self.readahead_pages > 0 && self.numbering == Numbering::Keys,
                 "readahead needs pages that are positions in files, and here they are opaque keys",
             ),
@@ -346,7 +360,6 @@ impl Machine {
             swappiness: self.swappiness,
             memcg_dirty_limits: self.memcg_dirty_limits,
             late_dirty_counts: self.late_dirty_counts,
-            held_batches: self.held_batches,
             oom_policy: self.oom_policy,
             ..Options::new(self.memory_pages)
         }
@@ -354,7 +367,7 @@ impl Machine {
 }
 
 /// Folios in the kernel's batch of new pages, the largest that the core takes.
-const BATCH_FOLIOS_MAX: usize = 31;
+pub(crate) const BATCH_FOLIOS_MAX: usize = 31;
 
 /// Memory size with which only a limit of `limit_pages` is ever reached.
 fn spare(limit_pages: u64) -> u32 {

@@ -44,6 +44,11 @@ impl<T> Transfers<T> {
         transfer
     }
 
+    /// An active transfer.
+    pub(crate) fn get_mut(&mut self, number: u64) -> &mut T {
+        self.queue[(number - self.first) as usize].as_mut().expect("it is active")
+    }
+
     /// The active transfers, in the order of their start.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.queue.iter().flatten()

@@ -5,7 +5,7 @@ use crate::clock::Events;
 use crate::device::Device;
 use crate::files::{FileNumber, Files};
 use crate::host::SimHost;
-use crate::machine::{Machine, Preemption, Tenant, Writes};
+use crate::machine::{BATCH_FOLIOS_MAX, DrainStalls, Machine, Preemption, Tenant, Writes};
 use crate::report::{Counters, Counts, Kill, Refusal, RequestReport, Tally};
 use crate::sample::{Sample, Sampler, TenantSample};
 use crate::swap::Swap;
@@ -19,6 +19,7 @@ use mglru_workload::fio::Latencies;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Number of an actor, in the order of creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,6 +68,8 @@ pub(crate) struct Write {
     pub(crate) mapping: Arc<Mapping>,
     pub(crate) run: WritebackRun,
     ok: bool,
+    /// Pages that have ended.
+    ended: usize,
 }
 
 /// An active read for which no job waits in its own state.
@@ -166,6 +169,7 @@ pub(crate) struct World {
     walk_nanos: u64,
     walked: u64,
     preemption: Option<Preemption>,
+    drain_stalls: Option<DrainStalls>,
     random: Random,
     pub(crate) overwrite: bool,
     /// Whether a write to a part of a page reads it first.
@@ -223,6 +227,7 @@ impl World {
             walk_nanos: machine.walk_time.as_nanos() as u64,
             walked: 0,
             preemption: machine.preemption,
+            drain_stalls: machine.drain_stalls,
             random: Random::stream(machine.seed, 0xC9),
             overwrite: machine.writes != Writes::AfterRead,
             parts: machine.writes == Writes::AsRequested,
@@ -373,16 +378,13 @@ impl World {
     }
 
     fn write_run(&mut self, file: FileNumber, from: u32, most: usize) -> Option<Range<u64>> {
-        if self.core.options().held_batches {
-            self.core.drain(&self.host, self.device_cpu);
-        }
         let mapping = &self.files.get(file).mapping;
         let run = self.core.start_writeback(mapping, from, 1 << 32, most)?;
         let mapping = mapping.clone();
         let pages = run.folios.len() as u64;
         let first = u64::from(run.first);
         let completion = self.device.write(self.now(), pages);
-        self.note_write(Write { file: Some(file), mapping, run, ok: completion.ok }, completion.at);
+        self.note_write(Write { file: Some(file), mapping, run, ok: completion.ok, ended: 0 }, completion.at);
         Some(first..first + pages)
     }
 
@@ -424,7 +426,7 @@ impl World {
         // Its region cannot be closed while the page is under writeback.
         let mapping = self.core.mapping(id).expect("a page is written of an open mapping");
         let run = WritebackRun { first, folios: vec![write.folio] };
-        self.note_write(Write { file: None, mapping, run, ok: completion.ok }, completion.at);
+        self.note_write(Write { file: None, mapping, run, ok: completion.ok, ended: 0 }, completion.at);
     }
 
     /// The duration of reclaiming the last batch.
@@ -480,14 +482,11 @@ impl World {
     }
 
     pub(crate) fn written(&mut self, id: WriteId) {
-        let write = self.writes.end(id.0);
-        for &folio in &write.run.folios {
-            let cpu = match (&self.swap, write.file) {
-                (Some(swap), None) => swap.cpu(),
-                _ => self.device_cpu,
-            };
-            self.core.end_writeback(&self.host, &write.mapping, folio, write.ok, cpu);
+        if let Some(stall) = self.end_pages(id) {
+            self.events.plan(self.now() + stall, Due::Written(id));
+            return;
         }
+        let write = self.writes.end(id.0);
         let Some(file) = write.file else { return };
         if let Some(model) = &self.host.model {
             model.borrow_mut().content.write_ends(id, write.mapping.id(), write.run.first, write.ok);
@@ -495,6 +494,31 @@ impl World {
         if !write.ok && Arc::ptr_eq(&write.mapping, &self.files.get(file).mapping) {
             self.files.note_error(file);
         }
+    }
+
+    /// Ends the pages of a write in order. `Some`: the CPU stalls for so long, and the rest follows.
+    fn end_pages(&mut self, id: WriteId) -> Option<Duration> {
+        let write = self.writes.get_mut(id.0);
+        let (cpu, stalls) = match (&self.swap, write.file) {
+            (Some(swap), None) => (swap.cpu(), None),
+            _ => (self.device_cpu, self.drain_stalls),
+        };
+        if write.ended > 0 {
+            self.core.resume_drain(&self.host);
+        }
+        while let Some(&folio) = write.run.folios.get(write.ended) {
+            self.core.end_writeback(&self.host, &write.mapping, folio, write.ok, cpu);
+            write.ended += 1;
+            if let Some(DrainStalls { per_million, time }) = stalls
+                // Once for each batch.
+                && write.ended % BATCH_FOLIOS_MAX == 1
+                && self.random.below(1_000_000) < u64::from(per_million)
+                && self.core.stall_drain(folio)
+            {
+                return Some(time.draw(&mut self.random));
+            }
+        }
+        None
     }
 
     /// Records the kill of a memcg. Its jobs end at their next step, and the reaper takes its

@@ -35,17 +35,32 @@ impl Core {
     }
 
     /// Sends a folio that was written to be evicted next. Until its batch is drained it stays where
-    /// it is on its list, with `held_batches` out of reach of scans.
+    /// it is on its list; a scan that takes it cannot free it.
     pub(crate) fn rotate(&self, host: &impl Host, cpu: usize, folio: FolioId) {
-        let flags = self.folios.flags(folio);
-        let held = if self.options.held_batches { flags.hold_for_rotation() } else { flags.try_get() };
-        if !held {
+        if !self.folios.flags(folio).try_get() {
             return;
         }
         if self.habits().rotates_at_once {
             self.drain_batch(host, Queue::Rotate, &[folio]);
         } else {
             self.enqueue_held(host, cpu, Queue::Rotate, folio);
+        }
+    }
+
+    /// Stops a CPU in the middle of a drain: it has taken over the folio's place on its list and
+    /// waits for the lock of the lists. No scan can take the folio before [`Core::resume_drain`].
+    /// For a simulator of CPUs that lose time there ([book: fidelity#fidelity-kills]). `false`:
+    /// the folio's place is not to be had, or a drain is stopped already.
+    pub fn stall_drain(&self, folio: FolioId) -> bool {
+        self.arrivals.stall(folio, || self.folios.flags(folio).hold_place())
+    }
+
+    /// Goes on with the drain that [`Core::stall_drain`] stopped: moves the folio to be evicted
+    /// next.
+    pub fn resume_drain(&self, host: &impl Host) {
+        if let Some(folio) = self.arrivals.resume() {
+            self.folios.flags(folio).return_place();
+            self.drain_batch(host, Queue::Rotate, &[folio]);
         }
     }
 
@@ -152,8 +167,7 @@ impl Core {
             Queue::DeactivateFile => now.mapped(),
             Queue::Activate | Queue::Add => now.active(),
         };
-        let is_held = queue == Queue::Rotate && self.options.held_batches;
-        if leave || !is_held && (now.unevictable() || !flags.clear_lru()) {
+        if leave || now.unevictable() || !flags.clear_lru() {
             return None;
         }
         locked.remove(folio);

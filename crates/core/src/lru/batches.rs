@@ -47,13 +47,36 @@ impl Batch {
 pub(crate) struct Arrivals {
     cpus: Box<[Mutex<[Batch; Queue::ALL.len()]>]>,
     batch_folios: usize,
+    /// The folio whose drain is stopped ([`crate::Core::stall_drain`]).
+    stalled: Mutex<Option<FolioId>>,
 }
 
 impl Arrivals {
     /// Batches of `batch_folios` folios (1 to 31) for `cpus` CPUs.
     pub(crate) fn new(cpus: usize, batch_folios: usize) -> Arrivals {
         assert!(cpus > 0 && (1..=BATCH_FOLIOS).contains(&batch_folios));
-        Arrivals { cpus: (0..cpus).map(|_| Mutex::new([Batch::EMPTY; 4])).collect(), batch_folios }
+        let cpus = (0..cpus).map(|_| Mutex::new([Batch::EMPTY; 4])).collect();
+        Arrivals { cpus, batch_folios, stalled: Mutex::new(None) }
+    }
+
+    /// Notes the folio as the one whose drain is stopped, unless there is one or `take` fails.
+    pub(crate) fn stall(&self, folio: FolioId, take: impl FnOnce() -> bool) -> bool {
+        let mut stalled = self.stalled.lock();
+        let may = stalled.is_none() && take();
+        if may {
+            *stalled = Some(folio);
+        }
+        may
+    }
+
+    /// Forgets the folio whose drain is stopped, and returns it.
+    pub(crate) fn resume(&self) -> Option<FolioId> {
+        self.stalled.lock().take()
+    }
+
+    /// The folio whose drain is stopped.
+    pub(crate) fn stalled(&self) -> Option<FolioId> {
+        *self.stalled.lock()
     }
 
     pub(crate) fn cpus(&self) -> usize {

@@ -25,7 +25,7 @@ use mglru_core::swap::FREE_SLOTS_MIN;
 use mglru_core::writeback::FlusherOptions;
 use mglru_core::{Counter, Lru, LruLock, Mechanisms, OomPolicy, Preset, Switch, Time, UNLIMITED};
 use mglru_sim::{
-    Access, Command, DeviceModel, Interleaving, Lane, Latency, Machine, Numbering, Operation, Report,
+    Access, Command, DeviceModel, DrainStalls, Interleaving, Lane, Latency, Machine, Numbering, Operation, Report,
     SimError, Simulator, SwapDevice, SwapModel, Tenant, Trouble, Writes,
 };
 use mglru_workload::Random;
@@ -476,7 +476,10 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
         interleaving: if choices.one_in(4) { Interleaving::InOrder } else { Interleaving::Seeded },
         statistics_refresh: choices.one_of(&[Refresh::default(), Refresh::NEVER, often]),
         statistics_reads: choices.one_of(&[None, Some(1), Some(100)]),
-        held_batches: as_kernels.one_in(4),
+        drain_stalls: as_kernels.one_in(4).then_some(DrainStalls {
+            per_million: 200_000,
+            time: Latency::Fixed(Duration::from_micros(500)),
+        }),
         late_dirty_counts: as_kernels.one_in(4),
         seed,
         ..Machine::new(memory_pages)

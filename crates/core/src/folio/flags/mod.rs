@@ -828,14 +828,19 @@ impl FolioFlags {
         })
     }
 
-    /// Takes a reference for a batch of rotated folios, and clears `lru`: only the batch may take
-    /// the folio off its list. `false`: it is on no list, on the unevictable one, being freed, or
+    /// Takes a reference and clears `lru`: only the caller may take the folio off its list, until
+    /// [`Self::return_place`]. `false`: it is on no list, on the unevictable one, being freed, or
     /// another thread owns its place.
-    pub(crate) fn hold_for_rotation(&self) -> bool {
+    pub(crate) fn hold_place(&self) -> bool {
         self.update(|f| {
             let may = f.can_be_held() && f.lru() && !f.unevictable();
             (may.then(|| f.clear(LRU).held_once_more()), may)
         })
+    }
+
+    /// Sets `lru` again, which [`Self::hold_place`] cleared. The reference stays.
+    pub(crate) fn return_place(&self) {
+        self.update(|f| (Some(f.set(LRU)), ()));
     }
 
     /// Clears `lru` of a folio that is being freed, without taking a reference. `true`: it was set.
