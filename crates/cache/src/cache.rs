@@ -257,7 +257,7 @@ impl Builder {
         refuse_more_than(&available_bytes(), self.budget_bytes).map_err(map_error)?;
         let frames = Arc::new(Frames::new(count + spare).map_err(map_error)?);
         let sink = Arc::new(Sink(OnceLock::new()));
-        let not_started = |what, source| Error::io(what, "the cache".as_ref(), no_threads(source));
+        let not_started = |what, source| Error::io(what, "the cache".as_ref(), source);
         let chosen = choose(&self.backend, frames.clone(), sink.clone())
             .map_err(|source| not_started("start the backend of", source))?;
         let start = |plan| Tier::start(&plan, chosen.backend.clone(), frames.clone(), count, self.mechanisms);
@@ -324,18 +324,6 @@ impl Builder {
     }
 }
 
-/// An error of starting threads, with what to do if the process may have no more of them.
-fn no_threads(error: io::Error) -> io::Error {
-    if error.raw_os_error() != Some(libc::EAGAIN) {
-        return error;
-    }
-    let message = format!(
-        "{error}; the process may have no more threads: raise `ulimit -u`, `ulimit -v`, or `pids.max` of its control \
-         group"
-    );
-    io::Error::new(error.kind(), message)
-}
-
 /// The bound of this process's memory, by name, and its bytes of memory and swap.
 #[cfg(not(miri))]
 fn available_bytes() -> [(&'static str, u64); 2] {
@@ -397,9 +385,10 @@ pub struct CacheStats {
     pub backend: &'static str,
     /// The reason why io_uring is not used although it was requested.
     pub why_not_uring: Option<String>,
-    /// Threads for reads and writes of files that the system did not grant: without io_uring, the
-    /// cache wants two per processor, at most 16, and goes on with those that it gets. `ulimit -u`
-    /// or `pids.max` of the control group is too low for more.
+    /// Threads for reads and writes that the cache lacks, because the system did not grant them.
+    /// Without io_uring, it wants two per processor, at most 16; the disk tier wants four for its
+    /// reads. The cache goes on with those that it gets, and asks for the others now and then while
+    /// requests wait. `ulimit -u` or `pids.max` of the control group is too low.
     pub io_threads_refused: usize,
     /// Whether frames are registered with the kernel as buffers.
     pub registered_buffers: bool,

@@ -32,6 +32,7 @@
 pub(crate) mod disk_file;
 pub(crate) mod memory;
 mod memory_files;
+mod pool_threads;
 mod queue;
 #[cfg(not(miri))]
 mod signals;
@@ -43,7 +44,10 @@ pub(crate) mod transfer;
 pub(crate) mod uring;
 
 pub use memory_files::{Counts, Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
-pub(crate) use queue::{Queue, as_worker, drop_caught, is_worker, join, spawn};
+pub(crate) use pool_threads::PoolThreads;
+#[cfg(test)]
+pub(crate) use queue::grants;
+pub(crate) use queue::{Queue, as_worker, drop_caught, is_worker, join, no_thread, spawn};
 pub(crate) use transfer::{Backend, BackendFile, Batch, Completion, Direction, Transfer, zero_rest};
 pub use transfer::{FileIdentity, OpenMode};
 

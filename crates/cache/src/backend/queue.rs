@@ -148,6 +148,11 @@ impl<T> Queue<T> {
         }
     }
 
+    /// Requests that wait or are under way.
+    pub(crate) fn unfinished(&self) -> usize {
+        self.lock().unfinished
+    }
+
     /// Closes the queue: consumers end once it is empty.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
@@ -184,6 +189,9 @@ pub(crate) fn drop_caught<T>(value: T) {
 
 /// Starts a thread of a backend. A panic in it aborts the process: otherwise the pages of its
 /// transfers would stay locked for ever, and a ring might still write into frames without an owner.
+///
+/// # Errors
+/// The system grants no thread; the error says what to do.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     struct AbortOnPanic;
     impl Drop for AbortOnPanic {
@@ -194,13 +202,54 @@ pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
             }
         }
     }
-    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+    #[cfg(test)]
+    grants::take()?;
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
         IS_WORKER.set(true);
         #[cfg(not(miri))]
         super::signals::block_file_size_signal();
         let _abort = AbortOnPanic;
         work();
-    })
+    });
+    thread.map_err(no_thread)
+}
+
+/// The system's refusal of a thread, with what to do about it.
+pub(crate) fn no_thread(error: io::Error) -> io::Error {
+    if error.raw_os_error() != Some(libc::EAGAIN) {
+        return error;
+    }
+    let message = format!(
+        "{error}; the process may have no more threads: raise `ulimit -u`, `ulimit -v`, or `pids.max` of its control \
+         group"
+    );
+    io::Error::new(error.kind(), message)
+}
+
+/// Threads that the system grants, for tests of what happens without.
+#[cfg(test)]
+pub(crate) mod grants {
+    use std::cell::Cell;
+    use std::io;
+
+    thread_local! {
+        static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+
+    /// Lets [`super::spawn`] start `count` threads more from this thread. `None`: any number.
+    pub(crate) fn set(count: Option<usize>) {
+        LEFT.set(count);
+    }
+
+    pub(super) fn take() -> io::Result<()> {
+        match LEFT.get() {
+            Some(0) => Err(super::no_thread(io::Error::from_raw_os_error(libc::EAGAIN))),
+            left => {
+                LEFT.set(left.map(|count| count - 1));
+                Ok(())
+            }
+        }
+    }
 }
 
 /// Joins a backend's thread, unless it is the calling thread: a completion may drop the last

@@ -8,6 +8,7 @@
 //! Only the queue's lock. Transfers hold none.
 
 use super::disk_file::{DiskFile, Step};
+use super::pool_threads::PoolThreads;
 use super::queue::{Queue, Request, join, spawn};
 use super::transfer::{Backend, BackendFile, Completion, Direction, OpenMode, Progress, Transfer, zero_rest};
 use crate::frames::Frames;
@@ -25,9 +26,7 @@ const WAITING_MAX: usize = 256;
 /// The backend without io_uring.
 pub(crate) struct ThreadBackend {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
-    /// Threads that the system did not grant.
-    refused: usize,
+    threads: PoolThreads,
 }
 
 struct Shared {
@@ -44,25 +43,29 @@ impl ThreadBackend {
     /// The system grants none.
     pub(crate) fn new(frames: Arc<Frames>, completion: Arc<dyn Completion>) -> io::Result<ThreadBackend> {
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
-        ThreadBackend::with_threads(frames, completion, (processors * 2).min(THREADS_MAX), |shared| {
-            spawn("mglru-io", move || shared.work())
-        })
+        ThreadBackend::with_threads(frames, completion, (processors * 2).min(THREADS_MAX))
     }
 
     fn with_threads(
         frames: Arc<Frames>,
         completion: Arc<dyn Completion>,
         count: usize,
-        start: impl Fn(Arc<Shared>) -> io::Result<JoinHandle<()>>,
     ) -> io::Result<ThreadBackend> {
         let shared = Arc::new(Shared { frames, completion, queue: Queue::new(WAITING_MAX) });
-        let mut threads = vec![start(shared.clone())?];
-        threads.extend((1..count).map_while(|_| start(shared.clone()).ok()));
-        Ok(ThreadBackend { refused: count - threads.len(), shared, threads })
+        let threads = PoolThreads::new(count);
+        match threads.start(|| shared.start_thread()) {
+            Err(error) if !threads.has_any() => Err(error),
+            _ => Ok(ThreadBackend { shared, threads }),
+        }
     }
 }
 
 impl Shared {
+    fn start_thread(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
+        let shared = self.clone();
+        spawn("mglru-io", move || shared.work())
+    }
+
     fn work(&self) {
         while let Some(Request { direction, transfer, tag }) = self.queue.pop() {
             let result = transfer_now(&self.frames, direction, &transfer);
@@ -97,6 +100,7 @@ impl Backend for ThreadBackend {
     fn submit(&self, direction: Direction, transfer: Transfer, tag: u64) {
         transfer.assert_valid();
         self.shared.queue.push(Request { direction, transfer, tag });
+        self.threads.request_added(&self.shared.queue, || self.shared.start_thread());
     }
 
     fn has_room(&self, _: &Arc<dyn BackendFile>) -> bool {
@@ -108,14 +112,14 @@ impl Backend for ThreadBackend {
     }
 
     fn threads_refused(&self) -> usize {
-        self.refused
+        self.threads.refused()
     }
 }
 
 impl Drop for ThreadBackend {
     fn drop(&mut self) {
         self.shared.queue.close();
-        self.threads.drain(..).for_each(join);
+        self.threads.close().into_iter().for_each(join);
     }
 }
 
@@ -167,8 +171,9 @@ pub(super) fn call(direction: Direction, step: &Step) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::grants;
     use super::*;
-    use std::cell::Cell;
+    use crate::frames::FRAME_BYTES;
 
     struct Nobody;
 
@@ -176,26 +181,46 @@ mod tests {
         fn complete(&self, _: u64, _: io::Result<usize>) {}
     }
 
-    /// A pool that is granted `granted` of 4 threads.
+    /// A pool that is granted `granted` of 4 threads, and no more later.
     fn pool(granted: usize) -> io::Result<ThreadBackend> {
-        let left = Cell::new(granted);
-        ThreadBackend::with_threads(Arc::new(Frames::new(1)?), Arc::new(Nobody), 4, |shared| {
-            match left.get() {
-                0 => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
-                more => {
-                    left.set(more - 1);
-                    spawn("mglru-io", move || shared.work())
-                }
-            }
-        })
+        grants::set(Some(granted));
+        ThreadBackend::with_threads(Arc::new(Frames::new(1)?), Arc::new(Nobody), 4)
     }
 
     #[test]
     fn a_pool_works_with_the_threads_that_it_is_granted() {
         for granted in 1..=4 {
-            let pool = pool(granted).unwrap();
-            assert_eq!((pool.threads.len(), pool.threads_refused()), (granted, 4 - granted));
+            assert_eq!(pool(granted).unwrap().threads_refused(), 4 - granted);
         }
-        assert_eq!(pool(0).map(|_| ()).unwrap_err().raw_os_error(), Some(libc::EAGAIN));
+        let error = pool(0).map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert!(error.to_string().contains("raise `ulimit -u`"), "{error}");
+    }
+
+    #[test]
+    fn a_pool_gets_the_threads_that_it_lacked_once_requests_wait_and_the_system_grants_them() {
+        let pool = pool(1).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = pool.open(&folder.path().join("f"), OpenMode::Create).unwrap();
+        let submit = |count: u64| {
+            for page in 0..count {
+                let transfer = Transfer::pages(file.clone(), page * FRAME_BYTES as u64, vec![0]);
+                pool.submit(Direction::Write, transfer, page);
+            }
+        };
+        let until_refused = |wanted: usize| {
+            while pool.threads_refused() > wanted {
+                submit(100);
+            }
+        };
+        submit(1000);
+        assert_eq!(pool.threads_refused(), 3);
+        grants::set(Some(2));
+        until_refused(1);
+        submit(1000);
+        assert_eq!(pool.threads_refused(), 1);
+        grants::set(None);
+        until_refused(0);
+        pool.drain();
     }
 }

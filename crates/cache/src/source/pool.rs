@@ -14,7 +14,7 @@ use super::calls::{Calls, WAITING_MAX};
 use super::reads::{Finish, Reads, Shortest, Waiter};
 use super::{BlockSource, RangeRequest};
 use crate::backend::{Backend, BackendFile, Batch, Completion, Direction, FileIdentity, OpenMode, Transfer};
-use crate::backend::{Queue, drop_caught, is_worker, join, spawn};
+use crate::backend::{PoolThreads, Queue, drop_caught, is_worker, join, spawn};
 use crate::frames::{FRAME_BYTES, Frames};
 use crate::tier::{SourceKey, Tier};
 use crate::trace::slow_path;
@@ -35,6 +35,9 @@ use std::time::{Duration, Instant};
 
 /// Ranges in one call of a source.
 const RANGES_MAX: usize = 64;
+/// Threads that read the disk tier: as many reads as a disk is good at, and apart from those that
+/// a source may keep busy.
+const LOOKERS: usize = 4;
 /// The device of sources in [`FileIdentity`]; no real one has this number.
 const DEVICE: u64 = u64::MAX;
 
@@ -275,7 +278,8 @@ pub(super) struct Look {
 #[derive(Default)]
 struct State {
     closed: bool,
-    threads: Vec<JoinHandle<()>>,
+    /// Fails what is late.
+    watcher: Option<JoinHandle<()>>,
     /// Open files, by name and version.
     known: BTreeMap<(PathBuf, Option<Arc<str>>), Weak<SourceFile>>,
     next_inode: u64,
@@ -287,6 +291,7 @@ pub(crate) struct Sources {
     /// The disk tier, if there is one, and reads that look there.
     pub(crate) tier: Option<Arc<Tier>>,
     pub(super) looks: Queue<Look>,
+    pub(super) lookers: PoolThreads,
     pub(crate) reads: Arc<Reads>,
     calls_of: Calls<Job>,
     state: Mutex<State>,
@@ -311,6 +316,7 @@ impl Sources {
         Arc::new(Sources {
             reads: Arc::new(Reads::new(frames.clone(), completion, deadline, tier.clone())),
             frames,
+            lookers: PoolThreads::new(if tier.is_some() { LOOKERS } else { 0 }),
             tier,
             looks: Queue::new(WAITING_MAX),
             calls_of: Calls::new(),
@@ -345,14 +351,13 @@ impl Sources {
         }
         let tier_key = self.tier_key(&*source, &now);
         let mut state = self.lock();
-        while state.threads.len() < 1 + self.look_threads() && !state.closed {
+        if state.watcher.is_none() && !state.closed {
             let pool = self.clone();
-            let thread = match state.threads.len() {
-                0 => spawn("mglru-deadline", move || pool.reads.watch(|now| pool.expire(now)))?,
-                _ => spawn("mglru-tier-read", move || pool.look())?,
-            };
-            state.threads.push(thread);
+            let watch = move || pool.reads.watch(|now| pool.expire(now));
+            state.watcher = Some(spawn("mglru-deadline", watch)?);
         }
+        // Without one, the tier is read by the threads that want its pages.
+        let _ = self.lookers.start(|| self.start_looker());
         let version: Option<Arc<str>> = now.version.map(Arc::from);
         let key = (path.clone(), version.clone());
         if let Some(known) = state.known.get(&key).and_then(Weak::upgrade) {
@@ -539,12 +544,13 @@ impl Sources {
         if !is_worker() {
             self.drain();
         }
-        let threads = {
+        let watcher = {
             let mut state = self.lock();
             state.closed = true;
-            std::mem::take(&mut state.threads)
+            state.watcher.take()
         };
         self.looks.close();
+        let lookers = self.lookers.close();
         let callers = self.calls_of.close();
         self.reads.close();
         if let Some(tier) = &self.tier {
@@ -552,7 +558,8 @@ impl Sources {
         }
         // A source that does not return keeps its thread and what that refers to. The deadline has
         // ended its reads.
-        threads.into_iter().chain(callers).filter(|thread| thread.is_finished()).for_each(join);
+        let threads = watcher.into_iter().chain(lookers).chain(callers);
+        threads.filter(|thread| thread.is_finished()).for_each(join);
     }
 }
 
@@ -625,7 +632,7 @@ impl Backend for WithSources {
     }
 
     fn threads_refused(&self) -> usize {
-        self.files.threads_refused()
+        self.files.threads_refused() + self.sources.lookers.refused()
     }
 }
 

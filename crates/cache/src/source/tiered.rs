@@ -3,24 +3,24 @@
 //! A read whose pages are all there does not reach the source. Of one with a part there, each range
 //! that is missing becomes a read of its own; the whole ends with the last of them, so that no
 //! frame is written after its end.
+//!
+//! If the system grants no thread for this, the thread that submits a read looks itself.
 
 use super::pool::{Look, SourceFile, Sources};
 use super::reads::{Finish, Join};
 use super::{BlockSource, SourceState};
-use crate::backend::Transfer;
+use crate::backend::{Transfer, as_worker, spawn};
 use crate::frames::FRAME_BYTES;
 use crate::tier::SourceKey;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Threads that read the tier: as many reads as a disk is good at, and apart from those that a
-/// source may keep busy.
-const THREADS: usize = 4;
+use std::thread::JoinHandle;
 
 impl Sources {
-    /// The number of threads that read the tier.
-    pub(super) fn look_threads(&self) -> usize {
-        if self.tier.is_some() { THREADS } else { 0 }
+    pub(super) fn start_looker(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
+        let pool = self.clone();
+        spawn("mglru-tier-read", move || pool.look())
     }
 
     /// The name of a source in the tier, if that keeps it.
@@ -31,7 +31,7 @@ impl Sources {
 
     /// Has a read done by the tier if that has any of its pages. `Err`: it has none.
     pub(super) fn look_first(
-        &self,
+        self: &Arc<Self>,
         transfer: Transfer,
         file: &Arc<SourceFile>,
         finish: Finish,
@@ -42,34 +42,49 @@ impl Sources {
         if !tier.has_some(key, first..first + pages) {
             return Err((transfer, finish));
         }
-        self.looks.push_with(|| Look { transfer, file: file.clone(), key, finish });
+        let look = || Look { transfer, file: file.clone(), key, finish };
+        if self.lookers.has_any() {
+            self.looks.push_with(look);
+            self.lookers.request_added(&self.looks, || self.start_looker());
+            return Ok(());
+        }
+        // On this thread, which must not wait for completions meanwhile.
+        as_worker(|| self.look_at(look())());
+        self.lookers.request_waits(|| self.start_looker());
         Ok(())
     }
 
     /// Reads from the tier until the pool is closed and nothing waits.
     pub(super) fn look(self: &Arc<Self>) {
-        while let Some(Look { transfer, file, key, finish }) = self.looks.pop() {
-            let tier = self.tier.as_ref().expect("without a tier nothing looks there");
-            let bytes = file.bytes_at(&transfer) as usize;
-            let pages = bytes.div_ceil(FRAME_BYTES);
-            let missing = tier.read(key, &transfer, pages);
-            // Beyond the end of the source. The rest of its last page was stored as zeros.
-            transfer.frames[pages..].iter().for_each(|&frame| self.frames.zero(frame, 0..FRAME_BYTES));
-            if missing.is_empty() {
-                // Closed before the completion says that it is not needed any more.
-                drop((transfer, file));
-                self.looks.finish(|| self.reads.deliver(finish, Ok(bytes)));
-                continue;
-            }
+        while let Some(look) = self.looks.pop() {
+            self.looks.finish(self.look_at(look));
+        }
+    }
+
+    /// Reads from the tier, and asks the source for what is missing. The caller calls the result,
+    /// which reports the end if the tier had all.
+    fn look_at(self: &Arc<Self>, look: Look) -> impl FnOnce() {
+        let Look { transfer, file, key, finish } = look;
+        let tier = self.tier.as_ref().expect("without a tier nothing looks there");
+        let bytes = file.bytes_at(&transfer) as usize;
+        let pages = bytes.div_ceil(FRAME_BYTES);
+        let missing = tier.read(key, &transfer, pages);
+        // Beyond the end of the source. The rest of its last page was stored as zeros.
+        transfer.frames[pages..].iter().for_each(|&frame| self.frames.zero(frame, 0..FRAME_BYTES));
+        let finish = if missing.is_empty() {
+            Some(finish)
+        } else {
             let join = Arc::new(Join::new(missing.len(), bytes, finish));
             for part in missing {
                 let part = part_of(&transfer, bytes, part);
                 let wanted = part.bytes as u64;
                 self.ask(part, file.clone(), wanted, None, Finish::Part(join.clone()));
             }
-            drop((transfer, file));
-            self.looks.finish(|| {});
-        }
+            None
+        };
+        // Closed before the completion says that it is not needed any more.
+        drop((transfer, file));
+        move || finish.into_iter().for_each(|finish| self.reads.deliver(finish, Ok(bytes)))
     }
 }
 

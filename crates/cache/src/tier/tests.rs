@@ -3,7 +3,7 @@
 
 use super::DiskTier;
 use super::format::FORMAT;
-use crate::backend::{BackendKind, Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
+use crate::backend::{BackendKind, Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles, grants};
 use crate::source::tests::{Manner, Object, PAGE, assert_page, content, kind, object, read};
 use crate::{
     Advice, BlockSource, CachedFile, DiskTierStats, Error, OpenMode, PageCache, RangeRequest, SourceState,
@@ -108,6 +108,42 @@ fn a_bucket_is_read_once() {
         assert_eq!(second.stats().source_bytes, 0);
         settle(&second);
     }
+}
+
+/// Without a thread for its reads, the tier is read by the threads that want its pages. Threads
+/// that the system grants later are started while pages are read.
+#[test]
+fn a_tier_works_with_the_threads_that_the_system_grants() {
+    let (bytes, files) = (300 * PAGE + 9, MemoryFiles::new(7));
+    let all = content(1, bytes);
+    let object = Arc::new(object(bytes));
+    let cache = cache(&files).unwrap();
+    let before = cache.stats().io_threads_refused;
+    // One calls the source, and one watches deadlines.
+    grants::set(Some(2));
+    let file = open(&cache, &object);
+    assert_eq!(cache.stats().io_threads_refused, before + 4);
+    read_all(&cache, &file, 0..200, &all);
+    asked(&object);
+    file.evict(0..u64::MAX).unwrap();
+    read_all(&cache, &file, 0..200, &all);
+    assert_eq!(asked(&object), 0, "{:?}", stats(&cache));
+    // Of the last window, the tier has the first pages only.
+    file.evict(0..u64::MAX).unwrap();
+    file.advise(Advice::WillNeed, 190 * PAGE as u64..210 * PAGE as u64).unwrap();
+    settle(&cache);
+    (190..210).for_each(|page| assert_page(&file, page, &all));
+    file.evict(0..u64::MAX).unwrap();
+    assert_eq!(cache.stats().io_threads_refused, before + 4);
+    grants::set(Some(1));
+    file.advise(Advice::Random, 0..0).unwrap();
+    for _ in 0..2 {
+        (0..200).for_each(|page| assert_page(&file, page, &all));
+        file.evict(0..u64::MAX).unwrap();
+    }
+    assert_eq!(cache.stats().io_threads_refused, before + 3);
+    read_all(&cache, &file, 0..200, &all);
+    settle(&cache);
 }
 
 /// A read of which the tier has parts asks the source for the others only.

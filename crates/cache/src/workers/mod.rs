@@ -4,6 +4,7 @@ mod background;
 mod completion;
 mod flusher;
 
+use crate::backend::no_thread;
 use crate::shared::Shared;
 #[cfg(feature = "async")]
 pub(crate) use flusher::Pacing;
@@ -37,7 +38,7 @@ impl Workers {
                 Ok(thread) => workers.0.push(thread),
                 Err(error) => {
                     workers.stop(shared);
-                    return Err(error);
+                    return Err(no_thread(error));
                 }
             }
         }
