@@ -96,14 +96,17 @@ struct Lock {
 }
 
 impl Lock {
-    /// Locks a file, for reading only or for writing. `None`: another database has it open.
-    fn try_new(file: File, is_shared: bool) -> io::Result<Option<Lock>> {
+    /// Locks the file at `path`, for reading only or for writing. `None`: another database has it
+    /// open.
+    fn try_new(path: &Path, file: File, is_shared: bool) -> io::Result<Option<Lock>> {
         match if is_shared { file.try_lock_shared() } else { file.try_lock() } {
             Err(TryLockError::WouldBlock) => return Ok(None),
-            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::Error(error)) => return Err(cannot("lock", path, &error)),
             Ok(()) => {}
         }
-        let bytes = redb::backends::FileBackend::new(file.try_clone()?).map_err(io::Error::other)?;
+        let copy = file.try_clone().map_err(|error| cannot("lock", path, &error))?;
+        let bytes = redb::backends::FileBackend::new(copy);
+        let bytes = bytes.map_err(|error| cannot("lock", path, &io::Error::other(error)))?;
         Ok(Some(Lock { file, is_shared, bytes }))
     }
 }
@@ -116,8 +119,8 @@ impl Drop for Lock {
     }
 }
 
-fn cannot_open(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot open {}: {error}", path.display()))
+fn cannot(doing: &str, path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot {doing} {}: {error}", path.display()))
 }
 
 impl FileBackend {
@@ -131,8 +134,8 @@ impl FileBackend {
     pub fn open(tenant: &Tenant, path: impl AsRef<Path>) -> io::Result<FileBackend> {
         let path = path.as_ref();
         let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
-        let file = file.map_err(|error| cannot_open(path, &error))?;
-        let lock = Lock::try_new(file, false)?.ok_or_else(|| {
+        let file = file.map_err(|error| cannot("open", path, &error))?;
+        let lock = Lock::try_new(path, file, false)?.ok_or_else(|| {
             let path = path.display();
             let what = format!("{path} is open in another database, or being read: close that one first");
             io::Error::new(io::ErrorKind::WouldBlock, what)
@@ -150,13 +153,13 @@ impl FileBackend {
     /// (`WouldBlock`).
     pub fn open_read_only(tenant: &Tenant, path: impl AsRef<Path>) -> io::Result<FileBackend> {
         let path = path.as_ref();
-        let refused = |error| cannot_open(path, &error);
+        let refused = |error| cannot("open", path, &error);
         // Opening a FIFO would wait for its other end.
         if !std::fs::metadata(path).map_err(refused)?.is_file() {
             let what = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
             return Err(refused(what));
         }
-        let lock = Lock::try_new(File::open(path).map_err(refused)?, true)?.ok_or_else(|| {
+        let lock = Lock::try_new(path, File::open(path).map_err(refused)?, true)?.ok_or_else(|| {
             let path = path.display();
             let what = format!("{path} is open for writing in another database: close that one first");
             io::Error::new(io::ErrorKind::WouldBlock, what)
@@ -171,10 +174,21 @@ impl FileBackend {
         Ok(FileBackend::with_lock(file, Some(lock)))
     }
 
-    /// Calls `act` with the lock. A backend without one has no locks on bytes.
-    fn with_bytes<R>(&self, act: impl FnOnce(&Lock) -> Result<R, BackendError>) -> Result<R, BackendError> {
-        let lock = self.0.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        lock.as_ref().map_or(Err(BackendError::Unsupported), act)
+    /// Calls `act` with the lock. A backend without one has no locks on bytes. `doing`: for its
+    /// error, which gets the path.
+    fn with_bytes<R>(
+        &self,
+        doing: &str,
+        act: impl FnOnce(&Lock) -> Result<R, BackendError>,
+    ) -> Result<R, BackendError> {
+        let result = {
+            let lock = self.0.lock.lock().unwrap_or_else(PoisonError::into_inner);
+            lock.as_ref().map_or(Err(BackendError::Unsupported), act)
+        };
+        result.map_err(|error| match error {
+            BackendError::Io(error) => BackendError::Io(cannot(doing, self.file().path(), &error)),
+            other => other,
+        })
     }
 
     /// Forgets what the file was before it was locked: pages of a closed database that is still
@@ -250,7 +264,7 @@ impl StorageBackend for FileBackend {
     // none, because the processes would not see each other's pages.
 
     fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        let locked = self.with_bytes(|lock| match lock.is_shared {
+        let locked = self.with_bytes("lock", |lock| match lock.is_shared {
             false => lock.bytes.try_lock_range(start, end),
             true => {
                 let what = "this backend only reads: use `Builder::open_read_only_with_backend`";
@@ -261,15 +275,15 @@ impl StorageBackend for FileBackend {
     }
 
     fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.is_locked(self.with_bytes(|lock| lock.bytes.try_lock_shared_range(start, end))?)
+        self.is_locked(self.with_bytes("lock", |lock| lock.bytes.try_lock_shared_range(start, end))?)
     }
 
     fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.with_bytes(|lock| lock.bytes.unlock_range(start, end))
+        self.with_bytes("unlock", |lock| lock.bytes.unlock_range(start, end))
     }
 
     fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.with_bytes(|lock| lock.bytes.query_lock_range(start, end))
+        self.with_bytes("look for locks on", |lock| lock.bytes.query_lock_range(start, end))
     }
 
     /// Writes what is not written yet, and unlocks the file. If a page cannot be written, the lock
@@ -308,6 +322,17 @@ mod tests {
         drop(clone);
         FileBackend::open(&tenant, &path).unwrap();
         drop(forked);
+    }
+
+    /// A descriptor that only names the file cannot be locked.
+    #[test]
+    fn a_refused_lock_names_the_file() {
+        use std::os::unix::fs::OpenOptionsExt;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let named = File::options().read(true).custom_flags(libc::O_PATH).open(file.path()).unwrap();
+        let error = Lock::try_new(file.path(), named, false).unwrap_err();
+        let prefix = format!("cannot lock {}: ", file.path().display());
+        assert!(error.to_string().starts_with(&prefix), "{error}");
     }
 
     #[test]

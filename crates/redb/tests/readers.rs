@@ -197,6 +197,7 @@ fn a_reader_writes_nothing() {
     let before = std::fs::read(&path).unwrap();
     let error = Builder::new().create_with_backend(backend(&cache, &path).unwrap()).map(drop).unwrap_err();
     assert!(error.to_string().contains("only reads: use `Builder::open_read_only_with_backend`"), "{error}");
+    assert!(error.to_string().contains(&format!("cannot lock {}: ", path.display())), "{error}");
     drop(open(&cache, &path));
     assert!(std::fs::read(&path).unwrap() == before);
 }
