@@ -40,8 +40,17 @@ pub(crate) fn alone(index: u32) -> Window {
 /// the unreadable one, so the wanted page is read again, alone. Some errors are of the whole file,
 /// and a read that was waited for until the deadline is not waited for again.
 pub(crate) fn may_be_of_another_page(kind: io::ErrorKind, pages: usize) -> bool {
-    use io::ErrorKind::{Deadlock, NotFound, PermissionDenied, TimedOut, Unsupported};
-    pages > 1 && !matches!(kind, Deadlock | NotFound | PermissionDenied | TimedOut | Unsupported)
+    use io::ErrorKind as Kind;
+    let is_of_the_file = matches!(
+        kind,
+        Kind::Deadlock
+            | Kind::NotFound
+            | Kind::PermissionDenied
+            | Kind::StaleNetworkFileHandle
+            | Kind::TimedOut
+            | Kind::Unsupported
+    );
+    pages > 1 && !is_of_the_file
 }
 
 /// Metadata that was charged. Dropped, it is uncharged.

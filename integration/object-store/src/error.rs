@@ -88,7 +88,7 @@ pub(crate) fn shared(error: Arc<Error>) -> Error {
 pub(crate) fn of_cache(error: mglru_cache::Error, location: &Path) -> Error {
     let inner = error.io_error().and_then(io::Error::get_ref);
     match inner.and_then(|inner| inner.downcast_ref::<Failed>()) {
-        Some(Failed(failed)) if kind_of(failed) != io::ErrorKind::InvalidData => {
+        Some(Failed(failed)) if !is_of_change(kind_of(failed)) => {
             let failed = failed.clone();
             // It may be the last one, which then needs no copy.
             drop(error);
@@ -104,10 +104,16 @@ pub(crate) fn of_cache(error: mglru_cache::Error, location: &Path) -> Error {
     }
 }
 
-/// The kind of an error of the store; `InvalidData` says that the object has changed.
+/// Whether an error of this kind says that the object has another version by now. The cache has the
+/// same kind for answers of another version.
+fn is_of_change(kind: io::ErrorKind) -> bool {
+    kind == io::ErrorKind::StaleNetworkFileHandle
+}
+
+/// The kind of an error of the store.
 fn kind_of(error: &Error) -> io::ErrorKind {
     match error {
-        Error::Precondition { .. } | Error::NotModified { .. } => io::ErrorKind::InvalidData,
+        Error::Precondition { .. } | Error::NotModified { .. } => io::ErrorKind::StaleNetworkFileHandle,
         Error::NotFound { .. } => io::ErrorKind::NotFound,
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
         Error::NotSupported { .. } | Error::NotImplemented { .. } => io::ErrorKind::Unsupported,
@@ -115,17 +121,24 @@ fn kind_of(error: &Error) -> io::ErrorKind {
     }
 }
 
+/// Whether the wrapped store says that the object has another version by now.
+pub(crate) fn says_changed(error: &Error) -> bool {
+    is_of_change(kind_of(error))
+}
+
 /// An error of a read that was conditional on the version of the object, without the cache.
 pub(crate) fn of_version(error: Error) -> Error {
-    match kind_of(&error) {
-        io::ErrorKind::InvalidData => changed(error.to_string()),
-        _ => error,
-    }
+    if says_changed(&error) { changed(error.to_string()) } else { error }
 }
 
 /// The object has another version than the one that is read.
 pub(crate) fn changed(what: String) -> Error {
-    generic(io::Error::new(io::ErrorKind::InvalidData, what))
+    generic(has_changed(what))
+}
+
+/// [`changed`], for the cache.
+pub(crate) fn has_changed(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::StaleNetworkFileHandle, what)
 }
 
 /// Whether the cache has no memory left: for pages, or for the metadata of one more object.
@@ -139,7 +152,7 @@ pub(crate) fn is_out_of_room(error: &Error) -> bool {
 
 /// Whether a read failed because the object has another version by now.
 pub(crate) fn is_change(error: &Error) -> bool {
-    io_error(error).is_some_and(|error| error.kind() == io::ErrorKind::InvalidData)
+    io_error(error).is_some_and(|error| is_of_change(error.kind()))
 }
 
 /// The end of the tokio runtime whose task read from the store.

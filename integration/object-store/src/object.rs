@@ -1,7 +1,8 @@
 //! An open object: a source of the page cache, and reads of it.
 
 use crate::error::{
-    changed, failures, generic, is_end_of_runtime, is_out_of_room, of_cache, of_version, runtime_ended,
+    changed, failures, generic, has_changed, is_end_of_runtime, is_out_of_room, of_cache, of_version,
+    runtime_ended, says_changed,
 };
 use crate::shares::{SHARES, Share, Shares};
 use bytes::Bytes;
@@ -10,12 +11,13 @@ use mglru_cache::{
     Advice, BlockSource, CachedFile, OpenMode, OwnedPageGuard, RangeRequest, SourceState, Tenant,
 };
 use object_store::path::Path;
-use object_store::{Attributes, GetOptions, ObjectMeta, ObjectStore, Result};
+use object_store::{Attributes, GetOptions, GetResult, ObjectMeta, ObjectStore, Result};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -88,6 +90,33 @@ fn version_of(meta: &ObjectMeta) -> String {
     }
 }
 
+/// Versions of open objects that the store no longer has. Once it has said so, no read of such a
+/// version asks it again.
+///
+/// The cache has one source for all handles of a version. So they share the mark, which an answer
+/// with that version removes: an object may be what it was before.
+#[derive(Default)]
+struct Outdated(Mutex<BTreeMap<(String, String), Weak<AtomicBool>>>);
+
+impl Outdated {
+    /// The mark of a version that the store has now.
+    fn current(&self, name: &str, version: &str) -> Arc<AtomicBool> {
+        let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (name.to_owned(), version.to_owned());
+        if let Some(mark) = marks.get(&key).and_then(Weak::upgrade) {
+            mark.store(false, Ordering::Relaxed);
+            return mark;
+        }
+        // Marks of closed objects are dropped whenever the map has doubled.
+        if marks.len().is_power_of_two() {
+            marks.retain(|_, mark| mark.strong_count() > 0);
+        }
+        let mark = Arc::new(AtomicBool::new(false));
+        marks.insert(key, Arc::downgrade(&mark));
+        mark
+    }
+}
+
 /// The state that all objects of a store share.
 pub(crate) struct Common {
     pub(crate) store: Arc<dyn ObjectStore>,
@@ -99,6 +128,7 @@ pub(crate) struct Common {
     lent: Arc<AtomicUsize>,
     /// Parts of the memory for reads that miss.
     shares: Shares,
+    outdated: Outdated,
 }
 
 impl Common {
@@ -110,7 +140,8 @@ impl Common {
         stalled_after: Duration,
     ) -> Common {
         let shares = Shares::new(stalled_after);
-        Common { store, tenant, block_bytes, is_named, lent: Arc::default(), shares }
+        let (lent, outdated) = (Arc::default(), Outdated::default());
+        Common { store, tenant, block_bytes, is_named, lent, shares, outdated }
     }
 
     /// The most bytes of missing blocks that are read at once, at least a block.
@@ -138,13 +169,18 @@ impl Object {
         attributes: &Attributes,
     ) -> Result<Arc<Object>> {
         let runtime = runtime()?;
-        let source = Arc::new(Source {
+        let text = version_of(meta);
+        let version = Version {
             store: common.store.clone(),
-            name,
             location: meta.location.clone(),
-            len: meta.size,
             etag: strong_etag(meta).cloned(),
-            version: version_of(meta),
+            is_outdated: common.outdated.current(&name, &text),
+            text,
+        };
+        let source = Arc::new(Source {
+            version: Arc::new(version),
+            name,
+            len: meta.size,
             block_bytes: common.block_bytes,
             // Without an etag the version is a time, which may be too coarse to last.
             is_kept_on_disk: common.is_named && strong_etag(meta).is_some(),
@@ -188,7 +224,7 @@ impl Object {
             match self.copy(range.clone()).await {
                 // Of another reader, which was first to ask for the bytes.
                 Err(error) if is_end_of_runtime(&error) => {}
-                Err(error) if is_out_of_room(&error) => return self.source.read(range).await,
+                Err(error) if is_out_of_room(&error) => return self.source.version.read(range).await,
                 result => return result,
             }
         }
@@ -310,7 +346,7 @@ impl Object {
     async fn copy_missing(&self, part: Range<u64>, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
         let blocks = self.blocks_of(&part);
         let Some(_share) = self.share(blocks.end - blocks.start).await else {
-            bytes.extend_from_slice(&self.source.read(part).await?);
+            bytes.extend_from_slice(&self.source.version.read(part).await?);
             return Ok(bytes);
         };
         if !self.is_cached(&part) {
@@ -421,28 +457,48 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-/// An object as a source of the page cache.
-struct Source {
+/// A version of an object in the wrapped store.
+struct Version {
     store: Arc<dyn ObjectStore>,
-    name: String,
     location: Path,
-    len: u64,
     etag: Option<String>,
-    version: String,
-    block_bytes: u64,
-    is_kept_on_disk: bool,
-    readers: Readers,
+    text: String,
+    /// Whether the store has another version by now, as far as it has said so. See [`Outdated`].
+    is_outdated: Arc<AtomicBool>,
 }
 
-impl Source {
-    /// Reads a range without the cache, of the version of this source.
-    async fn read(&self, range: Range<u64>) -> Result<Bytes> {
-        let options = GetOptions::new().with_range(Some(range.clone())).with_if_match(self.etag.clone());
-        let result = self.store.get_opts(&self.location, options).await.map_err(of_version)?;
-        let (version, found) = (version_of(&result.meta), result.range.clone());
-        if version != self.version {
-            return Err(changed(format!("{} has changed", self.location)));
+impl Version {
+    async fn get(&self, range: Range<u64>) -> Result<GetResult> {
+        let options = GetOptions::new().with_range(Some(range)).with_if_match(self.etag.clone());
+        let result = self.store.get_opts(&self.location, options).await;
+        let is_other = match &result {
+            Ok(result) => version_of(&result.meta) != self.text,
+            Err(error) => says_changed(error),
+        };
+        if is_other {
+            self.is_outdated.store(true, Ordering::Relaxed);
         }
+        result
+    }
+
+    fn is_outdated(&self) -> bool {
+        self.is_outdated.load(Ordering::Relaxed)
+    }
+
+    fn changed(&self) -> String {
+        format!("{} has changed", self.location)
+    }
+
+    /// Reads a range without the cache.
+    async fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        if self.is_outdated() {
+            return Err(changed(self.changed()));
+        }
+        let result = self.get(range.clone()).await.map_err(of_version)?;
+        if version_of(&result.meta) != self.text {
+            return Err(changed(self.changed()));
+        }
+        let found = result.range.clone();
         let bytes = result.bytes().await?;
         if found != range || bytes.len() as u64 != range.end - range.start {
             let what = format!("the store returned bytes {found:?} of {} for {range:?}", self.location);
@@ -450,6 +506,51 @@ impl Source {
         }
         Ok(bytes)
     }
+
+    /// Reads the ranges of a group with one request to the store, and answers them.
+    async fn read_together(&self, mut group: Group) {
+        let read = async {
+            let result = self.get(group.range()).await?;
+            let version = version_of(&result.meta);
+            let start = result.range.start;
+            Ok((version, start, result.bytes().await?))
+        };
+        match read.await {
+            Ok((version, start, bytes)) => {
+                for request in group.take() {
+                    let wanted = request.range();
+                    let end = start + bytes.len() as u64;
+                    let is_whole = start <= wanted.start && wanted.end <= end;
+                    if is_whole || version != self.text {
+                        let within = |at: u64| at.clamp(start, end).saturating_sub(start) as usize;
+                        request.fulfil(Some(&version), &bytes[within(wanted.start)..within(wanted.end)]);
+                    } else {
+                        // Not a change of the object: asking again would not help.
+                        let what = format!(
+                            "the store returned bytes {start} to {end} of {} for {wanted:?}",
+                            self.location
+                        );
+                        request.fail(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+                    }
+                }
+            }
+            Err(error) => {
+                let requests = group.take();
+                let errors = failures(error, requests.len());
+                requests.into_iter().zip(errors).for_each(|(request, error)| request.fail(error));
+            }
+        }
+    }
+}
+
+/// An object as a source of the page cache.
+struct Source {
+    version: Arc<Version>,
+    name: String,
+    len: u64,
+    block_bytes: u64,
+    is_kept_on_disk: bool,
+    readers: Readers,
 }
 
 impl fmt::Debug for Source {
@@ -464,17 +565,18 @@ impl BlockSource for Source {
     }
 
     fn state(&self) -> io::Result<SourceState> {
-        Ok(SourceState::new(self.len).with_version(self.version.clone()))
+        Ok(SourceState::new(self.len).with_version(self.version.text.clone()))
     }
 
     /// Returns at once; tasks of the last reader's runtime answer.
     fn read_ranges(&self, requests: Vec<RangeRequest>) {
-        let (store, location, etag) = (self.store.clone(), self.location.clone(), self.etag.clone());
-        let version = self.version.clone();
-        let groups = together(requests);
+        if self.version.is_outdated() {
+            let fail = |request: RangeRequest| request.fail(has_changed(self.version.changed()));
+            return requests.into_iter().for_each(fail);
+        }
+        let (version, groups) = (self.version.clone(), together(requests));
         self.readers.get().spawn(async move {
-            let read = |group| read_together(&store, &location, &etag, &version, group);
-            join_all(groups.into_iter().map(read)).await;
+            join_all(groups.into_iter().map(|group| version.read_together(group))).await;
         });
     }
 
@@ -524,45 +626,4 @@ fn together(requests: Vec<RangeRequest>) -> Vec<Group> {
         }
     }
     groups
-}
-
-/// Reads the ranges of a group with one request to the store, and answers them.
-async fn read_together(
-    store: &Arc<dyn ObjectStore>,
-    location: &Path,
-    etag: &Option<String>,
-    expected: &str,
-    mut group: Group,
-) {
-    let range = group.range();
-    let options = GetOptions::new().with_range(Some(range.clone())).with_if_match(etag.clone());
-    let read = async {
-        let result = store.get_opts(location, options).await?;
-        let version = version_of(&result.meta);
-        let start = result.range.start;
-        Ok((version, start, result.bytes().await?))
-    };
-    match read.await {
-        Ok((version, start, bytes)) => {
-            for request in group.take() {
-                let wanted = request.range();
-                let end = start + bytes.len() as u64;
-                let is_whole = start <= wanted.start && wanted.end <= end;
-                if is_whole || version != expected {
-                    let within = |at: u64| at.clamp(start, end).saturating_sub(start) as usize;
-                    request.fulfil(Some(&version), &bytes[within(wanted.start)..within(wanted.end)]);
-                } else {
-                    // Not a change of the object: asking again would not help.
-                    let what =
-                        format!("the store returned bytes {start} to {end} of {location} for {wanted:?}");
-                    request.fail(io::Error::new(io::ErrorKind::UnexpectedEof, what));
-                }
-            }
-        }
-        Err(error) => {
-            let requests = group.take();
-            let errors = failures(error, requests.len());
-            requests.into_iter().zip(errors).for_each(|(request, error)| request.fail(error));
-        }
-    }
 }

@@ -49,6 +49,8 @@ struct Server {
     /// The ranges asked for.
     reads: Mutex<Vec<Range<usize>>>,
     heads: Mutex<usize>,
+    /// Reads of another version.
+    refused: Mutex<usize>,
 }
 
 impl Server {
@@ -60,6 +62,7 @@ impl Server {
             fault: Mutex::new(Fault::None),
             reads: Mutex::default(),
             heads: Mutex::default(),
+            refused: Mutex::default(),
         });
         let accept = server.clone();
         tokio::spawn(async move {
@@ -99,6 +102,7 @@ impl Server {
         let etag = format!("{}\"v{version}\"", if is_weak { "W/" } else { "" });
         let header = |name| request.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
         if header(IF_MATCH).is_some_and(|wanted| is_weak || wanted != etag) {
+            *self.refused.lock().unwrap() += 1;
             return status(StatusCode::PRECONDITION_FAILED);
         }
         let answer =
@@ -213,6 +217,40 @@ async fn another_etag_is_another_object() {
     assert_eq!(result.meta.e_tag.as_deref(), Some("\"v2\""));
     assert!(result.bytes().await.unwrap() == new);
     assert!(store.get_range(&path, 0..1000).await.unwrap() == new[..1000]);
+}
+
+/// The first answer says that the object has changed. What was read ahead, and the other parts of
+/// a stream, were asked for again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_is_asked_for_once() {
+    let all = [1, 2, 3].map(|seed| content(seed, 3_000_000));
+    let (server, store) = Server::start(all[0].clone()).await;
+    let (_cache, store) = cached(store, FOREVER);
+    let path = Path::from("o");
+    assert!(store.get_range(&path, 0..1000).await.unwrap() == all[0][..1000]);
+    let refused = || std::mem::take(&mut *server.refused.lock().unwrap());
+    let heads = || *server.heads.lock().unwrap();
+    server.set(all[1].clone());
+    let range = 1_000_000..1_500_000;
+    assert!(store.get_range(&path, 1_000_000..1_500_000).await.unwrap() == all[1][range]);
+    assert_eq!((refused(), heads()), (1, 2));
+    // An old stream ends, and others that read the same version learn it from the first.
+    let streams = [store.get(&path).await.unwrap(), store.get(&path).await.unwrap()];
+    server.set(all[2].clone());
+    for stream in streams {
+        let error = stream.bytes().await.unwrap_err();
+        assert!(
+            error.to_string().contains("precondition") || error.to_string().contains("changed"),
+            "{error}"
+        );
+    }
+    assert_eq!(refused(), 1);
+    // The version of the second time, again, with handles of it still open.
+    let open = store.get(&path).await.unwrap();
+    server.set(all[0].clone());
+    assert!(open.bytes().await.is_err());
+    *server.object.lock().unwrap() = (all[2].clone(), 3);
+    assert!(store.get(&path).await.unwrap().bytes().await.unwrap() == all[2]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

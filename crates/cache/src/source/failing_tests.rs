@@ -10,10 +10,13 @@ use std::sync::{Arc, Mutex};
 /// A source whose reads all fail: one that is gone is not asked twice for a page.
 #[test]
 fn an_error_of_the_whole_source_is_one_request() {
-    use io::ErrorKind::{ConnectionReset, NotFound, PermissionDenied, TimedOut, Unsupported};
+    use io::ErrorKind::{
+        ConnectionReset, NotFound, PermissionDenied, StaleNetworkFileHandle, TimedOut, Unsupported,
+    };
     for (manner, requests) in [
         (Manner::Fails(NotFound), 1),
         (Manner::Fails(PermissionDenied), 1),
+        (Manner::Fails(StaleNetworkFileHandle), 1),
         (Manner::Fails(TimedOut), 1),
         (Manner::Fails(Unsupported), 1),
         (Manner::Fails(ConnectionReset), 2),

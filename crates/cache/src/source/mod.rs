@@ -19,11 +19,11 @@
 //!
 //! A source may be wrong; its readers then get an error, and no page.
 //!
-//! - An answer with more or fewer bytes than the range has is refused. Only what the cache itself
+//! - An answer with more or fewer bytes than the range has is refused (`InvalidData`). Only what the cache itself
 //!   cut off meanwhile may be missing ([`BlockSource::set_len`]).
-//! - An answer of another version than the file was opened with is refused. Pages that are in
-//!   memory are of the old version and stay valid. Opening the source again finds the new version,
-//!   as a file of its own.
+//! - An answer of another version than the file was opened with is refused
+//!   (`StaleNetworkFileHandle`). Pages that are in memory are of the old version and stay valid.
+//!   Opening the source again finds the new version, as a file of its own.
 //! - A range that gets no answer until the deadline ([`crate::Builder::source_deadline`]) fails
 //!   with `TimedOut`; an answer after that is ignored. Every other call of a source has the same
 //!   deadline. A write or truncation that is late may still take effect; until it returns, other
@@ -34,8 +34,8 @@
 //! of 64 threads, which shrinks as more are used, and a queue of its own.
 //!
 //! A miss that brought in pages around it reads its own page again, alone, before it reports an
-//! error, unless that is of the whole source (`NotFound`, `PermissionDenied`, `Unsupported`) or of
-//! the deadline (`TimedOut`). Further retries and hedged requests are left to the source, which
+//! error, unless that is of the whole source (`NotFound`, `PermissionDenied`,
+//! `StaleNetworkFileHandle`, `Unsupported`) or of the deadline (`TimedOut`). Further retries and hedged requests are left to the source, which
 //! knows its service.
 //!
 //! With a disk tier ([`crate::Builder::disk_tier`]), misses look there first, and answers of a
@@ -215,25 +215,26 @@ impl RangeRequest {
     }
 
     fn check(&self, version: Option<&str>, bytes: &[u8]) -> io::Result<()> {
-        let invalid = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
         if let (Some(expected), Some(found)) = (self.version(), version)
             && expected != found
         {
-            return invalid(format!(
+            let what = format!(
                 "it was opened with version {expected} and now has version {found}: close it and open it again"
-            ));
+            );
+            return Err(io::Error::new(io::ErrorKind::StaleNetworkFileHandle, what));
         }
         let wanted = self.range.end - self.range.start;
         // The part that this cache has cut off meanwhile may be missing.
         let shortest = self.shortest.as_ref().map_or(u64::MAX, |shortest| shortest.load(Ordering::Relaxed));
         let least = shortest.saturating_sub(self.range.start).min(wanted);
         if !(least..=wanted).contains(&(bytes.len() as u64)) {
-            return invalid(format!(
+            let what = format!(
                 "the source returned {} bytes for {wanted} bytes at byte {}: its length is not what it said, or it \
                  ignores ranges",
                 bytes.len(),
                 self.range.start
-            ));
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         Ok(())
     }

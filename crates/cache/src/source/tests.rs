@@ -356,7 +356,7 @@ fn a_new_version_is_another_file() {
     let new = cache.open_source(object.clone(), OpenMode::ReadOnly).unwrap();
     (0..100).for_each(|page| assert_page(&new, page, &second));
     assert_page(&old, 7, &first);
-    assert_eq!(kind(read(&old, 61)), io::ErrorKind::InvalidData);
+    assert_eq!(kind(read(&old, 61)), io::ErrorKind::StaleNetworkFileHandle);
     drop(old);
     assert_page(&new, 7, &second);
     cache.validate().unwrap();
@@ -417,7 +417,7 @@ fn a_file_is_a_source_too() {
     // A change of the file is a new version: what is not in memory is not mixed with it.
     std::fs::write(&path, content(4, 50 * PAGE)).unwrap();
     assert_page(&file, 9, &all);
-    assert_eq!(kind(read(&file, 44)), io::ErrorKind::InvalidData);
+    assert_eq!(kind(read(&file, 44)), io::ErrorKind::StaleNetworkFileHandle);
     let source = Arc::new(FileSource::open(&path).unwrap());
     assert_page(&cache.open_source(source, OpenMode::ReadOnly).unwrap(), 44, &content(4, 50 * PAGE));
 }
