@@ -21,9 +21,8 @@
 //! Frames are mapped once. When index memory grows with the files in use, frames are retired and
 //! their memory is returned to the system.
 
+use crate::available::check_budget;
 use crate::backend::{Backend, BackendKind, Completion, OpenMode, choose, is_worker};
-#[cfg(not(miri))]
-use crate::cgroup::memory_limit_bytes;
 use crate::error::Error;
 use crate::events::{EVENT_BYTES, EventQueue, Events};
 use crate::file::CachedFile;
@@ -253,8 +252,8 @@ impl Builder {
         }
         let count = count.min(u64::from(mglru_core::folio::MAX_FOLIOS - 1 - SPARE_FRAMES_MAX)) as u32;
         let spare = tier.as_ref().map_or(0, |tier| tier.spare_frames);
-        let map_error = |source| Error::io("map the memory of", "the cache".as_ref(), source);
-        refuse_more_than(&available_bytes(), self.budget_bytes).map_err(map_error)?;
+        let map_error = |source| Error::io("map the memory of", "the cache".as_ref(), no_room(source));
+        check_budget(self.budget_bytes)?;
         let frames = Arc::new(Frames::new(count + spare).map_err(map_error)?);
         let sink = Arc::new(Sink(OnceLock::new()));
         let not_started = |what, source| Error::io(what, "the cache".as_ref(), source);
@@ -324,31 +323,13 @@ impl Builder {
     }
 }
 
-/// The bound of this process's memory, by name, and its bytes of memory and swap.
-#[cfg(not(miri))]
-fn available_bytes() -> [(&'static str, u64); 2] {
-    let info = rustix::system::sysinfo();
-    let bytes = |units: u64| units.saturating_mul(info.mem_unit.into());
-    let (memory, swap) = (bytes(info.totalram as u64), bytes(info.totalswap as u64));
-    // How much of the swap a control group may use is not known everywhere.
-    let of_group = memory_limit_bytes().unwrap_or(u64::MAX).saturating_add(swap);
-    let machine = memory.saturating_add(swap);
-    [("the memory and swap of this machine", machine), ("the control group of this process allows", of_group)]
-}
-
-#[cfg(miri)]
-fn available_bytes() -> [(&'static str, u64); 0] {
-    []
-}
-
-/// The system would map the frames, because nobody has touched them yet, and end the process when
-/// their metadata is filled in, or when the pages are used.
-fn refuse_more_than(available: &[(&str, u64)], budget_bytes: u64) -> io::Result<()> {
-    let Some((what, bytes)) = available.iter().find(|(_, bytes)| budget_bytes > *bytes) else {
-        return Ok(());
-    };
-    let message = format!("a budget of {budget_bytes} bytes is more than {what} ({bytes} bytes)");
-    Err(io::Error::new(io::ErrorKind::OutOfMemory, message))
+/// The system's refusal to map memory, with what to do about it.
+fn no_room(error: io::Error) -> io::Error {
+    if error.raw_os_error() != Some(libc::ENOMEM) {
+        return error;
+    }
+    let what = format!("{error}; the process may map no more: choose a smaller budget or raise `ulimit -v`");
+    io::Error::new(error.kind(), what)
 }
 
 /// A page cache over real files with a hard memory budget. All threads can share it; clones are the
@@ -712,14 +693,9 @@ mod tests {
     #[cfg(not(miri))]
     #[test]
     fn a_budget_beyond_the_memory_of_the_machine_is_refused() {
-        let budget_bytes = available_bytes()[0].1 + 1;
-        let error = PageCache::builder(budget_bytes).build().unwrap_err();
-        assert!(error.kind() == io::ErrorKind::OutOfMemory, "{error}");
-        assert!(error.to_string().contains(&format!("a budget of {budget_bytes} bytes")), "{error}");
-        let available = [("the machine has", 1000), ("its group allows", 500)];
-        refuse_more_than(&available, 500).unwrap();
-        let error = refuse_more_than(&available, 501).unwrap_err().to_string();
-        assert_eq!(error, "a budget of 501 bytes is more than its group allows (500 bytes)");
+        let error = PageCache::builder(1 << 60).build().unwrap_err();
+        assert!(matches!(error, Error::BudgetTooLarge { bytes, .. } if bytes == 1 << 60), "{error}");
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
     }
 
     /// A forked child drops its copy of a cache without a wait for threads that are not there. The

@@ -115,6 +115,15 @@ pub enum Error {
         /// The part of it that swap takes: compressed memory, and the table of its slots.
         swap_bytes: u64,
     },
+    /// The budget is more than this process can ever have ([`crate::memory_limit_bytes`]).
+    BudgetTooLarge {
+        /// The requested budget, in bytes.
+        bytes: u64,
+        /// The bound: the machine, or its control groups, in words.
+        bound: &'static str,
+        /// The memory and swap that it has or allows, in bytes.
+        bound_bytes: u64,
+    },
 }
 
 impl Error {
@@ -133,7 +142,7 @@ impl Error {
     /// | `Deadlock` | `OwnGuard` |
     /// | `UnexpectedEof` | `BeyondEnd`, `Short` |
     /// | `FileTooLarge` | `TooLarge` |
-    /// | `OutOfMemory` | `OutOfMemory`, `Killed` |
+    /// | `OutOfMemory` | `OutOfMemory`, `Killed`, `BudgetTooLarge` |
     /// | `QuotaExceeded` | `TooManyFiles`, `TooManyTenants` |
     /// | `PermissionDenied` | `ReadOnly` |
     /// | `NotFound` | `NoSuchTenant` |
@@ -147,7 +156,9 @@ impl Error {
             Error::OwnGuard { .. } => io::ErrorKind::Deadlock,
             Error::BeyondEnd { .. } | Error::Short { .. } => io::ErrorKind::UnexpectedEof,
             Error::TooLarge { .. } => io::ErrorKind::FileTooLarge,
-            Error::OutOfMemory(_) | Error::Killed(_) => io::ErrorKind::OutOfMemory,
+            Error::OutOfMemory(_) | Error::Killed(_) | Error::BudgetTooLarge { .. } => {
+                io::ErrorKind::OutOfMemory
+            }
             Error::TooManyFiles { .. } | Error::TooManyTenants { .. } => io::ErrorKind::QuotaExceeded,
             Error::ReadOnly { .. } => io::ErrorKind::PermissionDenied,
             Error::NoSuchTenant(_) => io::ErrorKind::NotFound,
@@ -257,6 +268,11 @@ impl fmt::Display for Error {
                     _ => write!(f, ", of which swap takes {swap_bytes}"),
                 }
             }
+            Error::BudgetTooLarge { bytes, bound, bound_bytes } => write!(
+                f,
+                "a budget of {bytes} bytes is too large: {bound} {bound_bytes} bytes of memory and swap: choose a \
+                 smaller budget"
+            ),
         }
     }
 }

@@ -41,6 +41,7 @@
 #![warn(missing_debug_implementations)]
 
 mod anon;
+mod available;
 pub mod backend;
 mod cache;
 #[doc(hidden)]
@@ -94,6 +95,7 @@ mod view;
 mod workers;
 
 pub use anon::AnonRegion;
+pub use available::available_memory_bytes;
 pub use backend::{BackendKind, OpenMode};
 pub use cache::{Builder, CacheStats, FRAME_METADATA_BYTES, PageCache};
 pub use cgroup::memory_limit_bytes;

@@ -4,9 +4,8 @@ use crate::error::Failure;
 use crate::size;
 use crate::table::wrapped;
 use clap::ValueEnum;
-use mglru_cache::{BackendKind, Builder, PageCache};
+use mglru_cache::{BackendKind, Builder, PageCache, available_memory_bytes};
 use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch};
-use mglru_lab::layout::available_memory_bytes;
 use mglru_lab::mechanisms::{Behaviours, parse_switch};
 
 /// Largest default budget: enough for most experiments, and available on a laptop.

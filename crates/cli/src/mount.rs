@@ -6,7 +6,6 @@ use crate::size;
 use crate::table::{counted, shell_word};
 use mglru_cache::PageCache;
 use mglru_core::Limits;
-use mglru_lab::memory;
 use mglru_mount::{
     Address, Ended, Member, Mount, Options, Programs, RecordOptions, Requests, Summary, TemporaryMountPoint,
     Unmounted, Who, check_program, record_system,
@@ -152,8 +151,6 @@ impl Common {
         record: Option<&Path>,
     ) -> Result<(Mount, String), Failure> {
         let budget = self.cache.budget();
-        // Before any of it is touched: io_uring pins all of it at once.
-        memory::check(budget.bytes, "the cache", "choose a smaller --memory")?;
         let (mut builder, mechanisms) = self.cache.builder(budget)?;
         for tenant in &self.tenants {
             builder = builder.tenant_with(&tenant.name, Limits::max(tenant.max_bytes));

@@ -68,6 +68,7 @@ impl From<mglru_cache::Error> for Error {
             Cache::BudgetTooSmall { .. } => Error::usage(format_args!(
                 "{error}: raise --memory, or have less swap (compressed memory, zram, is a part of the budget)"
             )),
+            Cache::BudgetTooLarge { .. } => Error::usage(format_args!("{error}, with --memory")),
             Cache::Tenant(_) | Cache::NoSuchTenant(_) | Cache::Mechanisms(_) => Error::usage(error),
             _ => Error::work(error),
         }

@@ -104,18 +104,6 @@ pub fn drop_from_system_cache(file: &File) -> io::Result<()> {
     Ok(rustix::fs::fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
-/// Memory in bytes that this process can have: what the machine has available, or less if its
-/// control groups allow less.
-pub fn available_memory_bytes() -> Option<u64> {
-    let of_machine = || {
-        let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-        let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        Some(kibibytes << 10)
-    };
-    [of_machine(), mglru_cache::memory_limit_bytes()].into_iter().flatten().min()
-}
-
 /// Checks that a directory has room for `bytes` bytes.
 ///
 /// # Errors

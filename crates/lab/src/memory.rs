@@ -5,7 +5,7 @@
 //! line. So requests say first what they need at most.
 
 use crate::error::Error;
-use crate::{layout, size};
+use crate::size;
 use std::fmt::Display;
 
 /// Checks that `bytes` of memory can be had. `what` needs them; `instead` is the advice in the
@@ -15,7 +15,7 @@ use std::fmt::Display;
 /// If the machine has less memory available, a control group or a limit of the process allows less,
 /// or the system refuses to allocate it.
 pub fn check(bytes: u64, what: impl Display, instead: &str) -> Result<(), Error> {
-    if let Some(available) = layout::available_memory_bytes()
+    if let Some(available) = mglru_cache::available_memory_bytes()
         && available < bytes
     {
         let (wanted, available) = (size::show(bytes), size::show(available));

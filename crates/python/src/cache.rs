@@ -49,8 +49,6 @@ impl Cache {
                 ));
             }
         };
-        mglru_lab::memory::check(budget_bytes, "memory", "choose a smaller budget")
-            .map_err(|error| work_exception(py, &error))?;
         let builder = PageCache::builder(budget_bytes)
             .mechanisms(mechanisms)
             .backend(backend)

@@ -329,8 +329,11 @@ fn wrong_usage_is_refused_before_anything_is_mounted() {
         ("mount dir full --tenant db", "expected NAME=SIZE"),
         ("mount dir", "MOUNTPOINT"),
         ("mount dir full --memory 1k", "too small"),
-        ("mount dir point --memory 99999TiB", "97.66 PiB of memory are needed, and "),
-        ("record --memory 99999TiB -- true", "are available here: choose a smaller --memory"),
+        ("mount dir point --memory 99999TiB", "a budget of 109950063265972224 bytes is too large: "),
+        (
+            "record --memory 99999TiB -- true",
+            "bytes of memory and swap: choose a smaller budget, with --memory",
+        ),
         ("mount dir point --listen 9100", "expected unix:PATH or HOST:PORT"),
         ("mount dir point --listen unix:full/file", "is not a socket"),
         ("record", "COMMAND"),

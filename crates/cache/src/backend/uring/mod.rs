@@ -53,6 +53,7 @@ use super::disk_file::DiskFile;
 use super::queue::{Queue, Request, join, spawn};
 use super::threads::{ThreadBackend, transfer_now};
 use super::transfer::{Backend, BackendFile, Batch, Completion, Direction, OpenMode, Transfer};
+use crate::available::can_be_pinned;
 use crate::frames::{FRAME_BYTES, Frames};
 use io_uring::{IoUring, Probe, opcode};
 use rustix::event::{EventfdFlags, eventfd};
@@ -107,7 +108,11 @@ struct Registration(IoUring);
 impl UringBackend {
     /// Sets up the rings. The error says why io_uring is not available.
     pub(crate) fn new(frames: Arc<Frames>, completion: Arc<dyn Completion>) -> io::Result<UringBackend> {
-        let best = if frames.count() < REGISTERED_FRAMES_MIN { Buffers::Plain } else { Buffers::Shared };
+        let pinned_bytes = u64::from(frames.pinnable_count()) * FRAME_BYTES as u64;
+        let best = match frames.count() < REGISTERED_FRAMES_MIN || !can_be_pinned(pinned_bytes) {
+            true => Buffers::Plain,
+            false => Buffers::Shared,
+        };
         UringBackend::with_buffers(frames, completion, best)
     }
 

@@ -13,10 +13,9 @@
 use super::{MEMCGS, TOUCHED};
 use crate::Error;
 use crate::equal_memcgs::Rounds;
-use crate::layout::available_memory_bytes;
 use crate::layout::{self, Content};
 use crate::parallel;
-use mglru_cache::{AnonRegion, Limits, Map, OpenMode, PageCache, Swap, Tenant};
+use mglru_cache::{AnonRegion, Limits, Map, OpenMode, PageCache, Swap, Tenant, available_memory_bytes};
 use mglru_core::{Mechanisms, PAGE_BYTES};
 use mglru_workload::{Random, verify};
 use std::fs::File;

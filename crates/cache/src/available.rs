@@ -1,0 +1,92 @@
+//! The memory that this process can have: the bound of budgets, and of what is pinned at the start.
+//!
+//! A budget is refused if the process could never have it: the system would map the frames, because
+//! nobody has touched them yet, and end the process when they are used. What is available at the
+//! moment is no bound of it, because others may give memory back. But it is one of the frames that
+//! a ring pins at the start, since those are used at once.
+
+use crate::cgroup::memory_limit_bytes;
+use crate::error::Error;
+
+/// Memory that this process can have now, in bytes: what the machine has available, or less if the
+/// control groups of this process allow less ([`memory_limit_bytes`]). `None`: `/proc` is not
+/// mounted, and there is no limit.
+pub fn available_memory_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok();
+    let of_machine = text.as_deref().and_then(available_of);
+    [of_machine, memory_limit_bytes()].into_iter().flatten().min()
+}
+
+/// Available memory by the text of /proc/meminfo, in bytes.
+fn available_of(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes << 10)
+}
+
+/// Whether so many bytes can be pinned at once. A process that pins more is ended by the system.
+#[cfg_attr(any(miri, not(feature = "io-uring")), allow(dead_code, reason = "for rings"))]
+pub(crate) fn can_be_pinned(bytes: u64) -> bool {
+    available_memory_bytes().is_none_or(|available| bytes <= available)
+}
+
+/// The bounds of this process's memory, by name, in bytes of memory and swap.
+#[cfg(not(miri))]
+fn bounds() -> [(&'static str, u64); 2] {
+    let info = rustix::system::sysinfo();
+    let bytes = |units: u64| units.saturating_mul(info.mem_unit.into());
+    let (memory, swap) = (bytes(info.totalram as u64), bytes(info.totalswap as u64));
+    // How much of the swap a control group may use is not known everywhere.
+    let of_group = memory_limit_bytes().unwrap_or(u64::MAX).saturating_add(swap);
+    [
+        ("this machine has", memory.saturating_add(swap)),
+        ("the control groups of this process allow", of_group),
+    ]
+}
+
+#[cfg(miri)]
+fn bounds() -> [(&'static str, u64); 0] {
+    []
+}
+
+/// Checks that the process can have a budget at all.
+pub(crate) fn check_budget(bytes: u64) -> Result<(), Error> {
+    match bounds().into_iter().find(|(_, bound_bytes)| bytes > *bound_bytes) {
+        Some((bound, bound_bytes)) => Err(Error::BudgetTooLarge { bytes, bound, bound_bytes }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(not(miri))]
+    #[test]
+    fn budgets_are_bounded_by_what_the_machine_has() {
+        let [(bound, machine_bytes), (_, group_bytes)] = bounds();
+        check_budget(machine_bytes.min(group_bytes)).unwrap();
+        let error = check_budget(machine_bytes + 1).unwrap_err().to_string();
+        let expected = format!(
+            "a budget of {} bytes is too large: {bound} {machine_bytes} bytes of memory and swap: choose a smaller \
+             budget",
+            machine_bytes + 1
+        );
+        assert!(error == expected || group_bytes < machine_bytes, "{error}");
+    }
+
+    #[test]
+    fn what_is_available_is_found_among_other_lines() {
+        let text = "MemTotal:       16374652 kB\nMemFree:  1 kB\nMemAvailable:    1000 kB\nBuffers: 7 kB\n";
+        assert_eq!(available_of(text), Some(1_024_000));
+        assert_eq!(available_of("MemTotal: 1 kB\n"), None);
+    }
+
+    /// All of it would be used at once.
+    #[cfg(not(miri))]
+    #[test]
+    fn more_than_is_available_is_not_pinned() {
+        assert!(can_be_pinned(1 << 20));
+        assert!(available_memory_bytes().is_none() || !can_be_pinned(1 << 60));
+    }
+}
