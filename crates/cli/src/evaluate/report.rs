@@ -4,7 +4,7 @@ use crate::effect::{difference, median_and_interval};
 use crate::table::{Table, capital, counted, wrapped};
 use mglru_core::{Lru, Mechanisms};
 use mglru_lab::effect::{Effect, Verdict};
-use mglru_lab::evaluate::{Change, Evaluation, EvaluationRequest, LoadRow, METRICS};
+use mglru_lab::evaluate::{Change, Evaluation, EvaluationRequest, LoadRow, METRICS, Revision, Revisions};
 
 /// An evaluation, for output.
 pub struct Shown<'a> {
@@ -46,7 +46,7 @@ impl Shown<'_> {
 
     fn setting(&self) -> String {
         let size = self.request.size;
-        format!(
+        let sizes = format!(
             "{} × {} × {}, simulated by mglru {}: {} accesses to {} pages in a memory of {} pages each.",
             counted(self.loads().len() as u64, ["load", "loads"]),
             counted(self.evaluation.settings.len() as u64, ["setting", "settings"]),
@@ -55,7 +55,23 @@ impl Shown<'_> {
             size.accesses,
             size.pages,
             size.memory_pages(),
-        )
+        );
+        sizes + &self.revisions()
+    }
+
+    /// The revisions of the builds, if any is known.
+    fn revisions(&self) -> String {
+        let Revisions { before, after } = &self.evaluation.revisions;
+        let known = |revision: &Option<Revision>| match revision {
+            Some(revision) => format!("revision {revision}"),
+            None => "of an unknown revision".to_owned(),
+        };
+        match (&self.request.change, before) {
+            (Change::Build { .. }, None) if after.is_none() => String::new(),
+            (Change::Build { .. }, _) => format!(" Before is {}, after is {}.", known(before), known(after)),
+            (_, Some(own)) => format!(" This build is revision {own}."),
+            (_, None) => String::new(),
+        }
     }
 
     /// Which loads gain, lose, or show nothing.

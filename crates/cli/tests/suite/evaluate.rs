@@ -77,6 +77,43 @@ fn this_build_equals_itself_and_presets_differ() {
     assert_eq!(rows(&other)[0]["setting"], "linux-7.1 → linux-7.2");
 }
 
+/// The tree of the other build was not named.
+#[test]
+fn a_report_names_the_revisions_that_it_compares() {
+    let here = tempfile::tempdir().unwrap();
+    let git = |arguments: &str| {
+        let mut command = std::process::Command::new("git");
+        command.current_dir(here.path()).args([
+            "-c",
+            "user.name=a test",
+            "-c",
+            "user.email=test@example.com",
+        ]);
+        command.args(arguments.split(' ')).output().is_ok_and(|output| output.status.success())
+    };
+    if !git("init --quiet") {
+        return;
+    }
+    std::fs::create_dir_all(here.path().join("crates/cli")).unwrap();
+    let manifest = here.path().join("crates/cli/Cargo.toml");
+    std::fs::write(&manifest, "name = \"mglru-cli\"\n").unwrap();
+    assert!(git("add crates") && git("commit --quiet --message one"));
+    std::fs::write(&manifest, "name = \"mglru-cli\" # changed\n").unwrap();
+    let other = here.path().join("mglru");
+    let _ = std::fs::remove_file(&other);
+    std::fs::hard_link(env!("CARGO_BIN_EXE_mglru"), &other)
+        .or_else(|_| std::fs::copy(env!("CARGO_BIN_EXE_mglru"), &other).map(drop))
+        .unwrap();
+    let arguments = "evaluate --binary ./mglru --accesses 1000 --pages 320 --runs 1 --load flat";
+    let of = document(here.path(), arguments);
+    let after = &of["evaluation"]["revisions"]["after"];
+    let commit = after["commit"].as_str().unwrap();
+    assert!(commit.len() >= 12 && after["dirty"] == true, "{after}");
+    let text = done(here.path(), arguments).replace('\n', " ");
+    let words = format!("after is revision {commit} with uncommitted changes.");
+    assert!(text.contains(" Before is ") && text.contains(&words), "{text}");
+}
+
 /// More shadows change no miss of this cycle, but counters that the report does not show.
 #[test]
 fn a_change_that_only_other_counters_show_is_seen() {

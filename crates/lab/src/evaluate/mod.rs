@@ -32,10 +32,12 @@
 mod loads;
 mod measure;
 mod result;
+mod revision;
 
 pub use loads::{LOADS, Load, Size};
 pub use measure::{CountRow, Counts, counts};
 pub use result::{Evaluation, LoadRow, METRICS};
+pub use revision::{Revision, Revisions};
 
 use crate::error::Error;
 use crate::watch::Watch;
@@ -91,6 +93,16 @@ pub struct EvaluationRequest {
 }
 
 impl EvaluationRequest {
+    /// The revisions of the builds that are compared, as far as they lie in checkouts.
+    fn revisions(&self) -> Revisions {
+        let before = std::env::current_exe().ok().and_then(|own| Revision::of_program(&own));
+        let after = match &self.change {
+            Change::Build { binary, .. } => Revision::of_program(binary),
+            _ => before.clone(),
+        };
+        Revisions { before, after }
+    }
+
     /// A change over all loads, on three presets, with six seeds.
     pub fn new(change: Change) -> EvaluationRequest {
         let presets = vec![Preset::Linux71, Preset::Linux72, Preset::Default];

@@ -1,7 +1,7 @@
 //! Effects and verdicts.
 
 use super::loads::{Load, Size};
-use super::{EvaluationRequest, Setting};
+use super::{EvaluationRequest, Revisions, Setting};
 use crate::document::document;
 use crate::effect::{Count, Effect, Metric, Verdict};
 use serde::{Serialize, Serializer};
@@ -50,6 +50,8 @@ pub struct Evaluation {
     pub refused: Vec<(&'static str, String)>,
     /// Number of seeds.
     pub runs: usize,
+    /// The revisions of the builds.
+    pub revisions: Revisions,
 }
 
 impl Evaluation {
@@ -76,8 +78,9 @@ impl Evaluation {
         }
         let runs = before.first().and_then(|loads| loads.first()).map_or(0, Vec::len);
         let settings = settings.iter().map(|setting| setting.name.clone()).collect();
-        let change = request.change.words();
-        Evaluation { change, seed: request.seed, size: request.size, rows, settings, refused, runs }
+        let (change, revisions) = (request.change.words(), request.revisions());
+        let (seed, size) = (request.seed, request.size);
+        Evaluation { change, seed, size, rows, settings, refused, runs, revisions }
     }
 
     /// Confidence of the intervals, 0 to 1.
@@ -98,6 +101,7 @@ impl Serialize for Evaluation {
         document!(serializer, {
             "change": self.change,
             "version": env!("CARGO_PKG_VERSION"),
+            "revisions": self.revisions,
             "settings": self.settings,
             "not_applicable": refused.collect::<Vec<_>>(),
             "runs": self.runs,
