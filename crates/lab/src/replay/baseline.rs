@@ -43,13 +43,17 @@ impl<'a> BaselinePlan<'a> {
     pub fn run(&self, progress: impl Fn(u64) -> Result<(), Error>) -> Result<BaselineOutcome<'a>, Error> {
         let memory_pages = useful_pages(self.trace, self.memory_pages)?;
         let (mut source, decoding) = self.trace.source()?;
-        // The optimal policy reads the trace first and replays it afterwards.
-        let reading = if self.baseline == Baseline::Opt { STEPS / 2 } else { STEPS };
+        // The optimal policy reads the trace first, finds the next accesses and replays it then.
+        let (reading, linked) = match self.baseline {
+            Baseline::Opt => (STEPS / 2, STEPS * 5 / 8),
+            _ => (STEPS, STEPS),
+        };
         let mut result = Ok(());
         let mut report_progress = |stage| {
             let reported = progress(match stage {
                 Progress::Read => decoding.permille() * reading / STEPS,
-                Progress::Replayed { accesses, of } => reading + accesses * (STEPS - reading) / of,
+                Progress::Linked { accesses, of } => reading + accesses * (linked - reading) / of,
+                Progress::Replayed { accesses, of } => linked + accesses * (STEPS - linked) / of,
             });
             result = reported;
             if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

@@ -9,7 +9,9 @@
 //! of its next access, and an access is a hit if its own time is among those.
 
 use super::Policy;
+use super::replay::ACCESSES_PER_REPORT;
 use std::collections::BinaryHeap;
+use std::ops::ControlFlow;
 
 /// The time of an access that never comes.
 const NEVER: u32 = u32::MAX;
@@ -34,17 +36,42 @@ impl Opt {
     /// # Panics
     /// If the trace has 2^32 - 1 accesses or more.
     pub fn new(memory_pages: u32, trace: Vec<u32>) -> Opt {
+        let never = &mut |_| ControlFlow::Continue(());
+        Opt::watched(memory_pages, trace, never).expect("nothing ends it")
+    }
+
+    /// [`Self::new`], which takes seconds for a long trace. `advance` is called now and then with
+    /// the accesses whose next ones are known. `None`: it returned [`ControlFlow::Break`].
+    pub(super) fn watched(
+        memory_pages: u32,
+        trace: Vec<u32>,
+        advance: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Option<Opt> {
         assert!(trace.len() < NEVER as usize, "a time is a word");
         let mut next_touch = trace;
-        let pages = next_touch.iter().max().map_or(0, |&last| last as usize + 1);
-        let mut next_of_page = vec![NEVER; pages];
-        for (time, entry) in next_touch.iter_mut().enumerate().rev() {
-            let page = *entry as usize;
-            *entry = next_of_page[page];
-            next_of_page[page] = time as u32;
+        let (mut pages, mut known) = (0, 0);
+        for part in next_touch.chunks(ACCESSES_PER_REPORT) {
+            pages = part.iter().fold(pages, |pages, &page| pages.max(page as usize + 1));
+            if advance(known).is_break() {
+                return None;
+            }
         }
-        let kept = vec![0; next_touch.len().div_ceil(64)];
-        Opt { memory_pages, next_touch, now: 0, kept, farthest: BinaryHeap::new(), pages_kept: 0 }
+        let mut next_of_page = vec![NEVER; pages];
+        let accesses = next_touch.len();
+        for part in next_touch.rchunks_mut(ACCESSES_PER_REPORT) {
+            let first = accesses - known - part.len();
+            for (within, entry) in part.iter_mut().enumerate().rev() {
+                let page = *entry as usize;
+                *entry = next_of_page[page];
+                next_of_page[page] = (first + within) as u32;
+            }
+            known += part.len();
+            if advance(known).is_break() {
+                return None;
+            }
+        }
+        let kept = vec![0; accesses.div_ceil(64)];
+        Some(Opt { memory_pages, next_touch, now: 0, kept, farthest: BinaryHeap::new(), pages_kept: 0 })
     }
 }
 

@@ -33,6 +33,14 @@ pub struct BaselineReport {
 pub enum Progress {
     /// More of the source was read and, except for the optimum, replayed.
     Read,
+    /// The source is read completely, and the next access to each page is being found: the
+    /// optimum's first pass.
+    Linked {
+        /// Accesses whose next ones are known.
+        accesses: u64,
+        /// Total accesses.
+        of: u64,
+    },
     /// The source is read completely and partly replayed.
     Replayed {
         /// Accesses replayed so far.
@@ -43,7 +51,7 @@ pub enum Progress {
 }
 
 /// Accesses between progress reports.
-const ACCESSES_PER_REPORT: usize = 1 << 16;
+pub(super) const ACCESSES_PER_REPORT: usize = 1 << 16;
 
 /// Replays a source with a memory of `memory_pages` pages. Warm counts start at access `warm_from`.
 /// `advance` is called now and then, and ends the replay with [`ControlFlow::Break`]: the report
@@ -182,7 +190,11 @@ impl Replay<'_> {
         if self.is_ended {
             return Ok(counting.report());
         }
-        let mut policy = Opt::new(memory_pages, trace);
+        let of = accesses as u64;
+        let linked = &mut |known: usize| (self.advance)(Progress::Linked { accesses: known as u64, of });
+        let Some(mut policy) = Opt::watched(memory_pages, trace, linked) else {
+            return Ok(counting.report());
+        };
         let zeros = vec![0; ACCESSES_PER_REPORT.min(accesses)];
         let mut done = 0;
         while done < accesses {
@@ -190,7 +202,7 @@ impl Replay<'_> {
             let step = zeros.len().min(accesses - done);
             counting.touch(&mut policy, &zeros[..step]);
             done += step;
-            if (self.advance)(Progress::Replayed { accesses: done as u64, of: accesses as u64 }).is_break() {
+            if (self.advance)(Progress::Replayed { accesses: done as u64, of }).is_break() {
                 break;
             }
         }

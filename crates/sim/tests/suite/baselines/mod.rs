@@ -72,8 +72,10 @@ fn a_replay_ends_when_its_caller_says_so() {
         assert_eq!(accesses_until(baseline, |_| false), 200_000, "{baseline:?}");
         assert_eq!(accesses_until(baseline, |_| true), 0, "{baseline:?}");
     }
-    // The optimum reads all of the source before it replays.
-    let accesses = accesses_until(Baseline::Opt, |progress| progress != Progress::Read);
+    // The optimum reads all of the source and finds the next accesses before it replays.
+    let linked = |progress| matches!(progress, Progress::Linked { accesses, .. } if accesses > 100_000);
+    assert_eq!(accesses_until(Baseline::Opt, linked), 0);
+    let accesses = accesses_until(Baseline::Opt, |progress| matches!(progress, Progress::Replayed { .. }));
     assert!((1..200_000).contains(&accesses), "{accesses}");
 }
 
