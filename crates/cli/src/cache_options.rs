@@ -6,7 +6,9 @@ use crate::table::wrapped;
 use clap::ValueEnum;
 use mglru_cache::{BackendKind, Builder, PageCache, available_memory_bytes};
 use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch};
-use mglru_lab::mechanisms::{Behaviours, parse_switch};
+use mglru_lab::mechanisms::{Behaviours, parse_switch, without_effect};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 
 /// Largest default budget: enough for most experiments, and available on a laptop.
 const DEFAULT_BUDGET_BYTES_MAX: u64 = 1 << 30;
@@ -74,7 +76,21 @@ impl MechanismOptions {
     /// # Errors
     /// The combination does not exist.
     pub fn mechanisms(&self) -> Result<Mechanisms, Failure> {
-        self.policy.behaviours(self.preset, self.with.clone(), self.without.clone()).mechanisms()
+        let behaviours = self.policy.behaviours(self.preset, self.with.clone(), self.without.clone());
+        let mechanisms = behaviours.mechanisms()?;
+        note_without_effect(mechanisms, &behaviours.named());
+        Ok(mechanisms)
+    }
+}
+
+/// Says which of the named switches change nothing in a set. A command that asks for its set again
+/// says it once.
+pub fn note_without_effect(mechanisms: Mechanisms, named: &[Switch]) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    for sentence in without_effect(mechanisms, named) {
+        if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(sentence.clone()) {
+            eprintln!("mglru: note: {sentence}");
+        }
     }
 }
 

@@ -56,7 +56,7 @@ pub use folio::{FolioId, Kind};
 pub use free_frames::PCP_BATCH_FRAMES;
 pub use host::{FlushReason, Host, Silent, Throttle, Time};
 pub use mapping::{InsertError, Mapping, MappingId};
-pub use mechanism::{Lru, LruLock, MechanismError, Mechanisms, Preset, Switch};
+pub use mechanism::{Idle, Lru, LruLock, MechanismError, Mechanisms, Preset, Switch};
 pub use memcg::{
     Counter, Effective, HostCharge, Limits, Memcg, MemcgError, MemcgId, Memcgs, PressureStats, Stall,
     UNLIMITED,

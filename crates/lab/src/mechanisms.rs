@@ -1,7 +1,7 @@
 //! Selection of behaviours: a preset, switches, a policy and its lock.
 
 use crate::error::Error;
-use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch};
+use mglru_core::{Idle, Lru, LruLock, Mechanisms, Preset, Switch};
 use mglru_workload::names;
 use serde::{Serialize, Serializer};
 
@@ -46,6 +46,38 @@ impl Behaviours {
         let mechanisms = self.lru.map_or(mechanisms, |lru| mechanisms.with_lru(lru));
         Ok(mechanisms.with_lru_lock(self.lru_lock))
     }
+
+    /// The switches that were named.
+    pub fn named(&self) -> Vec<Switch> {
+        self.with.iter().chain(&self.without).copied().collect()
+    }
+}
+
+/// Sentences about switches that were named and change nothing in a set, because of its policy or
+/// its other switches. A switch that was turned off together with the one that it works through is
+/// left out.
+///
+/// ```
+/// use mglru_core::{Mechanisms, Preset, Switch};
+/// use mglru_lab::mechanisms::without_effect;
+///
+/// let linux = Mechanisms::preset(Preset::Linux72);
+/// assert_eq!(
+///     without_effect(linux, &[Switch::FillMain]),
+///     ["fill_main has no effect under linux-7.2: it is a rule of the policy ranked, which is off"]
+/// );
+/// ```
+pub fn without_effect(mechanisms: Mechanisms, named: &[Switch]) -> Vec<String> {
+    let sentence = |switch: &Switch| {
+        let idle = mechanisms.idle(*switch)?;
+        if matches!(idle, Idle::Needs(other) if named.contains(&other) && !mechanisms.is_on(*switch)) {
+            return None;
+        }
+        let policy = other_policy(mechanisms).map(|lru| format!(" with the policy {lru}"));
+        let (name, preset) = (switch.name(), mechanisms.name());
+        Some(format!("{name} has no effect under {preset}{}: {idle}", policy.unwrap_or_default()))
+    };
+    named.iter().filter_map(sentence).collect()
 }
 
 /// Parses the name of a mechanism.

@@ -3,10 +3,10 @@
 use crate::table::Table;
 use crate::trace::Trace;
 use crate::work::run;
-use mglru_core::{Lru, OomPolicy, Preset, Switch};
+use mglru_core::{Lru, Mechanisms, OomPolicy, Preset, Switch};
 use mglru_lab::ablate::{self as ablation, AblationRequest, Input};
 use mglru_lab::arguments::{either, named, optional};
-use mglru_lab::mechanisms::parse_switch;
+use mglru_lab::mechanisms::{parse_switch, without_effect};
 use mglru_lab::replay::grid::{self, Choice, Grid};
 use mglru_lab::replay::memory::Memory;
 use mglru_lab::replay::record;
@@ -133,6 +133,14 @@ fn overrides(
     })
 }
 
+/// Refuses switches that change nothing in the set that a run has.
+fn refuse_without_effect(mechanisms: Mechanisms, overrides: &Overrides) -> Result<(), Error> {
+    match without_effect(mechanisms, &overrides.named()).first() {
+        Some(sentence) => Err(Error::usage(format_args!("{sentence}; leave it out"))),
+        None => Ok(()),
+    }
+}
+
 /// Switches each mechanism off, on a trace or on a scenario, from a file or as text with a path.
 /// Returns the effects, and the timeline of the full set.
 #[pyfunction]
@@ -169,6 +177,7 @@ pub fn ablate(
             (None, Some(text)) => Input::of_scenario(text, &request)?,
             (None, None) => Input::load(&request, watch)?,
         };
+        refuse_without_effect(input.mechanisms(), &request.overrides)?;
         let done = ablation::ablate(&input, &request, watch)?;
         let timelines: Vec<_> = done.timeline.iter().cloned().collect();
         Ok((Table(done.columns()), Table(over_time::columns(&timelines))))
@@ -215,6 +224,7 @@ pub fn scenario(
             ..overrides(options.preset.as_deref(), options.lru.as_deref(), &options.with_, &options.without)?
         };
         let plan = Plan::new(scenario.map_err(Error::usage)?, world, &overrides)?;
+        refuse_without_effect(plan.mechanisms, &overrides)?;
         let outcome = scenarios::run_watched(&plan, options.directory.as_deref(), watch)?;
         let tables = [
             Table(outcome.tenant_columns()),

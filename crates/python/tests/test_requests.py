@@ -62,6 +62,7 @@ def test_the_command_in_the_wheel_gives_the_same_counts(tmp_path):
         ({"sample": "1%"}, "sample: expected a share of the pages"),
         ({"policy": "mru"}, "unknown policy `mru`; expected a preset"),
         ({"policy": "default +turbo"}, "turbo"),
+        ({"policy": "linux-7.2 -fill_main"}, "fill_main has no effect under linux-7.2: it is a rule"),
         ({"policy": "arc +prefetch"}, "arc has no mechanisms"),
         ({"policy": 3}, "policy: expected names"),
         ({"policy": []}, "no policies"),
@@ -165,6 +166,8 @@ def test_ablations_compare_seed_by_seed(mixed):
             mglru.ablate(mixed, without=names)
     with pytest.raises(mglru.UsageError, match="unknown mechanism 'reclaimloop'; did you mean `reclaim_loop`"):
         mglru.ablate(mixed, without="reclaimloop")
+    with pytest.raises(mglru.UsageError, match="share_momentum has no effect under default: it works through"):
+        mglru.ablate(mixed, without="adaptive_newcomers", with_="share_momentum")
     with pytest.raises(mglru.UsageError, match="preset: expected text, not 5"):
         mglru.ablate(mixed, preset=5)
 

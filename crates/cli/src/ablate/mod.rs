@@ -9,7 +9,7 @@
 mod page;
 mod report;
 
-use crate::cache_options::with_mechanisms;
+use crate::cache_options::{note_without_effect, with_mechanisms};
 use crate::error::Failure;
 use crate::output::Output;
 use crate::page::ReportFile;
@@ -94,6 +94,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     };
     let bars = Bars::default();
     let input = Input::load(&request, &bars)?;
+    bars.hidden(|| note_without_effect(input.mechanisms(), &request.overrides.named()));
     if let Some(report) = &args.report {
         report.try_out(input.files())?;
     }

@@ -127,7 +127,7 @@ impl Shown<'_> {
     pub fn not_run(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
-        for &(name, why) in &self.variants.cannot_matter {
+        for (name, why) in &self.variants.cannot_matter {
             match by_reason.iter_mut().find(|(of, _)| *of == why) {
                 Some((_, names)) => names.push(name),
                 None => by_reason.push((why, vec![name])),
@@ -137,7 +137,7 @@ impl Shown<'_> {
             lines.push(match names[..] {
                 [name] => format!("{name} has no effect here: {why}."),
                 _ => {
-                    let why = why.replacen("it is", "each is", 1);
+                    let why = why.replacen("it is", "each is", 1).replacen("it works", "each works", 1);
                     format!("These have no effect here, because {why}: {}.", names.join(", "))
                 }
             });

@@ -2,7 +2,7 @@
 
 use crate::effect::{difference, median_and_interval};
 use crate::table::{Table, capital, counted, wrapped};
-use mglru_core::{Lru, Mechanisms};
+use mglru_core::{Idle, Mechanisms, Preset, Switch};
 use mglru_lab::effect::{Effect, Verdict};
 use mglru_lab::evaluate::{Change, Evaluation, EvaluationRequest, LoadRow, METRICS, Revision, Revisions};
 
@@ -96,25 +96,20 @@ impl Shown<'_> {
         lines.extend(
             self.idle()
                 .into_iter()
-                .map(|(setting, name)| format!("Under {setting}, {name} is a rule of a policy that is off.")),
+                .map(|(setting, name, why)| format!("Under {setting}, {name} has no effect: {why}.")),
         );
         lines
     }
 
-    /// Presets, and mechanisms that do nothing under their policies.
-    fn idle(&self) -> Vec<(&'static str, &'static str)> {
+    /// Presets, and mechanisms that do nothing there, with the reasons.
+    fn idle(&self) -> Vec<(&'static str, &'static str, Idle)> {
         let Change::Mechanisms(switches) = &self.request.change else { return Vec::new() };
-        let mut idle = Vec::new();
-        for switch in switches {
-            let Some(of): Option<Lru> = switch.policy() else { continue };
-            let presets = self.request.presets.iter();
-            idle.extend(
-                presets
-                    .filter(|&&preset| Mechanisms::preset(preset).lru() != of)
-                    .map(|preset| (preset.name(), switch.name())),
-            );
-        }
-        idle
+        let of = |preset: Preset| {
+            let all_on = Mechanisms::compose(preset, switches, &[]).ok();
+            let idle = move |switch: &Switch| Some((preset.name(), switch.name(), all_on?.idle(*switch)?));
+            switches.iter().filter_map(idle)
+        };
+        self.request.presets.iter().flat_map(|&preset| of(preset)).collect()
     }
 
     fn how(&self) -> String {

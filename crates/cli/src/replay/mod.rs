@@ -13,7 +13,7 @@ mod plot;
 mod report;
 pub mod swap;
 
-use crate::cache_options::{PolicyOptions, with_mechanisms};
+use crate::cache_options::{PolicyOptions, note_without_effect, with_mechanisms};
 use crate::error::Failure;
 use crate::events::{EventsFile, EventsPart, EventsWriter};
 use crate::output::{Output, refuse_input};
@@ -163,8 +163,12 @@ of a file page that was evicted and is still remembered, `counted` the miss rati
 impl Args {
     fn options(&self) -> Result<Options, Failure> {
         let presets = each_once(self.preset.iter().copied());
-        let mechanisms =
-            |preset| self.policy.behaviours(preset, self.with.clone(), self.without.clone()).mechanisms();
+        let mechanisms = |preset| {
+            let behaviours = self.policy.behaviours(preset, self.with.clone(), self.without.clone());
+            let mechanisms = behaviours.mechanisms()?;
+            note_without_effect(mechanisms, &behaviours.named());
+            Ok::<_, Failure>(mechanisms)
+        };
         let is_curve = !self.curve.is_empty();
         Ok(Options {
             mechanisms: presets.into_iter().map(mechanisms).collect::<Result<_, _>>()?,

@@ -6,7 +6,7 @@
 
 mod report;
 
-use crate::cache_options::with_mechanisms;
+use crate::cache_options::{note_without_effect, with_mechanisms};
 use crate::error::Failure;
 use crate::events::{EventsFile, EventsPart, EventsWriter, parse_tenant};
 use crate::output::{Output, refuse_input};
@@ -168,6 +168,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     // A scenario that is wrong is found before the first one runs.
     let plan = |path: &PathBuf| Plan::new(Scenario::read(path, args.seed)?, world, &overrides);
     let plans: Vec<Plan> = args.scenarios.iter().map(plan).collect::<Result<_, Failure>>()?;
+    plans.iter().for_each(|plan| note_without_effect(plan.mechanisms, &overrides.named()));
     if args.events.is_some() && (args.world == World::Real || plans.len() > 1) {
         return Err(Failure::usage("--events works for one scenario in the simulator"));
     }

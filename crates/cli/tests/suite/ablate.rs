@@ -69,6 +69,7 @@ fn a_trace_has_counts_and_no_time() {
             // Mechanisms of multi-gen and of classic, which are off.
             "workingset_rework",
             "lulesh_fix",
+            "reclaim_loop",
             "fault_placement",
             "batch_nonresident_age",
             "prefetch",

@@ -209,6 +209,33 @@ fn wrong_usage_is_refused_before_anything_is_done() {
     assert!(text(&output.stdout).contains("--curve") && output.status.success());
 }
 
+/// Such a replay looked as if the mechanism had no effect.
+#[test]
+fn a_switch_that_changes_nothing_is_named() {
+    let folder = folder();
+    let notes = |arguments: &str| {
+        let output = mglru(folder.path(), &format!("replay skewed.txt --memory 10% {arguments}"));
+        assert!(output.status.success(), "{arguments}");
+        text(&output.stderr)
+            .lines()
+            .filter(|line| line.contains("note: "))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        notes("--preset linux-7.2,default --without fill_main"),
+        [
+            "mglru: note: fill_main has no effect under linux-7.2: it is a rule of the policy ranked, which is off"
+        ]
+    );
+    let momentum = notes("--without adaptive_newcomers --with share_momentum");
+    assert!(
+        momentum.len() == 1 && momentum[0].ends_with("it works through adaptive_newcomers, which is off")
+    );
+    assert_eq!(notes("--without adaptive_newcomers --without share_momentum"), [""; 0]);
+    assert_eq!(notes("--preset linux-7.1 --with memcg_lru --without bounded_steps"), [""; 0]);
+}
+
 /// Scattered pages are numbered in the order of their first use, which keeps the index small and
 /// changes no count.
 #[test]

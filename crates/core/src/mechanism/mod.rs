@@ -2,8 +2,10 @@
 //!
 //! Contradictory combinations are refused with a sentence that says why.
 
+mod idle;
 mod switch;
 
+pub use idle::Idle;
 use std::fmt;
 pub use switch::Switch;
 

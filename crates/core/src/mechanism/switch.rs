@@ -263,6 +263,15 @@ impl Switch {
         }
     }
 
+    /// The policy that this switch is a rule of, if it changes nothing under `lru`.
+    pub(super) fn of_other_policy(self, lru: Lru) -> Option<Lru> {
+        match self {
+            // The kernel's order of memcgs needs generations. `subtree_lru` extends it to `ranked`.
+            Switch::MemcgLru if lru == Lru::Classic => Some(Lru::MultiGen),
+            _ => self.policy().filter(|of| *of != lru),
+        }
+    }
+
     /// The switch's bit in the word that can change at run time. A switch with parts has none, so
     /// that one of those bits is free.
     pub(super) const fn bit(self) -> u16 {

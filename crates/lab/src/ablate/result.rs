@@ -177,7 +177,7 @@ impl Serialize for Ablation {
             full.map(|(metric, values)| Full { metric: metric.name(), median: median(values), values });
         let not_alone = self.variants.not_alone.iter().map(|(name, why)| Reason { mechanism: name, why });
         let cannot_matter =
-            self.variants.cannot_matter.iter().map(|&(mechanism, why)| Reason { mechanism, why });
+            self.variants.cannot_matter.iter().map(|(mechanism, why)| Reason { mechanism, why });
         document!(serializer, {
             "input": self.kind.1,
             "kind": self.kind.0,

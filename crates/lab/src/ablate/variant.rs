@@ -34,7 +34,7 @@ pub struct Variants {
     /// The full set first, then single mechanisms, then pairs.
     pub run: Vec<Variant>,
     /// Mechanisms that cannot change the counts, with the reason.
-    pub cannot_matter: Vec<(&'static str, &'static str)>,
+    pub cannot_matter: Vec<(&'static str, String)>,
     /// Mechanisms that others require, with the message that rejects switching them off alone.
     pub not_alone: Vec<(&'static str, String)>,
     /// Mechanisms that are off in the full set.
@@ -47,7 +47,6 @@ const SPEED_ONLY: [(Switch, &str); 3] = [
     (Switch::CostReleasesLock, "it saves a lock and an unlock and changes no decision"),
     (Switch::PrefetchNext, "it prefetches the next folio's state and changes no decision"),
 ];
-const OTHER_POLICY: &str = "it is a rule of a policy that is off";
 const LOCK: (&str, &str) =
     ("lru_lock", "it changes which threads wait for a lock, and simulated threads never wait for locks");
 
@@ -78,16 +77,16 @@ impl Variants {
         }
         for switch in Switch::ALL {
             if let Some((_, why)) = SPEED_ONLY.iter().find(|(speed, _)| *speed == switch) {
-                variants.cannot_matter.push((switch.name(), why));
-            } else if full.is_on(switch) && switch.policy().is_some_and(|lru| lru != full.lru()) {
-                variants.cannot_matter.push((switch.name(), OTHER_POLICY));
+                variants.cannot_matter.push((switch.name(), (*why).to_owned()));
+            } else if let Some(idle) = full.idle(switch).filter(|_| full.is_on(switch)) {
+                variants.cannot_matter.push((switch.name(), idle.to_string()));
             } else if full.is_on(switch) {
                 parts.push(Part::Switch(switch));
             } else {
                 variants.off.push(switch.name());
             }
         }
-        variants.cannot_matter.push(LOCK);
+        variants.cannot_matter.push((LOCK.0, LOCK.1.to_owned()));
         for &part in &parts {
             variants.add(full, &[part], None);
         }
@@ -186,6 +185,17 @@ mod tests {
         assert!(Switch::ALL.iter().all(|switch| all.contains(&switch.name())), "none is forgotten");
     }
 
+    /// Each had a row without an effect.
+    #[test]
+    fn a_mechanism_that_works_through_one_that_is_off_is_not_run() {
+        let full = Mechanisms::compose(Preset::Default, &[], &[Switch::AdaptiveNewcomers]).unwrap();
+        let variants = Variants::of(full, false);
+        let why = |of: Switch| variants.cannot_matter.iter().find(|(name, _)| *name == of.name()).unwrap();
+        assert_eq!(why(Switch::ShareMomentum).1, "it works through adaptive_newcomers, which is off");
+        assert_eq!(why(Switch::ReclaimLoop).1, "it is a rule of the policy multigen, which is off");
+        assert!(variants.run.iter().all(|variant| !variant.without.contains(&"share_momentum")));
+    }
+
     #[test]
     fn pairs_differ_from_their_parts() {
         let variants = Variants::of(Mechanisms::preset(Preset::Linux72), true);
@@ -204,7 +214,7 @@ mod tests {
         let classic = Mechanisms::preset(Preset::Linux612).with_lru(Lru::Classic);
         let variants = Variants::of(classic, false);
         let names: Vec<String> = variants.run.iter().map(Variant::name).collect();
-        assert_eq!(names, ["", "memcg_lru", "context_readahead", "shared_mark"]);
+        assert_eq!(names, ["", "context_readahead", "shared_mark"]);
         assert!(variants.off.contains(&"workingset_rework"));
     }
 }

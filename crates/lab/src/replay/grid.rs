@@ -24,7 +24,7 @@ use super::rows::{Engine, ReplayRow, Spread, means};
 use super::run::{Plan, staged};
 use crate::columns::{Columns, Get, Values};
 use crate::error::Error;
-use crate::mechanisms::{Behaviours, describe, other_policy, parse_switch};
+use crate::mechanisms::{Behaviours, describe, other_policy, parse_switch, without_effect};
 use crate::run::SUMS;
 use crate::trace_file::TraceFile;
 use crate::watch::Watch;
@@ -39,13 +39,14 @@ use std::str::FromStr;
 /// Largest number of recorded events, about 1 GiB as columns.
 const EVENTS_MAX: usize = 4 << 20;
 
-/// A policy by name: a preset of the engine with changes, or another policy.
+/// A policy by name: a preset of the engine with changes, or another policy. A change without
+/// effect is refused ([`Mechanisms::idle`]).
 ///
 /// ```
 /// use mglru_lab::replay::grid::Choice;
 ///
-/// let choice: Choice = "linux-7.2 -reclaim_loop lru=classic".parse().unwrap();
-/// assert_eq!(choice.to_string(), "linux-7.2 -reclaim_loop lru=classic");
+/// let choice: Choice = "linux-7.2 -shared_mark lru=classic".parse().unwrap();
+/// assert_eq!(choice.to_string(), "linux-7.2 -shared_mark lru=classic");
 /// assert!("arc".parse::<Choice>().is_ok());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +93,11 @@ impl FromStr for Choice {
                 )));
             }
         }
-        behaviours.mechanisms().map(Choice::Engine).map_err(|error| error.at(&format!("policy `{text}`")))
+        let mechanisms = behaviours.mechanisms().map_err(|error| error.at(&format!("policy `{text}`")))?;
+        match without_effect(mechanisms, &behaviours.named()).first() {
+            Some(sentence) => Err(Error::usage(format_args!("policy `{text}`: {sentence}; leave it out"))),
+            None => Ok(Choice::Engine(mechanisms)),
+        }
     }
 }
 

@@ -49,6 +49,11 @@ pub struct Overrides {
 }
 
 impl Overrides {
+    /// The switches that are named.
+    pub fn named(&self) -> Vec<Switch> {
+        self.with.iter().chain(&self.without).copied().collect()
+    }
+
     /// The mechanisms without a file.
     ///
     /// # Errors
