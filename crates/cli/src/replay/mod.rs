@@ -222,11 +222,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let traces: Vec<Vec<TraceFile>> = args.traces.iter().map(load).collect::<Result<_, _>>()?;
     let traces = traces.concat();
     args.check_files()?;
-    if traces.len() * options.mechanisms.len() > 1 && (args.events.is_some() || !args.explain.is_empty()) {
-        return Err(Failure::usage(
-            "--explain and --events work for a single replay: give one trace and one preset",
-        ));
-    }
+    // Before a file of events is made.
+    options.check_single(traces.len(), args.events.is_some())?;
     let events = args.events.as_ref();
     let events = events.map(|file| EventsWriter::create(file, options.mechanisms[0], false)).transpose()?;
     let events = Rc::new(RefCell::new(events));

@@ -103,6 +103,21 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Checks that a page is explained in one replay of the engine, and that events are of one.
+    /// `traces`: how many there are.
+    ///
+    /// # Errors
+    /// There would be several.
+    pub fn check_single(&self, traces: usize, has_events: bool) -> Result<(), Error> {
+        let replays = traces * self.mechanisms.len() * self.sizes.len();
+        if replays > 1 && (has_events || !self.explain.is_empty()) {
+            return Err(Error::usage(
+                "--explain and --events work for a single replay: give one trace and one preset",
+            ));
+        }
+        Ok(())
+    }
+
     /// The access at which counting restarts, and the trace's distinct pages if sizes depend on
     /// them.
     fn of_trace(&self, trace: &TraceFile, watch: &dyn Watch) -> Result<(u64, u64), Error> {
@@ -194,15 +209,11 @@ pub fn replay(
     sink: Option<Sink>,
     watch: &dyn Watch,
 ) -> Result<Vec<ReplayRow>, Error> {
+    options.check_single(traces.len(), sink.is_some())?;
     let (mut plans, mut baselines) = (Vec::new(), Vec::new());
     for trace in traces {
         plans.extend(options.plans(trace, watch)?);
         baselines.extend(options.baseline_plans(trace, watch)?);
-    }
-    if (!options.explain.is_empty() || sink.is_some()) && plans.len() > 1 {
-        return Err(Error::usage(
-            "--explain and --events are about one replay: give one trace and one preset",
-        ));
     }
     let outcomes = match (sink, plans.pop()) {
         (Some(sink), Some(plan)) => vec![plan.watched(Some(sink), watch)?],
