@@ -6,9 +6,10 @@
 use crate::cache_options::{CacheOptions, with_mechanisms};
 use crate::cache_report::CacheReport;
 use crate::error::{Failure, of_arguments};
-use crate::output::{Output, refuse_input};
+use crate::output::Output;
 use crate::progress::{self, Bars};
 use crate::size;
+use crate::whole_file::refuse_input;
 use clap::Parser;
 use indicatif::ProgressBar;
 use mglru_cache::Swap;

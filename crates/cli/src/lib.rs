@@ -37,6 +37,7 @@ mod top;
 mod trace;
 mod trace_options;
 mod values;
+mod whole_file;
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
 use error::Failure;

@@ -2,11 +2,12 @@
 
 use crate::error::Failure;
 use crate::generate;
-use crate::output::{Output, refuse_input};
+use crate::output::Output;
 use crate::progress::Bars;
 use crate::table::{Table, count, counted};
 use crate::trace_file::{self, TraceSummary};
 use crate::trace_options::{self, TraceOptions};
+use crate::whole_file::refuse_input;
 use mglru_workload::trace::{self, Format, OpenOptions, TraceError, WriteOptions};
 use serde::Serialize;
 use serde_json::json;

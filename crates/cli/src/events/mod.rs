@@ -6,7 +6,7 @@ mod perfetto;
 mod tenants;
 
 use crate::error::Failure;
-use crate::output::WholeFile;
+use crate::whole_file::WholeFile;
 use mglru_core::{Lru, Mechanisms, MemcgId, Time};
 use mglru_lab::replay::record::{PageName, Record};
 use perf_script::PerfScript;

@@ -9,8 +9,9 @@ pub mod chart;
 mod tests;
 
 use crate::error::Failure;
-use crate::output::{Output, WholeFile, refuse_input};
+use crate::output::Output;
 use crate::table::{Table, printable, shell_word};
+use crate::whole_file::{WholeFile, refuse_input};
 use chart::Chart;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use super::page::curves_figure;
 use crate::error::Failure;
-use crate::output::{WholeFile, refuse_input};
+use crate::whole_file::{WholeFile, refuse_input};
 use mglru_lab::replay::rows::Curve;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

@@ -3,11 +3,11 @@
 use super::summary::{self, Done};
 use super::text::{self, figure, percent};
 use crate::error::Failure;
-use crate::output::WholeFile;
 use crate::page::chart::{self, Axes, Bar, BarGroup, Series};
 use crate::page::{Figure, Page, Part, Section, command_line};
 use crate::table::Table;
 use crate::timeline_figures::{self, Along, Runs};
+use crate::whole_file::WholeFile;
 use mglru_lab::experiment::{Crosschecks, Experiment, MetricRow, PairChanges, Shares, Shown, Verdict};
 use mglru_lab::statistics::{median, quartiles};
 use serde_json::Value;

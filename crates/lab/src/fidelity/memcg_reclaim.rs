@@ -6,7 +6,8 @@
 
 use super::compare::difference_percent;
 use super::filter::Filter;
-use super::kernel_run::{preset_of, rows};
+use super::kernel_run::preset_of;
+use super::results::rows;
 use crate::document::document;
 use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
 use crate::parallel;

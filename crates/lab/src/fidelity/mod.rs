@@ -36,13 +36,15 @@ mod kernel_run;
 pub mod load;
 pub mod memcg_reclaim;
 pub mod oom;
+mod results;
 mod tolerance;
 mod variant;
 
 pub use columns::columns;
 pub use compare::{Comparison, Subject, subjects};
 pub use filter::Filter;
-pub use kernel_run::{Access, KernelRun, Measure, Setting, Skipped, Table, trace_of};
+pub use kernel_run::{Access, KernelRun, Measure, Setting, Skipped};
+pub use results::{Table, trace_of};
 pub use tolerance::Tolerance;
 pub use variant::Variant;
 

@@ -8,8 +8,9 @@
 
 use super::compare::difference_percent;
 use super::filter::Filter;
-use super::kernel_run::{preset_of, rows};
+use super::kernel_run::preset_of;
 use super::load::{DirtyWriter, LoadOutcome, Mix};
+use super::results::rows;
 use crate::document::document;
 use crate::parallel;
 use crate::statistics::median;

@@ -1,0 +1,232 @@
+//! The kernel lab's table `results.csv`: a row per run of a kernel.
+
+use super::filter::Filter;
+use super::kernel_run::{Access, HALF_AN_EFFORT_PAGES, KernelRun, Measure, Setting, Skipped};
+use crate::Error;
+use mglru_core::reclaim::Watermarks;
+use mglru_core::{Lru, PAGE_BYTES, Preset};
+use std::path::{Path, PathBuf};
+
+/// Number of the youngest generation before and after.
+const SEQ_COLUMNS: [&str; 2] = ["gen_start_max_seq", "gen_end_max_seq"];
+
+/// Columns beside those of [`Measure::column`] and [`SEQ_COLUMNS`].
+const COLUMNS: [&str; 15] = [
+    "workload",
+    "kernel",
+    "lru",
+    "limit_pages",
+    "swap",
+    "tag",
+    "wmode",
+    "n",
+    "warm_index",
+    "acc_mapped",
+    "acc_anon",
+    "acc_write",
+    "cap_file_mean",
+    "cap_anon_mean",
+    "total_elapsed_ns",
+];
+
+impl Measure {
+    /// Column of the table; `None` for the difference of [`SEQ_COLUMNS`].
+    fn column(self) -> Option<&'static str> {
+        match self {
+            Measure::TotalMisses => Some("total_misses"),
+            Measure::Misses => Some("warm_misses"),
+            Measure::Refaults => Some("warm_workingset_refault_file"),
+            Measure::Scanned => Some("warm_pgscan"),
+            Measure::Stolen => Some("warm_pgsteal"),
+            Measure::Sorted => Some("total_pgrefill"),
+            Measure::Activated => Some("warm_pgactivate"),
+            Measure::Restored => Some("warm_workingset_restore_file"),
+            Measure::ActivatedRefaults => Some("warm_workingset_activate_file"),
+            Measure::Generations => None,
+            Measure::SwapIns => Some("total_vm_pswpin"),
+            Measure::SwapOuts => Some("total_vm_pswpout"),
+        }
+    }
+}
+
+/// Rows of a table.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// Rows that can be replayed.
+    pub runs: Vec<KernelRun>,
+    /// Rows that cannot be replayed.
+    pub skipped: Vec<Skipped>,
+}
+
+/// All rows of a table whose columns are the fields of `R`.
+///
+/// # Errors
+/// If the file cannot be read or a row is invalid.
+pub fn rows<R: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<R>, Error> {
+    let failed = |error: csv::Error| Error::work(format_args!("{}: {error}", path.display()));
+    csv::Reader::from_path(path).map_err(failed)?.deserialize().collect::<Result<_, _>>().map_err(failed)
+}
+
+/// A record of the CSV file, with context for error messages.
+struct Fields<'a> {
+    path: &'a Path,
+    headings: &'a csv::StringRecord,
+    record: &'a csv::StringRecord,
+}
+
+impl Fields<'_> {
+    fn text(&self, column: &str) -> &str {
+        // All columns were checked, and all records have as many fields as the header.
+        let position = self.headings.iter().position(|heading| heading == column).expect("a known column");
+        self.record[position].trim()
+    }
+
+    fn number(&self, column: &str) -> Result<f64, Error> {
+        let text = self.text(column);
+        let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+        number.ok_or_else(|| {
+            let line = self.record.position().map_or(0, csv::Position::line);
+            let path = self.path.display();
+            Error::work(format_args!("{path}: line {line}, column {column}: '{text}' is not a count"))
+        })
+    }
+
+    /// A number of a column that older tables do not have.
+    fn optional(&self, column: &str) -> Option<u64> {
+        let position = self.headings.iter().position(|heading| heading == column)?;
+        self.record[position].trim().parse().ok()
+    }
+
+    /// The watermarks of a run without a limit.
+    fn watermarks(&self) -> Option<Watermarks> {
+        let pages = |column| self.optional(column).and_then(|pages| u32::try_from(pages).ok());
+        let (min, low, high) = (pages("watermark_min")?, pages("watermark_low")?, pages("watermark_high")?);
+        (high > 0).then_some(Watermarks { min, low, high })
+    }
+
+    fn setting(&self) -> Setting {
+        let text = |column| self.text(column).to_owned();
+        let pages = |column, unit: u64| {
+            let bytes = self.optional(column).unwrap_or(0).saturating_mul(unit);
+            u32::try_from(bytes / PAGE_BYTES).unwrap_or(u32::MAX)
+        };
+        // A window of one page brings in no others.
+        let fault_around_pages = Some(pages("fault_around", 1)).filter(|&pages| pages > 1).unwrap_or(0);
+        Setting {
+            readahead_pages: pages("read_ahead_kb", 1024),
+            fault_around_pages,
+            tasks: self.optional("tasks").unwrap_or(1).clamp(1, 1024) as u32,
+            background: self.watermarks().is_some(),
+            workload: text("workload"),
+            kernel: text("kernel"),
+            lru: text("lru"),
+            swap: text("swap"),
+            wmode: text("wmode"),
+        }
+    }
+
+    fn run(&self, setting: Setting, (preset, lru): (Preset, Lru)) -> Result<KernelRun, Error> {
+        let mut counts = [0.0; Measure::ALL.len()];
+        for measure in Measure::ALL {
+            counts[measure as usize] = match measure.column() {
+                Some(column) => self.number(column)?,
+                None => self.number(SEQ_COLUMNS[1])? - self.number(SEQ_COLUMNS[0])?,
+            };
+        }
+        let some = |column| self.number(column).map(|accesses| accesses > 0.0);
+        let access = match (some("acc_anon")?, some("acc_write")?, some("acc_mapped")?) {
+            (true, ..) => Access::AnonAndFile,
+            (false, true, _) => Access::Writes,
+            (false, false, true) => Access::MappedReads,
+            (false, false, false) => Access::Reads,
+        };
+        // Without swap, the only anonymous pages are those of the program that ran the trace.
+        let anon_pages = if setting.has_swap() { self.number("cap_anon_mean")? } else { 0.0 };
+        let capacity_pages = self.number("cap_file_mean")? + anon_pages;
+        let watermarks = self.watermarks();
+        let free_pages = watermarks
+            .map_or(HALF_AN_EFFORT_PAGES, |Watermarks { low, high, .. }| u64::from(low.midpoint(high)));
+        Ok(KernelRun {
+            setting,
+            preset,
+            lru,
+            tag: self.text("tag").to_owned(),
+            limit_pages: self.number("limit_pages")? as u64,
+            capacity_pages,
+            memory_pages: capacity_pages as u64 + free_pages,
+            watermarks,
+            records: self.number("n")? as u64,
+            warm_from: self.number("warm_index")? as u64,
+            access,
+            access_nanos: (self.number("total_elapsed_ns")? / self.number("n")?.max(1.0)).max(1.0),
+            counts,
+        })
+    }
+}
+
+impl Table {
+    /// Reads the selected rows.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is not such a table, or has no selected row.
+    pub fn read(path: &Path, filter: &Filter) -> Result<Table, Error> {
+        let failed = |error: csv::Error| Error::work(format_args!("{}: {error}", path.display()));
+        let mut reader = csv::Reader::from_path(path).map_err(failed)?;
+        let headings = reader.headers().map_err(failed)?.clone();
+        let needed = Measure::ALL.into_iter().filter_map(Measure::column).chain(SEQ_COLUMNS).chain(COLUMNS);
+        let missing: Vec<&str> =
+            needed.filter(|column| !headings.iter().any(|there| there == *column)).collect();
+        if !missing.is_empty() {
+            return Err(Error::work(format_args!(
+                "{}: columns are missing: {}; expected a table like results.csv, with one row per kernel run",
+                path.display(),
+                missing.join(", ")
+            )));
+        }
+        let mut table = Table::default();
+        let mut settings = Vec::new();
+        for record in reader.records() {
+            let record = record.map_err(failed)?;
+            let fields = Fields { path, headings: &headings, record: &record };
+            let setting = fields.setting();
+            settings.push(setting.clone());
+            if !(filter.wants(&setting.kernel, &setting.lru) && filter.wants_workload(&setting.workload)) {
+                continue;
+            }
+            let lacks_swap = !setting.has_swap() && fields.number("acc_anon") != Ok(0.0);
+            let preset = setting.preset().and_then(|preset| match lacks_swap {
+                true => Err("it touches anonymous pages without swap".to_owned()),
+                false => Ok(preset),
+            });
+            match preset {
+                Ok(preset) => table.runs.push(fields.run(setting, preset)?),
+                Err(reason) => table.skipped.push(Skipped {
+                    setting,
+                    tag: fields.text("tag").to_owned(),
+                    limit_pages: fields.number("limit_pages")? as u64,
+                    reason,
+                }),
+            }
+        }
+        let names = settings.iter().map(|row| [row.kernel.as_str(), row.workload.as_str(), row.lru.as_str()]);
+        let rows: Vec<[&str; 3]> = names.collect();
+        filter.check(&[path], &rows)?;
+        Ok(table)
+    }
+}
+
+/// The trace of a workload, beside the table.
+///
+/// # Errors
+/// If it is missing.
+pub fn trace_of(table: &Path, workload: &str) -> Result<PathBuf, Error> {
+    let there =
+        |end: &str| Some(table.with_file_name(format!("{workload}{end}"))).filter(|path| path.is_file());
+    [".bin.zst", ".bin", ".bin.xz", ".bin.gz"].into_iter().find_map(there).ok_or_else(|| {
+        let expected = table.with_file_name(format!("{workload}.bin.zst"));
+        Error::work(format_args!(
+            "{}: the trace of a row is missing; put it beside the table",
+            expected.display()
+        ))
+    })
+}
