@@ -199,69 +199,85 @@ fn percent(ratio: f64) -> f64 {
     (ratio - 1.0) * 100.0
 }
 
+/// Where a policy stands, over all cases. Its misses and refaults are relative to those of Linux 7.2.
+struct Standing {
+    /// Of the lab's loads, at the sizes at which the policy was tuned.
+    lab: [f64; 2],
+    /// Of the traces, at these sizes.
+    traces: [f64; 2],
+    /// Of the traces, at other sizes.
+    other_sizes: [f64; 2],
+    /// Cases within 3 % of the best known policy, and within 10 %.
+    near: usize,
+    nearly: usize,
+}
+
+impl Standing {
+    /// That of the policy with the misses `of` a case.
+    fn of(tuned: &[Row], others: &[Row], of: &dyn Fn(&Row) -> u64) -> Standing {
+        Standing {
+            lab: means(tuned, true, of),
+            traces: means(tuned, false, of),
+            other_sizes: means(others, false, of),
+            near: within(tuned, 1.03, of),
+            nearly: within(tuned, 1.1, of),
+        }
+    }
+
+    /// The row of the table of policies.
+    fn line(&self, name: &str) -> String {
+        let [lab, traces, other] = [self.lab, self.traces, self.other_sizes]
+            .map(|means| if means == [1.0; 2] { "1 / 1".to_owned() } else { pair(means) });
+        format!("| {name} | {lab} | {traces} | {other} | {} | {} |", self.near, self.nearly)
+    }
+}
+
 fn of_policy(figures: &mut Figures, tuned: &[Row], others: &[Row], mapped: &[Row]) {
-    let ranked = |row: &Row| row.ranked;
-    let cells = |of: &dyn Fn(&Row) -> u64| {
-        let [near, far] = [1.03, 1.1].map(|limit| within(tuned, limit, of));
-        let pairs = [means(tuned, true, of), means(tuned, false, of), means(others, false, of)];
-        (pairs, near, far)
-    };
-    let line = |name: &str, (pairs, near, far): ([[f64; 2]; 3], usize, usize)| {
-        let [lab, traces, other] =
-            pairs.map(|means| if means == [1.0; 2] { "1 / 1".to_owned() } else { pair(means) });
-        format!("| {name} | {lab} | {traces} | {other} | {near} | {far} |")
-    };
-    let ours = cells(&ranked);
-    let bold = line("ranked", ours).replace("| ", "| **").replace(" |", "** |");
-    let mut lines: Vec<_> = OTHERS[..OTHERS.len() - 1]
-        .iter()
-        .map(|(name, title)| (cells(&|row| row.other(name)), title))
-        .collect();
-    lines.sort_by(|((a, near_a, far_a), _), ((b, near_b, far_b), _)| {
-        (near_b, far_b).cmp(&(near_a, far_a)).then(a[1][0].total_cmp(&b[1][0]))
-    });
-    let mut table = vec![bold];
-    table.extend(lines.into_iter().map(|(cells, title)| line(title, cells)));
-    table.push(line("best known, per case", cells(&Row::best)));
-    table.push(line("optimum (Belady)", cells(&|row| row.other("opt"))));
+    let ours = Standing::of(tuned, others, &|row| row.ranked);
     figures.table(
         POLICY,
         "| policy | lab: misses / refaults | traces at 1, 10, 40 % | traces at 3, 20 % | within 3 % of the best, of 70 | within 10 % |",
-        table,
+        table_of_policies(tuned, others, &ours),
     );
+    of_best(figures, tuned, &ours);
+    of_other_sizes(figures, others, &ours);
+    of_faults(figures, tuned);
+    of_switches(figures, tuned, (ours.lab, ours.traces, ours.near));
+    of_mapped(figures, mapped);
+}
 
-    let ([lab, traces, other], near, _) = ours;
+/// `ranked`, the other policies from the best to the worst, and what no policy reaches.
+fn table_of_policies(tuned: &[Row], others: &[Row], ours: &Standing) -> Vec<String> {
+    let standing = |of: &dyn Fn(&Row) -> u64| Standing::of(tuned, others, of);
+    let (_optimum, online) = OTHERS.split_last().expect("there are some");
+    let mut standings: Vec<_> =
+        online.iter().map(|(name, title)| (standing(&|row| row.other(name)), title)).collect();
+    standings.sort_by(|(a, _), (b, _)| {
+        (b.near, b.nearly).cmp(&(a.near, a.nearly)).then(a.traces[0].total_cmp(&b.traces[0]))
+    });
+    let mut table = vec![ours.line("ranked").replace("| ", "| **").replace(" |", "** |")];
+    table.extend(standings.iter().map(|(standing, title)| standing.line(title)));
+    table.push(standing(&Row::best).line("best known, per case"));
+    table.push(standing(&|row| row.other("opt")).line("optimum (Belady)"));
+    table
+}
+
+/// How far `ranked` is from the best known policy.
+fn of_best(figures: &mut Figures, tuned: &[Row], ours: &Standing) {
     let mut worst: Vec<&Row> = tuned.iter().collect();
     worst.sort_by(|a, b| b.to_best().total_cmp(&a.to_best()));
     let behind = |place: usize| percent(worst[place].to_best());
-    let number = tuned.len();
+    let (near, number) = (ours.near, tuned.len());
     figures.says(
         POLICY,
         format!(
             "it has {:.0} % fewer misses than Linux 7.2, and {:.0} % fewer misses beyond the first touch of each page \
              (refaults). In {near} of {number} cases it is within 3 % of the best of thirteen other policies. The worst \
              case is {:.0} % worse than the best, the others at most {:.0}.",
-            -percent(traces[0]),
-            -percent(traces[1]),
+            -percent(ours.traces[0]),
+            -percent(ours.traces[1]),
             behind(0),
             behind(1),
-        ),
-    );
-    let real: Vec<&Row> = tuned.iter().filter(|row| !row.load.is_lab).collect();
-    let mut names: Vec<&str> = real.iter().map(|row| row.load.name.as_str()).collect();
-    names.dedup();
-    figures.says(POLICY, format!("Over {} cases of {} traces", real.len(), names.len()));
-    figures.says(POLICY, format!("traces have {:.0} % fewer misses than Linux 7.2", -percent(other[0])));
-    figures.says(
-        POLICY,
-        format!(
-            "At 3 and 20 %, `ranked` is within 3 % of the best in {} of {} cases (ten loads of the lab, and {} of \
-             traces), S3-FIFO in {} and W-TinyLFU in {}.",
-            within(others, 1.03, ranked),
-            others.len(),
-            others.iter().filter(|row| !row.load.is_lab).count(),
-            within(others, 1.03, |row| row.other("s3-fifo")),
-            within(others, 1.03, |row| row.other("w-tinylfu")),
         ),
     );
     let far = number - near;
@@ -279,6 +295,32 @@ fn of_policy(figures: &mut Figures, tuned: &[Row], others: &[Row], mapped: &[Row
             behind(1),
         ),
     );
+    let real: Vec<&Row> = tuned.iter().filter(|row| !row.load.is_lab).collect();
+    let mut names: Vec<&str> = real.iter().map(|row| row.load.name.as_str()).collect();
+    names.dedup();
+    figures.says(POLICY, format!("Over {} cases of {} traces", real.len(), names.len()));
+}
+
+/// The sizes at which the policy was not tuned.
+fn of_other_sizes(figures: &mut Figures, others: &[Row], ours: &Standing) {
+    let fewer = -percent(ours.other_sizes[0]);
+    figures.says(POLICY, format!("traces have {fewer:.0} % fewer misses than Linux 7.2"));
+    figures.says(
+        POLICY,
+        format!(
+            "At 3 and 20 %, `ranked` is within 3 % of the best in {} of {} cases (ten loads of the lab, and {} of \
+             traces), S3-FIFO in {} and W-TinyLFU in {}.",
+            within(others, 1.03, |row| row.ranked),
+            others.len(),
+            others.iter().filter(|row| !row.load.is_lab).count(),
+            within(others, 1.03, |row| row.other("s3-fifo")),
+            within(others, 1.03, |row| row.other("w-tinylfu")),
+        ),
+    );
+}
+
+/// The compilation, whose processes map the same pages.
+fn of_faults(figures: &mut Figures, tuned: &[Row]) {
     let compile = case(tuned, "fs_compile", "40%");
     let of_best = |misses: u64| percent(misses as f64 / compile.best() as f64);
     figures.says(
@@ -289,8 +331,6 @@ fn of_policy(figures: &mut Figures, tuned: &[Row], others: &[Row], mapped: &[Row
             of_best(compile.ranked)
         ),
     );
-    of_switches(figures, tuned, (lab, traces, near));
-    of_mapped(figures, mapped);
 }
 
 fn case<'a>(rows: &'a [Row], name: &str, size: &str) -> &'a Row {
@@ -530,102 +570,135 @@ fn trace_path(shared: &Path, name: &str) -> PathBuf {
     shared.join("traces").join(format!("{name}.txt.zst"))
 }
 
-fn of_baselines(figures: &mut Figures, others: &[Row], shared: &Path, mglru: &Path) -> Result<(), String> {
-    let mut by_trace = BTreeMap::new();
-    for (name, _) in TRACES {
+/// A trace of `docs/baselines.md`.
+struct Trace {
+    curves: Curves,
+    /// Hit ratios with memory for 20 % of the pages, by [`COLUMNS`], in tenths of a percent, as they
+    /// are printed.
+    hits: [i64; COLUMNS.len()],
+    /// That memory.
+    memory_pages: u64,
+}
+
+impl Trace {
+    /// Replays a trace, of which `others` has the size of memory.
+    fn of(name: &str, others: &[Row], shared: &Path, mglru: &Path) -> Result<Trace, String> {
         let curves = replay(mglru, &trace_path(shared, name), "lru,arc,s3-fifo,w-tinylfu,opt", None)?;
         let row = case(others, name, "20%");
-        // Hit ratios in tenths of a percent, as they are printed.
         let hits = COLUMNS.map(|column| {
             let misses = curves[column][&20] as f64;
             ((1.0 - misses / row.load.accesses as f64) * 1000.0).round() as i64
         });
-        by_trace.insert(name, (curves, hits, row.memory_pages));
-        eprintln!("{name}");
+        Ok(Trace { curves, hits, memory_pages: row.memory_pages })
     }
-    let line = |(name, title): (&str, &str), with_pages: bool| {
-        let (_, hits, pages) = &by_trace[name];
-        let best = hits[..hits.len() - 1].iter().max().expect("there are some");
+
+    /// The best hit ratio of a policy that does not know the future.
+    fn best(&self) -> i64 {
+        let (_optimum, online) = self.hits.split_last().expect("there are some");
+        *online.iter().max().expect("there are some")
+    }
+
+    /// Tenths of a percent by which the default policy is below the best.
+    fn behind(&self) -> i64 {
+        self.best() - self.hits[0]
+    }
+
+    /// Tenths of a percent by which the default policy is above that of Linux 7.2.
+    fn ahead(&self) -> i64 {
+        self.hits[0] - self.hits[1]
+    }
+
+    /// The row of a table, with the best ratio in bold.
+    fn line(&self, title: &str, with_pages: bool) -> String {
+        let best = self.best();
         // Where all are equal, none is best.
-        let all_equal = hits.iter().all(|tenths| tenths == best);
+        let all_equal = self.hits.iter().all(|tenths| *tenths == best);
         let mut line = format!("| {title} |");
         if with_pages {
-            let _ = write!(line, " {} |", thousands(*pages));
+            let _ = write!(line, " {} |", thousands(self.memory_pages));
         }
-        for (at, tenths) in hits.iter().enumerate() {
-            let text = format!("{}.{}", tenths / 10, tenths % 10);
-            let is_bold = tenths == best && at + 1 < hits.len() && !all_equal;
+        for (at, hits) in self.hits.iter().enumerate() {
+            let text = tenths(*hits);
+            let is_bold = *hits == best && at + 1 < self.hits.len() && !all_equal;
             let _ = if is_bold { write!(line, " **{text}** |") } else { write!(line, " {text} |") };
         }
         line
-    };
+    }
+}
+
+/// Tenths as a decimal.
+fn tenths(number: i64) -> String {
+    format!("{}.{}", number / 10, number % 10)
+}
+
+fn of_baselines(figures: &mut Figures, others: &[Row], shared: &Path, mglru: &Path) -> Result<(), String> {
+    let mut traces = BTreeMap::new();
+    for (name, _) in TRACES {
+        traces.insert(name, Trace::of(name, others, shared, mglru)?);
+        eprintln!("{name}");
+    }
     figures.table(
         BASELINES,
         "| trace | pages | ranked | linux-7.2 | LRU | ARC | S3-FIFO | W-TinyLFU | optimum |",
-        TRACES.map(|trace| line(trace, true)).to_vec(),
+        TRACES.map(|(name, title)| traces[name].line(title, true)).to_vec(),
     );
     figures.table(
         README,
         "| trace | ranked | linux-7.2 | LRU | ARC | S3-FIFO | W-TinyLFU | optimum |",
-        TRACES_OF_README.map(|trace| line(trace, false)).to_vec(),
+        TRACES_OF_README.map(|(name, title)| traces[name].line(title, false)).to_vec(),
     );
-    let mean = |column: &str, percent: u64| {
-        let ratio = |(curves, _, _): &(Curves, _, _)| {
-            curves[column][&percent] as f64 / curves["linux-7.2"][&percent] as f64
-        };
-        geometric_mean(by_trace.values().map(ratio))
-    };
-    let of_size = |percent: u64| {
-        let mut line = format!("| {percent} % |");
-        for column in COLUMNS.iter().filter(|column| **column != "linux-7.2") {
-            let _ = write!(line, " {:.3} |", mean(column, percent));
-        }
-        line
-    };
     figures.table(
         BASELINES,
         "| memory | ranked | LRU | ARC | S3-FIFO | W-TinyLFU | optimum |",
-        SIZES.map(of_size).to_vec(),
+        SIZES.map(|percent| line_of_size(&traces, percent)).to_vec(),
     );
+    of_distances(figures, &traces);
+    Ok(())
+}
 
-    let behind = |names: &[(&str, &str)]| {
-        let of = |(name, _): &(&str, &str)| {
-            let (_, hits, _) = &by_trace[name];
-            hits[..hits.len() - 1].iter().max().expect("there are some") - hits[0]
+/// Means of the misses relative to those of Linux 7.2, with this memory in percent.
+fn line_of_size(traces: &BTreeMap<&str, Trace>, percent: u64) -> String {
+    let mut line = format!("| {percent} % |");
+    for column in COLUMNS.iter().filter(|column| **column != "linux-7.2") {
+        let ratio = |trace: &Trace| {
+            trace.curves[*column][&percent] as f64 / trace.curves["linux-7.2"][&percent] as f64
         };
-        names.iter().map(of).max().expect("there are some")
+        let _ = write!(line, " {:.3} |", geometric_mean(traces.values().map(ratio)));
+    }
+    line
+}
+
+/// How far the default policy is from the best and from the kernel's.
+fn of_distances(figures: &mut Figures, traces: &BTreeMap<&str, Trace>) {
+    let most = |names: &[(&str, &str)], of: fn(&Trace) -> i64| {
+        names.iter().map(|(name, _)| of(&traces[name])).max().expect("there are some")
     };
-    let ahead = |name: &str| by_trace[name].1[0] - by_trace[name].1[1];
-    let tenths = |number: i64| format!("{}.{}", number / 10, number % 10);
-    let more = TRACES.iter().filter(|(name, _)| ahead(name) > 0).count();
+    let behind = tenths(most(&TRACES, Trace::behind));
+    let more = traces.values().filter(|trace| trace.ahead() > 0).count();
     figures.says(
         BASELINES,
         format!(
             "hits more than linux-7.2 in {more} of {} traces, as much in Corda and {} points less in sprite. It is \
-             within {} points of the best policy everywhere.",
+             within {behind} points of the best policy everywhere.",
             TRACES.len(),
-            tenths(-ahead("lirs_sprite")),
-            tenths(behind(&TRACES))
+            tenths(-traces["lirs_sprite"].ahead()),
         ),
     );
     figures.says(
         BASELINES,
         format!(
-            "the default is within {} points of the best of five other policies on each of {} traces",
-            tenths(behind(&TRACES)),
+            "the default is within {behind} points of the best of five other policies on each of {} traces",
             TRACES.len()
         ),
     );
-    let most = TRACES_OF_README.iter().map(|(name, _)| ahead(name)).max().expect("there are some");
     figures.says(
         README,
         format!(
             "is at most {} points below the best in each row, and up to {} points above the kernel's LRU",
-            tenths(behind(&TRACES_OF_README)),
-            tenths(most)
+            tenths(most(&TRACES_OF_README, Trace::behind)),
+            tenths(most(&TRACES_OF_README, Trace::ahead))
         ),
     );
-    Ok(())
 }
 
 /// Draws the curves of the book, or says which differ.
