@@ -451,6 +451,24 @@ impl CachedFile {
         Ok(bytes.len())
     }
 
+    /// Writes as [`Self::write_at`], but returns the number of bytes before a page that cannot be
+    /// written, as `write` of POSIX does. The next call, which begins with that page, has the
+    /// error.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`]; nothing is written then.
+    pub fn write_some_at(&self, bytes: &[u8], offset: u64) -> Result<usize, Error> {
+        self.check_write(offset, bytes.len())?;
+        for piece in pieces(offset, bytes.len()) {
+            match self.write_piece(&piece, &bytes[piece.in_buffer.clone()], Access::Call) {
+                Ok(()) => {}
+                Err(_) if piece.in_buffer.start > 0 => return Ok(piece.in_buffer.start),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(bytes.len())
+    }
+
     pub(crate) fn check_write(&self, offset: u64, bytes: usize) -> Result<(), Error> {
         self.check_writable()?;
         let end = offset.saturating_add(bytes as u64);

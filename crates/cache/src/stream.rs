@@ -64,8 +64,9 @@ impl FileExt for CachedFile {
         Ok(CachedFile::read_at(self, buffer, offset)?)
     }
 
+    /// [`CachedFile::write_some_at`].
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        Ok(CachedFile::write_at(self, bytes, offset)?)
+        Ok(self.write_some_at(bytes, offset)?)
     }
 }
 
@@ -135,16 +136,24 @@ impl<F: Borrow<CachedFile>> Read for FileCursor<F> {
 }
 
 impl<F: Borrow<CachedFile>> Write for FileCursor<F> {
+    /// [`CachedFile::write_some_at`].
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file().write_at(bytes, self.position)?;
+        let written = self.file().write_some_at(bytes, self.position)?;
         self.position += written as u64;
         Ok(written)
     }
 
     fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        let written = self.file().write_vectored_at(buffers, self.position)?;
-        self.position += written as u64;
-        Ok(written)
+        let mut done = 0;
+        for buffer in buffers {
+            match self.write(buffer) {
+                Ok(written) if written == buffer.len() => done += written,
+                Ok(written) => return Ok(done + written),
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
     }
 
     fn flush(&mut self) -> io::Result<()> {

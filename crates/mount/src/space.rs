@@ -2,7 +2,8 @@
 //!
 //! Pages are written long after a program wrote them. If the disk were found full only then, a
 //! program that does not sync would lose data without an error. So a write that extends a file
-//! first looks whether the file system has room for it beside everything unwritten. DIR may have
+//! first looks whether the file system has room for it beside everything unwritten, and is shortened
+//! to that room. DIR may have
 //! several, since others can be mounted below it; each has an account. A write that
 //! fills a hole of a file is not checked; a lack of space is then reported by the next sync.
 //!
@@ -14,7 +15,6 @@ use crate::refused::Answer;
 use mglru_cache::PageCache;
 use mglru_workload::PAGE_BYTES;
 use rustix::fs::fstatvfs;
-use rustix::io::Errno;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,17 +28,22 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// Takes room for `bytes` at the end of a file.
+    /// Takes room for `bytes` at the end of a file, or as much as there is after everything is
+    /// written: the bytes that may be written. The file's file system has the number of its device.
     ///
     /// # Errors
-    /// `ENOSPC`: the file system of the file, which has the number of its device, has no room, even
-    /// after everything is written.
-    pub(crate) fn take(&self, bytes: u64, cache: &PageCache, (device, file): (u64, impl AsFd)) -> Answer<()> {
+    /// The file system does not say how much room it has.
+    pub(crate) fn take(
+        &self,
+        bytes: u64,
+        cache: &PageCache,
+        (device, file): (u64, impl AsFd),
+    ) -> Answer<u64> {
         if let Some(left) = self.left().get_mut(&device)
             && let Some(rest) = left.checked_sub(bytes)
         {
             *left = rest;
-            return Ok(());
+            return Ok(bytes);
         }
         let _one = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
         let room = || -> Answer<u64> {
@@ -53,10 +58,9 @@ impl Space {
             let _ = cache.sync();
             found = room()?;
         }
-        let rest = found.checked_sub(bytes).ok_or(Errno::NOSPC)?;
         // Others may use the disk, too: ask again after half of it.
-        self.left().insert(device, rest / 2);
-        Ok(())
+        self.left().insert(device, found.saturating_sub(bytes) / 2);
+        Ok(bytes.min(found))
     }
 
     fn left(&self) -> MutexGuard<'_, HashMap<u64, u64>> {

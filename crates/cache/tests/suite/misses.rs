@@ -4,6 +4,7 @@
 use crate::common::{Disk, PAGE, assert_same, counter, memory, number, page, pages, read};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
 use mglru_cache::{Advice, OpenMode, ReadRequest, ReadStep};
+use std::io::{IoSlice, Write};
 
 fn fault(trigger: FaultTrigger, effect: FaultEffect) -> Fault {
     Fault::new(FaultOperation::Read, trigger, effect)
@@ -305,4 +306,28 @@ fn bytes_behind_the_end_of_the_last_page_are_zero() {
         file.sync_all().unwrap();
         assert_same(&disk.contents("f"), &expected, "on disk");
     }
+}
+
+/// A write of the standard library that fails has written nothing; this one had written two pages.
+#[test]
+fn a_write_ends_before_the_page_that_cannot_be_written() {
+    let (disk, files) = memory(5);
+    disk.set("f", &pages(0..10));
+    let cache = disk.builder(4 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
+    files.inject(fault(bytes_of(4..5), FaultEffect::Error(libc::EIO)));
+    // The last page is overwritten in part, and must be read.
+    let (bytes, start) = (pages(20..23), 2 * PAGE as u64);
+    let short = 2 * PAGE + 10;
+    assert_eq!(file.write_some_at(&bytes[..short], start).unwrap(), 2 * PAGE);
+    assert!(file.write_some_at(&bytes[2 * PAGE..short], start + 2 * PAGE as u64).is_err());
+    let mut cursor = file.cursor();
+    cursor.set_position(start);
+    let parts = [IoSlice::new(&bytes[..PAGE]), IoSlice::new(&bytes[PAGE..short])];
+    assert_eq!(cursor.write_vectored(&parts).unwrap(), 2 * PAGE);
+    assert_eq!(cursor.position(), start + 2 * PAGE as u64);
+    assert!(cursor.write_all(&bytes[2 * PAGE..short]).is_err());
+    assert!(file.write_at(&bytes[..short], start).is_err());
+    files.clear_faults();
+    assert_same(&read(&file, 2 * PAGE, 3 * PAGE), &[&bytes[..2 * PAGE], &page(4)[..]].concat(), "pages");
 }

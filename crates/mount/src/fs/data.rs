@@ -170,8 +170,32 @@ impl Passthrough {
         }
     }
 
-    /// Writes all of `bytes`, or those up to the largest length of the file. `flags` are those with
-    /// which the file was opened.
+    /// The part of a write that the file's file system has room for, as a plain write does.
+    fn within_space<'a>(
+        &self,
+        open: &OpenFile,
+        file: &CachedFile,
+        bytes: &'a [u8],
+        offset: u64,
+    ) -> Answer<&'a [u8]> {
+        let end = offset + bytes.len() as u64;
+        let needed = end.saturating_sub(file.len()).min(bytes.len() as u64);
+        if needed == 0 {
+            return Ok(bytes);
+        }
+        let of_file = (open.node.identity.0, open.node.hold()?);
+        let room = self.space.take(needed, &self.files.cache, of_file)?;
+        if room == needed {
+            return Ok(bytes);
+        }
+        // Whole pages: a part of one would need room for all of it.
+        let grown = end - needed;
+        let fits = ((grown + room) / PAGE_BYTES * PAGE_BYTES).max(grown) - offset;
+        if fits == 0 { Err(Errno::NOSPC.into()) } else { Ok(&bytes[..fits as usize]) }
+    }
+
+    /// Writes `bytes`, up to the largest length of the file and the room of its file system, and up
+    /// to the first page that cannot be written. `flags` are those with which the file was opened.
     pub(crate) fn write(
         &self,
         caller: Caller,
@@ -188,17 +212,13 @@ impl Passthrough {
             }
         };
         let bytes = self.within_limit(open, bytes, offset)?;
+        let file = self.charged(caller, open)?;
+        let bytes = self.within_space(open, &file, bytes, offset)?;
         self.note(caller, (handle, open), RequestKind::Write, offset, bytes.len() as u64);
         if open.node.take_capability() {
             drop_capability(&open.node)?;
         }
-        let file = self.charged(caller, open)?;
-        let growth = (offset + bytes.len() as u64).saturating_sub(file.len());
-        if growth > 0 {
-            let needed = growth.min(bytes.len() as u64);
-            self.space.take(needed, &self.files.cache, (open.node.identity.0, open.node.hold()?))?;
-        }
-        let written = file.write_at(bytes, offset);
+        let written = file.write_some_at(bytes, offset);
         drop(file);
         open.node.content().note_change();
         let written = written?;

@@ -54,6 +54,36 @@ fn a_full_disk_is_an_error_of_the_write_that_extends_a_file() {
     assert!(content[1 << 20..] == [3; 65_536]);
 }
 
+/// The request in the middle of which the disk is full failed whole, although a part fitted.
+#[test]
+fn a_write_is_as_long_as_the_disk_has_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_small) = small(folder.path(), c"size=1000k") else { return };
+    let Some(mounted) = mount_again(folder) else { return };
+    let file = File::options().read(true).write(true).create_new(true).open(mounted.at("f")).unwrap();
+    file.write_all_at(&[1; 100], 0).unwrap();
+    let mut written = file.write_at(&[2; 2 << 20], 50).unwrap();
+    assert!((950 << 10..1000 << 10).contains(&written), "{written}");
+    // The page in which the file ended had room, too.
+    let error = loop {
+        match file.write_at(&[2; 4096], 50 + written as u64) {
+            Ok(more) => written += more,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{error}");
+    assert!(written < 1000 << 10, "{written}");
+    // A part is there already.
+    assert_eq!(file.write_at(&[4; 8192], written as u64 + 50 - 4096).unwrap(), 4096);
+    file.sync_all().unwrap();
+    drop(file);
+    let directory = mounted.finish();
+    let content = fs::read(directory.path().join("f")).unwrap();
+    assert!(content.len() == 50 + written && content[..50] == [1; 50]);
+    assert!(content[50..content.len() - 4096].iter().all(|byte| *byte == 2));
+    assert!(content[content.len() - 4096..] == [4; 4096]);
+}
+
 /// Another file system is mounted below the directory. The directory's own has room.
 #[test]
 fn each_file_system_below_the_directory_has_its_own_space() {
