@@ -49,9 +49,9 @@ fn bounds() -> [(&'static str, u64); 0] {
     []
 }
 
-/// Checks that the process can have a budget at all.
+/// Checks that the process can have a budget at all, beside at least something of its own.
 pub(crate) fn check_budget(bytes: u64) -> Result<(), Error> {
-    match bounds().into_iter().find(|(_, bound_bytes)| bytes > *bound_bytes) {
+    match bounds().into_iter().find(|(_, bound_bytes)| bytes >= *bound_bytes) {
         Some((bound, bound_bytes)) => Err(Error::BudgetTooLarge { bytes, bound, bound_bytes }),
         None => Ok(()),
     }
@@ -65,12 +65,11 @@ mod tests {
     #[test]
     fn budgets_are_bounded_by_what_the_machine_has() {
         let [(bound, machine_bytes), (_, group_bytes)] = bounds();
-        check_budget(machine_bytes.min(group_bytes)).unwrap();
-        let error = check_budget(machine_bytes + 1).unwrap_err().to_string();
+        check_budget(machine_bytes.min(group_bytes) - 1).unwrap();
+        let error = check_budget(machine_bytes).unwrap_err().to_string();
         let expected = format!(
-            "a budget of {} bytes is too large: {bound} {machine_bytes} bytes of memory and swap: choose a smaller \
-             budget",
-            machine_bytes + 1
+            "a budget of {machine_bytes} bytes is too large: {bound} {machine_bytes} bytes of memory and swap: choose a \
+             smaller budget"
         );
         assert!(error == expected || group_bytes < machine_bytes, "{error}");
     }

@@ -232,8 +232,8 @@ impl Builder {
     /// Starts the cache and its workers.
     ///
     /// # Errors
-    /// The budget is too small, or more than the memory and swap of this machine, or than the
-    /// control groups of this process allow ([`crate::memory_limit_bytes`]); a tenant's name is
+    /// The budget is too small, or as much as the memory and swap of this machine, or as the control
+    /// groups of this process allow ([`crate::memory_limit_bytes`]); a tenant's name is
     /// taken or its parent is missing; or memory, threads or the backend are unavailable. With a
     /// disk tier also: its file is too small, has other content or no room on its disk, another
     /// cache uses it, or the system refuses to open it.

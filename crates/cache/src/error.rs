@@ -115,7 +115,7 @@ pub enum Error {
         /// The part of it that swap takes: compressed memory, and the table of its slots.
         swap_bytes: u64,
     },
-    /// The budget is more than this process can ever have ([`crate::memory_limit_bytes`]).
+    /// The budget is all that this process can ever have, or more ([`crate::memory_limit_bytes`]).
     BudgetTooLarge {
         /// The requested budget, in bytes.
         bytes: u64,

@@ -226,6 +226,14 @@ pub(crate) fn no_thread(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), message)
 }
 
+/// Joins a backend's thread, unless it is the calling thread: a completion may drop the last
+/// reference to a backend. That thread then ends by itself.
+pub(crate) fn join(thread: JoinHandle<()>) {
+    if thread.thread().id() != std::thread::current().id() {
+        thread.join().expect("a backend thread aborts rather than panics");
+    }
+}
+
 /// Threads that the system grants, for tests of what happens without.
 #[cfg(test)]
 pub(crate) mod grants {
@@ -249,13 +257,5 @@ pub(crate) mod grants {
                 Ok(())
             }
         }
-    }
-}
-
-/// Joins a backend's thread, unless it is the calling thread: a completion may drop the last
-/// reference to a backend. That thread then ends by itself.
-pub(crate) fn join(thread: JoinHandle<()>) {
-    if thread.thread().id() != std::thread::current().id() {
-        thread.join().expect("a backend thread aborts rather than panics");
     }
 }
