@@ -317,6 +317,7 @@ impl Builder {
         }
         let workers =
             Workers::start(&shared).map_err(|source| not_started("start the workers of", source))?;
+        shared.backend.start_helpers();
         let (workers, process) = (Mutex::new(Some(workers)), std::process::id());
         let owner = Arc::new(Owner { shared: shared.clone(), workers, process });
         Ok(PageCache { shared, owner })
@@ -687,7 +688,7 @@ impl fmt::Debug for PageCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::MemoryFiles;
+    use crate::backend::{MemoryFiles, grants};
 
     /// The process was ended for lack of memory while it built such a cache.
     #[cfg(not(miri))]
@@ -696,6 +697,27 @@ mod tests {
         let error = PageCache::builder(1 << 60).build().unwrap_err();
         assert!(matches!(error, Error::BudgetTooLarge { bytes, .. } if bytes == 1 << 60), "{error}");
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+    }
+
+    /// The threads for reads and writes took all that were granted, and the cache could not be built.
+    #[cfg(not(miri))]
+    #[test]
+    fn three_threads_are_enough_for_a_cache() {
+        let build = |granted: usize| {
+            grants::set(Some(granted));
+            let built = PageCache::builder(1 << 20).backend(BackendKind::Threads).build();
+            grants::set(None);
+            built
+        };
+        let error = build(2).unwrap_err();
+        assert!(error.to_string().contains("raise `ulimit -u`"), "{error}");
+        let cache = build(3).unwrap();
+        assert!(cache.stats().io_threads_refused > 0);
+        let folder = tempfile::tempdir().unwrap();
+        let file = cache.open(folder.path().join("f"), OpenMode::Create).unwrap();
+        file.write_at(&[7; 100_000], 0).unwrap();
+        file.sync_data().unwrap();
+        cache.close().unwrap();
     }
 
     /// A forked child drops its copy of a cache without a wait for threads that are not there. The

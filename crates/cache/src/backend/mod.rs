@@ -47,7 +47,7 @@ pub use memory_files::{Counts, Fault, FaultEffect, FaultOperation, FaultTrigger,
 pub(crate) use pool_threads::PoolThreads;
 #[cfg(test)]
 pub(crate) use queue::grants;
-pub(crate) use queue::{Queue, as_worker, drop_caught, is_worker, join, no_thread, spawn};
+pub(crate) use queue::{Queue, as_worker, drop_caught, is_worker, join, spawn, start_thread};
 pub(crate) use transfer::{Backend, BackendFile, Batch, Completion, Direction, Transfer, zero_rest};
 pub use transfer::{FileIdentity, OpenMode};
 

@@ -51,9 +51,21 @@ impl PoolThreads {
     /// # Errors
     /// The system's refusal, also if some threads run.
     pub(crate) fn start(&self, start: impl Fn() -> io::Result<JoinHandle<()>>) -> io::Result<()> {
+        self.start_up_to(self.wanted, start)
+    }
+
+    /// [`Self::start`], until `count` threads run.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub(crate) fn start_up_to(
+        &self,
+        count: usize,
+        start: impl Fn() -> io::Result<JoinHandle<()>>,
+    ) -> io::Result<()> {
         let mut state = self.lock();
         let mut result = Ok(());
-        while state.threads.len() < self.wanted && !state.closed && result.is_ok() {
+        while state.threads.len() < count && !state.closed && result.is_ok() {
             result = start().map(|thread| state.threads.push(thread));
         }
         let running = state.threads.len();

@@ -202,20 +202,27 @@ pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
             }
         }
     }
-    #[cfg(test)]
-    grants::take()?;
-    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+    start_thread(name, move || {
         IS_WORKER.set(true);
         #[cfg(not(miri))]
         super::signals::block_file_size_signal();
         let _abort = AbortOnPanic;
         work();
-    });
-    thread.map_err(no_thread)
+    })
+}
+
+/// Starts a thread.
+///
+/// # Errors
+/// The system grants no thread; the error says what to do.
+pub(crate) fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    #[cfg(test)]
+    grants::take()?;
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(no_thread)
 }
 
 /// The system's refusal of a thread, with what to do about it.
-pub(crate) fn no_thread(error: io::Error) -> io::Error {
+fn no_thread(error: io::Error) -> io::Error {
     if error.raw_os_error() != Some(libc::EAGAIN) {
         return error;
     }
@@ -244,7 +251,7 @@ pub(crate) mod grants {
         static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
     }
 
-    /// Lets [`super::spawn`] start `count` threads more from this thread. `None`: any number.
+    /// Lets [`super::start_thread`] start `count` threads more from this thread. `None`: any number.
     pub(crate) fn set(count: Option<usize>) {
         LEFT.set(count);
     }

@@ -36,8 +36,8 @@ struct Shared {
 }
 
 impl ThreadBackend {
-    /// Starts a pool of two threads per processor, at most [`THREADS_MAX`], or of as many as the
-    /// system grants.
+    /// Starts the first thread of a pool of two per processor, at most [`THREADS_MAX`]. The others
+    /// follow with [`Backend::start_helpers`], as many as the system grants.
     ///
     /// # Errors
     /// The system grants none.
@@ -53,10 +53,8 @@ impl ThreadBackend {
     ) -> io::Result<ThreadBackend> {
         let shared = Arc::new(Shared { frames, completion, queue: Queue::new(WAITING_MAX) });
         let threads = PoolThreads::new(count);
-        match threads.start(|| shared.start_thread()) {
-            Err(error) if !threads.has_any() => Err(error),
-            _ => Ok(ThreadBackend { shared, threads }),
-        }
+        threads.start_up_to(1, || shared.start_thread())?;
+        Ok(ThreadBackend { shared, threads })
     }
 }
 
@@ -109,6 +107,11 @@ impl Backend for ThreadBackend {
 
     fn drain(&self) {
         self.shared.queue.drain();
+    }
+
+    fn start_helpers(&self) {
+        // With fewer, fewer transfers run at once.
+        let _ = self.threads.start(|| self.shared.start_thread());
     }
 
     fn threads_refused(&self) -> usize {
@@ -184,7 +187,9 @@ mod tests {
     /// A pool that is granted `granted` of 4 threads, and no more later.
     fn pool(granted: usize) -> io::Result<ThreadBackend> {
         grants::set(Some(granted));
-        ThreadBackend::with_threads(Arc::new(Frames::new(1)?), Arc::new(Nobody), 4)
+        let pool = ThreadBackend::with_threads(Arc::new(Frames::new(1)?), Arc::new(Nobody), 4)?;
+        pool.start_helpers();
+        Ok(pool)
     }
 
     #[test]

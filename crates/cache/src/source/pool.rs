@@ -631,6 +631,10 @@ impl Backend for WithSources {
         self.files.registered_buffers()
     }
 
+    fn start_helpers(&self) {
+        self.files.start_helpers();
+    }
+
     fn threads_refused(&self) -> usize {
         self.files.threads_refused() + self.sources.lookers.refused()
     }

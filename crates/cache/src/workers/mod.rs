@@ -4,7 +4,7 @@ mod background;
 mod completion;
 mod flusher;
 
-use crate::backend::no_thread;
+use crate::backend::start_thread;
 use crate::shared::Shared;
 #[cfg(feature = "async")]
 pub(crate) use flusher::Pacing;
@@ -34,11 +34,11 @@ impl Workers {
                 OF_CACHE.set(for_thread.number);
                 supervise(&for_thread, run);
             };
-            match std::thread::Builder::new().name(name.to_owned()).spawn(work) {
+            match start_thread(name, work) {
                 Ok(thread) => workers.0.push(thread),
                 Err(error) => {
                     workers.stop(shared);
-                    return Err(no_thread(error));
+                    return Err(error);
                 }
             }
         }
