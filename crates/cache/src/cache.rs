@@ -232,8 +232,8 @@ impl Builder {
     /// Starts the cache and its workers.
     ///
     /// # Errors
-    /// The budget is too small, or as much as the memory and swap of this machine, or as the control
-    /// groups of this process allow ([`crate::memory_limit_bytes`]); a tenant's name is
+    /// The budget is too small, or as much as the memory and swap of this machine, or as the
+    /// control groups of this process allow ([`crate::memory_limit_bytes`]); a tenant's name is
     /// taken or its parent is missing; or memory, threads or the backend are unavailable. With a
     /// disk tier also: its file is too small, has other content or no room on its disk, another
     /// cache uses it, or the system refuses to open it.
@@ -699,7 +699,8 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
     }
 
-    /// The threads for reads and writes took all that were granted, and the cache could not be built.
+    /// The threads for reads and writes took all that were granted, and the cache could not be
+    /// built.
     #[cfg(not(miri))]
     #[test]
     fn three_threads_are_enough_for_a_cache() {

@@ -2,10 +2,10 @@
 //!
 //! Pages are written long after a program wrote them. If the disk were found full only then, a
 //! program that does not sync would lose data without an error. So a write that extends a file
-//! first looks whether the file system has room for it beside everything unwritten, and is shortened
-//! to that room. DIR may have
-//! several, since others can be mounted below it; each has an account. A write that
-//! fills a hole of a file is not checked; a lack of space is then reported by the next sync.
+//! first looks whether the file system has room for it beside everything unwritten, and is
+//! shortened to that room. DIR may have several, since others can be mounted below it; each has an
+//! account. A write that fills a hole of a file is not checked; a lack of space is then reported by
+//! the next sync.
 //!
 //! # Locking
 //!

@@ -251,7 +251,8 @@ pub(crate) mod grants {
         static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
     }
 
-    /// Lets [`super::start_thread`] start `count` threads more from this thread. `None`: any number.
+    /// Lets [`super::start_thread`] start `count` threads more from this thread. `None`: any
+    /// number.
     pub(crate) fn set(count: Option<usize>) {
         LEFT.set(count);
     }

@@ -19,8 +19,8 @@
 //!
 //! A source may be wrong; its readers then get an error, and no page.
 //!
-//! - An answer with more or fewer bytes than the range has is refused (`InvalidData`). Only what the cache itself
-//!   cut off meanwhile may be missing ([`BlockSource::set_len`]).
+//! - An answer with more or fewer bytes than the range has is refused (`InvalidData`). Only what
+//!   the cache itself cut off meanwhile may be missing ([`BlockSource::set_len`]).
 //! - An answer of another version than the file was opened with is refused
 //!   (`StaleNetworkFileHandle`). Pages that are in memory are of the old version and stay valid.
 //!   Opening the source again finds the new version, as a file of its own.
@@ -35,8 +35,8 @@
 //!
 //! A miss that brought in pages around it reads its own page again, alone, before it reports an
 //! error, unless that is of the whole source (`NotFound`, `PermissionDenied`,
-//! `StaleNetworkFileHandle`, `Unsupported`) or of the deadline (`TimedOut`). Further retries and hedged requests are left to the source, which
-//! knows its service.
+//! `StaleNetworkFileHandle`, `Unsupported`) or of the deadline (`TimedOut`). Further retries and
+//! hedged requests are left to the source, which knows its service.
 //!
 //! With a disk tier ([`crate::Builder::disk_tier`]), misses look there first, and answers of a
 //! known version are kept there ([`crate::tier`]).

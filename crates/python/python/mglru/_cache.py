@@ -49,7 +49,7 @@ class Cache:
         source_deadline_s: how long a source may take to answer, in seconds.
 
     Raises:
-        UsageError: the budget is too small, or a name is unknown.
+        UsageError: the budget is too small or too large, or a name is unknown.
 
     >>> import mglru, pathlib, tempfile
     >>> folder = tempfile.TemporaryDirectory()

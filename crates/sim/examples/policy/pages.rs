@@ -199,7 +199,8 @@ fn percent(ratio: f64) -> f64 {
     (ratio - 1.0) * 100.0
 }
 
-/// Where a policy stands, over all cases. Its misses and refaults are relative to those of Linux 7.2.
+/// Where a policy stands, over all cases. Its misses and refaults are relative to those of Linux
+/// 7.2.
 struct Standing {
     /// Of the lab's loads, at the sizes at which the policy was tuned.
     lab: [f64; 2],
@@ -573,8 +574,8 @@ fn trace_path(shared: &Path, name: &str) -> PathBuf {
 /// A trace of `docs/baselines.md`.
 struct Trace {
     curves: Curves,
-    /// Hit ratios with memory for 20 % of the pages, by [`COLUMNS`], in tenths of a percent, as they
-    /// are printed.
+    /// Hit ratios with memory for 20 % of the pages, by [`COLUMNS`], in tenths of a percent, as
+    /// they are printed.
     hits: [i64; COLUMNS.len()],
     /// That memory.
     memory_pages: u64,
