@@ -1,8 +1,9 @@
-//! The threads of a pool: as many as it wants, or as the system grants.
+//! The threads of a pool: as many as it wants and has work for, or as the system grants.
 //!
-//! A shortage of threads may be over later. So a request that has to wait for a thread starts those
-//! that are missing, if the system grants them now. A refusal costs some 20 µs; one such request in
-//! [`REQUESTS_PER_TRY`] tries.
+//! The first thread is started with the pool. A request that has to wait starts another one: the
+//! program may need the threads that it may have for itself. If the system refuses one, the
+//! shortage may be over later. A refusal costs some 20 µs, so one in [`REQUESTS_PER_TRY`] of the
+//! requests that wait tries again.
 //!
 //! # Locking
 //!
@@ -80,16 +81,21 @@ impl PoolThreads {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Whether any thread runs.
-    pub(crate) fn has_any(&self) -> bool {
-        self.running.load(Ordering::Relaxed) > 0
+    /// Threads that run.
+    pub(crate) fn running(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
     }
 
-    /// Notes that a request was added to the queue of these threads. If it waits because threads
-    /// are missing, this starts them now and then.
+    /// Notes that a request was added to the queue of these threads. If it has to wait and threads
+    /// are missing, this starts one.
     pub(crate) fn request_added<T>(&self, queue: &Queue<T>, start: impl Fn() -> io::Result<JoinHandle<()>>) {
-        if self.refused() > 0 && queue.unfinished() > self.running.load(Ordering::Relaxed) {
+        let running = self.running();
+        if running == self.wanted || queue.unfinished() <= running {
+        } else if self.refused() > 0 {
             self.request_waits(start);
+        } else {
+            // A refusal is no error: the pool goes on with what it has.
+            let _ = self.start_up_to(running + 1, start);
         }
     }
 
@@ -97,7 +103,6 @@ impl PoolThreads {
     /// the missing ones.
     pub(crate) fn request_waits(&self, start: impl Fn() -> io::Result<JoinHandle<()>>) {
         if (self.waited.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(REQUESTS_PER_TRY) {
-            // A refusal is no error: the pool goes on with what it has.
             let _ = self.start(start);
         }
     }

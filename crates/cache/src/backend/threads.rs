@@ -37,7 +37,7 @@ struct Shared {
 
 impl ThreadBackend {
     /// Starts the first thread of a pool of two per processor, at most [`THREADS_MAX`]. The others
-    /// follow with [`Backend::start_helpers`], as many as the system grants.
+    /// follow when requests wait, as many as the system grants.
     ///
     /// # Errors
     /// The system grants none.
@@ -107,11 +107,6 @@ impl Backend for ThreadBackend {
 
     fn drain(&self) {
         self.shared.queue.drain();
-    }
-
-    fn start_helpers(&self) {
-        // With fewer, fewer transfers run at once.
-        let _ = self.threads.start(|| self.shared.start_thread());
     }
 
     fn threads_refused(&self) -> usize {
@@ -187,15 +182,29 @@ mod tests {
     /// A pool that is granted `granted` of 4 threads, and no more later.
     fn pool(granted: usize) -> io::Result<ThreadBackend> {
         grants::set(Some(granted));
-        let pool = ThreadBackend::with_threads(Arc::new(Frames::new(1)?), Arc::new(Nobody), 4)?;
-        pool.start_helpers();
-        Ok(pool)
+        ThreadBackend::with_threads(Arc::new(Frames::new(1)?), Arc::new(Nobody), 4)
+    }
+
+    /// Writes until `is_enough`, with so many requests at once that some wait.
+    fn write_until(pool: &ThreadBackend, is_enough: impl Fn() -> bool) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = pool.open(&folder.path().join("f"), OpenMode::Create).unwrap();
+        while !is_enough() {
+            for page in 0..200 {
+                let transfer = Transfer::pages(file.clone(), page * FRAME_BYTES as u64, vec![0]);
+                pool.submit(Direction::Write, transfer, page);
+            }
+        }
+        pool.drain();
     }
 
     #[test]
     fn a_pool_works_with_the_threads_that_it_is_granted() {
         for granted in 1..=4 {
-            assert_eq!(pool(granted).unwrap().threads_refused(), 4 - granted);
+            let pool = pool(granted).unwrap();
+            assert_eq!((pool.threads.running(), pool.threads_refused()), (1, 0), "none is needed yet");
+            write_until(&pool, || pool.threads.running() + pool.threads_refused() == 4);
+            assert_eq!(pool.threads.running(), granted);
         }
         let error = pool(0).map(|_| ()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
@@ -205,27 +214,11 @@ mod tests {
     #[test]
     fn a_pool_gets_the_threads_that_it_lacked_once_requests_wait_and_the_system_grants_them() {
         let pool = pool(1).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let file = pool.open(&folder.path().join("f"), OpenMode::Create).unwrap();
-        let submit = |count: u64| {
-            for page in 0..count {
-                let transfer = Transfer::pages(file.clone(), page * FRAME_BYTES as u64, vec![0]);
-                pool.submit(Direction::Write, transfer, page);
-            }
-        };
-        let until_refused = |wanted: usize| {
-            while pool.threads_refused() > wanted {
-                submit(100);
-            }
-        };
-        submit(1000);
-        assert_eq!(pool.threads_refused(), 3);
+        write_until(&pool, || pool.threads_refused() == 3);
         grants::set(Some(2));
-        until_refused(1);
-        submit(1000);
-        assert_eq!(pool.threads_refused(), 1);
+        write_until(&pool, || pool.threads_refused() == 1);
         grants::set(None);
-        until_refused(0);
-        pool.drain();
+        write_until(&pool, || pool.threads_refused() == 0);
+        assert_eq!(pool.threads.running(), 4);
     }
 }

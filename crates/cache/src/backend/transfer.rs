@@ -161,9 +161,6 @@ pub(crate) trait Backend: Send + Sync {
     fn registered_buffers(&self) -> bool {
         false
     }
-    /// Starts the threads that only make transfers faster. Called when the threads of the cache
-    /// run, which might not be granted after these.
-    fn start_helpers(&self) {}
     /// Threads that the backend wanted and the system did not grant. It goes on with the others.
     fn threads_refused(&self) -> usize {
         0

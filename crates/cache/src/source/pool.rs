@@ -357,7 +357,7 @@ impl Sources {
             state.watcher = Some(spawn("mglru-deadline", watch)?);
         }
         // Without one, the tier is read by the threads that want its pages.
-        let _ = self.lookers.start(|| self.start_looker());
+        let _ = self.lookers.start_up_to(1, || self.start_looker());
         let version: Option<Arc<str>> = now.version.map(Arc::from);
         let key = (path.clone(), version.clone());
         if let Some(known) = state.known.get(&key).and_then(Weak::upgrade) {
@@ -629,10 +629,6 @@ impl Backend for WithSources {
 
     fn registered_buffers(&self) -> bool {
         self.files.registered_buffers()
-    }
-
-    fn start_helpers(&self) {
-        self.files.start_helpers();
     }
 
     fn threads_refused(&self) -> usize {

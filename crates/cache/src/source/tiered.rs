@@ -43,7 +43,7 @@ impl Sources {
             return Err((transfer, finish));
         }
         let look = || Look { transfer, file: file.clone(), key, finish };
-        if self.lookers.has_any() {
+        if self.lookers.running() > 0 {
             self.looks.push_with(look);
             self.lookers.request_added(&self.looks, || self.start_looker());
             return Ok(());

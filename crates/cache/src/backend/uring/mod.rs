@@ -224,9 +224,7 @@ impl UringBackend {
         }
         let pool = ThreadBackend::new(self.shared.frames.clone(), self.shared.completion.clone())?;
         // If two threads race here, the loser's pool is dropped.
-        let pool = self.pool.get_or_init(|| pool);
-        pool.start_helpers();
-        Ok(pool)
+        Ok(self.pool.get_or_init(|| pool))
     }
 }
 
