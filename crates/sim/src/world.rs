@@ -69,7 +69,7 @@ pub(crate) struct Write {
     pub(crate) run: WritebackRun,
     ok: bool,
     /// Pages that have ended.
-    ended: usize,
+    pub(crate) ended: usize,
 }
 
 /// An active read for which no job waits in its own state.
@@ -481,12 +481,20 @@ impl World {
         took.sum()
     }
 
+    /// The device has ended a write, or the CPU that ends its pages goes on after a stall.
     pub(crate) fn written(&mut self, id: WriteId) {
-        if let Some(stall) = self.end_pages(id) {
-            self.events.plan(self.now() + stall, Due::Written(id));
-            return;
+        if self.writes.get_mut(id.0).ended == 0 {
+            self.note_written(id);
         }
-        let write = self.writes.end(id.0);
+        match self.end_pages(id) {
+            Some(stall) => self.events.plan(self.now() + stall, Due::Written(id)),
+            None => drop(self.writes.end(id.0)),
+        }
+    }
+
+    /// Notes what a write to a file has brought to the device, or its failure.
+    fn note_written(&mut self, id: WriteId) {
+        let write = self.writes.get_mut(id.0);
         let Some(file) = write.file else { return };
         if let Some(model) = &self.host.model {
             model.borrow_mut().content.write_ends(id, write.mapping.id(), write.run.first, write.ok);
