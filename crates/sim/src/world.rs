@@ -504,7 +504,7 @@ impl World {
         }
     }
 
-    /// Ends the pages of a write in order. `Some`: the CPU stalls for so long, and the rest follows.
+    /// Ends the pages of a write in order. `Some`: the CPU stalls for so long, then goes on.
     fn end_pages(&mut self, id: WriteId) -> Option<Duration> {
         let write = self.writes.get_mut(id.0);
         let (cpu, stalls) = match (&self.swap, write.file) {

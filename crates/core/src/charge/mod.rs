@@ -636,9 +636,9 @@ mod tests {
         }
     }
 
-    /// As in 96 traced efforts of Linux 6.12 ([book: fidelity#fidelity-kills]): a CPU stalls while it
-    /// moves a written page, which is alone in the oldest generation. No effort gets past it, so the
-    /// charge fails after 16 efforts that take no page.
+    /// As in 96 traced efforts of Linux 6.12 ([book: fidelity#fidelity-kills]): a CPU stalls while
+    /// it moves a written page, which is alone in the oldest generation. No effort gets past it, so
+    /// the charge fails after 16 efforts that take no page.
     #[test]
     fn a_stalled_cpu_that_moves_a_page_stops_the_efforts_of_kernels() {
         const PAGES: u32 = 400;

@@ -11,8 +11,8 @@
 
 use mglru_core::{Counter, Mechanisms, Time};
 use mglru_sim::{
-    Access, DeviceModel, DrainStalls, FlusherModel, Interleaving, Lane, Latency, Machine, Operation, Preemption, SimError,
-    Simulator, Source, SourceError, Tenant, Writes,
+    Access, DeviceModel, DrainStalls, FlusherModel, Interleaving, Lane, Latency, Machine, Operation,
+    Preemption, SimError, Simulator, Source, SourceError, Tenant, Writes,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -36,8 +36,8 @@ const WRITER_PREEMPTION: Preemption = Preemption {
 };
 /// Stalls of the CPU that ends writes, as it was about to move a batch of 31 pages. Four runs of
 /// 6.12 beside compilers had 55 in 3,851 batches, of 3 to 64 ms, half of them over 17: the host had
-/// taken the CPU away. How often it does depends on what else runs there; this rate is fitted to one
-/// row (64 MiB, statistics unread), and the others follow.
+/// taken the CPU away. How often it does depends on what else runs there; this rate is fitted to
+/// one row (64 MiB, statistics unread).
 const DRAIN_STALLS: DrainStalls = DrainStalls {
     per_million: 4_000,
     time: Latency::Uniform { least: Duration::from_millis(3), most: Duration::from_millis(40) },

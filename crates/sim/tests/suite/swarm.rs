@@ -25,8 +25,8 @@ use mglru_core::swap::FREE_SLOTS_MIN;
 use mglru_core::writeback::FlusherOptions;
 use mglru_core::{Counter, Lru, LruLock, Mechanisms, OomPolicy, Preset, Switch, Time, UNLIMITED};
 use mglru_sim::{
-    Access, Command, DeviceModel, DrainStalls, Interleaving, Lane, Latency, Machine, Numbering, Operation, Report,
-    SimError, Simulator, SwapDevice, SwapModel, Tenant, Trouble, Writes,
+    Access, Command, DeviceModel, DrainStalls, Interleaving, Lane, Latency, Machine, Numbering, Operation,
+    Report, SimError, Simulator, SwapDevice, SwapModel, Tenant, Trouble, Writes,
 };
 use mglru_workload::Random;
 use std::fmt;
