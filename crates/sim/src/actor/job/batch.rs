@@ -14,6 +14,10 @@ use mglru_workload::trace::RequestStart;
 /// Number of pages to look up together before accessing them, so that their cache misses overlap.
 const AHEAD_PAGES: usize = 32;
 
+/// Leaves of the index in use from which on slots are prefetched: their 1 MiB of slots does not fit
+/// beside the rest in a processor's second-level cache. For smaller ones it takes longer.
+const PREFETCHED_LEAVES: u32 = 2048;
+
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Next {
     /// A whole read of a file's page through the process's only descriptor. Most accesses of most
@@ -191,13 +195,15 @@ impl Job {
     pub(super) fn look_ahead(&mut self, world: &World) {
         let end = self.located.len().min(self.next + AHEAD_PAGES);
         self.ahead.range = self.next..end;
-        let far = self.located.len().min(end + AHEAD_PAGES);
-        for next in &self.located[self.ahead.prefetched.clamp(end, far)..far] {
-            if let Some((file, index)) = next.place() {
-                world.core.prefetch_slot(&world.host, &world.files.get(file).mapping, index);
+        if world.core.leaves_in_use() >= PREFETCHED_LEAVES {
+            let far = self.located.len().min(end + AHEAD_PAGES);
+            for next in &self.located[self.ahead.prefetched.clamp(end, far)..far] {
+                if let Some((file, index)) = next.place() {
+                    world.core.prefetch_slot(&world.host, &world.files.get(file).mapping, index);
+                }
             }
+            self.ahead.prefetched = far;
         }
-        self.ahead.prefetched = far;
         let coming = &self.located[self.next..end];
         let mut peeked = [None; AHEAD_PAGES];
         for (peeked, next) in peeked.iter_mut().zip(coming) {
