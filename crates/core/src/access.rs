@@ -248,7 +248,9 @@ impl Core {
             // Perhaps by a thread that checked the mark before it was set, and removes the page.
             return mapping.lock(&self.leaves, index).slot(index).folio() == Some(hit.folio);
         }
-        mapping.still_there(&self.leaves, index, &hit.found)
+        // The lookup may have read a leaf of another mapping, which may come back between the two
+        // looks at it: the folio, which stays what it is, names its page.
+        self.is_page(mapping, index, hit.folio) && mapping.still_there(&self.leaves, index, &hit.found)
     }
 
     /// Takes a reference and the lock of the page, to change its bytes. [`Core::unlock`] and

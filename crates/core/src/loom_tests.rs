@@ -237,6 +237,38 @@ fn loom_a_page_is_removed_or_lent() {
     assert_eq!(truncated, ["gone", "lent"]);
 }
 
+/// A lookup that another thread has held up may find a page of another mapping, which has taken the
+/// leaf over. Its bytes are never lent as the page that was looked up, although that page comes
+/// back into the same leaf meanwhile.
+#[test]
+fn loom_a_page_of_another_mapping_is_never_lent() {
+    let other = |world: &World| world.core.mapping(MappingId(1)).expect("it stays open");
+    let prepare = |world: &World| {
+        assert!(truncate(world));
+        let other = world.core.open_mapping(Kind::File);
+        let core = &world.core;
+        let new = world.charge();
+        let folio = core.insert(&Silent, &world.task, &other, 0, new, Arrival::default()).unwrap();
+        core.publish(&Silent, &other, folio);
+    };
+    let lend = move |world: &World| {
+        let Lookup::Hit(found) = world.core.lookup(&other(world), 0) else { return None };
+        world.core.lend(&Silent, &world.mapping, 0, &found).ok().map(|()| found.folio)
+    };
+    let replace = move |world: &World| {
+        assert_eq!(world.core.truncate(&Silent, &other(world), 0, 1 << 32), None);
+        world.bring(0, |_| ());
+    };
+    let outcomes = explore(prepare, lend, replace, |world, lent, ()| {
+        let Some(folio) = lent else { return "not lent" };
+        let page = (world.mapping.id(), 0);
+        assert_eq!(world.core.folios().page_of(folio), page, "bytes of another mapping are lent");
+        world.core.take_back(&Silent, folio);
+        "lent in its new frame"
+    });
+    assert_eq!(outcomes, ["lent in its new frame", "not lent"]);
+}
+
 /// A writer against reclaim: the written page stays and will be written out.
 #[test]
 fn loom_a_page_is_evicted_or_written_to() {
@@ -572,4 +604,22 @@ fn loom_evictions_share_no_time() {
         },
     );
     assert_eq!(outcomes, ["first", "second"]);
+}
+
+/// Two threads switch the policy: in the end, no folio is on a list of the other policy, where
+/// reclaim would not find it (`validate` looks there).
+#[test]
+fn loom_of_two_switches_one_is_the_last() {
+    fn switch(world: &World, to: Lru) {
+        let mut switch = world.core.switch_lru(to);
+        while switch.step(&world.core, 1) == lru::switch::SwitchStep::More {}
+    }
+    let outcomes = explore(
+        |_| (),
+        |world| switch(world, Lru::Classic),
+        |world| switch(world, Lru::Ranked),
+        |world, (), ()| world.core.lru().name(),
+    );
+    // loom does not look at the word that names the policy, so the first switch begins first.
+    assert_eq!(outcomes, ["ranked"]);
 }

@@ -96,8 +96,13 @@ impl LruSwitch {
             return SwitchStep::Superseded;
         }
         if self.memcg < core.memcgs.numbers() {
-            let memcg = core.memcg(MemcgId(self.memcg));
-            if memcg.lruvec.lock(&core.folios).move_to(self.to, folios.max(1)) {
+            let mut locked = core.memcg(MemcgId(self.memcg)).lruvec.lock(&core.folios);
+            // Once more, under the lock: a switch that begins after this look comes to this memcg
+            // after this step, and one that has passed it was seen.
+            if core.folios.settings().1 != self.number {
+                return SwitchStep::Superseded;
+            }
+            if locked.move_to(self.to, folios.max(1)) {
                 self.memcg += 1;
             }
             return SwitchStep::More;

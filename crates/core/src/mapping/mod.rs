@@ -282,7 +282,9 @@ impl Mapping {
         Some(Found { leaf, slot })
     }
 
-    /// Whether the slot still holds the folio that was found.
+    /// Whether the slot still holds the folio that was found. Only meaningful if the folio is this
+    /// page: the leaf may be another mapping's at the look at its slot, and come back before the
+    /// look at the directory.
     #[inline]
     pub(crate) fn still_there(&self, leaves: &LeafPool, index: u32, found: &Found) -> bool {
         let Some(leaf) = self.leaf_of_entry(leaves, index, found.leaf) else { return false };
