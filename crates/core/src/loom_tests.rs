@@ -269,6 +269,49 @@ fn loom_a_page_of_another_mapping_is_never_lent() {
     assert_eq!(outcomes, ["lent in its new frame", "not lent"]);
 }
 
+/// Locks the page in memory. `false`: it was gone, or is being removed.
+fn lock_in_memory(world: &World) -> bool {
+    let Some(hit) = world.hit().filter(|hit| world.core.try_get(&world.mapping, 0, hit)) else {
+        return false;
+    };
+    world.core.set_mlocked(hit.folio, true);
+    let stays = world.core.is_there(&world.mapping, 0, &hit);
+    world.core.put(&Silent, hit.folio);
+    stays
+}
+
+/// A page is locked in memory while reclaim or advice removes it: it goes or is locked, never both.
+#[test]
+fn loom_a_page_is_removed_or_locked_in_memory() {
+    let unmap = |world: &World| world.core.unmap(&Silent, &world.task, &world.mapping);
+    let advise = |world: &World| world.core.invalidate(&Silent, &world.mapping, 0, 1 << 32, 1);
+    let judge = |world: &World, is_locked: bool| {
+        assert!(!is_locked || world.hit().is_some(), "a page that is locked in memory was removed");
+        if is_locked { "locked" } else { "gone" }
+    };
+    let evicted = explore(|_| (), lock_in_memory, World::evict, move |world, locked, _| judge(world, locked));
+    assert_eq!(evicted, ["gone", "locked"]);
+    let advised = explore(unmap, lock_in_memory, advise, move |world, locked, ()| judge(world, locked));
+    assert_eq!(advised, ["gone", "locked"]);
+}
+
+/// A page is unlocked while reclaim puts it on the unevictable list: it does not stay there.
+#[test]
+fn loom_an_unlocked_page_can_be_reclaimed() {
+    let unlock = |world: &World| {
+        let folio = world.hit().expect("it was locked in memory").folio;
+        world.core.set_mlocked(folio, false);
+        world.core.rescue(folio);
+    };
+    let prepare = |world: &World| assert!(lock_in_memory(world));
+    let outcomes = explore(prepare, World::evict, unlock, |world, _, ()| {
+        let lruvec = &world.core.memcg(world.task.memcg).lruvec;
+        assert_eq!(lruvec.unevictable_pages(), 0, "it is not locked in memory any more");
+        if world.hit().is_some() { "there" } else { "evicted" }
+    });
+    assert_eq!(outcomes, ["evicted", "there"]);
+}
+
 /// A writer against reclaim: the written page stays and will be written out.
 #[test]
 fn loom_a_page_is_evicted_or_written_to() {

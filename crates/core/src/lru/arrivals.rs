@@ -108,7 +108,7 @@ impl Core {
 
     /// Puts isolated folios of a memcg back on its lists in order, under one hold of the lruvec
     /// lock, and drops the references of their isolation. `true` beside a folio sends it to the
-    /// unevictable list. Leaves `folios` empty.
+    /// unevictable list, if it is still locked in memory. Leaves `folios` empty.
     pub(super) fn put_back_isolated(
         &self,
         host: &impl Host,
@@ -122,7 +122,9 @@ impl Core {
         let mut went = Vec::new();
         for &(folio, unevictable) in folios.iter() {
             went.extend(self.adopt(owner, folio));
-            if unevictable {
+            // Once more, under the lock: a thread that has unlocked it in memory meanwhile found it
+            // on no list ([`Core::rescue`]).
+            if unevictable && self.folios.flags(folio).load().mlocked() {
                 locked.add_unevictable(folio);
             } else {
                 locked.place(folio, false);

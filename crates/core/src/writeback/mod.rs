@@ -469,8 +469,10 @@ impl Core {
             Leaves::All | Leaves::Of(_) => false,
             Leaves::Clean => now.dirty() || now.writeback(),
             // Advice drops no page in use: a lent page would get another frame, whose bytes a
-            // writer could change beside the lent ones.
-            Leaves::CleanAndUnmapped => now.dirty() || now.writeback() || now.mapped() || now.lent(),
+            // writer could change beside the lent ones. Nor one locked in memory meanwhile.
+            Leaves::CleanAndUnmapped => {
+                now.dirty() || now.writeback() || now.mapped() || now.lent() || now.mlocked()
+            }
         };
         if stays || now.writeback() {
             drop(locked);

@@ -504,12 +504,12 @@ impl FolioFlags {
 
     /// Takes the last references of a clean folio at once, so that no thread can find it, and
     /// unlocks it, so that no thread begins to wait for it. `locked`: the caller holds the lock;
-    /// otherwise no thread may hold it. `None`: other users hold it, or it is lent, dirty or
-    /// mapped; else the word before.
+    /// otherwise no thread may hold it. `None`: other users hold it, or it is lent, dirty, mapped
+    /// or locked in memory; else the word before.
     pub(crate) fn freeze(&self, expected: u32, locked: bool) -> Option<Flags> {
         self.update(|f| {
             let used = f.references() != expected || f.locked() != locked;
-            if used || f.lent() || f.dirty() || f.writeback() || f.mapped() {
+            if used || f.lent() || f.dirty() || f.writeback() || f.mapped() || f.mlocked() {
                 return (None, None);
             }
             (Some(Flags(f.clear(REFERENCES_MASK | LOCKED | WAITERS).0.wrapping_add(VERSION))), Some(f))

@@ -176,7 +176,8 @@ pub(in crate::lru) fn put_back(
         let mut went = None;
         for &(folio, unevictable) in &back {
             went = core.adopt(owner, folio).or(went);
-            if unevictable {
+            // Once more, under the lock, as in [`Core::put_back_isolated`].
+            if unevictable && core.folios.flags(folio).load().mlocked() {
                 locked.add_unevictable(folio);
                 emit::listed(core, host, owner, folio, ListedFrom::Isolation);
                 continue;
