@@ -1,9 +1,9 @@
 //! The memory that this process can have: the bound of budgets, and of what is pinned at the start.
 //!
 //! A budget is refused if the process could never have it: the system would map the frames, because
-//! nobody has touched them yet, and end the process when they are used. What is available at the
-//! moment is no bound of it, because others may give memory back. But it is one of the frames that
-//! a ring pins at the start, since those are used at once.
+//! nobody has touched them yet, and end the process when they are used. The memory available at the
+//! moment bounds no budget, because others may give memory back. But it bounds the frames that a
+//! ring pins at the start, since those are used at once.
 
 use crate::cgroup::memory_limit_bytes;
 use crate::error::Error;

@@ -28,8 +28,8 @@ fn native_traces_replay_as_their_folded_twins_do() {
     }
 }
 
-/// `-` is stdin and stdout. What a command says about a trace that it writes to stdout goes to
-/// stderr: it was in the trace, as bytes of another record.
+/// `-` is stdin and stdout. The report on a trace that goes to stdout goes to stderr: it was in the
+/// trace, as bytes of another record.
 #[test]
 fn traces_go_through_pipes() {
     let folder = tempfile::tempdir().unwrap();

@@ -2,8 +2,8 @@
 //!
 //! With [`crate::Options::charge_metadata`], the index is part of the budget of memory: for each
 //! page of memory that it takes, one frame is *retired*, and its memory goes back to the system.
-//! Frames return to pages when the index becomes smaller. Who pays in bytes is another question
-//! ([`crate::memcg::HostCharge`]).
+//! Frames return to pages when the index becomes smaller. The memcgs that pay for it in bytes are
+//! another matter ([`crate::memcg::HostCharge`]).
 //!
 //! # Locking
 //!

@@ -205,8 +205,8 @@ impl Lruvec {
         }
     }
 
-    /// Resets everything, for the next memcg with this number. The lists must be empty. What was
-    /// registered elsewhere, filters and the group of shadows, went when the number became free.
+    /// Resets everything, for the next memcg with this number. The lists must be empty. The
+    /// entries elsewhere, filters and the group of shadows, went when the number became free.
     pub(crate) fn reset(&self, now: Time) {
         *self.lists.hold().lists = Lists::new();
         self.classic.reset();

@@ -58,7 +58,7 @@ pub struct Revisions {
     pub after: Option<Revision>,
 }
 
-/// What git answers in a folder.
+/// The answer of git in a folder.
 fn git(folder: &Path, arguments: &[&str]) -> Option<Vec<u8>> {
     let mut command = Command::new("git");
     command.arg("-C").arg(folder).args(arguments);
