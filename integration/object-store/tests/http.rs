@@ -219,8 +219,8 @@ async fn another_etag_is_another_object() {
     assert!(store.get_range(&path, 0..1000).await.unwrap() == new[..1000]);
 }
 
-/// The first answer says that the object has changed. What was read ahead, and the other parts of
-/// a stream, were asked for again.
+/// The first answer says that the object has changed. Readahead and the other parts of a stream
+/// asked for it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_is_asked_for_once() {
     let all = [1, 2, 3].map(|seed| content(seed, 3_000_000));

@@ -91,7 +91,9 @@ impl PoolThreads {
     pub(crate) fn request_added<T>(&self, queue: &Queue<T>, start: impl Fn() -> io::Result<JoinHandle<()>>) {
         let running = self.running();
         if running == self.wanted || queue.unfinished() <= running {
-        } else if self.refused() > 0 {
+            return;
+        }
+        if self.refused() > 0 {
             self.request_waits(start);
         } else {
             // A refusal is no error: the pool goes on with what it has.

@@ -9,7 +9,7 @@
 
 use super::disk_file::{DiskFile, Step};
 use super::pool_threads::PoolThreads;
-use super::queue::{Queue, Request, join, spawn};
+use super::queue::{Queue, Request, spawn};
 use super::transfer::{Backend, BackendFile, Completion, Direction, OpenMode, Progress, Transfer, zero_rest};
 use crate::frames::Frames;
 use std::io;
@@ -116,8 +116,8 @@ impl Backend for ThreadBackend {
 
 impl Drop for ThreadBackend {
     fn drop(&mut self) {
+        // The threads end, and are joined as they are dropped.
         self.shared.queue.close();
-        self.threads.close().into_iter().for_each(join);
     }
 }
 
