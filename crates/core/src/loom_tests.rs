@@ -9,6 +9,9 @@ use crate::reclaim::{EffortKind, Orders, Scan, Watermarks, evict_step};
 use crate::sync::Ordering::Relaxed;
 use crate::*;
 
+mod anon;
+mod memcgs;
+
 const PREEMPTIONS: usize = 3;
 
 /// A core with one cached page, on a list.
@@ -20,19 +23,32 @@ struct World {
 
 impl World {
     fn new() -> Arc<World> {
+        let world = World::empty(World::options(), Kind::File);
+        world.bring(0, |_| ());
+        world
+    }
+
+    fn options() -> Options {
         let mut options = Options::new(2);
         options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
         options.batch_folios = 1;
         // Most tests are about generations, page table walks and one batch of eviction.
         options.mechanisms = options.mechanisms.with_lru(Lru::MultiGen);
+        options
+    }
+
+    /// A core without pages.
+    fn empty(options: Options, kind: Kind) -> Arc<World> {
         let core = Core::new(options, Time::ZERO);
         let memcg = core.add_memcg("tenant", 2, Time::ZERO).unwrap().id();
+        World::of_memcg(core, memcg, kind)
+    }
+
+    fn of_memcg(core: Core, memcg: MemcgId, kind: Kind) -> Arc<World> {
         let task = core.new_task(memcg, 0);
-        let mapping = core.open_mapping(Kind::File);
+        let mapping = core.open_mapping(kind);
         core.map(&task, &mapping, 64);
-        let world = Arc::new(World { core, task, mapping });
-        world.bring(0, |_| ());
-        world
+        Arc::new(World { core, task, mapping })
     }
 
     fn charge(&self) -> NewFolio<'_, Silent> {
@@ -64,10 +80,14 @@ impl World {
 
     /// One eviction step. Returns the pages freed.
     fn evict(&self) -> u64 {
-        let orders = Orders::new(self.task.memcg, EffortKind::Limit, 1, Swappiness::FILE_ONLY, 0);
+        self.evict_on(&Silent, Swappiness::FILE_ONLY)
+    }
+
+    fn evict_on(&self, host: &impl Host, swappiness: Swappiness) -> u64 {
+        let orders = Orders::new(self.task.memcg, EffortKind::Limit, 1, swappiness, 0);
         let mut scan = Scan::default();
         let memcg = self.core.memcg(self.task.memcg);
-        let cx = &mut lru::Context::new(&self.core, &Silent, &orders, &mut scan);
+        let cx = &mut lru::Context::new(&self.core, host, &orders, &mut scan);
         evict_step(cx, memcg, 1);
         scan.progress.reclaimed
     }
@@ -92,13 +112,25 @@ fn explore_with<A: 'static, B: 'static>(
     second: impl Fn(&World) -> B + Send + Sync + Copy + 'static,
     judge: impl Fn(&World, A, B) -> &'static str + Send + Sync + 'static,
 ) -> Vec<&'static str> {
+    explore_in(World::new, preemptions, prepare, first, second, judge)
+}
+
+/// [`explore_with`] in another world.
+fn explore_in<A: 'static, B: 'static>(
+    world: impl Fn() -> Arc<World> + Send + Sync + 'static,
+    preemptions: usize,
+    prepare: impl Fn(&World) + Send + Sync + 'static,
+    first: impl Fn(&World) -> A + Send + Sync + Copy + 'static,
+    second: impl Fn(&World) -> B + Send + Sync + Copy + 'static,
+    judge: impl Fn(&World, A, B) -> &'static str + Send + Sync + 'static,
+) -> Vec<&'static str> {
     let outcomes = Arc::new(std::sync::Mutex::new(std::collections::BTreeSet::new()));
     let seen = outcomes.clone();
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 100_000;
     builder.check(move || {
-        let world = World::new();
+        let world = world();
         prepare(&world);
         let other = {
             let world = world.clone();

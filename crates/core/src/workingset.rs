@@ -14,7 +14,7 @@
 use crate::Core;
 use crate::lru::{self, turns::group_of};
 use crate::mapping::ShadowLeaf;
-use crate::memcg::{Counter, Memcg, MemcgId};
+use crate::memcg::{Counter, Life, Memcg, MemcgId};
 use crate::options::{Grain, PAGE_BYTES};
 use crate::sync::{Mutex, Ordering::Relaxed};
 use std::collections::BTreeSet;
@@ -55,6 +55,21 @@ impl Remembering {
 pub(crate) fn note_leaf(core: &Core, memcg: &Memcg, leaf: ShadowLeaf) {
     memcg.stat.add(Counter::WorkingsetNodes, 1);
     core.remembering.note(memcg);
+    list_leaf(core, memcg, leaf);
+    if memcg.life() == Life::Free {
+        // Another thread handed the page over to an heir meanwhile, and released the memcg.
+        forget_released(core, memcg);
+    }
+}
+
+/// Drops all shadows of a memcg that was released: no refault can be charged to it any more. A leaf
+/// that is noted later is dropped by the thread that notes it.
+pub(crate) fn forget_released(core: &Core, memcg: &Memcg) {
+    trim(core, memcg, u64::MAX);
+    core.remembering.forget(memcg);
+}
+
+fn list_leaf(core: &Core, memcg: &Memcg, leaf: ShadowLeaf) {
     let mut leaves = memcg.lruvec.shadow_leaves.lock();
     leaves.push_back(leaf);
     // Entries of leaves that were used again are dropped once they outnumber the others: each

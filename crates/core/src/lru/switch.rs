@@ -107,7 +107,10 @@ impl LruSwitch {
             }
             return SwitchStep::More;
         }
-        // Memcgs created meanwhile never had folios on the other policy's lists.
+        // Memcgs created from now on see the new policy, and never have folios on the others' lists.
+        if core.memcgs.numbers_created() > self.memcg {
+            return SwitchStep::More;
+        }
         if core.folios.set_settings(known, (known.0.with_switching(false), known.1)) {
             SwitchStep::Done
         } else {

@@ -40,16 +40,18 @@ impl Memcgs {
                 usage.map(|usage| payer.protection.update(usage, || &self.get(payer.parent()).protection));
             charged.is_some()
         };
-        self.charge_all(memcg, charge, |paid| self.set_usage(paid, paid.memory.cancel(pages)))
+        self.charge_all(memcg, charge, |paid| _ = self.set_usage(paid, paid.memory.cancel(pages)))
     }
 
-    pub(super) fn uncharge_one(&self, payer: &Memcg, pages: u64) {
-        self.set_usage(payer, payer.memory.uncharge(pages));
+    /// Uncharges pages from one memcg, and returns its new usage.
+    pub(super) fn uncharge_one(&self, payer: &Memcg, pages: u64) -> u64 {
+        self.set_usage(payer, payer.memory.uncharge(pages))
     }
 
-    fn set_usage(&self, payer: &Memcg, usage: Option<u64>) {
+    fn set_usage(&self, payer: &Memcg, usage: Option<u64>) -> u64 {
         let usage = usage.unwrap_or_else(|| panic!("memcg {:?} was uncharged below zero", payer.id));
         payer.protection.update(usage, || &self.get(payer.parent()).protection);
+        usage
     }
 
     /// Pages that are charged to a memcg begin to wait for frames.
@@ -64,7 +66,7 @@ impl Memcgs {
 
     /// Takes back the charge of a page that waits for a frame.
     pub(super) fn cancel_waiting(&self, memcg: MemcgId) {
-        for payer in self.with_ancestors(memcg) {
+        for payer in self.ancestors_first(memcg) {
             // First: without its last charge, a removed memcg may be released.
             payer.memory.end_wait(1);
             self.set_usage(payer, payer.memory.cancel(1));

@@ -12,11 +12,11 @@
 //!
 //! # Locking
 //!
-//! None: atomic words. A charge walks up the tree and is taken back if an ancestor refuses; an
-//! uncharge walks up, too. In between, a child counts a page that is being charged and its parent
-//! does not yet, and a parent one that is being uncharged and its child does not any more.
+//! None: atomic words. A charge walks up the tree and is taken back if an ancestor refuses. An
+//! uncharge begins with the parent and ends with the memcg itself. So while a page is being charged
+//! or uncharged, a child may count it and its parent not.
 
-use crate::sync::{AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
+use crate::sync::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 
 /// The value of a limit that is not set.
 pub const UNLIMITED: u64 = u64::MAX;
@@ -56,6 +56,12 @@ impl PageCounter {
     /// Pages charged now, with those that wait for a frame.
     pub fn usage_pages(&self) -> u64 {
         self.usage.load(Relaxed)
+    }
+
+    /// Whether nothing is charged. Then the caller sees all that other threads did before they took
+    /// their charges off.
+    pub(super) fn is_unused(&self) -> bool {
+        self.usage.load(Acquire) == 0
     }
 
     /// Pages charged now, without those that wait for a frame.

@@ -26,7 +26,11 @@ use std::collections::BTreeSet;
 
 /// Removed memcgs with objects left before their heirs take these over. One visit of the whole
 /// index serves all of them.
+#[cfg(not(loom))]
 const LEFT_BEHIND_MAX: usize = 32;
+/// loom explores few.
+#[cfg(loom)]
+const LEFT_BEHIND_MAX: usize = 1;
 
 /// Bits of a [`Bill`] for its bytes: 4 TiB of metadata.
 const BYTES_BITS: u32 = 42;
@@ -178,7 +182,7 @@ impl Memcgs {
 
     fn give_pages_back(&self, memcg: MemcgId, pages: u64) {
         if pages > 0 {
-            self.with_ancestors(memcg).for_each(|payer| self.uncharge_one(payer, pages));
+            self.ancestors_first(memcg).for_each(|payer| _ = self.uncharge_one(payer, pages));
         }
     }
 
@@ -289,14 +293,18 @@ impl Core {
             mapping.lock_all(&self.leaves).change_payers(|payer, bytes| {
                 let heir = self.memcgs.living(payer).id;
                 if heir != payer {
+                    if relieved.insert(payer) {
+                        // It pays, so it was not released. The handle keeps it, and with it the
+                        // heir, an ancestor, which may be removed meanwhile.
+                        self.memcgs.add_handle(payer);
+                    }
                     self.memcgs.lower_index(payer, bytes);
                     self.memcgs.take_index_over(heir, bytes);
-                    relieved.insert(payer);
                 }
                 heir
             });
         }
-        relieved.into_iter().for_each(|memcg| self.release_if_unused(self.memcg(memcg)));
+        relieved.into_iter().for_each(|memcg| self.drop_handle(memcg));
     }
 
     /// Charges `bytes` of metadata that the host keeps for a task of `memcg` on `cpu`.

@@ -53,7 +53,8 @@ pub(crate) use tree::TreeWalk;
 use crate::lru::{Lruvec, MemcgOrder};
 use crate::mm::SpaceList;
 use crate::sync::{
-    AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
 };
 use pressure::Pressure;
 use protection::Protection;
@@ -180,6 +181,12 @@ impl Memcg {
 
     fn set_life(&self, life: Life) {
         self.life.store(life as u32, Release);
+    }
+
+    /// Whether anybody outside the core refers to the memcg. Writes to the count, so that a thread
+    /// that takes a handle afterwards sees whatever the caller has seen.
+    fn has_handles(&self) -> bool {
+        self.handles.fetch_add(0, AcqRel) > 0
     }
 
     /// The memcg that got the pages, if this one was removed and handed them over.

@@ -4,7 +4,9 @@
 //!
 //! None: atomic words. For a moment, a page may be counted in one of them and not in the other.
 
-use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
+use crate::sync::{
+    AtomicBool, AtomicI64, AtomicU64, Ordering::AcqRel, Ordering::Relaxed, Ordering::SeqCst, fence,
+};
 
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
@@ -57,13 +59,17 @@ impl Pending {
         self.written.load(Relaxed)
     }
 
-    /// Notes that too many pages are dirty. `true`: this is news.
+    /// Notes that too many pages are dirty, after they were counted. `true`: this is news.
     pub(crate) fn note_over_background(&self) -> bool {
+        // Between the count and the look at the note; `forget_over_background` has the other one.
+        fence(SeqCst);
         !self.over_background.load(Relaxed) && !self.over_background.swap(true, AcqRel)
     }
 
+    /// Forgets the note. A thread that still saw it has counted its pages, and the caller sees them.
     pub(crate) fn forget_over_background(&self) {
         self.over_background.store(false, Relaxed);
+        fence(SeqCst);
     }
 
     /// The write of a page ends, to its file or to swap.

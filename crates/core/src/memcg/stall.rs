@@ -16,9 +16,10 @@ use crate::host::{Host, Time};
 impl Core {
     /// Begins a stall of a task of `memcg`, or of its nearest living ancestor.
     pub(crate) fn begin_stall(&self, host: &impl Host, memcg: MemcgId) -> Stall {
-        let memcg = self.memcgs.payer(memcg);
         // The handle keeps the number until the stall ends.
-        self.memcgs.add_handle(memcg.id);
+        let mut late = Vec::new();
+        let memcg = self.memcgs.hold_payer(memcg, &mut late);
+        late.into_iter().for_each(|memcg| self.drop_handle(memcg));
         let now = host.now();
         self.memcgs.lineage(memcg).for_each(|memcg| memcg.pressed(now, |pressure| pressure.begin(now)));
         Stall(memcg.id)

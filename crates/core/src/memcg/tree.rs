@@ -34,7 +34,11 @@ const SEGMENTS: usize = 16;
 /// A number is reused only after so many others were freed, since a thread that looked up its
 /// former memcg may still add to the counters. Counts added meanwhile pass to an ancestor
 /// ([`Memcgs::settle_late`]), later ones to the root.
+#[cfg(not(loom))]
 const NUMBERS_RESTING: usize = 64;
+/// None, so that loom meets numbers that are reused.
+#[cfg(loom)]
+const NUMBERS_RESTING: usize = 0;
 
 /// A freed number.
 #[derive(Clone, Copy, Debug)]
@@ -156,7 +160,8 @@ impl Memcgs {
         let memcg = self.memcgs.get_or_init(number, || Box::new(Memcg::new(MemcgId(number), now)));
         memcg.parent.store(parent.0, Relaxed);
         memcg.heir.store(NONE, Release);
-        memcg.handles.store(1, Relaxed);
+        // A thread may be about to give back a handle that it took too late ([`Self::hold_payer`]).
+        memcg.handles.fetch_add(1, AcqRel);
         memcg.set_oom_group(false);
         memcg.oom.reset();
         memcg.memory.reset(max_pages);
@@ -180,6 +185,13 @@ impl Memcgs {
     /// One more than the highest number used so far.
     pub(crate) fn numbers(&self) -> u32 {
         self.len.load(Acquire)
+    }
+
+    /// As [`Self::numbers`], under the lock: whoever uses a higher number later sees all that this
+    /// caller has seen.
+    pub(crate) fn numbers_created(&self) -> u32 {
+        let _tree = self.tree.lock();
+        self.numbers()
     }
 
     #[inline]
@@ -242,6 +254,21 @@ impl Memcgs {
             memcg = self.get(memcg.parent());
         }
         memcg
+    }
+
+    /// As [`Self::payer`], and takes a handle on it, without a lock. The memcgs in `late` were removed
+    /// meanwhile: the caller gives back a handle on each.
+    pub(super) fn hold_payer(&self, memcg: MemcgId, late: &mut Vec<MemcgId>) -> &Memcg {
+        loop {
+            let payer = self.payer(memcg);
+            self.add_handle(payer.id);
+            // The thread that releases it either sees the handle or is seen here to have removed it
+            // ([`Memcg::has_handles`]).
+            if payer.is_online() {
+                return payer;
+            }
+            late.push(payer.id);
+        }
     }
 
     /// Takes a handle on the memcg with this number. `false`: the number is free.
@@ -411,6 +438,13 @@ impl Memcgs {
             next = Some(memcg.parent()).filter(|&parent| parent != MemcgId::ROOT);
             Some(memcg)
         })
+    }
+
+    /// As [`Self::with_ancestors`], but the memcg comes last. For uncharges: without its last charge
+    /// a removed memcg may be released by another thread, which goes on with the parent and must
+    /// find that uncharged, too.
+    pub(super) fn ancestors_first(&self, memcg: MemcgId) -> impl Iterator<Item = &Memcg> {
+        self.with_ancestors(memcg).skip(1).chain([self.get(memcg)])
     }
 
     /// The least of the memory limits of a memcg and of its ancestors, in pages.

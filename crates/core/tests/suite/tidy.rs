@@ -277,6 +277,10 @@ pub(super) fn test_files(sources: &[Source]) -> BTreeSet<String> {
             files.extend([format!("{folder}/{name}.rs"), format!("{folder}/{name}/mod.rs")]);
         }
     }
+    // And the modules below them.
+    let folders: Vec<String> = files.iter().map(|file| file.replace(".rs", "/")).collect();
+    let below = |source: &&Source| folders.iter().any(|folder| source.path.starts_with(folder));
+    files.extend(sources.iter().filter(below).map(|source| source.path.clone()));
     files
 }
 

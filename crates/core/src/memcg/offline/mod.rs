@@ -26,7 +26,8 @@ use crate::folio::{FolioId, Kind};
 use crate::host::Host;
 use crate::lru::{Aging, LockedLruvec, MAX_GENERATIONS, order};
 use crate::mm::LockedSpaces;
-use crate::sync::Ordering::{AcqRel, Release};
+use crate::sync::Ordering::{AcqRel, Release, SeqCst};
+use crate::sync::fence;
 use crate::workingset;
 
 impl Memcg {
@@ -75,9 +76,11 @@ impl Core {
 
     /// Uncharges `pages` from a memcg and its ancestors.
     pub(crate) fn uncharge_pages(&self, memcg: MemcgId, pages: u64) {
-        let payers = self.memcgs.with_ancestors(memcg);
-        payers.for_each(|payer| self.memcgs.uncharge_one(payer, pages));
-        self.release_if_offline(memcg);
+        let payers = self.memcgs.ancestors_first(memcg);
+        let left = payers.map(|payer| self.memcgs.uncharge_one(payer, pages)).last();
+        if left == Some(0) {
+            self.release_if_offline(memcg);
+        }
     }
 
     /// Takes back the charge of a page that waits for a frame.
@@ -86,9 +89,11 @@ impl Core {
         self.release_if_offline(memcg);
     }
 
-    #[inline]
+    /// The memcg has lost its last charge.
     fn release_if_offline(&self, memcg: MemcgId) {
         let memcg = self.memcg(memcg);
+        // A thread that removes it sees that, or is seen here ([`Self::release_if_unused`]).
+        fence(SeqCst);
         if !memcg.is_online() {
             self.release_if_unused(memcg);
         }
@@ -96,7 +101,7 @@ impl Core {
 
     /// Uncharges a swap slot from a memcg and its ancestors.
     pub(crate) fn uncharge_swap(&self, memcg: MemcgId) {
-        for payer in self.memcgs.with_ancestors(memcg) {
+        for payer in self.memcgs.ancestors_first(memcg) {
             let usage = payer.swap.uncharge(1);
             assert!(usage.is_some(), "memcg {:?} gave back a swap slot that it did not have", payer.id);
         }
@@ -147,8 +152,9 @@ impl Core {
     /// Ends the charge of pages to `from` and its ancestors below `to`, which owns them now and is
     /// one of these ancestors.
     fn end_charge(&self, from: MemcgId, to: &Memcg, pages: u64) {
-        let payers = self.memcgs.with_ancestors(from).take_while(|payer| payer.id != to.id);
-        payers.for_each(|payer| self.memcgs.uncharge_one(payer, pages));
+        let between = self.memcgs.with_ancestors(from).skip(1).take_while(|payer| payer.id != to.id);
+        // As in [`Memcgs::ancestors_first`].
+        between.chain([self.memcg(from)]).for_each(|payer| _ = self.memcgs.uncharge_one(payer, pages));
     }
 
     /// Runs `work` on the address spaces of a memcg, or of its heir.
@@ -207,12 +213,14 @@ impl Core {
     /// Frees the number of a memcg that nothing refers to any more, and then its parent's likewise.
     pub(crate) fn release_if_unused(&self, memcg: &Memcg) {
         let mut memcg = memcg;
+        // Between the removal and the look at the charges.
+        fence(SeqCst);
         loop {
             let unused = || {
-                memcg.handles.load(crate::sync::Ordering::Acquire) == 0
+                !memcg.has_handles()
                     && !memcg.pays_for_index()
-                    && memcg.memory.usage_pages() == 0
-                    && memcg.swap.usage_pages() == 0
+                    && memcg.memory.is_unused()
+                    && memcg.swap.is_unused()
             };
             if memcg.life() != Life::Offline || !unused() {
                 return;
@@ -238,6 +246,8 @@ impl Core {
             if !released {
                 return;
             }
+            // Of pages that another thread was removing when the heir got them.
+            workingset::forget_released(self, memcg);
             if let Some(mut charge) = own_charge {
                 self.uncharge_host(&mut charge);
             }

@@ -1,0 +1,128 @@
+//! Removal of memcgs beside other threads.
+
+use super::anon::{DONE, grow_old, store, swap_out};
+use super::*;
+use crate::writeback::{Flusher, FlusherOptions, FlusherStep};
+
+fn is_alone(world: &World) -> bool {
+    world.core.memcgs.iter().count() == 1
+}
+
+/// A removed memcg below a removed one loses its last charge, a swap slot, while its last handle is
+/// dropped: the memcg above is released, too.
+#[test]
+fn loom_a_removed_parent_is_released_with_its_child() {
+    fn world() -> Arc<World> {
+        let mut options = World::options();
+        options.swap = SwapOptions { pages: 1, store: SwapStore::Memory };
+        let core = Core::new(options, Time::ZERO);
+        let parent = core.add_memcg("parent", 2, Time::ZERO).unwrap().id();
+        let child = core.add_child(parent, "child", 2, Time::ZERO).unwrap().id();
+        World::of_memcg(core, child, Kind::Anon)
+    }
+    let prepare = |world: &World| {
+        let (core, child) = (&world.core, world.task.memcg);
+        let parent = core.memcg(child).parent();
+        assert!(store(world, 0, 5));
+        grow_old(world);
+        assert_eq!(swap_out(world), 1);
+        for memcg in [child, parent] {
+            core.remove_memcg(&DONE, memcg).unwrap();
+        }
+        core.drop_handle(parent);
+    };
+    let drop_handle = |world: &World| world.core.drop_handle(world.task.memcg);
+    let outcomes = explore_in(world, PREEMPTIONS, prepare, truncate, drop_handle, |world, truncated, ()| {
+        assert!(truncated && is_alone(world), "a removed memcg keeps its number");
+        "released"
+    });
+    assert_eq!(outcomes, ["released"]);
+}
+
+/// The last page of a leaf is truncated while its memcg is removed and released: the shadows that
+/// the leaf is left with belong to the heir or go.
+#[test]
+fn loom_no_shadows_are_left_to_a_released_memcg() {
+    let prepare = |world: &World| {
+        world.bring(1, |_| ());
+        assert_eq!(world.evict(), 1);
+        assert!(world.hit().is_none());
+    };
+    let truncate = |world: &World| world.core.truncate(&Silent, &world.mapping, 1, 2).is_none();
+    let remove = |world: &World| {
+        world.core.remove_memcg(&Silent, world.task.memcg).unwrap();
+        world.core.drop_handle(world.task.memcg);
+    };
+    let outcomes = explore_with(2, prepare, truncate, remove, |world, truncated, ()| {
+        assert!(truncated && is_alone(world));
+        world.core.memcgs.settle_all();
+        let root = world.core.memcg(MemcgId::ROOT);
+        let (leaves, listed) = (world.core.leaves_in_use(), root.lruvec.shadow_leaves.lock().len());
+        assert_eq!((leaves as usize, root.stat.get(Counter::WorkingsetNodes)), (listed, listed as u64));
+        if leaves == 0 { "dropped" } else { "inherited" }
+    });
+    assert_eq!(outcomes, ["dropped", "inherited"]);
+}
+
+/// A page becomes dirty while the flusher looks which memcgs have too many dirty pages: it looks at
+/// this one the next time.
+#[test]
+fn loom_too_many_dirty_pages_are_noted() {
+    fn look(world: &World) -> bool {
+        // The limit of all memory is out of reach.
+        let options = FlusherOptions { memory_permille: 1000, ..FlusherOptions::default() };
+        let mut flusher = Flusher::new(options, Time::ZERO);
+        matches!(flusher.step(&world.core, &Silent), FlusherStep::Write(_))
+    }
+    let prepare = |world: &World| {
+        assert!(write(world) && flush(world));
+    };
+    let outcomes = explore(prepare, write, look, |world, written, is_due| {
+        assert!(written && look(world), "the memcg's dirty pages are above its threshold");
+        if is_due { "due" } else { "due the next time" }
+    });
+    assert_eq!(outcomes, ["due", "due the next time"]);
+}
+
+/// A task stalls for a page whose memcg is removed meanwhile, and another memcg gets the number: the
+/// stall counts in one memcg from the beginning to the end.
+#[test]
+fn loom_a_stall_ends_where_it_began() {
+    let stall = |world: &World| {
+        let stall = world.core.begin_stall(&Silent, world.task.memcg);
+        world.core.end_stall(&Silent, stall);
+    };
+    let replace = |world: &World| {
+        world.core.remove_memcg(&Silent, world.task.memcg).unwrap();
+        world.core.drop_handle(world.task.memcg);
+        world.core.add_memcg("next", 2, Time::ZERO).unwrap().id()
+    };
+    let prepare = |world: &World| assert!(truncate(world));
+    let outcomes = explore_with(2, prepare, stall, replace, |world, (), next| {
+        let is_reused = next == world.task.memcg;
+        world.core.remove_memcg(&Silent, next).unwrap();
+        world.core.drop_handle(next);
+        assert!(is_alone(world));
+        if is_reused { "reused" } else { "another number" }
+    });
+    assert_eq!(outcomes, ["another number", "reused"]);
+}
+
+/// A memcg is removed while it loses its last page: one of the two threads releases it.
+#[test]
+fn loom_a_removed_memcg_is_released() {
+    let remove = |world: &World| {
+        world.core.remove_memcg(&Silent, world.task.memcg).unwrap();
+        world.core.drop_handle(world.task.memcg);
+    };
+    let give_back = |world: &World| world.core.uncharge_pages(world.task.memcg, 1);
+    let prepare = |world: &World| {
+        assert!(truncate(world));
+        world.core.memcgs.charge_pages(world.task.memcg, 1).unwrap();
+    };
+    let outcomes = explore(prepare, give_back, remove, |world, (), ()| {
+        assert!(is_alone(world), "it has no page");
+        "released"
+    });
+    assert_eq!(outcomes, ["released"]);
+}
