@@ -16,7 +16,7 @@
 //! None: atomic words. Each memcg reports its claim to its parent whenever its usage changes,
 //! because every visit needs the sum over perhaps thousands of siblings.
 
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 
 /// The fewest pages to scan that protection leaves.
 const SCAN_PAGES_MIN: u64 = 32;
@@ -43,11 +43,21 @@ impl Claim {
 
     /// Reports a change of the claim to the parent.
     #[inline]
-    fn update<'a>(&self, usage_pages: u64, parent: impl FnOnce() -> &'a Claim) {
-        let claim = usage_pages.min(self.setting.load(Relaxed));
-        if claim != self.claimed.load(Relaxed) {
-            let before = self.claimed.swap(claim, Relaxed);
+    fn update<'a>(&self, usage_pages: u64, parent: impl Fn() -> &'a Claim) {
+        let mut setting = self.setting.load(Relaxed);
+        loop {
+            let claim = usage_pages.min(setting);
+            if claim == self.claimed.load(Relaxed) {
+                return;
+            }
+            let before = self.claimed.swap(claim, AcqRel);
             parent().children.fetch_add(claim.wrapping_sub(before), Relaxed);
+            // If the memcg was removed meanwhile, nobody else takes this claim back.
+            let now = self.setting.load(Relaxed);
+            if now == setting {
+                return;
+            }
+            setting = now;
         }
     }
 }
@@ -128,5 +138,31 @@ impl Effective {
         let usage = usage_pages.max(protection);
         let spared = (u128::from(pages) * u128::from(protection) / (u128::from(usage) + 1)) as u64;
         ((pages - spared).max(SCAN_PAGES_MIN), by_low)
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+
+    /// A memcg is removed, and loses its protection, while another thread uncharges a page: in the
+    /// end its parent counts no claim.
+    #[test]
+    fn loom_a_removed_memcg_claims_nothing() {
+        loom::model(|| {
+            let world = Arc::new((Protection::new(), Protection::new()));
+            let (memcg, parent) = &*world;
+            memcg.set_min(5);
+            memcg.update(2, || parent);
+            let uncharging = {
+                let world = world.clone();
+                loom::thread::spawn(move || world.0.update(1, || &world.1))
+            };
+            memcg.set_min(0);
+            memcg.update(1, || parent);
+            uncharging.join().unwrap();
+            assert_eq!(parent.min.children.load(Relaxed), 0);
+        });
     }
 }
