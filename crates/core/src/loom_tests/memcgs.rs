@@ -126,3 +126,41 @@ fn loom_a_removed_memcg_is_released() {
     });
     assert_eq!(outcomes, ["released"]);
 }
+
+/// A removed memcg's index goes to its heir, which is removed meanwhile: no memcg is released that
+/// pays for a part of it.
+#[test]
+fn loom_no_released_memcg_pays_for_the_index() {
+    fn world() -> Arc<World> {
+        let options = Options { charge_metadata: true, frames: 8, ..World::options() };
+        let core = Core::new(options, Time::ZERO);
+        let parent = core.add_memcg("parent", 8, Time::ZERO).unwrap().id();
+        let child = core.add_child(parent, "child", 8, Time::ZERO).unwrap().id();
+        // The root pays for the directory, and the child for one leaf.
+        let mut world = World::of_memcg(core, MemcgId::ROOT, Kind::File);
+        world.bring(64, |_| ());
+        let task = world.core.new_task(child, 0);
+        Arc::get_mut(&mut world).unwrap().task = task;
+        world.bring(0, |_| ());
+        world
+    }
+    let prepare = |world: &World| world.core.remove_memcg(&Silent, world.task.memcg).unwrap();
+    let remove_parent = |world: &World| {
+        let (core, child) = (&world.core, world.task.memcg);
+        let parent = core.memcg(child).parent();
+        core.remove_memcg(&Silent, parent).unwrap();
+        [parent, child].into_iter().for_each(|memcg| core.drop_handle(memcg));
+    };
+    let judge = |world: &World, (), ()| {
+        let memcgs = (0..world.core.memcgs.numbers()).map(|number| world.core.memcg(MemcgId(number)));
+        let mut released =
+            memcgs.filter(|memcg| !world.core.memcgs.iter().any(|other| other.id() == memcg.id()));
+        assert!(released.all(|memcg| memcg.index_bytes() == 0), "a released memcg pays");
+        assert!(truncate(world));
+        world.core.settle_index();
+        assert!(is_alone(world));
+        "removed"
+    };
+    let reparent = |world: &World| world.core.reparent_index();
+    assert_eq!(explore_in(world, 2, prepare, reparent, remove_parent, judge), ["removed"]);
+}

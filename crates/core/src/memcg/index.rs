@@ -26,11 +26,7 @@ use std::collections::BTreeSet;
 
 /// Removed memcgs with objects left before their heirs take these over. One visit of the whole
 /// index serves all of them.
-#[cfg(not(loom))]
 const LEFT_BEHIND_MAX: usize = 32;
-/// loom explores few.
-#[cfg(loom)]
-const LEFT_BEHIND_MAX: usize = 1;
 
 /// Bits of a [`Bill`] for its bytes: 4 TiB of metadata.
 const BYTES_BITS: u32 = 42;
@@ -286,7 +282,7 @@ impl Core {
 
     /// Hands the objects that removed memcgs pay for over to their heirs, which pay from now on, so
     /// that the numbers can be reused. Their sizes were counted there since the removal.
-    fn reparent_index(&self) {
+    pub(crate) fn reparent_index(&self) {
         let mut relieved = BTreeSet::new();
         for mapping in self.mappings.all() {
             // Under the mapping's locks, no other thread frees what changes its payer.
