@@ -11,6 +11,10 @@ use crate::memcg::{Counter, Memcg, MemcgId};
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// Counters of cached pages that are compared with the states of these.
+const COUNTED: [Counter; 5] =
+    [Counter::Anon, Counter::File, Counter::FileMapped, Counter::FileDirty, Counter::FileWriteback];
+
 /// Where a folio waits.
 #[derive(Clone, Copy)]
 enum Place {
@@ -142,10 +146,10 @@ impl Core {
         Ok(usage)
     }
 
-    /// Checks the folios and the dirty index of each mapping. Returns the cached pages of each
-    /// memcg, and the dirty ones among them, by number.
-    fn validate_mappings(&self) -> Result<Vec<(u64, u64)>, String> {
-        let mut counted = vec![(0u64, 0u64); self.memcgs.numbers() as usize];
+    /// Checks the folios and the dirty index of each mapping. Returns the pages of each memcg that
+    /// the counters of [`COUNTED`] stand for, by number.
+    fn validate_mappings(&self) -> Result<Vec<[u64; COUNTED.len()]>, String> {
+        let mut counted = vec![[0; COUNTED.len()]; self.memcgs.numbers() as usize];
         for mapping in self.mappings.all() {
             let locked = mapping.lock_all(&self.leaves);
             let dirty = mapping.dirty();
@@ -167,9 +171,10 @@ impl Core {
                             mapping.id()
                         ));
                     }
+                    let is_file = mapping.kind() == Kind::File;
+                    let facts = [!is_file, is_file, is_file && flags.mapped(), indexed, flags.writeback()];
                     let counted = &mut counted[self.owner_of(folio).id().0 as usize];
-                    counted.0 += 1;
-                    counted.1 += u64::from(indexed);
+                    counted.iter_mut().zip(facts).for_each(|(pages, fact)| *pages += u64::from(fact));
                 }
                 let Some(next) = index.checked_add(1) else { break };
                 at = next;
@@ -189,7 +194,7 @@ impl Core {
     }
 
     /// Checks what memcgs are charged for and what they count: `usage` and `counted` are by number.
-    fn validate_memcgs(&self, usage: &[u64], counted: &[(u64, u64)]) -> Result<(), String> {
+    fn validate_memcgs(&self, usage: &[u64], counted: &[[u64; COUNTED.len()]]) -> Result<(), String> {
         self.memcgs.settle_all();
         // A removed memcg that still has pages may count what its heir does not, or the other way
         // round.
@@ -209,17 +214,18 @@ impl Core {
             if memcg.heir().is_some() {
                 continue;
             }
-            let (files, dirty) = counted[memcg.id().0 as usize];
             let removed = removed.get(&memcg.id().0).into_iter().flatten().copied();
             let counting: Vec<&Memcg> = removed.chain([memcg]).collect();
             let stat = |counter| counting.iter().map(|memcg| memcg.stat.signed(counter)).sum::<i64>() as u64;
-            let cached = stat(Counter::File) + stat(Counter::Anon);
-            if cached != files || stat(Counter::FileDirty) != dirty {
-                return Err(format!(
-                    "'{}' counts {cached} cached and {} dirty pages, and has {files} and {dirty}",
-                    memcg.name(),
-                    stat(Counter::FileDirty)
-                ));
+            for (counter, pages) in COUNTED.into_iter().zip(counted[memcg.id().0 as usize]) {
+                if stat(counter) != pages {
+                    return Err(format!(
+                        "'{}' counts {} pages as {}, and has {pages}",
+                        memcg.name(),
+                        stat(counter) as i64,
+                        counter.name()
+                    ));
+                }
             }
         }
         Ok(())

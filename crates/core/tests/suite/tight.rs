@@ -8,6 +8,7 @@
 
 use crate::random::Random;
 use mglru_core::lru::Swappiness;
+use mglru_core::lru::switch::{LruSwitch, SwitchStep};
 use mglru_core::reclaim::{Background, BackgroundStep, Lowering, ReapStep, Reaping, RequestStep, Watermarks};
 use mglru_core::*;
 use std::cell::{Cell, RefCell};
@@ -15,6 +16,8 @@ use std::sync::Arc;
 
 /// In about two seconds.
 const SEEDS: u64 = 30;
+/// In about four seconds.
+const CHURNING_SEEDS: u64 = 4;
 /// Operations of each task.
 const OPERATIONS: u64 = 100;
 const TASKS: usize = 4;
@@ -122,10 +125,16 @@ struct World {
     reaping: Option<Reaping>,
     /// The charges that succeeded and that failed.
     ended: [u64; 2],
+    /// Whether tenants come and go, limits and protections move, files are truncated, and the
+    /// policy is switched.
+    churns: bool,
+    switch: Option<LruSwitch>,
+    /// Handles on removed tenants, which charges may still need.
+    handles: Vec<MemcgId>,
 }
 
 impl World {
-    fn new(seed: u64) -> World {
+    fn new(seed: u64, churns: bool) -> World {
         let mut random = Random(seed);
         let r = &mut random;
         let frames = r.one_of(&[16, 40, 100, 300]);
@@ -143,6 +152,10 @@ impl World {
         let store = r.one_of(&[SwapStore::Device, SwapStore::Memory]);
         options.swap = SwapOptions { pages: r.one_of(&[0, 10, 70, 1000]), store };
         options.swappiness = Swappiness::new(r.one_of(&[0, 60, 200])).expect("at most 200");
+        if churns {
+            options.swap.pages = r.one_of(&[0, 1, 2, 64, 65, 70, 1000]);
+            options.swappiness = Swappiness::new(r.one_of(&[0, 1, 60, 200, 201])).expect("at most 201");
+        }
         let swaps = r.one_of(&match store {
             SwapStore::Device => [SwapOutcome::Started, SwapOutcome::Refused],
             SwapStore::Memory => [SwapOutcome::Done, SwapOutcome::Refused],
@@ -150,7 +163,7 @@ impl World {
         let cpus = options.cpus;
         let core = Core::new(options, Time::ZERO);
         let mut tenants: Vec<Tenant> = Vec::new();
-        let number = 1 + r.below(5u64) as usize;
+        let number = 1 + r.below(if churns { 12 } else { 5u64 }) as usize;
         let limit = |r: &mut Random| match r.below(4u64) {
             0 => 1 + r.below(4),
             1 | 2 => 4 + r.below(60),
@@ -158,8 +171,9 @@ impl World {
         };
         let protection = |r: &mut Random| r.one_of(&[0, 0, 5, 20, 10 * u64::from(frames)]);
         for n in 0..number {
-            let parent = match tenants.first() {
-                Some(first) if r.one_in(2) => first.tasks[0].memcg,
+            let above = if churns { tenants.last() } else { tenants.first() };
+            let parent = match above {
+                Some(above) if r.one_in(2) || churns && r.one_in(2) => above.tasks[0].memcg,
                 _ => MemcgId::ROOT,
             };
             let memcg = core.add_child(parent, &n.to_string(), limit(r), Time::ZERO).unwrap();
@@ -196,6 +210,9 @@ impl World {
             background: Background::new(&core, 0),
             reaping: None,
             ended: [0; 2],
+            churns,
+            switch: None,
+            handles: Vec::new(),
             core,
             host,
             random,
@@ -272,6 +289,9 @@ impl World {
             return;
         }
         actor.left -= 1;
+        if self.churns && self.random.one_in(8) {
+            return self.churn();
+        }
         let r = &mut self.random;
         let (tenant, page) = (r.below(self.tenants.len() as u64) as usize, r.below(self.pages) as u32);
         let drawn = r.below(100u64);
@@ -312,6 +332,58 @@ impl World {
         }
     }
 
+    fn churn(&mut self) {
+        let (core, host, r) = (&self.core, &self.host, &mut self.random);
+        let at = r.below(self.tenants.len() as u64) as usize;
+        let tenant = &mut self.tenants[at];
+        let memcg = tenant.tasks[0].memcg;
+        let mapping = tenant.mappings[r.below(2u64) as usize].clone();
+        let pages = r.one_of(&[0, 1, 5, 64, 1000, UNLIMITED]);
+        let (from, end) = (r.below(self.pages) as u32, r.one_of(&[self.pages / 2, self.pages, 1 << 32]));
+        match r.below(16u64) {
+            0 | 1 => self.switch = Some(core.switch_lru(r.one_of(&Lru::ALL))),
+            2 | 3 => {
+                let most = r.one_of(&[1, 5, 4096]);
+                if let Some(switch) = &mut self.switch
+                    && switch.step(core, most) != SwitchStep::More
+                {
+                    self.switch = None;
+                }
+            }
+            4 => {
+                let parents = [MemcgId::ROOT, memcg, core.memcg(memcg).parent()];
+                let parent = r.one_of(&parents);
+                if core.remove_memcg(host, memcg).is_err() {
+                    return;
+                }
+                self.handles.push(memcg);
+                let name = r.next().to_string();
+                let parent = if core.memcg(parent).is_online() { parent } else { MemcgId::ROOT };
+                let limit = r.one_of(&[1, 2, 7, 30, UNLIMITED]);
+                let memcg = core.add_child(parent, &name, limit, host.now()).unwrap().id();
+                for task in &mut tenant.tasks {
+                    core.end_task(task);
+                    *task = core.new_task(memcg, task.cpu);
+                    tenant.mappings.iter().for_each(|mapping| core.map(task, mapping, 512));
+                }
+            }
+            5 => core.memcg(memcg).set_high_pages(pages),
+            6 => core.memcg(memcg).set_swap_max_pages(pages),
+            7 => core.memcgs().set_min(memcg, pages),
+            8 => core.memcgs().set_low(memcg, pages),
+            9 => _ = core.truncate(host, &mapping, from, end),
+            10 => core.invalidate(host, &mapping, from, end, 0),
+            11 if mapping.kind() == Kind::File => _ = core.drop_clean(host, &mapping, from, end),
+            12 => {
+                core.unmap(host, &tenant.tasks[0], &mapping);
+                core.map(&tenant.tasks[0], &mapping, 512);
+            }
+            13 => core.drain_all(host),
+            14 => _ = core.give_up_index(host),
+            _ => core.return_frames(host),
+        }
+    }
+
     fn access(&mut self, actor: &mut Actor, tenant: usize, anon: bool, page: u32) {
         let dirty = self.random.one_in(2);
         let (core, host) = (&self.core, &self.host);
@@ -349,9 +421,11 @@ impl World {
         if host.efforts.get() != efforts {
             (miss.steps, miss.efforts) = (0, miss.efforts + 1);
         }
+        // Twice as many memcgs, and all policies at once while one is switched.
+        let steps_max = STEPS_MAX * if self.churns { 6 } else { 1 };
         let costs = (miss.efforts, miss.steps, miss.idle_waits);
         assert!(
-            costs.0 <= EFFORTS_MAX && costs.1 <= STEPS_MAX && costs.2 <= IDLE_WAITS_MAX,
+            costs.0 <= EFFORTS_MAX && costs.1 <= steps_max && costs.2 <= IDLE_WAITS_MAX,
             "seed {}: efforts, steps and waits {costs:?}: {:?}",
             self.seed,
             miss.charging
@@ -407,6 +481,9 @@ impl World {
             let at = self.random.one_of(&ready);
             self.step(&mut actors[at]);
             self.host.now.set(self.now() + 1000);
+            if self.churns {
+                self.check(&actors);
+            }
         }
         for actor in &mut actors {
             for folio in actor.mlocked.drain(..).chain(actor.held.drain(..)) {
@@ -416,11 +493,68 @@ impl World {
     }
 }
 
+impl World {
+    /// Ends all transfers and removes all pages and tenants.
+    fn wind_up(&mut self) {
+        (self.failures, self.flush_at) = (0, u64::MAX);
+        while !self.transfers.is_empty() || self.reaping.is_some() || !self.host.kills.borrow().is_empty() {
+            self.host.now.set(self.now() + 1_000_000);
+            self.serve();
+        }
+        let (core, host, seed) = (&self.core, &self.host, self.seed);
+        core.drain_all(host);
+        for mapping in self.tenants.iter().flat_map(|tenant| &tenant.mappings) {
+            assert_eq!(core.close_mapping(host, mapping), None, "seed {seed}");
+        }
+        self.handles.drain(..).for_each(|memcg| core.drop_handle(memcg));
+        let mut left: Vec<MemcgId> = self.tenants.iter().map(|tenant| tenant.tasks[0].memcg).collect();
+        while !left.is_empty() {
+            let before = left.len();
+            left.retain(|&memcg| {
+                core.remove_memcg(host, memcg).is_err() || {
+                    core.drop_handle(memcg);
+                    false
+                }
+            });
+            assert!(left.len() < before, "seed {seed}: {left:?}");
+        }
+        core.drain_all(host);
+        core.settle_index();
+        core.validate().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert_eq!(core.memcgs().iter().count(), 1, "seed {seed}");
+        assert_eq!((core.used_swap_pages(), core.leaves_in_use()), (0, 0), "seed {seed}");
+    }
+
+    /// Checks everything now and then.
+    fn check(&mut self, actors: &[Actor]) {
+        if actors.iter().all(|actor| actor.miss.is_none() && actor.lowering.is_none()) {
+            self.handles.drain(..).for_each(|memcg| self.core.drop_handle(memcg));
+        }
+        let charging = actors.iter().filter_map(|actor| actor.miss.as_ref()?.charging.owes_frame());
+        let charged: Vec<MemcgId> = charging.collect();
+        if self.random.one_in(64) {
+            let valid = self.core.validate_while_charging(&charged);
+            valid.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
+        }
+    }
+}
+
+/// Tenants come and go up to twelve levels deep, limits and protections move, files are truncated,
+/// and the policy is switched. In the end nothing is left, and nobody pays for it.
+#[test]
+fn charges_end_while_everything_changes() {
+    for seed in 0..CHURNING_SEEDS {
+        let mut world = World::new(seed, true);
+        world.run();
+        world.wind_up();
+    }
+}
+
 #[test]
 fn charges_end_under_very_tight_limits() {
     let mut ended = [0; 2];
     for seed in 0..SEEDS {
-        let mut world = World::new(seed);
+        let mut world = World::new(seed, false);
         world.run();
         world.core.validate().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         ended = [0, 1].map(|at| ended[at] + world.ended[at]);
