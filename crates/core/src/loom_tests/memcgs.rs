@@ -84,8 +84,8 @@ fn loom_too_many_dirty_pages_are_noted() {
     assert_eq!(outcomes, ["due", "due the next time"]);
 }
 
-/// A task stalls for a page whose memcg is removed meanwhile, and another memcg gets the number: the
-/// stall counts in one memcg from the beginning to the end.
+/// A task stalls for a page whose memcg is removed meanwhile, and another memcg gets the number:
+/// the stall counts in one memcg from the beginning to the end.
 #[test]
 fn loom_a_stall_ends_where_it_began() {
     let stall = |world: &World| {

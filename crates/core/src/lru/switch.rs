@@ -107,7 +107,7 @@ impl LruSwitch {
             }
             return SwitchStep::More;
         }
-        // Memcgs created from now on see the new policy, and never have folios on the others' lists.
+        // Memcgs created from now on see the new policy, and never have folios on other lists.
         if core.memcgs.numbers_created() > self.memcg {
             return SwitchStep::More;
         }

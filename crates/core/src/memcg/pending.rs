@@ -66,7 +66,8 @@ impl Pending {
         !self.over_background.load(Relaxed) && !self.over_background.swap(true, AcqRel)
     }
 
-    /// Forgets the note. A thread that still saw it has counted its pages, and the caller sees them.
+    /// Forgets the note. A thread that still saw it has counted its pages before: the caller sees
+    /// them.
     pub(crate) fn forget_over_background(&self) {
         self.over_background.store(false, Relaxed);
         fence(SeqCst);

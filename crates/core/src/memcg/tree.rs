@@ -256,8 +256,8 @@ impl Memcgs {
         memcg
     }
 
-    /// As [`Self::payer`], and takes a handle on it, without a lock. The memcgs in `late` were removed
-    /// meanwhile: the caller gives back a handle on each.
+    /// As [`Self::payer`], and takes a handle on it, without a lock. The memcgs in `late` were
+    /// removed meanwhile: the caller gives back a handle on each.
     pub(super) fn hold_payer(&self, memcg: MemcgId, late: &mut Vec<MemcgId>) -> &Memcg {
         loop {
             let payer = self.payer(memcg);
@@ -440,9 +440,9 @@ impl Memcgs {
         })
     }
 
-    /// As [`Self::with_ancestors`], but the memcg comes last. For uncharges: without its last charge
-    /// a removed memcg may be released by another thread, which goes on with the parent and must
-    /// find that uncharged, too.
+    /// As [`Self::with_ancestors`], but the memcg comes last. For uncharges: without its last
+    /// charge, a removed memcg may be released by another thread. That thread goes on with the
+    /// parent, and must find it uncharged, too.
     pub(super) fn ancestors_first(&self, memcg: MemcgId) -> impl Iterator<Item = &Memcg> {
         self.with_ancestors(memcg).skip(1).chain([self.get(memcg)])
     }
