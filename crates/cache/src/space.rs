@@ -270,7 +270,7 @@ impl Shared {
         match zeroed {
             Some(in_page) => {
                 self.frames.zero(folio.0, in_page);
-                self.core.end_content(&inode.mapping, folio);
+                self.core.end_cut(&inode.mapping, folio);
             }
             None => self.core.cancel_content(&self.host, &inode.mapping, folio),
         }

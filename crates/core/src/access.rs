@@ -571,6 +571,15 @@ impl Core {
         self.set_uptodate(mapping, folio, version);
     }
 
+    /// As [`Self::end_content`], for a page of which a part was zeroed because the file ends there
+    /// now. A mapped access that looked at the length before does not keep the slot settled.
+    pub fn end_cut(&self, mapping: &Mapping, folio: FolioId) {
+        if let Some(slot) = mapping.slot(&self.leaves, self.folios.index(folio)) {
+            slot.unsettle();
+        }
+        self.end_content(mapping, folio);
+    }
+
     /// Counts the read of a page as ended. Charges that wait before an OOM kill use the count.
     fn end_reading(&self, folio: FolioId) {
         self.owner_of(folio).stat.sub(Counter::FileReading, 1);

@@ -312,10 +312,10 @@ impl Mapping {
     /// skip the length of the file: only whole pages are settled.
     #[inline]
     pub(crate) fn settle(&self, index: u32) {
+        let is_whole = || self.has_whole_page(index.into());
         if let Some(range) = self.range.get()
-            && self.has_whole_page(index.into())
-            && range.settle(index)
-            && !self.has_whole_page(index.into())
+            && range.settle(index, is_whole)
+            && !is_whole()
         {
             // A truncation may have looked at the slot before it was settled.
             range.unsettle_all(index.into(), u64::from(index) + 1);

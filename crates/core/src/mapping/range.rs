@@ -31,7 +31,9 @@
 //! Nor does a hit look at the length of the file: only slots of whole pages are settled. A
 //! truncation sets the number of whole pages ([`super::Mapping::set_whole_pages`]) and then
 //! unsettles the slots after them; an access settles its slot and then looks at that number again,
-//! with fences in the same way.
+//! with fences in the same way. In between, other threads may find the slot settled. So the access
+//! settles only the content that the page had when it looked at the number before, and a truncation
+//! unsettles a page while it changes the page's content ([`crate::Core::end_cut`]).
 
 use super::layout::{LEAF_SLOTS, TABLE_PAGES};
 use super::slot::{AtomicSlot, Slot};
@@ -99,10 +101,11 @@ impl SlotRange {
         self.slots.as_chunks().0.get(index as usize / LEAF_SLOTS)
     }
 
-    /// Settles the slot of a page that was accessed through a mapping. The caller then sets the
-    /// accessed bit of the page table. `true`: it was not settled before.
-    pub(super) fn settle(&self, index: u32) -> bool {
-        let is_new = self.slots.get(index as usize).is_some_and(AtomicSlot::settle);
+    /// Settles the slot of a page that was accessed through a mapping, if `is_whole` says that the
+    /// page lies inside the file. The caller then sets the accessed bit of the page table, and
+    /// looks at the length again. `true`: it was not settled before.
+    pub(super) fn settle(&self, index: u32, is_whole: impl Fn() -> bool) -> bool {
+        let is_new = self.slots.get(index as usize).is_some_and(|slot| slot.settle(is_whole));
         if is_new {
             fence(SeqCst);
         }

@@ -198,12 +198,15 @@ impl AtomicSlot {
         now & (ENTRY | SHADOW) == ENTRY
     }
 
-    /// Settles the slot of a page whose accessed bit is set. `true`: it was not settled before.
-    pub(super) fn settle(&self) -> bool {
-        const YOUNG: u64 = FOLIO | MAPPED | ACCESSED;
-        let mut now = self.0.load(Ordering::Relaxed);
-        while now & (YOUNG | SHADOW | SETTLED) == YOUNG {
-            match self.0.compare_exchange_weak(now, now | SETTLED, Ordering::AcqRel, Ordering::Relaxed) {
+    /// Settles the slot of a page whose accessed bit is set, if `is_whole` says so of its content
+    /// as it is now. `true`: it was not settled before.
+    pub(super) fn settle(&self, is_whole: impl Fn() -> bool) -> bool {
+        const YOUNG: u64 = FOLIO | UPTODATE | MAPPED | ACCESSED;
+        let mut now = self.0.load(Ordering::Acquire);
+        // Not while the content changes, nor if it has changed since the look: by a truncation, the
+        // file may end in the page now.
+        while now & (YOUNG | SHADOW | SETTLED) == YOUNG && is_whole() {
+            match self.0.compare_exchange_weak(now, now | SETTLED, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return true,
                 Err(other) => now = other,
             }
@@ -211,8 +214,9 @@ impl AtomicSlot {
         false
     }
 
-    /// Lets the next access to the page look at the bit of its page table.
-    pub(super) fn unsettle(&self) {
+    /// Lets the next access to the page look at the bit of its page table, and at the length of the
+    /// file.
+    pub(crate) fn unsettle(&self) {
         let mut now = self.0.load(Ordering::Relaxed);
         while now & (FOLIO | SHADOW | SETTLED) == FOLIO | SETTLED {
             match self.0.compare_exchange_weak(now, now & !SETTLED, Ordering::AcqRel, Ordering::Relaxed) {
