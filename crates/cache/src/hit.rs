@@ -29,32 +29,32 @@ impl CachedFile {
         // An empty read would be longer than any page.
         let is_in_page = buffer.len().wrapping_sub(1) < PAGE_BYTES as usize - in_page;
         let is_known = !self.inode.changed_outside.load(Ordering::Relaxed);
-        if !is_in_page || !is_known || !mapping.has_whole_page(page) {
+        if !is_in_page || !is_known {
             return false;
         }
         // Each kind of glance gets code of its own: a slot in a range has no way to check.
         let in_range = mapping.range().and_then(|range| Glance::in_range(range, page as u32));
-        let is_copied = match in_range {
-            Some(seen) => self.copy_glanced(seen, in_page, buffer),
+        match in_range {
+            Some(seen) => self.copy_glanced(seen, page, in_page, buffer),
             None => match self.shared.core.glance_in_pool(mapping, page as u32) {
-                Some(seen) => seen.is_readable() && self.copy_glanced(seen, in_page, buffer),
+                Some(seen) => seen.is_readable() && self.copy_glanced(seen, page, in_page, buffer),
                 None => false,
             },
-        };
-        // The file may have become shorter and the page been read again since.
-        is_copied && mapping.has_whole_page(page)
+        }
     }
 
-    /// Whether the bytes before `end` in a page that was copied belong to the file. Asked after the
-    /// copy: the file may have become shorter since the length was looked at, and the page have
-    /// been read again with zeros behind the end.
+    /// Whether the bytes before `end` in a page belong to the file. Asked between the look at the
+    /// page and the check that it is unchanged. Before the look, the file may have become shorter
+    /// since, and the page have zeros behind the end. After the check, it may have grown again, by
+    /// a write of this page that the copy does not have.
     pub(crate) fn has_bytes(&self, index: u32, end: usize) -> bool {
         u64::from(index) * PAGE_BYTES + end as u64 <= self.inode.len()
     }
 
     #[inline(always)]
-    fn copy_glanced(&self, seen: Glance<'_>, in_page: usize, out: &mut [u8]) -> bool {
-        if !self.shared.core.is_counted_full(&seen) {
+    fn copy_glanced(&self, seen: Glance<'_>, page: u64, in_page: usize, out: &mut [u8]) -> bool {
+        // As in `has_bytes`: between the look at the page and the check.
+        if !self.inode.has_whole_page(page) || !self.shared.core.is_counted_full(&seen) {
             return false;
         }
         self.shared.frames.copy_out(seen.folio().0, in_page, out);
@@ -128,7 +128,7 @@ impl CachedFile {
         missed: bool,
     ) -> bool {
         let Some(seen) = self.glance(index) else { return false };
-        if !seen.is_readable() || seen.readahead() {
+        if !seen.is_readable() || seen.readahead() || !self.has_bytes(index, in_page + out.len()) {
             return false;
         }
         if !again {
@@ -136,7 +136,7 @@ impl CachedFile {
             prefetch_for_read(self.shared.flags(seen.folio()));
         }
         self.shared.frames.copy_out(seen.folio().0, in_page, out);
-        if !seen.still() || !self.has_bytes(index, in_page + out.len()) {
+        if !seen.still() {
             return false;
         }
         if !again {
@@ -166,9 +166,11 @@ impl CachedFile {
     pub(crate) fn copy_hit(&self, piece: &Piece, out: &mut [u8], again: bool, missed: bool) -> bool {
         let (shared, mapping) = (&*self.shared, &*self.inode.mapping);
         let Lookup::Hit(hit) = shared.core.lookup(mapping, piece.index) else { return false };
+        if !self.has_bytes(piece.index, piece.in_page.end) {
+            return false;
+        }
         shared.frames.copy_out(hit.folio.0, piece.in_page.start, out);
-        if !shared.core.confirm(mapping, piece.index, &hit) || !self.has_bytes(piece.index, piece.in_page.end)
-        {
+        if !shared.core.confirm(mapping, piece.index, &hit) {
             return false;
         }
         self.count_hit(piece.index, &hit, again, missed);

@@ -149,6 +149,9 @@ pub(crate) struct Inode {
     errors: Mutex<Option<Box<Errors>>>,
     transfers: Mutex<Transfers>,
     transferred: Condvar,
+    /// Actions that tests run before a thread looks at the length, and afterwards.
+    #[cfg(test)]
+    pub(crate) looks: [crate::tests::Acts; 2],
 }
 
 #[derive(Default)]
@@ -212,6 +215,8 @@ impl Inode {
             errors: Mutex::default(),
             transfers: Mutex::default(),
             transferred: Condvar::new(),
+            #[cfg(test)]
+            looks: Default::default(),
         }
     }
 
@@ -247,7 +252,27 @@ impl Inode {
 
     #[inline]
     pub(crate) fn len(&self) -> u64 {
-        self.len.load(Ordering::Acquire)
+        self.look(|| self.len.load(Ordering::Acquire))
+    }
+
+    /// Whether a page lies wholly inside the file.
+    #[inline(always)]
+    pub(crate) fn has_whole_page(&self, page: u64) -> bool {
+        self.look(|| self.mapping.has_whole_page(page))
+    }
+
+    #[cfg(not(test))]
+    #[inline(always)]
+    fn look<T>(&self, look: impl FnOnce() -> T) -> T {
+        look()
+    }
+
+    #[cfg(test)]
+    fn look<T>(&self, look: impl FnOnce() -> T) -> T {
+        self.looks[0].next();
+        let seen = look();
+        self.looks[1].next();
+        seen
     }
 
     pub(crate) fn set_len(&self, bytes: u64) {

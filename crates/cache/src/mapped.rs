@@ -225,10 +225,10 @@ impl Map {
         if in_page + out.len() <= PAGE_BYTES as usize
             && offset.checked_add(out.len() as u64).is_some_and(|end| end <= self.file.len())
             && let Some(seen) = self.file.young_glance((offset / PAGE_BYTES) as u32)
+            && self.file.has_bytes((offset / PAGE_BYTES) as u32, in_page + out.len())
         {
             self.frames.copy_out(seen.folio().0, in_page, out);
-            // The file may have become shorter and the page been read again since.
-            if seen.still() && self.file.has_bytes((offset / PAGE_BYTES) as u32, in_page + out.len()) {
+            if seen.still() {
                 return Ok(());
             }
         }
@@ -254,20 +254,12 @@ impl Map {
 
     fn load_together<const N: usize>(&self, offsets: &[u64], out: &mut [[u8; N]]) -> Result<(), Error> {
         if self.range.addresses().is_empty() {
-            let len = self.file.len();
             let look = |offset: u64| {
-                let inside = offset.checked_add(N as u64).is_some_and(|end| end <= len);
-                if inside && (offset % PAGE_BYTES) as usize + N <= PAGE_BYTES as usize {
-                    return self.file.young_glance((offset / PAGE_BYTES) as u32);
-                }
-                None
+                let (page, end) = (offset / PAGE_BYTES, (offset % PAGE_BYTES) as usize + N);
+                let index = u32::try_from(page).ok().filter(|_| end <= PAGE_BYTES as usize)?;
+                self.file.young_glance(index).filter(|_| self.file.has_bytes(index, end))
             };
-            self.load_seen(offsets, out, look, Glance::folio, Glance::still)?;
-            if self.file.len() < len {
-                // Some may be behind the end by now.
-                offsets.iter().zip(out).try_for_each(|(&offset, out)| self.load_pooled(offset, out))?;
-            }
-            return Ok(());
+            return self.load_seen(offsets, out, look, Glance::folio, Glance::still);
         }
         let look = |offset: u64| self.settled(offset, N);
         self.load_seen(offsets, out, look, SettledPage::folio, SettledPage::still)
@@ -310,14 +302,15 @@ impl Map {
             let shared = &*self.file.shared;
             loop {
                 let hit = self.find(piece.index)?;
+                // The file may have become shorter. See `CachedFile::has_bytes`.
+                self.check(piece.start(), piece.in_page.end)?;
                 shared.frames.copy_out(hit.folio.0, piece.in_page.start, out);
                 if shared.core.confirm(&self.file.inode.mapping, piece.index, &hit) {
                     break;
                 }
             }
         }
-        // The file may have become shorter, and what was copied not be a part of it.
-        self.check(offset, out.len()).map(|_| ())
+        Ok(())
     }
 
     /// Stores `bytes` at `offset`, within the file.
@@ -465,14 +458,17 @@ impl CachedFile {
     /// ```
     pub fn cached_page(&self, index: u32) -> Option<OwnedPageGuard> {
         let (shared, inode) = (&self.shared, &self.inode);
-        let start = u64::from(index) * PAGE_BYTES;
-        let left = self.len().checked_sub(start).filter(|&left| left > 0)?;
-        if inode.changed_outside.load(Ordering::Relaxed) {
+        if !self.has_bytes(index, 1) || inode.changed_outside.load(Ordering::Relaxed) {
             return None;
         }
         let Lookup::Hit(hit) = shared.core.lookup(&inode.mapping, index) else { return None };
         shared.core.lend(&shared.host, &inode.mapping, index, &hit).ok()?;
+        // The file may have become shorter since. From now on the bytes stay.
+        let left = self.len().saturating_sub(u64::from(index) * PAGE_BYTES);
         let guard = OwnedPageGuard::new(shared, hit.folio, left.min(PAGE_BYTES) as usize);
+        if left == 0 {
+            return None;
+        }
         self.count_hit(index, &hit, false, false);
         Some(guard)
     }

@@ -4,7 +4,7 @@
 use crate::backend::{BackendKind, Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
 use crate::host::CacheHost;
 use crate::workers::Workers;
-use crate::{Advice, CachedFile, OpenMode, PageCache};
+use crate::{Advice, CachedFile, Map, OpenMode, PageCache, ReadRequest};
 use mglru_core::folio::Flags;
 use mglru_core::{Counter, Hit, LockAttempt, Lookup, Lru, Mechanisms, MemcgId, Throttle};
 use std::collections::VecDeque;
@@ -30,6 +30,10 @@ impl Acts {
 
     fn is_empty(&self) -> bool {
         self.0.lock().unwrap().is_empty()
+    }
+
+    fn clear(&self) {
+        self.0.lock().unwrap().clear();
     }
 
     pub(crate) fn next(&self) {
@@ -264,6 +268,95 @@ fn write_back_is_not_taken_for_a_cut() {
     let mut expected = vec![7; 2 * PAGE];
     expected[PAGE + 9] = b'!';
     assert!(files.contents("f").unwrap() == expected);
+}
+
+/// While a read looks at a page and at the file's length, the file is truncated, and a write fills
+/// it again: what is read is what the file had at some time, and no zeros from in between.
+#[test]
+fn a_read_beside_a_truncation_and_a_write_has_no_zeros_that_were_not_there() {
+    let cut = PAGE as u64 + 100;
+    type Read = fn(&CachedFile, &Map) -> Vec<u8>;
+    fn load(map: &Map, offset: usize, bytes: usize) -> Vec<u8> {
+        let mut loaded = vec![0; bytes];
+        map.load(offset as u64, &mut loaded).map_or(Vec::new(), |()| loaded)
+    }
+    let reads: [Read; 7] = [
+        |file, _| {
+            let mut read = vec![0; 200];
+            let bytes = file.read_at(&mut read, PAGE as u64 + 50).unwrap();
+            read[..bytes].to_vec()
+        },
+        |file, _| {
+            let mut read = vec![0; 2 * PAGE];
+            let bytes = file.read_at(&mut read, 0).unwrap();
+            read[..bytes].to_vec()
+        },
+        |file, _| {
+            let mut read = vec![0; 200];
+            let mut requests = [ReadRequest { offset: PAGE as u64 + 50, buffer: &mut read, read: 0 }];
+            file.read_many(&mut requests).unwrap();
+            let [ReadRequest { read: bytes, .. }] = requests;
+            read[..bytes].to_vec()
+        },
+        |_, map| load(map, PAGE + 50, 200),
+        |_, map| load(map, 50, PAGE + 200),
+        |_, map| {
+            let mut loaded = [[0; 200]; 2];
+            let result = map.load_many(&[PAGE as u64 + 50, 0], &mut loaded);
+            result.map_or(Vec::new(), |()| loaded.concat())
+        },
+        |_, map| {
+            let view = map.read_page(1, |page| {
+                let mut loaded = vec![0; page.len()];
+                page.load(0, &mut loaded).unwrap();
+                loaded
+            });
+            view.unwrap_or_default()
+        },
+    ];
+    let mut failed = Vec::new();
+    for (kind, mapped_early, looks) in
+        (0..reads.len() * 16).map(|case| (case / 16, case % 2 > 0, case / 2 % 8))
+    {
+        let (_files, _cache, file) = created();
+        // A range has the slots of those pages that the file had when it was mapped.
+        let early = mapped_early.then(|| {
+            file.truncate(3 * PAGE as u64).unwrap();
+            file.map().unwrap()
+        });
+        file.write_at(&[7; 3 * PAGE], 0).unwrap();
+        let map = early.unwrap_or_else(|| file.map().unwrap());
+        // All accesses are counted, and all accessed bits set.
+        for _ in 0..5 {
+            read(&file, 0, 3 * PAGE);
+            load(&map, 0, 3 * PAGE);
+        }
+        (0..looks).for_each(|_| file.inode.looks[1].push(|| ()));
+        let (other, inode) = (file.try_clone().unwrap(), file.inode.clone());
+        file.inode.looks[1].push(move || {
+            other.truncate(cut).unwrap();
+            inode.looks[0].push(move || _ = other.write_at(&[8; 2 * PAGE], cut).unwrap());
+        });
+        let bytes = reads[kind](&file, &map);
+        file.inode.looks.iter().for_each(Acts::clear);
+        if !bytes.iter().all(|byte| [7, 8].contains(byte)) {
+            failed.push((kind, mapped_early, looks));
+        }
+    }
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+/// The file ends in the page by the time that the page is lent.
+#[test]
+fn a_page_lent_beside_a_truncation_ends_where_the_file_does() {
+    let (_files, _cache, file) = created();
+    file.write_at(&[7; 3 * PAGE], 0).unwrap();
+    let other = file.try_clone().unwrap();
+    file.inode.looks[1].push(move || other.truncate(PAGE as u64 + 100).unwrap());
+    assert!(file.cached_page(1).unwrap()[..] == [7; 100]);
+    let other = file.try_clone().unwrap();
+    file.inode.looks[1].push(move || other.truncate(10).unwrap());
+    assert!(file.cached_page(1).is_none());
 }
 
 /// A file's last handle is closed and its write-back extends it while another thread opens it: the

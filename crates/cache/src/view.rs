@@ -93,13 +93,12 @@ impl Map {
     fn read_page_slowly<R>(&self, index: u32, mut read: impl FnMut(&PageView<'_>) -> R) -> Result<R, Error> {
         let file = &self.file;
         for _ in 0..OPTIMISTIC_RUNS {
-            let bytes = self.bytes_of_page(index)?;
+            self.bytes_of_page(index)?;
             let hit = self.find(index)?;
+            // The file may have become shorter. See `CachedFile::has_bytes`.
+            let bytes = self.bytes_of_page(index)?;
             let result = read(&self.view(hit.folio, bytes));
-            // The file may have become shorter, too.
-            if file.shared.core.confirm(&file.inode.mapping, index, &hit)
-                && self.bytes_of_page(index)? >= bytes
-            {
+            if file.shared.core.confirm(&file.inode.mapping, index, &hit) {
                 return Ok(result);
             }
         }
