@@ -3,7 +3,7 @@
 use crate::cache::PageCache;
 use crate::error::Error;
 use crate::shared::Shared;
-use mglru_core::{ControlStep, Host, Throttle};
+use mglru_core::{ControlStep, ControlWrite, Host, Throttle};
 use std::fmt;
 use std::sync::Arc;
 
@@ -57,17 +57,14 @@ impl Control {
     /// meanwhile.
     pub fn write(&self, path: &str, value: &str) -> Result<(), Error> {
         let shared = &self.shared;
-        let mut write = shared.core.write_control(path, value, shared.cpu()).map_err(Error::Control)?;
-        let written = shared.run_steps(|| match write.step(&shared.core, &shared.host) {
+        let write = shared.core.write_control(path, value, shared.cpu()).map_err(Error::Control)?;
+        let step = |write: &mut ControlWrite| match write.step(&shared.core, &shared.host) {
             Ok(ControlStep::More) => Ok(Some(None)),
             Ok(ControlStep::Wait(throttle)) => Ok(Some(Some(throttle))),
             Ok(ControlStep::Done) => Ok(None),
             Err(error) => Err(Error::Control(error)),
-        });
-        if matches!(written, Err(Error::Closed)) {
-            write.cancel(&shared.core, &shared.host);
-        }
-        written
+        };
+        shared.run_steps(write, step, |write| write.cancel(&shared.core, &shared.host))
     }
 
     /// Lists a tenant's files, then its children, each with a trailing slash. The empty path is the
@@ -81,16 +78,21 @@ impl Control {
 }
 
 impl Shared {
-    /// Calls `step` on the calling thread until it returns `None`, and waits between calls as
-    /// `step` asks.
-    pub(crate) fn run_steps(
+    /// Calls `step` on the calling thread until it returns `None` or an error, and waits between
+    /// calls as `step` asks. Calls `cancel` if the cache is closed before.
+    pub(crate) fn run_steps<W>(
         &self,
-        mut step: impl FnMut() -> Result<Option<Option<Throttle>>, Error>,
+        mut work: W,
+        mut step: impl FnMut(&mut W) -> Result<Option<Option<Throttle>>, Error>,
+        cancel: impl FnOnce(W),
     ) -> Result<(), Error> {
         loop {
-            self.check_open()?;
+            if let Err(closed) = self.check_open() {
+                cancel(work);
+                return Err(closed);
+            }
             let rings_before = self.host.progress.rings();
-            let next = step();
+            let next = step(&mut work);
             self.submit_swap_outs();
             self.reap_victims();
             match next? {

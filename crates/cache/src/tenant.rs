@@ -247,13 +247,14 @@ impl Tenant {
         self.lower(Lowering::new(memcg.id(), false, self.shared.cpu()))
     }
 
-    fn lower(&self, mut lowering: Lowering) -> Result<(), Error> {
+    fn lower(&self, lowering: Lowering) -> Result<(), Error> {
         let shared = &self.shared;
-        shared.run_steps(|| match lowering.step(&shared.core, &shared.host) {
+        let step = |lowering: &mut Lowering| match lowering.step(&shared.core, &shared.host) {
             RequestStep::More => Ok(Some(None)),
             RequestStep::Wait(throttle) => Ok(Some(Some(throttle))),
             RequestStep::Done(_) | RequestStep::TryAgain(_) => Ok(None),
-        })
+        };
+        shared.run_steps(lowering, step, |lowering| lowering.cancel(&shared.core, &shared.host))
     }
 
     /// Sets `memory.swap.high`, in bytes. A tenant above it is throttled.

@@ -4,7 +4,7 @@
 use crate::backend::{BackendKind, Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
 use crate::host::CacheHost;
 use crate::workers::Workers;
-use crate::{Advice, CachedFile, Map, OpenMode, PageCache, ReadRequest};
+use crate::{Advice, CachedFile, Error, Map, OpenMode, PageCache, ReadRequest};
 use mglru_core::folio::Flags;
 use mglru_core::{Counter, Hit, LockAttempt, Lookup, Lru, Mechanisms, MemcgId, Throttle};
 use std::collections::VecDeque;
@@ -357,6 +357,24 @@ fn a_page_lent_beside_a_truncation_ends_where_the_file_does() {
     let other = file.try_clone().unwrap();
     file.inode.looks[1].push(move || other.truncate(10).unwrap());
     assert!(file.cached_page(1).is_none());
+}
+
+/// Work in steps, such as the lowering of a limit, is cancelled if the cache is closed meanwhile:
+/// dropped, it could keep its tenant from aging.
+#[test]
+fn work_in_steps_is_cancelled_when_the_cache_is_closed() {
+    let (_files, _cache, file) = created();
+    let (shared, mut cancelled) = (&file.shared, None);
+    let step = |steps: &mut u32| {
+        *steps += 1;
+        if *steps == 3 {
+            Workers::tell_to_stop(shared);
+        }
+        Ok(Some(Some(Throttle::NoProgress)))
+    };
+    let result = shared.run_steps(0, step, |steps| cancelled = Some(steps));
+    assert!(matches!(result, Err(Error::Closed)));
+    assert_eq!(cancelled, Some(3));
 }
 
 /// A file's last handle is closed and its write-back extends it while another thread opens it: the
