@@ -23,7 +23,8 @@
 //! # Locking
 //!
 //! No lock is held while a future is pending. Wakers are called by threads of the cache, which may
-//! hold locks of the core: a waker must not poll its future itself, and those of runtimes do not.
+//! hold locks of it, though none of the core: a waker must not poll its future itself, and those of
+//! runtimes do not.
 
 mod read;
 mod state;

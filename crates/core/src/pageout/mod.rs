@@ -298,10 +298,13 @@ impl<H: Host> Batch<'_, '_, H> {
         let to_free = fates.iter().filter(|fate| matches!(fate, Fate::Free { .. })).count();
         let mut evictions = Evictions::begin(core, self.cx.orders.target, to_free as u64);
         let mut rest = folios.iter().copied().zip(fates.iter().copied()).peekable();
+        // Folios with waiters. These are woken without a lock, as a host may wake tasks, and the
+        // waker of a task may drop it, with files that it has open.
+        let mut awaited = Vec::new();
         while let Some(&(first, fate)) = rest.peek() {
             let id = core.folios.mapping_of(first);
             let (Fate::Free { .. }, Some(mapping)) = (fate, last_mapping.get(core, id)) else {
-                spare(core, host, first, fate);
+                awaited.extend(spare(core, first, fate));
                 rejected.push(first);
                 rest.next();
                 continue;
@@ -314,7 +317,7 @@ impl<H: Host> Batch<'_, '_, H> {
                 mapping == id && locked.covers(index)
             }) {
                 let Some(before) = freeze_in_slot(core, &locked, folio, fate) else {
-                    spare(core, host, folio, fate);
+                    awaited.extend(spare(core, folio, fate));
                     rejected.push(folio);
                     continue;
                 };
@@ -325,12 +328,13 @@ impl<H: Host> Batch<'_, '_, H> {
                 let leaf = locked.remove(index, folio, Some(left), memcg.id());
                 shadow_leaves.extend(leaf.expect("the folio is in its slot"));
                 if before.waiters() {
-                    host.wake_waiters(folio);
+                    awaited.push(folio);
                 }
                 host.event(Event::Evicted { page: (id, index), folio, memcg: memcg.id(), shadow });
                 freed.push(folio);
             }
         }
+        awaited.into_iter().for_each(|folio| host.wake_waiters(folio));
         let pages = evictions.end(core, memcg);
         shadow_leaves.drain(..).for_each(|leaf| workingset::note_leaf(core, memcg, leaf));
         for kind in Kind::ALL.into_iter().filter(|&kind| pages[kind as usize] > 0) {
@@ -350,11 +354,9 @@ fn freeze_in_slot(core: &Core, locked: &LockedMapping<'_>, folio: FolioId, fate:
     core.folios.flags(folio).freeze(EXPECTED_REFERENCES, is_locked)
 }
 
-/// Rejects a folio that was to be freed.
-fn spare(core: &Core, host: &impl Host, folio: FolioId, fate: Fate) {
-    if fate == (Fate::Free { locked: true }) && core.folios.flags(folio).unlock() {
-        host.wake_waiters(folio);
-    }
+/// Rejects a folio that was to be freed. `Some`: it has waiters, which the caller wakes.
+fn spare(core: &Core, folio: FolioId, fate: Fate) -> Option<FolioId> {
+    (fate == (Fate::Free { locked: true }) && core.folios.flags(folio).unlock()).then_some(folio)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -431,6 +433,8 @@ mod tests {
     struct Meanwhile<'a> {
         other_thread: Cell<Option<Box<dyn FnOnce() + 'a>>>,
         evicted: Cell<Vec<u32>>,
+        /// Folios whose waiters were woken, and how many pages were evicted by then.
+        woken: Cell<Vec<(FolioId, usize)>>,
     }
 
     impl Host for Meanwhile<'_> {
@@ -442,7 +446,12 @@ mod tests {
 
         fn wake_background(&self) {}
 
-        fn wake_waiters(&self, _: FolioId) {}
+        fn wake_waiters(&self, folio: FolioId) {
+            let (mut woken, evicted) = (self.woken.take(), self.evicted.take());
+            woken.push((folio, evicted.len()));
+            self.woken.set(woken);
+            self.evicted.set(evicted);
+        }
 
         fn frame_retired(&self, _: FolioId) {}
 
@@ -460,14 +469,35 @@ mod tests {
 
     /// One eviction step. Returns the evicted pages.
     fn evict_meanwhile<'a>(harness: &'a Harness, request: u64, act: impl FnOnce() + 'a) -> Vec<u32> {
-        let host = Meanwhile { other_thread: Cell::new(Some(Box::new(act))), evicted: Cell::default() };
+        let host = meanwhile(act);
+        evict_on(harness, &host, request)
+    }
+
+    fn meanwhile<'a>(act: impl FnOnce() + 'a) -> Meanwhile<'a> {
+        let other_thread = Cell::new(Some(Box::new(act) as _));
+        Meanwhile { other_thread, evicted: Cell::default(), woken: Cell::default() }
+    }
+
+    fn evict_on(harness: &Harness, host: &Meanwhile<'_>, request: u64) -> Vec<u32> {
         let orders = harness.orders(1);
         let mut scan = Scan::default();
-        let cx = &mut Context::new(&harness.core, &host, &orders, &mut scan);
+        let cx = &mut Context::new(&harness.core, host, &orders, &mut scan);
         evict_step(cx, harness.memcg(), request);
         let evicted = host.evicted.take();
         assert_eq!(scan.progress.reclaimed, evicted.len() as u64);
         evicted
+    }
+
+    /// A thread waits for a folio that is then evicted. It is woken after the batch, without a lock.
+    #[test]
+    fn waiters_are_woken_without_a_lock() {
+        let mut harness = Harness::new(100, 1);
+        harness.read_ahead([0, 1, 2]);
+        let folio = harness.folio(1);
+        let host = meanwhile(|| assert!(harness.core.folios.flags(folio).announce_waiter(|_| true)));
+        assert_eq!(evict_on(&harness, &host, 3), [0, 1, 2]);
+        assert_eq!(host.woken.take(), [(folio, 3)]);
+        harness.core.validate().unwrap();
     }
 
     /// [book: eviction#checks]: "A clean unmapped folio rejected because its lock was held is
