@@ -450,7 +450,7 @@ impl Inode {
     pub(crate) fn note_read(&self, end: u64, bytes: usize, wanted: usize) {
         // Less than the known length: another process truncated the file.
         if bytes < wanted && end < self.disk_len() {
-            self.changed_outside.store(true, Ordering::Release);
+            self.suspect();
         }
     }
 

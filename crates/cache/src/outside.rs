@@ -15,7 +15,7 @@ impl Inode {
     pub(crate) fn revalidate_if_changed(self: &Arc<Self>, shared: &Shared) -> Result<bool, Error> {
         let may_have_changed = self.take_suspicion();
         if may_have_changed {
-            self.revalidate(shared)?;
+            self.revalidate(shared).inspect_err(|_| self.suspect())?;
         }
         Ok(may_have_changed)
     }
@@ -29,6 +29,11 @@ impl Inode {
             self.changed_outside.store(false, Ordering::Release);
         }
         is_there
+    }
+
+    /// Notes a suspicion, or notes it again because the system did not tell the length.
+    pub(crate) fn suspect(&self) {
+        self.changed_outside.store(true, Ordering::Release);
     }
 
     /// Adopts a change of the file's length by another process. Drops cached pages beyond a new,
@@ -61,7 +66,7 @@ impl Inode {
             Ok(alone) => alone,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                self.changed_outside.store(true, Ordering::Release);
+                self.suspect();
                 return Ok(true);
             }
         };

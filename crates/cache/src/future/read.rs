@@ -5,6 +5,7 @@ use super::syncs::Done;
 use crate::error::Error;
 use crate::fault::alone;
 use crate::file::CachedFile;
+use crate::inode::Inode;
 use crate::piece::{Piece, pieces};
 use mglru_core::{Arrival, InsertError, Lookup};
 use std::fmt;
@@ -136,12 +137,19 @@ impl ReadAt<'_> {
         let (file, offset) = (self.file, self.offset);
         if wanted > 0 && self.revalidation.is_none() {
             let (shared, inode) = (&file.shared, &file.inode);
-            let must_look = inode.take_suspicion() || file.reaches_end(wanted, offset);
-            if must_look && !inode.try_revalidate(shared, false)? {
+            let is_suspected = inode.take_suspicion();
+            let not_told = move |inode: &Inode| {
+                if is_suspected {
+                    inode.suspect()
+                }
+            };
+            let must_look = is_suspected || file.reaches_end(wanted, offset);
+            if must_look && !inode.try_revalidate(shared, false).inspect_err(|_| not_told(inode))? {
                 let (for_thread, of) = (shared.clone(), inode.clone());
-                self.revalidation = shared.futures.syncs.submit(inode, move || of.revalidate(&for_thread));
+                let look = move || of.revalidate(&for_thread).inspect_err(|_| not_told(&of));
+                self.revalidation = shared.futures.syncs.submit(inode, look.clone());
                 if self.revalidation.is_none() {
-                    inode.revalidate(shared)?;
+                    look()?;
                 }
             }
         }

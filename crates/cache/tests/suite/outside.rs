@@ -1,6 +1,8 @@
 //! Files that another process extends, truncates, replaces or removes while they are cached.
 
 use crate::common::{Disk, PAGE, assert_same, memory, page, pages, read};
+#[cfg(feature = "async")]
+use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
 use mglru_cache::{Advice, OpenMode};
 use std::fs;
 
@@ -71,6 +73,37 @@ fn a_file_truncated_by_others_ends_there() {
         assert!(map.page(61).unwrap().iter().all(|byte| *byte == 0));
         drop((map, file));
         cache.validate().unwrap();
+    }
+}
+
+/// A read finds less than expected, and then the system does not tell the length. That read fails,
+/// and the next one, by a call or as a future, does not take the zeros for a part of the file.
+#[cfg(feature = "async")]
+#[test]
+fn a_length_that_is_not_told_is_asked_for_again() {
+    for is_async in [false, true] {
+        let (disk, files) = memory(12);
+        disk.set("f", &pages(0..4));
+        let cache = disk.builder(4 << 20).build().unwrap();
+        let file = cache.open("f", OpenMode::ReadOnly).unwrap();
+        file.advise(Advice::Random, 0..1).unwrap();
+        disk.resize("f", PAGE + 10);
+        let (trigger, effect) = (FaultTrigger::Always, FaultEffect::Error(libc::EIO));
+        files.inject(Fault::new(FaultOperation::Length, trigger, effect));
+        let read = |page: usize| {
+            let mut bytes = [0xee; 100];
+            let offset = (page * PAGE) as u64;
+            match is_async {
+                false => file.read_at(&mut bytes, offset),
+                true => crate::tasks::block_on(file.read_at_async(&mut bytes, offset)),
+            }
+        };
+        for page in [2, 2, 3] {
+            assert!(read(page).is_err(), "{page}");
+        }
+        files.clear_faults();
+        assert_eq!([2, 3, 1, 0].map(|page| read(page).unwrap()), [0, 0, 10, 100]);
+        assert_eq!(file.len(), PAGE as u64 + 10);
     }
 }
 

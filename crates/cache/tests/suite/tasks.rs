@@ -70,7 +70,7 @@ fn run(works: Vec<Work<'_>>) -> usize {
     pending.into_inner()
 }
 
-fn block_on<F: Future + Send>(future: F) -> F::Output
+pub fn block_on<F: Future + Send>(future: F) -> F::Output
 where
     F::Output: Send,
 {
