@@ -16,7 +16,6 @@ use crate::prefetch::prefetch_for_read;
 use crate::stat::HandleStats;
 use mglru_core::mapping::Glance;
 use mglru_core::{Lookup, PAGE_BYTES};
-use std::sync::atomic::Ordering;
 
 impl CachedFile {
     /// Reads within a cached page if the access changes no state of the page: its accesses are all
@@ -28,8 +27,7 @@ impl CachedFile {
             (&*self.inode.mapping, offset / PAGE_BYTES, (offset % PAGE_BYTES) as usize);
         // An empty read would be longer than any page.
         let is_in_page = buffer.len().wrapping_sub(1) < PAGE_BYTES as usize - in_page;
-        let is_known = !self.inode.changed_outside.load(Ordering::Relaxed);
-        if !is_in_page || !is_known {
+        if !is_in_page {
             return false;
         }
         // Each kind of glance gets code of its own: a slot in a range has no way to check.
@@ -54,7 +52,8 @@ impl CachedFile {
     #[inline(always)]
     fn copy_glanced(&self, seen: Glance<'_>, page: u64, in_page: usize, out: &mut [u8]) -> bool {
         // As in `has_bytes`: between the look at the page and the check.
-        if !self.inode.has_whole_page(page) || !self.shared.core.is_counted_full(&seen) {
+        let is_there = self.inode.has_whole_page(page) && !self.inode.is_suspect();
+        if !is_there || !self.shared.core.is_counted_full(&seen) {
             return false;
         }
         self.shared.frames.copy_out(seen.folio().0, in_page, out);
@@ -106,10 +105,10 @@ impl CachedFile {
         let in_page = (offset % PAGE_BYTES) as usize;
         let is_inside = offset.checked_add(buffer.len() as u64).is_some_and(|end| end <= self.inode.len());
         let is_simple = !buffer.is_empty() && in_page + buffer.len() <= PAGE_BYTES as usize && is_inside;
-        if is_simple && !self.inode.changed_outside.load(Ordering::Relaxed) {
+        if is_simple && !self.inode.is_suspect() {
             let page = offset / PAGE_BYTES;
             let again = self.is_reread(page, in_page);
-            if self.copy_cached(page as u32, in_page, buffer, again, false) {
+            if self.copy_cached(page as u32, in_page, buffer, again, false) && !self.inode.is_suspect() {
                 self.stats.note_last_page(page);
                 return Ok(buffer.len());
             }

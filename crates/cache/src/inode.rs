@@ -139,8 +139,11 @@ pub(crate) struct Inode {
     locked: Mutex<Locked>,
     /// At least the number of these, without the lock.
     pub(crate) locked_count: AtomicU32,
-    /// A read found less on disk than expected, or a revalidation was postponed.
-    pub(crate) changed_outside: AtomicBool,
+    /// A read found less on disk than expected, or a revalidation was postponed. Cleared once the
+    /// length is known.
+    changed_outside: AtomicBool,
+    /// Number of times that this was found.
+    suspicions: AtomicU32,
     /// The file on disk may be shorter than its length here: a truncation is under way.
     pub(crate) being_cut: AtomicBool,
     /// Whether the last write-back failed.
@@ -208,6 +211,7 @@ impl Inode {
             opening: Mutex::new(()),
             maps: Mutex::default(),
             changed_outside: AtomicBool::new(false),
+            suspicions: AtomicU32::new(0),
             being_cut: AtomicBool::new(false),
             failing: AtomicBool::new(false),
             locked: Mutex::default(),
@@ -451,6 +455,33 @@ impl Inode {
         // Less than the known length: another process truncated the file.
         if bytes < wanted && end < self.disk_len() {
             self.suspect();
+        }
+    }
+
+    /// Whether another process may have changed the file. A page that is there is seen before this
+    /// is asked: with the page of a read that found less than expected, the suspicion is seen, too.
+    #[inline(always)]
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.changed_outside.load(Ordering::Relaxed)
+    }
+
+    /// Notes that another process may have changed the file.
+    pub(crate) fn suspect(&self) {
+        self.suspicions.fetch_add(1, Ordering::SeqCst);
+        self.changed_outside.store(true, Ordering::SeqCst);
+    }
+
+    /// The number of suspicions that [`Self::revalidate`] is to clear up, if there are any.
+    #[inline]
+    pub(crate) fn suspicions(&self) -> Option<u32> {
+        self.is_suspect().then(|| self.suspicions.load(Ordering::SeqCst))
+    }
+
+    /// Ends the suspicion, unless there are more than `seen`.
+    pub(crate) fn clear_suspicion(&self, seen: u32) {
+        self.changed_outside.store(false, Ordering::SeqCst);
+        if self.suspicions.load(Ordering::SeqCst) != seen {
+            self.changed_outside.store(true, Ordering::SeqCst);
         }
     }
 

@@ -30,7 +30,6 @@ use mglru_core::{Arrival, FolioId, Hit, Lookup, MemcgId, PAGE_BYTES};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Accesses of a batch in progress together: more than the cache misses that one core can have
@@ -458,10 +457,13 @@ impl CachedFile {
     /// ```
     pub fn cached_page(&self, index: u32) -> Option<OwnedPageGuard> {
         let (shared, inode) = (&self.shared, &self.inode);
-        if !self.has_bytes(index, 1) || inode.changed_outside.load(Ordering::Relaxed) {
+        if !self.has_bytes(index, 1) {
             return None;
         }
         let Lookup::Hit(hit) = shared.core.lookup(&inode.mapping, index) else { return None };
+        if inode.is_suspect() {
+            return None;
+        }
         shared.core.lend(&shared.host, &inode.mapping, index, &hit).ok()?;
         // The file may have become shorter since. From now on the bytes stay.
         let left = self.len().saturating_sub(u64::from(index) * PAGE_BYTES);

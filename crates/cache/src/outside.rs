@@ -5,7 +5,6 @@ use crate::file::CachedFile;
 use crate::inode::{Inode, LEN_MAX};
 use crate::shared::Shared;
 use mglru_core::PAGE_BYTES;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, TryLockError};
 
 impl Inode {
@@ -13,27 +12,11 @@ impl Inode {
     /// did.
     #[inline]
     pub(crate) fn revalidate_if_changed(self: &Arc<Self>, shared: &Shared) -> Result<bool, Error> {
-        let may_have_changed = self.take_suspicion();
-        if may_have_changed {
-            self.revalidate(shared).inspect_err(|_| self.suspect())?;
-        }
-        Ok(may_have_changed)
-    }
-
-    /// Whether a read suggested that another process changed the file since the last call.
-    #[inline]
-    pub(crate) fn take_suspicion(&self) -> bool {
-        // Load before store: this is on the path of every hit.
-        let is_there = self.changed_outside.load(Ordering::Relaxed);
-        if is_there {
-            self.changed_outside.store(false, Ordering::Release);
-        }
-        is_there
-    }
-
-    /// Notes a suspicion, or notes it again because the system did not tell the length.
-    pub(crate) fn suspect(&self) {
-        self.changed_outside.store(true, Ordering::Release);
+        let Some(seen) = self.suspicions() else { return Ok(false) };
+        self.revalidate(shared)?;
+        // Not before: other readers would take zeros behind the end for a part of the file.
+        self.clear_suspicion(seen);
+        Ok(true)
     }
 
     /// Adopts a change of the file's length by another process. Drops cached pages beyond a new,

@@ -377,6 +377,26 @@ fn work_in_steps_is_cancelled_when_the_cache_is_closed() {
     assert_eq!(cancelled, Some(3));
 }
 
+/// A read finds that another process has shortened the file. While it looks at the length, another
+/// read finds the zeros in memory that the first one got: they are no part of the file.
+#[test]
+fn a_suspicion_holds_until_the_length_is_known() {
+    let (files, _cache, file) = created();
+    file.write_at(&[7; 3 * PAGE], 0).unwrap();
+    file.sync_data().unwrap();
+    file.evict(0..3 * PAGE as u64).unwrap();
+    let other = file.try_clone().unwrap();
+    files.set_contents("f", &[7; 10]);
+    let seen = Arc::new(Mutex::new(None));
+    let found = seen.clone();
+    files.after_looks.push(move || {
+        *found.lock().unwrap() = Some(other.read_at(&mut [0; 100], 2 * PAGE as u64).unwrap());
+    });
+    assert_eq!(file.read_at(&mut [0; 100], 2 * PAGE as u64).unwrap(), 0);
+    assert_eq!(*seen.lock().unwrap(), Some(0), "zeros behind the end");
+    assert_eq!(file.len(), 10);
+}
+
 /// A file's last handle is closed and its write-back extends it while another thread opens it: the
 /// new inode must not have the length from before.
 #[test]

@@ -5,13 +5,11 @@ use super::syncs::Done;
 use crate::error::Error;
 use crate::fault::alone;
 use crate::file::CachedFile;
-use crate::inode::Inode;
 use crate::piece::{Piece, pieces};
 use mglru_core::{Arrival, InsertError, Lookup};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 impl CachedFile {
@@ -129,7 +127,7 @@ impl Future for ReadAt<'_> {
 impl ReadAt<'_> {
     /// Whether the file's length must be looked at, or is being.
     fn must_revalidate(&self) -> bool {
-        self.revalidation.is_some() || self.file.inode.changed_outside.load(Ordering::Relaxed)
+        self.revalidation.is_some() || self.file.inode.is_suspect()
     }
 
     /// As [`CachedFile::readable`]. Has a thread wait for write-back under way.
@@ -137,16 +135,20 @@ impl ReadAt<'_> {
         let (file, offset) = (self.file, self.offset);
         if wanted > 0 && self.revalidation.is_none() {
             let (shared, inode) = (&file.shared, &file.inode);
-            let is_suspected = inode.take_suspicion();
-            let not_told = move |inode: &Inode| {
-                if is_suspected {
-                    inode.suspect()
-                }
+            let seen = inode.suspicions();
+            let is_known = match seen.is_some() || file.reaches_end(wanted, offset) {
+                true => inode.try_revalidate(shared, false)?,
+                false => true,
             };
-            let must_look = is_suspected || file.reaches_end(wanted, offset);
-            if must_look && !inode.try_revalidate(shared, false).inspect_err(|_| not_told(inode))? {
+            if is_known {
+                seen.into_iter().for_each(|seen| inode.clear_suspicion(seen));
+            } else {
                 let (for_thread, of) = (shared.clone(), inode.clone());
-                let look = move || of.revalidate(&for_thread).inspect_err(|_| not_told(&of));
+                let look = move || {
+                    of.revalidate(&for_thread)?;
+                    seen.into_iter().for_each(|seen| of.clear_suspicion(seen));
+                    Ok(())
+                };
                 self.revalidation = shared.futures.syncs.submit(inode, look.clone());
                 if self.revalidation.is_none() {
                     look()?;

@@ -3,7 +3,7 @@
 use crate::common::{Disk, PAGE, assert_same, memory, page, pages, read};
 #[cfg(feature = "async")]
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
-use mglru_cache::{Advice, OpenMode};
+use mglru_cache::{Advice, OpenMode, ReadRequest};
 use std::fs;
 
 #[test]
@@ -73,6 +73,26 @@ fn a_file_truncated_by_others_ends_there() {
         assert!(map.page(61).unwrap().iter().all(|byte| *byte == 0));
         drop((map, file));
         cache.validate().unwrap();
+    }
+}
+
+/// Reads of a batch find less than expected, too.
+#[test]
+fn a_batch_ends_where_others_have_cut_the_file() {
+    for disk in Disk::each(13) {
+        disk.set("f", &pages(0..20));
+        let cache = disk.builder(4 << 20).build().unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadOnly).unwrap();
+        disk.resize("f", PAGE + 10);
+        let mut buffers = [[0xee; 100]; 20];
+        let requests = buffers.iter_mut().zip((0..).step_by(PAGE));
+        let mut requests: Vec<_> =
+            requests.map(|(buffer, offset)| ReadRequest { offset, buffer, read: 0 }).collect();
+        // Those from the third on are of the part that is gone.
+        file.read_many(&mut requests[2..]).unwrap();
+        assert!(requests.iter().all(|request| request.read == 0));
+        file.read_many(&mut requests[..3]).unwrap();
+        assert_eq!([0, 1, 2].map(|number| requests[number].read), [100, 10, 0]);
     }
 }
 
