@@ -383,7 +383,7 @@ impl Map {
     /// Finds a page, reads it if it is missing, and sets its accessed bit.
     #[inline]
     pub(crate) fn find(&self, index: u32) -> Result<Hit, Error> {
-        let (shared, inode) = (&*self.file.shared, &*self.file.inode);
+        let (shared, inode) = (&*self.file.shared, &self.file.inode);
         let mut missed = false;
         loop {
             match shared.core.lookup(&inode.mapping, index) {
@@ -405,6 +405,8 @@ impl Map {
                     self.fault(index, window)?;
                 }
             }
+            // The read may have found that another process has cut the file.
+            inode.revalidate_if_changed(shared)?;
         }
     }
 

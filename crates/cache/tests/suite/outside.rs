@@ -3,7 +3,7 @@
 use crate::common::{Disk, PAGE, assert_same, memory, page, pages, read};
 #[cfg(feature = "async")]
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
-use mglru_cache::{Advice, OpenMode, ReadRequest};
+use mglru_cache::{Advice, Error, Map, OpenMode, ReadRequest};
 use std::fs;
 
 #[test]
@@ -93,6 +93,31 @@ fn a_batch_ends_where_others_have_cut_the_file() {
         assert!(requests.iter().all(|request| request.read == 0));
         file.read_many(&mut requests[..3]).unwrap();
         assert_eq!([0, 1, 2].map(|number| requests[number].read), [100, 10, 0]);
+    }
+}
+
+/// Loads and guards that find less than expected, of a file that is mapped.
+#[test]
+fn a_map_ends_where_others_have_cut_the_file() {
+    type Access = fn(&Map) -> Result<(), Error>;
+    let accesses: [Access; 6] = [
+        |map| map.load(2 * PAGE as u64, &mut [0; 10]),
+        |map| map.load(10, &mut [0; 3 * PAGE]),
+        |map| map.load_value::<u64>(3 * PAGE as u64).map(|_| ()),
+        |map| map.load_many(&[2 * PAGE as u64], &mut [[0; 8]]),
+        |map| map.read_page(3, |_| ()),
+        |map| map.page_owned(2).map(|_| ()),
+    ];
+    for (number, access) in accesses.into_iter().enumerate() {
+        for disk in Disk::each(14) {
+            disk.set("f", &pages(0..4));
+            let cache = disk.builder(4 << 20).build().unwrap();
+            let file = cache.open(disk.path("f"), OpenMode::ReadOnly).unwrap();
+            let map = file.map().unwrap();
+            disk.resize("f", PAGE + 10);
+            assert!(matches!(access(&map), Err(Error::BeyondEnd { .. })), "{number}");
+            assert_eq!(map.page(1).unwrap()[..], page(1)[..10]);
+        }
     }
 }
 
