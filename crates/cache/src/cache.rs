@@ -532,10 +532,10 @@ impl PageCache {
         result
     }
 
-    /// Writes all dirty pages back and stops the workers, for all clones: later operations that
-    /// need a page which is not in memory fail with [`Error::Closed`]. As [`Self::sync`], it does
-    /// not sync the files: call [`Self::sync_all`] before, or sync each file, if a power cut must
-    /// not lose them.
+    /// Writes all dirty pages back and stops the workers, for all clones: later writes, and
+    /// operations that need a page which is not in memory, fail with [`Error::Closed`]. A write
+    /// that is under way fails so, or is written back. As [`Self::sync`], this does not sync the
+    /// files: call [`Self::sync_all`] before, or sync each file, if a power cut must not lose them.
     ///
     /// # Errors
     /// As [`Self::sync`]. Pages that could not be written are lost with the cache. In a forked
@@ -545,8 +545,7 @@ impl PageCache {
             return Err(Error::Closed);
         }
         let result = self.sync();
-        self.owner.end(false);
-        result
+        result.and(self.owner.end())
     }
 
     /// Checks all counters against a recount. No other thread may use the cache meanwhile. Slow:
@@ -580,36 +579,39 @@ impl Owner {
         self.process != std::process::id()
     }
 
-    /// Ends the cache, unless it has ended. `write`: writes all dirty pages before, and ignores
-    /// errors.
+    /// Ends the cache, unless it has ended, and writes all dirty pages.
     ///
     /// This waits for the cache's workers and for the completions of all transfers. If the calling
     /// thread may be needed for one of them, another thread waits: a completion can drop the last
     /// reference, for example with the waker of a task.
-    fn end(&self, write: bool) {
+    ///
+    /// # Errors
+    /// As [`PageCache::sync`], unless another thread waits.
+    fn end(&self) -> Result<(), Error> {
         let Some(workers) = self.workers.lock().unwrap_or_else(PoisonError::into_inner).take() else {
-            return;
+            return Ok(());
         };
         let shared = self.shared.clone();
         let work = move || {
-            if write {
-                // Drop cannot report errors; `close` can.
-                let _ = write_all(&shared);
-            }
             workers.stop(&shared);
+            // Not before: a write that is under way either sees that the cache is closed, and
+            // fails, or has made its page dirty by now ([`Shared::check_open`]).
+            let result = write_all(&shared);
             #[cfg(feature = "async")]
             shared.futures.close();
             shared.backend.drain();
+            result
         };
         if !is_worker() && !is_worker_of(&self.shared) {
             return work();
         }
-        if std::thread::Builder::new().name("mglru-close".to_owned()).spawn(work).is_err() {
+        if std::thread::Builder::new().name("mglru-close".to_owned()).spawn(|| _ = work()).is_err() {
             // Without a thread, nobody can wait.
             Workers::tell_to_stop(&self.shared);
             #[cfg(feature = "async")]
             self.shared.futures.close();
         }
+        Ok(())
     }
 }
 
@@ -663,7 +665,8 @@ impl Drop for Owner {
             std::mem::forget((self.shared.clone(), workers));
             return;
         }
-        self.end(true);
+        // Drop cannot report errors; `close` can.
+        let _ = self.end();
     }
 }
 
@@ -718,6 +721,22 @@ mod tests {
         file.write_at(&[7; 100_000], 0).unwrap();
         file.sync_data().unwrap();
         cache.close().unwrap();
+    }
+
+    /// A write that succeeds after the cache has written all pages, and before it is closed, reaches
+    /// the file.
+    #[test]
+    fn a_write_beside_a_close_is_written() {
+        let files = MemoryFiles::new(1);
+        let backend = BackendKind::Memory(files.clone());
+        let cache = PageCache::builder(1 << 20).backend(backend).build().unwrap();
+        let file = cache.open("f", OpenMode::Create).unwrap();
+        // As in `close`.
+        cache.sync().unwrap();
+        file.write_at(b"late", 0).unwrap();
+        cache.owner.end().unwrap();
+        assert_eq!(files.contents("f").unwrap(), b"late");
+        assert!(matches!(file.write_at(b"too late", 0), Err(Error::Closed)));
     }
 
     /// A forked child drops its copy of a cache without a wait for threads that are not there. The

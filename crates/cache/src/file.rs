@@ -508,7 +508,8 @@ impl CachedFile {
                     continue;
                 }
             }
-            return Ok(());
+            // If the cache was closed meanwhile, nobody writes the page.
+            return self.shared.check_open();
         }
     }
 

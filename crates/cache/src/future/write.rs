@@ -125,7 +125,8 @@ impl WriteAt<'_> {
                 }
                 WriteStep::Done(_) => {
                     file.count(self.missed);
-                    return Poll::Ready(Ok(()));
+                    // If the cache was closed meanwhile, nobody writes the page.
+                    return Poll::Ready(shared.check_open());
                 }
                 WriteStep::Wait(folio) => {
                     if shared.wake_unless(&mut self.missing.seat, folio, cx, |flags| flags.locked()) {
@@ -154,7 +155,7 @@ impl WriteAt<'_> {
             if whole {
                 if shared.write_new_page(inode, piece, bytes, folio) {
                     file.stats.miss();
-                    return Poll::Ready(Ok(()));
+                    return Poll::Ready(shared.check_open());
                 }
             } else {
                 self.missing.submit(shared, inode, &task, (index, folio), alone(index), arrival);

@@ -279,3 +279,21 @@ fn a_closed_cache_begins_no_reads() {
     }
     files.release();
 }
+
+/// The cache is closed while a write reads the rest of its page. The write fails, as nobody would
+/// write its page back; before, it succeeded, and its bytes were lost.
+#[test]
+fn a_write_that_is_overtaken_by_a_close_fails() {
+    let (disk, files) = memory(8);
+    disk.set("f", &pages(0..2));
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
+    files.hold();
+    std::thread::scope(|scope| {
+        let write = scope.spawn(|| file.write_at(&[9; 10], 5));
+        files.wait_held(1);
+        cache.close().unwrap();
+        files.release();
+        assert!(matches!(write.join().unwrap(), Err(Error::Closed)));
+    });
+}
