@@ -201,6 +201,7 @@ impl CachedFile {
     /// started for this request.
     pub(crate) fn read(&self, buffer: &mut [u8], offset: u64, begun: bool) -> Result<usize, Error> {
         let mut bytes = self.readable(buffer.len(), offset)?;
+        let mut is_again = false;
         'shorter: loop {
             if bytes == 0 {
                 return Ok(0);
@@ -216,6 +217,12 @@ impl CachedFile {
                     bytes = self.readable(bytes, offset)?;
                     continue 'shorter;
                 }
+            }
+            if !std::mem::replace(&mut is_again, true) && self.inode.revalidate_if_changed(&self.shared)? {
+                // The file turned out to be shorter than its known length, or to have been so for a
+                // while. Then the zeros were dropped.
+                bytes = self.left(bytes, offset);
+                continue;
             }
             return self.end_of_read(offset, bytes);
         }

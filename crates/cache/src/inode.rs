@@ -144,6 +144,8 @@ pub(crate) struct Inode {
     changed_outside: AtomicBool,
     /// Number of times that this was found.
     suspicions: AtomicU32,
+    /// Pages for which reads found too little, and which may have zeros that are not in the file.
+    short_reads: Mutex<Range<u64>>,
     /// The file on disk may be shorter than its length here: a truncation is under way.
     pub(crate) being_cut: AtomicBool,
     /// Whether the last write-back failed.
@@ -212,6 +214,7 @@ impl Inode {
             maps: Mutex::default(),
             changed_outside: AtomicBool::new(false),
             suspicions: AtomicU32::new(0),
+            short_reads: Mutex::new(0..0),
             being_cut: AtomicBool::new(false),
             failing: AtomicBool::new(false),
             locked: Mutex::default(),
@@ -454,6 +457,11 @@ impl Inode {
     pub(crate) fn note_read(&self, end: u64, bytes: usize, wanted: usize) {
         // Less than the known length: another process truncated the file.
         if bytes < wanted && end < self.disk_len() {
+            let pages = end / PAGE_BYTES..(end + (wanted - bytes) as u64).div_ceil(PAGE_BYTES);
+            let mut short = self.short_reads();
+            let all = short.start.min(pages.start)..short.end.max(pages.end);
+            *short = if short.is_empty() { pages } else { all };
+            drop(short);
             self.suspect();
         }
     }
@@ -471,7 +479,24 @@ impl Inode {
         self.changed_outside.store(true, Ordering::SeqCst);
     }
 
-    /// The number of suspicions that [`Self::revalidate`] is to clear up, if there are any.
+    fn short_reads(&self) -> MutexGuard<'_, Range<u64>> {
+        self.short_reads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `drop` drop the pages for which reads found too little: another process may have
+    /// truncated the file for a while, and it may be as long as before. `false`: `drop` could not.
+    pub(crate) fn drop_short_reads(&self, drop: impl FnOnce(Range<u64>) -> bool) -> bool {
+        let pages = self.short_reads().clone();
+        let is_done = pages.is_empty() || drop(pages.clone());
+        // Not before: other readers drop them, too, before they take the length for known.
+        let mut now = self.short_reads();
+        if is_done && *now == pages {
+            *now = 0..0;
+        }
+        is_done
+    }
+
+    /// The number of suspicions that [`Self::clear_up`] is to clear up, if there are any.
     #[inline]
     pub(crate) fn suspicions(&self) -> Option<u32> {
         self.is_suspect().then(|| self.suspicions.load(Ordering::SeqCst))

@@ -13,10 +13,29 @@ impl Inode {
     #[inline]
     pub(crate) fn revalidate_if_changed(self: &Arc<Self>, shared: &Shared) -> Result<bool, Error> {
         let Some(seen) = self.suspicions() else { return Ok(false) };
+        self.clear_up(shared, seen).map(|()| true)
+    }
+
+    /// Revalidates the file, of which there are `seen` suspicions, and ends these.
+    pub(crate) fn clear_up(self: &Arc<Self>, shared: &Shared, seen: u32) -> Result<(), Error> {
         self.revalidate(shared)?;
-        // Not before: other readers would take zeros behind the end for a part of the file.
+        self.drop_short_reads(|pages| {
+            shared.drop_clean_pages(self, pages);
+            true
+        });
+        // Not before: other readers would take zeros for a part of the file.
         self.clear_suspicion(seen);
-        Ok(true)
+        Ok(())
+    }
+
+    /// As [`Self::clear_up`], without waiting. `false`: it is not done.
+    pub(crate) fn try_clear_up(self: &Arc<Self>, shared: &Shared, seen: u32) -> Result<bool, Error> {
+        let is_done = self.try_revalidate(shared, false)?
+            && self.drop_short_reads(|pages| shared.try_drop_clean_pages(self, pages).is_none());
+        if is_done {
+            self.clear_suspicion(seen);
+        }
+        Ok(is_done)
     }
 
     /// Adopts a change of the file's length by another process. Drops cached pages beyond a new,

@@ -56,6 +56,7 @@ impl CachedFile {
             done: 0,
             bytes: None,
             missed: false,
+            is_again: false,
             revalidation: None,
             missing: Missing::default(),
         }
@@ -75,6 +76,8 @@ pub struct ReadAt<'a> {
     bytes: Option<usize>,
     /// Whether the page at `done` was missing.
     missed: bool,
+    /// Whether the bytes are read once more, because the file turned out to be suspect.
+    is_again: bool,
     /// A thread finds out whether another process changed the file's length.
     revalidation: Option<Arc<Done<Result<(), Error>>>>,
     missing: Missing,
@@ -105,20 +108,29 @@ impl Future for ReadAt<'_> {
                 *this.bytes.insert(bytes)
             }
         };
-        while let Some(piece) = pieces(this.offset + this.done as u64, bytes.saturating_sub(this.done)).next()
-        {
-            if ready!(this.poll_piece(&piece, bytes, cx))? {
-                this.done += piece.in_buffer.len();
-            } else {
-                bytes = ready!(this.poll_readable(bytes, cx))?;
-                this.bytes = Some(bytes);
+        loop {
+            while let Some(piece) =
+                pieces(this.offset + this.done as u64, bytes.saturating_sub(this.done)).next()
+            {
+                if ready!(this.poll_piece(&piece, bytes, cx))? {
+                    this.done += piece.in_buffer.len();
+                } else {
+                    bytes = ready!(this.poll_readable(bytes, cx))?;
+                    this.bytes = Some(bytes);
+                }
+                this.missed = false;
+                this.missing.next_page(&this.file.shared);
             }
-            this.missed = false;
-            this.missing.next_page(&this.file.shared);
-        }
-        if bytes > 0 && this.must_revalidate() {
+            if bytes == 0 || !this.must_revalidate() {
+                break;
+            }
             // The file may turn out to be shorter than its known length.
             bytes = ready!(this.poll_readable(bytes, cx))?;
+            if std::mem::replace(&mut this.is_again, true) {
+                break;
+            }
+            // Or to have been so for a while: then the zeros were dropped.
+            (this.bytes, this.done) = (Some(bytes), 0);
         }
         Poll::Ready(Ok(this.file.note_read_to(this.offset, bytes)))
     }
@@ -136,18 +148,15 @@ impl ReadAt<'_> {
         if wanted > 0 && self.revalidation.is_none() {
             let (shared, inode) = (&file.shared, &file.inode);
             let seen = inode.suspicions();
-            let is_known = match seen.is_some() || file.reaches_end(wanted, offset) {
-                true => inode.try_revalidate(shared, false)?,
-                false => true,
+            let is_known = match seen {
+                Some(seen) => inode.try_clear_up(shared, seen)?,
+                None => !file.reaches_end(wanted, offset) || inode.try_revalidate(shared, false)?,
             };
-            if is_known {
-                seen.into_iter().for_each(|seen| inode.clear_suspicion(seen));
-            } else {
+            if !is_known {
                 let (for_thread, of) = (shared.clone(), inode.clone());
-                let look = move || {
-                    of.revalidate(&for_thread)?;
-                    seen.into_iter().for_each(|seen| of.clear_suspicion(seen));
-                    Ok(())
+                let look = move || match seen {
+                    Some(seen) => of.clear_up(&for_thread, seen),
+                    None => of.revalidate(&for_thread),
                 };
                 self.revalidation = shared.futures.syncs.submit(inode, look.clone());
                 if self.revalidation.is_none() {

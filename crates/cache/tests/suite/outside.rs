@@ -3,7 +3,7 @@
 use crate::common::{Disk, PAGE, assert_same, memory, page, pages, read};
 #[cfg(feature = "async")]
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
-use mglru_cache::{Advice, Error, Map, OpenMode, ReadRequest};
+use mglru_cache::{Advice, CachedFile, Error, Map, OpenMode, ReadRequest};
 use std::fs;
 
 #[test]
@@ -73,6 +73,63 @@ fn a_file_truncated_by_others_ends_there() {
         assert!(map.page(61).unwrap().iter().all(|byte| *byte == 0));
         drop((map, file));
         cache.validate().unwrap();
+    }
+}
+
+/// Another process truncates a file and writes it anew, as long as before. Pages that are read in
+/// between find nothing on disk: later reads do not have their zeros.
+#[cfg(feature = "async")]
+#[test]
+fn a_file_that_others_write_anew_has_no_zeros_from_in_between() {
+    type Read = fn(&CachedFile) -> Vec<u8>;
+    fn bytes(read: impl FnOnce(&mut [u8]) -> Result<usize, Error>) -> Vec<u8> {
+        let mut bytes = vec![0xee; PAGE];
+        let count = read(&mut bytes).unwrap();
+        bytes.truncate(count);
+        bytes
+    }
+    let at = 2 * PAGE as u64;
+    let is_read = |file: &CachedFile| {
+        let mut resident = [false];
+        file.resident(2 * PAGE as u64, &mut resident);
+        resident[0]
+    };
+    let reads: [Read; 3] = [
+        |file| bytes(|bytes| file.read_at(bytes, 2 * PAGE as u64)),
+        |file| bytes(|bytes| crate::tasks::block_on(file.read_at_async(bytes, 2 * PAGE as u64))),
+        |file| {
+            bytes(|bytes| {
+                let mut requests = [ReadRequest { offset: 2 * PAGE as u64, buffer: bytes, read: 0 }];
+                file.read_many(&mut requests).map(|()| requests[0].read)
+            })
+        },
+    ];
+    for (number, read) in reads.into_iter().enumerate() {
+        for is_under_way in [false, true] {
+            let (disk, files) = memory(15);
+            disk.set("f", &pages(0..4));
+            let cache = disk.builder(4 << 20).build().unwrap();
+            let file = cache.open("f", OpenMode::ReadOnly).unwrap();
+            disk.resize("f", PAGE + 10);
+            let mut first = vec![0xee; PAGE];
+            let mut under_way = file.read_at_async(&mut first, at);
+            if is_under_way {
+                files.hold();
+                assert!(crate::tasks::poll_once(&mut under_way).is_pending());
+                files.release();
+            } else {
+                file.advise(Advice::WillNeed, 0..4 * PAGE as u64).unwrap();
+            }
+            while !is_read(&file) {
+                std::thread::yield_now();
+            }
+            disk.set("f", &pages(10..14));
+            if is_under_way {
+                assert_eq!(crate::tasks::block_on(under_way).unwrap(), PAGE);
+                assert_same(&first, &page(12), "a read that was under way");
+            }
+            assert_same(&read(&file), &page(12), number);
+        }
     }
 }
 

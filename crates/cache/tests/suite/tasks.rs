@@ -79,7 +79,7 @@ where
     output.unwrap()
 }
 
-fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+pub fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
