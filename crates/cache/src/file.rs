@@ -45,6 +45,10 @@ pub enum Advice {
     NoReuse,
 }
 
+/// Looks of a read at the length because another process may have changed the file, with another
+/// copy after each. While threads write to the file, no look clears that up.
+pub(crate) const LOOKS_MAX: u32 = 16;
+
 /// The way in which a page is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
@@ -201,7 +205,7 @@ impl CachedFile {
     /// started for this request.
     pub(crate) fn read(&self, buffer: &mut [u8], offset: u64, begun: bool) -> Result<usize, Error> {
         let mut bytes = self.readable(buffer.len(), offset)?;
-        let mut is_again = false;
+        let (mut looks, mut unsuspected) = (0, self.inode.unsuspected());
         'shorter: loop {
             if bytes == 0 {
                 return Ok(0);
@@ -218,10 +222,13 @@ impl CachedFile {
                     continue 'shorter;
                 }
             }
-            if !std::mem::replace(&mut is_again, true) && self.inode.revalidate_if_changed(&self.shared)? {
-                // The file turned out to be shorter than its known length, or to have been so for a
-                // while. Then the zeros were dropped.
-                bytes = self.left(bytes, offset);
+            let is_known = unsuspected.is_some() && self.inode.unsuspected() == unsuspected;
+            if looks < LOOKS_MAX && !is_known {
+                // The file may be shorter than its known length, or may have been so for a while:
+                // what was copied may be zeros, which are dropped.
+                looks += 1;
+                bytes = self.readable(bytes, offset)?;
+                unsuspected = self.inode.unsuspected();
                 continue;
             }
             return self.end_of_read(offset, bytes);

@@ -108,7 +108,7 @@ impl CachedFile {
         if is_simple && !self.inode.is_suspect() {
             let page = offset / PAGE_BYTES;
             let again = self.is_reread(page, in_page);
-            if self.copy_cached(page as u32, in_page, buffer, again, false) && !self.inode.is_suspect() {
+            if self.copy_cached(page as u32, in_page, buffer, again, false) {
                 self.stats.note_last_page(page);
                 return Ok(buffer.len());
             }
@@ -117,7 +117,8 @@ impl CachedFile {
     }
 
     /// Copies bytes out of a page in memory and counts the access. Returns `false` if the page is
-    /// missing, is being changed, or has the readahead mark, or if the file has become shorter.
+    /// missing, is being changed, or has the readahead mark, or if the file has become shorter or
+    /// may have been changed by another process.
     pub(crate) fn copy_cached(
         &self,
         index: u32,
@@ -127,7 +128,8 @@ impl CachedFile {
         missed: bool,
     ) -> bool {
         let Some(seen) = self.glance(index) else { return false };
-        if !seen.is_readable() || seen.readahead() || !self.has_bytes(index, in_page + out.len()) {
+        let is_there = self.has_bytes(index, in_page + out.len()) && !self.inode.is_suspect();
+        if !seen.is_readable() || seen.readahead() || !is_there {
             return false;
         }
         if !again {

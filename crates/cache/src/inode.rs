@@ -139,13 +139,13 @@ pub(crate) struct Inode {
     locked: Mutex<Locked>,
     /// At least the number of these, without the lock.
     pub(crate) locked_count: AtomicU32,
-    /// A read found less on disk than expected, or a revalidation was postponed. Cleared once the
-    /// length is known.
-    changed_outside: AtomicBool,
-    /// Number of times that this was found.
-    suspicions: AtomicU32,
-    /// Pages for which reads found too little, and which may have zeros that are not in the file.
-    short_reads: Mutex<Range<u64>>,
+    /// Upper half: the number of times that a read found less on disk than expected, or a
+    /// revalidation was postponed. Lower half: how many of these are cleared up, as the length is
+    /// known. One word, so that no look falls between two.
+    suspicions: AtomicU64,
+    /// Pages for which reads found too little, and which may have zeros that are not in the file;
+    /// and the number of these reads.
+    short_reads: Mutex<(Range<u64>, u32)>,
     /// The file on disk may be shorter than its length here: a truncation is under way.
     pub(crate) being_cut: AtomicBool,
     /// Whether the last write-back failed.
@@ -212,9 +212,8 @@ impl Inode {
             stale: AtomicBool::new(false),
             opening: Mutex::new(()),
             maps: Mutex::default(),
-            changed_outside: AtomicBool::new(false),
-            suspicions: AtomicU32::new(0),
-            short_reads: Mutex::new(0..0),
+            suspicions: AtomicU64::new(0),
+            short_reads: Mutex::default(),
             being_cut: AtomicBool::new(false),
             failing: AtomicBool::new(false),
             locked: Mutex::default(),
@@ -459,55 +458,64 @@ impl Inode {
         if bytes < wanted && end < self.disk_len() {
             let pages = end / PAGE_BYTES..(end + (wanted - bytes) as u64).div_ceil(PAGE_BYTES);
             let mut short = self.short_reads();
-            let all = short.start.min(pages.start)..short.end.max(pages.end);
-            *short = if short.is_empty() { pages } else { all };
+            let (before, reads) = &*short;
+            let all = before.start.min(pages.start)..before.end.max(pages.end);
+            *short = (if before.is_empty() { pages } else { all }, reads.wrapping_add(1));
             drop(short);
             self.suspect();
         }
     }
 
-    /// Whether another process may have changed the file. A page that is there is seen before this
-    /// is asked: with the page of a read that found less than expected, the suspicion is seen, too.
+    /// Whether another process may have changed the file. Asked between the look at a page and the
+    /// check that it is unchanged: it is so for as long as there are pages of reads that found less
+    /// than expected.
     #[inline(always)]
     pub(crate) fn is_suspect(&self) -> bool {
-        self.changed_outside.load(Ordering::Relaxed)
+        let suspicions = self.suspicions.load(Ordering::Relaxed);
+        suspicions != suspicions.rotate_left(32)
+    }
+
+    /// The number of suspicions so far, if all are cleared up. What is copied between two calls that
+    /// return the same number is of no read that found too little.
+    pub(crate) fn unsuspected(&self) -> Option<u32> {
+        let suspicions = self.suspicions.load(Ordering::SeqCst);
+        (suspicions == suspicions.rotate_left(32)).then_some(suspicions as u32)
     }
 
     /// Notes that another process may have changed the file.
     pub(crate) fn suspect(&self) {
-        self.suspicions.fetch_add(1, Ordering::SeqCst);
-        self.changed_outside.store(true, Ordering::SeqCst);
+        self.suspicions.fetch_add(1 << 32, Ordering::SeqCst);
     }
 
-    fn short_reads(&self) -> MutexGuard<'_, Range<u64>> {
+    /// The number of suspicions that [`Self::clear_up`] is to clear up, if there are any.
+    #[inline]
+    pub(crate) fn suspicions(&self) -> Option<u32> {
+        self.is_suspect().then(|| (self.suspicions.load(Ordering::SeqCst) >> 32) as u32)
+    }
+
+    /// Ends the first `seen` suspicions.
+    pub(crate) fn clear_suspicion(&self, seen: u32) {
+        let _ = self.suspicions.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |suspicions| {
+            let is_more = seen.wrapping_sub(suspicions as u32).cast_signed() > 0;
+            is_more.then_some(suspicions >> 32 << 32 | u64::from(seen))
+        });
+    }
+
+    fn short_reads(&self) -> MutexGuard<'_, (Range<u64>, u32)> {
         self.short_reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has `drop` drop the pages for which reads found too little: another process may have
     /// truncated the file for a while, and it may be as long as before. `false`: `drop` could not.
     pub(crate) fn drop_short_reads(&self, drop: impl FnOnce(Range<u64>) -> bool) -> bool {
-        let pages = self.short_reads().clone();
-        let is_done = pages.is_empty() || drop(pages.clone());
+        let seen = self.short_reads().clone();
+        let is_done = seen.0.is_empty() || drop(seen.0.clone());
         // Not before: other readers drop them, too, before they take the length for known.
         let mut now = self.short_reads();
-        if is_done && *now == pages {
-            *now = 0..0;
+        if is_done && *now == seen {
+            now.0 = 0..0;
         }
         is_done
-    }
-
-    /// The number of suspicions that [`Self::clear_up`] is to clear up, if there are any.
-    #[inline]
-    pub(crate) fn suspicions(&self) -> Option<u32> {
-        self.is_suspect().then(|| self.suspicions.load(Ordering::SeqCst))
-    }
-
-    /// Ends the suspicion, unless there are more than `seen`.
-    pub(crate) fn clear_suspicion(&self, seen: u32) {
-        self.changed_outside.store(false, Ordering::SeqCst);
-        if self.suspicions.load(Ordering::SeqCst) != seen {
-            self.changed_outside.store(true, Ordering::SeqCst);
-        }
     }
 
     pub(crate) fn locked(&self) -> MutexGuard<'_, Locked> {

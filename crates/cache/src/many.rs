@@ -122,11 +122,6 @@ impl Many<'_, '_> {
             return None;
         };
         match file.copy_cached(index, in_page, request.buffer, false, missed) {
-            // Another process may have cut the file before these bytes.
-            true if file.inode.is_suspect() => {
-                self.later.push((number, missed));
-                None
-            }
             true => {
                 request.read = request.buffer.len();
                 (self.observe)(number, ReadStep::Ends);

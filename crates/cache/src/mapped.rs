@@ -18,7 +18,7 @@
 
 use crate::error::Error;
 use crate::fault::alone;
-use crate::file::{Access, CachedFile};
+use crate::file::{Access, CachedFile, LOOKS_MAX};
 use crate::frames::{Frames, use_huge_pages, zeroed_slots};
 use crate::guard::{OwnedPageGuard, PageGuard};
 use crate::piece::pieces;
@@ -384,9 +384,15 @@ impl Map {
     #[inline]
     pub(crate) fn find(&self, index: u32) -> Result<Hit, Error> {
         let (shared, inode) = (&*self.file.shared, &self.file.inode);
-        let mut missed = false;
+        let (mut missed, mut looks) = (false, 0);
         loop {
             match shared.core.lookup(&inode.mapping, index) {
+                // The read of the page may have found that another process has cut the file. Faster
+                // accesses, which do not look, are to pages that were found here.
+                Lookup::Hit(_) if inode.is_suspect() && looks < LOOKS_MAX => {
+                    looks += 1;
+                    inode.revalidate_if_changed(shared)?;
+                }
                 Lookup::Hit(hit) => {
                     shared.core.touch(&self.file.task, &inode.mapping, index, &hit);
                     let is_fault = !hit.flags.mapped();
@@ -405,8 +411,6 @@ impl Map {
                     self.fault(index, window)?;
                 }
             }
-            // The read may have found that another process has cut the file.
-            inode.revalidate_if_changed(shared)?;
         }
     }
 

@@ -116,14 +116,16 @@ impl Inode {
                 shared.submit_dirty_in(self, index, ended_in + 1);
                 self.wait_for_transfers();
             }
+            // First: reads from now on find out if the new part is cut off again, and others are
+            // waited for below. The flusher may have extended the file since.
+            self.disk_len_reached(now);
             if may_wait {
                 shared.drop_clean_pages(self, ended_in..1 << 32);
             } else if shared.try_drop_clean_pages(self, ended_in..1 << 32).is_some() {
+                self.set_disk_len(before);
                 return Ok(false);
             }
             self.grow_to(now);
-            // The flusher may have extended the file since.
-            self.disk_len_reached(now);
         } else if now < before {
             // Readers must see the new length before the pages go, and then it is too late to stop.
             if !may_wait {

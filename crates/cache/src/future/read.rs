@@ -4,7 +4,7 @@ use super::Missing;
 use super::syncs::Done;
 use crate::error::Error;
 use crate::fault::alone;
-use crate::file::CachedFile;
+use crate::file::{CachedFile, LOOKS_MAX};
 use crate::piece::{Piece, pieces};
 use mglru_core::{Arrival, InsertError, Lookup};
 use std::fmt;
@@ -56,7 +56,8 @@ impl CachedFile {
             done: 0,
             bytes: None,
             missed: false,
-            is_again: false,
+            looks: 0,
+            unsuspected: None,
             revalidation: None,
             missing: Missing::default(),
         }
@@ -76,8 +77,10 @@ pub struct ReadAt<'a> {
     bytes: Option<usize>,
     /// Whether the page at `done` was missing.
     missed: bool,
-    /// Whether the bytes are read once more, because the file turned out to be suspect.
-    is_again: bool,
+    /// Looks at the length because the file turned out to be suspect; the bytes are read again then.
+    looks: u32,
+    /// That the file was not suspect before the bytes were copied.
+    unsuspected: Option<u32>,
     /// A thread finds out whether another process changed the file's length.
     revalidation: Option<Arc<Done<Result<(), Error>>>>,
     missing: Missing,
@@ -105,6 +108,7 @@ impl Future for ReadAt<'_> {
             Some(bytes) => bytes,
             None => {
                 let bytes = ready!(this.poll_readable(this.buffer.len(), cx))?;
+                this.unsuspected = this.file.inode.unsuspected();
                 *this.bytes.insert(bytes)
             }
         };
@@ -121,27 +125,25 @@ impl Future for ReadAt<'_> {
                 this.missed = false;
                 this.missing.next_page(&this.file.shared);
             }
-            if bytes == 0 || !this.must_revalidate() {
+            let is_known = this.unsuspected.is_some() && this.file.inode.unsuspected() == this.unsuspected;
+            if bytes == 0 || is_known && this.revalidation.is_none() {
                 break;
             }
             // The file may turn out to be shorter than its known length.
             bytes = ready!(this.poll_readable(bytes, cx))?;
-            if std::mem::replace(&mut this.is_again, true) {
+            if this.looks == LOOKS_MAX {
                 break;
             }
-            // Or to have been so for a while: then the zeros were dropped.
+            // Or to have been so for a while: what was copied may be zeros, which are dropped.
+            this.looks += 1;
             (this.bytes, this.done) = (Some(bytes), 0);
+            this.unsuspected = this.file.inode.unsuspected();
         }
         Poll::Ready(Ok(this.file.note_read_to(this.offset, bytes)))
     }
 }
 
 impl ReadAt<'_> {
-    /// Whether the file's length must be looked at, or is being.
-    fn must_revalidate(&self) -> bool {
-        self.revalidation.is_some() || self.file.inode.is_suspect()
-    }
-
     /// As [`CachedFile::readable`]. Has a thread wait for write-back under way.
     fn poll_readable(&mut self, wanted: usize, cx: &mut Context<'_>) -> Poll<Result<usize, Error>> {
         let (file, offset) = (self.file, self.offset);
