@@ -123,6 +123,8 @@ pub(crate) struct Inode {
     len: AtomicU64,
     /// The length of the file on disk when this cache last checked or wrote it.
     disk_len: AtomicU64,
+    /// The length that another process has given the file, while it is being adopted; or 0.
+    pub(crate) growing_to: AtomicU64,
     pub(crate) resize: RwLock<()>,
     /// The preferred size of reads, in pages.
     block_pages: u32,
@@ -207,6 +209,7 @@ impl Inode {
             mapping,
             len: AtomicU64::new(len),
             disk_len: AtomicU64::new(len),
+            growing_to: AtomicU64::new(0),
             resize: RwLock::new(()),
             handles: AtomicU32::new(0),
             stale: AtomicBool::new(false),
@@ -455,7 +458,7 @@ impl Inode {
     /// Records that a read up to `end` returned `bytes` of `wanted` bytes.
     pub(crate) fn note_read(&self, end: u64, bytes: usize, wanted: usize) {
         // Less than the known length: another process truncated the file.
-        if bytes < wanted && end < self.disk_len() {
+        if bytes < wanted && end < self.disk_len().max(self.growing_to.load(Ordering::SeqCst)) {
             let pages = end / PAGE_BYTES..(end + (wanted - bytes) as u64).div_ceil(PAGE_BYTES);
             let mut short = self.short_reads();
             let (before, reads) = &*short;

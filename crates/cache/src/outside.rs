@@ -5,6 +5,7 @@ use crate::file::CachedFile;
 use crate::inode::{Inode, LEN_MAX};
 use crate::shared::Shared;
 use mglru_core::PAGE_BYTES;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, TryLockError};
 
 impl Inode {
@@ -116,16 +117,25 @@ impl Inode {
                 shared.submit_dirty_in(self, index, ended_in + 1);
                 self.wait_for_transfers();
             }
-            // First: reads from now on find out if the new part is cut off again, and others are
-            // waited for below. The flusher may have extended the file since.
-            self.disk_len_reached(now);
-            if may_wait {
-                shared.drop_clean_pages(self, ended_in..1 << 32);
-            } else if shared.try_drop_clean_pages(self, ended_in..1 << 32).is_some() {
-                self.set_disk_len(before);
+            // First: reads that end from now on find out if the new part is cut off again, and those
+            // that ended before are dropped.
+            self.growing_to.store(now, Ordering::SeqCst);
+            let is_dropped = match may_wait {
+                true => {
+                    shared.drop_clean_pages(self, ended_in..1 << 32);
+                    true
+                }
+                false => shared.try_drop_clean_pages(self, ended_in..1 << 32).is_none(),
+            };
+            if is_dropped {
+                self.grow_to(now);
+                // The flusher may have extended the file since.
+                self.disk_len_reached(now);
+            }
+            self.growing_to.store(0, Ordering::SeqCst);
+            if !is_dropped {
                 return Ok(false);
             }
-            self.grow_to(now);
         } else if now < before {
             // Readers must see the new length before the pages go, and then it is too late to stop.
             if !may_wait {
