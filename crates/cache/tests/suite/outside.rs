@@ -1,10 +1,12 @@
 //! Files that another process extends, truncates, replaces or removes while they are cached.
 
-use crate::common::{Disk, PAGE, assert_same, memory, page, pages, read};
+use crate::common::{Disk, PAGE, Random, assert_same, memory, page, pages, read};
 #[cfg(feature = "async")]
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
 use mglru_cache::{Advice, CachedFile, Error, Map, OpenMode, ReadRequest};
 use std::fs;
+#[cfg(feature = "async")]
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 #[test]
 fn appends_by_others_are_read() {
@@ -131,6 +133,58 @@ fn a_file_that_others_write_anew_has_no_zeros_from_in_between() {
             assert_same(&read(&file), &page(12), number);
         }
     }
+}
+
+/// Another process truncates a file and writes it anew again and again. What threads read of it was
+/// in the file at some time, and never has zeros.
+#[cfg(feature = "async")]
+#[test]
+fn readers_of_a_file_that_others_write_anew_get_no_zeros() {
+    let (disk, _) = memory(16);
+    let (most, rounds) = (12 * PAGE, 2000);
+    disk.set("f", &vec![1; most]);
+    let cache = disk.builder(1 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::ReadOnly).unwrap();
+    let is_over = AtomicBool::new(false);
+    let read = |seed| {
+        let (file, mut random) = (file.try_clone().unwrap(), Random(seed));
+        let map = file.map().unwrap();
+        while !is_over.load(SeqCst) {
+            let offset = random.below(most as u64);
+            let mut bytes = vec![0; 1 + random.below(2 * PAGE as u64) as usize];
+            let in_page = bytes.len().min(PAGE - offset as usize % PAGE);
+            let count = match random.below(6) {
+                0 => file.read_at(&mut bytes, offset).unwrap(),
+                1 => file.read_at(&mut bytes[..in_page], offset).unwrap(),
+                2 => crate::tasks::block_on(file.read_at_async(&mut bytes, offset)).unwrap(),
+                3 => {
+                    let mut requests = [ReadRequest { offset, buffer: &mut bytes[..in_page], read: 0 }];
+                    file.read_many(&mut requests).unwrap();
+                    requests[0].read
+                }
+                4 => map.load(offset, &mut bytes).map_or(0, |()| bytes.len()),
+                _ => map.page_owned((offset / PAGE as u64) as u32).map_or(0, |page| {
+                    bytes = page.to_vec();
+                    bytes.len()
+                }),
+            };
+            assert!(!bytes[..count].contains(&0), "{count} bytes at {offset}");
+        }
+    };
+    std::thread::scope(|scope| {
+        let readers = [1, 2].map(|seed| scope.spawn(move || read(seed)));
+        let mut random = Random(3);
+        for round in 0..rounds {
+            let byte = 1 + (round % 255) as u8;
+            disk.set("f", &vec![byte; random.below(most as u64) as usize]);
+            disk.set("f", &vec![byte; most]);
+            if random.one_in(4) {
+                file.invalidate().unwrap();
+            }
+        }
+        is_over.store(true, SeqCst);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+    });
 }
 
 /// Reads of a batch find less than expected, too.
