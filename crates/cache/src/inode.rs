@@ -5,6 +5,7 @@
 //! Readers see the cache's length; the file on disk follows when dirty pages are written. A hit
 //! does not ask the system whether another process changed the file. [`Inode::revalidate`] detects
 //! that when a read reaches the end or finds less on disk than before, and at every sync and open.
+//! Pages for which a read found less are suspect until the length is known, and are dropped then.
 //! While writers are active, detection may be left to a later read. Readers wait for one another.
 //!
 //! The part of the last page behind the end of the file reads as zero, in memory and on disk,

@@ -30,6 +30,7 @@ impl Inode {
     }
 
     /// As [`Self::clear_up`], without waiting. `false`: it is not done.
+    #[cfg(feature = "async")]
     pub(crate) fn try_clear_up(self: &Arc<Self>, shared: &Shared, seen: u32) -> Result<bool, Error> {
         let is_done = self.try_revalidate(shared, false)?
             && self.drop_short_reads(|pages| shared.try_drop_clean_pages(self, pages).is_none());
