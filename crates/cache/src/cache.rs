@@ -723,8 +723,8 @@ mod tests {
         cache.close().unwrap();
     }
 
-    /// A write that succeeds after the cache has written all pages, and before it is closed, reaches
-    /// the file.
+    /// A write that succeeds after the cache has written all pages, and before it is closed,
+    /// reaches the file.
     #[test]
     fn a_write_beside_a_close_is_written() {
         let files = MemoryFiles::new(1);

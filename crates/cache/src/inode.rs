@@ -479,8 +479,8 @@ impl Inode {
         suspicions != suspicions.rotate_left(32)
     }
 
-    /// The number of suspicions so far, if all are cleared up. What is copied between two calls that
-    /// return the same number is of no read that found too little.
+    /// The number of suspicions so far, if all are cleared up. What is copied between two calls
+    /// that return the same number is of no read that found too little.
     pub(crate) fn unsuspected(&self) -> Option<u32> {
         let suspicions = self.suspicions.load(Ordering::SeqCst);
         (suspicions == suspicions.rotate_left(32)).then_some(suspicions as u32)

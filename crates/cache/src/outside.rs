@@ -118,8 +118,8 @@ impl Inode {
                 shared.submit_dirty_in(self, index, ended_in + 1);
                 self.wait_for_transfers();
             }
-            // First: reads that end from now on find out if the new part is cut off again, and those
-            // that ended before are dropped.
+            // First: reads that end from now on find out if the new part is cut off again. Pages of
+            // earlier ones are dropped.
             self.growing_to.store(now, Ordering::SeqCst);
             let is_dropped = match may_wait {
                 true => {

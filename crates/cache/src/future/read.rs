@@ -77,7 +77,8 @@ pub struct ReadAt<'a> {
     bytes: Option<usize>,
     /// Whether the page at `done` was missing.
     missed: bool,
-    /// Looks at the length because the file turned out to be suspect; the bytes are read again then.
+    /// Looks at the length because the file turned out to be suspect. After each, the bytes are
+    /// read again.
     looks: u32,
     /// That the file was not suspect before the bytes were copied.
     unsuspected: Option<u32>,

@@ -488,7 +488,8 @@ mod tests {
         evicted
     }
 
-    /// A thread waits for a folio that is then evicted. It is woken after the batch, without a lock.
+    /// A thread waits for a folio that is then evicted. It is woken after the batch, without a
+    /// lock.
     #[test]
     fn waiters_are_woken_without_a_lock() {
         let mut harness = Harness::new(100, 1);
