@@ -212,6 +212,54 @@ fn hits(directory: &Path) {
     unsafe { libc::munmap(memory.cast(), mapped_bytes) };
 }
 
+/// Writes to pages in memory, of a size that a storage engine uses.
+fn writes(directory: &Path) {
+    const BYTES: usize = 256;
+    let path = directory.join("writes");
+    lay_out(&path, HIT_PAGES);
+    // So much memory that nothing is written back meanwhile.
+    let cache = PageCache::builder(HIT_PAGES * PAGE_BYTES * 16).build().unwrap();
+    let file = cache.open(&path, OpenMode::ReadWrite).unwrap();
+    let map = file.map().unwrap();
+    let system = File::options().write(true).open(&path).unwrap();
+    for page in 0..HIT_PAGES {
+        file.write_at(&[1; BYTES], page * PAGE_BYTES).unwrap();
+        system.write_all_at(&[1; BYTES], page * PAGE_BYTES).unwrap();
+    }
+    let write = |sample: &[u64]| {
+        for &offset in sample {
+            file.write_at(&[2; BYTES], offset + 1024).unwrap();
+        }
+    };
+    println!("writes: {} MiB in memory", HIT_PAGES >> 8);
+    let [ours, two_threads, _, theirs] = measure(
+        HIT_PAGES,
+        20_000,
+        [
+            ("write_at, 256 bytes, cached", &mut |sample| write(sample)),
+            ("the same by two threads", &mut |sample| {
+                let (first, second) = sample.split_at(sample.len() / 2);
+                std::thread::scope(|scope| {
+                    scope.spawn(|| write(first));
+                    write(second);
+                });
+            }),
+            ("Map::store, 8 bytes, cached", &mut |sample| {
+                for &offset in sample {
+                    map.store(offset + 64, &[3; 8]).unwrap();
+                }
+            }),
+            ("pwrite, 256 bytes, in the system's cache", &mut |sample| {
+                for &offset in sample {
+                    system.write_all_at(&[2; BYTES], offset + 1024).unwrap();
+                }
+            }),
+        ],
+    );
+    println!("  => write_at is {:.2} times as fast as pwrite", theirs / ours);
+    println!("  => two threads are {:.2} times as fast as one\n", ours / two_threads);
+}
+
 fn misses(directory: &Path, file_pages: u64) {
     let path = directory.join("misses");
     lay_out(&path, file_pages);
@@ -327,6 +375,7 @@ fn main() {
     let megabytes = std::env::args().find_map(|argument| argument.parse::<u64>().ok()).unwrap_or(512);
     let directory = tempfile::tempdir().unwrap();
     hits(directory.path());
+    writes(directory.path());
     misses(directory.path(), megabytes << 8);
     reclaim();
 }

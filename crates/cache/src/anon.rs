@@ -16,7 +16,7 @@ use crate::regions::Loss;
 use crate::shared::Shared;
 use crate::tenant::Tenant;
 use crate::tenants::TenantState;
-use mglru_core::{Arrival, HostCharge, InsertError, Kind, LockAttempt, Lookup, Mapping, PAGE_BYTES, Task};
+use mglru_core::{Arrival, HostCharge, InsertError, Kind, Lookup, Mapping, PAGE_BYTES, Task, WriteAttempt};
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -148,22 +148,21 @@ impl AnonRegion {
     fn try_store(&self, index: u32, at: usize, bytes: &[u8]) -> Result<bool, Error> {
         let (shared, mapping) = (&*self.shared, &self.mapping);
         match shared.core.lookup(mapping, index) {
-            Lookup::Hit(hit) => match shared.core.try_lock(&shared.host, mapping, index, &hit) {
-                LockAttempt::Gone => {}
-                LockAttempt::Busy => shared.wait_while(hit.folio, |flags| flags.locked()),
-                LockAttempt::Locked => {
-                    // Before the content gets a new version, which would make `hit` stale.
-                    shared.core.touch(&self.task, mapping, index, &hit);
-                    let may = shared.core.begin_content(mapping, hit.folio);
-                    assert!(may, "no guard lends anonymous memory");
-                    shared.frames.copy_in(hit.folio.0, at, bytes);
-                    shared.core.end_content(mapping, hit.folio);
-                    shared.core.set_dirty(&shared.host, mapping, hit.folio);
-                    shared.core.unlock(&shared.host, hit.folio);
-                    shared.core.put(&shared.host, hit.folio);
-                    return Ok(true);
+            Lookup::Hit(hit) => {
+                shared.frames.prefetch_for_write(hit.folio.0, at..at + bytes.len());
+                match shared.core.begin_write(&shared.host, mapping, index, &hit) {
+                    WriteAttempt::Gone => {}
+                    WriteAttempt::Busy => shared.wait_while(hit.folio, |flags| flags.locked()),
+                    WriteAttempt::Lent => unreachable!("no guard lends anonymous memory"),
+                    WriteAttempt::Begun => {
+                        // Before the content gets a new version, which would make `hit` stale.
+                        shared.core.touch(&self.task, mapping, index, &hit);
+                        shared.frames.copy_in(hit.folio.0, at, bytes);
+                        shared.core.end_write(&shared.host, mapping, hit.folio);
+                        return Ok(true);
+                    }
                 }
-            },
+            }
             Lookup::Pending(folio) => shared.wait_while(folio, |flags| flags.locked()),
             Lookup::Miss => self.fault(index)?,
         }

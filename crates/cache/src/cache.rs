@@ -33,6 +33,7 @@ use crate::future::Futures;
 use crate::host::{CacheHost, Observer, OomCallback};
 use crate::keepers::Keepers;
 use crate::regions::Regions;
+use crate::resize::Writers;
 use crate::shared::Shared;
 use crate::slot_range::SlotCharges;
 use crate::source::{BlockSource, Sources, WithSources};
@@ -307,6 +308,7 @@ impl Builder {
             worker_panics: AtomicU64::new(0),
             slot_charges: SlotCharges::new(self.budget_bytes),
             keepers: Keepers::new(cpus),
+            writers: Writers::default(),
             budget_bytes: self.budget_bytes,
             why_not_uring: chosen.why_not_uring,
         });

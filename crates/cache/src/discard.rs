@@ -7,7 +7,6 @@
 //! length changes.
 
 use crate::file::CachedFile;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 impl CachedFile {
@@ -36,7 +35,7 @@ impl CachedFile {
     /// ```
     pub fn discard(self) {
         let (shared, inode) = (&*self.shared, &self.inode);
-        let _alone = inode.resize.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = inode.resize.alone(&shared.writers);
         if inode.handles.load(Ordering::Acquire) > 1 {
             return;
         }

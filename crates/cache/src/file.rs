@@ -19,7 +19,7 @@ use crate::tenant::Tenant;
 use crate::tenants::TenantState;
 use crate::workers::Synced;
 use mglru_core::readahead::{Readahead, Window, pages_max};
-use mglru_core::{Arrival, FolioId, Hit, HostCharge, LockAttempt, Lookup, MemcgId, PAGE_BYTES, Task};
+use mglru_core::{Arrival, FolioId, Hit, HostCharge, Lookup, MemcgId, PAGE_BYTES, Task, WriteAttempt};
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -495,17 +495,16 @@ impl CachedFile {
     /// Writes the part of a write that lies in one page.
     pub(crate) fn write_piece(&self, piece: &Piece, bytes: &[u8], access: Access) -> Result<(), Error> {
         let mapped = access == Access::Map;
-        let task = self.task();
-        self.shared.pause_dirtying(task.memcg, &self.inode)?;
+        self.shared.pause_dirtying(self.task.memcg, &self.inode)?;
         let end = u64::from(piece.index) * PAGE_BYTES + piece.in_page.end as u64;
         loop {
-            let shared = self.inode.resize.read().unwrap_or_else(PoisonError::into_inner);
+            let shared = self.inode.resize.share(&self.shared.writers);
             let len = self.inode.len();
             if mapped && end > len {
                 // Truncated since the range was checked. A store does not extend the file.
                 return Err(Error::BeyondEnd { path: self.path().to_owned(), end, len });
             }
-            match self.shared.write_page(&self.inode, &task, piece, bytes, mapped)? {
+            match self.shared.write_page(&self.inode, &self.task, piece, bytes, mapped)? {
                 Written::Missed if mapped => self.stats.map_fault(true),
                 Written::Missed => self.stats.miss(),
                 Written::Hit if !mapped => self.count(false),
@@ -646,8 +645,8 @@ impl Drop for CachedFile {
 }
 
 impl Shared {
-    /// Copies bytes into one page and marks it dirty, unless a guard lends it. `mapped`: count an
-    /// access through a mapping.
+    /// Copies bytes into one page and marks it dirty, unless a guard lends it. `task`: on any CPU.
+    /// `mapped`: count an access through a mapping.
     pub(crate) fn write_page(
         &self,
         inode: &Arc<Inode>,
@@ -665,6 +664,7 @@ impl Shared {
                 WriteStep::Wait(folio) => self.wait_while(folio, |flags| flags.locked()),
                 WriteStep::Missing { whole } => {
                     missed = true;
+                    let task = &Task { cpu: self.cpu(), ..task.clone() };
                     let overwrite = inode.is_overwritten(piece).0;
                     let arrival = Arrival { in_fault: mapped, overwrite, ..Arrival::default() };
                     if !whole {
@@ -701,24 +701,23 @@ impl Shared {
                 false => WriteStep::Again,
             };
         }
-        match self.core.try_lock(&self.host, &inode.mapping, piece.index, &hit) {
-            LockAttempt::Gone => return WriteStep::Again,
-            LockAttempt::Busy => return WriteStep::Wait(hit.folio),
-            LockAttempt::Locked => {}
+        // Each locked step waits until earlier bytes are written: without this, they would
+        // come from memory one step after the other.
+        self.frames.prefetch_for_write(hit.folio.0, piece.in_page.clone());
+        match self.core.begin_write(&self.host, &inode.mapping, piece.index, &hit) {
+            WriteAttempt::Gone | WriteAttempt::Lent => return WriteStep::Again,
+            WriteAttempt::Busy => return WriteStep::Wait(hit.folio),
+            WriteAttempt::Begun => {}
         }
         if mapped {
             // Before the content gets a new version, which would make `hit` stale.
             self.core.touch(task, &inode.mapping, piece.index, &hit);
         }
-        if !self.core.begin_content(&inode.mapping, hit.folio) {
-            self.core.unlock(&self.host, hit.folio);
-            return WriteStep::Done(Written::Lent(hit.folio));
-        }
         self.frames.copy_in(hit.folio.0, piece.in_page.start, bytes);
-        self.core.end_content(&inode.mapping, hit.folio);
         inode.grow_to(piece.end());
-        self.dirty_and_unlock(inode, hit.folio);
-        self.core.put(&self.host, hit.folio);
+        if self.core.end_write(&self.host, &inode.mapping, hit.folio) {
+            self.note_dirtied();
+        }
         WriteStep::Done(Written::Hit)
     }
 

@@ -19,7 +19,7 @@
 //! Relaxed accesses are unordered. A reader needs `fence(Acquire)` between the copy and the second
 //! look at the version; a writer needs `fence(Release)` between marking the version and the copy.
 
-use crate::prefetch::prefetch_for_read;
+use crate::prefetch::{prefetch_for_read, prefetch_for_write};
 use crate::racing;
 use mglru_core::mapping::AtomicSlot;
 #[cfg(not(miri))]
@@ -35,6 +35,13 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// Bytes of a page and of the frame that holds it.
 pub(crate) const FRAME_BYTES: usize = 4096;
+
+/// A line of the processor's caches.
+const LINE_BYTES: usize = 64;
+
+/// The largest write whose bytes are prefetched. A longer one overwrites most of its lines whole,
+/// for which they need not come from memory.
+const PREFETCHED_WRITE_BYTES: usize = 512;
 
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
@@ -230,9 +237,20 @@ impl Frames {
     /// Prefetches the first lines of a frame.
     #[inline]
     pub(crate) fn prefetch(&self, frame: u32) {
-        const LINE_BYTES: usize = 64;
         for line in 0..2 {
             prefetch_for_read(self.at(frame, line * LINE_BYTES..FRAME_BYTES));
+        }
+    }
+
+    /// Prefetches bytes of a frame that are about to be written, if they are few.
+    #[inline]
+    pub(crate) fn prefetch_for_write(&self, frame: u32, bytes: Range<usize>) {
+        if bytes.len() <= PREFETCHED_WRITE_BYTES {
+            let mut at = bytes.start;
+            while at < bytes.end {
+                prefetch_for_write(self.at(frame, at..bytes.end));
+                at = (at / LINE_BYTES + 1) * LINE_BYTES;
+            }
         }
     }
 

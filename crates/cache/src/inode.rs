@@ -26,6 +26,7 @@
 use crate::backend::{BackendFile, FileIdentity};
 use crate::error::Error;
 use crate::piece::Piece;
+use crate::resize::ResizeLock;
 use crate::source::refuse_in_own_call;
 use mglru_core::readahead::{DEFAULT_MAX_PAGES, Window};
 use mglru_core::writeback::ErrorSequence;
@@ -34,7 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The end of the largest file: 2^32 pages.
 pub(crate) const LEN_MAX: u64 = PAGE_BYTES << 32;
@@ -126,7 +127,7 @@ pub(crate) struct Inode {
     disk_len: AtomicU64,
     /// The length that another process has given the file, while it is being adopted; or 0.
     pub(crate) growing_to: AtomicU64,
-    pub(crate) resize: RwLock<()>,
+    pub(crate) resize: ResizeLock,
     /// The preferred size of reads, in pages.
     block_pages: u32,
     /// Number of open handles and maps.
@@ -207,11 +208,11 @@ impl Inode {
             identity: file.identity(),
             writable: Mutex::new(writable.then(|| file.clone())),
             file,
+            resize: ResizeLock::new(mapping.id().0.into()),
             mapping,
             len: AtomicU64::new(len),
             disk_len: AtomicU64::new(len),
             growing_to: AtomicU64::new(0),
-            resize: RwLock::new(()),
             handles: AtomicU32::new(0),
             stale: AtomicBool::new(false),
             opening: Mutex::new(()),
@@ -296,8 +297,11 @@ impl Inode {
 
     /// Extends the length to `end` after a write.
     pub(crate) fn grow_to(&self, end: u64) {
-        self.len.fetch_max(end, Ordering::AcqRel);
-        self.mapping.grow_whole_pages(end / PAGE_BYTES);
+        // Most writes are inside of the file, and writers of one file share this word.
+        if self.len() < end {
+            self.len.fetch_max(end, Ordering::AcqRel);
+            self.mapping.grow_whole_pages(end / PAGE_BYTES);
+        }
     }
 
     pub(crate) fn set_disk_len(&self, bytes: u64) {

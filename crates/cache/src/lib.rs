@@ -77,6 +77,7 @@ mod racing;
 mod range;
 mod regions;
 mod reserved;
+mod resize;
 mod shared;
 mod slot_range;
 mod source;

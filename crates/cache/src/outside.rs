@@ -66,13 +66,9 @@ impl Inode {
         if self.len_on_disk()? == self.disk_len() {
             return Ok(true);
         }
-        let _alone = match self.resize.try_write() {
-            Ok(alone) => alone,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                self.suspect();
-                return Ok(true);
-            }
+        let Some(_alone) = self.resize.try_alone(&shared.writers) else {
+            self.suspect();
+            return Ok(true);
         };
         self.adopt_len(shared, may_wait)
     }

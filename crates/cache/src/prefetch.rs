@@ -26,8 +26,7 @@ macro_rules! prefetch {
 /// Prefetches the cache line at `at` for writing. Does nothing under Miri and on processors other
 /// than x86-64 and 64-bit Arm.
 #[inline(always)]
-pub fn prefetch_for_write<T>(at: &T) {
-    let at = std::ptr::from_ref(at);
+pub fn prefetch_for_write<T>(at: *const T) {
     prefetch!(at, "prefetchw [{}]", "prfm pstl1keep, [{}]");
 }
 
@@ -45,7 +44,7 @@ mod tests {
     #[test]
     fn prefetching_changes_no_word() {
         let words = [1u64, 2, 3];
-        words.iter().for_each(prefetch_for_write);
+        words.iter().for_each(|word| prefetch_for_write(word));
         words.iter().for_each(|word| prefetch_for_read(word));
         prefetch_for_write(&());
         assert_eq!(words, [1, 2, 3]);

@@ -15,6 +15,7 @@ use crate::host::{CacheHost, thread_number};
 use crate::inode::{Inode, Inodes};
 use crate::keepers::{Keepers, Kept};
 use crate::regions::Regions;
+use crate::resize::Writers;
 use crate::slot_range::SlotCharges;
 use crate::source::Sources;
 use crate::tenants::{Owner, Tenants};
@@ -46,6 +47,7 @@ pub(crate) struct Shared {
     pub(crate) worker_panics: AtomicU64,
     pub(crate) slot_charges: SlotCharges,
     pub(crate) keepers: Keepers<Shared>,
+    pub(crate) writers: Writers,
     /// This cache's number within the process.
     pub(crate) number: u64,
     pub(crate) budget_bytes: u64,

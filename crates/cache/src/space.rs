@@ -13,12 +13,13 @@
 use crate::error::Error;
 use crate::file::CachedFile;
 use crate::inode::{Inode, LEN_MAX};
+use crate::resize::Alone;
 use crate::shared::Shared;
 use mglru_core::{FolioId, LockAttempt, Lookup, PAGE_BYTES};
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLockWriteGuard};
 
 /// The bytes of a page that are cut off.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ struct HeldParts<'a> {
     shared: &'a Shared,
     inode: &'a Inode,
     parts: Vec<(Part, Option<FolioId>)>,
-    _alone: RwLockWriteGuard<'a, ()>,
+    _alone: Alone<'a>,
 }
 
 impl HeldParts<'_> {
@@ -197,7 +198,7 @@ impl CachedFile {
         }
         let inode = &self.inode;
         let file = inode.writable().expect("a writable handle opened it");
-        let _alone = inode.resize.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = inode.resize.alone(&self.shared.writers);
         inode.adopt_len(&self.shared, true)?;
         // As in a truncation: write-back depends on the length.
         let _held = inode.hold_transfers();
@@ -223,7 +224,7 @@ impl Shared {
         choose: impl Fn(u64) -> Vec<Part>,
     ) -> Result<HeldParts<'a>, Error> {
         'lent: loop {
-            let alone = inode.resize.write().unwrap_or_else(PoisonError::into_inner);
+            let alone = inode.resize.alone(&self.writers);
             inode.adopt_len(self, true)?;
             let mut held = HeldParts { shared: self, inode, parts: Vec::new(), _alone: alone };
             for part in choose(inode.len()) {

@@ -24,7 +24,6 @@ use crate::mapping::{Found, Glance, InsertError, LEAF_SLOTS, Mapping, SettledPag
 use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::mm::AddressSpace;
-use crate::sync::{Ordering, fence};
 use crate::workingset;
 use std::sync::Arc;
 
@@ -46,7 +45,7 @@ pub struct Hit {
     pub folio: FolioId,
     /// The folio's state, including the version of its content.
     pub flags: Flags,
-    found: Found,
+    pub(crate) found: Found,
 }
 
 /// Result of a lookup.
@@ -176,7 +175,7 @@ impl Core {
     /// Whether a folio was inserted as this page. Only meaningful while the folio cannot become
     /// another page: the caller holds a reference or checks the version afterwards.
     #[inline]
-    fn is_page(&self, mapping: &Mapping, index: u32, folio: FolioId) -> bool {
+    pub(crate) fn is_page(&self, mapping: &Mapping, index: u32, folio: FolioId) -> bool {
         self.folios.page_of(folio) == (mapping.id(), index)
     }
 
@@ -527,61 +526,8 @@ impl Core {
         }
     }
 
-    /// As [`Self::publish`], but the caller keeps the lock, to make the page dirty before it can be
-    /// evicted.
-    pub fn end_filling(&self, mapping: &Mapping, folio: FolioId) {
-        self.end_content(mapping, folio);
-        self.end_reading(folio);
-    }
-
-    fn set_uptodate(&self, mapping: &Mapping, folio: FolioId, version: u32) {
-        if let Some(slot) = mapping.slot(&self.leaves, self.folios.index(folio)) {
-            slot.set_uptodate(folio, version);
-        }
-    }
-
-    /// The lock holder begins to change the bytes: [`Self::confirm`] fails for copies taken from
-    /// now on. `false`: the bytes are lent and must not change. The caller unlocks the folio before
-    /// it waits, because the borrower may need to read the page before it gives it back.
-    #[must_use]
-    pub fn begin_content(&self, mapping: &Mapping, folio: FolioId) -> bool {
-        if !self.folios.flags(folio).begin_content() {
-            return false;
-        }
-        if let Some(slot) = mapping.slot(&self.leaves, self.folios.index(folio)) {
-            slot.clear_uptodate(folio);
-        }
-        // A reader that sees a byte of the change sees both marks, too.
-        fence(Ordering::Release);
-        true
-    }
-
-    /// Takes [`Self::begin_content`] back: no byte has changed, so earlier copies are valid.
-    pub fn cancel_content(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
-        let flags = self.folios.flags(folio);
-        self.set_uptodate(mapping, folio, flags.load().version());
-        if flags.cancel_content() {
-            host.wake_waiters(folio);
-        }
-    }
-
-    /// Marks the bytes of a folio as valid again, under a new version.
-    pub fn end_content(&self, mapping: &Mapping, folio: FolioId) {
-        let version = self.folios.flags(folio).end_content();
-        self.set_uptodate(mapping, folio, version);
-    }
-
-    /// As [`Self::end_content`], for a page of which a part was zeroed because the file ends there
-    /// now. A mapped access that looked at the length before does not keep the slot settled.
-    pub fn end_cut(&self, mapping: &Mapping, folio: FolioId) {
-        if let Some(slot) = mapping.slot(&self.leaves, self.folios.index(folio)) {
-            slot.unsettle();
-        }
-        self.end_content(mapping, folio);
-    }
-
     /// Counts the read of a page as ended. Charges that wait before an OOM kill use the count.
-    fn end_reading(&self, folio: FolioId) {
+    pub(crate) fn end_reading(&self, folio: FolioId) {
         self.owner_of(folio).stat.sub(Counter::FileReading, 1);
     }
 

@@ -18,7 +18,9 @@
 extern crate self as mglru_core;
 
 pub mod access;
+mod bias;
 pub mod charge;
+mod content;
 pub mod control;
 pub mod event;
 pub mod folio;
@@ -49,10 +51,11 @@ pub mod workingset;
 pub mod writeback;
 
 pub use access::{Arrival, Hit, LockAttempt, Lookup, Task};
+pub use bias::{Bias, VisibleReader, VisibleReaders};
 pub use charge::{ChargeStep, Charging, NewFolio};
 pub use control::{ControlError, ControlStep, ControlWrite, Errno};
 pub use event::Event;
-pub use folio::{FolioId, Kind};
+pub use folio::{FolioId, Kind, WriteAttempt};
 pub use free_frames::PCP_BATCH_FRAMES;
 pub use host::{FlushReason, Host, Silent, Throttle, Time};
 pub use mapping::{InsertError, Mapping, MappingId};
@@ -333,7 +336,7 @@ impl Core {
     }
 
     /// Frees a folio that nobody holds: takes it off its list, uncharges it and returns its frame.
-    fn free(&self, folio: FolioId) {
+    pub(crate) fn free(&self, folio: FolioId) {
         if self.folios.flags(folio).clear_lru() {
             self.lock_owner_of(folio).1.remove(folio);
         }

@@ -5,6 +5,7 @@
 //! shortcuts skip some runs with the last preemption, so that finding a race of two needs three.
 
 use crate::lru::Swappiness;
+use crate::mapping::Glance;
 use crate::reclaim::{EffortKind, Orders, Scan, Watermarks, evict_step};
 use crate::sync::Ordering::Relaxed;
 use crate::*;
@@ -154,15 +155,11 @@ fn stat(world: &World, counter: Counter) -> u64 {
 /// Locks the page, changes its bytes and makes it dirty. `false`: the page was gone or locked.
 fn write(world: &World) -> bool {
     let Some(hit) = world.hit() else { return false };
-    if world.core.try_lock(&Silent, &world.mapping, 0, &hit) != LockAttempt::Locked {
-        return false;
+    let begun = world.core.begin_write(&Silent, &world.mapping, 0, &hit) == WriteAttempt::Begun;
+    if begun {
+        world.core.end_write(&Silent, &world.mapping, hit.folio);
     }
-    assert!(world.core.begin_content(&world.mapping, hit.folio));
-    world.core.end_content(&world.mapping, hit.folio);
-    world.core.set_dirty(&Silent, &world.mapping, hit.folio);
-    world.core.unlock(&Silent, hit.folio);
-    world.core.put(&Silent, hit.folio);
-    true
+    begun
 }
 
 /// Takes the dirty pages and writes them. `false`: none was dirty.
@@ -193,6 +190,31 @@ fn aging(world: &World) -> lru::Aging<'_, Silent> {
 
 fn age(world: &World) -> bool {
     aging(world).run(&mut Default::default())
+}
+
+/// A writer that found the page meets the folio as another page, or as none: it leaves that alone.
+#[test]
+fn loom_a_writer_leaves_another_page_alone() {
+    let another = |world: &World| {
+        if truncate(world) {
+            world.bring(1, |_| ());
+        }
+    };
+    let outcomes = explore(
+        |_| (),
+        write,
+        another,
+        |world, written, ()| {
+            let found = [0, 1].map(|page| world.core.lookup(&world.mapping, page));
+            match (written, found) {
+                (false, [Lookup::Miss, Lookup::Hit(_)]) => "another page",
+                (true, [Lookup::Miss, Lookup::Hit(_)]) => "written before",
+                (true, [Lookup::Hit(_), Lookup::Miss]) => "written meanwhile",
+                other => panic!("{other:?}"),
+            }
+        },
+    );
+    assert_eq!(outcomes, ["another page", "written before", "written meanwhile"]);
 }
 
 /// A reader that takes a reference against reclaim: the page is freed or held, never both.
@@ -648,6 +670,58 @@ fn a_reader_of_a_reused_frame_after(
         if bytes.is_some() { "read" } else { "missed" }
     });
     assert_eq!(outcomes, ["missed", "read"]);
+}
+
+/// A reader while the bytes of its page change, by each of the three ways to see the page: it
+/// accepts whole copies only, of a page that was clean or dirty.
+#[test]
+fn loom_a_reader_never_takes_half_a_write() {
+    use loom::sync::atomic::AtomicU64;
+    type Copy = fn() -> [u64; 2];
+    fn check(prepare: fn(&World), read: fn(&World, Copy) -> Option<[u64; 2]>) {
+        loom::lazy_static! {
+            static ref WORDS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+        }
+        let copy = || [0, 1].map(|at: usize| WORDS[at].load(Relaxed));
+        let read = move |world: &World| read(world, copy);
+        let write = |world: &World| {
+            let hit = world.hit().expect("it is there");
+            let attempt = world.core.begin_write(&Silent, &world.mapping, 0, &hit);
+            assert_eq!(attempt, WriteAttempt::Begun);
+            WORDS.iter().for_each(|word| word.store(1, Relaxed));
+            world.core.end_write(&Silent, &world.mapping, hit.folio);
+        };
+        let outcomes = explore(prepare, write, read, |world, (), copy| {
+            assert!(world.hit().is_some_and(|hit| hit.flags.dirty() && hit.flags.references() > 0));
+            match copy {
+                None => "refused",
+                Some([0, 0]) => "before",
+                Some([1, 1]) => "after",
+                Some(words) => panic!("{words:?}"),
+            }
+        });
+        assert_eq!(outcomes, ["after", "before", "refused"]);
+    }
+    let looked_up: fn(&World, Copy) -> Option<[u64; 2]> = |world, copy| {
+        let hit = world.hit()?;
+        let copy = copy();
+        world.core.confirm(&world.mapping, 0, &hit).then_some(copy)
+    };
+    let glanced: fn(&World, Copy) -> Option<[u64; 2]> = |world, copy| {
+        let seen = world.core.glance(&world.mapping, 0).filter(Glance::is_readable)?;
+        let copy = copy();
+        seen.still().then_some(copy)
+    };
+    for read in [looked_up, glanced] {
+        check(|_| (), read);
+        check(|world| assert!(write(world)), read);
+    }
+    let settled: fn(&World, Copy) -> Option<[u64; 2]> = |world, copy| {
+        let seen = world.mapping.range().unwrap().settled(0)?;
+        let copy = copy();
+        seen.still().then_some(copy)
+    };
+    check(settle, settled);
 }
 
 /// A memcg is removed while its page is evicted, dropped, written to or brought in: in the end the

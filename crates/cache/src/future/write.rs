@@ -10,7 +10,6 @@ use mglru_core::folio::Flags;
 use mglru_core::{Arrival, InsertError};
 use std::fmt;
 use std::pin::Pin;
-use std::sync::TryLockError;
 use std::task::{Context, Poll, ready};
 
 impl CachedFile {
@@ -99,18 +98,13 @@ impl WriteAt<'_> {
         let (file, index) = (self.file, piece.index);
         let (shared, inode) = (&*file.shared, &file.inode);
         let bytes = &self.bytes[self.done..self.done + piece.in_buffer.len()];
-        let task = file.task();
         loop {
-            let resize = match inode.resize.try_read() {
-                Ok(resize) => resize,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => {
-                    // A truncation is under way.
-                    self.missing.paying.pause.for_room(shared, cx);
-                    return Poll::Pending;
-                }
+            let Some(resize) = inode.resize.try_share(&shared.writers) else {
+                // A truncation is under way.
+                self.missing.paying.pause.for_room(shared, cx);
+                return Poll::Pending;
             };
-            let whole = match shared.try_write_page(inode, &task, piece, bytes, false) {
+            let whole = match shared.try_write_page(inode, &file.task, piece, bytes, false) {
                 WriteStep::Done(Written::Lent(folio)) => {
                     drop(resize);
                     let lent = shared.check_own_guard(inode, index, folio);
@@ -138,6 +132,7 @@ impl WriteAt<'_> {
                 WriteStep::Missing { whole } => whole,
             };
             self.missed = true;
+            let task = file.task();
             if let Some(error) = self.missing.error(inode) {
                 return Poll::Ready(Err(error));
             }

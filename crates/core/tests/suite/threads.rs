@@ -117,21 +117,17 @@ impl World {
     fn write(&self, tenant: usize, page: u32) {
         let mapping = &self.files[tenant].1;
         let Lookup::Hit(hit) = self.core.lookup(mapping, page) else { return };
-        if self.core.try_lock(&Silent, mapping, page, &hit) != LockAttempt::Locked {
+        if self.core.begin_write(&Silent, mapping, page, &hit) != WriteAttempt::Begun {
             return;
         }
         let frame = &self.frames[hit.folio.0 as usize];
-        assert!(self.core.begin_content(mapping, hit.folio));
         assert_eq!(
             frame.swap(u64::MAX, Relaxed),
             bytes_of(tenant, page),
             "a writer of page {page} got another page"
         );
         frame.store(bytes_of(tenant, page), Relaxed);
-        self.core.end_content(mapping, hit.folio);
-        self.core.set_dirty(&Silent, mapping, hit.folio);
-        self.core.unlock(&Silent, hit.folio);
-        self.core.put(&Silent, hit.folio);
+        self.core.end_write(&Silent, mapping, hit.folio);
     }
 
     /// Holds a page for a moment: its frame is not given to another page meanwhile.

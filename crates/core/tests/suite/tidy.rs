@@ -12,6 +12,7 @@ const LAYERS: &[&str] = &[
     "control",
     "residency",
     "readahead",
+    "content",
     "access",
     "charge",
     "reclaim",
@@ -29,7 +30,7 @@ const LAYERS: &[&str] = &[
 ];
 
 /// Foundations: used by all modules, and using none.
-const FOUNDATION: &[&str] = &["random", "segments", "sync", "tunables"];
+const FOUNDATION: &[&str] = &["bias", "random", "segments", "sync", "tunables"];
 
 /// The edge to hosts and users: types made of those of all layers, and used by all.
 const EDGE: &[&str] = &["event", "host", "mechanism", "options"];

@@ -29,13 +29,17 @@
 //! returned.
 //!
 //! The transitions are those of [book: access]. [`before`] has the versions from before the
-//! working-set rework, [`two_lists`] those of active and inactive lists and of moves between
-//! policies, [`ranked`] those of newcomers and the main list.
+//! working-set rework, [`content`] those of the lock and the bytes, [`two_lists`] those of active
+//! and inactive lists and of moves between policies, [`ranked`] those of newcomers and the main
+//! list.
 
 mod before;
+mod content;
 mod ranked;
 mod two_lists;
 
+pub use content::WriteAttempt;
+pub(crate) use content::WriteEnd;
 pub(crate) use ranked::{HandStep, MAIN, NEWCOMER};
 
 use crate::mechanism::{Mechanisms, Switch};
@@ -513,67 +517,6 @@ impl FolioFlags {
                 return (None, None);
             }
             (Some(Flags(f.clear(REFERENCES_MASK | LOCKED | WAITERS).0.wrapping_add(VERSION))), Some(f))
-        })
-    }
-
-    // Lock and content.
-
-    /// Takes the lock if it is free.
-    pub fn try_lock(&self) -> bool {
-        self.update(|f| if f.locked() { (None, false) } else { (Some(f.set(LOCKED)), true) })
-    }
-
-    /// Releases the lock. `true`: the caller must wake sleeping threads.
-    pub fn unlock(&self) -> bool {
-        self.update(|f| {
-            debug_assert!(f.locked());
-            (Some(f.clear(LOCKED | WAITERS)), f.waiters())
-        })
-    }
-
-    /// Announces that a thread is about to sleep, if `asleep_while` still holds. `false`: it need
-    /// not sleep, or the folio was freed, whatever its bits say, and would never be woken.
-    pub fn announce_waiter(&self, asleep_while: impl Fn(Flags) -> bool) -> bool {
-        self.update(
-            |f| {
-                if f.is_held() && asleep_while(f) { (Some(f.set(WAITERS)), true) } else { (None, false) }
-            },
-        )
-    }
-
-    /// The lock holder begins to change the bytes: copies taken from now on are not whole. `false`:
-    /// they are lent, so that it may not. The caller orders the change behind this by a fence.
-    #[must_use]
-    pub(crate) fn begin_content(&self) -> bool {
-        self.update(|f| {
-            debug_assert!(f.locked() && !f.writing());
-            if f.lent() { (None, false) } else { (Some(f.set(WRITING)), true) }
-        })
-    }
-
-    /// Takes [`Self::begin_content`] back: no byte has changed, so earlier copies are valid.
-    /// `true`: the caller must wake sleeping threads.
-    pub(crate) fn cancel_content(&self) -> bool {
-        self.update(|f| {
-            debug_assert!(f.locked() && f.writing());
-            (Some(f.clear(WRITING | WAITERS)), f.waiters())
-        })
-    }
-
-    /// [`Self::end_content`] and [`Self::unlock`] in one step.
-    pub(crate) fn end_content_and_unlock(&self) -> bool {
-        self.update(|f| {
-            debug_assert!(f.locked() && f.writing());
-            (Some(Flags(f.clear(WRITING | LOCKED | WAITERS).0.wrapping_add(VERSION))), f.waiters())
-        })
-    }
-
-    /// Marks the bytes as valid under a new version, which is returned.
-    pub(crate) fn end_content(&self) -> u32 {
-        self.update(|f| {
-            debug_assert!(f.locked() && f.writing());
-            let next = Flags(f.clear(WRITING).0.wrapping_add(VERSION));
-            (Some(next), next.version())
         })
     }
 
