@@ -38,8 +38,12 @@ fn run_stage(runners: &mut [Runner], progress: &mut Progress, look: Look<'_>) ->
             };
             if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, run) {
                 gate.turn_away();
+                let advice = match started {
+                    0 => "the limit of threads leaves room for no job (`ulimit -u`, `pids.max`)",
+                    _ => "use fewer `numjobs`",
+                };
                 return Err(Error::work(format_args!(
-                    "only {started} of {all} jobs could be started: {error}; use fewer `numjobs`"
+                    "only {started} of {all} jobs could be started: {error}; {advice}"
                 )));
             }
         }
