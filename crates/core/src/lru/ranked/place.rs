@@ -164,7 +164,7 @@ impl LockedLruvec<'_> {
         }
         let away = self.folios.stamp(folio);
         match self.candidate((core, host), &mut LastMapping::default(), HAND_STEPS) {
-            None => self.lruvec.ranked.takeable(List::Main) == 0,
+            None => self.lruvec.ranked.takeable()[List::Main as usize] == 0,
             Some(candidate) => {
                 let clock = self.lruvec.ranked.clock();
                 clock.age(away) < clock.age(self.folios.stamp(candidate))
@@ -175,14 +175,21 @@ impl LockedLruvec<'_> {
     /// The kind with the older tail, which is scanned first; swappiness weighs the ages.
     #[inline]
     fn older_tail(&self, list: List) -> Option<(Kind, FolioId)> {
-        let (ranked, clock) = (&self.lruvec.ranked, self.lruvec.ranked.clock());
+        let ranked: &Ranked = &self.lruvec.ranked;
         let swappiness = ranked.swappiness();
-        let tails = swappiness.evictable().filter_map(|kind| Some((kind, self.tail_of(list, kind)?)));
-        // At equal ages, the kind with more pages.
-        tails.max_by_key(|&(kind, folio)| {
+        let tail =
+            |kind| self.tail_of(list, kind).filter(|_| swappiness.evicts(kind)).map(|folio| (kind, folio));
+        let (anon, file) = match (tail(Kind::Anon), tail(Kind::File)) {
+            (Some(anon), Some(file)) => (anon, file),
+            (one, other) => return one.or(other),
+        };
+        let clock = ranked.clock();
+        let key = |(kind, folio)| {
             let weight = weight(swappiness, kind);
+            // At equal ages, the kind with more pages.
             ((clock.age(self.folios.stamp(folio)) + 1) * weight, ranked.size(list, kind) * weight)
-        })
+        };
+        Some(if key(anon) > key(file) { anon } else { file })
     }
 
     /// Reads and clears the accessed bit of a mapped folio, and counts it. `true`: it is the first
@@ -248,12 +255,13 @@ impl LockedLruvec<'_> {
         let lruvec = self.lruvec;
         let ranked: &Ranked = &lruvec.ranked;
         while batch.scanned < budget && (batch.folios.len() as u64) < request {
-            let of_newcomers = ranked.takeable(List::Newcomers);
+            let takeable = ranked.takeable();
+            let of_newcomers = takeable[List::Newcomers as usize];
             let newcomers_gave = of_newcomers == 0 || newcomers >= left[List::Newcomers as usize];
-            let main_has_pages = ranked.takeable(List::Main) > 0;
+            let main_has_pages = takeable[List::Main as usize] > 0;
             let main_gives = main_has_pages && of_main < left[List::Main as usize];
-            let from_main =
-                main_has_pages && (newcomers_gave || main_gives && of_newcomers < ranked.newcomers_pages());
+            let from_main = main_has_pages
+                && (newcomers_gave || main_gives && of_newcomers < ranked.newcomers_target(takeable));
             let spares_unread = !newcomers_gave && of_newcomers <= ranked.unread_pages();
             batch.scanned += 1;
             let met = if from_main { None } else { self.look_at_newcomer(core, host, last) };
@@ -322,7 +330,7 @@ impl LockedLruvec<'_> {
         batch: &mut Isolated,
     ) -> bool {
         // The hand has taken the uses of a small list after one lap: a second one would find none.
-        let lap = if spares_used { self.lruvec.ranked.takeable(List::Main) } else { HAND_STEPS };
+        let lap = if spares_used { self.lruvec.ranked.takeable()[List::Main as usize] } else { HAND_STEPS };
         let candidate = self.candidate((core, host), last, lap.min(HAND_STEPS));
         if candidate.is_none() && spares_used {
             return false;

@@ -202,23 +202,33 @@ impl Ranked {
         Swappiness::new(self.swappiness.load(Relaxed) as u8).expect("stored from a swappiness")
     }
 
-    /// Pages on a list that reclaim may take. Other pages do not take part in the ranking.
-    pub(super) fn takeable(&self, list: List) -> u64 {
-        self.swappiness().evictable().map(|kind| self.size(list, kind)).sum()
+    /// Pages that reclaim may take, by list, in the order of [`List`]. Other pages do not take part
+    /// in the ranking.
+    #[inline]
+    pub(super) fn takeable(&self) -> [u64; 2] {
+        let swappiness = self.swappiness();
+        let size = |list, kind| if swappiness.evicts(kind) { self.size(list, kind) } else { 0 };
+        [List::Newcomers, List::Main].map(|list| size(list, Kind::Anon) + size(list, Kind::File))
     }
 
     fn takeable_pages(&self) -> u64 {
-        self.takeable(List::Newcomers) + self.takeable(List::Main)
+        self.takeable().iter().sum()
     }
 
     /// Size of memory (N): pages at the end of reclaim. If there are more than usual at its start,
     /// memory has grown.
     pub(super) fn memory_pages(&self) -> u64 {
+        self.memory_with(self.takeable())
+    }
+
+    /// [`Self::memory_pages`] with these pages on the lists.
+    #[inline]
+    fn memory_with(&self, takeable: [u64; 2]) -> u64 {
         let low = self.low_pages.load(Relaxed);
         if low == 0 {
             return self.expected_pages.load(Relaxed).max(1);
         }
-        let grown = self.takeable_pages().saturating_sub(self.slack_pages.load(Relaxed));
+        let grown = (takeable[0] + takeable[1]).saturating_sub(self.slack_pages.load(Relaxed));
         low.max(grown)
     }
 
@@ -231,23 +241,27 @@ impl Ranked {
         }
     }
 
-    /// The newcomers' pages (p) in a memory of this size.
-    pub(super) fn newcomers_pages(&self) -> u64 {
-        self.share().pages(self.memory_pages())
+    /// The newcomers' target (p) with these pages on the lists.
+    #[inline]
+    pub(super) fn newcomers_target(&self, takeable: [u64; 2]) -> u64 {
+        self.share().pages(self.memory_with(takeable))
     }
 
     /// Whether the main list is smaller than its share.
     pub(super) fn main_has_room(&self) -> bool {
-        self.takeable(List::Main) < self.main_pages()
+        let takeable = self.takeable();
+        takeable[List::Main as usize] < self.main_target(takeable)
     }
 
     /// Whether the main list is larger than its share.
     pub(super) fn main_is_full(&self) -> bool {
-        self.takeable(List::Main) > self.main_pages()
+        let takeable = self.takeable();
+        takeable[List::Main as usize] > self.main_target(takeable)
     }
 
-    fn main_pages(&self) -> u64 {
-        let memory_pages = self.memory_pages();
+    #[inline]
+    fn main_target(&self, takeable: [u64; 2]) -> u64 {
+        let memory_pages = self.memory_with(takeable);
         memory_pages.saturating_sub(self.share().pages(memory_pages)).max(1)
     }
 

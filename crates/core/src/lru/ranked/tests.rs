@@ -414,7 +414,10 @@ fn clean_newcomers_are_found_beside_a_dirty_main_list() {
     let (harness, newcomers) = page_0_on_main(21);
     let ranked = &harness.memcg().lruvec.ranked;
     (0..100).for_each(|_| ranked.signal(&harness.core, Signal::Larger));
-    assert!(newcomers.len() > 1 && (newcomers.len() as u64) < ranked.newcomers_pages(), "{newcomers:?}");
+    assert!(
+        newcomers.len() > 1 && (newcomers.len() as u64) < ranked.newcomers_target(ranked.takeable()),
+        "{newcomers:?}"
+    );
     harness.write(0);
     harness.effort(EffortKind::Limit, 1);
     assert!(!harness.is_cached(newcomers[0]), "{:?}", harness.flags(newcomers[0]));
@@ -513,7 +516,10 @@ fn shadows_outlive_their_leaves() {
 fn a_limit_that_changes_is_followed() {
     let mut harness = harness(800);
     harness.read_all(0..1600);
-    let target = |harness: &Harness| harness.memcg().lruvec.ranked.newcomers_pages();
+    let target = |harness: &Harness| {
+        let ranked = &harness.memcg().lruvec.ranked;
+        ranked.newcomers_target(ranked.takeable())
+    };
     let before = target(&harness);
     // As a write that lowers the limit does, before the limit holds.
     harness.effort(EffortKind::Limit, 610);

@@ -85,7 +85,7 @@ impl RankedTurn {
         } else {
             pages
         };
-        let left = [List::Newcomers, List::Main].map(|list| ranked.takeable(list));
+        let left = ranked.takeable();
         let memcg = memcg.id();
         RankedTurn {
             memcg,
