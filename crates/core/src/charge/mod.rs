@@ -286,6 +286,7 @@ impl Charging {
         let place = self.place.map(|place| (place, &mut self.index));
         match core.pay_for_metadata(host, self.cpu, self.reclaimed_for_frame, place) {
             Ok(()) => {
+                self.return_surplus(core);
                 self.wait_for_index(core, 0);
                 self.stage = Stage::Limit;
                 None
@@ -409,6 +410,26 @@ impl Charging {
             core.memcgs.begin_wait(self.index.memcg, pages - before);
         } else if pages < before {
             core.memcgs.end_wait(self.index.memcg, before - pages);
+        }
+    }
+
+    /// Gives back what another charge has paid meanwhile, such as a directory. It has no frames, so
+    /// it must not be noted in the peak: it still waits here.
+    fn return_surplus(&mut self, core: &Core) {
+        if self.index.bytes > 0
+            && let Some((mapping, index)) = self.place
+            && let Some(mapping) = core.mappings.get(mapping)
+        {
+            let missing_bytes = mapping.missing_bytes(&core.leaves, index);
+            let surplus_bytes = self.index.bytes.saturating_sub(missing_bytes);
+            match missing_bytes {
+                _ if surplus_bytes == 0 => {}
+                0 => self.uncharge_index(core),
+                _ => {
+                    core.uncharge_index(self.index.memcg, surplus_bytes);
+                    self.index.bytes = missing_bytes;
+                }
+            }
         }
     }
 
@@ -634,6 +655,43 @@ mod tests {
             assert!(!is_cancelled || counter.peak_pages() <= peak_before + 1, "{counter:?}");
             core.validate().unwrap();
         }
+    }
+
+    /// Two charges pay for the same list of directories, and the first one makes it.
+    #[test]
+    fn an_index_that_another_charge_has_paid_for_is_not_in_the_peak() {
+        const PAGES: u32 = 1024;
+        let options = Options { charge_metadata: true, ..Harness::multigen_options(PAGES) };
+        let mut harness = Harness::with_options(options, UNLIMITED);
+        harness.read_ahead(0..2 * PAGES);
+        let mapping = harness.core.open_mapping(Kind::File);
+        let begin = |harness: &Harness, page| {
+            Charging::new(harness.task.memcg, 0).for_page(&harness.core, &mapping, page)
+        };
+        let end = |harness: &Harness, mut charging: Charging, page| {
+            let (core, host) = (&harness.core, &harness.host);
+            let new = loop {
+                match charging.step(core, host) {
+                    ChargeStep::More => {}
+                    ChargeStep::Charged(new) => break new,
+                    other => panic!("pages can be reclaimed: {other:?}"),
+                }
+            };
+            core.insert(host, &harness.task, &mapping, page, new, crate::Arrival::default()).unwrap();
+        };
+        let first = begin(&harness, u32::MAX);
+        let mut second = begin(&harness, u32::MAX - 1);
+        while second.index_waits == 0 {
+            assert!(matches!(second.step(&harness.core, &harness.host), ChargeStep::More));
+        }
+        end(&harness, first, u32::MAX);
+        harness.read_ahead(2 * PAGES..4 * PAGES);
+        let peak_before = harness.memcg().memory().peak_pages();
+        end(&harness, second, u32::MAX - 1);
+        let counter = harness.memcg().memory();
+        // The page itself, and one by rounding.
+        assert!(counter.peak_pages() <= peak_before + 2, "{counter:?}, {peak_before} before");
+        harness.core.validate().unwrap();
     }
 
     /// As in 96 traced efforts of Linux 6.12 ([book: fidelity#fidelity-kills]): a CPU stalls while
