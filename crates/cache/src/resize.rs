@@ -7,8 +7,8 @@
 //! # Locking
 //!
 //! See [`crate::inode`]. A thread that changes the length waits for those that the table of readers
-//! shows; a writer that leaves the table wakes it, under a lock that all files share and under which
-//! nothing else is locked.
+//! shows. A writer that leaves the table wakes it, under a lock that all files share. Nothing else
+//! is locked under that one.
 
 use crate::host::thread_number;
 use mglru_core::{Bias, VisibleReader, VisibleReaders};

@@ -213,7 +213,7 @@ mod loom_tests {
     use loom::sync::{Arc, RwLock};
     use loom::thread;
 
-    /// What the host's lock protects: two words that a writer makes different for a moment.
+    /// The lock of the host, and two words under it that a writer makes different for a moment.
     #[derive(Default)]
     struct World {
         readers: VisibleReaders,
