@@ -222,8 +222,7 @@ impl CachedFile {
                     continue 'shorter;
                 }
             }
-            let is_known = unsuspected.is_some() && self.inode.unsuspected() == unsuspected;
-            if looks < LOOKS_MAX && !is_known {
+            if looks < LOOKS_MAX && !self.inode.is_still_unsuspected(unsuspected) {
                 // The file may be shorter than its known length, or may have been so for a while:
                 // what was copied may be zeros, which are dropped.
                 looks += 1;

@@ -483,11 +483,17 @@ impl Inode {
         suspicions != suspicions.rotate_left(32)
     }
 
-    /// The number of suspicions so far, if all are cleared up. What is copied between two calls
-    /// that return the same number is of no read that found too little.
+    /// The number of suspicions so far, if all are cleared up. Bytes that are copied between two
+    /// calls that return the same number are of no read that found too little
+    /// ([`Self::is_still_unsuspected`]).
     pub(crate) fn unsuspected(&self) -> Option<u32> {
         let suspicions = self.suspicions.load(Ordering::SeqCst);
         (suspicions == suspicions.rotate_left(32)).then_some(suspicions as u32)
+    }
+
+    /// Whether nothing was suspect when [`Self::unsuspected`] returned `before`, nor since.
+    pub(crate) fn is_still_unsuspected(&self, before: Option<u32>) -> bool {
+        before.is_some() && self.unsuspected() == before
     }
 
     /// Notes that another process may have changed the file.

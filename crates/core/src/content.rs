@@ -13,7 +13,7 @@
 
 use crate::Core;
 use crate::access::Hit;
-use crate::folio::{FolioId, WriteAttempt, WriteEnd};
+use crate::folio::{Flags, FolioId, WriteAttempt};
 use crate::host::Host;
 use crate::lru;
 use crate::mapping::Mapping;
@@ -33,8 +33,7 @@ impl Core {
             self.mark_changing(mapping, hit.folio);
             return WriteAttempt::Begun;
         }
-        let (after, wakes) = flags.cancel_write();
-        self.end_hold(host, hit.folio, after.is_held(), wakes);
+        self.end_hold(host, hit.folio, flags.cancel_write());
         WriteAttempt::Gone
     }
 
@@ -44,24 +43,20 @@ impl Core {
         let flags = self.folios.flags(folio);
         lru::dirtied(self, folio);
         self.set_uptodate(mapping, folio, flags.load().version().wrapping_add(1));
-        match flags.end_write() {
-            WriteEnd::Ended { after, wakes } => {
-                self.end_hold(host, folio, after.is_held(), wakes);
-                false
-            }
-            WriteEnd::Clean => {
-                flags.end_content();
-                let was_clean = self.set_dirty(host, mapping, folio);
-                self.unlock(host, folio);
-                self.put(host, folio);
-                was_clean
-            }
+        if let Some(ended) = flags.end_write() {
+            self.end_hold(host, folio, ended);
+            return false;
         }
+        flags.end_content();
+        let was_clean = self.set_dirty(host, mapping, folio);
+        self.unlock(host, folio);
+        self.put(host, folio);
+        was_clean
     }
 
-    /// After a step that dropped lock and reference.
-    fn end_hold(&self, host: &impl Host, folio: FolioId, is_held: bool, wakes: bool) {
-        if !is_held {
+    /// After a step that dropped lock and reference, with what it returned.
+    fn end_hold(&self, host: &impl Host, folio: FolioId, (after, wakes): (Flags, bool)) {
+        if !after.is_held() {
             self.free(folio);
         }
         if wakes {

@@ -126,7 +126,7 @@ impl Future for ReadAt<'_> {
                 this.missed = false;
                 this.missing.next_page(&this.file.shared);
             }
-            let is_known = this.unsuspected.is_some() && this.file.inode.unsuspected() == this.unsuspected;
+            let is_known = this.file.inode.is_still_unsuspected(this.unsuspected);
             if bytes == 0 || is_known && this.revalidation.is_none() {
                 break;
             }

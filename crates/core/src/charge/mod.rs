@@ -413,10 +413,10 @@ impl Charging {
         }
     }
 
-    /// Gives back what another charge has paid meanwhile, such as a directory. It has no frames, so
-    /// it must not be noted in the peak: it still waits here.
+    /// Gives back what another charge has paid while this one waited, such as a directory. It has
+    /// no frames, so it must not be noted in the peak: it still waits here.
     fn return_surplus(&mut self, core: &Core) {
-        if self.index.bytes > 0
+        if self.index_waits > 0
             && let Some((mapping, index)) = self.place
             && let Some(mapping) = core.mappings.get(mapping)
         {

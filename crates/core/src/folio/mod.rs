@@ -6,9 +6,9 @@ mod list;
 mod loom_tests;
 mod table;
 
+pub(crate) use flags::VERSION_BITS;
 pub(crate) use flags::{Climb, CountedFull, HandStep, MAIN, NEWCOMER, Neighbour, tier_of};
 pub use flags::{Flags, FolioFlags, GenIndex, LOANS_MAX, NotLent, Tier, WriteAttempt};
-pub(crate) use flags::{VERSION_BITS, WriteEnd};
 pub(crate) use list::FolioLists;
 pub(crate) use table::{FEW_REFAULTS, MEMCG_BITS, STAMP_BITS, Stamp};
 pub use table::{FolioId, FolioTable, MAX_FOLIOS};

@@ -21,15 +21,6 @@ pub enum WriteAttempt {
     Gone,
 }
 
-/// Outcome of an attempt to end a change of bytes in one step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WriteEnd {
-    /// It has ended, and this is the word. Threads that waited before it must be woken, if `wakes`.
-    Ended { after: Flags, wakes: bool },
-    /// The page is clean, and must be made dirty first.
-    Clean,
-}
-
 impl FolioFlags {
     /// Takes the lock if it is free.
     pub fn try_lock(&self) -> bool {
@@ -117,15 +108,16 @@ impl FolioFlags {
     }
 
     /// Ends a change of a dirty page's bytes: a new version, no lock, one reference less. Cancels a
-    /// pending `reclaim`.
-    pub(crate) fn end_write(&self) -> WriteEnd {
+    /// pending `reclaim`. Returns as [`Self::cancel_write`]. `None`: the page is clean, and must be
+    /// made dirty first.
+    pub(crate) fn end_write(&self) -> Option<(Flags, bool)> {
         self.update(|f| {
             debug_assert!(f.locked() && f.writing());
             if !f.dirty() {
-                return (None, WriteEnd::Clean);
+                return (None, None);
             }
             let next = f.clear(WRITING | LOCKED | WAITERS | RECLAIM).0.wrapping_add(VERSION) - REFERENCE;
-            (Some(Flags(next)), WriteEnd::Ended { after: Flags(next), wakes: f.waiters() })
+            (Some(Flags(next)), Some((Flags(next), f.waiters())))
         })
     }
 }

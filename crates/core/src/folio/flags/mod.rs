@@ -39,7 +39,6 @@ mod ranked;
 mod two_lists;
 
 pub use content::WriteAttempt;
-pub(crate) use content::WriteEnd;
 pub(crate) use ranked::{HandStep, MAIN, NEWCOMER};
 
 use crate::mechanism::{Mechanisms, Switch};
