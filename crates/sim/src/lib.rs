@@ -45,7 +45,7 @@ pub use mglru_core::writeback::FlusherOptions as FlusherModel;
 
 pub use device::{DeviceCounts, DeviceModel, Lane, Latency, Trouble};
 pub use host::{Observer, PageTouch, SimHost};
-pub use machine::{DrainStalls, Interleaving, Machine, Preemption, Tenant, Writes};
+pub use machine::{DrainStalls, FlusherStart, Interleaving, Machine, Preemption, Tenant, Writes};
 pub use operation::{Access, Numbering, Operation, Request, Source, SourceError, TraceSource};
 pub use report::{Counters, Counts, Kill, Refusal, Report, RequestReport, Tally, TenantReport};
 pub use sample::{Sample, TenantSample};

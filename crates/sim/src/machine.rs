@@ -79,6 +79,17 @@ pub struct DrainStalls {
     pub time: Latency,
 }
 
+/// How long a flusher that sleeps takes from the call that wakes it to its first transfer: it waits
+/// for a CPU, and the file system chooses blocks for the pages. The first time, the file system
+/// also reads and scans its maps of free blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlusherStart {
+    /// Its duration the first time.
+    pub first: Latency,
+    /// Its duration later.
+    pub later: Latency,
+}
+
 /// Which of several runnable actors runs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Interleaving {
@@ -130,6 +141,8 @@ pub struct Machine {
     pub swappiness: Swappiness,
     /// Write-back of dirty pages; `None`: only a sync writes.
     pub flusher: Option<FlusherOptions>,
+    /// How late the flusher starts; `None`: at once.
+    pub flusher_start: Option<FlusherStart>,
     /// Duration of a page access, without waiting.
     pub access_time: Duration,
     /// Duration of reclaiming one batch.
@@ -202,6 +215,7 @@ impl Machine {
             swap: None,
             swappiness: Swappiness::DEFAULT,
             flusher: Some(FlusherOptions::default()),
+            flusher_start: None,
             access_time: Duration::from_micros(1),
             batch_time: Duration::ZERO,
             scan_time: Duration::ZERO,

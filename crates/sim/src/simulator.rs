@@ -137,8 +137,8 @@ impl Simulator {
         let background = BackgroundActor::new(&simulator.world.core, machine.cpus - 1);
         simulator.background = simulator.place(Actor::Background(background));
         if let Some(options) = machine.flusher {
-            simulator.flusher =
-                Some(simulator.place(Actor::Flusher(FlusherActor::new(options, &simulator.world))));
+            let flusher = FlusherActor::new(options, machine.flusher_start, &simulator.world);
+            simulator.flusher = Some(simulator.place(Actor::Flusher(flusher)));
         }
         if machine.oom_policy != OomPolicy::Fail {
             simulator.reaper = Some(simulator.place(Actor::Reaper(Reaper)));

@@ -2,7 +2,7 @@
 
 use crate::actor::{Answer, Reading};
 use crate::clock::Events;
-use crate::device::Device;
+use crate::device::{Device, Latency};
 use crate::files::{FileNumber, Files};
 use crate::host::SimHost;
 use crate::machine::{BATCH_FOLIOS_MAX, DrainStalls, Machine, Preemption, Tenant, Writes};
@@ -481,6 +481,11 @@ impl World {
         took.sum()
     }
 
+    /// A random duration.
+    pub(crate) fn draw(&mut self, latency: Latency) -> Duration {
+        latency.draw(&mut self.random)
+    }
+
     /// The device has ended a write, or the CPU that ends its pages goes on after a stall.
     pub(crate) fn written(&mut self, id: WriteId) {
         if self.writes.get_mut(id.0).ended == 0 {
@@ -599,7 +604,7 @@ fn growth(core: &Core, of: impl Fn(&Memcg) -> u64, before: &mut u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Access, Latency, Operation, Simulator};
+    use crate::{Access, Operation, Simulator};
     use mglru_core::{Mechanisms, Preset};
     use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! The flusher as an actor: writes one run of pages per step, as [`Flusher`] orders, as fast as the
 //! device takes them.
 
+use crate::machine::FlusherStart;
 use crate::world::{Pause, World};
 use mglru_core::writeback::{Flusher, FlusherOptions, FlusherStep, WriteOrder};
 
@@ -8,13 +9,16 @@ use mglru_core::writeback::{Flusher, FlusherOptions, FlusherStep, WriteOrder};
 #[derive(Debug)]
 pub(crate) struct FlusherActor {
     flusher: Flusher,
-    /// An order that waits for room in the device's queue.
+    /// An order that waits for room in the device's queue, or for the flusher's start.
     order: Option<WriteOrder>,
+    start: Option<FlusherStart>,
+    /// Whether it slept since its last order.
+    slept: bool,
 }
 
 impl FlusherActor {
-    pub(crate) fn new(options: FlusherOptions, world: &World) -> FlusherActor {
-        FlusherActor { flusher: Flusher::new(options, world.now()), order: None }
+    pub(crate) fn new(options: FlusherOptions, start: Option<FlusherStart>, world: &World) -> FlusherActor {
+        FlusherActor { flusher: Flusher::new(options, world.now()), order: None, start, slept: false }
     }
 
     /// Requests that everything is written, regardless of the thresholds.
@@ -28,9 +32,19 @@ impl FlusherActor {
             Some(order) => order,
             None => match self.flusher.step(&world.core, &world.host) {
                 FlusherStep::Write(order) => order,
-                FlusherStep::Sleep(until) => return Pause::Called(Some(until)),
+                FlusherStep::Sleep(until) => {
+                    self.slept = true;
+                    return Pause::Called(Some(until));
+                }
             },
         };
+        if std::mem::take(&mut self.slept)
+            && let Some(start) = &mut self.start
+        {
+            let late = world.draw(std::mem::replace(&mut start.first, start.later));
+            self.order = Some(order);
+            return Pause::Until(world.now() + late);
+        }
         if let Some(room) = world.device.write_full_until(world.now()) {
             self.order = Some(order);
             return Pause::Until(room);
@@ -45,7 +59,7 @@ impl FlusherActor {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Access, Lane, Machine, Operation, Simulator, Trouble};
+    use crate::{Access, FlusherStart, Lane, Latency, Machine, Operation, Simulator, Trouble};
     use mglru_core::Time;
     use std::time::Duration;
 
@@ -64,5 +78,37 @@ mod tests {
         assert_eq!(report.accesses(), 1000);
         assert!(report.now.since(Time::ZERO) < Duration::from_secs(3));
         assert!(simulator.steps() < 100_000, "{} steps", simulator.steps());
+    }
+
+    /// The time at which the last of two groups of pages is written, with 200 ms between them.
+    fn written_at(start: Option<FlusherStart>) -> [u64; 2] {
+        let mut machine = Machine::new(1000);
+        machine.device.write = Lane::IDEAL;
+        machine.flusher_start = start;
+        let mut simulator = Simulator::new(&machine).unwrap();
+        // More than a tenth of memory.
+        let [first, second] = [0..101, 101..202].map(|pages| pages.map(|page| Access::store(page).into()));
+        let sleep = Operation::Rest { nanos: 200_000_000 };
+        simulator.add_job(0, first.chain([sleep]).chain(second).chain([sleep]));
+        let mut written = [0; 2];
+        let mut dirtied = 0;
+        while simulator.step().unwrap() {
+            let dirty = simulator.core().memcg(MemcgId::ROOT).stat().get(Counter::FileDirty);
+            if dirty < dirtied {
+                written[usize::from(simulator.accesses() > 101)] =
+                    simulator.now().since(Time::ZERO).as_micros() as u64;
+            }
+            dirtied = dirty;
+        }
+        written
+    }
+
+    #[test]
+    fn a_flusher_starts_late_and_later_than_ever_the_first_time() {
+        let [first, second] = written_at(None);
+        let [first_ms, later_ms] = [20, 3];
+        let of = |ms| Latency::Fixed(Duration::from_millis(ms));
+        let late = written_at(Some(FlusherStart { first: of(first_ms), later: of(later_ms) }));
+        assert_eq!(late, [first + 1000 * first_ms, second + 1000 * later_ms]);
     }
 }

@@ -25,8 +25,8 @@ use mglru_core::swap::FREE_SLOTS_MIN;
 use mglru_core::writeback::FlusherOptions;
 use mglru_core::{Counter, Lru, LruLock, Mechanisms, OomPolicy, Preset, Switch, Time, UNLIMITED};
 use mglru_sim::{
-    Access, Command, DeviceModel, DrainStalls, Interleaving, Lane, Latency, Machine, Numbering, Operation,
-    Report, SimError, Simulator, SwapDevice, SwapModel, Tenant, Trouble, Writes,
+    Access, Command, DeviceModel, DrainStalls, FlusherStart, Interleaving, Lane, Latency, Machine, Numbering,
+    Operation, Report, SimError, Simulator, SwapDevice, SwapModel, Tenant, Trouble, Writes,
 };
 use mglru_workload::Random;
 use std::fmt;
@@ -481,6 +481,10 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
             time: Latency::Fixed(Duration::from_micros(500)),
         }),
         late_dirty_counts: as_kernels.one_in(4),
+        flusher_start: as_kernels.one_in(4).then_some(FlusherStart {
+            first: Latency::Fixed(Duration::from_millis(2)),
+            later: Latency::Skewed { median: Duration::from_micros(300), spread_permille: 1000 },
+        }),
         seed,
         ..Machine::new(memory_pages)
     }
