@@ -60,7 +60,7 @@ impl FlusherActor {
 #[cfg(test)]
 mod tests {
     use crate::{Access, FlusherStart, Lane, Latency, Machine, Operation, Simulator, Trouble};
-    use mglru_core::Time;
+    use mglru_core::{Counter, Time};
     use std::time::Duration;
 
     /// A full device refuses writes instantly: time must still advance until it recovers.
@@ -80,23 +80,25 @@ mod tests {
         assert!(simulator.steps() < 100_000, "{} steps", simulator.steps());
     }
 
-    /// The time at which the last of two groups of pages is written, with 200 ms between them.
-    fn written_at(start: Option<FlusherStart>) -> [u64; 2] {
+    /// The times in microseconds of the first writes of two groups of pages, if the flusher starts so
+    /// many milliseconds late the first time and later.
+    fn written_at(first_ms: u64, later_ms: u64) -> [u64; 2] {
+        let of = |ms| Latency::Fixed(Duration::from_millis(ms));
         let mut machine = Machine::new(1000);
         machine.device.write = Lane::IDEAL;
-        machine.flusher_start = start;
+        machine.flusher_start = Some(FlusherStart { first: of(first_ms), later: of(later_ms) });
         let mut simulator = Simulator::new(&machine).unwrap();
-        // More than a tenth of memory.
-        let [first, second] = [0..101, 101..202].map(|pages| pages.map(|page| Access::store(page).into()));
+        let [first, second] = [0..200, 200..400].map(|pages| pages.map(|page| Access::store(page).into()));
         let sleep = Operation::Rest { nanos: 200_000_000 };
         simulator.add_job(0, first.chain([sleep]).chain(second).chain([sleep]));
+        let tenant = simulator.core().memcgs().find("all").unwrap();
         let mut written = [0; 2];
         let mut dirtied = 0;
         while simulator.step().unwrap() {
-            let dirty = simulator.core().memcg(MemcgId::ROOT).stat().get(Counter::FileDirty);
-            if dirty < dirtied {
-                written[usize::from(simulator.accesses() > 101)] =
-                    simulator.now().since(Time::ZERO).as_micros() as u64;
+            let dirty = simulator.core().memcg(tenant).stat().get(Counter::FileDirty);
+            let at = &mut written[usize::from(simulator.accesses() > 200)];
+            if dirty < dirtied && *at == 0 {
+                *at = simulator.now().since(Time::ZERO).as_micros() as u64;
             }
             dirtied = dirty;
         }
@@ -104,11 +106,10 @@ mod tests {
     }
 
     #[test]
-    fn a_flusher_starts_late_and_later_than_ever_the_first_time() {
-        let [first, second] = written_at(None);
-        let [first_ms, later_ms] = [20, 3];
-        let of = |ms| Latency::Fixed(Duration::from_millis(ms));
-        let late = written_at(Some(FlusherStart { first: of(first_ms), later: of(later_ms) }));
-        assert_eq!(late, [first + 1000 * first_ms, second + 1000 * later_ms]);
+    fn a_flusher_starts_late_and_later_the_first_time() {
+        let [first, second] = written_at(0, 0);
+        assert!(0 < first && first < 200_000 && second > 200_000, "{first} {second}");
+        assert_eq!(written_at(20, 0)[0], first + 20_000);
+        assert_eq!(written_at(0, 3), [first, second + 3000]);
     }
 }
