@@ -43,7 +43,7 @@ const DRAIN_STALLS: DrainStalls = DrainStalls {
     time: Latency::Uniform { least: Duration::from_millis(3), most: Duration::from_millis(40) },
 };
 /// Time from the call of the flusher to its first transfer. The first time, ext4 reads and scans
-/// its bitmaps of free blocks. 22 runs of 7.1 beside busy loops took 8 to 73 ms for it, and 34 later
+/// its bitmaps of free blocks. That took 8 to 73 ms in 22 runs of 7.1 beside busy loops; 34 later
 /// starts took 1.4 to 25 ms. These are the means and deviations of their logarithms.
 const FLUSHER_START: FlusherStart = FlusherStart {
     first: Latency::Skewed { median: Duration::from_millis(21), spread_permille: 1140 },

@@ -80,8 +80,8 @@ mod tests {
         assert!(simulator.steps() < 100_000, "{} steps", simulator.steps());
     }
 
-    /// The times in microseconds of the first writes of two groups of pages, if the flusher starts so
-    /// many milliseconds late the first time and later.
+    /// The times in microseconds of the first writes of two groups of pages, where the flusher
+    /// starts so many milliseconds late the first time and later.
     fn written_at(first_ms: u64, later_ms: u64) -> [u64; 2] {
         let of = |ms| Latency::Fixed(Duration::from_millis(ms));
         let mut machine = Machine::new(1000);
