@@ -4,7 +4,7 @@
 //! The guide, as pages of this documentation.
 //!
 //! [`tenants`] has limits and protection, [`durability`] the guarantees of a sync, [`promises`]
-//! their tests, [`your_program`] signs to watch and the remedy for each error, [`control_files`]
+//! their tests, [`your_program`] counters to watch and the remedy for each error, [`control_files`]
 //! the kernel's files of a tenant, and [`counters`] explains every counter.
 //!
 //! [adapters]: https://docs.rs/mglru-redb
@@ -41,7 +41,7 @@ pub mod durability {}
 #[doc = include_str!("../docs/promises.md")]
 pub mod promises {}
 
-/// Sizes to choose, signs to watch, and the remedy for each error.
+/// The channel for each access, counters to watch, and the remedy for each error.
 ///
 /// [counters]: counters
 /// [counting]: mglru_core::Core::accessed

@@ -33,7 +33,7 @@
 //! Unsafe code is confined to:
 //!
 //! - `frames` and `racing`: memory that readers copy while writers write;
-//! - `backend/uring`, `backend/disk_file` and `backend/threads`: system calls on that memory;
+//! - `backend/uring` and `backend/threads`: system calls on that memory;
 //! - `backend/signals`: the signal mask of a thread;
 //! - one place in `guard`: lent pages;
 //! - `prefetch`: one instruction.

@@ -73,7 +73,7 @@ struct Common {
     /// The new trace, in the kernel lab's format: .bin, .bin.gz, .bin.xz or .bin.zst; - is stdout.
     #[arg(value_name = "OUT", value_parser = trace_options::output())]
     to: PathBuf,
-    /// Number of accesses, rounded up to a whole transaction.
+    /// Least number of accesses; tpcc ends with a whole transaction.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     accesses: u64,
     /// Seed of all random choices.

@@ -34,6 +34,7 @@ A grid: every trace with every policy, size and seed
   memory = [\"1%\", \"10%\", \"64MiB\", \"8192p\"]
   seeds = [1]                # also: warm, writes, swap, swap_device, swappiness,
                              # readahead, fault_around, as in `mglru replay --help`
+
 Examples:
   mglru sweep grid.toml --out rows
   mglru sweep grid.toml --out rows --threads 4

@@ -1,4 +1,4 @@
-//! A page cache seen from outside: who uses it, how well, and where it presses.
+//! A page cache seen from outside: its tenants, their hits and misses, and their memory pressure.
 //!
 //! [`Watch`] serves three things over HTTP, on a Unix socket (mode 0600) or on a TCP port:
 //!

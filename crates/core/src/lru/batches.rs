@@ -8,7 +8,7 @@
 use crate::folio::FolioId;
 use crate::sync::Mutex;
 
-/// Folios per batch ([book: overview#constants]; 15 before Linux 6.2).
+/// Folios per batch ([book: overview#constants]; 15 in Linux 6.1).
 pub(crate) const BATCH_FOLIOS: usize = 31;
 
 /// The purpose of a batch. Queues are drained in this order ([book: folios#batches]).

@@ -144,7 +144,8 @@ class Cache:
         return self._native.prometheus_text()
 
     def sync(self) -> None:
-        """Writes all dirty pages of all files, and waits for that.
+        """Writes all dirty pages of all files, and waits for that. A device may still have the bytes in a
+        cache of its own: :meth:`CachedFile.sync` puts a file on stable storage.
 
         Raises:
             OSError: the error of the first file. The others are still written.
@@ -214,7 +215,7 @@ class Tenant:
 
     def set(self, **limits: Optional[Size]) -> None:
         """Changes limits and floors: ``max``, ``high``, ``low``, ``min``, as :meth:`Cache.add_tenant` has
-        them; ``None`` removes one. Reclaims what is above a lower limit before it returns.
+        them; ``None`` removes one. Reclaims what is above a lowered limit before it returns.
 
         Raises:
             UsageError: the tenant was removed, or is the root.

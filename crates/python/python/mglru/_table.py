@@ -19,8 +19,8 @@ _SHOWN_CHARACTERS = 24
 class Table:
     """Rows of results, kept as Arrow columns.
 
-    Any library that speaks Arrow's PyCapsule interface reads a table without a copy of its own code
-    here: ``pyarrow.table(table)``, ``polars.DataFrame(table)``, ``duckdb.sql("from table")``.
+    Any library that reads Arrow's PyCapsule interface takes a table as it is:
+    ``pyarrow.table(table)``, ``polars.DataFrame(table)``, ``duckdb.sql("from table")``.
 
     >>> import mglru
     >>> table = mglru.replay(mglru.Trace([1, 2, 1, 3, 1]), memory="2p", policy="lru")

@@ -59,8 +59,8 @@ class Trace:
     Args:
         source: a path of a file in any format of ``mglru trace formats``, also compressed; the same
             as a URL of fsspec such as ``s3://bucket/trace.zst``, as an open binary file or as the
-            path of a named pipe, which are read once as a stream; or page numbers from 0: a numpy array of integers, any Arrow array,
-            or a sequence.
+            path of a named pipe, which are read once as a stream; or page numbers from 0: a numpy
+            array of integers, any Arrow array, or a sequence.
         format: format of the file, if it is not recognised.
         lossy: skip and count bad records of the file instead of failing at the first one.
         unit_bytes: bytes per block number, in formats of block numbers.
