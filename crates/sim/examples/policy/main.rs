@@ -5,6 +5,7 @@
 //! cargo run --release -p mglru-sim --example policy [SHARED] [OPTION…]
 //!   sizes=1,10,40     percent of a trace's pages; the lab's loads have the memory that the kernel had
 //!   only=TEXT         the loads whose names contain TEXT
+//!   traces=FOLDER     all traces in FOLDER instead, in any format that `mglru trace formats` lists
 //!   without=SWITCH    disable one of the policy's mechanisms; may be repeated
 //!   mapped            all accesses are mapped: the policy sees accessed bits only
 //!   repeats           consecutive accesses through one descriptor count twice, as in the prototype
@@ -65,6 +66,7 @@ struct Plan {
     shared: PathBuf,
     percents: Vec<u64>,
     only: String,
+    traces: Option<PathBuf>,
     without: Vec<Switch>,
     mapped: bool,
     repeats: bool,
@@ -82,6 +84,7 @@ impl Default for Plan {
             shared: PathBuf::from("../shared"),
             percents: vec![1, 10, 40],
             only: String::new(),
+            traces: None,
             without: Vec::new(),
             mapped: false,
             repeats: false,
@@ -115,6 +118,7 @@ impl Plan {
                 }
                 Some(("mglru", file)) => mglru = PathBuf::from(file),
                 Some(("only", text)) => text.clone_into(&mut plan.only),
+                Some(("traces", folder)) => plan.traces = Some(PathBuf::from(folder)),
                 Some(("without", name)) => {
                     plan.without.push(Switch::parse(name).map_err(|error| error.to_string())?);
                 }
@@ -407,17 +411,30 @@ fn known(shared: &Path) -> BTreeMap<(String, String), (u64, Known)> {
     rows.collect()
 }
 
+/// The names of a folder's files, in order.
+fn files(folder: &Path) -> Result<Vec<String>, String> {
+    let entries = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    names.sort();
+    Ok(names)
+}
+
 /// The loads, by name: the lab's, then the traces.
 fn loads(plan: &Plan) -> Result<Vec<(String, PathBuf, Option<u64>)>, String> {
+    if let Some(folder) = &plan.traces {
+        let load = |file: String| {
+            let name = file.split('.').next().expect("a first part").to_owned();
+            (name, folder.join(file), None)
+        };
+        let loads = files(folder)?.into_iter().map(load);
+        return Ok(loads.filter(|(name, ..)| name.contains(&plan.only)).collect());
+    }
     let known = known(&plan.shared);
     let mut loads = Vec::new();
     for (folder, ending) in [("kernel", ".bin.zst"), ("traces", ".txt.zst")] {
         let folder = plan.shared.join(folder);
-        let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let mut names: Vec<String> =
-            entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-        names.sort();
-        for file in names {
+        for file in files(&folder)? {
             let Some(name) = file.strip_suffix(ending) else { continue };
             let memory_pages = known.get(&(name.to_owned(), "8192".to_owned())).map(|(pages, _)| *pages);
             let is_known = known.keys().any(|(load, _)| load == name);
@@ -464,7 +481,9 @@ fn rows(plan: &Plan) -> Result<Vec<Row>, String> {
     if plan.synthetic {
         return Ok(synthetic_rows(plan));
     }
-    let (known, loads) = (known(&plan.shared), loads(plan)?);
+    // The best known results are those of the traces in SHARED.
+    let known = if plan.traces.is_some() { BTreeMap::new() } else { known(&plan.shared) };
+    let loads = loads(plan)?;
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         let work = || -> Result<(), String> {

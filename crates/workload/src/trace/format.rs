@@ -26,7 +26,7 @@ pub enum Format {
     Arc,
     /// `mqsim`: block requests in the text of the SSD simulator.
     MqSim,
-    /// `lirs`: one block per line, `*` at the end.
+    /// `lirs`: one block per line, and lines of `*`.
     Lirs,
     /// `fio-iolog`: version 2 and 3.
     FioIolog,
@@ -102,7 +102,7 @@ impl Format {
             Format::Msr => "CSV: time, host, disk, Read|Write, offset in bytes, size in bytes, latency",
             Format::Arc => "lines of start count ignored number, in units",
             Format::MqSim => "lines of time device sector sectors type; sectors of 512 bytes, type 0 writes",
-            Format::Lirs => "one page per line, * ends",
+            Format::Lirs => "one page per line; lines of * are no accesses",
             Format::FioIolog => "fio's own log, version 2 or 3, offset and length in bytes",
             Format::Blkparse => "blkparse's text, Q events, position and length in units",
             Format::Address => "lines of l|s 0xADDRESS number; load or store of the page with this byte",
@@ -151,7 +151,7 @@ impl Format {
             Format::Msr => Box::new(Lines(msr::Msr::new(sample)?)),
             Format::Arc => Box::new(Lines(arc::Arc { unit_bytes })),
             Format::MqSim => Box::new(Lines(mqsim::MqSim::default())),
-            Format::Lirs => Box::new(Lines(lirs::Lirs::default())),
+            Format::Lirs => Box::new(Lines(lirs::Lirs)),
             Format::FioIolog => Box::new(Lines(fio_iolog::FioIolog::new(sample)?)),
             Format::Blkparse => Box::new(Lines(blkparse::Blkparse::new(unit_bytes))),
             Format::Address => Box::new(Lines(address::Address)),

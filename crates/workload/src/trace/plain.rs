@@ -46,7 +46,7 @@ impl LineFormat for Plain {
             Some(page) => page,
             None if line.starts_with(b"#") => return Ok(Parsed::Nothing),
             None if line == b"*" => {
-                return Err("* is the end of a LIRS trace, whose format is lirs".to_string());
+                return Err("* is a mark in LIRS traces, whose format is lirs".to_string());
             }
             None => return Err(wrong("the line", line, "a number (the format keys takes words)")),
         };

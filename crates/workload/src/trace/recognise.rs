@@ -107,8 +107,7 @@ fn text(sample: &Sample) -> Vec<Format> {
     } else if most(&is_arc) {
         vec![Format::Arc]
     } else if most(&plain::is_number) {
-        // The end mark is at the very end: beyond the examined lines, and perhaps beyond the
-        // sample.
+        // Marks may be anywhere: also at the end, beyond the sample.
         if sample.lines().any(|line| line == b"*") {
             vec![Format::Lirs]
         } else {
