@@ -10,7 +10,9 @@
 //! A write changes `mtime` at once; the file on disk changes when its pages are written, which
 //! would set a later time. So the node remembers the times of the last change, answers with them,
 //! and sets them on disk when it gives up the keeper. A time that a program has set is there after
-//! a sync, too.
+//! a sync, too. `ctime` cannot be set on disk: the node remembers what write-back has left there,
+//! and answers with the time of the last change by a program for as long as the kernel knows the
+//! file.
 //!
 //! # Locking
 //!
@@ -21,7 +23,7 @@ use crate::descriptor::{CLOSED_AT_ONCE, Held};
 use crate::known::Payer;
 use crate::node::{Node, Nodes};
 use crate::refused::{Answer, Refused};
-use fuser::FileAttr;
+use fuser::{FileAttr, FileType};
 use mglru_cache::{CachedFile, Error, OpenMode, PageCache, Tenant};
 use rustix::fs::{AtFlags, Stat, Timespec, Timestamps, UTIME_OMIT, readlink, utimensat};
 use rustix::io::Errno;
@@ -45,6 +47,11 @@ pub(crate) struct Content {
     changed: Option<SystemTime>,
     /// Whether a program has set that time.
     is_set: bool,
+    /// When a program changed content, names, owner, permissions or extended attributes last
+    /// (`ctime`), if the file on disk may say something else.
+    status_changed: Option<SystemTime>,
+    /// `ctime` on disk after the mount has set the times there.
+    status_left: Option<Timespec>,
     /// The place in the list of idle files.
     idle: Option<u64>,
     /// The file has no name left.
@@ -65,10 +72,34 @@ impl Content {
         self.keeper.is_none() && self.opens == 0
     }
 
-    /// Notes that a program changed the content.
-    pub(crate) fn note_change(&mut self) {
-        self.changed = Some(attributes::now());
+    /// Notes that a program changed the content of `node`.
+    pub(crate) fn note_change(&mut self, node: &Node) {
+        let now = attributes::now();
+        if self.changed.is_none()
+            && let Ok(stat) = node.stat()
+        {
+            let before = || attributes::time(status_on_disk(&stat));
+            self.status_changed = Some(self.status_changed(&stat).unwrap_or_else(before));
+        }
+        self.changed = Some(now);
+        // DIR's file system may have noted an earlier change more precisely.
+        self.status_changed = self.status_changed.max(Some(now));
         (self.is_set, self.seen) = (false, None);
+    }
+
+    /// Notes that a program has changed names, owner, permissions or extended attributes of `node`.
+    pub(crate) fn note_status(&mut self, node: &Node) {
+        if self.status_changed.is_some()
+            && let Ok(stat) = node.stat()
+        {
+            self.status_changed = Some(attributes::time(status_on_disk(&stat)));
+        }
+    }
+
+    /// The time of the last change of content or status, if that on disk comes from write-back.
+    fn status_changed(&self, stat: &Stat) -> Option<SystemTime> {
+        let is_ours = self.changed.is_some() || self.status_left == Some(status_on_disk(stat));
+        self.status_changed.filter(|_| is_ours)
     }
 
     /// Notes that a program set the time of the last change, which `node` has on disk now.
@@ -88,6 +119,10 @@ fn on_disk(stat: &Stat) -> (u64, Timespec) {
     (stat.st_size as u64, changed)
 }
 
+fn status_on_disk(stat: &Stat) -> Timespec {
+    Timespec { tv_sec: stat.st_ctime, tv_nsec: stat.st_ctime_nsec as i64 }
+}
+
 /// Whether a file whose pages are all written is another on disk than the cached one, because a
 /// program that does not use the mount changed it.
 fn differs(content: &Content, node: &Node) -> bool {
@@ -102,6 +137,7 @@ fn set_changed(content: &mut Content, node: &Node) {
         let times = Timestamps { last_access: omit, last_modification: timespec(changed) };
         let _ = node.hold().map(|held| utimensat(held, "", &times, AtFlags::EMPTY_PATH));
         content.is_set = false;
+        content.status_left = node.stat().ok().map(|stat| status_on_disk(&stat));
     }
 }
 
@@ -187,7 +223,7 @@ impl Files {
             let mut content = node.content();
             self.keep(&mut content, node, &held, true)?;
             let done = work(content.keeper.as_ref().expect("it was opened just now"))?;
-            content.note_change();
+            content.note_change(node);
             if content.opens == 0 {
                 self.not_idle(&mut content);
                 self.make_idle(&mut content, node);
@@ -239,7 +275,7 @@ impl Files {
         if let Some(keeper) = content.keeper.as_ref().filter(|_| differs(content, node)) {
             let seen = seen();
             keeper.invalidate()?;
-            (content.seen, content.changed) = (seen, None);
+            (content.seen, content.changed, content.status_changed) = (seen, None, None);
         }
         if content.keeper.is_none() {
             content.seen = seen();
@@ -424,21 +460,23 @@ impl Files {
 
     /// The attributes of a node, with what is in memory only.
     pub(crate) fn attributes(&self, node: &Node, stat: &Stat) -> FileAttr {
-        let mut attributes = attributes::attributes(stat, node.id);
-        if attributes.kind == fuser::FileType::RegularFile {
-            let content = node.content();
-            if content.is_closed() && differs(&content, node) {
-                return attributes;
-            }
-            if let Some(keeper) = &content.keeper {
-                attributes.size = keeper.len();
-            }
-            if let Some(changed) = content.changed {
-                attributes.mtime = changed;
-                // Names and permissions may have changed since: DIR has that.
-                attributes.ctime = attributes.ctime.max(changed);
-            }
+        if node.kind != FileType::RegularFile {
+            return attributes::attributes(stat, node.id);
         }
+        let content = node.content();
+        // Another thread may have written the file and given its content up after `stat`.
+        let is_settled = content.changed.is_none() && content.status_left.is_some();
+        let again = is_settled.then(|| node.stat().ok()).flatten();
+        let stat = again.as_ref().unwrap_or(stat);
+        let mut attributes = attributes::attributes(stat, node.id);
+        if content.is_closed() && differs(&content, node) {
+            return attributes;
+        }
+        if let Some(keeper) = &content.keeper {
+            attributes.size = keeper.len();
+        }
+        attributes.mtime = content.changed.unwrap_or(attributes.mtime);
+        attributes.ctime = content.status_changed(stat).unwrap_or(attributes.ctime);
         attributes
     }
 }

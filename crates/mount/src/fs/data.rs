@@ -220,7 +220,7 @@ impl Passthrough {
         }
         let written = file.write_some_at(bytes, offset);
         drop(file);
-        open.node.content().note_change();
+        open.node.content().note_change(&open.node);
         let written = written?;
         let flags = open_flags(flags);
         if flags.contains(OFlags::SYNC) {
@@ -241,6 +241,7 @@ impl Passthrough {
         let dropped = mode & (SET_USER_ID | group);
         if dropped != 0 {
             chmod(node.hold()?.path(), Mode::from_raw_mode(mode & PERMISSIONS & !dropped))?;
+            node.content().note_status(node);
             // The kernel would show the old mode until its attributes are too old. An error: the
             // mount has ended.
             if let Some(notifier) = self.nodes.known.notifier() {
@@ -307,7 +308,7 @@ impl Passthrough {
             return Err(Errno::OPNOTSUPP.into());
         }
         drop(file);
-        open.node.content().note_change();
+        open.node.content().note_change(&open.node);
         if let (Some(recording), Some(file), true) =
             (self.recording.get(), open.traced, mode.intersects(hole | zero))
         {

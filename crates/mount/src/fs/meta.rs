@@ -72,6 +72,9 @@ impl Passthrough {
                 node.content().note_mtime(&node, mtime);
             }
         }
+        if changes.size.is_none() {
+            node.content().note_status(&node);
+        }
         Ok(self.files.attributes(&node, &node.stat()?))
     }
 
@@ -85,7 +88,7 @@ impl Passthrough {
         match handle.and_then(|handle| self.open_files.get(handle).ok()).as_deref() {
             Some(Open::File(open)) => {
                 open.file.get().truncate(len)?;
-                open.node.content().note_change();
+                open.node.content().note_change(&open.node);
             }
             _ => self.files.with_writable(&self.nodes, node, |file| file.truncate(len))?,
         }
@@ -131,6 +134,7 @@ impl Passthrough {
             self.files.write_back(&node)?;
         }
         setxattr(node.hold()?.path(), name, value, XattrFlags::from_bits_retain(flags as u32))?;
+        node.content().note_status(&node);
         if name == CAPABILITY {
             node.note_capability();
         }
@@ -142,7 +146,10 @@ impl Passthrough {
         if is_control(id) {
             return Err(Errno::NODATA.into());
         }
-        Ok(removexattr(self.nodes.get(id)?.hold()?.path(), name)?)
+        let node = self.nodes.get(id)?;
+        removexattr(node.hold()?.path(), name)?;
+        node.content().note_status(&node);
+        Ok(())
     }
 }
 

@@ -170,6 +170,7 @@ impl Passthrough {
     pub(crate) fn link(&self, caller: Caller, id: u64, parent: u64, name: &OsStr) -> Answer<Known> {
         let (node, parent) = (self.nodes.get(id)?, self.parent_of(parent, name)?);
         linkat(CWD, node.hold()?.path(), parent.hold()?, name, AtFlags::SYMLINK_FOLLOW)?;
+        node.content().note_status(&node);
         self.lookup_in(caller, &parent, name)
     }
 
@@ -236,6 +237,7 @@ impl Passthrough {
     fn name_removed(&self, caller: Caller, removed: &Named, parent: &Node, name: &OsStr) {
         let Named { stat, node: Some(node) } = removed else { return };
         node.descriptor.remove_name(&parent.descriptor, name);
+        node.content().note_status(node);
         if node.kind == fuser::FileType::RegularFile {
             let gone = self.files.unlinked(node);
             if let Some(recording) = self.recording.get()
@@ -260,6 +262,7 @@ impl Named {
     /// Notes another name instead of one.
     fn renamed(&self, from: (&Node, &OsStr), to: (&Node, &OsStr)) {
         if let Some(node) = &self.node {
+            node.content().note_status(node);
             node.descriptor.remove_name(&from.0.descriptor, from.1);
             node.descriptor.add_name(&to.0.descriptor, to.1, node.kind == fuser::FileType::Directory);
         }

@@ -1,6 +1,6 @@
 //! Names, links, attributes and what databases rely on.
 
-use crate::common::{mount_again, mounted};
+use crate::common::{Setup, mount_again, mounted, mounted_with};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -180,6 +180,73 @@ fn the_time_of_change_has_new_names_and_permissions_of_a_file_with_unwritten_pag
         fs::remove_file(mounted.at("g")).unwrap();
     }
     assert!(time(&there) > written, "{:?} is not after {written:?}", time(&there));
+}
+
+/// As on other file systems: `tar` says that a file changed as it was read if this time differs.
+#[test]
+fn writing_back_and_giving_up_a_file_do_not_move_its_time_of_change() {
+    // Fewer descriptors than files: most closed ones are given up.
+    let Some(mounted) = mounted_with(Setup { descriptors: Some(100), ..Setup::default() }) else { return };
+    let of = |data: fs::Metadata| (data.ctime(), data.ctime_nsec());
+    let (there, below) = (mounted.at("f"), mounted.below().join("f"));
+    let file = File::create(&there).unwrap();
+    file.write_all_at(&[1; 10_000], 0).unwrap();
+    let written = of(file.metadata().unwrap());
+    // File systems note the clock's last tick.
+    let tick = mounted.below().join("tick");
+    while of(File::create(&tick).unwrap().metadata().unwrap()) <= written {
+        fs::remove_file(&tick).unwrap();
+    }
+    file.sync_all().unwrap();
+    assert!(of(below.metadata().unwrap()) > written, "DIR has the time of the write-back");
+    let told = || {
+        // Not what the kernel remembers.
+        let data = rustix::fs::statx(
+            rustix::fs::CWD,
+            &there,
+            rustix::fs::AtFlags::STATX_FORCE_SYNC,
+            rustix::fs::StatxFlags::BASIC_STATS,
+        );
+        let time = data.unwrap().stx_ctime;
+        (time.tv_sec, i64::from(time.tv_nsec))
+    };
+    assert_eq!(told(), written, "after a sync");
+    drop(file);
+    assert_eq!(told(), written, "after the last close");
+    for number in 0..100 {
+        fs::write(mounted.at(&format!("other-{number}")), [2; 100]).unwrap();
+    }
+    assert_eq!(told(), written, "after it was given up");
+    assert_eq!(fs::read(&there).unwrap(), [1; 10_000]);
+    assert_eq!(told(), written, "after a read");
+
+    let mut before = written;
+    let mut moves = |what: &str, act: &dyn Fn()| {
+        while told() == before {
+            act();
+        }
+        assert!(told() > before, "{what}");
+        before = told();
+    };
+    moves("permissions", &|| fs::set_permissions(&there, Permissions::from_mode(0o640)).unwrap());
+    moves("a name more, and less", &|| {
+        fs::hard_link(&there, mounted.at("g")).unwrap();
+        fs::remove_file(mounted.at("g")).unwrap();
+    });
+    moves("another name and back", &|| {
+        fs::rename(&there, mounted.at("g")).unwrap();
+        fs::rename(mounted.at("g"), &there).unwrap();
+    });
+    moves("a time that was set", &|| {
+        let file = OpenOptions::new().write(true).open(&there).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    });
+    moves("a write", &|| {
+        let file = OpenOptions::new().write(true).open(&there).unwrap();
+        file.write_all_at(&[3], 0).unwrap();
+        file.sync_all().unwrap();
+    });
+    moves("a change in DIR of a closed file", &|| fs::write(&below, "short").unwrap());
 }
 
 #[test]
