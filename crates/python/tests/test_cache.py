@@ -121,6 +121,24 @@ def test_a_lent_page_cannot_be_written_until_it_is_released(cache, tmp_path, dat
         assert file.write_at(b"x", 2 * PAGE) == 1 and file.read_at(1, 2 * PAGE) == b"x"
 
 
+def test_the_end_of_with_gives_a_page_back_unless_an_array_or_a_slice_has_it(cache, tmp_path, data):
+    with cache.open(tmp_path / "data", "r+b") as file:
+        with file.page(2) as view:
+            assert view == data[2 * PAGE : 3 * PAGE]
+        with pytest.raises(ValueError, match="released"):
+            view[0]
+        assert file.write_at(b"x", 2 * PAGE) == 1
+        for over in (lambda view: numpy.frombuffer(view, dtype="u1"), lambda view: view[:]):
+            with file.page(3) as view:
+                array = over(view)
+            del view
+            with pytest.raises(BufferError):
+                file.write_at(b"x", 3 * PAGE)
+            assert bytes(array) == data[3 * PAGE : 4 * PAGE]
+            del array
+        assert file.write_at(b"x", 3 * PAGE) == 1
+
+
 def test_the_backend_and_why_it_is_not_io_uring_are_known(cache, tmp_path):
     stats = cache.stats()
     assert (stats["backend"] == "io_uring") == (stats["why_not_uring"] is None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import operator
 import os
@@ -522,8 +523,14 @@ class Page:
         return self._view
 
     def release(self) -> None:
-        """Gives the page back, unless slices of its view live on: then with the last of them."""
-        self._view = None
+        """Gives the page back and ends its view, as leaving a ``with`` does. Slices of the view and arrays
+        over it live on: then the page is given back with the last of them.
+        """
+        if self._view is not None:
+            # An array over the view keeps it.
+            with contextlib.suppress(BufferError):
+                self._view.release()
+            self._view = None
 
     def __len__(self) -> int:
         return len(self.view)
