@@ -3,7 +3,7 @@
 use crate::effect::{difference, value, verdict};
 use crate::statistics::{CONFIDENCE, median};
 use crate::table::{Table, count, counted, wrapped};
-use mglru_lab::ablate::{Ablation, VariantRow, ends, sort};
+use mglru_lab::ablate::{Ablation, NoEffect, VariantRow, ends, sort};
 use mglru_lab::effect::is_noise;
 use mglru_lab::mechanisms::describe;
 
@@ -126,8 +126,8 @@ impl Shown<'_> {
     /// Variants that were not run and effects that are not shown, a sentence each.
     pub fn not_run(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
-        for (name, why) in &self.variants.cannot_matter {
+        let mut by_reason: Vec<(NoEffect, Vec<&str>)> = Vec::new();
+        for &(name, why) in &self.variants.cannot_matter {
             match by_reason.iter_mut().find(|(of, _)| *of == why) {
                 Some((_, names)) => names.push(name),
                 None => by_reason.push((why, vec![name])),
@@ -135,9 +135,9 @@ impl Shown<'_> {
         }
         for (why, names) in by_reason {
             lines.push(match names[..] {
-                [name] => format!("{name} has no effect here: {why}."),
+                [name] => format!("{name} has no effect here: {}.", why.clause(false)),
                 _ => {
-                    let why = why.replacen("it is", "each is", 1).replacen("it works", "each works", 1);
+                    let why = why.clause(true);
                     format!("These have no effect here, because {why}: {}.", names.join(", "))
                 }
             });

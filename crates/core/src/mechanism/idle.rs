@@ -19,14 +19,23 @@ pub enum Idle {
     ReplacedBy(Switch),
 }
 
-impl fmt::Display for Idle {
-    /// The rest of a sentence that begins with the switch's name.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Idle {
+    /// The reason as a clause about a switch, `it`, or about several, of which each has this
+    /// reason.
+    pub fn clause(self, of_several: bool) -> String {
+        let (subject, object) = if of_several { ("each", "them") } else { ("it", "it") };
         match self {
-            Idle::OfPolicy(lru) => write!(f, "it is a rule of the policy {}, which is off", lru.name()),
-            Idle::Needs(switch) => write!(f, "it works through {}, which is off", switch.name()),
-            Idle::ReplacedBy(switch) => write!(f, "{} is on and replaces it", switch.name()),
+            Idle::OfPolicy(lru) => format!("{subject} is a rule of the policy {}, which is off", lru.name()),
+            Idle::Needs(switch) => format!("{subject} works through {}, which is off", switch.name()),
+            Idle::ReplacedBy(switch) => format!("{} is on and replaces {object}", switch.name()),
         }
+    }
+}
+
+impl fmt::Display for Idle {
+    /// The rest of a sentence that begins with the switch's name: [`Idle::clause`] of one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.clause(false))
     }
 }
 
@@ -82,6 +91,7 @@ mod tests {
         let fixed = ours.without(&[Switch::AdaptiveNewcomers]).unwrap();
         let reason = fixed.idle(Switch::ShareMomentum).unwrap();
         assert_eq!(reason.to_string(), "it works through adaptive_newcomers, which is off");
+        assert_eq!(reason.clause(true), "each works through adaptive_newcomers, which is off");
         assert_eq!(ours.idle(Switch::ReclaimLoop), Some(Idle::OfPolicy(Lru::MultiGen)));
         let linux = Mechanisms::preset(Preset::Linux72);
         assert_eq!(linux.idle(Switch::BoundedSteps), Some(Idle::ReplacedBy(Switch::SmallBatches)));

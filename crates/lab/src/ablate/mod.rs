@@ -49,7 +49,7 @@ mod variant;
 
 pub use input::{Input, TenantCounts};
 pub use result::{Ablation, VariantRow, ends, sort};
-pub use variant::{Variant, Variants};
+pub use variant::{NoEffect, Variant, Variants};
 
 use crate::error::Error;
 use crate::parallel;

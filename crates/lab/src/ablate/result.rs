@@ -176,8 +176,9 @@ impl Serialize for Ablation {
         let full =
             full.map(|(metric, values)| Full { metric: metric.name(), median: median(values), values });
         let not_alone = self.variants.not_alone.iter().map(|(name, why)| Reason { mechanism: name, why });
-        let cannot_matter =
-            self.variants.cannot_matter.iter().map(|(mechanism, why)| Reason { mechanism, why });
+        let reasons = self.variants.cannot_matter.iter().map(|(name, why)| (name, why.clause(false)));
+        let reasons: Vec<_> = reasons.collect();
+        let cannot_matter = reasons.iter().map(|(mechanism, why)| Reason { mechanism, why });
         document!(serializer, {
             "input": self.kind.1,
             "kind": self.kind.0,

@@ -3,7 +3,7 @@
 //! Some mechanisms require others. [`Mechanisms`] rejects an invalid combination with a message.
 //! The dependent mechanisms are then switched off too, and the message is reported.
 
-use mglru_core::{Lru, MechanismError, Mechanisms, Switch};
+use mglru_core::{Idle, Lru, MechanismError, Mechanisms, Switch};
 
 /// A combination to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,13 +28,32 @@ impl Variant {
     }
 }
 
+/// The reason why a mechanism cannot change the counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoEffect {
+    /// It changes the speed only; the rest of a sentence about it.
+    OnSpeedOnly(&'static str),
+    /// Another choice makes it idle.
+    Idle(Idle),
+}
+
+impl NoEffect {
+    /// The reason as a clause about one mechanism, or about several, of which each has this reason.
+    pub fn clause(self, of_several: bool) -> String {
+        match self {
+            NoEffect::OnSpeedOnly(does) => format!("{} {does}", if of_several { "each" } else { "it" }),
+            NoEffect::Idle(idle) => idle.clause(of_several),
+        }
+    }
+}
+
 /// The variants to run, and the mechanisms that are not run with the reasons.
 #[derive(Debug, Clone)]
 pub struct Variants {
     /// The full set first, then single mechanisms, then pairs.
     pub run: Vec<Variant>,
     /// Mechanisms that cannot change the counts, with the reason.
-    pub cannot_matter: Vec<(&'static str, String)>,
+    pub cannot_matter: Vec<(&'static str, NoEffect)>,
     /// Mechanisms that others require, with the message that rejects switching them off alone.
     pub not_alone: Vec<(&'static str, String)>,
     /// Mechanisms that are off in the full set.
@@ -43,12 +62,12 @@ pub struct Variants {
 
 /// Mechanisms that change the speed on a real machine but no decision.
 const SPEED_ONLY: [(Switch, &str); 3] = [
-    (Switch::Prefetch, "it prefetches the states of folios ahead and changes no decision"),
-    (Switch::CostReleasesLock, "it saves a lock and an unlock and changes no decision"),
-    (Switch::PrefetchNext, "it prefetches the next folio's state and changes no decision"),
+    (Switch::Prefetch, "prefetches the states of folios ahead and changes no decision"),
+    (Switch::CostReleasesLock, "saves a lock and an unlock and changes no decision"),
+    (Switch::PrefetchNext, "prefetches the next folio's state and changes no decision"),
 ];
 const LOCK: (&str, &str) =
-    ("lru_lock", "it changes which threads wait for a lock, and simulated threads never wait for locks");
+    ("lru_lock", "changes which threads wait for a lock, and simulated threads never wait for locks");
 
 /// Stands for the policy in [`Variant::without`].
 const POLICY: &str = "lru";
@@ -77,16 +96,16 @@ impl Variants {
         }
         for switch in Switch::ALL {
             if let Some((_, why)) = SPEED_ONLY.iter().find(|(speed, _)| *speed == switch) {
-                variants.cannot_matter.push((switch.name(), (*why).to_owned()));
+                variants.cannot_matter.push((switch.name(), NoEffect::OnSpeedOnly(why)));
             } else if let Some(idle) = full.idle(switch).filter(|_| full.is_on(switch)) {
-                variants.cannot_matter.push((switch.name(), idle.to_string()));
+                variants.cannot_matter.push((switch.name(), NoEffect::Idle(idle)));
             } else if full.is_on(switch) {
                 parts.push(Part::Switch(switch));
             } else {
                 variants.off.push(switch.name());
             }
         }
-        variants.cannot_matter.push((LOCK.0, LOCK.1.to_owned()));
+        variants.cannot_matter.push((LOCK.0, NoEffect::OnSpeedOnly(LOCK.1)));
         for &part in &parts {
             variants.add(full, &[part], None);
         }
@@ -191,8 +210,9 @@ mod tests {
         let full = Mechanisms::compose(Preset::Default, &[], &[Switch::AdaptiveNewcomers]).unwrap();
         let variants = Variants::of(full, false);
         let why = |of: Switch| variants.cannot_matter.iter().find(|(name, _)| *name == of.name()).unwrap();
-        assert_eq!(why(Switch::ShareMomentum).1, "it works through adaptive_newcomers, which is off");
-        assert_eq!(why(Switch::ReclaimLoop).1, "it is a rule of the policy multigen, which is off");
+        let why = |of| why(of).1.clause(false);
+        assert_eq!(why(Switch::ShareMomentum), "it works through adaptive_newcomers, which is off");
+        assert_eq!(why(Switch::ReclaimLoop), "it is a rule of the policy multigen, which is off");
         assert!(variants.run.iter().all(|variant| !variant.without.contains(&"share_momentum")));
     }
 
