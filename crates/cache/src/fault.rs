@@ -185,8 +185,8 @@ impl Shared {
         self.backend.submit(Direction::Read, transfer, self.in_flight.begin(flight));
     }
 
-    /// Charges a page, waiting as long as reclaim may succeed. `page`: the page that the charge is
-    /// for, if there is one.
+    /// Charges a page, waiting as long as reclaim may succeed and the cache is open. `page`: the
+    /// page that the charge is for, if there is one.
     pub(crate) fn pay(
         &self,
         task: &Task,
@@ -209,7 +209,13 @@ impl Shared {
             match step {
                 ChargeStep::Charged(new) => return Ok(new),
                 ChargeStep::More => {}
-                ChargeStep::Wait(throttle) => self.park(throttle, rings_before),
+                ChargeStep::Wait(throttle) => {
+                    if let Err(closed) = self.check_open() {
+                        charging.cancel(&self.core, &self.host);
+                        return Err(closed);
+                    }
+                    self.park(throttle, rings_before);
+                }
                 ChargeStep::OutOfMemory(report) => return Err(report.into()),
             }
         }

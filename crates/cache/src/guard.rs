@@ -15,8 +15,8 @@ use crate::error::Error;
 use crate::inode::Inode;
 use crate::keepers::Kept;
 use crate::shared::Shared;
-use mglru_core::FolioId;
 use mglru_core::folio::Flags;
+use mglru_core::{FolioId, Lookup};
 use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -192,17 +192,28 @@ impl Shared {
         }
     }
 
-    /// Sleeps until page `index` is lent no more, and drops the caller's reference to its folio.
-    /// The caller holds no lock. Fails at once if a [`PageGuard`] of the calling thread lends it.
+    /// Sleeps until page `index` is lent no more, or another thread truncates it, and drops the
+    /// caller's reference to its folio. The caller holds no lock. Fails at once if a [`PageGuard`]
+    /// of the calling thread lends it.
     pub(crate) fn put_when_taken_back(&self, inode: &Inode, index: u32, folio: FolioId) -> Result<(), Error> {
         let own = self.check_own_guard(inode, index, folio);
         if own.is_err() {
             self.core.put(&self.host, folio);
             return own;
         }
-        self.wait_while(folio, Flags::lent);
+        let is_page = || self.is_page(inode, index, folio);
+        self.host.latches.wait(folio, self.flags(folio), Flags::lent, is_page);
         self.core.put(&self.host, folio);
         Ok(())
+    }
+
+    /// Whether page `index` still has this folio. Its removal wakes those that wait for the folio.
+    pub(crate) fn is_page(&self, inode: &Inode, index: u32, folio: FolioId) -> bool {
+        match self.core.lookup(&inode.mapping, index) {
+            Lookup::Hit(hit) => hit.folio == folio,
+            Lookup::Pending(pending) => pending == folio,
+            Lookup::Miss => false,
+        }
     }
 }
 

@@ -49,11 +49,19 @@ impl Latches {
         self.queue(folio).lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps as long as `asleep_while` holds for the folio's flags.
-    pub(crate) fn wait(&self, folio: FolioId, flags: &FolioFlags, asleep_while: impl Fn(Flags) -> bool) {
+    /// Sleeps as long as `asleep_while` holds for the folio's flags, and `matters` for what else
+    /// changes in steps that wake the queue.
+    pub(crate) fn wait(
+        &self,
+        folio: FolioId,
+        flags: &FolioFlags,
+        asleep_while: impl Fn(Flags) -> bool,
+        matters: impl Fn() -> bool,
+    ) {
         let queue = self.queue(folio);
         let mut guard = queue.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        while flags.announce_waiter(&asleep_while) {
+        // In this order: a thread that ends `matters` afterwards sees the sleeper.
+        while flags.announce_waiter(&asleep_while) && matters() {
             guard = queue.woken.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -67,13 +75,14 @@ impl Latches {
         folio: FolioId,
         flags: &FolioFlags,
         asleep_while: impl Fn(Flags) -> bool,
+        matters: impl Fn() -> bool,
         waker: &Waker,
     ) -> bool {
         if seat.0.is_some_and(|(at, _)| at != folio) {
             self.leave(seat);
         }
         let mut tasks = self.lock(folio);
-        if !flags.announce_waiter(&asleep_while) {
+        if !flags.announce_waiter(&asleep_while) || !matters() {
             return false;
         }
         let place = *seat.0.get_or_insert_with(|| (folio, self.futures.fetch_add(1, Ordering::Relaxed)));

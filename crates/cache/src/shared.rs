@@ -168,7 +168,7 @@ impl Shared {
     }
 
     pub(crate) fn wait_while(&self, folio: FolioId, asleep_while: impl Fn(Flags) -> bool) {
-        self.host.latches.wait(folio, self.flags(folio), asleep_while);
+        self.host.latches.wait(folio, self.flags(folio), asleep_while, || true);
     }
 
     /// Sleeps until a page that is being read has its content, or was given up.

@@ -574,6 +574,33 @@ fn dirty_pages_are_waited_for_however_busy_others_are() {
     assert!(stored.is_ok() || began.elapsed() >= 16 * Throttle::Writeback.timeout(), "{stored:?}");
 }
 
+/// A request for memory waits for dirty pages when the cache is closed: it fails for that reason at
+/// once, since no worker is left that would write them.
+#[test]
+fn a_request_for_memory_ends_when_the_cache_is_closed() {
+    let files = MemoryFiles::new(1);
+    let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files)).tenant("t", 1 << 20);
+    let cache = cache.build().unwrap();
+    let tenant = cache.tenant("t").unwrap();
+    let file = tenant.open("f", OpenMode::Create).unwrap();
+    let region = tenant.anonymous(1 << 20).unwrap();
+    // No page is written.
+    let still = file.shared.at_work.write().unwrap();
+    file.write_at(&[1; 24 * PAGE], 0).unwrap();
+    let stored = std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| region.store(0, &[1; 250 * PAGE]));
+        while file.shared.host.progress.sleeps.load(Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        Workers::tell_to_stop(&file.shared);
+        waiter.join().unwrap()
+    });
+    assert!(matches!(stored, Err(Error::Closed)), "{stored:?}");
+    drop(still);
+    drop((region, tenant));
+    file.shared.core.validate().unwrap();
+}
+
 /// Advice that a page is not needed leaves a lent page in memory. Otherwise the page could get a
 /// second frame, which a writer changes beside the lent one.
 #[test]
@@ -635,6 +662,39 @@ fn a_writer_that_waits_for_a_guard_does_not_delay_truncation() {
         truncation.join().unwrap().unwrap();
     });
     assert_eq!((file.len(), map.page(0).unwrap()[..] == [9; PAGE]), (6 * PAGE as u64, true));
+}
+
+/// The page that a writer waits for is truncated: the writer goes on with a new one, although the
+/// old one stays lent.
+#[test]
+fn a_writer_does_not_wait_for_a_guard_of_a_truncated_page() {
+    let (_cache, file) = random(3);
+    let map = file.map().unwrap();
+    let guard = map.page_owned(2).unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| file.write_at(&[9; PAGE], 2 * PAGE as u64));
+        await_waiter(&file, 2);
+        let folio = hit(&file, 2).folio;
+        file.truncate(PAGE as u64).unwrap();
+        let mut turns = 0;
+        while !writer.is_finished() {
+            turns += 1;
+            assert!(turns < 100_000_000, "the writer waits for the guard of {folio:?}");
+            std::thread::yield_now();
+        }
+        assert_eq!(writer.join().unwrap().unwrap(), PAGE);
+    });
+    assert!(guard[1] != 9 && map.page(2).unwrap()[..] == [9; PAGE]);
+    #[cfg(feature = "async")]
+    {
+        let newer = map.page_owned(2).unwrap();
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut writing = std::pin::pin!(file.write_at_async(&[8; PAGE], 2 * PAGE as u64));
+        assert!(writing.as_mut().poll(&mut cx).is_pending());
+        file.truncate(PAGE as u64).unwrap();
+        assert!(writing.as_mut().poll(&mut cx).is_ready(), "the task waits for the guard");
+        assert!(newer[..] == [9; PAGE] && map.page(2).unwrap()[..] == [8; PAGE]);
+    }
 }
 
 /// Nor is a truncation that waits for the guard of the page in which the file will end.

@@ -245,6 +245,6 @@ impl Shared {
         cx: &mut Context<'_>,
         asleep_while: impl Fn(mglru_core::folio::Flags) -> bool,
     ) -> bool {
-        self.host.latches.register(seat, folio, self.flags(folio), asleep_while, cx.waker())
+        self.host.latches.register(seat, folio, self.flags(folio), asleep_while, || true, cx.waker())
     }
 }

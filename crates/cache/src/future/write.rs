@@ -108,8 +108,12 @@ impl WriteAt<'_> {
                 WriteStep::Done(Written::Lent(folio)) => {
                     drop(resize);
                     let lent = shared.check_own_guard(inode, index, folio);
-                    let waits =
-                        lent.is_ok() && shared.wake_unless(&mut self.missing.seat, folio, cx, Flags::lent);
+                    let waits = lent.is_ok() && {
+                        let (seat, is_page) =
+                            (&mut self.missing.seat, || shared.is_page(inode, index, folio));
+                        let (latches, flags) = (&shared.host.latches, shared.flags(folio));
+                        latches.register(seat, folio, flags, Flags::lent, is_page, cx.waker())
+                    };
                     shared.core.put(&shared.host, folio);
                     lent?;
                     if waits {
