@@ -12,6 +12,7 @@ use crate::*;
 
 mod anon;
 mod memcgs;
+mod switches;
 
 const PREEMPTIONS: usize = 3;
 
@@ -146,6 +147,12 @@ fn explore_in<A: 'static, B: 'static>(
     });
     let outcomes = outcomes.lock().unwrap();
     outcomes.iter().copied().collect()
+}
+
+/// Makes what a memcg has under the policy `ranked`: loom does not see that its first user makes it
+/// for all others.
+fn make_state_of_ranked(memcg: &Memcg) {
+    _ = std::ops::Deref::deref(&memcg.lruvec.ranked);
 }
 
 fn stat(world: &World, counter: Counter) -> u64 {

@@ -122,7 +122,7 @@ pub(crate) fn give_up_charged(core: &Core, top: MemcgId) {
     if !core.options.charge_metadata {
         return;
     }
-    let mut subtree = core.memcgs.subtree(top);
+    let mut subtree = core.subtree(top);
     if !subtree.any(|memcg| trim(core, memcg, TRIM_LEAVES)) && core.memcg(top).index_bytes() >= PAGE_BYTES {
         give_up(core);
     }

@@ -190,7 +190,7 @@ pub(crate) fn judge_out_of_memory(world: &World, report: &OutOfMemory) -> Option
     // takes a moment.
     let writable = world.has_flusher && !world.device.was_full(world.now(), Duration::from_secs(5));
     let (mut left, mut left_pages) = (String::new(), 0);
-    for memcg in core.memcgs().subtree(target) {
+    for memcg in core.subtree(target) {
         let usage = core.memcgs().used_pages(memcg.id());
         if usage <= core.memcgs().effective_protection(memcg.id(), target).min_pages && memcg.id() != target {
             continue;

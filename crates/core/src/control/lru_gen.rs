@@ -19,7 +19,7 @@ const STEP_FOLIOS: u64 = 64;
 /// with tiers and statistics of walks ([book: control-files#lru-gen-full]).
 pub(super) fn text(core: &Core, now: Time, full: bool) -> String {
     let mut text = String::new();
-    for memcg in core.memcgs.subtree(MemcgId::ROOT) {
+    for memcg in core.subtree(MemcgId::ROOT) {
         let (id, path) = (memcg.id().0, core.memcgs.path(memcg.id()));
         // Before 7.2, ids are padded.
         _ = if core.mechanisms().pads_ids() {

@@ -6,7 +6,7 @@ use crate::sync::AtomicU64;
 
 loom::lazy_static! {
     /// The content of frames and of swap slots.
-    static ref FRAMES: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+    static ref FRAMES: [AtomicU64; 8] = std::array::from_fn(|_| AtomicU64::new(0));
     static ref SLOTS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 }
 
@@ -99,7 +99,7 @@ fn swap_out_later(world: &World) -> u64 {
 }
 
 fn end_write(world: &World) {
-    for number in 0..2 {
+    for number in 0..world.core.folios.len() {
         let folio = FolioId(number);
         if world.core.folios.flags(folio).load().writeback() {
             world.core.end_writeback(&DONE, &world.mapping, folio, true, 0);
@@ -289,5 +289,40 @@ fn loom_a_memcg_with_swap_goes_meanwhile() {
         assert_eq!(explore_stores(1, prepare, swap_out_old, remove, judge), ["gone"]);
         assert_eq!(explore_stores(1, prepare, swap_out_later, remove, judge), ["gone"]);
         assert_eq!(explore_stores(2, prepare, truncate, remove, judge), ["gone"]);
+    }
+}
+
+/// The same where a memcg pays for the index of its pages: what it has paid is given back once,
+/// also for a page in swap.
+#[test]
+fn loom_a_memcg_that_pays_for_swapped_pages_goes_meanwhile() {
+    fn world() -> Arc<World> {
+        let mut options = Options { charge_metadata: true, frames: 8, ..World::options() };
+        options.swap = SwapOptions { pages: 2, store: SwapStore::Memory };
+        let core = Core::new(options, Time::ZERO);
+        let memcg = core.add_memcg("tenant", 8, Time::ZERO).unwrap().id();
+        World::of_memcg(core, memcg, Kind::Anon)
+    }
+    fn remove(world: &World) {
+        world.core.remove_memcg(&DONE, world.task.memcg).unwrap();
+        world.core.drop_handle(world.task.memcg);
+    }
+    fn judge<T>(world: &World, _: T, (): ()) -> &'static str {
+        if content(world, 0).0.is_some() {
+            judge_content(world, &[5]);
+        }
+        assert!(truncate(world));
+        world.core.drain_all(&DONE);
+        world.core.reparent_index();
+        world.core.settle_index();
+        assert_eq!(world.core.memcgs.iter().count(), 1);
+        assert_eq!(world.core.memcg(MemcgId::ROOT).index_bytes(), 0);
+        "gone"
+    }
+    for prepare in STATES {
+        let bring = |world: &World| read(world, 0);
+        assert_eq!(explore_in(world, 1, prepare, swap_out_old, remove, judge), ["gone"]);
+        assert_eq!(explore_in(world, 1, prepare, truncate, remove, judge), ["gone"]);
+        assert_eq!(explore_in(world, 1, prepare, bring, remove, judge), ["gone"]);
     }
 }

@@ -164,3 +164,106 @@ fn loom_no_released_memcg_pays_for_the_index() {
     let reparent = |world: &World| world.core.reparent_index();
     assert_eq!(explore_in(world, 2, prepare, reparent, remove_parent, judge), ["removed"]);
 }
+
+/// A core with a memcg that is removed, and one behind it; the first has a page.
+fn siblings(mechanisms: Mechanisms) -> Arc<World> {
+    let options = Options { mechanisms, ..World::options() };
+    let world = World::empty(options, Kind::File);
+    world.core.add_memcg("behind", 2, Time::ZERO).unwrap();
+    world.bring(0, |_| ());
+    world
+}
+
+/// Removes the first memcg, with its page, and makes another, which may get its number.
+fn replace_first(world: &World) {
+    let (core, first) = (&world.core, world.task.memcg);
+    core.truncate(&Silent, &world.mapping, 0, 1 << 32);
+    core.remove_memcg(&Silent, first).unwrap();
+    core.drop_handle(first);
+    let next = core.add_memcg("next", 2, Time::ZERO).unwrap().id();
+    core.remove_memcg(&Silent, next).unwrap();
+    core.drop_handle(next);
+}
+
+/// The name of a memcg while it is visited.
+fn name_of_visited(memcg: &Memcg) -> String {
+    let [before, after] = [(); 2].map(|()| memcg.name());
+    assert_eq!(before, after, "another memcg has the number during the visit");
+    before.to_string()
+}
+
+fn behind_is_seen(world: &World, visited: &[String]) {
+    assert!(visited.iter().any(|name| name == "behind"), "the visit ended early: {visited:?}");
+    let left: Vec<_> = world.core.memcgs.iter().map(|memcg| memcg.name().to_string()).collect();
+    assert_eq!(left, ["", "behind"], "a memcg that was visited keeps its number");
+}
+
+/// All memcgs are visited, while one is removed and another gets its number.
+#[test]
+fn loom_a_visited_memcg_is_not_replaced() {
+    let visit = |world: &World| world.core.subtree(MemcgId::ROOT).map(name_of_visited).collect::<Vec<_>>();
+    let world = || siblings(World::options().mechanisms);
+    let outcomes = explore_in(
+        world,
+        2,
+        |_| (),
+        visit,
+        replace_first,
+        |world, visited, ()| {
+            behind_is_seen(world, &visited);
+            match visited.iter().any(|name| name == "tenant") {
+                true => "visited",
+                false => "gone",
+            }
+        },
+    );
+    assert_eq!(outcomes, ["gone", "visited"]);
+}
+
+/// The same where an order names the memcgs: the kernel's memcg LRU, and our turns.
+#[test]
+fn loom_a_memcg_that_has_its_turn_is_not_replaced() {
+    let visit = |world: &World| {
+        let (core, root) = (&world.core, MemcgId::ROOT);
+        let mut walk = lru::OrderWalk::new(core, root, 0, false);
+        let (mut visited, mut before) = (Vec::new(), None);
+        loop {
+            let next = walk.next(core, root, before.map(|memcg| (memcg, lru::Visit::default())));
+            if let Some(before) = before {
+                core.end_visit(before, root);
+            }
+            let Some((memcg, _)) = next else { return visited };
+            visited.push(name_of_visited(core.memcg(memcg)));
+            before = Some(memcg);
+        }
+    };
+    let of_lru = || siblings(Mechanisms::preset(Preset::Linux72));
+    let outcomes = explore_in(
+        of_lru,
+        2,
+        |_| (),
+        visit,
+        replace_first,
+        |world, visited, ()| {
+            behind_is_seen(world, &visited);
+            if visited.iter().any(|name| name == "tenant") { "visited" } else { "gone" }
+        },
+    );
+    assert_eq!(outcomes, ["gone", "visited"]);
+    let in_turns = || {
+        let world = siblings(Mechanisms::default());
+        world.core.memcgs.iter().for_each(make_state_of_ranked);
+        world
+    };
+    let outcomes = explore_in(
+        in_turns,
+        2,
+        |_| (),
+        visit,
+        replace_first,
+        |_, visited: Vec<String>, ()| {
+            if visited.iter().any(|name| name == "tenant") { "visited" } else { "gone" }
+        },
+    );
+    assert_eq!(outcomes, ["gone", "visited"]);
+}

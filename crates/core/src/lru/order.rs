@@ -92,15 +92,35 @@ impl OrderWalk {
     }
 
     /// The next memcg, and whether it has its turn only to find out whether it is still in use.
-    /// `before`: the previous memcg and the result of its visit.
+    /// `before`: the previous memcg and the result of its visit. The caller ends the visit with
+    /// [`Core::end_visit`], after it has asked for the next.
     pub(crate) fn next(
+        &mut self,
+        core: &Core,
+        target: MemcgId,
+        mut before: Option<(MemcgId, Visit)>,
+    ) -> Option<(MemcgId, bool)> {
+        if let OrderWalk::Tree(walk) = self {
+            return walk.next(&core.memcgs, target).map(|memcg| (memcg, false));
+        }
+        loop {
+            let named @ (memcg, _) = self.name_next(core, target, before.take())?;
+            if core.memcgs.hold_named(memcg, target) {
+                return Some(named);
+            }
+            core.end_visit(memcg, target);
+        }
+    }
+
+    /// The next memcg of an order, which another thread may release meanwhile.
+    fn name_next(
         &mut self,
         core: &Core,
         target: MemcgId,
         before: Option<(MemcgId, Visit)>,
     ) -> Option<(MemcgId, bool)> {
         let memcg = match self {
-            OrderWalk::Tree(walk) => walk.next(&core.memcgs, target),
+            OrderWalk::Tree(_) => unreachable!("the tree names no memcg that it does not hold"),
             OrderWalk::Turns(walk) => {
                 let given = before.map(|(memcg, visit)| given(core, memcg, visit));
                 let now = pages_reclaimed(core);

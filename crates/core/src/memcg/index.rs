@@ -415,7 +415,7 @@ mod tests {
             core.remove_memcg(&harness.host, child).unwrap();
             core.drop_handle(child);
         }
-        assert_eq!(core.memcgs.subtree(parent).count(), 1, "no child keeps its number for its objects");
+        assert_eq!(core.subtree(parent).count(), 1, "no child keeps its number for its objects");
         assert_eq!((heir.usage_pages(), heir.memory().peak_pages()), (max_pages, max_pages));
         let unpaid_pages = heir.index_bytes() / PAGE_BYTES - heir.index_pages();
         assert!(unpaid_pages > 20, "{unpaid_pages} pages of {} bytes are unpaid", heir.index_bytes());

@@ -32,6 +32,7 @@ mod stat;
 mod stock;
 mod totals;
 mod tree;
+mod visit;
 
 pub use counter::{PageCounter, UNLIMITED};
 pub use id::MemcgId;

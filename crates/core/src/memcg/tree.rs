@@ -35,7 +35,7 @@ const SEGMENTS: usize = 16;
 /// former memcg may still add to the counters. Counts added meanwhile pass to an ancestor
 /// ([`Memcgs::settle_late`]), later ones to the root.
 #[cfg(not(loom))]
-const NUMBERS_RESTING: usize = 64;
+pub(super) const NUMBERS_RESTING: usize = 64;
 /// None, so that loom meets numbers that are reused.
 #[cfg(loom)]
 const NUMBERS_RESTING: usize = 0;
@@ -352,15 +352,33 @@ impl Memcgs {
         self.get(MemcgId(freed.number)).stat.move_late(&self.get(MemcgId(freed.heir)).stat);
     }
 
-    /// The memcg after `at` in the subtree of `top`; for `None`, the first.
-    pub(crate) fn next_in(&self, top: MemcgId, at: Option<MemcgId>) -> Option<MemcgId> {
+    /// The memcg after `at` in the subtree of `top`; for `None`, the first. It is held: the caller
+    /// ends the visit with [`crate::Core::end_visit`].
+    pub(super) fn hold_next(&self, top: MemcgId, at: Option<MemcgId>) -> Option<MemcgId> {
         let Some(MemcgId(at)) = at else { return Some(top) };
         let tree = self.tree.lock();
         if !self.is_below(at, top.0) {
             // It was removed, and its number may be reused by now.
             return None;
         }
-        self.after(&tree, at, top.0).map(MemcgId)
+        let next = self.after(&tree, at, top.0).map(MemcgId);
+        // Under the lock, so that it cannot be released before the handle is taken.
+        next.inspect(|&next| self.add_handle(next))
+    }
+
+    /// Holds a memcg that an order of `top` has named, for a visit. `false`: it has gone meanwhile.
+    /// In both cases, the caller ends the visit with [`crate::Core::end_visit`].
+    pub(crate) fn hold_named(&self, memcg: MemcgId, top: MemcgId) -> bool {
+        if !super::visit::is_held(memcg, top) {
+            return true;
+        }
+        self.add_handle(memcg);
+        // As in [`Self::hold_payer`]. A removed one may be being released: the lock tells.
+        let is_there = self.get(memcg).is_online() || {
+            let _tree = self.tree.lock();
+            self.get(memcg).life() != Life::Free
+        };
+        is_there && self.is_within(memcg, top)
     }
 
     /// The next memcg in pre-order.
@@ -462,17 +480,6 @@ impl Memcgs {
     pub(crate) fn is_within(&self, memcg: MemcgId, ancestor: MemcgId) -> bool {
         ancestor == MemcgId::ROOT || self.with_ancestors(memcg).any(|memcg| memcg.id == ancestor)
     }
-
-    /// A memcg and its descendants in the order of a tree walk: parents before children, siblings
-    /// in order of creation.
-    pub fn subtree(&self, memcg: MemcgId) -> impl Iterator<Item = &Memcg> {
-        let mut next = Some(memcg);
-        std::iter::from_fn(move || {
-            let here = next?;
-            next = self.next_in(memcg, Some(here));
-            Some(self.get(here))
-        })
-    }
 }
 
 /// One reclaimer's walk over the subtree of a target.
@@ -491,12 +498,12 @@ impl TreeWalk {
         if full { TreeWalk::Full(None) } else { TreeWalk::Shared(None) }
     }
 
-    /// The next memcg to visit.
+    /// The next memcg to visit, as [`Memcgs::hold_next`] has it. The caller holds the one before.
     pub(crate) fn next(&mut self, memcgs: &Memcgs, target: MemcgId) -> Option<MemcgId> {
         let found = match self {
             TreeWalk::Finished => None,
             TreeWalk::Full(at) => {
-                *at = memcgs.next_in(target, *at);
+                *at = memcgs.hold_next(target, *at);
                 *at
             }
             TreeWalk::Shared(joined) => {
@@ -504,7 +511,7 @@ impl TreeWalk {
                 match *joined {
                     Some(round) if round != walk.round => None,
                     _ => {
-                        let mut next = memcgs.next_in(target, walk.last);
+                        let mut next = memcgs.hold_next(target, walk.last);
                         if next.is_none() {
                             walk.round += 1;
                             // A walk that joins at the end begins the next round; the others end.
@@ -562,7 +569,7 @@ mod tests {
             assert_eq!((walked(a, full), walked(b, full)), ("a x z y".into(), "b".into()));
             assert_eq!(walked(ax, full), "x z");
         }
-        assert_eq!(names(&core, core.memcgs.subtree(a).map(Memcg::id)), "a x z y");
+        assert_eq!(names(&core, core.subtree(a).map(Memcg::id)), "a x z y");
     }
 
     /// [book: memcgs#tree-walk]: "one position …, shared by all concurrent reclaimers; each takes

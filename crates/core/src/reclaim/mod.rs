@@ -60,7 +60,7 @@ pub enum Step {
 /// One reclaim effort ([book: reclaim-loop#effort]): from priority 12 to 0, until its goal is
 /// reached. Step it to the end, or abandon it.
 #[derive(Debug)]
-#[must_use = "an effort that is dropped halfway may keep a memcg from aging; abandon it"]
+#[must_use = "an effort that is dropped halfway keeps the number of a memcg, or keeps it from aging; abandon it"]
 pub struct Effort {
     orders: Orders,
     scan: Scan,
@@ -100,7 +100,7 @@ impl Effort {
     /// Ends the effort early. An aging that other threads wait for is completed.
     pub fn abandon(mut self, core: &Core, host: &impl Host) {
         if let Some(walk) = &mut self.walk {
-            walk.abandon(core, host);
+            walk.abandon(core, host, self.orders.target);
         }
     }
 

@@ -19,7 +19,7 @@ impl OutOfMemory {
         let mut generations = Vec::new();
         let mut protected_pages = 0;
         let mut free_swap_pages = 0;
-        for member in core.memcgs.subtree(memcg) {
+        for member in core.subtree(memcg) {
             if member.lruvec.active_pages(Kind::Anon) + member.lruvec.inactive_pages(Kind::Anon) > 0 {
                 free_swap_pages = free_swap_pages.max(core.free_swap_pages_of(member.id()));
             }
@@ -40,7 +40,7 @@ impl OutOfMemory {
         let metadata_pages = if memcg == MemcgId::ROOT {
             u64::from(core.retired_pages())
         } else {
-            core.memcgs.subtree(memcg).map(|member| member.index_pages()).sum()
+            core.subtree(memcg).map(|member| member.index_pages()).sum()
         };
         let listed = |active| totals.listed_pages(Kind::Anon, active);
         OutOfMemory {

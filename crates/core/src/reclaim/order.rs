@@ -26,6 +26,8 @@ pub(crate) struct NodeWalk {
     most_pages: u64,
     /// Unprotected pages of the memcg when its turn began.
     giving_pages: u64,
+    /// The memcg that is being visited.
+    at: Option<MemcgId>,
     /// Result of the previous visit.
     last: Option<(MemcgId, Visit)>,
     workspace: Workspace,
@@ -52,6 +54,7 @@ impl NodeWalk {
             before: Progress::default(),
             most_pages: 0,
             giving_pages: 0,
+            at: None,
             last: None,
             workspace: Workspace::default(),
             finished: false,
@@ -91,16 +94,24 @@ impl NodeWalk {
             }
             if !orders.whole && cx.should_stop() {
                 self.order.stop(core, orders.target, self.last.take());
+                self.end_visit(core, orders.target);
                 self.finished = true;
             }
         }
         WalkStep::More
     }
 
-    /// Ends the pass early. An aging that other threads wait for is completed.
-    pub(crate) fn abandon(&mut self, core: &Core, host: &impl Host) {
+    /// Ends the pass over `target` early. An aging that other threads wait for is completed.
+    pub(crate) fn abandon(&mut self, core: &Core, host: &impl Host, target: MemcgId) {
         if let Some(turn) = &mut self.turn {
             turn.abandon(core, host);
+        }
+        self.end_visit(core, target);
+    }
+
+    fn end_visit(&mut self, core: &Core, target: MemcgId) {
+        if let Some(memcg) = self.at.take() {
+            core.end_visit(memcg, target);
         }
     }
 
@@ -109,10 +120,13 @@ impl NodeWalk {
         if self.finished {
             return WalkStep::Finished;
         }
-        let Some((id, only_looks)) = self.order.next(core, orders.target, self.last.take()) else {
+        let next = self.order.next(core, orders.target, self.last.take());
+        self.end_visit(core, orders.target);
+        let Some((id, only_looks)) = next else {
             self.finished = true;
             return WalkStep::Finished;
         };
+        self.at = Some(id);
         cx.scan.progress.memcgs_visited += 1;
         let memcg = core.memcg(id);
         let spared = core.memcgs.effective_protection(id, orders.target);

@@ -113,16 +113,15 @@ pub(super) fn out_of_memory(
         return OomStep::Fail(report());
     }
     let mut kills = core.oom.kills.lock();
-    if core.memcgs.subtree(target).any(|memcg| memcg.oom.is_dying()) {
+    if core.subtree(target).any(|memcg| memcg.oom.is_dying()) {
         return OomStep::Wait;
     }
     if std::mem::replace(kills_seen, *kills) != *kills {
         return OomStep::Retry;
     }
     let mut report = report();
-    let choice = choose_victim(
-        core.memcgs.subtree(target).filter_map(|memcg| core.memcgs.oom_candidate(memcg, target)),
-    );
+    let choice =
+        choose_victim(core.subtree(target).filter_map(|memcg| core.memcgs.oom_candidate(memcg, target)));
     report.victim = choice.map(|victim| core.memcgs.path(victim));
     let victim = match policy {
         OomPolicy::Ask => match host.out_of_memory(&report) {
@@ -165,7 +164,7 @@ fn kill(core: &Core, host: &impl Host, victim: MemcgId, target: MemcgId, report:
         core.memcgs.with_ancestors(victim).filter(|memcg| core.memcgs.is_within(memcg.id(), target));
     let group = up_to_target.filter(|memcg| memcg.oom_group()).last();
     let members: Vec<&Memcg> = match group {
-        Some(group) => core.memcgs.subtree(group.id()).collect(),
+        Some(group) => core.subtree(group.id()).collect(),
         None => vec![core.memcg(victim)],
     };
     let mut killed = false;
