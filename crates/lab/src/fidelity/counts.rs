@@ -17,7 +17,6 @@ use mglru_sim::Tally;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
 /// The memory that a replay gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -141,8 +140,8 @@ fn replay(traces: &Traces, subjects: &[Subject], watch: &dyn Watch) -> Result<Ve
             seed: 1,
             readahead_pages: run.setting.readahead_pages,
             fault_around_pages: run.setting.fault_around_pages,
-            // Tasks run side by side.
-            access_time: Duration::from_nanos(run.access_nanos as u64) * run.setting.tasks,
+            access_time: run.access_time(),
+            read_time: run.read_time(),
             tasks: run.setting.tasks,
             watermarks: run.watermarks,
             ..Plan::plain(traces.of(run), mechanisms, variant.memory_pages)

@@ -5,6 +5,7 @@ use mglru_core::reclaim::Watermarks;
 use mglru_core::{Lru, Preset};
 use mglru_sim::{SwapDevice, SwapModel, Writes};
 use serde::{Serialize, Serializer};
+use std::time::Duration;
 
 /// Half of the pages that one reclaim effort frees. Memory oscillates between the limit and a full
 /// effort below it. A replay's limit is the mean plus this ([book: agreement#multigen-agreement]).
@@ -275,10 +276,32 @@ pub struct KernelRun {
     pub(super) counts: [f64; Measure::ALL.len()],
 }
 
+/// CPUs of the emulated machine.
+const CPUS: u32 = 2;
+
 impl KernelRun {
     /// Value of a measure.
     pub fn count(&self, measure: Measure) -> f64 {
         self.counts[measure as usize]
+    }
+
+    /// Number of tasks that run at the same time.
+    fn running(&self) -> u32 {
+        self.setting.tasks.min(CPUS)
+    }
+
+    /// Time of an access for a task that has a CPU.
+    pub fn access_time(&self) -> Duration {
+        Duration::from_nanos(self.access_nanos as u64) * self.running()
+    }
+
+    /// Time of a read. A task that reads gives up its CPU, and goes on when those before it have
+    /// had their turns, each up to its own next read. Pages that are new meanwhile are in the same
+    /// batch, and when the batch is moved, few of them have been accessed.
+    pub fn read_time(&self) -> Duration {
+        let accesses_per_read = self.records as f64 / self.count(Measure::TotalMisses).max(1.0);
+        let turn_nanos = self.access_nanos * accesses_per_read;
+        Duration::from_nanos(turn_nanos as u64) * (self.setting.tasks - self.running())
     }
 }
 
@@ -306,5 +329,38 @@ impl Serialize for Skipped {
             "tag": self.tag,
             "reason": self.reason,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever the number of tasks, the accesses take as long as the kernel took.
+    #[test]
+    fn tasks_take_turns_in_the_time_of_the_row() {
+        let times = |tasks| {
+            let mut counts = [0.0; Measure::ALL.len()];
+            counts[Measure::TotalMisses as usize] = 1000.0;
+            let run = KernelRun {
+                setting: Setting { tasks, ..Setting::new("load", "7.2.12", "mglru") },
+                preset: Preset::Linux72,
+                lru: Lru::MultiGen,
+                tag: String::new(),
+                limit_pages: 100,
+                capacity_pages: 90.0,
+                memory_pages: 90,
+                watermarks: None,
+                records: 4000,
+                warm_from: 0,
+                access: Access::Reads,
+                access_nanos: 500.0,
+                counts,
+            };
+            let all = (4000 * run.access_time() + 1000 * run.read_time()) / tasks;
+            assert_eq!(all, 4000 * Duration::from_nanos(500), "{tasks} tasks");
+            [run.access_time(), run.read_time()].map(|time| time.as_nanos())
+        };
+        assert_eq!([1, 2, 3, 32].map(times), [[500, 0], [1000, 0], [1000, 2000], [1000, 60_000]]);
     }
 }

@@ -12,7 +12,7 @@ use crate::watch::{Stage, Unit, Unwatched, Watch};
 use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Counter, Lru, Mechanisms, Refresh, UNLIMITED};
-use mglru_sim::{Machine, Report, SimError, Simulator, SwapModel, Writes};
+use mglru_sim::{Latency, Machine, Report, SimError, Simulator, SwapModel, Writes};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -63,6 +63,8 @@ pub struct Plan<'a> {
     pub access_time: Duration,
     /// Number of tasks; access *i* belongs to task *i* modulo this number.
     pub tasks: u32,
+    /// Time of a read, after which the task goes on.
+    pub read_time: Duration,
     /// Instead of a limit: memory is the machine's, and background reclaim keeps its free pages
     /// between these marks.
     pub watermarks: Option<Watermarks>,
@@ -91,6 +93,7 @@ impl<'a> Plan<'a> {
             fault_around_pages: 0,
             access_time: Machine::LAB_ACCESS_TIME,
             tasks: 1,
+            read_time: Duration::ZERO,
             watermarks: None,
         }
     }
@@ -166,6 +169,7 @@ impl Plan<'_> {
         machine.statistics_refresh = self.statistics_refresh;
         machine.statistics_reads = self.statistics_reads;
         machine.seed = self.seed;
+        machine.device.read.latency = Latency::Fixed(self.read_time);
         machine.readahead_pages = self.readahead_pages;
         machine.fault_around_pages = self.fault_around_pages;
         if let Some(watermarks) = self.watermarks {
