@@ -296,8 +296,9 @@ impl KernelRun {
     }
 
     /// Time of a read. A task that reads gives up its CPU, and goes on when those before it have
-    /// had their turns, each up to its own next read. Pages that are new meanwhile are in the same
-    /// batch, and when the batch is moved, few of them have been accessed.
+    /// had their turns, each up to its own next read. So when a batch of new pages is moved to the
+    /// lists, some of them have not been accessed yet, which the policy may look at
+    /// ([book: fidelity#fidelity-turns]).
     pub fn read_time(&self) -> Duration {
         let accesses_per_read = self.records as f64 / self.count(Measure::TotalMisses).max(1.0);
         let turn_nanos = self.access_nanos * accesses_per_read;
