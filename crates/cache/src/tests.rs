@@ -4,7 +4,7 @@
 use crate::backend::{BackendKind, Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
 use crate::host::CacheHost;
 use crate::workers::Workers;
-use crate::{Advice, CachedFile, Error, Map, OpenMode, PageCache, ReadRequest};
+use crate::{Advice, AnonRegion, CachedFile, Error, Map, OpenMode, PageCache, ReadRequest};
 use mglru_core::folio::Flags;
 use mglru_core::{Counter, Hit, LockAttempt, Lookup, Lru, Mechanisms, MemcgId, Throttle};
 use std::collections::VecDeque;
@@ -552,16 +552,22 @@ fn a_writer_waits_for_a_slow_device_beside_a_failing_file() {
     assert!(file.shared.failing().0.is_none());
 }
 
-/// The flusher was asked to write the dirty pages in the way but has not started yet. The request
-/// must wait, not fail for lack of memory.
-#[test]
-fn dirty_pages_are_waited_for_however_busy_others_are() {
+/// A file and anonymous memory of a tenant that may have 1 MiB.
+fn small_tenant() -> (PageCache, CachedFile, AnonRegion) {
     let files = MemoryFiles::new(1);
     let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files)).tenant("t", 1 << 20);
     let cache = cache.build().unwrap();
     let tenant = cache.tenant("t").unwrap();
     let file = tenant.open("f", OpenMode::Create).unwrap();
     let region = tenant.anonymous(1 << 20).unwrap();
+    (cache, file, region)
+}
+
+/// The flusher was asked to write the dirty pages in the way but has not started yet. The request
+/// must wait, not fail for lack of memory.
+#[test]
+fn dirty_pages_are_waited_for_however_busy_others_are() {
+    let (_cache, file, region) = small_tenant();
     let still = file.shared.at_work.write().unwrap();
     file.write_at(&[1; 24 * PAGE], 0).unwrap();
     let began = Instant::now();
@@ -578,12 +584,7 @@ fn dirty_pages_are_waited_for_however_busy_others_are() {
 /// once, since no worker is left that would write them.
 #[test]
 fn a_request_for_memory_ends_when_the_cache_is_closed() {
-    let files = MemoryFiles::new(1);
-    let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files)).tenant("t", 1 << 20);
-    let cache = cache.build().unwrap();
-    let tenant = cache.tenant("t").unwrap();
-    let file = tenant.open("f", OpenMode::Create).unwrap();
-    let region = tenant.anonymous(1 << 20).unwrap();
+    let (_cache, file, region) = small_tenant();
     // No page is written.
     let still = file.shared.at_work.write().unwrap();
     file.write_at(&[1; 24 * PAGE], 0).unwrap();
@@ -597,7 +598,7 @@ fn a_request_for_memory_ends_when_the_cache_is_closed() {
     });
     assert!(matches!(stored, Err(Error::Closed)), "{stored:?}");
     drop(still);
-    drop((region, tenant));
+    drop(region);
     file.shared.core.validate().unwrap();
 }
 

@@ -192,6 +192,8 @@ pub struct Machine {
 impl Machine {
     /// Duration of an access in [`Self::kernel_lab`], including its waits.
     pub const LAB_ACCESS_TIME: Duration = Duration::from_micros(40);
+    /// Number of CPUs of [`Self::kernel_lab`].
+    pub const LAB_CPUS: usize = 2;
 
     /// A machine with one tenant, `all`, that may use all memory. It has the kernel's watermarks,
     /// an NVMe disk, no swap, a flusher, and accesses of 1 µs.
@@ -288,7 +290,7 @@ impl Machine {
         Machine {
             watermarks: Watermarks { min: 0, low: 0, high: 0 },
             tenants: vec![Tenant::new("lab", limit_pages)],
-            cpus: 2,
+            cpus: Machine::LAB_CPUS,
             device_cpu: 1,
             device: DeviceModel { read: Lane::IDEAL, write },
             // The lab's machine has far more memory than its limit: only the limit matters.

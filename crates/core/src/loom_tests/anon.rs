@@ -267,20 +267,27 @@ fn loom_a_slot_has_one_page() {
     assert!(outcomes.contains(&"gone"), "{outcomes:?}");
 }
 
+/// Removes the memcg of the task, and the task's handle on it.
+fn remove(world: &World) {
+    world.core.remove_memcg(&DONE, world.task.memcg).unwrap();
+    world.core.drop_handle(world.task.memcg);
+}
+
+/// Releases the page, in memory or in swap, whose content must be right.
+fn release_page(world: &World) {
+    if content(world, 0).0.is_some() {
+        judge_content(world, &[5]);
+    }
+    assert!(truncate(world));
+    world.core.drain_all(&DONE);
+}
+
 /// A memcg is removed while its page is written to swap, evicted, brought in or released: in the
 /// end nothing is left of the memcg.
 #[test]
 fn loom_a_memcg_with_swap_goes_meanwhile() {
-    fn remove(world: &World) {
-        world.core.remove_memcg(&DONE, world.task.memcg).unwrap();
-        world.core.drop_handle(world.task.memcg);
-    }
     fn judge<T>(world: &World, _: T, (): ()) -> &'static str {
-        if content(world, 0).0.is_some() {
-            judge_content(world, &[5]);
-        }
-        assert!(truncate(world));
-        world.core.drain_all(&DONE);
+        release_page(world);
         assert_eq!(world.core.memcgs.iter().count(), 1);
         assert_eq!(world.core.memcg(MemcgId::ROOT).usage_pages(), 0);
         "gone"
@@ -303,16 +310,8 @@ fn loom_a_memcg_that_pays_for_swapped_pages_goes_meanwhile() {
         let memcg = core.add_memcg("tenant", 8, Time::ZERO).unwrap().id();
         World::of_memcg(core, memcg, Kind::Anon)
     }
-    fn remove(world: &World) {
-        world.core.remove_memcg(&DONE, world.task.memcg).unwrap();
-        world.core.drop_handle(world.task.memcg);
-    }
     fn judge<T>(world: &World, _: T, (): ()) -> &'static str {
-        if content(world, 0).0.is_some() {
-            judge_content(world, &[5]);
-        }
-        assert!(truncate(world));
-        world.core.drain_all(&DONE);
+        release_page(world);
         world.core.reparent_index();
         world.core.settle_index();
         assert_eq!(world.core.memcgs.iter().count(), 1);

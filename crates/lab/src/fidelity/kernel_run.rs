@@ -3,7 +3,7 @@
 use crate::document::document;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Lru, Preset};
-use mglru_sim::{SwapDevice, SwapModel, Writes};
+use mglru_sim::{Machine, SwapDevice, SwapModel, Writes};
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
@@ -276,9 +276,6 @@ pub struct KernelRun {
     pub(super) counts: [f64; Measure::ALL.len()],
 }
 
-/// CPUs of the emulated machine.
-const CPUS: u32 = 2;
-
 impl KernelRun {
     /// Value of a measure.
     pub fn count(&self, measure: Measure) -> f64 {
@@ -287,7 +284,7 @@ impl KernelRun {
 
     /// Number of tasks that run at the same time.
     fn running(&self) -> u32 {
-        self.setting.tasks.min(CPUS)
+        self.setting.tasks.min(Machine::LAB_CPUS as u32)
     }
 
     /// Time of an access for a task that has a CPU.
@@ -337,7 +334,7 @@ impl Serialize for Skipped {
 mod tests {
     use super::*;
 
-    /// Whatever the number of tasks, the accesses take as long as the kernel took.
+    /// All accesses together take as long as in the kernel, with any number of tasks.
     #[test]
     fn tasks_take_turns_in_the_time_of_the_row() {
         let times = |tasks| {

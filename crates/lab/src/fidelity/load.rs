@@ -144,7 +144,7 @@ fn machine(mechanisms: Mechanisms, seed: u64, limit_pages: u64) -> Machine {
     Machine {
         tenants: vec![Tenant::new("lab", limit_pages)],
         mechanisms,
-        cpus: 2,
+        cpus: Machine::LAB_CPUS,
         device_cpu: 1,
         charge_batch_pages: mglru_core::memcg::CHARGE_BATCH_PAGES,
         batch_time: STEP_TIME,

@@ -10,7 +10,6 @@ use super::decode::{LineFormat, Parsed, Request};
 use super::plain;
 use super::text::wrong;
 
-#[derive(Default)]
 pub(super) struct Lirs;
 
 impl LineFormat for Lirs {
