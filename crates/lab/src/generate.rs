@@ -89,6 +89,6 @@ fn record(step: &Step) -> Option<Record> {
     match *step {
         Step::Touch(access) => Some(Record::Access(access)),
         Step::Sync { page } => Some(Record::Sync { file: (page >> 32) as u32 }),
-        Step::Request { .. } | Step::Rest { .. } | Step::Release { .. } => None,
+        Step::Request { .. } | Step::Compute { .. } | Step::Rest { .. } | Step::Release { .. } => None,
     }
 }

@@ -111,7 +111,8 @@ pub struct Machine {
     pub tenants: Vec<Tenant>,
     /// The enabled mechanisms.
     pub mechanisms: Mechanisms,
-    /// Number of CPUs, each with its own batches of folios. Jobs are assigned to them in turn.
+    /// Number of CPUs, each with its own batches of folios. Jobs are assigned to them in turn, and
+    /// those of one CPU compute one after the other ([`crate::Operation::Compute`]).
     pub cpus: usize,
     /// The CPU on which transfers end; its batches collect written pages.
     pub device_cpu: usize,

@@ -140,6 +140,12 @@ pub enum Operation {
         /// Folios moved per step.
         folios: u32,
     },
+    /// Keeps the job's CPU busy. Jobs of one CPU compute one after the other, in the order in which
+    /// they ask. Accesses and waits need no CPU.
+    Compute {
+        /// Duration, in nanoseconds.
+        nanos: u64,
+    },
     /// Pauses the job.
     Rest {
         /// Duration, in nanoseconds.
@@ -189,6 +195,7 @@ impl From<Step> for Operation {
                 handle: RequestStart::NO_HANDLE,
                 ends_inside: false,
             }),
+            Step::Compute { nanos } => Operation::Compute { nanos },
             Step::Rest { nanos } => Operation::Rest { nanos },
             Step::Release { page, pages } => Operation::Release { page, pages },
             Step::Sync { page } => Operation::Sync { page },

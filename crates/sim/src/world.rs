@@ -169,6 +169,8 @@ pub(crate) struct World {
     walk_nanos: u64,
     walked: u64,
     preemption: Option<Preemption>,
+    /// Until when each CPU computes.
+    busy_until: Vec<Time>,
     drain_stalls: Option<DrainStalls>,
     random: Random,
     pub(crate) overwrite: bool,
@@ -227,6 +229,7 @@ impl World {
             walk_nanos: machine.walk_time.as_nanos() as u64,
             walked: 0,
             preemption: machine.preemption,
+            busy_until: vec![Time::ZERO; machine.cpus],
             drain_stalls: machine.drain_stalls,
             random: Random::stream(machine.seed, 0xC9),
             overwrite: machine.writes != Writes::AfterRead,
@@ -267,6 +270,14 @@ impl World {
         }
         self.host.clock.advance(resume.max(self.now()));
         true
+    }
+
+    /// A job computes, after those that asked for its CPU before.
+    pub(crate) fn compute(&mut self, cpu: usize, nanos: u64) -> Pause {
+        let now = self.now();
+        let busy_until = &mut self.busy_until[cpu];
+        *busy_until = Time::from_nanos((*busy_until).max(now).as_nanos() + nanos);
+        Pause::Until(*busy_until)
     }
 
     pub(crate) fn set_warm_from(&mut self, access: u64) {

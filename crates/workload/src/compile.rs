@@ -84,7 +84,7 @@ impl Compilers {
             };
             steps.push(anon(first + page, true));
             steps.push(anon(first + self.random.below(page + 1), false));
-            steps.push(Step::Rest { nanos: HEAP_PAGE_NANOS });
+            steps.push(Step::Compute { nanos: HEAP_PAGE_NANOS });
         }
         steps.push(Step::Request { pages: OBJECT_PAGES as u32 });
         steps.extend((0..OBJECT_PAGES).map(|page| file(OBJECTS + unit * OBJECT_PAGES + page, true)));

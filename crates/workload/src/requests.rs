@@ -64,7 +64,7 @@ impl Workers {
         let fifth = (heap / 5).max(1);
         *young = (*young + touches / 5) % heap;
         for _ in 0..touches {
-            steps.push(Step::Rest { nanos: TOUCH_NANOS });
+            steps.push(Step::Compute { nanos: TOUCH_NANOS });
             let page =
                 if random.below(5) < 4 { (*young + random.below(fifth)) % heap } else { random.below(heap) };
             let write = random.below(3) == 0;
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     fn seconds(steps: &[Step]) -> f64 {
-        let nanos = |step: &Step| if let Step::Rest { nanos } = step { *nanos } else { 0 };
+        let nanos = |step: &Step| if let Step::Compute { nanos } = step { *nanos } else { 0 };
         steps.iter().map(nanos).sum::<u64>() as f64 / 1e9
     }
 

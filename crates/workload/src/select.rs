@@ -48,7 +48,7 @@ impl Selects {
     /// Appends the touches of one transaction.
     pub fn next(&mut self, steps: &mut Vec<Step>) {
         for _ in 0..SELECTS {
-            steps.push(Step::Rest { nanos: SELECT_NANOS });
+            steps.push(Step::Compute { nanos: SELECT_NANOS });
             let special = self.random.below(100) < 75;
             // The special rows lie in the middle, as in sysbench.
             let few = (self.rows / 100).max(1);

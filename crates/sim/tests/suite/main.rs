@@ -9,6 +9,7 @@
 
 mod baselines;
 mod beside;
+mod cpus;
 mod dirty;
 mod events;
 mod faults;

@@ -166,7 +166,12 @@ pub enum Step {
         /// Number of pages.
         pages: u32,
     },
-    /// Compute or wait.
+    /// Compute, which needs a CPU.
+    Compute {
+        /// Duration in nanoseconds.
+        nanos: u64,
+    },
+    /// Wait.
     Rest {
         /// Duration in nanoseconds.
         nanos: u64,

@@ -9,13 +9,15 @@ use std::fmt;
 const COUNT_MAX: u64 = 10_000;
 /// Upper limit of records and of rows.
 const RECORDS_MAX: u64 = 1 << 31;
+/// Upper limit of computing time per operation, in microseconds.
+const COMPUTE_MAX: u64 = 1_000_000;
 
 impl Load {
     /// Each load with its defaults, and the parameters that it accepts.
     pub const ALL: [(Load, &str); 7] = [
         (Load::TPCC, "warehouses and cache"),
         (Load::SWEEP, "size and arrays"),
-        (Load::YCSB, "workload, records, cache, writes and requests"),
+        (Load::YCSB, "workload, records, cache, writes, requests and compute_us"),
         (Load::SELECT, "rows and cache"),
         (Load::REQUESTS, "heap"),
         (Load::FILE_ANON, "file, anon and readers"),
@@ -59,6 +61,7 @@ impl Load {
                         _ => return Err("`requests` must be zipfian or uniform".to_owned()),
                     }
                 }
+                (Load::Ycsb(ycsb), "compute_us") => ycsb.compute_micros = count(key, value, 0..=COMPUTE_MAX)?,
                 (Load::Ycsb(_), "writes") => writes = Some(count(key, value, 0..=100)?),
                 (Load::Select(select), "rows") => select.rows = count(key, value, 1..=RECORDS_MAX)?,
                 (Load::Select(select), "cache") => select.cache_pages = pages_32(key, value)?,
@@ -113,12 +116,13 @@ impl fmt::Display for Load {
             }
             Load::Ycsb(ycsb) => write!(
                 f,
-                "ycsb:workload={},records={},cache={}p,writes={},requests={}",
+                "ycsb:workload={},records={},cache={}p,writes={},requests={},compute_us={}",
                 ycsb.letter.name(),
                 ycsb.records,
                 ycsb.cache_pages,
                 ycsb.writes_percent,
-                if ycsb.uniform { "uniform" } else { "zipfian" }
+                if ycsb.uniform { "uniform" } else { "zipfian" },
+                ycsb.compute_micros
             ),
             Load::Select(select) => write!(f, "select:rows={},cache={}p", select.rows, select.cache_pages),
             Load::Requests(requests) => write!(f, "requests:heap={}p", requests.heap_pages),
@@ -176,7 +180,7 @@ mod tests {
         for text in [
             "tpcc:warehouses=2,cache=4096p",
             "sweep:size=500p,arrays=5",
-            "ycsb:workload=f,records=1000,cache=16p,writes=50,requests=uniform",
+            "ycsb:workload=f,records=1000,cache=16p,writes=50,requests=uniform,compute_us=7",
             "select:rows=1000,cache=0p",
             "requests:heap=7p",
             "file-anon:file=8p,anon=44p,readers=3",

@@ -27,8 +27,8 @@ const THETA: f64 = 0.99;
 const SCATTERED_RANKS: u64 = 10_000_000_000;
 /// Upper limit of records per scan in E.
 const SCAN_RECORDS: u64 = 100;
-/// The server's computing time per operation.
-const OPERATION_NANOS: u64 = 150_000;
+/// The server's computing time per operation, by default.
+const OPERATION_MICROS: u32 = 150;
 /// Operations per hundred records between checkpoints. With 20 M records and the published 63,000
 /// operations per second this is about one a minute, WiredTiger's default.
 const CHECKPOINT_PERCENT: u64 = 19;
@@ -83,12 +83,21 @@ pub struct Ycsb {
     /// Whether records are uniformly likely instead of zipfian. Does not apply to D, whose keys go
     /// by age.
     pub uniform: bool,
+    /// The server's computing time per operation, in microseconds.
+    pub compute_micros: u32,
 }
 
 impl Ycsb {
     /// A workload with its own share of writes and its own distribution of keys.
     pub const fn new(letter: Letter, records: u32, cache_pages: u32) -> Ycsb {
-        Ycsb { letter, writes_percent: letter.writes_percent(), records, cache_pages, uniform: false }
+        Ycsb {
+            letter,
+            writes_percent: letter.writes_percent(),
+            records,
+            cache_pages,
+            uniform: false,
+            compute_micros: OPERATION_MICROS,
+        }
     }
 
     /// Initial pages of the file.
@@ -201,7 +210,7 @@ impl Operations {
 
     /// Appends the steps of one operation.
     pub fn next(&mut self, steps: &mut Vec<Step>) {
-        let computes = Step::Rest { nanos: OPERATION_NANOS };
+        let computes = Step::Compute { nanos: u64::from(self.client.ycsb.compute_micros) * 1000 };
         steps.push(computes);
         match self.client.next(self.records) {
             StoreRequest::Read { key } => self.visit(key, false, steps),
@@ -367,7 +376,7 @@ mod tests {
             steps.clear();
             operations.next(&mut steps);
             let rests: Vec<usize> =
-                (0..steps.len()).filter(|&at| matches!(steps[at], Step::Rest { .. })).collect();
+                (0..steps.len()).filter(|&at| matches!(steps[at], Step::Compute { .. })).collect();
             let [_, second] = rests[..] else { continue };
             let (Step::Touch(read), Step::Touch(write)) = (steps[second - 1], steps[second + 2]) else {
                 panic!("a record is touched last: {steps:?}");

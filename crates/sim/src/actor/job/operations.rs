@@ -86,6 +86,7 @@ impl Job {
                 self.notice_replacements(world);
                 Pause::Ready
             }
+            Operation::Compute { nanos } => world.compute(self.process.task.cpu, nanos),
             Operation::Rest { nanos } => rest(world, nanos),
             Operation::RestUntil { time } if time > world.now() => Pause::Until(time),
             Operation::RestUntil { .. } => Pause::Ready,

@@ -1,0 +1,45 @@
+//! Jobs compute on the CPUs of the machine.
+
+use mglru_sim::{Access, Machine, Operation, Simulator};
+use std::time::Duration;
+
+const COMPUTE: Duration = Duration::from_micros(650);
+const TURNS: u32 = 10;
+
+/// Time until `jobs` jobs have computed ten times each, and read a page after each time.
+fn duration(cpus: usize, jobs: u32) -> Duration {
+    let machine = Machine { cpus, access_time: Duration::ZERO, ..Machine::ideal(4096, 15) };
+    let mut simulator = Simulator::new(&machine).unwrap();
+    for job in 0..jobs {
+        let first = u64::from(job * TURNS);
+        simulator.add_job(
+            0,
+            (0..u64::from(TURNS)).flat_map(move |turn| {
+                let nanos = COMPUTE.as_nanos() as u64;
+                [Operation::Compute { nanos }, Access::read(first + turn).into()]
+            }),
+        );
+    }
+    while simulator.step().unwrap() {}
+    Duration::from_nanos(simulator.now().as_nanos())
+}
+
+#[test]
+fn jobs_of_a_cpu_compute_one_after_the_other() {
+    assert_eq!(duration(1, 1), COMPUTE * TURNS);
+    assert_eq!(duration(1, 3), COMPUTE * TURNS * 3);
+    assert_eq!(duration(3, 3), COMPUTE * TURNS);
+    // Jobs 0 and 2 share the first CPU.
+    assert_eq!(duration(2, 3), COMPUTE * TURNS * 2);
+}
+
+#[test]
+fn waits_need_no_cpu() {
+    let machine = Machine { access_time: Duration::ZERO, ..Machine::ideal(4096, 15) };
+    let mut simulator = Simulator::new(&machine).unwrap();
+    for _ in 0..3 {
+        simulator.add_job(0, [Operation::Rest { nanos: 1000 }].into_iter());
+    }
+    while simulator.step().unwrap() {}
+    assert_eq!(simulator.now().as_nanos(), 1000);
+}
