@@ -434,6 +434,7 @@ impl Core {
     /// # Errors
     /// Another thread inserted the page, or freed a part of the index that the charge counted on,
     /// or the mapping is closed; the folio is given back.
+    #[inline]
     pub fn insert<H: Host>(
         &self,
         host: &H,
@@ -514,6 +515,7 @@ impl Core {
     }
 
     /// Marks the content of an inserted folio as valid, so that readers find it, and unlocks it.
+    #[inline]
     pub fn publish(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
         if mapping.kind() == Kind::Anon {
             self.release_slot_if_short(host, folio);

@@ -100,6 +100,7 @@ impl FreeFrames {
     /// Takes a frame for `cpu`: one of its own, else one of the node's if that keeps at least
     /// `spared_frames`, else, if it is urgent, one of another CPU's. Also returns the node's
     /// remaining free frames, if the node was asked.
+    #[inline]
     pub(crate) fn take(
         &self,
         cpu: usize,
@@ -209,6 +210,7 @@ mod tests {
         frames.into_iter().map(FolioId).collect()
     }
 
+    #[inline]
     fn take(free: &FreeFrames, cpu: usize, spared_frames: usize) -> Option<u32> {
         free.take(cpu, spared_frames, true).map(|(folio, _)| folio.0)
     }

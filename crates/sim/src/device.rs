@@ -225,6 +225,7 @@ impl Line {
         self.ends.peek().filter(|_| self.ends.len() >= self.lane.depth as usize).map(|end| end.0)
     }
 
+    #[inline]
     fn request(&mut self, now: Time, pages: u64, trouble: &Trouble) -> Completion {
         self.requests += 1;
         self.pages += pages;

@@ -36,6 +36,7 @@ impl Core {
     /// Only a request that makes the index larger needs a frame. Without a free one, it returns
     /// unused memory of the index and, after a reclaim effort or if reclaim cannot help, gives up
     /// shadows. Other requests go on.
+    #[inline]
     pub(super) fn pay_for_metadata(
         &self,
         host: &impl Host,
@@ -159,6 +160,7 @@ impl Core {
     }
 
     /// Retires frames until they cover `bytes` of index.
+    #[inline]
     fn pay_for(&self, host: &impl Host, urgent: bool, bytes: u64) -> Result<(), MetadataShort> {
         let owed = bytes.div_ceil(PAGE_BYTES);
         while self.options.charge_metadata && u64::from(self.node.retired_pages()) < owed {

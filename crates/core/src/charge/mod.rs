@@ -206,6 +206,7 @@ impl Charging {
     /// Names the page, so that the charge also pays for what it adds to the index. Otherwise the
     /// objects are created with the page and charged regardless of the limit, and the next charge
     /// finds frames for them.
+    #[inline]
     pub fn for_page(self, core: &Core, mapping: &Mapping, index: u32) -> Charging {
         if !core.options.charge_metadata {
             return self;
@@ -234,6 +235,7 @@ impl Charging {
     }
 
     /// Runs until the charge must wait, a batch was reclaimed, or the page is paid for.
+    #[inline]
     pub fn step<'c, H: Host>(&mut self, core: &'c Core, host: &'c H) -> ChargeStep<NewFolio<'c, H>> {
         if let Some(effort) = &mut self.effort {
             match effort.step(core, host) {
@@ -415,6 +417,7 @@ impl Charging {
 
     /// Gives back what another charge has paid while this one waited, such as a directory. It has
     /// no frames, so it must not be noted in the peak: it still waits here.
+    #[inline]
     fn return_surplus(&mut self, core: &Core) {
         if self.index_waits > 0
             && let Some((mapping, index)) = self.place

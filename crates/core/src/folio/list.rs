@@ -87,6 +87,7 @@ impl<const K: usize> FolioLists<K> {
     }
 
     /// Takes `folio` off its list, whichever of the group that is.
+    #[inline]
     pub(crate) fn remove(&mut self, table: &FolioTable, folio: FolioId) {
         let links = table.links(folio);
         let (above, below) = (links.towards_head.load(Relaxed), links.towards_tail.load(Relaxed));

@@ -85,6 +85,7 @@ impl Arrivals {
 
     /// Queues a folio. Returns the batch if it is full and must be drained. `small_activations`:
     /// batches of activated folios, too, have the configured size.
+    #[inline]
     pub(crate) fn push(
         &self,
         cpu: usize,

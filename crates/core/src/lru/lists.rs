@@ -35,6 +35,7 @@ impl LockedLruvec<'_> {
 
     /// Takes a folio off its list for reclaim, with a reference, and prefetches the word with its
     /// page. `false`: it is being freed, or another thread has isolated it.
+    #[inline]
     pub(crate) fn isolate_folio(&mut self, host: &impl Host, folio: FolioId) -> bool {
         let mechanisms = self.folios.mechanisms();
         let Some(before) = self.folios.flags(folio).isolate(mechanisms) else { return false };
@@ -45,6 +46,7 @@ impl LockedLruvec<'_> {
         true
     }
 
+    #[inline]
     fn unlink(&mut self, folio: FolioId, before: Flags) {
         self.lists.lists.remove(self.folios, folio);
         let kind = self.kind_of(folio);
@@ -56,6 +58,7 @@ impl LockedLruvec<'_> {
     }
 
     /// Puts a folio that is on no list at an end of one.
+    #[inline]
     pub(super) fn push(&mut self, folio: FolioId, list: usize, at_head: bool) {
         if at_head {
             self.lists.lists.push_head(self.folios, list, folio);

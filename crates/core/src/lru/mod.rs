@@ -146,6 +146,7 @@ impl LockedLruvec<'_> {
     }
 
     /// Puts a new folio on the list that the policy chooses.
+    #[inline]
     pub(crate) fn place_new(&mut self, core: &Core, host: &impl Host, folio: FolioId) {
         match self.folios.mechanisms().lru() {
             Lru::Ranked => self.add_new_ranked(core, host, folio),

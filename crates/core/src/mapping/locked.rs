@@ -58,6 +58,7 @@ impl<'a> LockedMapping<'a> {
         self.mapping.parts.number(index) == self.part.0
     }
 
+    #[inline]
     fn leaf(&self, index: u32) -> Option<(LeafId, Leaf<'a>)> {
         debug_assert!(self.covers(index));
         let entry = self.mapping.leaf_entry(self.leaves, index);
@@ -132,6 +133,7 @@ impl<'a> LockedMapping<'a> {
     /// Puts a folio into a slot that is empty or holds a shadow, and returns the former content.
     /// Uses up or gives back the leaf that `cpu` reserved, unless it fails. `payer` has paid for
     /// the objects that this adds to the index, if memcgs pay for it.
+    #[inline]
     pub(crate) fn insert(
         &mut self,
         cpu: usize,

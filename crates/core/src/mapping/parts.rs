@@ -82,6 +82,7 @@ impl Parts {
 
     /// A part by its number. Not to be called by a thread that holds one. Parts that do not exist
     /// when the mapping is closed hold no page and get none: the first part stands for them.
+    #[inline]
     pub(super) fn part(&self, leaves: &LeafPool, number: u32, closed: &AtomicBool) -> &Part {
         let Some(other) = number.checked_sub(1) else { return &self.first };
         let others = self.others.get().map(|others| &**others).or_else(|| {

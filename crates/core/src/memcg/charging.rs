@@ -33,6 +33,7 @@ impl Memcgs {
     ///
     /// # Errors
     /// The memcg whose limit this would exceed; nothing was charged.
+    #[inline]
     pub(crate) fn charge_pages(&self, memcg: MemcgId, pages: u64) -> Result<(), MemcgId> {
         let charge = |payer: &Memcg| {
             let usage = payer.memory.try_charge(pages);
@@ -114,6 +115,7 @@ impl Memcgs {
 }
 
 /// Charges one page on behalf of a task on `cpu`.
+#[inline]
 pub(crate) fn charge_one(core: &Core, memcg: MemcgId, cpu: usize) -> Charge {
     let stocks = &core.memcgs.stocks;
     if stocks.batch_pages > 1 {

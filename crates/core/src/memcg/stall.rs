@@ -65,6 +65,7 @@ impl Memcg {
     }
 
     /// The state is created at the first stall: most memcgs have none.
+    #[inline]
     fn pressed(&self, now: Time, change: impl FnOnce(&mut Pressure)) {
         change(self.pressure.lock().get_or_insert_with(|| Box::new(Pressure::new(now))));
     }

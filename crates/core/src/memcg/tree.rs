@@ -248,6 +248,7 @@ impl Memcgs {
     }
 
     /// The payer of new pages for a task of `memcg`: itself, or its nearest online ancestor.
+    #[inline]
     pub(crate) fn payer(&self, memcg: MemcgId) -> &Memcg {
         let mut memcg = self.get(memcg);
         while !memcg.is_online() {

@@ -121,6 +121,7 @@ impl<H: Host> Batch<'_, '_, H> {
     }
 
     /// Judges one folio until it is settled.
+    #[inline]
     fn examine(&mut self, folio: FolioId) -> Fate {
         let (core, host, memcg) = (self.cx.core, self.cx.host, self.memcg);
         let flags = core.folios.flags(folio);
@@ -266,6 +267,7 @@ impl<H: Host> Batch<'_, '_, H> {
         outcome
     }
 
+    #[inline]
     fn verdict(&self, now: Flags, locked_by_other: bool, asked: Asked) -> Verdict {
         let (core, orders) = (self.cx.core, self.cx.orders);
         let referenced = lru::referenced(core.mechanisms(), now);

@@ -747,6 +747,7 @@ impl FolioFlags {
     /// [`Self::delist`] does. From a generation list, an invalid access count is dropped
     /// ([book: access#forgetting]). `None`: the folio is being freed, or another thread owns its
     /// place on the list.
+    #[inline]
     pub(crate) fn isolate(&self, mechanisms: Mechanisms) -> Option<Flags> {
         self.update(|f| {
             if !f.can_be_held() || !f.lru() {

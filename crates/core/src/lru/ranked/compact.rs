@@ -92,6 +92,7 @@ impl CompactShadows {
     }
 
     /// Removes and returns the shadow word of a page.
+    #[inline]
     pub(crate) fn take(&self, era: &ShadowEra, index: u32) -> Option<u64> {
         let era = era.0.load(Relaxed);
         if era == 0 {

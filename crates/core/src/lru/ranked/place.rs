@@ -88,6 +88,7 @@ fn fate_of(now: Flags, first_use: bool) -> Fate {
 }
 
 impl LockedLruvec<'_> {
+    #[inline]
     pub(in crate::lru) fn resize_ranked(&mut self, list: List, kind: Kind, pages: i64) {
         self.lruvec.ranked.resize(list, kind, pages);
         let [all, of_active] = &mut self.listed[kind as usize];
@@ -115,6 +116,7 @@ impl LockedLruvec<'_> {
 
     /// Puts a folio at the head or tail of a list. `refs`: the fewest accesses it is to have;
     /// `None`: keeps its count.
+    #[inline]
     fn enlist(&mut self, folio: FolioId, list: List, at_head: bool, refs: Option<u32>) {
         self.folios.flags(folio).enlist_ranked(list.mark(), refs);
         let kind = self.kind_of(folio);
@@ -134,6 +136,7 @@ impl LockedLruvec<'_> {
 
     /// Puts a page that was brought in on the main list, if that has room or the page's rank is
     /// high enough; else among the newcomers.
+    #[inline]
     pub(in crate::lru) fn add_new_ranked(&mut self, core: &Core, host: &impl Host, folio: FolioId) {
         let (ranked, mechanisms) = (&self.lruvec.ranked, self.folios.mechanisms());
         let now = self.folios.flags(folio).load();
@@ -158,6 +161,7 @@ impl LockedLruvec<'_> {
 
     /// Whether the main list admits a returning page: it was away for less time than that list's
     /// candidate has been unused.
+    #[inline]
     fn admits(&mut self, core: &Core, host: &impl Host, folio: FolioId) -> bool {
         if self.lruvec.ranked.main_has_room() || !self.folios.mechanisms().is_on(Switch::RankByGeneration) {
             return true;
@@ -194,6 +198,7 @@ impl LockedLruvec<'_> {
 
     /// Reads and clears the accessed bit of a mapped folio, and counts it. `true`: it is the first
     /// access since the folio was brought in, and any number of others may be behind it.
+    #[inline]
     fn look(&self, core: &Core, last: &mut LastMapping, folio: FolioId) -> bool {
         let flags = self.folios.flags(folio);
         if !flags.load().mapped() {
@@ -214,6 +219,7 @@ impl LockedLruvec<'_> {
 
     /// Turns the hand to the first unused page of the main list, at most `steps` pages far. `None`:
     /// so many pages were used, or the list is empty.
+    #[inline]
     fn candidate(
         &mut self,
         (core, host): (&Core, &impl Host),
@@ -242,6 +248,7 @@ impl LockedLruvec<'_> {
 
     /// Takes up to `request` pages off the lists, looking at no more than `budget`, into an empty
     /// `batch`.
+    #[inline]
     pub(super) fn isolate_ranked(
         &mut self,
         (core, host): (&Core, &impl Host),
@@ -321,6 +328,7 @@ impl LockedLruvec<'_> {
     }
 
     /// Takes the main list's candidate. `false`: the hand found none, and pages in use are spared.
+    #[inline]
     fn take_from_main(
         &mut self,
         core: &Core,
@@ -344,6 +352,7 @@ impl LockedLruvec<'_> {
     }
 
     /// Isolates a folio. If another thread has the right to it, it moves out of the way.
+    #[inline]
     fn take_off(&mut self, host: &impl Host, folio: FolioId, list: usize, batch: &mut Isolated) {
         if self.isolate_folio(host, folio) {
             batch.folios.push(folio);

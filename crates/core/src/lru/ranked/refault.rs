@@ -23,6 +23,7 @@ pub(in crate::lru) struct Evictions {
 
 impl Evictions {
     /// The shadow of a folio of `memcg` in state `flags` that is evicted now.
+    #[inline]
     pub(in crate::lru) fn shadow(
         &mut self,
         core: &Core,
@@ -72,6 +73,7 @@ pub(in crate::lru) fn shadow_outside(core: &Core, era: &ShadowEra, index: u32) -
 
 /// Handles a page that returns while its shadow exists; it is not on a list yet. Adjusts the
 /// newcomers' share. Whether the page gets its rank is decided when it is put on a list.
+#[inline]
 pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<'_>) {
     let Refault { folio, kind, memcg, shadow, ahead, .. } = refault;
     if shadow.memcg != memcg.id() {

@@ -270,6 +270,7 @@ impl Ranked {
     }
 
     /// Adjusts the newcomers' share after a signal.
+    #[inline]
     pub(super) fn signal(&self, core: &Core, signal: Signal) {
         let mechanisms = core.mechanisms();
         let rules = ShareRules {
@@ -286,6 +287,7 @@ impl Ranked {
     }
 
     /// A page was brought in, at a time of the node.
+    #[inline]
     pub(super) fn tick(&self, node_pages: u64) {
         let clock = self.clock();
         // The first generation began when there was something.
@@ -335,6 +337,7 @@ impl Ranked {
     }
 
     /// Notes that a page of the main list with this stamp was found accessed, or leaves.
+    #[inline]
     pub(super) fn note_period(&self, stamp: Stamp) {
         let age_pages = self.clock().age_pages(stamp, self.memory_pages());
         self.period.store(self.period().seen(age_pages).word(), Relaxed);
@@ -441,6 +444,7 @@ impl Ranked {
     }
 
     /// The signal that a returning page gives, after so many evictions from its list.
+    #[inline]
     pub(super) fn judge(&self, memory: Memory, passed: u64, mechanisms: Mechanisms) -> Option<Signal> {
         let memory_pages = self.memory_pages();
         if memory.left_main() {

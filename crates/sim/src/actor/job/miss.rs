@@ -21,6 +21,7 @@ pub(crate) struct Reading {
 }
 
 impl Job {
+    #[inline]
     pub(super) fn charge(&mut self, world: &mut World, touch: Touch, mut charging: Charging) -> Pause {
         let step = charging.step(&world.core, &world.host).map(|new| self.insert(world, touch, new));
         if !matches!(step, ChargeStep::Charged(_)) {
@@ -60,6 +61,7 @@ impl Job {
     }
 
     /// Inserts the charged page into its slot.
+    #[inline]
     pub(super) fn insert(
         &self,
         world: &World,
@@ -73,6 +75,7 @@ impl Job {
     }
 
     /// Requests the inserted page from the device.
+    #[inline]
     pub(super) fn bring(
         &mut self,
         world: &mut World,
