@@ -92,7 +92,7 @@ lint:
 	$(MAKE) comments
 	$(MAKE) package
 
-# `mglru` for those who replay much, as target/pgo/mglru: compiled with a profile of its own runs, it replays up to 1.2 times as
+# `mglru` for those who replay much, as target/pgo/mglru: compiled with a profile of its own runs, up to 1.2 times as
 # fast (docs/benchmarks.md). Two builds, some eight minutes. Installs the llvm-tools of rustup if they are missing.
 pgo:
 	@crates/cli/pgo
