@@ -13,6 +13,11 @@
  * --tasks N: access i belongs to task i mod N; the tasks are threads with descriptors of their own and run freely.
  * --leave PAGES: no limit of the memcg; locked memory of another memcg leaves that many pages of the machine free, so
  *   that kswapd reclaims.
+ * --part PAGES --anon-part PAGES: as many memcgs as parts, a, b, c, … below the limited one, each with a process. Page p
+ *   of the file belongs to process p / PAGES. The processes take turns in the order of the trace, on one CPU.
+ * --set FILE=VALUE: writes a control file of the limited memcg, or of one below it (b/memory.low), before the replay.
+ * --at ACCESS:FILE=VALUE: the same before that access. A comma in a value becomes a space, and a request that falls short is
+ *   no error.
  * --readahead 1: no random advice on the descriptors, so that the kernel reads ahead as the queue's read_ahead_kb allows.
  *
  * The trace is in this process' memory before the process joins the limited cgroup, so it is
@@ -47,6 +52,14 @@ static void wr(const char *p, const char *s) {
 	int f = open(p, O_WRONLY); if (f < 0) die(p);
 	if (write(f, s, strlen(s)) < 0) die(p);
 	close(f);
+}
+/* Commands: control files that are written before the replay (--set) or before an access of it (--at). */
+static struct { size_t at; const char *file, *value; } commands[64];
+static int ncommands, ncommand;
+static void command(size_t at, char *text) {
+	char *value = strchr(text, '='); if (!value || ncommands == 64) { errno = EINVAL; die(text); }
+	for (char *c = value; *c; c++) if (*c == ',') *c = ' ';
+	*value = 0; commands[ncommands].at = at; commands[ncommands].file = text; commands[ncommands++].value = value + 1;
 }
 static void put(struct snap *s, const char *k, long long v) {
 	if (s->n >= MAXK) return;
@@ -150,7 +163,7 @@ static void watermarks(long w[3]) {
 	}
 }
 /* What the threads of a replay share. Task 0 takes the samples and the state at the warm point. */
-static struct { long i; long long file, anon, dirty, act, rd, swrd, cur, refault, t, free; } smp[2048];
+static struct { long i; long long file, anon, dirty, act, rd, swrd, cur, refault, t, free, unmapped; } smp[2048];
 static struct snap s0, sw, s1, ss;
 static char g0[8192], gw[8192], g1[8192];
 static const uint32_t *tr;
@@ -172,11 +185,96 @@ static void sample(size_t i) {
 	snprintf(p, 300, "%s/memory.stat", cg); kvfile(&ss, p, "", mwant);
 	snprintf(p, 300, "%s/memory.current", cg); rd(p, buf, sizeof buf);
 	smp[ns].i = i + 1; smp[ns].file = get(&ss, "file") / PG; smp[ns].anon = get(&ss, "anon") / PG; smp[ns].dirty = get(&ss, "file_dirty") / PG;
+	/* Pages that wait in the swap cache, without a mapping: `anon` does not have them, the lists do. */
+	long long unmapped = (get(&ss, "inactive_anon") + get(&ss, "active_anon") - get(&ss, "anon")) / (long long)PG; smp[ns].unmapped = unmapped > 0 ? unmapped : 0;
 	smp[ns].act = get(&ss, "active_file") / PG; smp[ns].rd = (get(&ss, "disk_rd_sectors") - get(&s0, "disk_rd_sectors")) / 8;
 	smp[ns].swrd = (get(&ss, "swap_rd_sectors") - get(&s0, "swap_rd_sectors")) / 8;
 	smp[ns].refault = get(&ss, "workingset_refault_file") - get(&s0, "workingset_refault_file"); smp[ns].t = now_ns() - get(&s0, "t_ns");
 	smp[ns].cur = atoll(buf) / PG;
 	ss.n = 0; kvfile(&ss, "/proc/vmstat", "", fwant); smp[ns++].free = get(&ss, "nr_free_pages");
+}
+/* Writes the control files whose turn comes before access i. */
+static void commands_before(size_t i) {
+	char p[300];
+	for (; ncommand < ncommands && commands[ncommand].at <= i; ncommand++) {
+		snprintf(p, 300, "%s/%s", cg, commands[ncommand].file);
+		int f = open(p, O_WRONLY); if (f < 0) die(p);
+		if (write(f, commands[ncommand].value, strlen(commands[ncommand].value)) < 0 && errno != EAGAIN) die(p);
+		close(f);
+	}
+}
+static void access_page(int fd, size_t i, char *io, char *wbuf, unsigned long *part) {
+	uint32_t r = tr[i]; unsigned long pg = r & 0x1fffffff;
+	if (r & (1u << 29)) { if (r >> 31) a[pg * PG] = (uint8_t)i | 1; else *part += a[pg * PG]; }
+	else if (r & (1u << 30)) { *part += m[pg * PG]; if (r >> 31) m[pg * PG] = (uint8_t)i | 1; }
+	else {
+		if (!(r >> 31) || !blind) if (pread(fd, io, rb, pg * PG) != rb) die("pread");
+		if (r >> 31) if (pwrite(fd, wbuf, wb, pg * PG) != wb) die("pwrite");
+	}
+}
+/* Processes in memcgs of their own, which take turns. */
+static unsigned long part_pages, anon_part_pages;
+static int procs;
+static struct snap p0[26], pw[26], p1[26];
+static char disk_number[32]; /* of the data disk, as io.stat has it */
+static char pg0[26][4096], pg1[26][4096];
+static const char *memcg_name(int k) { static char name[2]; name[0] = 'a' + k; return name; }
+static size_t owner(size_t i) {
+	unsigned long pg = tr[i] & 0x1fffffff;
+	return tr[i] & (1u << 29) ? pg / anon_part_pages : pg / part_pages;
+}
+static void take_memcg(struct snap *s, int k) {
+	char p[300]; s->n = 0;
+	snprintf(p, 300, "%s/%c/memory.stat", cg, 'a' + k); kvfile(s, p, "", mwant);
+	snprintf(p, 300, "%s/%c/memory.events", cg, 'a' + k); kvfile(s, p, "ev_", NULL);
+	long long bytes = 0; snprintf(p, 300, "%s/%c/io.stat", cg, 'a' + k); rd(p, buf, sizeof buf);
+	char *line = strstr(buf, disk_number); if (line && (line = strstr(line, "rbytes="))) bytes = atoll(line + 7);
+	put(s, "disk_rd_sectors", bytes / 512);
+	snprintf(p, 300, "%s/%c/memory.current", cg, 'a' + k); rd(p, buf, sizeof buf); put(s, "memory_current", atoll(buf));
+	snprintf(p, 300, "%s/%c/memory.swap.current", cg, 'a' + k); rd(p, buf, sizeof buf); put(s, "swap_current", atoll(buf));
+}
+static void process(int k, int from, int to) {
+	char p[300], q[64]; size_t turn[2]; unsigned long part = 0;
+	snprintf(p, 300, "%s/%c/cgroup.procs", cg, 'a' + k); snprintf(q, 64, "%d", getpid()); wr(p, q);
+	int fd = opened();
+	char *io = aligned_alloc(PG, PG), *wbuf = aligned_alloc(PG, PG); memset(io, 1, PG); memset(wbuf, 0x5a, PG);
+	if (write(to, "", 1) != 1) exit(3);
+	while (read(from, turn, sizeof turn) == sizeof turn) {
+		for (size_t i = turn[0]; i < turn[1]; i++) access_page(fd, i, io, wbuf, &part);
+		if (write(to, "", 1) != 1) exit(3);
+	}
+	exit(part == 42);
+}
+static int feeds[26], answers[2];
+static void wait_turn(void) { char c; if (read(answers[0], &c, 1) != 1) { errno = ECHILD; die("a process ended"); } }
+static void start_processes(void) {
+	if (pipe(answers)) die("pipe");
+	for (int k = 0; k < procs; k++) {
+		int ends[2]; if (pipe(ends)) die("pipe");
+		int child = fork(); if (child < 0) die("fork");
+		if (!child) {
+			for (int j = 0; j < k; j++) close(feeds[j]);
+			close(ends[1]); close(answers[0]); process(k, ends[0], answers[1]);
+		}
+		close(ends[0]); feeds[k] = ends[1]; wait_turn();
+	}
+	close(answers[1]);
+}
+static void replay_processes(void) {
+	size_t next = every;
+	for (size_t i = 0; i < n;) {
+		commands_before(i);
+		if (i == wi) { take(&sw); for (int k = 0; k < procs; k++) take_memcg(&pw[k], k); warmed = 1; if (debuggen) lrugen(gw, sizeof gw, cgname); }
+		size_t k = owner(i), end = n;
+		if (ncommand < ncommands && commands[ncommand].at < end) end = commands[ncommand].at;
+		if (i < wi && wi < end) end = wi;
+		if (next < end && next > i) end = next;
+		size_t turn[2] = { i, i + 1 };
+		while (turn[1] < end && owner(turn[1]) == k) turn[1]++;
+		if (write(feeds[k], turn, sizeof turn) != sizeof turn) die("turn");
+		wait_turn(); i = turn[1];
+		if (i >= next && ns < 2000) { sample(i - 1); next += every; }
+	}
 }
 static void *replay(void *number) {
 	size_t task = (size_t)number; unsigned long part = 0; int fd = opened();
@@ -189,13 +287,8 @@ static void *replay(void *number) {
 			if (task == 0) { take(&sw); warmed = 1; if (debuggen) lrugen(gw, sizeof gw, cgname); }
 			pthread_barrier_wait(&all_here);
 		}
-		uint32_t r = tr[i]; unsigned long pg = r & 0x1fffffff;
-		if (r & (1u << 29)) { if (r >> 31) a[pg * PG] = (uint8_t)i | 1; else part += a[pg * PG]; }
-		else if (r & (1u << 30)) { part += m[pg * PG]; if (r >> 31) m[pg * PG] = (uint8_t)i | 1; }
-		else {
-			if (!(r >> 31) || !blind) if (pread(fd, io, rb, pg * PG) != rb) die("pread");
-			if (r >> 31) if (pwrite(fd, wbuf, wb, pg * PG) != wb) die("pwrite");
-		}
+		if (task == 0) commands_before(i);
+		access_page(fd, i, io, wbuf, &part);
 		if (task == 0 && i + 1 >= next && ns < 2000) { sample(i); next += every; }
 	}
 	if (!counting && wi < n) { pthread_barrier_wait(&all_here); pthread_barrier_wait(&all_here); }
@@ -214,6 +307,9 @@ int main(int ac, char **av) {
 		else if (!strcmp(k, "--disk")) diskstat = v; else if (!strcmp(k, "--swap")) swapstat = v; else if (!strcmp(k, "--samples")) samples = atoi(v);
 		else if (!strcmp(k, "--debuggen")) debuggen = atoi(v); else if (!strcmp(k, "--madv-random")) madvr = atoi(v); else if (!strcmp(k, "--sync-end")) sync_end = atoi(v);
 		else if (!strcmp(k, "--tasks")) tasks = atoi(v); else if (!strcmp(k, "--readahead")) ahead = atoi(v);
+		else if (!strcmp(k, "--part")) part_pages = atol(v); else if (!strcmp(k, "--anon-part")) anon_part_pages = atol(v);
+		else if (!strcmp(k, "--set")) command(0, v);
+		else if (!strcmp(k, "--at")) { char *colon = strchr(v, ':'); if (!colon) { errno = EINVAL; die(v); } command(atol(v), colon + 1); }
 		else { errno = EINVAL; die(k); }
 	}
 	int tf = open(trace, O_RDONLY); if (tf < 0) die(trace);
@@ -249,32 +345,47 @@ int main(int ac, char **av) {
 	if (samples > 2000) samples = 2000;
 	cgname = strrchr(cg, '/') + 1;
 	if (tasks < 1 || tasks > 64) { errno = ERANGE; die("--tasks"); }
+	if (!anon_part_pages) anon_part_pages = anon_pages ? anon_pages : 1;
+	for (size_t i = 0; part_pages && i < n; i++) if ((int)owner(i) >= procs) procs = owner(i) + 1;
+	if (procs > 26 || (procs && (leave || tasks > 1))) { errno = EINVAL; die("--part"); }
 	if (tasks == 1) { cpu_set_t cs; CPU_ZERO(&cs); CPU_SET(sysconf(_SC_NPROCESSORS_ONLN) - 1, &cs); sched_setaffinity(0, sizeof cs, &cs); }
 	char p[300], q[64];
 	if (!leave) { snprintf(p, 300, "%s/memory.max", cg); snprintf(q, 64, "%ld", limit); wr(p, q); }
 	sync(); wr("/proc/sys/vm/drop_caches", "3"); sync(); wr("/proc/sys/vm/drop_caches", "3");
 	if (leave) { fill_machine(leave); watermarks(wm); }
-	snprintf(p, 300, "%s/cgroup.procs", cg); snprintf(q, 64, "%d", getpid()); wr(p, q);
+	if (procs) { snprintf(p, 300, "%s/cgroup.subtree_control", cg); wr(p, "+memory +io");
+		snprintf(p, 300, "%.*s/dev", (int)(strrchr(diskstat, '/') - diskstat), diskstat); rd(p, disk_number, sizeof disk_number - 1);
+		char *end = strchr(disk_number, '\n'); if (end) *end = ' '; else { errno = ENODEV; die(p); } }
+	for (int k = 0; k < procs; k++) { snprintf(p, 300, "%s/%c", cg, 'a' + k); if (mkdir(p, 0755)) die(p); }
+	commands_before(0);
+	if (procs) start_processes(); else { snprintf(p, 300, "%s/cgroup.procs", cg); snprintf(q, 64, "%d", getpid()); wr(p, q); }
 	printf("KLAB-START n=%zu file_pages=%lu\n", n, file_pages); fflush(stdout);
 	if (debuggen) lrugen(g0, sizeof g0, cgname);
 	take(&s0);
 	wi = (size_t)(n * warm); every = n / samples ? n / samples : 1;
 	pthread_t threads[64]; pthread_barrier_init(&all_here, NULL, tasks);
 	for (int task = 1; task < tasks; task++) if (pthread_create(&threads[task], NULL, replay, (void *)(size_t)task)) die("thread");
-	replay((void *)0);
+	for (int k = 0; k < procs; k++) { take_memcg(&p0[k], k); pw[k] = p0[k]; if (debuggen) lrugen(pg0[k], sizeof pg0[k], memcg_name(k)); }
+	if (procs) replay_processes(); else replay((void *)0);
+	for (int k = 0; k < procs; k++) { take_memcg(&p1[k], k); if (debuggen) lrugen(pg1[k], sizeof pg1[k], memcg_name(k)); }
 	for (int task = 1; task < tasks; task++) pthread_join(threads[task], NULL);
 	take(&s1); if (!warmed) { sw = s0; memcpy(gw, g0, sizeof gw); }
 	if (debuggen) lrugen(g1, sizeof g1, cgname);
 	if (sync_end) sync();
 	/* leave the limited cgroup for printing */
-	double mf = 0, ma = 0, md = 0, mx = 0, mc = 0, me = 0; int k = 0; long long fmin = 1LL << 60, fmax = 0;
-	for (int i = 0; i < ns; i++) if ((size_t)smp[i].i > wi) { mf += smp[i].file; ma += smp[i].anon; md += smp[i].dirty; mx += smp[i].act; mc += smp[i].cur; me += smp[i].free; if (smp[i].file < fmin) fmin = smp[i].file; if (smp[i].file > fmax) fmax = smp[i].file; k++; }
+	double mf = 0, ma = 0, md = 0, mx = 0, mc = 0, me = 0, mu = 0; int k = 0; long long fmin = 1LL << 60, fmax = 0;
+	for (int i = 0; i < ns; i++) if ((size_t)smp[i].i > wi) { mf += smp[i].file; ma += smp[i].anon; md += smp[i].dirty; mx += smp[i].act; mc += smp[i].cur; me += smp[i].free; mu += smp[i].unmapped; if (smp[i].file < fmin) fmin = smp[i].file; if (smp[i].file > fmax) fmax = smp[i].file; k++; }
 	if (!k) k = 1, fmin = 0;
 	printf("\nKLAB-JSON-BEGIN\n{\"n\":%zu,\"warm_index\":%zu,\"limit_pages\":%ld,\"file_pages\":%lu,\"anon_pages\":%lu,\"rbytes\":%d,\"wbytes\":%d,\"wmode\":\"%s\",\"tasks\":%d,\"readahead\":%d,", n, wi, limit / (long)PG, file_pages, anon_pages, rb, wb, blind ? "blind" : "rmw", tasks, ahead);
 	printf("\"acc_fd\":%ld,\"acc_mapped\":%ld,\"acc_anon\":%ld,\"acc_write\":%ld,\"distinct_file\":%ld,\"distinct_anon\":%ld,\n", c_fd, c_map, c_anon, c_w, d_file, d_anon);
-	printf("\"cap_file_mean\":%.1f,\"cap_file_min\":%lld,\"cap_file_max\":%lld,\"cap_anon_mean\":%.1f,\"dirty_mean\":%.1f,\"active_file_mean\":%.1f,\"current_mean\":%.1f,\"free_mean\":%.1f,\"watermark_min\":%ld,\"watermark_low\":%ld,\"watermark_high\":%ld,\"sum\":%lu,\n", mf / k, fmin, fmax, ma / k, md / k, mx / k, mc / k, me / k, wm[0], wm[1], wm[2], sum & 1);
+	printf("\"cap_file_mean\":%.1f,\"cap_file_min\":%lld,\"cap_file_max\":%lld,\"cap_anon_mean\":%.1f,\"cap_unmapped_mean\":%.1f,\"dirty_mean\":%.1f,\"active_file_mean\":%.1f,\"current_mean\":%.1f,\"free_mean\":%.1f,\"watermark_min\":%ld,\"watermark_low\":%ld,\"watermark_high\":%ld,\"sum\":%lu,\n", mf / k, fmin, fmax, ma / k, mu / k, md / k, mx / k, mc / k, me / k, wm[0], wm[1], wm[2], sum & 1);
 	out_delta("total", &s0, &s1); printf(",\n"); out_delta("warm", &sw, &s1); printf(",\n"); out_abs("start", &s0); printf(",\n"); out_abs("end", &s1);
-	printf(",\n\"lru_gen_start\":[%s],\n\"lru_gen_warm\":[%s],\n\"lru_gen_end\":[%s],\n\"samples\":[", g0, gw, g1);
+	printf(",\n\"memcgs\":[");
+	for (int k = 0; k < procs; k++) {
+		printf("%s{\"name\":\"%c\",", k ? ",\n" : "", 'a' + k);
+		out_delta("total", &p0[k], &p1[k]); printf(","); out_delta("warm", &pw[k], &p1[k]); printf(","); out_abs("end", &p1[k]); printf(",\"lru_gen_start\":[%s],\"lru_gen_end\":[%s]}", pg0[k], pg1[k]);
+	}
+	printf("],\n\"lru_gen_start\":[%s],\n\"lru_gen_warm\":[%s],\n\"lru_gen_end\":[%s],\n\"samples\":[", g0, gw, g1);
 	for (int i = 0; i < ns; i++) printf("%s[%ld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld]%s", i ? "," : "", smp[i].i, smp[i].file, smp[i].anon, smp[i].dirty, smp[i].act, smp[i].rd, smp[i].swrd, smp[i].refault, smp[i].cur, smp[i].t / 1000000, i % 10 == 9 ? "\n" : "");
 	printf("],\n\"sample_columns\":[\"i\",\"file\",\"anon\",\"dirty\",\"active_file\",\"disk_pages_read\",\"swap_pages_read\",\"refault_file\",\"memory_current\",\"t_ms\"]}\nKLAB-JSON-END\n");
 	fflush(stdout);

@@ -208,7 +208,13 @@ impl Simulator {
         }
     }
 
-    /// Results of the commands so far.
+    /// The control files and values that jobs write with [`crate::Operation::Control`], such as
+    /// (`a/memory.max`, `64M`).
+    pub fn control_writes(&mut self, writes: Vec<(String, String)>) {
+        self.world.control_writes = writes;
+    }
+
+    /// Results of the commands, and of the control files that jobs wrote, so far.
     pub fn answers(&self) -> &[Answer] {
         &self.world.answers
     }

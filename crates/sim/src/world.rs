@@ -145,6 +145,8 @@ pub(crate) struct World {
     /// Results of the administrator's orders, and texts of control files.
     pub(crate) answers: Vec<Answer>,
     pub(crate) readings: Vec<Reading>,
+    /// Control files and values that jobs write.
+    pub(crate) control_writes: Vec<(String, String)>,
     /// Page accesses started by all jobs.
     pub(crate) accesses: u64,
     /// The access at the warm point.
@@ -213,6 +215,7 @@ impl World {
             requests: Vec::new(),
             answers: Vec::new(),
             readings: Vec::new(),
+            control_writes: Vec::new(),
             accesses: 0,
             warm_from: u64::MAX,
             read_from: machine.statistics_reads.map_or(u64::MAX, |every| every.max(1)),

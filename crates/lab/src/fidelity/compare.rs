@@ -102,6 +102,8 @@ impl Serialize for Comparison {
             "readahead_pages": self.setting.readahead_pages,
             "fault_around_pages": self.setting.fault_around_pages,
             "tasks": self.setting.tasks,
+            "swappiness": self.setting.swappiness,
+            "memcg": self.setting.memcg,
             "limit_pages": self.limit_pages,
             "memory_pages": self.memory_pages,
             "counter": self.measure.name(),

@@ -71,7 +71,7 @@ pub fn compare(
     let traces = Traces::load(path, &table.runs, watch)?;
     let capacities = traces.capacities(&table.runs)?;
     if memory == MemoryFrom::Predicted {
-        let limited = table.runs.iter_mut().filter(|run| run.watermarks.is_none());
+        let limited = table.runs.iter_mut().filter(|run| run.is_predicted());
         for (run, capacity) in limited.zip(&capacities) {
             run.memory_pages = capacity.memory_pages();
         }
@@ -107,7 +107,7 @@ impl Traces {
     /// prediction.
     fn capacities(&self, runs: &[KernelRun]) -> Result<Vec<PredictedCapacity>, Error> {
         let mut known = BTreeMap::new();
-        let limited = runs.iter().filter(|run| run.watermarks.is_none());
+        let limited = runs.iter().filter(|run| run.is_predicted());
         let predicted = limited.map(|run| {
             let tasks = run.setting.tasks;
             let key = (run.setting.workload.as_str(), run.limit_pages, run.warm_from, tasks);
@@ -144,6 +144,9 @@ fn replay(traces: &Traces, subjects: &[Subject], watch: &dyn Watch) -> Result<Ve
             read_time: run.read_time(),
             tasks: run.setting.tasks,
             watermarks: run.watermarks,
+            swappiness: run.swappiness(),
+            controls: run.setting.controls.clone(),
+            others_pages: run.limit_pages.saturating_sub(variant.memory_pages),
             ..Plan::plain(traces.of(run), mechanisms, variant.memory_pages)
         }));
     }
@@ -153,7 +156,8 @@ fn replay(traces: &Traces, subjects: &[Subject], watch: &dyn Watch) -> Result<Ve
     for subject in subjects {
         let outcomes = &outcomes[next..next + subject.variants.len()];
         next += subject.variants.len();
-        comparisons.extend(subject.compare(|number, measure| count(&outcomes[number], measure)));
+        let memcg = &subject.runs[0].setting.memcg;
+        comparisons.extend(subject.compare(|number, measure| count(&outcomes[number], memcg, measure)));
     }
     Ok(comparisons)
 }
@@ -172,10 +176,16 @@ fn check_length(trace: &TraceFile, run: &KernelRun, watch: &dyn Watch) -> Result
     )))
 }
 
-/// A count of a replay.
-fn count(outcome: &ReplayOutcome, measure: Measure) -> f64 {
-    let warm = outcome.warm();
-    let total = outcome.report.total();
+/// A count of a replay: of all memcgs, or of one.
+fn count(outcome: &ReplayOutcome, memcg: &str, measure: Measure) -> f64 {
+    let (total, warm) = match memcg {
+        "" => (outcome.report.total(), outcome.warm()),
+        memcg => {
+            let named =
+                outcome.report.tenants.iter().find(|tenant| tenant.name.ends_with(&format!("/{memcg}")));
+            named.map_or_else(Default::default, |tenant| (tenant.total, tenant.warm.unwrap_or_default()))
+        }
+    };
     // The kernel lab counts swap-ins separately.
     let misses = |tally: &Tally| tally.counts.misses - tally.counters.get(Counter::Pswpin);
     // It counts pages read from the disk. With readahead these are those that were reclaimed and
@@ -194,7 +204,7 @@ fn count(outcome: &ReplayOutcome, measure: Measure) -> f64 {
         Measure::Activated => warm.counters.get(Counter::Pgactivate),
         Measure::Restored => warm.counters.get(Counter::WorkingsetRestoreFile),
         Measure::ActivatedRefaults => warm.counters.get(Counter::WorkingsetActivateFile),
-        Measure::Generations => outcome.generations_created(),
+        Measure::Generations => total.counters.get(Counter::Aged),
         Measure::SwapIns => total.counters.get(Counter::Pswpin),
         Measure::SwapOuts => total.counters.get(Counter::Pswpout),
     };

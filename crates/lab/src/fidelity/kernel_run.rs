@@ -1,6 +1,8 @@
 //! Runs of real kernels: what was measured, under which parameters, and what represents the kernel.
 
+use super::controls::Controls;
 use crate::document::document;
+use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Lru, Preset};
 use mglru_sim::{Machine, SwapDevice, SwapModel, Writes};
@@ -13,6 +15,9 @@ pub const HALF_AN_EFFORT_PAGES: u64 = 28;
 
 /// Swap of a replay, 1 GiB. The rows use a hundredth of it.
 const SWAP_PAGES: u32 = 1 << 18;
+
+/// Swappiness of rows that do not name theirs.
+pub(super) const DEFAULT_SWAPPINESS: u8 = 60;
 
 /// A count that kernel runs and replays both have. It covers the counted part unless stated
 /// otherwise.
@@ -113,6 +118,12 @@ pub struct Setting {
     pub tasks: u32,
     /// Whether background reclaim frees memory, because the machine has little, and no limit does.
     pub background: bool,
+    /// `vm.swappiness`, 0…200.
+    pub swappiness: u8,
+    /// Memcgs below the limited one, and control files that the run writes.
+    pub controls: Controls,
+    /// The memcg whose counts these are: one below the limited one, or that itself (empty).
+    pub memcg: String,
 }
 
 impl Setting {
@@ -137,6 +148,12 @@ impl Setting {
         }
         if self.background {
             words.push("background reclaim".to_owned());
+        }
+        if self.swappiness != DEFAULT_SWAPPINESS {
+            words.push(format!("swappiness {}", self.swappiness));
+        }
+        if !self.memcg.is_empty() {
+            words.push(format!("memcg {}", self.memcg));
         }
         words.join(", ")
     }
@@ -204,8 +221,20 @@ impl Setting {
     #[cfg(test)]
     pub(super) fn new(workload: &str, kernel: &str, lru: &str) -> Setting {
         let [workload, kernel, lru, swap, wmode] = [workload, kernel, lru, "none", "rmw"].map(str::to_owned);
-        let (readahead_pages, fault_around_pages, tasks, background) = (0, 0, 1, false);
-        Setting { workload, kernel, lru, swap, wmode, readahead_pages, fault_around_pages, tasks, background }
+        Setting {
+            workload,
+            kernel,
+            lru,
+            swap,
+            wmode,
+            readahead_pages: 0,
+            fault_around_pages: 0,
+            tasks: 1,
+            background: false,
+            swappiness: DEFAULT_SWAPPINESS,
+            controls: Controls::default(),
+            memcg: String::new(),
+        }
     }
 
     fn swap_device(&self) -> Option<SwapDevice> {
@@ -280,6 +309,17 @@ impl KernelRun {
     /// Value of a measure.
     pub fn count(&self, measure: Measure) -> f64 {
         self.counts[measure as usize]
+    }
+
+    /// Swappiness of the replay.
+    pub fn swappiness(&self) -> Swappiness {
+        Swappiness::new(self.setting.swappiness).unwrap_or(Swappiness::DEFAULT)
+    }
+
+    /// Whether the capacity can be predicted from the limit: one that holds from the first access to
+    /// the last, for one memcg.
+    pub fn is_predicted(&self) -> bool {
+        self.watermarks.is_none() && self.setting.controls.is_plain()
     }
 
     /// Number of tasks that run at the same time.

@@ -29,6 +29,7 @@
 pub mod capacity;
 mod columns;
 mod compare;
+mod controls;
 pub mod counts;
 pub mod deltas;
 mod filter;
@@ -42,6 +43,7 @@ mod variant;
 
 pub use columns::columns;
 pub use compare::{Comparison, Subject, subjects};
+pub use controls::{ControlFile, Controls};
 pub use filter::Filter;
 pub use kernel_run::{Access, KernelRun, Measure, Setting, Skipped};
 pub use results::{Table, trace_of};

@@ -1,7 +1,10 @@
 //! The kernel lab's table `results.csv`: a row per run of a kernel.
 
+use super::controls::Controls;
 use super::filter::Filter;
-use super::kernel_run::{Access, HALF_AN_EFFORT_PAGES, KernelRun, Measure, Setting, Skipped};
+use super::kernel_run::{
+    Access, DEFAULT_SWAPPINESS, HALF_AN_EFFORT_PAGES, KernelRun, Measure, Setting, Skipped,
+};
 use crate::Error;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Lru, PAGE_BYTES, Preset};
@@ -97,6 +100,12 @@ impl Fields<'_> {
         self.record[position].trim().parse().ok()
     }
 
+    /// As [`Self::optional`], with a fraction.
+    fn optional_number(&self, column: &str) -> Option<f64> {
+        let position = self.headings.iter().position(|heading| heading == column)?;
+        self.record[position].trim().parse().ok().filter(|number: &f64| number.is_finite())
+    }
+
     /// The watermarks of a run without a limit.
     fn watermarks(&self) -> Option<Watermarks> {
         let pages = |column| self.optional(column).and_then(|pages| u32::try_from(pages).ok());
@@ -104,7 +113,26 @@ impl Fields<'_> {
         (high > 0).then_some(Watermarks { min, low, high })
     }
 
-    fn setting(&self) -> Setting {
+    /// The text of a column that older tables do not have.
+    fn optional_text(&self, column: &str) -> &str {
+        let position = self.headings.iter().position(|heading| heading == column);
+        // The lab fills columns that a run does not have with zeros.
+        position.map(|position| self.record[position].trim()).filter(|text| *text != "0").unwrap_or_default()
+    }
+
+    fn controls(&self) -> Result<Controls, Error> {
+        let parts = ["part", "anon_part"].map(|column| self.optional(column).unwrap_or(0));
+        let [set, at, other] = ["set", "at", "other_pages"].map(|column| self.optional_text(column));
+        Controls::parse(parts.into(), set, at, other).map_err(|text| {
+            let line = self.record.position().map_or(0, csv::Position::line);
+            Error::work(format_args!(
+                "{}: line {line}: '{text}' is not a control file with a value; expected text as lab-kernel/klab writes it",
+                self.path.display()
+            ))
+        })
+    }
+
+    fn setting(&self) -> Result<Setting, Error> {
         let text = |column| self.text(column).to_owned();
         let pages = |column, unit: u64| {
             let bytes = self.optional(column).unwrap_or(0).saturating_mul(unit);
@@ -112,7 +140,10 @@ impl Fields<'_> {
         };
         // A window of one page brings in no others.
         let fault_around_pages = Some(pages("fault_around", 1)).filter(|&pages| pages > 1).unwrap_or(0);
-        Setting {
+        Ok(Setting {
+            swappiness: self.optional("swappiness").map_or(DEFAULT_SWAPPINESS, |value| value.min(200) as u8),
+            controls: self.controls()?,
+            memcg: self.optional_text("memcg").to_owned(),
             readahead_pages: pages("read_ahead_kb", 1024),
             fault_around_pages,
             tasks: self.optional("tasks").unwrap_or(1).clamp(1, 1024) as u32,
@@ -122,7 +153,7 @@ impl Fields<'_> {
             lru: text("lru"),
             swap: text("swap"),
             wmode: text("wmode"),
-        }
+        })
     }
 
     fn run(&self, setting: Setting, (preset, lru): (Preset, Lru)) -> Result<KernelRun, Error> {
@@ -142,18 +173,30 @@ impl Fields<'_> {
         };
         // Without swap, the only anonymous pages are those of the program that ran the trace.
         let anon_pages = if setting.has_swap() { self.number("cap_anon_mean")? } else { 0.0 };
-        let capacity_pages = self.number("cap_file_mean")? + anon_pages;
+        // Pages that were written to swap and wait in its cache take memory, too, but count as
+        // neither.
+        let unmapped_pages =
+            self.optional_number("cap_unmapped_mean").filter(|_| setting.has_swap()).unwrap_or(0.0);
+        let capacity_pages = self.number("cap_file_mean")? + anon_pages + unmapped_pages;
         let watermarks = self.watermarks();
+        let limit_pages = self.number("limit_pages")? as u64;
         let free_pages = watermarks
             .map_or(HALF_AN_EFFORT_PAGES, |Watermarks { low, high, .. }| u64::from(low.midpoint(high)));
         Ok(KernelRun {
-            setting,
             preset,
             lru,
             tag: self.text("tag").to_owned(),
-            limit_pages: self.number("limit_pages")? as u64,
+            limit_pages,
             capacity_pages,
-            memory_pages: capacity_pages as u64 + free_pages,
+            // A limit that moves or is not reached says less about the pages than the memory beside them.
+            memory_pages: match setting.controls.is_plain() {
+                true => capacity_pages as u64 + free_pages,
+                false => {
+                    let used = self.optional_number("current_mean").unwrap_or(capacity_pages);
+                    limit_pages.saturating_sub((used - capacity_pages).max(0.0) as u64)
+                }
+            },
+            setting,
             watermarks,
             records: self.number("n")? as u64,
             warm_from: self.number("warm_index")? as u64,
@@ -188,7 +231,7 @@ impl Table {
         for record in reader.records() {
             let record = record.map_err(failed)?;
             let fields = Fields { path, headings: &headings, record: &record };
-            let setting = fields.setting();
+            let setting = fields.setting()?;
             settings.push(setting.clone());
             if !(filter.wants(&setting.kernel, &setting.lru) && filter.wants_workload(&setting.workload)) {
                 continue;

@@ -5,13 +5,14 @@ use super::baseline::{BaselineOutcome, BaselinePlan};
 use super::life::{Life, Seen, Sink, Watcher};
 use super::record::PageName;
 use crate::error::Error;
+use crate::fidelity::Controls;
 use crate::parallel;
 use crate::timeline::{self, Timeline};
 use crate::trace_file::TraceFile;
 use crate::watch::{Stage, Unit, Unwatched, Watch};
 use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
-use mglru_core::{Counter, Lru, Mechanisms, Refresh, UNLIMITED};
+use mglru_core::{Counter, Errno, Lru, Mechanisms, Refresh, UNLIMITED};
 use mglru_sim::{Latency, Machine, Report, SimError, Simulator, SwapModel, Writes};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -68,6 +69,11 @@ pub struct Plan<'a> {
     /// Instead of a limit: memory is the machine's, and background reclaim keeps its free pages
     /// between these marks.
     pub watermarks: Option<Watermarks>,
+    /// Memcgs below the limited one, and control files that the replay writes.
+    pub controls: Controls,
+    /// Memory of the limited memcg that is not its pages: [`Plan::memory_pages`] is its limit less
+    /// this.
+    pub others_pages: u64,
 }
 
 impl<'a> Plan<'a> {
@@ -95,6 +101,8 @@ impl<'a> Plan<'a> {
             tasks: 1,
             read_time: Duration::ZERO,
             watermarks: None,
+            controls: Controls::default(),
+            others_pages: 0,
         }
     }
 }
@@ -177,6 +185,8 @@ impl Plan<'_> {
             machine.watermarks = watermarks;
             machine.tenants[0].max_pages = UNLIMITED;
         }
+        let limited = machine.tenants[0].path.clone();
+        machine.tenants.extend(self.controls.tenants(&limited));
         if let Some(sampled) = self.trace.sampled() {
             scale(&mut machine, sampled.sample.share());
         }
@@ -244,7 +254,8 @@ impl<'a> Plan<'a> {
                 self.trace.path().display()
             )));
         }
-        let mut simulator = Simulator::new(&self.machine()?).map_err(Error::usage)?;
+        let machine = self.machine()?;
+        let mut simulator = Simulator::new(&machine).map_err(Error::usage)?;
         simulator.set_warm_from(self.warm_from);
         if self.readahead_pages > 0 {
             for (file, pages) in self.trace.file_pages() {
@@ -262,7 +273,17 @@ impl<'a> Plan<'a> {
             decoding
         } else {
             let (source, decoding) = self.trace.source()?;
-            simulator.add_job(0, source);
+            if self.controls.is_plain() {
+                simulator.add_job(0, source);
+            } else {
+                let limited = machine.tenants[0].path.as_str();
+                simulator.control_writes(self.controls.for_machine(limited, self.others_pages));
+                let processes: Vec<Option<usize>> = match self.controls.memcgs() {
+                    0 => vec![Some(0)],
+                    memcgs => (1..=memcgs).map(Some).collect(),
+                };
+                simulator.add_job_of(&processes, self.controls.source(source));
+            }
             decoding
         };
         let lru = self.mechanisms.lru();
@@ -289,6 +310,11 @@ impl<'a> Plan<'a> {
                 format!("{} {}, {}", self.mechanisms.lru().name(), self.mechanisms.name(), self.memory);
             Timeline::of(label, &simulator, &["the trace".to_owned()])
         });
+        // A request may fall short, as the kernel's may.
+        let mut refused = simulator.answers().iter().filter_map(|answer| answer.control_error());
+        if let Some(error) = refused.find(|error| error.errno != Errno::Again) {
+            return Err(Error::work(format_args!("{}: {error}", self.trace.path().display())));
+        }
         let report = simulator.report();
         let costs = Costs::of(&simulator);
         if self.check_every.is_some() {

@@ -52,6 +52,21 @@ pub struct Answer {
     pub result: Result<(), Refusal>,
 }
 
+impl Answer {
+    /// The result of a write to a control file.
+    pub(crate) fn to_write(time: (Time, Time), result: Result<(), ControlError>) -> Answer {
+        Answer { time, result: result.map_err(Refusal::Control) }
+    }
+
+    /// Why a control file was not written, or a request not fulfilled.
+    pub fn control_error(&self) -> Option<&ControlError> {
+        match &self.result {
+            Err(Refusal::Control(error)) => Some(error),
+            _ => None,
+        }
+    }
+}
+
 /// Text of a control file at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {

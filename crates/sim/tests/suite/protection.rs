@@ -26,6 +26,28 @@ fn usage_mib(report: &Report, path: &str) -> f64 {
     tenant.usage_pages as f64 / MIB_PAGES as f64
 }
 
+/// A job writes control files between its accesses: a lower limit takes effect at once, and a
+/// request has freed its pages when the job goes on.
+#[test]
+fn a_job_writes_control_files() {
+    let mut simulator = Simulator::new(&Machine::ideal(100, 1)).unwrap();
+    simulator.check_every(1);
+    let writes =
+        [("ideal/memory.max", "200K"), ("ideal/memory.reclaim", "80K"), ("ideal/memory.reclaim", "4M")];
+    simulator.control_writes(writes.map(|(file, value)| (file.to_owned(), value.to_owned())).into());
+    let reads = |pages: std::ops::Range<u64>| pages.map(|page| Operation::from(Access::read(page)));
+    let control = |write| [Operation::Control { write }];
+    let all = reads(0..90).chain(control(0)).chain(control(1)).chain(control(2)).chain(reads(90..94));
+    simulator.add_job(0, all);
+    let report = simulator.run().unwrap();
+    simulator.finish().unwrap();
+    let refused: Vec<bool> =
+        simulator.answers().iter().map(|answer| answer.control_error().is_some()).collect();
+    assert_eq!(refused, [false, false, true], "{:?}", simulator.answers());
+    assert_eq!(report.tenants[1].max_pages, 50);
+    assert_eq!(report.tenants[1].usage_pages, 4, "nothing was left when the last pages came");
+}
+
 /// Runs the example with `memory.low` if `low`, else with `memory.min`.
 fn the_kernels_example(mechanisms: Mechanisms, low: bool) -> Report {
     let tenant = |path: &str, protected_mib: u64, max_pages: u64| {

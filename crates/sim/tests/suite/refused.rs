@@ -56,6 +56,8 @@ fn an_operation_that_names_what_is_not_there_ends_the_run() {
     };
     let switch = error(Operation::Switch { process: 1 });
     assert_eq!(switch, "job 1: it switches to process 1 of 1, which are numbered from 0");
+    let control = error(Operation::Control { write: 0 });
+    assert_eq!(control, "job 1: it writes control file number 0 of 0, which are numbered from 0");
     let request = Request { tenant: Some(1), pages: 1, swappiness: None, unsliced: false };
     let reclaim = error(Operation::Reclaim(request));
     assert_eq!(reclaim, "job 1: it reclaims from tenant 1, which the machine does not have now");

@@ -33,7 +33,7 @@ use crate::world::{Pause, World};
 use mglru_core::lru::switch::LruSwitch;
 use mglru_core::reclaim::Proactive;
 use mglru_core::writeback::Dirtier;
-use mglru_core::{Charging, Core, FolioId, Host, Mapping, Throttle, Time};
+use mglru_core::{Charging, ControlWrite, Core, FolioId, Host, Mapping, Throttle, Time};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +64,8 @@ enum State {
     SwitchLru(LruSwitch, u32),
     /// Reclaiming this number of pages.
     Reclaim(u64, Box<Proactive>),
+    /// Writing a control file since this time.
+    Control(Time, Box<ControlWrite>),
 }
 
 pub(crate) struct Job {
@@ -178,6 +180,7 @@ impl Job {
                 State::Close(mapping) => self.close(world, mapping),
                 State::SwitchLru(switch, folios) => self.switch_lru(world, switch, folios),
                 State::Reclaim(pages, request) => self.reclaim(world, pages, request),
+                State::Control(began, write) => self.control(world, began, write),
             };
             if !self.skips(world, pause) {
                 return Ok(pause);

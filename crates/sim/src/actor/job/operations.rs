@@ -3,13 +3,14 @@
 
 use super::process::Descriptor;
 use super::{Job, State, rest, wait_for, wait_out};
+use crate::actor::Answer;
 use crate::files::{Cuts, FileNumber};
 use crate::operation::{Operation, Request, SourceError};
 use crate::report::RequestReport;
 use crate::world::{Pause, World};
 use mglru_core::lru::switch::{LruSwitch, SwitchStep};
 use mglru_core::reclaim::{Proactive, RequestStep};
-use mglru_core::{Kind, Mapping};
+use mglru_core::{ControlStep, ControlWrite, Kind, Mapping, Time};
 use std::sync::Arc;
 
 impl Job {
@@ -28,6 +29,11 @@ impl Job {
                 if world.tenants.get(tenant + 1).is_none_or(|tenant| tenant.memcg.is_none()) =>
             {
                 Err(format!("it reclaims from tenant {tenant}, which the machine does not have now").into())
+            }
+            Operation::Control { write } if write >= world.control_writes.len() => {
+                let writes = world.control_writes.len();
+                Err(format!("it writes control file number {write} of {writes}, which are numbered from 0")
+                    .into())
             }
             _ => Ok(()),
         }
@@ -98,6 +104,15 @@ impl Job {
                 self.state = State::Reclaim(pages, Box::new(request));
                 Pause::Ready
             }
+            Operation::Control { write } => {
+                let (file, value) = &world.control_writes[write];
+                let now = world.now();
+                match world.core.write_control(file, value, self.process.task.cpu) {
+                    Ok(write) => self.state = State::Control(now, Box::new(write)),
+                    Err(error) => world.answers.push(Answer::to_write((now, now), Err(error))),
+                }
+                Pause::Ready
+            }
             Operation::SwitchLru { to, folios } => {
                 self.state = State::SwitchLru(world.core.switch_lru(to), folios);
                 Pause::Ready
@@ -136,6 +151,24 @@ impl Job {
             RequestStep::TryAgain(progress) => (progress, true),
         };
         world.requests.push(RequestReport { pages, progress, fell_short });
+        Pause::Ready
+    }
+
+    pub(super) fn control(&mut self, world: &mut World, began: Time, mut write: Box<ControlWrite>) -> Pause {
+        let result = match write.step(&world.core, &world.host) {
+            Ok(ControlStep::More) => {
+                self.state = State::Control(began, write);
+                let nanos = world.take_batch_nanos();
+                return rest(world, nanos);
+            }
+            Ok(ControlStep::Wait(throttle)) => {
+                self.state = State::Control(began, write);
+                return wait_out(world, throttle);
+            }
+            Ok(ControlStep::Done) => Ok(()),
+            Err(error) => Err(error),
+        };
+        world.answers.push(Answer::to_write((began, world.now()), result));
         Pause::Ready
     }
 
