@@ -3,8 +3,8 @@
 //!
 //! For reads, the window starts at twice the request (four times while small) and grows likewise
 //! with every window used, up to a maximum. Each window carries a mark: an access to the marked
-//! page starts the next window before the reader gets to the end. A read that does not continue the
-//! last one brings in only itself. In kernels, cached pages before it are the trace of a sequential
+//! page starts the next window before the reader gets to the end. A read continues the last one if
+//! it skips no more than one page; another one brings in only itself. In kernels, cached pages before it are the trace of a sequential
 //! reader, of this or another open file, and the window is as long as the trace
 //! ([`Switch::ContextReadahead`]). The default does without: what a database reads at random lies
 //! beside what it has read ([book: agreement#readahead-agreement]).
@@ -125,8 +125,7 @@ impl Readahead {
         if self.max_pages == 0 {
             return alone;
         }
-        let next = self.next.map(NonZeroU32::get);
-        let goes_on = index == 0 || next == Some(index) || next.is_some() && next == index.checked_add(1);
+        let goes_on = index == 0 || self.next.is_some_and(|next| next.get().abs_diff(index) <= 1);
         if goes_on {
             self.size = self.initial(request);
             self.ahead = self.size - request;
@@ -172,9 +171,19 @@ impl Readahead {
         self.mapped_misses = self.mapped_misses.saturating_sub(around.saturating_add(needed.into()));
     }
 
-    /// The window to read ahead after an access to the marked page `index`; `None` if a whole
-    /// window after it is in memory.
+    /// The window to read ahead after a read of the marked page `index`; `None` if a whole window
+    /// after it is in memory.
     pub fn on_mark(&mut self, index: u32, is_cached: impl Fn(u32) -> bool) -> Option<Window> {
+        self.on_mark_for(1, index, is_cached)
+    }
+
+    /// The same after a mapped access, which counts as a request of the largest window: at another
+    /// reader's mark it reads as much.
+    pub fn on_mapped_mark(&mut self, index: u32, is_cached: impl Fn(u32) -> bool) -> Option<Window> {
+        self.on_mark_for(self.max_pages, index, is_cached)
+    }
+
+    fn on_mark_for(&mut self, request: u32, index: u32, is_cached: impl Fn(u32) -> bool) -> Option<Window> {
         if self.max_pages == 0 {
             return None;
         }
@@ -185,7 +194,7 @@ impl Readahead {
             // Another reader's mark: continue with the first page that is missing after it.
             let mut after = (1..=self.max_pages).map_while(|by| index.checked_add(by));
             let first = after.find(|&page| !is_cached(page))?;
-            (first, self.next_size(first - index + 1))
+            (first, self.next_size((first - index).saturating_add(request)))
         };
         let after_end = self.start.wrapping_add(self.size) % ALIGNMENT;
         if self.is_aligned && after_end < self.size {
@@ -233,6 +242,19 @@ mod tests {
         );
     }
 
+    /// A reader that skips one page at a time is sequential, such as one of two that share a file's
+    /// pages in turn; one that skips two is not.
+    #[test]
+    fn a_reader_may_skip_one_page() {
+        for preset in [Preset::Linux612, Preset::Default] {
+            let mut readahead = kernel(preset);
+            readahead.note_read(99, 1);
+            assert_eq!(readahead.on_miss(101, 1, NONE), Window { first: 101, pages: 4, mark: Some(102) });
+            readahead.note_read(101, 1);
+            assert_eq!(readahead.on_miss(104, 1, NONE), Window { first: 104, pages: 1, mark: None });
+        }
+    }
+
     /// The window is as long as the cached pages before the miss, twice as long from the beginning
     /// of the file; its last page is marked.
     #[test]
@@ -276,6 +298,16 @@ mod tests {
             }
             assert_eq!(readahead.on_fault(7).pages, expected, "{preset:?}");
         }
+    }
+
+    /// The mark of a reader by descriptor, met through a mapping.
+    #[test]
+    fn a_mapped_access_to_a_mark_reads_the_largest_window() {
+        let mut mapping = kernel(Preset::Linux612);
+        let cached = |page| page <= 504;
+        let next = Window { first: 505, pages: 32, mark: Some(505) };
+        assert_eq!(mapping.on_mapped_mark(500, cached), Some(next));
+        assert_eq!(kernel(Preset::Linux612).on_mark(500, cached), Some(Window { pages: 12, ..next }));
     }
 
     #[test]

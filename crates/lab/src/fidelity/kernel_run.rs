@@ -16,6 +16,9 @@ pub const HALF_AN_EFFORT_PAGES: u64 = 28;
 /// Swap of a replay, 1 GiB. The rows use a hundredth of it.
 const SWAP_PAGES: u32 = 1 << 18;
 
+/// Time of an access that reads nothing: the shortest average of a run, one with few misses.
+const HIT_TIME: Duration = Duration::from_micros(17);
+
 /// Swappiness of rows that do not name theirs.
 pub(super) const DEFAULT_SWAPPINESS: u8 = 60;
 
@@ -301,6 +304,8 @@ pub struct KernelRun {
     pub access: Access,
     /// Average time of an access, including waits, in nanoseconds.
     pub access_nanos: f64,
+    /// Requests for which the disk was read, in the whole run.
+    pub disk_reads: f64,
     /// Counts by [`Measure`].
     pub(super) counts: [f64; Measure::ALL.len()],
 }
@@ -327,18 +332,31 @@ impl KernelRun {
         self.setting.tasks.min(Machine::LAB_CPUS as u32)
     }
 
-    /// Time of an access for a task that has a CPU.
+    /// Time of an access for a task that has a CPU. Of several tasks with a CPU each, the one that
+    /// reads waits, and the others go on: the reads take the time, and the tasks get apart
+    /// ([book: fidelity#fidelity-apart]).
     pub fn access_time(&self) -> Duration {
-        Duration::from_nanos(self.access_nanos as u64) * self.running()
+        let time = Duration::from_nanos(self.access_nanos as u64) * self.running();
+        if self.has_own_cpus() { time.min(HIT_TIME) } else { time }
+    }
+
+    /// Whether there are several tasks, each with a CPU.
+    fn has_own_cpus(&self) -> bool {
+        self.setting.tasks > 1 && self.setting.tasks == self.running()
     }
 
     /// Time of a read. A task that reads gives up its CPU, and goes on when those before it have
     /// had their turns, each up to its own next read. So when a batch of new pages is moved to the
     /// lists, some of them have not been accessed yet, which the policy may look at
-    /// ([book: fidelity#fidelity-turns]).
+    /// ([book: fidelity#fidelity-turns]). A task with a CPU of its own waits for the disk only.
     pub fn read_time(&self) -> Duration {
-        let accesses_per_read = self.records as f64 / self.count(Measure::TotalMisses).max(1.0);
+        let accesses_per_read = self.records as f64 / self.disk_reads.max(1.0);
         let turn_nanos = self.access_nanos * accesses_per_read;
+        if self.has_own_cpus() {
+            let hits_nanos = self.access_time().as_nanos() as f64 * accesses_per_read;
+            let tasks = f64::from(self.setting.tasks);
+            return Duration::from_nanos((turn_nanos * tasks - hits_nanos).max(0.0) as u64);
+        }
         Duration::from_nanos(turn_nanos as u64) * (self.setting.tasks - self.running())
     }
 }
@@ -377,9 +395,7 @@ mod tests {
     /// All accesses together take as long as in the kernel, with any number of tasks.
     #[test]
     fn tasks_take_turns_in_the_time_of_the_row() {
-        let times = |tasks| {
-            let mut counts = [0.0; Measure::ALL.len()];
-            counts[Measure::TotalMisses as usize] = 1000.0;
+        let times = |tasks, access_nanos: f64| {
             let run = KernelRun {
                 setting: Setting { tasks, ..Setting::new("load", "7.2.12", "mglru") },
                 preset: Preset::Linux72,
@@ -392,13 +408,18 @@ mod tests {
                 records: 4000,
                 warm_from: 0,
                 access: Access::Reads,
-                access_nanos: 500.0,
-                counts,
+                access_nanos,
+                disk_reads: 1000.0,
+                counts: [0.0; Measure::ALL.len()],
             };
             let all = (4000 * run.access_time() + 1000 * run.read_time()) / tasks;
-            assert_eq!(all, 4000 * Duration::from_nanos(500), "{tasks} tasks");
+            assert_eq!(all, 4000 * Duration::from_nanos(access_nanos as u64), "{tasks} tasks");
             [run.access_time(), run.read_time()].map(|time| time.as_nanos())
         };
-        assert_eq!([1, 2, 3, 32].map(times), [[500, 0], [1000, 0], [1000, 2000], [1000, 60_000]]);
+        let short = [[500, 0], [1000, 0], [1000, 2000], [1000, 60_000]];
+        assert_eq!([1, 2, 3, 32].map(|tasks| times(tasks, 500.0)), short);
+        // Two tasks with a CPU each: 17 µs of 200 are the access, and a quarter of them read.
+        let long = [[100_000, 0], [17_000, 732_000], [200_000, 400_000]];
+        assert_eq!([1, 2, 3].map(|tasks| times(tasks, 100_000.0)), long);
     }
 }

@@ -202,6 +202,10 @@ impl Fields<'_> {
             warm_from: self.number("warm_index")? as u64,
             access,
             access_nanos: (self.number("total_elapsed_ns")? / self.number("n")?.max(1.0)).max(1.0),
+            disk_reads: self
+                .optional_number("total_disk_rd_ios")
+                .filter(|&reads| reads > 0.0)
+                .unwrap_or(counts[Measure::TotalMisses as usize]),
             counts,
         })
     }

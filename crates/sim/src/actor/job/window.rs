@@ -115,7 +115,11 @@ impl Job {
         let readahead = self.readahead(touch, world);
         readahead.note_read(touch.index, 1);
         let is_cached = |page| world.core.is_cached(&file.mapping, page);
-        if let Some(window) = readahead.on_mark(touch.index, is_cached) {
+        let window = match touch.mapped {
+            true => readahead.on_mapped_mark(touch.index, is_cached),
+            false => readahead.on_mark(touch.index, is_cached),
+        };
+        if let Some(window) = window {
             let memcg = self.process.task.memcg;
             let filling = Filling::ahead(&world.core, memcg, window, file.pages, touch.mapped);
             self.window = Some(Box::new(Window { mapping: file.mapping.clone(), filling }));
