@@ -71,9 +71,11 @@ impl Measure {
         Measure::SwapOuts,
     ];
 
-    /// The measures of a run, which depend on its policy and swap.
+    /// The measures of a run, which depend on its policy and swap. Transfers of swap are counted for
+    /// the machine only.
     pub fn of(run: &KernelRun) -> impl Iterator<Item = Measure> + use<> {
-        let shown = if run.setting.has_swap() { Self::ALL.len() } else { Measure::SwapIns as usize };
+        let has_swap = run.setting.has_swap() && run.setting.memcg.is_empty();
+        let shown = if has_swap { Self::ALL.len() } else { Measure::SwapIns as usize };
         let foreign = match run.lru {
             Lru::Classic => Measure::Generations,
             _ => Measure::ActivatedRefaults,

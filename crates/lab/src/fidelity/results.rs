@@ -277,3 +277,51 @@ pub fn trace_of(table: &Path, workload: &str) -> Result<PathBuf, Error> {
         ))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// The row of a run with swap, and some more columns.
+    fn read(more: &[(&str, &str)]) -> Result<KernelRun, Error> {
+        let columns = Measure::ALL.into_iter().filter_map(Measure::column).chain(SEQ_COLUMNS).chain(COLUMNS);
+        let mut row: BTreeMap<&str, &str> = columns.map(|column| (column, "0")).collect();
+        row.extend([
+            ("workload", "w"),
+            ("kernel", "7.2.12"),
+            ("lru", "mglru"),
+            ("swap", "disk"),
+            ("tag", ""),
+        ]);
+        row.extend([("limit_pages", "1000"), ("cap_file_mean", "300.4"), ("cap_anon_mean", "500")]);
+        row.extend(more.iter().copied());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.csv");
+        let (columns, values): (Vec<&str>, Vec<&str>) = row.into_iter().unzip();
+        std::fs::write(&path, format!("{}\n{}\n", columns.join(","), values.join(","))).unwrap();
+        Table::read(&path, &Filter::default()).map(|table| table.runs[0].clone())
+    }
+
+    /// Pages that wait in the swap cache take memory although no page table maps them.
+    #[test]
+    fn memory_has_pages_of_the_swap_cache() {
+        let run = read(&[]).unwrap();
+        assert_eq!((run.memory_pages, run.setting.swappiness, run.is_predicted()), (828, 60, true));
+        assert_eq!(read(&[("cap_unmapped_mean", "90")]).unwrap().memory_pages, 918);
+        let without = [("cap_unmapped_mean", "90"), ("swap", "none"), ("swappiness", "10")];
+        let run = read(&without).unwrap();
+        assert_eq!((run.memory_pages, run.setting.swappiness), (328, 10));
+    }
+
+    /// Where the limit moves, memory is what the limit leaves beside the memory that is not pages.
+    #[test]
+    fn memory_of_a_limit_that_moves() {
+        let run = read(&[("at", "5:memory.max=2048000"), ("current_mean", "840.4"), ("memcg", "b")]).unwrap();
+        assert_eq!((run.memory_pages, run.is_predicted()), (960, false));
+        assert_eq!(run.setting.memcg, "b");
+        assert!(!Measure::of(&run).any(|measure| measure == Measure::SwapIns), "not known of one memcg");
+        let error = read(&[("at", "memory.max")]).unwrap_err().to_string();
+        assert!(error.contains("line 2: 'memory.max' is not a control file with a value"), "{error}");
+    }
+}
