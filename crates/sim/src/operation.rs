@@ -158,7 +158,8 @@ pub enum Operation {
     },
     /// Reclaims pages of a tenant and all below it (`memory.reclaim`).
     Reclaim(Request),
-    /// Writes a control file, and waits until the write is done ([`crate::Simulator::control_writes`]).
+    /// Writes a control file, and waits until the write is done
+    /// ([`crate::Simulator::control_writes`]).
     Control {
         /// Number of the write, from 0; the run ends with an error if there is none.
         write: usize,

@@ -4,10 +4,10 @@
 //! For reads, the window starts at twice the request (four times while small) and grows likewise
 //! with every window used, up to a maximum. Each window carries a mark: an access to the marked
 //! page starts the next window before the reader gets to the end. A read continues the last one if
-//! it skips no more than one page; another one brings in only itself. In kernels, cached pages before it are the trace of a sequential
-//! reader, of this or another open file, and the window is as long as the trace
-//! ([`Switch::ContextReadahead`]). The default does without: what a database reads at random lies
-//! beside what it has read ([book: agreement#readahead-agreement]).
+//! it skips no more than one page; another one brings in only itself. In kernels, cached pages
+//! before it are the trace of a sequential reader, of this or another open file, and the window is
+//! as long as the trace ([`Switch::ContextReadahead`]). The default does without: what a database
+//! reads at random lies beside what it has read ([book: agreement#readahead-agreement]).
 //!
 //! A miss through a mapping brings in the pages around it, as many as the largest window, since
 //! mapped accesses are local more often than sequential. If misses outnumber hits by a hundred,

@@ -71,8 +71,8 @@ impl Measure {
         Measure::SwapOuts,
     ];
 
-    /// The measures of a run, which depend on its policy and swap. Transfers of swap are counted for
-    /// the machine only.
+    /// The measures of a run, which depend on its policy and swap. Transfers of swap are counted
+    /// for the machine only.
     pub fn of(run: &KernelRun) -> impl Iterator<Item = Measure> + use<> {
         let has_swap = run.setting.has_swap() && run.setting.memcg.is_empty();
         let shown = if has_swap { Self::ALL.len() } else { Measure::SwapIns as usize };
@@ -323,8 +323,8 @@ impl KernelRun {
         Swappiness::new(self.setting.swappiness).unwrap_or(Swappiness::DEFAULT)
     }
 
-    /// Whether the capacity can be predicted from the limit: one that holds from the first access to
-    /// the last, for one memcg.
+    /// Whether the capacity can be predicted from the limit: one that holds from the first access
+    /// to the last, for one memcg.
     pub fn is_predicted(&self) -> bool {
         self.watermarks.is_none() && self.setting.controls.is_plain()
     }

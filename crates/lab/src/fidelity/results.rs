@@ -188,7 +188,8 @@ impl Fields<'_> {
             tag: self.text("tag").to_owned(),
             limit_pages,
             capacity_pages,
-            // A limit that moves or is not reached says less about the pages than the memory beside them.
+            // A limit that moves or is not reached says less about the pages than the memory
+            // beside them.
             memory_pages: match setting.controls.is_plain() {
                 true => capacity_pages as u64 + free_pages,
                 false => {
