@@ -10,6 +10,7 @@ use crate::reclaim::{EffortKind, Orders, Scan, Watermarks, evict_step};
 use crate::sync::Ordering::Relaxed;
 use crate::*;
 
+mod aging;
 mod anon;
 mod memcgs;
 mod switches;

@@ -60,7 +60,7 @@ struct Iteration {
     next: usize,
     /// The iteration has reached the new address spaces, which are walked completely.
     forced: bool,
-    /// An address space was picked in this iteration, and the next filter cleared.
+    /// An address space was picked in this iteration, and `begin` was called.
     selected: bool,
     /// The youngest generation of the last finished iteration.
     walk_seq: u64,
@@ -77,8 +77,8 @@ pub(crate) struct SpaceList(Mutex<Iteration>);
 
 /// The next action of an aging thread.
 pub(crate) enum Next {
-    /// Walk this address space. `first`: clear the next filter before.
-    Walk { space: Arc<AddressSpace>, forced: bool, first: bool },
+    /// Walk this address space. `forced`: all of it.
+    Walk { space: Arc<AddressSpace>, forced: bool },
     /// All are walked, and this caller must open the generation.
     Advance,
     /// Another thread has finished this generation.
@@ -122,8 +122,10 @@ impl SpaceList {
         Next::Advance
     }
 
-    /// Picks the next address space to walk for `seq`, the youngest generation now.
-    pub(crate) fn next(&self, seq: u64, force: bool) -> Next {
+    /// Picks the next address space to walk for `seq`, the youngest generation now. Calls `begin`
+    /// before any thread gets the first one: what it empties, no thread of this walk has filled.
+    /// The list is locked meanwhile.
+    pub(crate) fn next(&self, seq: u64, force: bool, begin: impl FnOnce()) -> Next {
         let mut iteration = self.0.lock();
         let iteration = &mut *iteration;
         if seq <= iteration.walk_seq {
@@ -134,8 +136,10 @@ impl SpaceList {
             iteration.forced |= *fresh;
             let forced = force || iteration.forced;
             if space.ran.swap(false, AcqRel) || forced {
-                let first = !std::mem::replace(&mut iteration.selected, true);
-                return Next::Walk { space: space.clone(), forced, first };
+                if !std::mem::replace(&mut iteration.selected, true) {
+                    begin();
+                }
+                return Next::Walk { space: space.clone(), forced };
             }
         }
         iteration.spaces.iter_mut().for_each(|(_, fresh)| *fresh = false);
@@ -179,7 +183,7 @@ mod tests {
     fn walked(list: &SpaceList, seq: u64) -> Vec<bool> {
         let mut forced = Vec::new();
         loop {
-            match list.next(seq, false) {
+            match list.next(seq, false, || ()) {
                 Next::Walk { forced: f, .. } => forced.push(f),
                 Next::Advance => return forced,
                 Next::Finished => panic!("no other thread walks"),
@@ -199,16 +203,19 @@ mod tests {
         spaces[1].mark_ran();
         list.lock().add(spaces[2].clone());
         assert_eq!(walked(&list, 5), [false, true]);
-        assert!(matches!(list.next(5, false), Next::Finished));
+        assert!(matches!(list.next(5, false, || ()), Next::Finished));
     }
 
     #[test]
     fn one_of_two_agers_advances() {
         let list = SpaceList::new();
-        list.lock().add(Arc::default());
-        assert!(matches!(list.next(3, false), Next::Walk { first: true, .. }));
-        assert!(matches!(list.next(3, false), Next::Advance));
-        assert!(matches!(list.next(3, false), Next::Finished));
+        (0..2).for_each(|_| list.lock().add(Arc::default()));
+        let mut begun = 0;
+        let mut next = || list.next(3, false, || begun += 1);
+        assert!(matches!([next(), next()], [Next::Walk { .. }, Next::Walk { .. }]));
+        assert!(matches!(next(), Next::Advance));
+        assert!(matches!(next(), Next::Finished));
+        assert_eq!(begun, 1);
     }
 }
 
@@ -226,7 +233,7 @@ mod loom_tests {
             let age = |list: &SpaceList| {
                 let mut walked = 0;
                 loop {
-                    match list.next(3, false) {
+                    match list.next(3, false, || ()) {
                         Next::Walk { .. } => walked += 1,
                         Next::Advance => return (walked, 1),
                         Next::Finished => return (walked, 0),

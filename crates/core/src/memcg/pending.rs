@@ -133,3 +133,28 @@ impl Pending {
         self.dirty_pages() + self.writeback.load(Relaxed).max(0) as u64
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+
+    /// A page becomes dirty while the flusher forgets that too many are: either the flusher counts
+    /// the page, or its thread brings the news. Without the fences loom finds both missing it.
+    #[test]
+    fn loom_a_dirty_page_is_counted_or_noted_again() {
+        loom::model(|| {
+            let pending = Arc::new(Pending::default());
+            assert!(pending.add_dirty() == 1 && pending.note_over_background());
+            let other = {
+                let pending = pending.clone();
+                loom::thread::spawn(move || pending.add_dirty() == 2 && pending.note_over_background())
+            };
+            pending.forget_over_background();
+            let counted = pending.dirty_pages() == 2;
+            let noted = other.join().unwrap();
+            assert!(counted || noted, "too many pages are dirty, and nobody knows");
+            assert!(!pending.note_over_background() == noted);
+        });
+    }
+}

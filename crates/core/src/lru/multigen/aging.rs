@@ -227,21 +227,22 @@ impl<H: Host> Aging<'_, H> {
     /// generation ([`Self::open`]); no other thread does.
     pub(crate) fn step(&self, batch: &mut WalkBatch) -> AgeStep {
         let Aging { core, memcg, seq, .. } = *self;
+        let mut added_bytes = 0;
+        let begin = || {
+            memcg.lruvec.forget_walks();
+            added_bytes = memcg.lruvec.filters.clear(seq.next(), |bytes| core.leaves.count_bytes(bytes));
+        };
         let next = if core.tunables.has(LEAF_WALK) {
-            memcg.spaces.next(seq.0, self.force)
+            memcg.spaces.next(seq.0, self.force, begin)
         } else {
             memcg.spaces.skip(seq.0)
         };
         match next {
             Next::Finished => AgeStep::Others,
-            Next::Walk { space, forced, first } => {
-                if first {
-                    memcg.lruvec.forget_walks();
-                    // Only one thread is the first. Without room for a filter, walks visit all
-                    // tables.
-                    if core.grow_memcg(memcg, memcg.lruvec.filters.missing_bytes(seq.next())) {
-                        core.leaves.count_bytes(memcg.lruvec.filters.clear(seq.next()));
-                    }
+            Next::Walk { space, forced } => {
+                // Without room for a new filter, walks visit all tables.
+                if !core.grow_memcg(memcg, added_bytes) {
+                    core.leaves.forget_bytes(memcg.lruvec.filters.remove(seq.next()));
                 }
                 self.walk_space(&space, forced, batch);
                 batch.flush(core, memcg.id());

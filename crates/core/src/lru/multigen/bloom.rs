@@ -43,25 +43,27 @@ impl Filters {
         &self.0[(seq.0 % 2) as usize]
     }
 
-    /// Bytes that [`Self::clear`] would add.
-    pub(crate) fn missing_bytes(&self, seq: Seq) -> u64 {
-        if self.of(seq).lock().is_some() { 0 } else { BYTES }
-    }
-
-    /// Empties the filter of `seq`, or creates it. Returns the additional bytes.
-    pub(crate) fn clear(&self, seq: Seq) -> u64 {
+    /// Empties the filter of `seq`, or creates it and counts its bytes. Returns these, or 0.
+    pub(crate) fn clear(&self, seq: Seq, count: impl FnOnce(u64)) -> u64 {
         let mut filter = self.of(seq).lock();
         if let Some(bits) = &mut *filter {
             bits.fill(0);
             return 0;
         }
+        // Before another thread can remove the filter and subtract them.
+        count(BYTES);
         *filter = Some(Box::new([0; WORDS]));
         BYTES
     }
 
+    /// Removes the filter of `seq`. Returns the bytes that it took.
+    pub(crate) fn remove(&self, seq: Seq) -> u64 {
+        if self.of(seq).lock().take().is_some() { BYTES } else { 0 }
+    }
+
     /// Removes both filters. Returns the bytes that they took.
     pub(crate) fn forget(&self) -> u64 {
-        self.0.iter().filter_map(|filter| filter.lock().take()).count() as u64 * BYTES
+        [Seq(0), Seq(1)].map(|seq| self.remove(seq)).iter().sum()
     }
 
     /// Whether a table may be worth walking while `seq` is the youngest generation.
@@ -96,13 +98,15 @@ mod tests {
         let filters = Filters::new();
         filters.insert(Seq(3), MappingId(0), 7);
         assert!(filters.may_contain(Seq(3), MappingId(0), 8));
-        filters.clear(Seq(3));
+        filters.clear(Seq(3), |_| ());
         assert!(!filters.may_contain(Seq(3), MappingId(0), 7));
         assert!(filters.may_contain(Seq(4), MappingId(0), 7), "the other one is still missing");
         assert_eq!(filters.forget(), 4096);
         filters.insert(Seq(3), MappingId(0), 7);
         assert!(filters.may_contain(Seq(3), MappingId(0), 8), "forgotten, it is missing again");
-        assert_eq!([3, 3, 4].map(|seq| filters.clear(Seq(seq))), [4096, 0, 4096]);
+        let mut counted = 0;
+        let added = [3, 3, 4].map(|seq| filters.clear(Seq(seq), |bytes| counted += bytes));
+        assert_eq!((added, counted), ([4096, 0, 4096], 8192));
         assert!(!filters.may_contain(Seq(3), MappingId(0), 7));
     }
 
@@ -110,7 +114,7 @@ mod tests {
     #[test]
     fn false_positives_are_as_published() {
         let filters = Filters::new();
-        filters.clear(Seq(0));
+        filters.clear(Seq(0), |_| ());
         let wrong = |from: u32| {
             (from..from + 10_000).filter(|&t| filters.may_contain(Seq(0), MappingId(1), t)).count()
         };

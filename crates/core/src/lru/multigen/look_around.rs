@@ -205,7 +205,7 @@ mod tests {
         (0..8).chain(512..519).for_each(|page| harness.load(page));
         assert!(look_around(&harness, 0, &mut None));
         assert!(filters(&harness, 1), "the filter is missing, and the found table is lost");
-        harness.memcg().lruvec.filters.clear(Seq(3));
+        harness.memcg().lruvec.filters.clear(Seq(3), |_| ());
         (0..8).for_each(|page| harness.load(page));
         assert!(look_around(&harness, 0, &mut None) && look_around(&harness, 512, &mut None));
         assert_eq!((filters(&harness, 0), filters(&harness, 1)), (true, false));

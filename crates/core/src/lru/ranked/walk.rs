@@ -25,8 +25,14 @@ use crate::tunables::{LEAF_WALK, TABLE_WALK};
 impl Ranked {
     /// Whether a walk is due. Of several threads that ask, one begins it.
     fn begins_walk(&self) -> bool {
-        let (now, last) = (self.clock().words().0, self.walked_at.load(Relaxed));
-        now.wrapping_sub(last) >= (self.memory_pages() / WALKS_PER_MEMORY).max(1)
+        self.begins_walk_at(self.clock().words().0)
+    }
+
+    /// [`Self::begins_walk`] for a thread that has read so many pages from the clock. Another
+    /// thread may have begun a walk since, with more of them.
+    fn begins_walk_at(&self, now: u64) -> bool {
+        let last = self.walked_at.load(Relaxed);
+        now.saturating_sub(last) >= (self.memory_pages() / WALKS_PER_MEMORY).max(1)
             && self.walked_at.compare_exchange(last, now, Relaxed, Relaxed).is_ok()
     }
 }
@@ -67,5 +73,23 @@ fn walk_mapping(core: &Core, memcg: &Memcg, mapping: &Mapping) {
         }
         memcg.stat.found_young(mapping.kind(), young);
         memcg.lruvec.count_walked([entries, young, 1, 0]);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::state::RankedOnUse;
+
+    /// A thread that read the clock before another one began the walk begins none: the clock once
+    /// seemed to be far ahead of the walk.
+    #[test]
+    fn of_two_threads_one_begins_a_walk() {
+        let ranked = RankedOnUse::default();
+        // A memory of eight pages is walked every two pages.
+        ranked.expect(|| 9);
+        (0..3).for_each(|_| ranked.tick(0));
+        assert!(ranked.begins_walk_at(3));
+        assert!(!ranked.begins_walk_at(2), "read before the other thread's page came");
+        assert_eq!([4, 5, 5].map(|now| ranked.begins_walk_at(now)), [false, true, false]);
     }
 }

@@ -218,7 +218,7 @@ fn address_spaces_follow_their_tasks() {
     harness.core.move_task(&mut task, b);
     let has = |memcg, force| {
         let spaces = &harness.core.memcg(memcg).spaces;
-        matches!(spaces.next(3, force), crate::mm::Next::Walk { .. })
+        matches!(spaces.next(3, force, || ()), crate::mm::Next::Walk { .. })
     };
     assert!(!has(MemcgId::ROOT, true) && has(b, true));
     harness.core.end_task(&task);
