@@ -146,13 +146,20 @@ fn handle_signals() {
 fn end_at_signals(last: impl FnOnce() + Send + 'static) {
     // `nohup` has the loss of the terminal ignored.
     let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| signal != SIGHUP || !ignores(signal));
-    let Ok(mut signals) = Signals::new(heard) else { return };
-    std::thread::spawn(move || {
+    let heard: Vec<_> = heard.collect();
+    let (sender, receiver) = std::sync::mpsc::channel::<()>();
+    let wait = move || {
+        let Ok(mut signals) = Signals::new(heard) else { return };
+        drop(sender);
         if let Some(signal) = signals.forever().next() {
             last();
             std::process::exit(SIGNALLED + signal);
         }
-    });
+    };
+    // Without a thread that hears them, signals end the program as they would any other.
+    if std::thread::Builder::new().spawn(wait).is_ok() {
+        let _ = receiver.recv();
+    }
 }
 
 /// Whether this program was started with a signal ignored.

@@ -28,7 +28,8 @@ pub fn check(bytes: u64, what: impl Display, instead: &str) -> Result<(), Error>
     if !matches!(probe, Ok(Ok(()))) {
         let wanted = size::show(bytes);
         return Err(Error::usage(format_args!(
-            "{what}: {wanted} of memory are needed, and the system refuses them: {instead}, or raise `ulimit -v`"
+            "{what}: {wanted} of memory are needed, and the system refuses them: {instead}, or raise `ulimit -v` \
+             (or, with `vm.overcommit_memory=2`, the system's limit)"
         )));
     }
     Ok(())

@@ -1,8 +1,10 @@
 //! Independent tasks, one per processor at a time.
 
 use crate::error::Error;
+use crate::fio::gate::Gate;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 /// Number of concurrent threads.
 pub fn threads() -> usize {
@@ -46,13 +48,66 @@ pub fn all<T: Sync, R: Send>(
 
 /// Gives each item a thread of its own, all at once, and returns the results in order. A panic goes
 /// on in the caller.
-pub fn each<T: Send, R: Send>(items: impl IntoIterator<Item = T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+///
+/// # Errors
+/// A thread cannot be started. Then no item is worked on.
+pub fn each<T: Send, R: Send>(
+    items: impl IntoIterator<Item = T>,
+    work: impl Fn(T) -> R + Sync,
+) -> Result<Vec<R>, Error> {
+    let gate = Gate::default();
     std::thread::scope(|scope| {
-        let work = &work;
-        let threads: Vec<_> = items.into_iter().map(|item| scope.spawn(move || work(item))).collect();
+        let (gate, work) = (&gate, &work);
+        let start = |item| spawn(scope, move || gate.pass().then(|| work(item)));
+        let threads: Result<Vec<_>, Error> = items.into_iter().map(start).collect();
+        let threads = threads.inspect_err(|_| gate.turn_away())?;
+        gate.open_for(threads.len());
         let joined = threads.into_iter().map(|thread| thread.join());
-        joined.map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        let done = joined.map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        Ok(done.map(|done| done.expect("the gate is open")).collect())
     })
+}
+
+/// Starts a thread in a scope.
+///
+/// # Errors
+/// The system grants no thread.
+pub fn spawn<'s, R: Send + 's>(
+    scope: &'s Scope<'s, '_>,
+    work: impl FnOnce() -> R + Send + 's,
+) -> Result<ScopedJoinHandle<'s, R>, Error> {
+    let builder = Builder::new();
+    #[cfg(test)]
+    let builder = grants::take(builder);
+    builder.spawn_scoped(scope, work).map_err(|error| {
+        Error::work(format_args!(
+            "cannot start a thread: {error}; use fewer jobs or clients, or raise `ulimit -u`, `ulimit -v`, or `pids.max` \
+             of the control group"
+        ))
+    })
+}
+
+/// The threads that the system grants to a test, as under `ulimit -u`.
+#[cfg(test)]
+pub(crate) mod grants {
+    use std::cell::Cell;
+    use std::thread::Builder;
+
+    thread_local! {
+        static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+
+    /// Has the calling thread start at most so many threads from now on.
+    pub(crate) fn limit(threads: usize) {
+        LEFT.set(threads);
+    }
+
+    /// Asks for a stack that no process can have, if no thread is left.
+    pub(super) fn take(builder: Builder) -> Builder {
+        let left = LEFT.get();
+        LEFT.set(left.saturating_sub(1));
+        if left == 0 { builder.stack_size(1 << 47) } else { builder }
+    }
 }
 
 #[cfg(test)]
@@ -86,12 +141,21 @@ mod tests {
             barrier.wait();
             2 * item
         };
-        assert_eq!(each([1, 2], double), [2, 4]);
+        assert_eq!(each([1, 2], double), Ok(vec![2, 4]));
+    }
+
+    /// The program once panicked.
+    #[test]
+    fn without_a_thread_for_each_no_item_is_worked_on() {
+        grants::limit(2);
+        let error =
+            each(0..3, |item| panic!("works on {item}")).map(|_: Vec<()>| ()).unwrap_err().to_string();
+        assert!(error.starts_with("cannot start a thread: ") && error.contains("`ulimit -u`"), "{error}");
     }
 
     #[test]
     #[should_panic(expected = "of a thread")]
     fn a_panic_goes_on() {
-        each([1], |_| panic!("of a thread"));
+        each([1], |_| panic!("of a thread")).unwrap();
     }
 }

@@ -180,16 +180,22 @@ pub fn run(args: Args) -> Result<(), Failure> {
         check_tenants(&args.events_tenant, &plans[0].scenario)?;
     }
     let mut output = Output::new(args.json);
-    let (mut documents, mut failed) = (Vec::new(), None);
+    let (mut documents, mut failures, mut done) = (Vec::new(), Vec::new(), Ok(()));
     let bars = Bars::default();
     let stage = Stage::begin(&bars, "scenario", plans.len() as u64, Unit::Steps);
     for (number, plan) in plans.iter().enumerate() {
         bars.note(&plan.scenario.name());
-        let (outcome, place) = match &args.events {
-            Some(file) => {
-                recorded(plan, file, &args, &bars).map(|(outcome, place)| (outcome, Some(place)))?
+        let ran = match &args.events {
+            Some(file) => recorded(plan, file, &args, &bars).map(|(outcome, place)| (outcome, Some(place))),
+            None => run::run_watched(plan, args.directory.as_deref(), &bars).map(|outcome| (outcome, None)),
+        };
+        let (outcome, place) = match ran {
+            Ok(ran) => ran,
+            // The results of those before it are printed all the same.
+            Err(failure) => {
+                done = Err(failure);
+                break;
             }
-            None => (run::run_watched(plan, args.directory.as_deref(), &bars)?, None),
         };
         let between = if number > 0 { "\n" } else { "" };
         bars.hidden(|| output.text(&format!("{between}{}", report::text(plan, &outcome))))?;
@@ -197,18 +203,32 @@ pub fn run(args: Args) -> Result<(), Failure> {
             bars.hidden(|| output.text(&format!("\n{place}\n")))?;
         }
         documents.push(json!(outcome));
-        failed = failed.or(outcome.failures.into_iter().next());
+        failures.extend(outcome.failures);
         stage.advance(1)?;
     }
     drop(stage);
     match documents.as_slice() {
-        [document] => output.document(document)?,
+        [] => {}
+        [document] if plans.len() == 1 => output.document(document)?,
         documents => output.document(&json!({ "scenarios": documents }))?,
     }
-    match failed {
-        Some(failure) => Err(Failure::work(failure)),
-        None => Ok(()),
+    done.and(all_of(&failures))
+}
+
+/// Failures that are printed. The JSON document has all of them.
+const FAILURES_PRINTED: usize = 20;
+
+/// The failures of jobs as that of the command, a line each.
+fn all_of(failures: &[String]) -> Result<(), Failure> {
+    if failures.is_empty() {
+        return Ok(());
     }
+    let mut lines = failures.iter().take(FAILURES_PRINTED).cloned().collect::<Vec<_>>();
+    let more = failures.len() - lines.len();
+    if more > 0 {
+        lines.push(format!("{more} more failures: --json has all of them"));
+    }
+    Err(Failure::work(lines.join("\nmglru: ")))
 }
 
 /// Runs a scenario, and writes its events. Also returns a sentence that says where they are.

@@ -766,3 +766,58 @@ fn readings_take_a_bounded_memory() {
     let error = fails(here.path(), "run s.toml", 2);
     assert!(error.contains("s.toml: [print]: ") && error.contains("choose a longer time"), "{error}");
 }
+
+/// Of several jobs and scenarios that fail, only the first failure was printed.
+#[test]
+fn every_failure_is_reported() {
+    let here = tempfile::tempdir().unwrap();
+    let tenant = |name: &str| format!("[[tenant]]\npath = \"{name}\"\nmemory.max = \"0\"\n");
+    let job = |name: &str| format!("[[job]]\ntenant = \"{name}\"\nfio = \"[j]\\nrw=read\\nsize=4k\"\n");
+    let of = |names: &[&str]| {
+        let tables = names.iter().map(|name| tenant(name)).chain(names.iter().map(|name| job(name)));
+        format!("[machine]\nmemory = \"4MiB\"\n{}", tables.collect::<String>())
+    };
+    fs::write(here.path().join("one.toml"), of(&["a"])).unwrap();
+    fs::write(here.path().join("two.toml"), of(&["a", "b"])).unwrap();
+    let said = fails(here.path(), "run one.toml two.toml --world real", 1);
+    let places = ["one.toml:6:1", "two.toml:9:1", "two.toml:12:1"];
+    let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("mglru: ")).collect();
+    assert_eq!(lines.len(), places.len(), "{said}");
+    for (line, place) in lines.iter().zip(places) {
+        assert!(line.starts_with(&format!("mglru: {place}: no page could be freed for tenant ")), "{line}");
+    }
+}
+
+/// The document was lost with the results of hours.
+#[test]
+fn results_are_printed_although_a_later_scenario_cannot_run() {
+    let here = tempfile::tempdir().unwrap();
+    let of =
+        |memory| format!("[machine]\nmemory = \"{memory}\"\n[[job]]\nfio = \"[j]\\nrw=read\\nsize=4k\"\n");
+    fs::write(here.path().join("fine.toml"), of("4MiB")).unwrap();
+    fs::write(here.path().join("small.toml"), of("100KiB")).unwrap();
+    let ran = mglru(here.path(), "run fine.toml small.toml --world real --json");
+    assert_eq!(ran.status.code(), Some(2));
+    let printed: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let scenarios = printed["scenarios"].as_array().unwrap();
+    assert_eq!((scenarios.len(), &scenarios[0]["scenario"]), (1, &"fine".into()));
+    assert!(
+        String::from_utf8_lossy(&ran.stderr).contains("small.toml: a budget of 102400 bytes is too small")
+    );
+}
+
+/// In the run's own directory, which has no other folders, nobody could make one.
+#[test]
+fn files_of_jobs_may_be_in_folders_of_the_run() {
+    let here = tempfile::tempdir().unwrap();
+    let text =
+        "[machine]\nmemory = \"4MiB\"\n[[job]]\nfio = \"[j]\\nrw=read\\nsize=16k\\nfilename=deep/er/x\"\n";
+    fs::write(here.path().join("s.toml"), text).unwrap();
+    let document = document(here.path(), "run s.toml --world real");
+    assert_eq!(number(&tenant(&document, "")["hits"]) + number(&tenant(&document, "")["misses"]), 4);
+    let said = fails(here.path(), "run s.toml --world real --directory .", 1);
+    assert!(
+        said.contains("/deep/er: No such file or directory") && said.contains("create the directory"),
+        "{said}"
+    );
+}

@@ -113,7 +113,7 @@ fn during(time: Duration, clients: u32, tenant: &Tenant, work: Work<'_>) -> Resu
         }
         result
     };
-    parallel::each(0..clients, client).into_iter().collect::<Result<(), Error>>()?;
+    parallel::each(0..clients, client)?.into_iter().collect::<Result<(), Error>>()?;
     let seconds = began.elapsed().as_secs_f64();
     Ok(Run {
         counters: tenant.stats().counters.iter().collect(),

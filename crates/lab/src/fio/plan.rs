@@ -352,7 +352,7 @@ impl PlannedFile {
     fn make(&self, watch: &dyn Watch) -> Result<(), Error> {
         let existing_bytes = self.existing_bytes.unwrap_or(0);
         let directory = self.path.parent().unwrap_or(Path::new("/"));
-        let instead = "choose another with `directory`, or a smaller `size`";
+        let instead = "choose another with `--directory`, or a smaller `size`";
         if self.content != Content::Zeroes {
             layout::check_space(directory, self.needed_bytes - existing_bytes, instead)?;
         }

@@ -109,6 +109,7 @@ pub fn run_recorded(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parallel;
     use crate::watch::Unit;
     use mglru_workload::scenario::Scenario;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -175,6 +176,19 @@ mod tests {
         let left = std::fs::read_dir(above.path()).unwrap().map(|entry| entry.unwrap().file_name());
         let left: Vec<_> = left.map(|name| name.into_string().unwrap()).collect();
         assert!(left.iter().all(|name| !name.starts_with("mglru-run-")), "{left:?}");
+    }
+
+    /// The process may have few threads. It once panicked while the first job waited for its start.
+    #[test]
+    fn a_real_run_without_a_thread_for_each_job_ends_at_once() {
+        let above = tempfile::tempdir().unwrap();
+        let late = "[[job]]\nfio = \"[late]\\nrw=read\\nsize=4k\"\nstart = \"1h\"\n";
+        let text = format!("[machine]\nmemory = \"4MiB\"\n{}", late.repeat(2));
+        let scenario = Scenario::parse(&text, Path::new("a.toml"), None).unwrap();
+        let plan = Plan::new(scenario, World::Real, &Overrides::default()).unwrap();
+        parallel::grants::limit(1);
+        let error = run(&plan, Some(above.path())).unwrap_err().to_string();
+        assert!(error.starts_with("a.toml:6:1: cannot start a thread: "), "{error}");
     }
 
     #[test]

@@ -118,7 +118,7 @@ pub fn run(sweep: &Sweep, folder: &Folder, threads: usize, watch: &dyn Watch) ->
     };
     let stop = || next.store(units.len(), Relaxed);
     let workers = 0..threads.clamp(1, units.len().max(1));
-    let results = parallel::each(workers, |_| work().inspect_err(|_| stop()));
+    let results = parallel::each(workers, |_| work().inspect_err(|_| stop()))?;
     results.into_iter().collect::<Result<(), Error>>()?;
     let (report, _) = report.into_inner().expect("no panic");
     Ok(Report { seconds: began.elapsed().as_secs_f64(), ..report })

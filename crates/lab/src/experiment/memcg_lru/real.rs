@@ -164,7 +164,7 @@ pub(super) fn run(mechanisms: Mechanisms, seed: u64, size: &Size, directory: &Pa
             let mut random = Random::stream(seed, round << 8 | thread);
             part.iter().try_for_each(|memory| memory.touch(share, &mut random))
         };
-        let done = parallel::each(memories.chunks(TENANTS / THREADS).zip(0..), touch);
+        let done = parallel::each(memories.chunks(TENANTS / THREADS).zip(0..), touch)?;
         done.into_iter().collect::<Result<(), Error>>()
     };
     let counters = |name| memories.iter().map(|memory| memory.counter(name)).collect::<Vec<u64>>();

@@ -241,7 +241,7 @@ impl Side {
             Ok::<_, Error>((reads, writes))
         };
         let (mut reads, mut writes) = (0, 0);
-        for done in parallel::each(&mut self.jobs, work) {
+        for done in parallel::each(&mut self.jobs, work)? {
             let (read, written) = done?;
             (reads, writes) = (reads + read, writes + written);
         }

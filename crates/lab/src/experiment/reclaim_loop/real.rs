@@ -223,5 +223,5 @@ fn during(time: Duration, documents: &Documents) -> Result<u64, Error> {
         }
         Ok(done)
     };
-    parallel::each(0..CLIENTS as usize, work).into_iter().sum()
+    parallel::each(0..CLIENTS as usize, work)?.into_iter().sum()
 }

@@ -59,6 +59,10 @@ pub fn run(plan: &Plan, directory: Option<&Path>, watch: &dyn Watch) -> Result<S
         check_files(plan, directory)?;
     }
     let fio = fio_plan(plan, directory.unwrap_or(&files))?;
+    if directory.is_none() {
+        // Nobody else can make the folders that names of files have there.
+        make_folders(plan, &files).map_err(cannot)?;
+    }
     // Its stages would be confused with those of other work: the whole run is no stage.
     let watch = &Quiet(watch);
     fio.lay_out(watch)?;
@@ -66,16 +70,16 @@ pub fn run(plan: &Plan, directory: Option<&Path>, watch: &dyn Watch) -> Result<S
     let stage = Stage::new(plan, &cache, parts.len())?;
     let files: Vec<String> = plan.scenario.print.files.iter().map(|file| file.value.clone()).collect();
     std::thread::scope(|scope| {
-        let threads: Vec<_> = parts
-            .iter()
-            .map(|part| {
-                let stage = &stage;
-                scope.spawn(move || {
-                    let _leaving = Leaving(stage);
-                    part.perform(stage, watch)
-                })
+        let start = |part| {
+            let stage = &stage;
+            parallel::spawn(scope, move || {
+                let _leaving = Leaving(stage);
+                Part::perform(part, stage, watch)
             })
-            .collect();
+            .map_err(|failure| failure.at(&part.place))
+        };
+        let threads: Result<Vec<_>, Error> = parts.iter().map(start).collect();
+        let threads = threads.inspect_err(|_| stage.cancel(&parts))?;
         let done = administer(plan, &cache, &stage, &parts, &files, watch);
         let done = done.and_then(|done| stage.wait(None, |state| state.left == 0, watch).map(|()| done));
         if done.is_err() {
@@ -159,6 +163,18 @@ fn check_files(plan: &Plan, directory: &Path) -> Result<(), Error> {
                 }
                 Err(error) => return Err(fail(format!("cannot look for `{shown}` in {place}: {error}"))),
             }
+        }
+    }
+    Ok(())
+}
+
+/// Makes the folders for files of jobs in the run's own directory.
+fn make_folders(plan: &Plan, directory: &Path) -> std::io::Result<()> {
+    for job in &plan.scenario.jobs {
+        let Work::Fio(instances) = &job.work else { continue };
+        let files = instances.iter().flat_map(|instance| &instance.files);
+        for folder in files.filter(|file| file.is_relative()).filter_map(|file| file.parent()) {
+            std::fs::create_dir_all(directory.join(folder))?;
         }
     }
     Ok(())
@@ -318,7 +334,7 @@ impl<'p> Part<'p> {
                 let (load, clients, seed, tenant) = (*load, *clients, *seed, &tenant);
                 let setup = Setup { load, clients, seed, tenant, directory, name, mapped: false };
                 let load = RealLoad::new(&setup, watch);
-                load.map(|load| self.perform_load(load, clients, *runtime, &membership))
+                load.and_then(|load| self.perform_load(load, clients, *runtime, &membership))
             }
         };
         done.unwrap_or_else(|failure| ended(Some(failure.text().to_owned())))
@@ -349,7 +365,7 @@ impl<'p> Part<'p> {
         clients: u32,
         runtime: Duration,
         membership: &Membership,
-    ) -> Ended<'p> {
+    ) -> Result<Ended<'p>, Error> {
         let deadline = Instant::now() + runtime;
         // Write-locked only while the load's files are moved.
         let load = RwLock::new(load);
@@ -371,9 +387,9 @@ impl<'p> Part<'p> {
             membership.report(&mut member, accesses);
             failure
         };
-        let done: Vec<Option<String>> = parallel::each(0..clients as usize, client);
+        let done: Vec<Option<String>> = parallel::each(0..clients as usize, client)?;
         let load = load.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ended { mapped: true, failure: done.into_iter().flatten().next(), open: Open::Load(load) }
+        Ok(Ended { mapped: true, failure: done.into_iter().flatten().next(), open: Open::Load(load) })
     }
 }
 
