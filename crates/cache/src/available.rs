@@ -13,13 +13,13 @@ use crate::error::Error;
 /// mounted, and there is no limit.
 pub fn available_memory_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok();
-    let of_machine = text.as_deref().and_then(available_of);
+    let of_machine = text.as_deref().and_then(|text| bytes_of(text, "MemAvailable:"));
     [of_machine, memory_limit_bytes()].into_iter().flatten().min()
 }
 
-/// Available memory by the text of /proc/meminfo, in bytes.
-fn available_of(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+/// A value in the text of /proc/meminfo, in bytes.
+fn bytes_of(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes << 10)
 }
@@ -30,12 +30,13 @@ pub(crate) fn can_be_pinned(bytes: u64) -> bool {
     available_memory_bytes().is_none_or(|available| bytes <= available)
 }
 
-/// The bounds of this process's memory, by name, in bytes of memory and swap.
+/// The bounds of this process's memory, by name, in bytes of memory and swap; `u64::MAX` where one
+/// is not known. rustix's `sysinfo` does not notice that a sandbox refuses the call.
 #[cfg(not(miri))]
 fn bounds() -> [(&'static str, u64); 2] {
-    let info = rustix::system::sysinfo();
-    let bytes = |units: u64| units.saturating_mul(info.mem_unit.into());
-    let (memory, swap) = (bytes(info.totalram as u64), bytes(info.totalswap as u64));
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let memory = bytes_of(&text, "MemTotal:").unwrap_or(u64::MAX);
+    let swap = bytes_of(&text, "SwapTotal:").unwrap_or(0);
     // How much of the swap a control group may use is not known everywhere.
     let of_group = memory_limit_bytes().unwrap_or(u64::MAX).saturating_add(swap);
     [
@@ -77,8 +78,9 @@ mod tests {
     #[test]
     fn what_is_available_is_found_among_other_lines() {
         let text = "MemTotal:       16374652 kB\nMemFree:  1 kB\nMemAvailable:    1000 kB\nBuffers: 7 kB\n";
-        assert_eq!(available_of(text), Some(1_024_000));
-        assert_eq!(available_of("MemTotal: 1 kB\n"), None);
+        assert_eq!(bytes_of(text, "MemAvailable:"), Some(1_024_000));
+        assert_eq!(bytes_of(text, "MemTotal:"), Some(16_374_652 << 10));
+        assert_eq!(bytes_of("MemTotal: 1 kB\n", "MemAvailable:"), None);
     }
 
     /// All of it would be used at once.

@@ -330,7 +330,10 @@ fn no_room(error: io::Error) -> io::Error {
     if error.raw_os_error() != Some(libc::ENOMEM) {
         return error;
     }
-    let what = format!("{error}; the process may map no more: choose a smaller budget or raise `ulimit -v`");
+    let what = format!(
+        "{error}; the process may map no more: choose a smaller budget or raise `ulimit -v` (or, with \
+         `vm.overcommit_memory=2`, the system's limit)"
+    );
     io::Error::new(error.kind(), what)
 }
 

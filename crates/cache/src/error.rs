@@ -182,7 +182,13 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Io { doing, path, source } => write!(f, "cannot {doing} {}: {source}", path.display()),
+            Error::Io { doing, path, source } => {
+                write!(f, "cannot {doing} {}: {source}", path.display())?;
+                match source.raw_os_error() {
+                    Some(libc::EMFILE) => write!(f, "; close files or raise `ulimit -n`"),
+                    _ => Ok(()),
+                }
+            }
             Error::WriteBack { path, source } => {
                 let what_to_do = match source.kind() {
                     io::ErrorKind::FileTooLarge => {
@@ -307,6 +313,21 @@ mod tests {
     use super::*;
 
     /// No free space helps where the file system has no file that long.
+    #[test]
+    fn a_process_without_descriptors_is_told_what_to_do() {
+        let error = |code| Error::Io {
+            doing: "open",
+            path: PathBuf::from("f"),
+            source: io::Error::from_raw_os_error(code).into(),
+        };
+        let text = error(libc::EMFILE).to_string();
+        assert!(
+            text.starts_with("cannot open f: ") && text.ends_with("; close files or raise `ulimit -n`"),
+            "{text}"
+        );
+        assert!(!error(libc::ENOENT).to_string().contains("ulimit"));
+    }
+
     #[test]
     fn what_to_do_about_refused_writes_depends_on_the_refusal() {
         let says = |number: i32| {
