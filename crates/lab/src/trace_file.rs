@@ -32,6 +32,8 @@ const DECODED_RECORDS_MAX: usize = 4 << 20;
 const SAMPLED_RECORDS_MAX: usize = 64 << 20;
 /// Number of records that decide the numbering of pages.
 const NUMBERING_RECORDS: usize = 1 << 20;
+/// Records between two looks whether the work was cancelled.
+const LOOK_RECORDS: usize = 1 << 20;
 /// Records per batch of a short trace.
 const BATCH_RECORDS: usize = 4096;
 /// Number of batches by which the decoding of a long trace may be ahead: 4 MiB.
@@ -152,7 +154,8 @@ impl From<OpenOptions> for Loading {
     }
 }
 
-/// A trace prepared for one or several replays. Clones share the decoded records.
+/// A trace prepared for one or several replays. Clones share the decoded records and what was
+/// counted in them.
 #[derive(Debug, Clone)]
 pub struct TraceFile {
     path: PathBuf,
@@ -160,13 +163,13 @@ pub struct TraceFile {
     /// All records of a short trace, or of a sample.
     decoded: Option<Arc<Vec<Record>>>,
     /// Those of a sample as they are replayed: with its pages moved together.
-    replayed: OnceLock<Arc<Vec<Record>>>,
+    replayed: Arc<OnceLock<Arc<Vec<Record>>>>,
     sampled: Option<Sampled>,
     /// Number of bad records among those.
     skipped: u64,
     numbering: Numbering,
     warm: Option<f64>,
-    counts: OnceLock<TraceCounts>,
+    counts: Arc<OnceLock<TraceCounts>>,
 }
 
 impl TraceFile {
@@ -314,12 +317,12 @@ impl TraceFile {
             path: path.to_path_buf(),
             options: OpenOptions::default(),
             decoded: None,
-            replayed: OnceLock::new(),
+            replayed: Arc::default(),
             sampled: None,
             skipped: 0,
             numbering: Numbering::Files,
             warm: None,
-            counts: OnceLock::new(),
+            counts: Arc::default(),
         }
     }
 
@@ -402,7 +405,10 @@ impl TraceFile {
     pub fn summary(&self, watch: &dyn Watch) -> Result<TraceSummary, Error> {
         let Some(records) = &self.decoded else { return summary(&self.path, self.options, watch) };
         let mut counting = trace::Counting::default();
-        records.iter().for_each(|record| counting.count(record));
+        for piece in records.chunks(LOOK_RECORDS) {
+            watch.check()?;
+            piece.iter().for_each(|record| counting.count(record));
+        }
         let format = self.options.format.map_or("memory".to_owned(), |format| format.to_string());
         let info = TraceInfo { format, skipped: self.skipped, ..counting.finish() };
         Ok(TraceSummary { info, description: None, warm: self.warm })
@@ -453,7 +459,7 @@ impl TraceFile {
             return Ok(counts);
         }
         let counts = match &self.decoded {
-            Some(records) => count(records),
+            Some(records) => count(records, watch)?,
             None => {
                 let stage = reading(watch, "counting pages");
                 let mut reader = trace::open(&self.path, self.options)?;
@@ -511,13 +517,28 @@ impl TraceFile {
     }
 }
 
-fn count(records: &[Record]) -> TraceCounts {
-    let page = |record: &Record| record.access().map(|access| (access.page, access.anon));
-    let mut pages: Vec<(u64, bool)> = records.iter().filter_map(page).collect();
-    let accesses = pages.len() as u64;
-    pages.sort_unstable();
-    pages.dedup();
-    TraceCounts { accesses, distinct_pages: pages.len() as u64 }
+fn count(records: &[Record], watch: &dyn Watch) -> Result<TraceCounts, Error> {
+    let mut counts = TraceCounts { accesses: 0, distinct_pages: 0 };
+    // Anonymous pages have a numbering of their own.
+    for anon in [false, true] {
+        let (mut pages, mut of_piece) = (Vec::new(), Vec::new());
+        for piece in records.chunks(LOOK_RECORDS) {
+            watch.check()?;
+            let accesses = piece.iter().filter_map(Record::access).filter(|access| access.anon == anon);
+            of_piece.clear();
+            of_piece.extend(accesses.map(|access| access.page));
+            counts.accesses += of_piece.len() as u64;
+            of_piece.sort_unstable();
+            of_piece.dedup();
+            pages.extend_from_slice(&of_piece);
+        }
+        watch.check()?;
+        // The pieces are in order already, which this kind of sorting finds.
+        pages.sort();
+        pages.dedup();
+        counts.distinct_pages += pages.len() as u64;
+    }
+    Ok(counts)
 }
 
 /// Decides from the beginning of a trace whether page numbers are positions in files or opaque
@@ -650,6 +671,28 @@ mod tests {
         assert_eq!(numbering(&scattered), Numbering::Keys);
         scattered.push(Record::Sync { file: 0 });
         assert_eq!(numbering(&scattered), Numbering::Files, "only files can be synced");
+    }
+
+    /// Cancels the work at once.
+    struct Cancels;
+
+    impl Watch for Cancels {
+        fn is_cancelled(&self) -> bool {
+            true
+        }
+    }
+
+    /// A clone counts for all, and counting is work that can be cancelled.
+    #[test]
+    fn clones_share_what_was_counted() {
+        let anon = Record::Access(PageAccess { anon: true, ..PageAccess::read(3) });
+        let records = (0..3_000_000).map(|at| if at % 3 == 0 { anon } else { touch(at % 1000) }).collect();
+        let trace = TraceFile::of_records("trace", records).unwrap();
+        assert!(matches!(trace.counts(&Cancels), Err(Error::Cancelled)));
+        assert!(matches!(trace.summary(&Cancels), Err(Error::Cancelled)));
+        let counts = trace.clone().counts(&Unwatched).unwrap();
+        assert_eq!(counts, TraceCounts { accesses: 3_000_000, distinct_pages: 1001 });
+        assert_eq!(trace.counts(&Cancels).unwrap(), counts);
     }
 
     #[test]

@@ -15,6 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The device of sources. Their pages are never changed.
 const SOURCE: FileNumber = (u64::MAX, 0);
 
+/// Bytes that are read or written between two looks at pending signals.
+const STEP_BYTES: usize = 1 << 20;
+
 /// The open parts of a file.
 struct Opened {
     file: CachedFile,
@@ -72,7 +75,21 @@ impl File {
             let last = u32::try_from(last / PAGE_BYTES).unwrap_or(u32::MAX);
             self.state.get().check_not_lent(self.number, first..=last, &self.path())?;
         }
-        self.call(py, |opened| opened.file.write_at(&bytes, offset))
+        let opened = self.opened()?;
+        let (file, mut done) = (&opened.get().file, 0);
+        let written = self.state.get().repeat(py, || {
+            let end = bytes.len().min(done + STEP_BYTES);
+            match file.write_at(&bytes[done..end], offset.saturating_add(done as u64)) {
+                Err(error) => Some(Err(error)),
+                Ok(_) if end == bytes.len() => Some(Ok(end)),
+                Ok(_) => {
+                    done = end;
+                    None
+                }
+            }
+        });
+        py.detach(|| drop(opened));
+        written
     }
 
     fn truncate(&self, py: Python<'_>, len: u64) -> PyResult<()> {
@@ -84,12 +101,20 @@ impl File {
 
     /// Writes dirty pages to stable storage; `all`: with all metadata.
     fn sync(&self, py: Python<'_>, all: bool) -> PyResult<()> {
-        self.call(py, |opened| if all { opened.file.sync_all() } else { opened.file.sync_data() })
+        let opened = self.opened()?;
+        let file = &opened.get().file;
+        let sync = if all { file.sync_all_async() } else { file.sync_data_async() };
+        let synced = self.state.get().wait(py, sync);
+        py.detach(|| drop(opened));
+        synced
     }
 
     /// Evicts whole pages in a range of bytes. Returns how many are in memory afterwards.
     fn evict(&self, py: Python<'_>, start: u64, end: u64) -> PyResult<u64> {
-        self.call(py, |opened| opened.file.evict(start..end))
+        self.call(py, |opened| {
+            opened.unmap();
+            opened.file.evict(start..end)
+        })
     }
 
     /// Declares how a range will be used.
@@ -110,7 +135,12 @@ impl File {
                 ));
             }
         };
-        self.call(py, |opened| opened.file.advise(advice, start..end))
+        self.call(py, |opened| {
+            if advice == Advice::DontNeed {
+                opened.unmap();
+            }
+            opened.file.advise(advice, start..end)
+        })
     }
 
     /// Pages of a range of bytes, and accesses through this handle.
@@ -145,6 +175,12 @@ impl File {
 }
 
 impl Opened {
+    /// Forgets the map: a mapped page is in use, also after it was given back. Lent pages stay lent.
+    fn unmap(&self) {
+        let map = self.map.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(map);
+    }
+
     fn map(&self) -> Result<Arc<Map>, Error> {
         let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         match &*map {
@@ -186,13 +222,25 @@ impl File {
         })
     }
 
-    /// Reads at an offset. A source may take long, so Ctrl-C ends a read of one.
+    /// Reads at an offset. Ctrl-C ends the read: of a source, which may take long, at any time.
     fn read(&self, py: Python<'_>, buffer: &mut [u8], offset: u64) -> PyResult<usize> {
-        if self.number != SOURCE {
-            return self.call(py, |opened| opened.file.read_at(buffer, offset));
-        }
         let opened = self.opened()?;
-        let read = self.state.get().wait(py, opened.get().file.read_at_async(buffer, offset));
+        let (file, state) = (&opened.get().file, self.state.get());
+        let read = if self.number == SOURCE {
+            state.wait(py, file.read_at_async(buffer, offset))
+        } else {
+            let mut done = 0;
+            state.repeat(py, || {
+                let end = buffer.len().min(done + STEP_BYTES);
+                match file.read_at(&mut buffer[done..end], offset.saturating_add(done as u64)) {
+                    Err(error) => Some(Err(error)),
+                    Ok(read) => {
+                        done += read;
+                        (done < end || end == buffer.len()).then_some(Ok(done))
+                    }
+                }
+            })
+        };
         py.detach(|| drop(opened));
         read
     }

@@ -93,6 +93,16 @@ impl State {
         crate::work::wait(py, work)?.map_err(|error| exception(py, &error))
     }
 
+    /// As [`State::work`], for work in steps, which Ctrl-C ends.
+    pub fn repeat<R: Send>(
+        &self,
+        py: Python<'_>,
+        step: impl FnMut() -> Option<Result<R, Error>> + Send,
+    ) -> PyResult<R> {
+        self.check(py)?;
+        crate::work::repeat(py, step)?.map_err(|error| exception(py, &error))
+    }
+
     fn lent(&self) -> MutexGuard<'_, BTreeMap<(FileNumber, u32), usize>> {
         self.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -196,11 +206,12 @@ pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
 /// An `OSError` of the class of its number. Python shows number, words and file.
 fn os_error(number: i32, error: &Error, path: &Path) -> PyErr {
     let mut words = error.to_string().replace(&format!(" (os error {number})"), "");
-    // "cannot read FILE: …", "earlier writes to FILE …", "byte 5 of FILE …"
-    for before in [" to ", " of ", " "] {
-        let place = format!("{before}{}", path.display());
+    // "cannot read FILE: …", "earlier writes to FILE …", "byte 5 of FILE …", and "cannot open : …"
+    // where the path is empty.
+    for (before, after) in [(" to ", ""), (" of ", ""), (" ", ":"), (" ", "")] {
+        let place = format!("{before}{}{after}", path.display());
         if words.contains(&place) {
-            words = words.replacen(&place, "", 1);
+            words = words.replacen(&place, after, 1);
             break;
         }
     }

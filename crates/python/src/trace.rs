@@ -71,6 +71,9 @@ fn record_of(bytes: &[u8; RECORD_BYTES]) -> Option<Record> {
     })
 }
 
+/// Records between two looks whether Ctrl-C was pressed.
+const LOOK_RECORDS: usize = 1 << 18;
+
 /// Bytes of a page number in an array.
 const NUMBER_BYTES: usize = size_of::<u64>();
 
@@ -132,22 +135,34 @@ impl Trace {
                 ));
             }
         }
-        run(py, |_| {
+        run(py, |watch| {
             let flag = |flags: Option<&[u8]>, at: usize| flags.is_some_and(|flags| flags[at] != 0);
             let record = |(at, bytes): (usize, &[u8])| {
                 let page = u64::from_le_bytes(bytes.try_into().expect("chunks of eight bytes"));
                 let (write, mapped, anon) = (flag(writes, at), flag(mapped, at), flag(anon, at));
                 Record::Access(PageAccess { write, mapped, anon, ..PageAccess::read(page) })
             };
-            let records = pages.chunks_exact(NUMBER_BYTES).enumerate().map(record).collect();
+            let mut numbers = pages.chunks_exact(NUMBER_BYTES).enumerate();
+            let mut records = Vec::with_capacity(accesses);
+            while records.len() < accesses {
+                watch.check()?;
+                records.extend(numbers.by_ref().take(LOOK_RECORDS).map(record));
+            }
             TraceFile::of_records(name, records).map(Trace)
         })
     }
 
     /// A trace for another process.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<State<'py>> {
-        let bytes: Vec<u8> =
-            run(py, |_| Ok(self.0.records()?.iter().flat_map(|&record| record_bytes(record)).collect()))?;
+        let bytes = run(py, |watch| {
+            let records = self.0.records()?;
+            let mut bytes = Vec::with_capacity(records.len() * RECORD_BYTES);
+            for piece in records.chunks(LOOK_RECORDS) {
+                watch.check()?;
+                piece.iter().for_each(|&record| bytes.extend_from_slice(&record_bytes(record)));
+            }
+            Ok(bytes)
+        })?;
         let is_keys = self.0.numbering() == Numbering::Keys;
         Ok((PyBytes::new(py, &bytes), is_keys, self.0.warm(), self.0.skipped()))
     }
@@ -163,13 +178,22 @@ impl Trace {
         skipped: u64,
     ) -> PyResult<Trace> {
         let (records, rest) = records.as_chunks::<RECORD_BYTES>();
-        run(py, |_| {
-            let records = records.iter().map(record_of).collect::<Option<Vec<Record>>>();
-            let records = records.filter(|_| rest.is_empty()).ok_or_else(|| {
+        run(py, |watch| {
+            let damaged = || {
                 Error::work(format_args!("{name}: this pickle of a trace is damaged, or of another mglru"))
-            })?;
+            };
+            let mut decoded = Vec::with_capacity(records.len());
+            for piece in records.chunks(LOOK_RECORDS) {
+                watch.check()?;
+                for bytes in piece {
+                    decoded.push(record_of(bytes).ok_or_else(damaged)?);
+                }
+            }
+            if !rest.is_empty() {
+                return Err(damaged());
+            }
             let numbering = if is_keys { Numbering::Keys } else { Numbering::Files };
-            TraceFile::of_parts(name, records, numbering, warm, skipped).map(Trace)
+            TraceFile::of_parts(name, decoded, numbering, warm, skipped).map(Trace)
         })
     }
 
@@ -235,9 +259,12 @@ impl Trace {
 
     /// Page numbers, and the flags write, mapped and anon, as bytes.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<[Bound<'py, PyBytes>; 4]> {
-        let columns = run(py, |_| {
+        let columns = run(py, |watch| {
             let mut columns: [Vec<u8>; 4] = Default::default();
-            for record in self.0.records()? {
+            for (at, record) in self.0.records()?.iter().enumerate() {
+                if at % LOOK_RECORDS == 0 {
+                    watch.check()?;
+                }
                 if let Record::Access(access) = record {
                     columns[0].extend_from_slice(&access.page.to_le_bytes());
                     for (column, flag) in

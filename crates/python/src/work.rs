@@ -84,6 +84,24 @@ pub fn wait<R: Send>(py: Python<'_>, future: impl Future<Output = R> + Send) -> 
     })
 }
 
+/// Repeats a step of work until it has a result, on this thread and without the interpreter's lock.
+/// Between steps, signals are handled: Ctrl-C ends the work and raises `KeyboardInterrupt`. A step
+/// takes less than [`LOOK_EVERY`], as a rule.
+pub fn repeat<R: Send>(py: Python<'_>, mut step: impl FnMut() -> Option<R> + Send) -> PyResult<R> {
+    py.detach(|| {
+        let mut looked = Instant::now();
+        loop {
+            if let Some(result) = step() {
+                return Ok(result);
+            }
+            if looked.elapsed() >= LOOK_EVERY {
+                Python::attach(|py| py.check_signals())?;
+                looked = Instant::now();
+            }
+        }
+    })
+}
+
 /// The exception of an error, with the same words.
 pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let class = match error {

@@ -139,6 +139,18 @@ def test_the_end_of_with_gives_a_page_back_unless_an_array_or_a_slice_has_it(cac
         assert file.write_at(b"x", 3 * PAGE) == 1
 
 
+def test_a_page_that_was_given_back_can_be_evicted(cache, tmp_path, data):
+    with cache.open(tmp_path / "data") as file:
+        page = file.page(1)
+        assert file.evict() == 1
+        page.release()
+        assert file.evict() == 0
+        with file.page(1):
+            pass
+        file.advise("dont_need")
+        assert file.stats()["cached_pages"] == 0
+
+
 def test_the_backend_and_why_it_is_not_io_uring_are_known(cache, tmp_path):
     stats = cache.stats()
     assert (stats["backend"] == "io_uring") == (stats["why_not_uring"] is None)
@@ -214,6 +226,8 @@ def test_errors_of_files_are_those_of_python(cache, tmp_path, data):
         cache.open(missing)
     assert (error.value.errno, error.value.filename) == (errno.ENOENT, missing)
     assert str(error.value) == f"[Errno 2] cannot open: No such file or directory: {missing!r}"
+    with pytest.raises(FileNotFoundError, match="cannot open: No such file or directory: ''"):
+        cache.open("")
     with pytest.raises(mglru.UsageError, match="mode: unknown 'r'"):
         cache.open(tmp_path / "data", "r")
     with cache.open(tmp_path / "data") as file:
@@ -237,7 +251,8 @@ def test_errors_of_files_are_those_of_python(cache, tmp_path, data):
         assert file.tell() == 0
         with pytest.raises(mglru.UsageError, match="unknown advice `soon`"):
             file.advise("soon")
-        for broken in (pickle.dumps, lambda file: pickle.dumps(cache)):
+        others = (cache, cache.tenant(), file.page(0))
+        for broken in (pickle.dumps, *(lambda _, other=other: pickle.dumps(other) for other in others)):
             with pytest.raises(TypeError, match="cannot be pickled"):
                 broken(file)
     for operation in (lambda: file.read(1), lambda: file.tell(), lambda: file.size, lambda: file.page(0)):
@@ -453,3 +468,23 @@ def test_an_interrupt_ends_a_read_of_a_source_that_hangs(read_or_page, interrupt
         assert cache.stats()["source_failures"] == 0, "it did not wait until the deadline"
         answer.set()
         assert file.read(10) == bytes(10)
+
+
+def test_an_interrupt_ends_a_long_read_and_a_long_write(cache, tmp_path, interrupted):
+    """What was not read or written when it came is left."""
+    with open(tmp_path / "sparse", "wb") as sparse:
+        sparse.truncate(256 << 20)
+    with cache.open(tmp_path / "sparse") as file:
+        begun = threading.Event()
+        with interrupted(begun), pytest.raises(KeyboardInterrupt):
+            begun.set()
+            file.read()
+        stats = file.stats()
+        assert stats["hits"] + stats["misses"] < 65_536 and file.tell() == 0
+    with cache.open(tmp_path / "written", "w+b") as file:
+        begun = threading.Event()
+        with interrupted(begun), pytest.raises(KeyboardInterrupt):
+            begun.set()
+            file.write(bytes(1 << 30))
+        assert file.size < 1 << 30 and file.tell() == 0
+        file.truncate(0)

@@ -58,6 +58,7 @@ def test_the_command_in_the_wheel_gives_the_same_counts(tmp_path):
         ({"memory": []}, "no memory sizes"),
         ({"memory": True}, "memory: expected text or a number"),
         ({"memory": None}, "memory: expected text or a number, not None"),
+        ({"memory": 1 << 64}, "memory: `18446744073709551616` is too large"),
         ({"memory": 0.1}, "memory: 0.1 is no number of bytes; a share of the distinct pages is text"),
         ({"sample": "1%"}, "sample: expected a share of the pages"),
         ({"policy": "mru"}, "unknown policy `mru`; expected a preset"),
@@ -86,6 +87,16 @@ def test_wrong_arguments_are_refused_before_any_work(mixed, arguments, words):
         mglru.replay(mixed, **arguments)
     assert words in str(error.value)
     assert isinstance(error.value, ValueError)
+
+
+def test_what_is_no_path_is_refused():
+    for work, words in [
+        (lambda: mglru.scenario(text=ENDLESS, world="real", directory=5), "directory: expected a path, not 5"),
+        (lambda: mglru.fidelity(5), "results: expected a path, not 5"),
+        (lambda: mglru.fidelity("results.csv", b"more.csv"), "also: expected a path, not b'more.csv'"),
+    ]:
+        with pytest.raises(mglru.UsageError, match=words):
+            work()
 
 
 def test_anonymous_pages_that_do_not_fit_fail_as_on_the_command_line():

@@ -51,6 +51,7 @@ def test_a_grid_of_python_has_paths_and_numbers_of_numpy(grid, tmp_path):
     ("arguments", "words"),
     [
         ({"out": "s3://bucket/rows"}, "out: s3://bucket/rows: a sweep with .* writes to a folder"),
+        ({"out": 5}, "out: expected the path of a folder, not 5"),
         ({"threads": -1}, "threads: -1 is not in 0"),
         ({"threads": 0}, "threads: 0: at least 1"),
         ({"grid": [1]}, "grid: expected the path of a file or a dictionary"),

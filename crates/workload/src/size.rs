@@ -30,7 +30,9 @@ pub fn parse(text: &str) -> Result<u64, String> {
         }
     };
     let number: Option<u64> = digits.parse().ok();
-    number.and_then(|number| number.checked_mul(bytes_per_unit)).ok_or_else(|| "is too large".to_owned())
+    number
+        .and_then(|number| number.checked_mul(bytes_per_unit))
+        .ok_or_else(|| format!("`{text}` is too large"))
 }
 
 #[cfg(test)]
@@ -66,7 +68,7 @@ mod tests {
             ("512 gb", "write GiB"),
             ("10%", "not a unit"),
             ("5q", "`q` is not a unit"),
-            ("99999999999TiB", "too large"),
+            ("99999999999TiB", "`99999999999TiB` is too large"),
             ("99999999999999999999", "too large"),
         ] {
             let error = parse(text).unwrap_err();

@@ -72,7 +72,8 @@ class Cache:
         backend: str = "auto",
         source_deadline_s: float = 60.0,
     ) -> None:
-        if not isinstance(source_deadline_s, (int, float)) or not 0.001 <= source_deadline_s <= 86400:
+        is_number = isinstance(source_deadline_s, (int, float)) and not isinstance(source_deadline_s, bool)
+        if not is_number or not 0.001 <= source_deadline_s <= 86400:
             raise UsageError(f"source_deadline_s: {source_deadline_s!r} is not in 0.001 to 86400 seconds")
         budget = _bytes("memory", memory)
         if budget is None:
@@ -155,7 +156,8 @@ class Cache:
 
     def close(self) -> None:
         """Writes all dirty pages and stops the threads of the cache. Its files then raise
-        :class:`mglru.UsageError`, a ``ValueError``.
+        :class:`mglru.UsageError`, a ``ValueError``. Waits for sources that are being read, at most until
+        their deadline.
 
         Raises:
             OSError: pages could not be written. They are lost.
@@ -291,6 +293,9 @@ class Tenant:
     def __repr__(self) -> str:
         return f"<mglru.Tenant {self.name or '(root)'!r}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a Tenant cannot be pickled; open a cache in each process")
+
 
 class CachedFile(io.RawIOBase):
     """An open file of a cache, as a binary file object. :meth:`Tenant.open` returns it.
@@ -332,7 +337,7 @@ class CachedFile(io.RawIOBase):
         return self._writable
 
     def read_at(self, size: int, offset: int) -> bytes:
-        """Bytes from ``offset`` on: ``size``, or fewer only at the end of the file."""
+        """Bytes from ``offset`` on: ``size``, or fewer only at the end of the file. Ctrl-C ends a long read."""
         return self._native.read_at(_number("size", size), _number("offset", offset))
 
     def read(self, size: Optional[int] = -1, /) -> bytes:
@@ -364,7 +369,7 @@ class CachedFile(io.RawIOBase):
 
     def write_at(self, data: Any, offset: int) -> int:
         """Writes all of ``data`` at ``offset``, beyond the end too. The bytes are in memory then, and on
-        disk after :meth:`sync`.
+        disk after :meth:`sync`. Ctrl-C ends a long write, of which a part is written then.
 
         Raises:
             BufferError: a page of the range is lent.
@@ -446,7 +451,7 @@ class CachedFile(io.RawIOBase):
 
     def evict(self, start: int = 0, end: Optional[int] = None) -> int:
         """Writes and drops the pages that lie wholly in a range of bytes. Returns how many of them are in
-        memory afterwards, because they are in use."""
+        memory afterwards, because they are in use: lent, or lent before through another open file."""
         return self._native.evict(_number("start", start), self.size if end is None else _number("end", end))
 
     def advise(self, advice: str, start: int = 0, end: Optional[int] = None) -> None:
@@ -540,6 +545,9 @@ class Page:
 
     def __buffer__(self, flags: int, /) -> memoryview:
         return memoryview(self.view)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a Page cannot be pickled; send bytes(page)")
 
     def __enter__(self) -> memoryview:
         return self.view

@@ -60,6 +60,12 @@ def _text_of(path: Union[str, "os.PathLike[str]"]) -> Optional[str]:
     return _stream.text_of_pipe(path) if _stream.is_pipe(path) else None
 
 
+def _path(name: str, value: Any) -> str:
+    if not isinstance(value, (str, os.PathLike)):
+        raise UsageError(f"{name}: expected a path, not {value!r}")
+    return os.fspath(value)
+
+
 def _optional(name: str, value: Any) -> Optional[str]:
     return None if value is None else _name(name, value)
 
@@ -360,7 +366,7 @@ def scenario(
     """
     options = {
         "world": _name("world", world),
-        "directory": directory,
+        "directory": None if directory is None else _path("directory", directory),
         "memory": _memory(memory),
         "seed": None if seed is None else _number("seed", seed),
         "preset": _optional("preset", preset),
@@ -396,4 +402,6 @@ def fidelity(
         A row per count: ``kernel_count``, ``our_count``, ``difference_percent``,
         ``tolerance_percent``, and whether it is ``within`` that.
     """
+    results = _path("results", results)
+    also = None if also is None else _path("also", also)
     return Table(_mglru.fidelity(results, also, _several(kernel), _several(workload), lru))

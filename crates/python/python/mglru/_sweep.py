@@ -92,6 +92,8 @@ def sweep(
     threads = _threads(threads)
     description = _describe(grid)
     native = _of(description)
+    if not isinstance(out, (str, os.PathLike)):
+        raise UsageError(f"out: expected the path of a folder, not {out!r}")
     out = os.fspath(out)
     if isinstance(on, str) and on == "local":
         if "://" in out:

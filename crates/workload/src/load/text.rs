@@ -217,7 +217,7 @@ mod tests {
             ("tpcc:warehouses=1,cache=8m,warehouses=2", "tpcc has the parameter `warehouses` twice"),
             ("sweep:arrays=3", "from 4"),
             ("tpcc:cache=much", "`cache`: a size is a whole number"),
-            ("tpcc:cache=99999999999g", "`cache`: is too large"),
+            ("tpcc:cache=99999999999g", "`cache`: `99999999999g` is too large"),
             ("tpcc:cache=17179869184k", "16 TiB"),
             ("ycsb:workload=g", "a, b, c, d, e and f"),
             ("ycsb:writes=101", "from 0 to 100"),
