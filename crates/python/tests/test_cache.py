@@ -470,21 +470,35 @@ def test_an_interrupt_ends_a_read_of_a_source_that_hangs(read_or_page, interrupt
         assert file.read(10) == bytes(10)
 
 
-def test_an_interrupt_ends_a_long_read_and_a_long_write(cache, tmp_path, interrupted):
-    """What was not read or written when it came is left."""
+@pytest.mark.parametrize(
+    ("work", "is_done"),
+    [
+        (lambda file: file.read(), lambda file: file.stats()["hits"] + file.stats()["misses"] >= 32_768),
+        (lambda file: file.write_at(bytes(1 << 30), 128 << 20), lambda file: file.size == 1152 << 20),
+    ],
+    ids=["read", "write"],
+)
+def test_an_interrupt_ends_long_work(work, is_done, cache, tmp_path, interrupted):
+    """It comes when a page was missed, and what was not read or written by then is left."""
     with open(tmp_path / "sparse", "wb") as sparse:
-        sparse.truncate(256 << 20)
-    with cache.open(tmp_path / "sparse") as file:
-        begun = threading.Event()
-        with interrupted(begun), pytest.raises(KeyboardInterrupt):
+        sparse.truncate(128 << 20)
+    with cache.open(tmp_path / "sparse", "r+b") as file:
+        begun, ended = threading.Event(), threading.Event()
+
+        def look() -> None:
+            while not ended.is_set() and file.stats()["misses"] == 0:
+                pass
             begun.set()
-            file.read()
-        stats = file.stats()
-        assert stats["hits"] + stats["misses"] < 65_536 and file.tell() == 0
-    with cache.open(tmp_path / "written", "w+b") as file:
-        begun = threading.Event()
-        with interrupted(begun), pytest.raises(KeyboardInterrupt):
-            begun.set()
-            file.write(bytes(1 << 30))
-        assert file.size < 1 << 30 and file.tell() == 0
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        try:
+            with interrupted(begun), pytest.raises(KeyboardInterrupt):
+                try:
+                    work(file)
+                finally:
+                    ended.set()
+        finally:
+            thread.join()
+        assert not is_done(file) and file.tell() == 0
         file.truncate(0)
