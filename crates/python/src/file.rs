@@ -175,7 +175,8 @@ impl File {
 }
 
 impl Opened {
-    /// Forgets the map: a mapped page is in use, also after it was given back. Lent pages stay lent.
+    /// Forgets the map: a mapped page is in use, also after it was given back. Lent pages stay
+    /// lent.
     fn unmap(&self) {
         let map = self.map.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(map);
