@@ -584,7 +584,7 @@ fn dirty_pages_are_waited_for_however_busy_others_are() {
 /// once, since no worker is left that would write them.
 #[test]
 fn a_request_for_memory_ends_when_the_cache_is_closed() {
-    let (_cache, file, region) = small_tenant();
+    let (cache, file, region) = small_tenant();
     // No page is written.
     let still = file.shared.at_work.write().unwrap();
     file.write_at(&[1; 24 * PAGE], 0).unwrap();
@@ -599,7 +599,10 @@ fn a_request_for_memory_ends_when_the_cache_is_closed() {
     assert!(matches!(stored, Err(Error::Closed)), "{stored:?}");
     drop(still);
     drop(region);
-    file.shared.core.validate().unwrap();
+    // No page is being written any more.
+    let shared = file.shared.clone();
+    drop((file, cache));
+    shared.core.validate().unwrap();
 }
 
 /// Advice that a page is not needed leaves a lent page in memory. Otherwise the page could get a

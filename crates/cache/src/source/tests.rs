@@ -690,6 +690,11 @@ fn a_source_that_is_opened_again_has_the_length_of_now() {
     let gate = Arc::new(Gate::default());
     let cache = PageCache::builder(1 << 20).build().unwrap();
     let shared = cache.shared.clone();
+    let wait_until_forgotten = || {
+        while !shared.inodes().is_empty() {
+            std::thread::yield_now();
+        }
+    };
     for is_unwritten in [false, true] {
         for pages in [3, 6, 9] {
             let source = Gated::new(1, 6, true, &gate);
@@ -703,9 +708,7 @@ fn a_source_that_is_opened_again_has_the_length_of_now() {
             if is_unwritten {
                 gate.wait_for(1);
             } else {
-                while !shared.inodes().is_empty() {
-                    std::thread::yield_now();
-                }
+                wait_until_forgotten();
             }
             let mut now = content(2, pages * PAGE);
             now[..PAGE].fill(b'a');
@@ -720,6 +723,9 @@ fn a_source_that_is_opened_again_has_the_length_of_now() {
             file.sync_all().unwrap();
             assert_eq!((file.len(), source.bytes().len()), ((pages * PAGE) as u64, pages * PAGE));
             (0..pages).for_each(|page| assert_page(&file, page, &now));
+            // The next source has the same number.
+            drop(file);
+            wait_until_forgotten();
         }
     }
     cache.validate().unwrap();

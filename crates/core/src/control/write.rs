@@ -59,7 +59,7 @@ impl ControlWrite {
                 RequestStep::TryAgain(progress) => Err((
                     Errno::Again,
                     format!(
-                        "only {} pages could be reclaimed: ask for less, or again later",
+                        "pages that could be reclaimed: {}; ask for less, or again later",
                         progress.reclaimed
                     ),
                 )),
