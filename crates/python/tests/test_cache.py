@@ -470,35 +470,45 @@ def test_an_interrupt_ends_a_read_of_a_source_that_hangs(read_or_page, interrupt
         assert file.read(10) == bytes(10)
 
 
+SPARSE_BYTES = 512 << 20
+
+
 @pytest.mark.parametrize(
     ("work", "is_done"),
     [
-        (lambda file: file.read(), lambda file: file.stats()["hits"] + file.stats()["misses"] >= 32_768),
-        (lambda file: file.write_at(bytes(1 << 30), 128 << 20), lambda file: file.size == 1152 << 20),
+        (lambda file: file.read(), lambda file: file.stats()["hits"] + file.stats()["misses"] >= SPARSE_BYTES // PAGE),
+        (lambda file: file.write_at(bytes(1 << 30), SPARSE_BYTES), lambda file: file.size == SPARSE_BYTES + (1 << 30)),
     ],
     ids=["read", "write"],
 )
 def test_an_interrupt_ends_long_work(work, is_done, cache, tmp_path, interrupted):
     """It comes when a page was missed, and what was not read or written by then is left."""
-    with open(tmp_path / "sparse", "wb") as sparse:
-        sparse.truncate(128 << 20)
-    with cache.open(tmp_path / "sparse", "r+b") as file:
-        begun, ended = threading.Event(), threading.Event()
 
-        def look() -> None:
-            while not ended.is_set() and file.stats()["misses"] == 0:
-                pass
-            begun.set()
+    def ends_early() -> bool:
+        with open(tmp_path / "sparse", "wb") as sparse:
+            sparse.truncate(SPARSE_BYTES)
+        with cache.open(tmp_path / "sparse", "r+b") as file:
+            begun, ended = threading.Event(), threading.Event()
 
-        thread = threading.Thread(target=look)
-        thread.start()
-        try:
-            with interrupted(begun), pytest.raises(KeyboardInterrupt):
-                try:
-                    work(file)
-                finally:
-                    ended.set()
-        finally:
-            thread.join()
-        assert not is_done(file) and file.tell() == 0
-        file.truncate(0)
+            def look() -> None:
+                while not ended.is_set() and file.stats()["misses"] == 0:
+                    pass
+                begun.set()
+
+            thread = threading.Thread(target=look)
+            thread.start()
+            try:
+                with interrupted(begun), pytest.raises(KeyboardInterrupt):
+                    try:
+                        work(file)
+                    finally:
+                        ended.set()
+            finally:
+                thread.join()
+            ended_early = not is_done(file)
+            assert file.tell() == 0 or not ended_early
+            file.truncate(0)
+        return ended_early
+
+    # The work may be done before the signal is seen, if this machine gives the other threads no time.
+    assert any(ends_early() for _ in range(10))
