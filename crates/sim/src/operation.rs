@@ -161,7 +161,7 @@ pub enum Operation {
     /// Writes a control file, and waits until the write is done
     /// ([`crate::Simulator::control_writes`]).
     Control {
-        /// Number of the write, from 0; the run ends with an error if there is none.
+        /// Number of the write, from 0; a number without a write ends the run with an error.
         write: usize,
     },
     /// Removes a file. Its name then refers to a new, empty file.

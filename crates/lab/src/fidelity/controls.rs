@@ -1,5 +1,4 @@
-//! What a run does to its memcgs: several below the limited one, and control files that are written
-//! before an access.
+//! Memcgs of a run below the limited one, and control files that the run writes before an access.
 
 use mglru_core::{PAGE_BYTES, UNLIMITED};
 use mglru_sim::{Operation, Source, SourceError, Tenant};

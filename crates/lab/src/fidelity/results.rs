@@ -94,16 +94,20 @@ impl Fields<'_> {
         })
     }
 
-    /// A number of a column that older tables do not have.
-    fn optional(&self, column: &str) -> Option<u64> {
+    /// The field of a column that older tables do not have.
+    fn optional_field(&self, column: &str) -> Option<&str> {
         let position = self.headings.iter().position(|heading| heading == column)?;
-        self.record[position].trim().parse().ok()
+        Some(self.record[position].trim())
+    }
+
+    /// A number of such a column.
+    fn optional(&self, column: &str) -> Option<u64> {
+        self.optional_field(column)?.parse().ok()
     }
 
     /// As [`Self::optional`], with a fraction.
     fn optional_number(&self, column: &str) -> Option<f64> {
-        let position = self.headings.iter().position(|heading| heading == column)?;
-        self.record[position].trim().parse().ok().filter(|number: &f64| number.is_finite())
+        self.optional_field(column)?.parse().ok().filter(|number: &f64| number.is_finite())
     }
 
     /// The watermarks of a run without a limit.
@@ -113,11 +117,10 @@ impl Fields<'_> {
         (high > 0).then_some(Watermarks { min, low, high })
     }
 
-    /// The text of a column that older tables do not have.
+    /// The text of such a column.
     fn optional_text(&self, column: &str) -> &str {
-        let position = self.headings.iter().position(|heading| heading == column);
         // The lab fills columns that a run does not have with zeros.
-        position.map(|position| self.record[position].trim()).filter(|text| *text != "0").unwrap_or_default()
+        self.optional_field(column).filter(|text| *text != "0").unwrap_or_default()
     }
 
     fn controls(&self) -> Result<Controls, Error> {
