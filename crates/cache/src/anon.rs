@@ -186,9 +186,10 @@ impl AnonRegion {
         if let Some(stall) = stall {
             shared.core.end_stall(&shared.host, stall);
         }
-        match &filled {
-            Ok(()) => shared.core.publish(&shared.host, &self.mapping, folio),
-            Err(_) => shared.core.abandon(&shared.host, &self.mapping, folio),
+        if filled.is_ok() {
+            shared.core.publish(&shared.host, &self.mapping, folio);
+        } else {
+            shared.core.abandon(&shared.host, &self.mapping, folio);
         }
         // The page was locked until now; reclaim can take it from here on.
         shared.host.progress.ring();

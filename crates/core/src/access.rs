@@ -20,7 +20,7 @@ use crate::event::Event;
 use crate::folio::{Flags, FolioId, Kind, NotLent};
 use crate::host::Host;
 use crate::lru::{self, Queue, Refault, Shadow};
-use crate::mapping::{Found, Glance, InsertError, LEAF_SLOTS, Mapping, SettledPage};
+use crate::mapping::{AtomicSlot, Found, Glance, InsertError, LEAF_SLOTS, Mapping, SettledPage, Slot};
 use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::mm::AddressSpace;
@@ -97,6 +97,9 @@ impl Core {
             let Some(found) = next else { return Lookup::Miss };
             let Some(folio) = found.slot.folio() else {
                 // The leaf may belong to another mapping by now; then the slot says nothing.
+                if mapping.has_leaf(&self.leaves, index, &found) {
+                    return Lookup::Miss;
+                }
                 next = mapping.find(&self.leaves, index).filter(|again| again.slot.folio().is_some());
                 continue;
             };
@@ -148,8 +151,8 @@ impl Core {
     /// Loads a page's slot and decides nothing; [`Core::readable`] looks at what was loaded. A
     /// caller with many pages peeks at all of them first, so that their cache misses overlap.
     #[inline]
-    pub fn peek(&self, mapping: &Mapping, index: u32) -> Option<Found> {
-        mapping.find(&self.leaves, index)
+    pub fn peek(&self, mapping: &Mapping, index: u32) -> Slot {
+        mapping.slot(&self.leaves, index).map_or(Slot::EMPTY, AtomicSlot::load)
     }
 
     /// The folio of a slot that [`Core::peek`] loaded, if its content may be read at once.
@@ -157,8 +160,11 @@ impl Core {
     /// For a host that runs one actor at a time: nothing happens between the two calls, so the slot
     /// still is that page's.
     #[inline]
-    pub fn readable(&self, found: &Found) -> Option<FolioId> {
-        let folio = found.slot.folio().filter(|_| found.slot.uptodate())?;
+    pub fn readable(&self, slot: Slot) -> Option<FolioId> {
+        if !slot.is_readable() {
+            return None;
+        }
+        let folio = slot.folio_number();
         let flags = self.folios.flags(folio).load();
         (!flags.writing() && !self.shares_mark(flags)).then_some(folio)
     }
@@ -515,17 +521,22 @@ impl Core {
     }
 
     /// Marks the content of an inserted folio as valid, so that readers find it, and unlocks it.
+    /// Returns the page as [`Core::lookup`] would find it; `None`: it has left its slot meanwhile.
     #[inline]
-    pub fn publish(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
+    pub fn publish(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) -> Option<Hit> {
         if mapping.kind() == Kind::Anon {
             self.release_slot_if_short(host, folio);
         }
+        let flags = self.folios.flags(folio);
         // The version that the content is about to get.
-        self.set_uptodate(mapping, folio, self.folios.flags(folio).load().version().wrapping_add(1));
+        let version = flags.load().version().wrapping_add(1);
+        let found = mapping.set_uptodate(&self.leaves, self.folios.index(folio), folio, version);
         self.end_reading(folio);
-        if self.folios.flags(folio).end_content_and_unlock() {
+        let (flags, waiters) = flags.end_content_and_unlock();
+        if waiters {
             host.wake_waiters(folio);
         }
+        Some(Hit { folio, flags, found: found? })
     }
 
     /// Counts the read of a page as ended. Charges that wait before an OOM kill use the count.

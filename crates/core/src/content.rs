@@ -71,10 +71,8 @@ impl Core {
         self.end_reading(folio);
     }
 
-    pub(crate) fn set_uptodate(&self, mapping: &Mapping, folio: FolioId, version: u32) {
-        if let Some(slot) = mapping.slot(&self.leaves, self.folios.index(folio)) {
-            slot.set_uptodate(folio, version);
-        }
+    fn set_uptodate(&self, mapping: &Mapping, folio: FolioId, version: u32) {
+        mapping.set_uptodate(&self.leaves, self.folios.index(folio), folio, version);
     }
 
     /// The lock holder begins to change the bytes: [`Self::confirm`] fails for copies taken from

@@ -413,9 +413,10 @@ impl World {
     pub(crate) fn read_ended(&mut self, id: ReadId) {
         let Read { mapping, run, ok } = self.reads.end(id.0);
         for &folio in &run.folios {
-            match ok {
-                true => self.core.publish(&self.host, &mapping, folio),
-                false => self.core.abandon(&self.host, &mapping, folio),
+            if ok {
+                self.core.publish(&self.host, &mapping, folio);
+            } else {
+                self.core.abandon(&self.host, &mapping, folio);
             }
         }
         if !ok {

@@ -44,7 +44,7 @@ pub use range::{SettledPage, SlotRange};
 pub use slot::{AtomicSlot, Slot};
 pub(crate) use table::MappingTable;
 
-use crate::folio::Kind;
+use crate::folio::{FolioId, Kind};
 use crate::segments::Words;
 use crate::sync::{
     AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering::Acquire, Ordering::Relaxed,
@@ -279,6 +279,28 @@ impl Mapping {
     pub(crate) fn find(&self, leaves: &LeafPool, index: u32) -> Option<Found> {
         let leaf = self.leaf_entry(leaves, index);
         let slot = self.leaf_of_entry(leaves, index, leaf)?.slots[index as usize % LEAF_SLOTS].load();
+        Some(Found { leaf, slot })
+    }
+
+    /// Whether the page still has the leaf that was found.
+    #[inline]
+    pub(crate) fn has_leaf(&self, leaves: &LeafPool, index: u32, found: &Found) -> bool {
+        self.leaf_entry(leaves, index) == found.leaf
+    }
+
+    /// Marks the bytes of a folio in the slot of its page as valid, under this version. Returns the
+    /// slot after it; `None`: the slot does not hold the folio.
+    #[inline]
+    pub(crate) fn set_uptodate(
+        &self,
+        leaves: &LeafPool,
+        index: u32,
+        folio: FolioId,
+        version: u32,
+    ) -> Option<Found> {
+        let leaf = self.leaf_entry(leaves, index);
+        let slots = self.leaf_of_entry(leaves, index, leaf)?.slots;
+        let slot = slots[index as usize % LEAF_SLOTS].set_uptodate(folio, version)?;
         Some(Found { leaf, slot })
     }
 

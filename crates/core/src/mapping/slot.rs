@@ -44,7 +44,8 @@ const _: () = assert!(VERSION < READAHEAD);
 pub struct Slot(u64);
 
 impl Slot {
-    pub(crate) const EMPTY: Slot = Slot(0);
+    /// The slot of a page that was never cached.
+    pub const EMPTY: Slot = Slot(0);
 
     pub(crate) fn of_folio(folio: FolioId) -> Slot {
         Slot(FOLIO | u64::from(folio.0))
@@ -166,10 +167,12 @@ impl AtomicSlot {
         }
     }
 
-    /// Marks the bytes of `folio` as valid, under this version.
-    pub(crate) fn set_uptodate(&self, folio: FolioId, version: u32) {
+    /// Marks the bytes of `folio` as valid, under this version. Returns the slot after it; `None`:
+    /// the slot holds another page by now.
+    pub(crate) fn set_uptodate(&self, folio: FolioId, version: u32) -> Option<Slot> {
         let version = u64::from(version) << VERSION_SHIFT & VERSION;
-        self.change(folio, UPTODATE | version, VERSION & !version);
+        let before = self.change(folio, UPTODATE | version, VERSION & !version)?;
+        Some(Slot(before.0 & !VERSION | UPTODATE | version))
     }
 
     /// Marks the bytes of `folio` as about to change.

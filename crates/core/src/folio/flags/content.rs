@@ -64,11 +64,13 @@ impl FolioFlags {
         })
     }
 
-    /// [`Self::end_content`] and [`Self::unlock`] in one step.
-    pub(crate) fn end_content_and_unlock(&self) -> bool {
+    /// [`Self::end_content`] and [`Self::unlock`] in one step. Returns the state after it, and
+    /// whether threads wait for the folio.
+    pub(crate) fn end_content_and_unlock(&self) -> (Flags, bool) {
         self.update(|f| {
             debug_assert!(f.locked() && f.writing());
-            (Some(Flags(f.clear(WRITING | LOCKED | WAITERS).0.wrapping_add(VERSION))), f.waiters())
+            let next = Flags(f.clear(WRITING | LOCKED | WAITERS).0.wrapping_add(VERSION));
+            (Some(next), (next, f.waiters()))
         })
     }
 

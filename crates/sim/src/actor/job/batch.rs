@@ -7,7 +7,7 @@ use super::touch::Touch;
 use crate::files::FileNumber;
 use crate::operation::{Access, Operation, SourceError};
 use crate::world::World;
-use mglru_core::mapping::LEAF_SLOTS;
+use mglru_core::mapping::{LEAF_SLOTS, Slot};
 use mglru_core::{FolioId, Kind, Lookup, Time};
 use mglru_workload::trace::RequestStart;
 
@@ -150,37 +150,40 @@ impl Job {
     /// up and counts them together.
     pub(super) fn touch_ahead(&mut self, world: &mut World, horizon: Time) {
         let most = world.accesses_before(horizon).min(u64::from(self.left - 1));
-        let mut reads = 0;
-        while reads < most {
+        let begin = self.next;
+        // One past the last access that is done here at most.
+        let last = self.next.saturating_add(usize::try_from(most).unwrap_or(usize::MAX));
+        'ahead: while self.next < last.min(self.located.len()) {
             if !self.ahead.range.contains(&self.next) {
-                if self.next == self.located.len() {
-                    break;
-                }
                 self.look_ahead(world);
             }
-            let Some(folio) = self.ahead.folios[self.next - self.ahead.range.start] else { break };
-            let counts = match &self.located[self.next] {
-                &Next::Read(file, index) => self.process.counts_read(world, file, index),
-                Next::Touch(touch) if touch.mapped => {
-                    let mapping = &world.files.get(touch.file).mapping;
-                    // Its entry may have been made or looked at when other pages arrived.
-                    match world.core.lookup(mapping, touch.index) {
-                        Lookup::Hit(now) if now.flags.mapped() => {
-                            self.process.touch_mapped(world, touch, &now);
+            let coming = &self.located[self.next..self.ahead.range.end.min(last)];
+            let folios = &self.ahead.folios[self.next - self.ahead.range.start..];
+            for (next, &folio) in coming.iter().zip(folios) {
+                let Some(folio) = folio else { break 'ahead };
+                let counts = match next {
+                    &Next::Read(file, index) => self.process.counts_read(world, file, index),
+                    Next::Touch(touch) if touch.mapped => {
+                        let mapping = &world.files.get(touch.file).mapping;
+                        // Its entry may have been made or looked at when other pages arrived.
+                        match world.core.lookup(mapping, touch.index) {
+                            Lookup::Hit(now) if now.flags.mapped() => {
+                                self.process.touch_mapped(world, touch, &now);
+                            }
+                            _ => break 'ahead,
                         }
-                        _ => break,
+                        false
                     }
-                    false
+                    Next::Touch(touch) => self.process.counts(world, touch),
+                    _ => unreachable!("only reads are looked up"),
+                };
+                if counts {
+                    world.core.accessed_folio(&world.host, || self.process.task.cpu, folio);
                 }
-                Next::Touch(touch) => self.process.counts(world, touch),
-                _ => unreachable!("only reads are looked up"),
-            };
-            if counts {
-                world.core.accessed_folio(&world.host, || self.process.task.cpu, folio);
+                self.next += 1;
             }
-            self.next += 1;
-            reads += 1;
         }
+        let reads = (self.next - begin) as u64;
         let counts = &mut world.tenants[self.process.tenant].counts;
         counts.accesses += reads;
         counts.hits += reads;
@@ -205,17 +208,16 @@ impl Job {
             self.ahead.prefetched = far;
         }
         let coming = &self.located[self.next..end];
-        let mut peeked = [None; AHEAD_PAGES];
-        for (peeked, next) in peeked.iter_mut().zip(coming) {
+        let mut slots = [Slot::EMPTY; AHEAD_PAGES];
+        for (slot, next) in slots.iter_mut().zip(coming) {
             if let Some((file, index)) = next.place() {
-                *peeked = world.core.peek(&world.files.get(file).mapping, index);
+                *slot = world.core.peek(&world.files.get(file).mapping, index);
             }
         }
-        for ((folio, next), peeked) in self.ahead.folios.iter_mut().zip(coming).zip(peeked) {
+        for ((folio, next), &slot) in self.ahead.folios.iter_mut().zip(coming).zip(&slots) {
             // Pages that have the readahead mark or need a fault are none of these.
-            let found =
-                peeked.filter(|found| !found.slot.readahead() && self.process.reads_only(world, next, found));
-            *folio = found.and_then(|found| world.core.readable(&found));
+            let is_read = !slot.readahead() && self.process.reads_only(world, next, slot);
+            *folio = if is_read { world.core.readable(slot) } else { None };
         }
     }
 

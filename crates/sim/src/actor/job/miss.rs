@@ -6,7 +6,7 @@ use crate::checker::judge_out_of_memory;
 use crate::host::SimHost;
 use crate::report::Refusal;
 use crate::world::{Pause, World};
-use mglru_core::{Arrival, ChargeStep, Charging, FolioId, InsertError, Mapping, NewFolio, Stall};
+use mglru_core::{Arrival, ChargeStep, Charging, FolioId, Hit, InsertError, Mapping, NewFolio, Stall};
 use std::sync::Arc;
 
 /// An active read.
@@ -93,8 +93,8 @@ impl Job {
         let zeros = touch.anon && !swapped;
         world.tenants[self.process.tenant].counts.zero_fills += u64::from(zeros);
         if overwrite || zeros {
-            world.core.publish(&world.host, mapping, folio);
-            return self.look(world, touch);
+            let hit = world.core.publish(&world.host, mapping, folio);
+            return self.touch_published(world, touch, hit);
         }
         if let Some(window) = self.window_of(world, touch) {
             return self.bring_window(world, touch, window, folio);
@@ -108,8 +108,8 @@ impl Job {
         if completion.ok && self.skips(world, Pause::Until(completion.at)) {
             end_stall(world, stall);
             let mapping = &world.files.get(touch.file).mapping;
-            world.core.publish(&world.host, mapping, folio);
-            return self.look(world, touch);
+            let hit = world.core.publish(&world.host, mapping, folio);
+            return self.touch_published(world, touch, hit);
         }
         let mapping = world.files.get(touch.file).mapping.clone();
         let reading = Reading { mapping, index: touch.index, folio, ok: completion.ok, stall };
@@ -117,12 +117,22 @@ impl Job {
         Pause::Until(completion.at)
     }
 
+    /// Touches a page that has just got its content, without looking it up once more.
+    #[inline]
+    fn touch_published(&mut self, world: &mut World, touch: Touch, hit: Option<Hit>) -> Pause {
+        let Some(hit) = hit else { return self.look(world, touch) };
+        if touch.mapped {
+            self.map(world, touch);
+        }
+        self.touch(world, touch, &hit)
+    }
+
     /// Ends the device's read.
     pub(super) fn arrive(&mut self, world: &mut World, touch: Touch, reading: Reading) -> Pause {
         end_stall(world, reading.stall);
         if reading.ok {
-            world.core.publish(&world.host, &reading.mapping, reading.folio);
-            return self.look(world, touch);
+            let hit = world.core.publish(&world.host, &reading.mapping, reading.folio);
+            return self.touch_published(world, touch, hit);
         }
         world.core.abandon(&world.host, &reading.mapping, reading.folio);
         world.note_dropped(&reading.mapping, reading.index, u64::from(reading.index) + 1);

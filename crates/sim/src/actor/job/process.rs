@@ -5,7 +5,7 @@ use super::touch::Touch;
 use super::{Job, State};
 use crate::files::FileNumber;
 use crate::world::{TenantState, World};
-use mglru_core::mapping::Found;
+use mglru_core::mapping::Slot;
 use mglru_core::readahead::Readahead;
 use mglru_core::{Hit, Task};
 use mglru_workload::trace::RequestStart;
@@ -97,14 +97,14 @@ impl Process {
         self.descriptors[file.0 as usize].counts(world, index, false)
     }
 
-    /// Whether an access that found this slot only reads, and makes no page-table entry.
+    /// Whether an access that finds this slot only reads, and makes no page-table entry.
     #[inline]
-    pub(super) fn reads_only(&self, world: &World, next: &Next, found: &Found) -> bool {
+    pub(super) fn reads_only(&self, world: &World, next: &Next, slot: Slot) -> bool {
         match next {
             Next::Read(..) => true,
             Next::Touch(touch) if touch.mapped && !touch.write => {
                 let mapping = &world.files.get(touch.file).mapping;
-                found.slot.mapped()
+                slot.mapped()
                     && self.descriptors[touch.file.0 as usize].mapped
                     && mapping.mapped_pages() > u64::from(touch.index)
             }
