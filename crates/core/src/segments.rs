@@ -1,8 +1,9 @@
 //! A table that grows without moving: lookups by number take no lock.
 //!
-//! Segments of 32, 32, 64, 128 … entries are created with their first entry. An entry is written
-//! once and never moves. A small table stays small; a sparse one costs 16 bytes per missing entry
-//! in a segment. One comparison finds the first 32 entries, which are the first 4 GiB of a file.
+//! The first 32 entries are inside of the table, so one comparison finds them: they are the first
+//! 4 GiB of a file. Segments of 32, 64, 128 … further ones are created with their first entry. An
+//! entry is written once and never moves. A sparse table costs 16 bytes per missing entry in a
+//! segment.
 //!
 //! # Locking
 //!
@@ -35,32 +36,50 @@ fn extent(segment: usize) -> (usize, usize) {
     }
 }
 
-/// A table of up to 16 × 2^`N` entries.
+/// A table of up to 32 × 2^`N` entries, with places for the first ones inside of it.
 #[derive(Debug)]
-pub(crate) struct Segments<T, const N: usize>([Segment<T>; N]);
+pub(crate) struct Segments<T, const N: usize> {
+    first: [OnceLock<T>; FIRST as usize],
+    later: [Segment<T>; N],
+}
 
 impl<T, const N: usize> Segments<T, N> {
     pub(crate) fn new() -> Self {
-        Segments(std::array::from_fn(|_| OnceLock::new()))
+        Segments {
+            first: std::array::from_fn(|_| OnceLock::new()),
+            later: std::array::from_fn(|_| OnceLock::new()),
+        }
     }
 
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&T> {
+        if let Some(entry) = self.first.get(number as usize) {
+            return entry.get();
+        }
+        self.get_later(number)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn get_later(&self, number: u32) -> Option<&T> {
         let (segment, at) = place(number);
-        self.0[segment].get()?[at].get()
+        self.later[segment - 1].get()?[at].get()
     }
 
     /// The entry of this number, created by `make` if it is missing.
     pub(crate) fn get_or_init(&self, number: u32, make: impl FnOnce() -> T) -> &T {
         let (segment, at) = place(number);
-        let entries =
-            self.0[segment].get_or_init(|| (0..extent(segment).1).map(|_| OnceLock::new()).collect());
+        if segment == 0 {
+            return self.first[at].get_or_init(make);
+        }
+        let entries = self.later[segment - 1]
+            .get_or_init(|| (0..extent(segment).1).map(|_| OnceLock::new()).collect());
         entries[at].get_or_init(make)
     }
 }
 
 /// A table of words by number, up to 32 × 2^`N`, 0 where none was stored: like [`Segments`], but
-/// with mutable words, and with the first ones inside of it.
+/// with mutable words.
 #[derive(Debug)]
 pub(crate) struct Words<const N: usize> {
     first: [AtomicU32; FIRST as usize],
@@ -81,6 +100,12 @@ impl<const N: usize> Words<N> {
         if let Some(word) = self.first.get(number as usize) {
             return Some(word);
         }
+        self.get_later(number)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn get_later(&self, number: u32) -> Option<&AtomicU32> {
         let (segment, at) = place(number);
         self.later[segment - 1].get()?.get(at)
     }

@@ -51,7 +51,7 @@ pub(crate) struct DirectoryPool {
     /// The first directories, enough for files some dozen times as large as memory if cached pages
     /// are neighbours. Allocated at the start, since a hit reaches them in fewer steps.
     first: Box<[Directory]>,
-    later: Segments<Box<[Directory]>, 20>,
+    later: Segments<Box<[Directory]>, 19>,
     free: Mutex<FreeNumbers>,
     bytes: AtomicU64,
 }
@@ -78,6 +78,8 @@ impl DirectoryPool {
         self.first.get(number as usize).or_else(|| self.get_later(number))
     }
 
+    #[cold]
+    #[inline(never)]
     fn get_later(&self, number: u32) -> Option<&Directory> {
         let later = number.checked_sub(self.first.len() as u32).filter(|_| number != u32::MAX)?;
         self.later.get(later / SEGMENT_DIRECTORIES)?.get((later % SEGMENT_DIRECTORIES) as usize)

@@ -52,6 +52,13 @@ pub(crate) struct LockedParts<'a> {
     _locks: (MutexGuard<'a, ()>, Vec<MutexGuard<'a, ()>>),
 }
 
+/// The slot of a cached page, found under the lock of its part.
+pub(crate) struct FolioPlace<'a> {
+    index: u32,
+    id: LeafId,
+    leaf: Leaf<'a>,
+}
+
 impl<'a> LockedMapping<'a> {
     /// Whether a page lies in the locked part.
     pub(crate) fn covers(&self, index: u32) -> bool {
@@ -237,6 +244,14 @@ impl<'a> LockedMapping<'a> {
         self.mapping.kind == Kind::File
     }
 
+    /// The place of `folio` in its slot. `None`: it is not there.
+    #[inline]
+    pub(crate) fn place_of(&self, index: u32, folio: FolioId) -> Option<FolioPlace<'a>> {
+        let (id, leaf) = self.leaf(index)?;
+        let holds_it = leaf.slots[index as usize % LEAF_SLOTS].load().folio() == Some(folio);
+        holds_it.then_some(FolioPlace { index, id, leaf })
+    }
+
     /// Takes `folio` out of its slot and leaves a shadow or nothing. `Err`: the folio is not there.
     /// `Ok(Some)`: the leaf now holds only shadows, and `owner` pays for it.
     pub(crate) fn remove(
@@ -246,11 +261,19 @@ impl<'a> LockedMapping<'a> {
         shadow: Option<u64>,
         owner: MemcgId,
     ) -> Result<Option<ShadowLeaf>, NotThere> {
-        let Some((id, leaf)) = self.leaf(index) else { return Err(NotThere) };
+        let place = self.place_of(index, folio).ok_or(NotThere)?;
+        Ok(self.remove_at(place, shadow, owner))
+    }
+
+    /// [`Self::remove`] of the folio that was found in this place since the part was locked.
+    #[inline]
+    pub(crate) fn remove_at(
+        &mut self,
+        FolioPlace { index, id, leaf }: FolioPlace<'a>,
+        shadow: Option<u64>,
+        owner: MemcgId,
+    ) -> Option<ShadowLeaf> {
         let slot = &leaf.slots[index as usize % LEAF_SLOTS];
-        if slot.load().folio() != Some(folio) {
-            return Err(NotThere);
-        }
         slot.replace(shadow.map_or(Slot::EMPTY, Slot::of_shadow));
         let mut counts = leaf.counts();
         counts.folios -= 1;
@@ -264,10 +287,10 @@ impl<'a> LockedMapping<'a> {
         if counts.only_shadows() && self.keeps_shadows() {
             let leaf_index = index / LEAF_SLOTS as u32;
             let mapping = self.mapping.id;
-            return Ok(Some(ShadowLeaf { mapping, leaf_index, id, stamp: counts.stamp }));
+            return Some(ShadowLeaf { mapping, leaf_index, id, stamp: counts.stamp });
         }
         self.free_if_empty(index, id, counts);
-        Ok(None)
+        None
     }
 
     fn free_if_empty(&self, index: u32, id: LeafId, counts: Counts) {

@@ -39,7 +39,7 @@ pub use glance::Glance;
 pub(crate) use layout::MAPPING_PAGES_MAX;
 pub use layout::{LEAF_SLOTS, MappingId, TABLE_PAGES};
 pub(crate) use leaf::{Leaf, LeafId, LeafPool};
-pub(crate) use locked::{LockedMapping, ShadowLeaf};
+pub(crate) use locked::{FolioPlace, LockedMapping, ShadowLeaf};
 pub use range::{SettledPage, SlotRange};
 pub use slot::{AtomicSlot, Slot};
 pub(crate) use table::MappingTable;

@@ -28,8 +28,8 @@ use crate::sync::{
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// 16 × 2^16 memcgs.
-const SEGMENTS: usize = 16;
+/// 32 × 2^15 memcgs.
+const SEGMENTS: usize = 15;
 
 /// A number is reused only after so many others were freed, since a thread that looked up its
 /// former memcg may still add to the counters. Counts added meanwhile pass to an ancestor

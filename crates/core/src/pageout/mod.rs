@@ -19,7 +19,7 @@ use crate::folio::{Flags, FolioId, Kind};
 use crate::host::Host;
 use crate::lru::scan_control::{EffortKind, Scan, Tallies};
 use crate::lru::{self, Context, Evictions, PagedOut};
-use crate::mapping::{LockedMapping, ShadowLeaf};
+use crate::mapping::{FolioPlace, LockedMapping, ShadowLeaf};
 use crate::memcg::{Counter, Memcg};
 use crate::swap::{SwapOut, SwapOutcome};
 use crate::workingset;
@@ -298,6 +298,7 @@ impl<H: Host> Batch<'_, '_, H> {
         let Scan { last_mapping, rejected, .. } = &mut *self.cx.scan;
         let Workspace { fates, freed, shadow_leaves } = workspace;
         let to_free = fates.iter().filter(|fate| matches!(fate, Fate::Free { .. })).count();
+        freed.reserve(to_free);
         let mut evictions = Evictions::begin(core, self.cx.orders.target, to_free as u64);
         let mut rest = folios.iter().copied().zip(fates.iter().copied()).peekable();
         // Folios with waiters. These are woken without a lock, as a host may wake tasks, and the
@@ -318,7 +319,7 @@ impl<H: Host> Batch<'_, '_, H> {
                 let (mapping, index) = core.folios.page_of(folio);
                 mapping == id && locked.covers(index)
             }) {
-                let Some(before) = freeze_in_slot(core, &locked, folio, fate) else {
+                let Some((place, before)) = freeze_in_slot(core, &locked, folio, fate) else {
                     awaited.extend(spare(core, folio, fate));
                     rejected.push(folio);
                     continue;
@@ -327,8 +328,7 @@ impl<H: Host> Batch<'_, '_, H> {
                 let word = shadow.pack();
                 let index = core.folios.index(folio);
                 let left = if kind == Kind::Anon { core.swap.entry_of(folio, Some(word)) } else { word };
-                let leaf = locked.remove(index, folio, Some(left), memcg.id());
-                shadow_leaves.extend(leaf.expect("the folio is in its slot"));
+                shadow_leaves.extend(locked.remove_at(place, Some(left), memcg.id()));
                 if before.waiters() {
                     awaited.push(folio);
                 }
@@ -346,14 +346,19 @@ impl<H: Host> Batch<'_, '_, H> {
     }
 }
 
-/// Takes the last references of a folio to be freed, and returns its state before. `None`: the
-/// folio is in use, or was truncated while isolated and its references belong to others.
-fn freeze_in_slot(core: &Core, locked: &LockedMapping<'_>, folio: FolioId, fate: Fate) -> Option<Flags> {
+/// Takes the last references of a folio to be freed, and returns its place and its state before.
+/// `None`: the folio is in use, or was truncated while isolated and its references belong to
+/// others.
+#[inline]
+fn freeze_in_slot<'a>(
+    core: &Core,
+    locked: &LockedMapping<'a>,
+    folio: FolioId,
+    fate: Fate,
+) -> Option<(FolioPlace<'a>, Flags)> {
     let Fate::Free { locked: is_locked } = fate else { return None };
-    if locked.slot(core.folios.index(folio)).folio() != Some(folio) {
-        return None;
-    }
-    core.folios.flags(folio).freeze(EXPECTED_REFERENCES, is_locked)
+    let place = locked.place_of(core.folios.index(folio), folio)?;
+    Some((place, core.folios.flags(folio).freeze(EXPECTED_REFERENCES, is_locked)?))
 }
 
 /// Rejects a folio that was to be freed. `Some`: it has waiters, which the caller wakes.
