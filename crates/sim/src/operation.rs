@@ -45,6 +45,13 @@ impl Access {
         Access { page, write: false, mapped: false, anon: false, inside: false, fault: false }
     }
 
+    /// Whether it is [`Self::read`] of some page.
+    #[inline]
+    pub(crate) fn is_plain_read(&self) -> bool {
+        let Access { page: _, write, mapped, anon, inside, fault } = *self;
+        !(write | mapped | anon | inside | fault)
+    }
+
     /// A write through a descriptor.
     pub fn write(page: u64) -> Access {
         Access { write: true, ..Access::read(page) }

@@ -470,6 +470,6 @@ impl LockedLruvec<'_> {
     }
 
     pub(crate) fn kind_of(&self, folio: FolioId) -> Kind {
-        if self.folios.flags(folio).load().swapbacked() { Kind::Anon } else { Kind::File }
+        self.folios.flags(folio).load().kind()
     }
 }

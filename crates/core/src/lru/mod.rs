@@ -733,7 +733,7 @@ pub(crate) fn policy_of_list(list: usize) -> Option<Lru> {
 
 /// The list that a listed folio's state names; its size includes the folio.
 pub(crate) fn list_named(now: Flags) -> usize {
-    let kind = if now.swapbacked() { Kind::Anon } else { Kind::File };
+    let kind = now.kind();
     if now.unevictable() {
         return terms::UNEVICTABLE;
     }

@@ -397,9 +397,26 @@ impl LeafPool {
     }
 
     fn get_later(&self, number: usize) -> Leaf<'_> {
-        let segment = self.segments[number / SEGMENT_LEAVES].get().expect("leaf numbers come from the pool");
-        let at = number % SEGMENT_LEAVES;
+        let (segment, at) = self.segment_of(number);
         Leaf { slots: &segment.slots[at].0, counts: &segment.counts[at] }
+    }
+
+    /// The slots of a leaf: [`Self::get`] in fewer steps.
+    #[inline]
+    pub(crate) fn slots(&self, id: LeafId) -> &[AtomicSlot; LEAF_SLOTS] {
+        let number = id.0 as usize;
+        if let Some(slots) = self.first_slots.get(number) {
+            return &slots.0;
+        }
+        let (segment, at) = self.segment_of(number - self.first_slots.len());
+        &segment.slots[at].0
+    }
+
+    /// The segment of a leaf that is `number` places behind the first ones, and its place there.
+    #[inline]
+    fn segment_of(&self, number: usize) -> (&Segment, usize) {
+        let segment = self.segments[number / SEGMENT_LEAVES].get().expect("leaf numbers come from the pool");
+        (segment, number % SEGMENT_LEAVES)
     }
 }
 

@@ -267,18 +267,30 @@ impl Mapping {
         Some(leaf.with_slots(self.range.get()?.leaf(index)?))
     }
 
+    /// The slots of that leaf.
     #[inline]
+    fn slots_of_entry<'a>(
+        &'a self,
+        leaves: &'a LeafPool,
+        index: u32,
+        entry: u32,
+    ) -> Option<&'a [AtomicSlot; LEAF_SLOTS]> {
+        let id = LeafId::of_entry(entry)?;
+        if entry & IN_RANGE == 0 { Some(leaves.slots(id)) } else { self.range.get()?.leaf(index) }
+    }
+
+    #[inline(always)]
     pub(crate) fn slot<'a>(&'a self, leaves: &'a LeafPool, index: u32) -> Option<&'a AtomicSlot> {
-        let leaf = self.leaf_of_entry(leaves, index, self.leaf_entry(leaves, index))?;
-        Some(&leaf.slots[index as usize % LEAF_SLOTS])
+        let slots = self.slots_of_entry(leaves, index, self.leaf_entry(leaves, index))?;
+        Some(&slots[index as usize % LEAF_SLOTS])
     }
 
     /// Finds the slot of a page without a lock. The leaf may belong to another mapping by the time
     /// the result is used: check with [`Self::still_there`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, leaves: &LeafPool, index: u32) -> Option<Found> {
         let leaf = self.leaf_entry(leaves, index);
-        let slot = self.leaf_of_entry(leaves, index, leaf)?.slots[index as usize % LEAF_SLOTS].load();
+        let slot = self.slots_of_entry(leaves, index, leaf)?[index as usize % LEAF_SLOTS].load();
         Some(Found { leaf, slot })
     }
 
@@ -299,7 +311,7 @@ impl Mapping {
         version: u32,
     ) -> Option<Found> {
         let leaf = self.leaf_entry(leaves, index);
-        let slots = self.leaf_of_entry(leaves, index, leaf)?.slots;
+        let slots = self.slots_of_entry(leaves, index, leaf)?;
         let slot = slots[index as usize % LEAF_SLOTS].set_uptodate(folio, version)?;
         Some(Found { leaf, slot })
     }
@@ -309,8 +321,8 @@ impl Mapping {
     /// look at the directory.
     #[inline]
     pub(crate) fn still_there(&self, leaves: &LeafPool, index: u32, found: &Found) -> bool {
-        let Some(leaf) = self.leaf_of_entry(leaves, index, found.leaf) else { return false };
-        let now = leaf.slots[index as usize % LEAF_SLOTS].load();
+        let Some(slots) = self.slots_of_entry(leaves, index, found.leaf) else { return false };
+        let now = slots[index as usize % LEAF_SLOTS].load();
         now.folio() == found.slot.folio()
             && now.folio().is_some()
             && self.leaf_entry(leaves, index) == found.leaf

@@ -278,7 +278,7 @@ impl<H: Host> Batch<'_, '_, H> {
             writeback: now.writeback(),
             reclaim: now.reclaim(),
             dirty: now.dirty(),
-            kind: if now.swapbacked() { Kind::Anon } else { Kind::File },
+            kind: now.kind(),
             node_writeback: orders.kind == EffortKind::Background && core.node.is_full_of_writeback(),
             referenced: referenced.counts,
             young_meanwhile: referenced.young_meanwhile,

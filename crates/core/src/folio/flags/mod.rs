@@ -41,6 +41,7 @@ mod two_lists;
 pub use content::WriteAttempt;
 pub(crate) use ranked::{HandStep, MAIN, NEWCOMER};
 
+use super::Kind;
 use crate::mechanism::{Mechanisms, Switch};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -197,6 +198,12 @@ impl Flags {
     #[inline]
     pub(crate) fn reads_ahead(self) -> bool {
         self.0 & (RECLAIM | WRITEBACK | SWAPBACKED) == RECLAIM
+    }
+
+    /// The kind of its page.
+    #[inline]
+    pub fn kind(self) -> Kind {
+        if self.swapbacked() { Kind::Anon } else { Kind::File }
     }
 
     /// The generation that the folio is labelled with; `None` while it is off the generation lists.

@@ -69,7 +69,7 @@ pub(in crate::lru) fn forget_use(core: &Core, folio: FolioId) -> bool {
     let (flags, mechanisms) = (core.folios.flags(folio), core.mechanisms());
     flags.forget_accesses(mechanisms);
     let lruvec = &core.owner_of(folio).lruvec;
-    let kind = if flags.load().swapbacked() { Kind::Anon } else { Kind::File };
+    let kind = flags.load().kind();
     // Before the rework, a folio of the oldest generation moved to its tail, too.
     let stays = flags.load().generation() == Some(lruvec.min_seq(kind).index());
     !stays || !mechanisms.workingset_rework()

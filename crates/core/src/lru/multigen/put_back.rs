@@ -155,7 +155,7 @@ fn put_back_rejected(core: &Core, host: &impl Host, scan: &mut Scan, memcg: &Mem
     for folio in rejected.drain(..) {
         let flags = &core.folios.flags(folio);
         let now = flags.load();
-        let kind = if now.swapbacked() { Kind::Anon } else { Kind::File };
+        let kind = now.kind();
         if now.mlocked() {
             back.push((folio, true));
             continue;

@@ -117,9 +117,8 @@ impl LockedLruvec<'_> {
     /// Puts a folio at the head or tail of a list. `refs`: the fewest accesses it is to have;
     /// `None`: keeps its count.
     #[inline]
-    fn enlist(&mut self, folio: FolioId, list: List, at_head: bool, refs: Option<u32>) {
+    fn enlist(&mut self, (folio, kind): (FolioId, Kind), list: List, at_head: bool, refs: Option<u32>) {
         self.folios.flags(folio).enlist_ranked(list.mark(), refs);
-        let kind = self.kind_of(folio);
         self.resize_ranked(list, kind, 1);
         self.push(folio, list_of(list, kind), at_head);
     }
@@ -130,25 +129,28 @@ impl LockedLruvec<'_> {
 
     /// Puts a folio back on the list that `active` names. `rotation`: to be evicted next.
     pub(in crate::lru) fn add_ranked(&mut self, folio: FolioId, rotation: bool) {
-        let main = self.folios.flags(folio).load().active();
-        self.enlist(folio, if main { List::Main } else { List::Newcomers }, !rotation, None);
+        let now = self.folios.flags(folio).load();
+        let list = if now.active() { List::Main } else { List::Newcomers };
+        self.enlist((folio, now.kind()), list, !rotation, None);
     }
 
     /// Puts a page that was brought in on the main list, if that has room or the page's rank is
     /// high enough; else among the newcomers.
     #[inline]
     pub(in crate::lru) fn add_new_ranked(&mut self, core: &Core, host: &impl Host, folio: FolioId) {
-        let (ranked, mechanisms) = (&self.lruvec.ranked, self.folios.mechanisms());
+        let lruvec = self.lruvec;
+        let (ranked, mechanisms): (&Ranked, _) = (&lruvec.ranked, self.folios.mechanisms());
         let now = self.folios.flags(folio).load();
-        ranked.expect(|| memory_limit(core, self.lruvec.memcg));
-        ranked.tick(order::pages_reclaimed(core));
+        let takeable = ranked.takeable();
+        ranked.expect(|| memory_limit(core, lruvec.memcg));
+        ranked.tick(order::pages_reclaimed(core), takeable);
         let returns = now.active();
         // It was read ahead and not yet used: it must not fill the main list.
         let ahead = !returns && now.workingset() && !now.referenced();
         let main = if returns {
-            self.admits(core, host, folio)
+            ranked.main_has_room(takeable) || self.admits(core, host, folio)
         } else {
-            !ahead && mechanisms.is_on(Switch::FillMain) && ranked.main_has_room()
+            !ahead && mechanisms.is_on(Switch::FillMain) && ranked.main_has_room(takeable)
         };
         if returns && !main {
             ranked.signal(core, Signal::Refused);
@@ -156,14 +158,14 @@ impl LockedLruvec<'_> {
         let was_main = returns && now.workingset();
         self.stamp_now(folio);
         let list = if main { List::Main } else { List::Newcomers };
-        self.enlist(folio, list, true, Some(u32::from(main && was_main)));
+        self.enlist((folio, now.kind()), list, true, Some(u32::from(main && was_main)));
     }
 
-    /// Whether the main list admits a returning page: it was away for less time than that list's
-    /// candidate has been unused.
+    /// Whether the main list, which is full, admits a returning page: it was away for less time than
+    /// that list's candidate has been unused.
     #[inline]
     fn admits(&mut self, core: &Core, host: &impl Host, folio: FolioId) -> bool {
-        if self.lruvec.ranked.main_has_room() || !self.folios.mechanisms().is_on(Switch::RankByGeneration) {
+        if !self.folios.mechanisms().is_on(Switch::RankByGeneration) {
             return true;
         }
         let away = self.folios.stamp(folio);

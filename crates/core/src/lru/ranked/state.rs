@@ -247,9 +247,9 @@ impl Ranked {
         self.share().pages(self.memory_with(takeable))
     }
 
-    /// Whether the main list is smaller than its share.
-    pub(super) fn main_has_room(&self) -> bool {
-        let takeable = self.takeable();
+    /// Whether the main list is smaller than its share, with these pages on the lists.
+    #[inline]
+    pub(super) fn main_has_room(&self, takeable: [u64; 2]) -> bool {
         takeable[List::Main as usize] < self.main_target(takeable)
     }
 
@@ -286,15 +286,15 @@ impl Ranked {
         Clock::new(pages, begun, generation)
     }
 
-    /// A page was brought in, at a time of the node.
+    /// A page was brought in, at a time of the node, when these pages were on the lists.
     #[inline]
-    pub(super) fn tick(&self, node_pages: u64) {
+    pub(super) fn tick(&self, node_pages: u64, takeable: [u64; 2]) {
         let clock = self.clock();
         // The first generation began when there was something.
         if clock == Clock::default() {
             self.births.iter().for_each(|birth| birth.store(node_pages, Relaxed));
         }
-        self.set_clock(clock, clock.tick(self.memory_pages()), node_pages);
+        self.set_clock(clock, clock.tick(self.memory_with(takeable)), node_pages);
     }
 
     fn set_clock(&self, before: Clock, after: Clock, node_pages: u64) {

@@ -87,7 +87,7 @@ mod tests {
         let ranked = RankedOnUse::default();
         // A memory of eight pages is walked every two pages.
         ranked.expect(|| 9);
-        (0..3).for_each(|_| ranked.tick(0));
+        (0..3).for_each(|_| ranked.tick(0, ranked.takeable()));
         assert!(ranked.begins_walk_at(3));
         assert!(!ranked.begins_walk_at(2), "read before the other thread's page came");
         assert_eq!([4, 5, 5].map(|now| ranked.begins_walk_at(now)), [false, true, false]);

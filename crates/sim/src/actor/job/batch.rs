@@ -122,7 +122,7 @@ impl Job {
                     let kind = if access.anon { Kind::Anon } else { Kind::File };
                     let (file, index) = world.files.locate(&world.core, kind, access.page);
                     files = files.max(file.0 as usize + 1);
-                    if self.request.left == 0 && access == Access::read(access.page) {
+                    if self.request.left == 0 && access.is_plain_read() {
                         self.located.push(Next::Read(file, index));
                     } else {
                         let touch = self.request.next(Touch::of(file, index, access));
