@@ -47,6 +47,8 @@ mod sync;
 mod testing;
 mod tunables;
 mod validate;
+#[cfg(not(loom))]
+mod word;
 pub mod workingset;
 pub mod writeback;
 
@@ -117,6 +119,21 @@ const FRAMES_PER_FIRST_DIRECTORY: u32 = 512;
 impl Core {
     /// An empty node with a root memcg. `now` is the birth time of its first generations.
     pub fn new(options: Options, now: Time) -> Core {
+        #[cfg(not(loom))]
+        word::share();
+        Core::make(options, now)
+    }
+
+    /// As [`Self::new`], for a host that never calls it from two threads at once: as long as all
+    /// nodes of the process are such, it takes fewer cycles. If two threads call it all the same,
+    /// its counts and lists become wrong.
+    pub fn of_one_thread(options: Options, now: Time) -> Core {
+        #[cfg(not(loom))]
+        word::alone();
+        Core::make(options, now)
+    }
+
+    fn make(options: Options, now: Time) -> Core {
         // One leaf per frame if no two cached pages are neighbours; for shadows, one per eight
         // frames ([book: refaults#shadow-limit]) and as many again before they are trimmed; some
         // more so that a tiny node works. Entries of swapped pages are never trimmed: in the worst

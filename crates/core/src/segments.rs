@@ -72,8 +72,8 @@ impl<T, const N: usize> Segments<T, N> {
         if segment == 0 {
             return self.first[at].get_or_init(make);
         }
-        let entries = self.later[segment - 1]
-            .get_or_init(|| (0..extent(segment).1).map(|_| OnceLock::new()).collect());
+        let entries =
+            self.later[segment - 1].get_or_init(|| (0..extent(segment).1).map(|_| OnceLock::new()).collect());
         entries[at].get_or_init(make)
     }
 }

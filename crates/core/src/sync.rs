@@ -1,4 +1,5 @@
-//! Atomics and locks: the standard library's or, under `--cfg loom`, loom's.
+//! Atomics and locks: those of [`crate::word`] and of the standard library or, under `--cfg loom`,
+//! loom's.
 //!
 //! Everything shared in this crate is an atomic word or sits behind a [`Mutex`] from here, so that
 //! loom explores the interleavings of the code that runs in production.
@@ -26,10 +27,12 @@
 //! are locked before a CPU's free frames, and these before the node's. And while a memcg is created
 //! on a free number, the locks of that number are taken under the tree's ([`crate::memcg`]).
 
+#[cfg(not(loom))]
+pub(crate) use crate::word::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use std::sync::atomic::{Ordering, fence};
 
 /// Words that rarely change. loom does not explore their reads, since nearly every transition makes
 /// one; code that must not miss a change reads them under a lock.

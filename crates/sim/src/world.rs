@@ -192,7 +192,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(machine: &Machine) -> Result<World, MemcgError> {
-        let core = Core::new(machine.options(), Time::ZERO);
+        let core = Core::of_one_thread(machine.options(), Time::ZERO);
         let mut tenants = vec![TenantState::new(Some(MemcgId::ROOT))];
         for wanted in &machine.tenants {
             tenants.push(TenantState::new(Some(add_tenant(&core, wanted, Time::ZERO)?)));

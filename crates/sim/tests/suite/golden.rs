@@ -2,7 +2,7 @@
 //! [book: golden-traces#mapped-traces], Linux 7.2) in the simulator, and the equivalence of its
 //! shortcuts.
 
-use mglru_core::{Counter, Event, Time};
+use mglru_core::{Core, Counter, Event, Mechanisms, Options, Preset, Time};
 use mglru_sim::{Access, Machine, Numbering, Operation, Report, Simulator};
 use std::sync::{Arc, Mutex};
 
@@ -241,4 +241,21 @@ fn a_punch_drops_a_range_of_keys_as_it_drops_pages_of_a_file() {
         // Of 50 odd pages, 10 are dropped; 50 even ones are new.
         assert_eq!((counts.misses, counts.hits), (50 + 60, 40), "{numbering:?}");
     }
+}
+
+/// As soon as the process has a node that several threads may use, steps of words are atomic, in
+/// simulators, too. Nothing else changes.
+#[test]
+fn a_node_of_many_threads_beside_changes_nothing() {
+    let of_all = || {
+        [Preset::Default, Preset::Linux72, Preset::Linux612].map(|preset| {
+            let machine =
+                Machine { mechanisms: Mechanisms::preset(preset), ..Machine::kernel_lab(LIMIT_PAGES) };
+            let write_some = |page| if page % 5 == 0 { Access::write(page) } else { Access::read(page) };
+            replay(&machine, t3(write_some), |_| {})
+        })
+    };
+    let alone = of_all();
+    let _node = Core::new(Options::new(64), Time::ZERO);
+    assert_eq!(of_all(), alone);
 }

@@ -117,7 +117,8 @@ impl Job {
         Pause::Until(completion.at)
     }
 
-    /// Touches a page that has just got its content, without looking it up once more.
+    /// Touches a page that was inserted and has got its content in one step, without looking it up
+    /// once more.
     #[inline]
     fn touch_published(&mut self, world: &mut World, touch: Touch, hit: Option<Hit>) -> Pause {
         let Some(hit) = hit else { return self.look(world, touch) };
@@ -131,8 +132,9 @@ impl Job {
     pub(super) fn arrive(&mut self, world: &mut World, touch: Touch, reading: Reading) -> Pause {
         end_stall(world, reading.stall);
         if reading.ok {
-            let hit = world.core.publish(&world.host, &reading.mapping, reading.folio);
-            return self.touch_published(world, touch, hit);
+            world.core.publish(&world.host, &reading.mapping, reading.folio);
+            // The file may have been replaced meanwhile.
+            return self.look(world, touch);
         }
         world.core.abandon(&world.host, &reading.mapping, reading.folio);
         world.note_dropped(&reading.mapping, reading.index, u64::from(reading.index) + 1);
