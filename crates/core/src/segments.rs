@@ -1,8 +1,8 @@
 //! A table that grows without moving: lookups by number take no lock.
 //!
-//! The first 32 entries are inside of the table, so one comparison finds them: they are the first
-//! 4 GiB of a file. Segments of 32, 64, 128 … further ones are created with their first entry. An
-//! entry is written once and never moves. A sparse table costs 16 bytes per missing entry in a
+//! The first 32 entries are there from the beginning, and one comparison finds them: they are the
+//! first 4 GiB of a file. Segments of 32, 64, 128 … further ones are created with their first entry.
+//! An entry is written once and never moves. A sparse table costs 16 bytes per missing entry in a
 //! segment.
 //!
 //! # Locking
@@ -36,17 +36,17 @@ fn extent(segment: usize) -> (usize, usize) {
     }
 }
 
-/// A table of up to 32 × 2^`N` entries, with places for the first ones inside of it.
+/// A table of up to 32 × 2^`N` entries. Those of the first segment are there from the beginning.
 #[derive(Debug)]
 pub(crate) struct Segments<T, const N: usize> {
-    first: [OnceLock<T>; FIRST as usize],
+    first: Box<[OnceLock<T>]>,
     later: [Segment<T>; N],
 }
 
 impl<T, const N: usize> Segments<T, N> {
     pub(crate) fn new() -> Self {
         Segments {
-            first: std::array::from_fn(|_| OnceLock::new()),
+            first: (0..FIRST).map(|_| OnceLock::new()).collect(),
             later: std::array::from_fn(|_| OnceLock::new()),
         }
     }
@@ -79,7 +79,7 @@ impl<T, const N: usize> Segments<T, N> {
 }
 
 /// A table of words by number, up to 32 × 2^`N`, 0 where none was stored: like [`Segments`], but
-/// with mutable words.
+/// with mutable words, and with the first ones inside of it.
 #[derive(Debug)]
 pub(crate) struct Words<const N: usize> {
     first: [AtomicU32; FIRST as usize],

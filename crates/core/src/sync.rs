@@ -116,6 +116,34 @@ impl<T> Mutex<T> {
     }
 }
 
+/// A mutex without data. Where one thread uses all nodes of the process ([`crate::word`]), it does
+/// nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Lock(Mutex<()>);
+
+/// A [`Lock`] until it is dropped.
+pub(crate) struct Held<'a>(#[expect(dead_code, reason = "it is for its drop")] Option<MutexGuard<'a, ()>>);
+
+impl Lock {
+    #[inline]
+    pub(crate) fn lock(&self) -> Held<'_> {
+        Held((!is_alone()).then(|| self.0.lock()))
+    }
+
+    /// Takes the lock unless another thread holds it.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Held<'_>> {
+        if is_alone() { Some(Held(None)) } else { Some(Held(Some(self.0.try_lock()?))) }
+    }
+}
+
+#[cfg(not(loom))]
+use crate::word::is_alone;
+#[cfg(loom)]
+fn is_alone() -> bool {
+    false
+}
+
 /// Counts of a lock, kept under the lock itself so that they need no shared word.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct LockCounts {

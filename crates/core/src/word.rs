@@ -34,8 +34,9 @@ pub(crate) fn alone() {
     let _ = NODES.compare_exchange(UNKNOWN, ALONE, Relaxed, Relaxed);
 }
 
+/// Whether only one thread uses the node whose word is looked at.
 #[inline(always)]
-fn is_alone() -> bool {
+pub(crate) fn is_alone() -> bool {
     NODES.load(Relaxed) == ALONE
 }
 

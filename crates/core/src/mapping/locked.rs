@@ -14,7 +14,7 @@ use super::slot::{AtomicSlot, Slot};
 use super::{InsertError, Mapping, ShadowEra};
 use crate::folio::{FolioId, Kind};
 use crate::memcg::MemcgId;
-use crate::sync::{MutexGuard, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use crate::sync::{Held, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// Content of a slot before a folio was inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,14 +42,14 @@ pub(crate) struct LockedMapping<'a> {
     leaves: &'a LeafPool,
     /// The number of the part, and the part.
     part: (u32, &'a Part),
-    _lock: MutexGuard<'a, ()>,
+    _lock: Held<'a>,
 }
 
 /// A mapping of which all parts are locked.
 pub(crate) struct LockedParts<'a> {
     mapping: &'a Mapping,
     leaves: &'a LeafPool,
-    _locks: (MutexGuard<'a, ()>, Vec<MutexGuard<'a, ()>>),
+    _locks: (Held<'a>, Vec<Held<'a>>),
 }
 
 /// The slot of a cached page, found under the lock of its part.

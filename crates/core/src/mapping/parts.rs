@@ -17,7 +17,7 @@
 
 use super::layout::DIRECTORY_PAGES;
 use super::leaf::LeafPool;
-use crate::sync::{AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering::Relaxed};
+use crate::sync::{AtomicBool, AtomicU32, Held, Lock, Ordering::Relaxed};
 use std::sync::OnceLock;
 
 /// More parts than this would take more time to lock together than they save.
@@ -36,7 +36,7 @@ pub(super) struct Parts {
 /// A lock, and the cached pages of the slots that it guards: written under it, read without.
 #[derive(Debug, Default)]
 pub(super) struct Part {
-    pub(super) lock: Mutex<()>,
+    pub(super) lock: Lock,
     pub(super) folios: AtomicU32,
 }
 
@@ -107,7 +107,7 @@ impl Parts {
     }
 
     /// Locks all parts.
-    pub(super) fn lock_all(&self) -> (MutexGuard<'_, ()>, Vec<MutexGuard<'_, ()>>) {
+    pub(super) fn lock_all(&self) -> (Held<'_>, Vec<Held<'_>>) {
         let first = self.first.lock.lock();
         let others = self.others.get().into_iter().flatten();
         (first, others.map(|Apart(part)| part.lock.lock()).collect())
