@@ -357,13 +357,18 @@ impl World {
         Tally { counts: self.tenants[tenant].counts, counters }
     }
 
-    /// Reads statistics, takes samples, and records counters at the warm point.
-    #[cold]
-    pub(crate) fn look(&mut self) {
+    /// Reads the statistics if that is due after the accesses so far.
+    pub(crate) fn read_statistics(&mut self) {
         if self.accesses == self.read_from {
             self.read_from += self.reads_every;
             self.core.refresh_statistics();
         }
+    }
+
+    /// Reads statistics, takes samples, and records counters at the warm point.
+    #[cold]
+    pub(crate) fn look(&mut self) {
+        self.read_statistics();
         if self.accesses == self.sample_at {
             let sample = self.sample_now();
             let sampler = self.sampler.as_mut().expect("a sample is due only with a sampler");

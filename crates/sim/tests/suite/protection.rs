@@ -5,7 +5,7 @@
 //! and `test_memcg_low` in the kernel's sources). Three children have 50 MiB of page cache each,
 //! and their parent protects 50 MiB, while another tenant allocates 148 MiB of anonymous memory.
 
-use mglru_core::{Mechanisms, Preset, Switch};
+use mglru_core::{Counter, Mechanisms, Preset, Refresh, Switch};
 use mglru_sim::{Access, Machine, Operation, Report, Request, Simulator, Tenant};
 use std::time::Duration;
 
@@ -46,6 +46,32 @@ fn a_job_writes_control_files() {
     assert_eq!(refused, [false, false, true], "{:?}", simulator.answers());
     assert_eq!(report.tenants[1].max_pages, 50);
     assert_eq!(report.tenants[1].usage_pages, 4, "nothing was left when the last pages came");
+}
+
+/// As in the kernel lab, statistics are read after an access, and control files are written before
+/// the next one. So a lowered limit reclaims with list sizes that are known: 30 inactive pages are
+/// few beside 50 active ones, which are scanned, too. Read later, they are not.
+#[test]
+fn statistics_are_read_before_a_control_file_is_written() {
+    let refilled = |statistics_reads| {
+        let machine = Machine {
+            mechanisms: preset(Preset::Linux72, true),
+            statistics_refresh: Refresh::NEVER,
+            statistics_reads: Some(statistics_reads),
+            ..Machine::ideal(100, 1)
+        };
+        let mut simulator = Simulator::new(&machine).unwrap();
+        simulator.control_writes(vec![("ideal/memory.max".to_owned(), "240K".to_owned())]);
+        let pages = (0..50).chain(0..50).chain(50..80);
+        let reads = pages.map(|page| Operation::from(Access::read(page)));
+        let write = [Operation::Control { write: 0 }, Access::read(0).into()];
+        simulator.add_job(0, reads.chain(write));
+        let report = simulator.run().unwrap();
+        assert_eq!(report.tenants[1].usage_pages.div_ceil(60), 1, "the limit holds");
+        report.total().counters.get(Counter::Pgrefill)
+    };
+    assert!(refilled(130) > 0);
+    assert_eq!(refilled(131), 0);
 }
 
 /// Runs the example with `memory.low` if `low`, else with `memory.min`.

@@ -105,6 +105,8 @@ impl Job {
                 Pause::Ready
             }
             Operation::Control { write } => {
+                // Statistics are read after an access, thus before what precedes the next one.
+                world.read_statistics();
                 let (file, value) = &world.control_writes[write];
                 let now = world.now();
                 match world.core.write_control(file, value, self.process.task.cpu) {
