@@ -84,11 +84,12 @@ static void kvfile(struct snap *s, const char *path, const char *prefix, const c
 static void blk(struct snap *s, const char *path, const char *prefix) {
 	long long f[11] = {0}; char k[40];
 	if (!path || !*path || rd(path, buf, sizeof buf) < 0) return;
-	sscanf(buf, "%lld %lld %lld %lld %lld %lld %lld", f, f+1, f+2, f+3, f+4, f+5, f+6);
+	sscanf(buf, "%lld %lld %lld %lld %lld %lld %lld %lld", f, f+1, f+2, f+3, f+4, f+5, f+6, f+7);
 	snprintf(k, 40, "%srd_ios", prefix); put(s, k, f[0]);
 	snprintf(k, 40, "%srd_sectors", prefix); put(s, k, f[2]);
 	snprintf(k, 40, "%swr_ios", prefix); put(s, k, f[4]);
 	snprintf(k, 40, "%swr_sectors", prefix); put(s, k, f[6]);
+	snprintf(k, 40, "%swr_ms", prefix); put(s, k, f[7]); /* of all writes together, from request to end */
 }
 static const char *const mwant[] = { "anon", "file", "file_mapped", "file_dirty", "file_writeback", "kernel", "slab", "pagetables",
 	"inactive_", "active_", "workingset_", "pg", "swapcached", 0 };
@@ -163,7 +164,7 @@ static void watermarks(long w[3]) {
 	}
 }
 /* What the threads of a replay share. Task 0 takes the samples and the state at the warm point. */
-static struct { long i; long long file, anon, dirty, act, rd, swrd, cur, refault, t, free, unmapped; } smp[2048];
+static struct { long i; long long file, anon, dirty, act, rd, swrd, cur, refault, t, free, unmapped, steal; } smp[2048];
 static struct snap s0, sw, s1, ss;
 static char g0[8192], gw[8192], g1[8192];
 static const uint32_t *tr;
@@ -190,7 +191,7 @@ static void sample(size_t i) {
 	smp[ns].act = get(&ss, "active_file") / PG; smp[ns].rd = (get(&ss, "disk_rd_sectors") - get(&s0, "disk_rd_sectors")) / 8;
 	smp[ns].swrd = (get(&ss, "swap_rd_sectors") - get(&s0, "swap_rd_sectors")) / 8;
 	smp[ns].refault = get(&ss, "workingset_refault_file") - get(&s0, "workingset_refault_file"); smp[ns].t = now_ns() - get(&s0, "t_ns");
-	smp[ns].cur = atoll(buf) / PG;
+	smp[ns].cur = atoll(buf) / PG; smp[ns].steal = get(&ss, "pgsteal") - get(&s0, "pgsteal");
 	ss.n = 0; kvfile(&ss, "/proc/vmstat", "", fwant); smp[ns++].free = get(&ss, "nr_free_pages");
 }
 /* Writes the control files whose turn comes before access i. */
@@ -374,7 +375,9 @@ int main(int ac, char **av) {
 	if (sync_end) sync();
 	/* leave the limited cgroup for printing */
 	double mf = 0, ma = 0, md = 0, mx = 0, mc = 0, me = 0, mu = 0; int k = 0; long long fmin = 1LL << 60, fmax = 0;
-	for (int i = 0; i < ns; i++) if ((size_t)smp[i].i > wi) { mf += smp[i].file; ma += smp[i].anon; md += smp[i].dirty; mx += smp[i].act; mc += smp[i].cur; me += smp[i].free; mu += smp[i].unmapped; if (smp[i].file < fmin) fmin = smp[i].file; if (smp[i].file > fmax) fmax = smp[i].file; k++; }
+	/* Memory that is not full yet says nothing about the capacity: if anything was reclaimed, the means begin with that. */
+	int full = ns && smp[ns - 1].steal > 0;
+	for (int i = 0; i < ns; i++) if ((size_t)smp[i].i > wi && (!full || smp[i].steal > 0)) { mf += smp[i].file; ma += smp[i].anon; md += smp[i].dirty; mx += smp[i].act; mc += smp[i].cur; me += smp[i].free; mu += smp[i].unmapped; if (smp[i].file < fmin) fmin = smp[i].file; if (smp[i].file > fmax) fmax = smp[i].file; k++; }
 	if (!k) k = 1, fmin = 0;
 	printf("\nKLAB-JSON-BEGIN\n{\"n\":%zu,\"warm_index\":%zu,\"limit_pages\":%ld,\"file_pages\":%lu,\"anon_pages\":%lu,\"rbytes\":%d,\"wbytes\":%d,\"wmode\":\"%s\",\"tasks\":%d,\"readahead\":%d,", n, wi, limit / (long)PG, file_pages, anon_pages, rb, wb, blind ? "blind" : "rmw", tasks, ahead);
 	printf("\"acc_fd\":%ld,\"acc_mapped\":%ld,\"acc_anon\":%ld,\"acc_write\":%ld,\"distinct_file\":%ld,\"distinct_anon\":%ld,\n", c_fd, c_map, c_anon, c_w, d_file, d_anon);

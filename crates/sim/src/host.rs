@@ -106,6 +106,11 @@ impl SimHost {
         self.called.get()
     }
 
+    /// Pages to write to swap since the requests were last taken.
+    pub(crate) fn swap_outs(&self) -> u64 {
+        self.calls.borrow().swap_outs.len() as u64
+    }
+
     pub(crate) fn take_calls(&self) -> Calls {
         self.called.set(false);
         self.calls.take()

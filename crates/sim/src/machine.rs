@@ -150,6 +150,8 @@ pub struct Machine {
     pub batch_time: Duration,
     /// Additional duration for each page that reclaim takes off a list and examines.
     pub scan_time: Duration,
+    /// Additional duration for each page that reclaim begins to write to a swap disk.
+    pub swap_out_time: Duration,
     /// Additional duration for each page that reclaim moves on without examining it: sorted to
     /// another generation, or scanned on an active list.
     pub sort_time: Duration,
@@ -222,6 +224,7 @@ impl Machine {
             access_time: Duration::from_micros(1),
             batch_time: Duration::ZERO,
             scan_time: Duration::ZERO,
+            swap_out_time: Duration::ZERO,
             sort_time: Duration::ZERO,
             walk_time: Duration::ZERO,
             preemption: None,

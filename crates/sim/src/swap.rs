@@ -48,7 +48,13 @@ impl SwapDevice {
     /// and a write ends on the same CPU before reclaim proceeds to the next priority
     /// ([book: swap#swap-out]).
     pub fn lab_disk() -> SwapDevice {
-        SwapDevice::Disk { model: DeviceModel::IDEAL, cpu: 0 }
+        SwapDevice::lab_disk_with(Duration::ZERO)
+    }
+
+    /// The kernel lab's disk, whose writes take so long. Reads are part of the time of an access.
+    pub fn lab_disk_with(write: Duration) -> SwapDevice {
+        let write = Lane { latency: Latency::Fixed(write), ..Lane::IDEAL };
+        SwapDevice::Disk { model: DeviceModel { write, ..DeviceModel::IDEAL }, cpu: 0 }
     }
 }
 
@@ -96,5 +102,44 @@ impl Swap {
 
     pub(crate) fn counts(&self) -> DeviceCounts {
         self.device.counts()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, Machine, Operation, Simulator};
+    use mglru_core::{Counter, Lru, Mechanisms, Preset};
+
+    /// Pages written to swap, and those read, by a job that stores to more anonymous pages than its
+    /// limit has.
+    fn swapped(write: Duration, reclaim: Duration) -> [u64; 2] {
+        let device = SwapDevice::lab_disk_with(write);
+        let machine = Machine {
+            mechanisms: Mechanisms::preset(Preset::Linux72).with_lru(Lru::Classic),
+            swap: Some(SwapModel { pages: 10_000, device }),
+            scan_time: reclaim,
+            swap_out_time: reclaim,
+            ..Machine::kernel_lab(1000)
+        };
+        let mut simulator = Simulator::new(&machine).unwrap();
+        let stores = (0..6000).map(|number| Access::store(number % 1100).anon());
+        simulator.add_job(0, stores.map(Operation::from));
+        let report = simulator.run().unwrap();
+        let [written, read] = [Counter::Pswpout, Counter::Pswpin];
+        [written, read].map(|counter| report.total().counters.get(counter))
+    }
+
+    /// A page can be freed once its write has ended. Whether that is before the next pass depends
+    /// on how long writes and passes take.
+    #[test]
+    fn writes_that_end_after_the_next_pass_free_other_pages() {
+        let [none, micros, millis] = [Duration::ZERO, Duration::from_micros(10), Duration::from_millis(3)];
+        let [in_time, _] = swapped(none, none);
+        let late = swapped(millis, micros)[0].abs_diff(in_time);
+        assert!(late > in_time / 10, "{late} of {in_time}");
+        assert_eq!(swapped(none, micros)[0], in_time, "writes take no time");
+        let slow = swapped(micros, millis)[0].abs_diff(in_time);
+        assert!(slow < in_time / 100, "each write ends before the next pass: {slow} of {in_time}");
     }
 }

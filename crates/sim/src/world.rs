@@ -164,6 +164,8 @@ pub(crate) struct World {
     /// Duration of scanning a page, and pages scanned before the last batch.
     scan_nanos: u64,
     scanned: u64,
+    /// Duration of beginning to write a page to a swap disk.
+    swap_out_nanos: u64,
     /// Duration of sorting a page, and pages sorted before the last batch.
     sort_nanos: u64,
     sorted: u64,
@@ -226,6 +228,7 @@ impl World {
             access_nanos: machine.access_time.as_nanos() as u64,
             batch_nanos: machine.batch_time.as_nanos() as u64,
             scan_nanos: machine.scan_time.as_nanos() as u64,
+            swap_out_nanos: machine.swap_out_time.as_nanos() as u64,
             scanned: 0,
             sort_nanos: machine.sort_time.as_nanos() as u64,
             sorted: 0,
@@ -455,7 +458,8 @@ impl World {
         let scanning = if self.scan_nanos == 0 { 0 } else { self.scan_nanos * self.take_scanned() };
         let walking = if self.walk_nanos == 0 { 0 } else { self.walk_nanos * self.take_walked() };
         let sorting = if self.sort_nanos == 0 { 0 } else { self.sort_nanos * self.take_sorted() };
-        let nanos = self.batch_nanos + scanning + sorting + walking;
+        let swapping = if self.swap_out_nanos == 0 { 0 } else { self.swap_out_nanos * self.host.swap_outs() };
+        let nanos = self.batch_nanos + scanning + sorting + walking + swapping;
         let nanos = nanos + self.preemption.map_or(0, |preemption| self.lose_cpu(preemption, nanos));
         match self.host.take_compressed() {
             0 => nanos,

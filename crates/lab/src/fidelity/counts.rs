@@ -9,7 +9,7 @@ use super::results::{Table, trace_of};
 use crate::document::document;
 use crate::error::Error;
 use crate::parallel;
-use crate::replay::run::{Plan, ReplayOutcome, run_all};
+use crate::replay::run::{Plan, ReclaimTime, ReplayOutcome, run_all};
 use crate::trace_file::TraceFile;
 use crate::watch::Watch;
 use mglru_core::{Counter, Mechanisms};
@@ -134,7 +134,8 @@ fn replay(traces: &Traces, subjects: &[Subject], watch: &dyn Watch) -> Result<Ve
         plans.extend(subject.variants.iter().map(|variant| Plan {
             warm_from: run.warm_from,
             writes: run.setting.writes(),
-            swap: run.setting.swap(),
+            swap: run.swap(),
+            reclaim_time: run.swap_write_time.map(|_| ReclaimTime::LAB),
             statistics_refresh: variant.statistics_refresh,
             statistics_reads: Some(variant.statistics_reads),
             seed: 1,

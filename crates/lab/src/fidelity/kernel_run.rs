@@ -254,11 +254,6 @@ impl Setting {
         self.swap_device().is_some()
     }
 
-    /// Swap for anonymous pages, large enough to be never short.
-    pub fn swap(&self) -> Option<SwapModel> {
-        self.swap_device().map(|device| SwapModel { pages: SWAP_PAGES, device })
-    }
-
     /// Treatment of writes to pages that are not cached.
     pub fn writes(&self) -> Writes {
         if self.wmode == "blind" { Writes::Overwrite } else { Writes::AfterRead }
@@ -308,6 +303,8 @@ pub struct KernelRun {
     pub access_nanos: f64,
     /// Requests for which the disk was read, in the whole run.
     pub disk_reads: f64,
+    /// Average time of a write to the swap disk; `None`: not measured.
+    pub swap_write_time: Option<Duration>,
     /// Counts by [`Measure`].
     pub(super) counts: [f64; Measure::ALL.len()],
 }
@@ -316,6 +313,16 @@ impl KernelRun {
     /// Value of a measure.
     pub fn count(&self, measure: Measure) -> f64 {
         self.counts[measure as usize]
+    }
+
+    /// Swap for anonymous pages, large enough to be never short.
+    pub fn swap(&self) -> Option<SwapModel> {
+        let device = self.setting.swap_device()?;
+        let device = match (device, self.swap_write_time) {
+            (SwapDevice::Disk { .. }, Some(time)) => SwapDevice::lab_disk_with(time),
+            (device, _) => device,
+        };
+        Some(SwapModel { pages: SWAP_PAGES, device })
     }
 
     /// Swappiness of the replay.
@@ -412,6 +419,7 @@ mod tests {
                 access: Access::Reads,
                 access_nanos,
                 disk_reads: 1000.0,
+                swap_write_time: None,
                 counts: [0.0; Measure::ALL.len()],
             };
             let all = (4000 * run.access_time() + 1000 * run.read_time()) / tasks;

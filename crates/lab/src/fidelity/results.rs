@@ -9,6 +9,7 @@ use crate::Error;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Lru, PAGE_BYTES, Preset};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Number of the youngest generation before and after.
 const SEQ_COLUMNS: [&str; 2] = ["gen_start_max_seq", "gen_end_max_seq"];
@@ -159,6 +160,13 @@ impl Fields<'_> {
         })
     }
 
+    /// The average time of a write to the swap disk, if the row has it.
+    fn swap_write_time(&self, setting: &Setting) -> Option<Duration> {
+        let writes = self.optional_number("total_swap_wr_ios").filter(|&writes| writes > 0.0)?;
+        let millis = self.optional_number("total_swap_wr_ms").filter(|_| setting.swap == "disk")?;
+        Duration::try_from_secs_f64(millis / 1000.0 / writes).ok()
+    }
+
     fn run(&self, setting: Setting, (preset, lru): (Preset, Lru)) -> Result<KernelRun, Error> {
         let mut counts = [0.0; Measure::ALL.len()];
         for measure in Measure::ALL {
@@ -200,7 +208,6 @@ impl Fields<'_> {
                     limit_pages.saturating_sub((used - capacity_pages).max(0.0) as u64)
                 }
             },
-            setting,
             watermarks,
             records: self.number("n")? as u64,
             warm_from: self.number("warm_index")? as u64,
@@ -210,6 +217,8 @@ impl Fields<'_> {
                 .optional_number("total_disk_rd_ios")
                 .filter(|&reads| reads > 0.0)
                 .unwrap_or(counts[Measure::TotalMisses as usize]),
+            swap_write_time: self.swap_write_time(&setting),
+            setting,
             counts,
         })
     }
@@ -285,6 +294,7 @@ pub fn trace_of(table: &Path, workload: &str) -> Result<PathBuf, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mglru_sim::SwapDevice;
     use std::collections::BTreeMap;
 
     /// The row of a run with swap, and some more columns.
@@ -316,6 +326,22 @@ mod tests {
         let without = [("cap_unmapped_mean", "90"), ("swap", "none"), ("swappiness", "10")];
         let run = read(&without).unwrap();
         assert_eq!((run.memory_pages, run.setting.swappiness), (328, 10));
+    }
+
+    /// Writes to a swap disk end late by what the row measured. Compressed memory writes none.
+    #[test]
+    fn swap_writes_take_what_was_measured() {
+        let of = |more: &[(&str, &str)]| read(more).unwrap();
+        let times = [("total_swap_wr_ios", "400"), ("total_swap_wr_ms", "1000")];
+        let run = of(&times);
+        assert_eq!(run.swap_write_time, Some(Duration::from_micros(2500)));
+        let device = SwapDevice::lab_disk_with(Duration::from_micros(2500));
+        assert_eq!(run.swap().map(|swap| swap.device), Some(device));
+        let older = of(&times[..1]);
+        assert_eq!(older.swap_write_time, None);
+        assert_eq!(older.swap().map(|swap| swap.device), Some(SwapDevice::lab_disk()));
+        let zram = of(&[times[0], times[1], ("swap", "zram")]);
+        assert_eq!((zram.swap_write_time, of(&[("total_swap_wr_ms", "3")]).swap_write_time), (None, None));
     }
 
     /// Where the limit moves, memory is what the limit leaves beside the memory that is not pages.
