@@ -120,8 +120,8 @@ pub struct ReclaimTime {
 }
 
 impl ReclaimTime {
-    /// Those of the kernel lab on a quiet host, from traced runs: medians of 1.7 to 2.0 µs per page,
-    /// and 8.1 µs more per written page ([book: fidelity#fidelity-late-writes]).
+    /// Those of the kernel lab on a quiet host, from traced runs: medians of 1.7 to 2.0 µs per
+    /// page, and 8.1 µs more per written page ([book: fidelity#fidelity-late-writes]).
     pub const LAB: ReclaimTime =
         ReclaimTime { scan: Duration::from_micros(2), swap_out: Duration::from_micros(8) };
 }
