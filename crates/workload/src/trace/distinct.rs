@@ -1,10 +1,13 @@
 //! Counts distinct pages in limited memory.
 //!
 //! A hash set needs up to 31 bytes per page while it grows, and a line of 15 bytes can ask for 2^32
-//! pages. Here pages are sorted numbers of 8 bytes:
+//! pages. Here pages with small numbers, as those of the first file, are bits, and the others sorted
+//! numbers of 8 bytes:
 //!
 //! ```text
-//! insert ──► recent   unsorted, a half as many as `sorted`, or 64 Ki
+//! insert ──► bits     below SMALL_MAX: exact
+//!      │
+//!      └───► recent   unsorted, a half as many as `sorted`, or 64 Ki
 //!               │ full: sort, remove what is known, merge in place
 //!               ▼
 //!            sorted   distinct, at most KEPT_MAX
@@ -25,9 +28,14 @@ const KEPT_MAX: usize = 1 << 26;
 /// Smallest number of recent pages before they are merged, 512 KiB.
 const RECENT_MIN: usize = 1 << 16;
 
+/// Pages below this number, the first TiB of the first file, are counted by bits: at most 32 MiB.
+const SMALL_MAX: u64 = 1 << 28;
+
 /// The distinct pages of a trace.
 #[derive(Debug)]
 pub(super) struct DistinctPages {
+    /// A bit for each small page, up to the largest one so far.
+    bits: Vec<u64>,
     /// Distinct pages of the sample, in order.
     sorted: Vec<u64>,
     /// Pages of the sample that are not merged yet; some may be in `sorted` or repeated.
@@ -45,12 +53,34 @@ impl Default for DistinctPages {
 
 impl DistinctPages {
     fn with_limit(kept_max: usize) -> Self {
-        DistinctPages { sorted: Vec::new(), recent: Vec::new(), mask: 0, kept_max }
+        DistinctPages { bits: Vec::new(), sorted: Vec::new(), recent: Vec::new(), mask: 0, kept_max }
     }
 
     /// Adds a page.
     #[inline]
     pub fn insert(&mut self, page: u64) {
+        if page < SMALL_MAX {
+            let (word, bit) = ((page / 64) as usize, 1 << (page % 64));
+            match self.bits.get_mut(word) {
+                Some(bits) => *bits |= bit,
+                None => self.grow(word, bit),
+            }
+        } else {
+            self.insert_large(page);
+        }
+    }
+
+    /// Makes room for a word, which gets these bits.
+    #[cold]
+    fn grow(&mut self, word: usize, bits: u64) {
+        // New zeros take no memory until they are used.
+        let mut grown = vec![0; (word + 1).next_power_of_two()];
+        grown[..self.bits.len()].copy_from_slice(&self.bits);
+        grown[word] = bits;
+        self.bits = grown;
+    }
+
+    fn insert_large(&mut self, page: u64) {
         if self.mask != 0 && mix(page) & self.mask != 0 {
             return;
         }
@@ -100,7 +130,8 @@ impl DistinctPages {
     /// Number of distinct pages.
     pub fn count(&mut self) -> u64 {
         self.merge();
-        self.sorted.len() as u64 * (self.mask + 1)
+        let small: u64 = self.bits.iter().map(|bits| u64::from(bits.count_ones())).sum();
+        small + self.sorted.len() as u64 * (self.mask + 1)
     }
 
     /// Whether the number is an estimate.
@@ -129,14 +160,24 @@ mod tests {
             expected.insert(page);
         }
         assert_eq!((pages.count(), pages.is_estimate()), (expected.len() as u64, false));
-        assert!(pages.sorted.iter().eq(&expected));
+        assert!(pages.sorted.iter().eq(expected.range(SMALL_MAX..)));
+    }
+
+    #[test]
+    fn small_pages_are_bits() {
+        let mut pages = DistinctPages::default();
+        for page in [70, 0, 63, 64, 70, SMALL_MAX - 1, SMALL_MAX, 5, SMALL_MAX] {
+            pages.insert(page);
+        }
+        assert_eq!((pages.count(), pages.is_estimate()), (7, false));
+        assert_eq!((pages.bits.len() as u64 * 64, &pages.sorted[..]), (SMALL_MAX, &[SMALL_MAX][..]));
     }
 
     #[test]
     fn memory_is_at_most_16_bytes_per_page_and_ends_at_the_limit() {
         let mut pages = DistinctPages::with_limit(1 << 16);
         for page in 0..1 << 20 {
-            pages.insert(page);
+            pages.insert(SMALL_MAX + page);
             let most = (page as usize + 1).min(1 << 16) * 16 + RECENT_MIN * 8;
             assert!(bytes(&pages) <= most, "{} bytes after page {page}", bytes(&pages));
         }
