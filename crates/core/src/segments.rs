@@ -1,9 +1,9 @@
 //! A table that grows without moving: lookups by number take no lock.
 //!
 //! The first 32 entries are there from the beginning, and one comparison finds them: they are the
-//! first 4 GiB of a file. Segments of 32, 64, 128 … further ones are created with their first entry.
-//! An entry is written once and never moves. A sparse table costs 16 bytes per missing entry in a
-//! segment.
+//! first 4 GiB of a file. Segments of 32, 64, 128 … further ones are created with their first
+//! entry. An entry is written once and never moves. A sparse table costs 16 bytes per missing entry
+//! in a segment.
 //!
 //! # Locking
 //!

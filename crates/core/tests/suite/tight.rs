@@ -242,7 +242,7 @@ impl World {
         for Transfer { is_read, mapping, folio, .. } in ended {
             let succeeds = self.random.below(100) >= self.failures;
             match (is_read, succeeds) {
-                (true, true) => self.core.publish(&self.host, &mapping, folio),
+                (true, true) => _ = self.core.publish(&self.host, &mapping, folio),
                 (true, false) => self.core.abandon(&self.host, &mapping, folio),
                 (false, _) => self.core.end_writeback(&self.host, &mapping, folio, succeeds, 0),
             }

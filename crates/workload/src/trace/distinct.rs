@@ -1,8 +1,8 @@
 //! Counts distinct pages in limited memory.
 //!
 //! A hash set needs up to 31 bytes per page while it grows, and a line of 15 bytes can ask for 2^32
-//! pages. Here pages with small numbers, as those of the first file, are bits, and the others sorted
-//! numbers of 8 bytes:
+//! pages. Here pages with small numbers, as those of the first file, are bits, and the others are
+//! sorted numbers of 8 bytes:
 //!
 //! ```text
 //! insert ──► bits     below SMALL_MAX: exact

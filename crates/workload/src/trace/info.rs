@@ -38,8 +38,8 @@ pub struct TraceInfo {
     pub skipped: u64,
 }
 
-/// Reads a trace to its end and counts. Uses at most 12 bytes of memory per distinct page or 64 MiB,
-/// if that is more, and at most 1.6 GiB: see [`DistinctPages`].
+/// Reads a trace to its end and counts. Uses at most 12 bytes of memory per distinct page, or 64
+/// MiB if that is more, and at most 1.6 GiB: see [`DistinctPages`].
 pub fn info(reader: &mut TraceReader) -> Result<TraceInfo, TraceError> {
     info_with(reader, |_| Ok(()))
 }

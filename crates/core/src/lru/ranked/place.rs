@@ -161,8 +161,8 @@ impl LockedLruvec<'_> {
         self.enlist((folio, now.kind()), list, true, Some(u32::from(main && was_main)));
     }
 
-    /// Whether the main list, which is full, admits a returning page: it was away for less time than
-    /// that list's candidate has been unused.
+    /// Whether the main list, which is full, admits a returning page: it was away for less time
+    /// than that list's candidate has been unused.
     #[inline]
     fn admits(&mut self, core: &Core, host: &impl Host, folio: FolioId) -> bool {
         if !self.folios.mechanisms().is_on(Switch::RankByGeneration) {
