@@ -47,8 +47,6 @@ mod sync;
 mod testing;
 mod tunables;
 mod validate;
-#[cfg(not(loom))]
-mod word;
 pub mod workingset;
 pub mod writeback;
 
@@ -119,8 +117,7 @@ const FRAMES_PER_FIRST_DIRECTORY: u32 = 512;
 impl Core {
     /// An empty node with a root memcg. `now` is the birth time of its first generations.
     pub fn new(options: Options, now: Time) -> Core {
-        #[cfg(not(loom))]
-        word::share();
+        sync::share();
         Core::make(options, now)
     }
 
@@ -128,8 +125,7 @@ impl Core {
     /// nodes of the process are such, it takes fewer cycles. If two threads call it all the same,
     /// its counts and lists become wrong.
     pub fn of_one_thread(options: Options, now: Time) -> Core {
-        #[cfg(not(loom))]
-        word::alone();
+        sync::alone();
         Core::make(options, now)
     }
 

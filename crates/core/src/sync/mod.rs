@@ -1,4 +1,4 @@
-//! Atomics and locks: those of [`crate::word`] and of the standard library or, under `--cfg loom`,
+//! Atomics and locks: those of [`word`] and of the standard library or, under `--cfg loom`,
 //! loom's.
 //!
 //! Everything shared in this crate is an atomic word or sits behind a [`Mutex`] from here, so that
@@ -28,11 +28,13 @@
 //! on a free number, the locks of that number are taken under the tree's ([`crate::memcg`]).
 
 #[cfg(not(loom))]
-pub(crate) use crate::word::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
+mod word;
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{Ordering, fence};
+#[cfg(not(loom))]
+pub(crate) use word::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, alone, share};
 
 /// Words that rarely change. loom does not explore their reads, since nearly every transition makes
 /// one; code that must not miss a change reads them under a lock.
@@ -116,7 +118,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A mutex without data. Where one thread uses all nodes of the process ([`crate::word`]), it does
+/// A mutex without data. Where one thread uses all nodes of the process ([`word`]), it does
 /// nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Lock(Mutex<()>);
@@ -138,11 +140,19 @@ impl Lock {
 }
 
 #[cfg(not(loom))]
-use crate::word::is_alone;
+use word::is_alone;
+
 #[cfg(loom)]
 fn is_alone() -> bool {
     false
 }
+
+/// loom explores what several threads do.
+#[cfg(loom)]
+pub(crate) fn share() {}
+
+#[cfg(loom)]
+pub(crate) fn alone() {}
 
 /// Counts of a lock, kept under the lock itself so that they need no shared word.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! the word, because the processor cannot know that. A simulator makes some thirty for each miss.
 //! So these words look first at a word of the process that says whether any node of it may be used
 //! by several threads: if not, a step is a load and a store. The decisions are the same, and
-//! replays take 12 % less time, with the locks that do nothing then ([`crate::sync::Lock`]).
+//! replays take 12 % less time, with the locks that do nothing then ([`super::Lock`]).
 //!
 //! # Locking
 //!
