@@ -9,7 +9,7 @@
 //! node        the files that the kernel knows, by device and inode number
 //! descriptor  their descriptors, of which few are open at a time
 //! known       their memory, a part of the budget
-//! buffers     of requests, a part of the budget
+//! buffers     of requests, a part of the budget; allocator: what the unused rest of them takes
 //! content     their cached content: open, idle, given up
 //! charged     an open file, charged to the program that uses it now
 //! control     tenants as directories; membership: whom each file is charged to
@@ -23,8 +23,9 @@
 //! [`Unmounter::unmount`] ends that from another thread. `examples/embed.rs` is a whole program.
 //! `docs/mount.md` is the guide.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod allocator;
 mod attributes;
 mod buffers;
 mod charged;

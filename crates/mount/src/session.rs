@@ -1,5 +1,6 @@
 //! The life of a mount: checked, mounted, served, unmounted, written back.
 
+use crate::allocator;
 use crate::buffers::Buffers;
 use crate::content::Files;
 use crate::error::Error;
@@ -161,6 +162,9 @@ impl Mount {
     /// Nothing is served before [`Self::serve`]: until then, everyone who looks at the mount point
     /// waits, the calling thread too. Dropping the mount instead unmounts it.
     ///
+    /// From then on glibc's allocator maps blocks of 16 MiB and more in this process, and no
+    /// smaller ones (`M_MMAP_THRESHOLD`): without that, buffers take memory beyond the budget.
+    ///
     /// # Errors
     /// [`Error::Usage`]: one of the directories cannot be used, or the system does not permit to
     /// mount.
@@ -207,6 +211,7 @@ impl Mount {
         let watch = |address| Watch::start(address, &passthrough).map_err(Error::usage);
         let watches = options.listen.iter().map(watch).collect::<Result<_, _>>()?;
         let config = config(directory, threads, options.other_users);
+        allocator::map_large_blocks();
         let session = Session::new(Served(passthrough.clone()), &mountpoint, &config)
             .map_err(|error| refused_mount(&mountpoint, &error))?;
         // The last step, so that no other can fail and leave a trace of nothing.
