@@ -190,7 +190,6 @@ fn a_recorded_command_can_be_replayed() {
     assert!(stderr.contains("the command `sh` failed: exit status: 3"), "{stderr}");
 }
 
-/// Nothing is mounted, and no trace is left or lost.
 /// A trace without accesses cannot be replayed.
 #[test]
 fn no_replay_of_an_empty_trace_is_advised() {
@@ -206,6 +205,7 @@ fn no_replay_of_an_empty_trace_is_advised() {
     assert!(!said.contains("replay"), "{said}");
 }
 
+/// Nothing is mounted, and no trace is left or lost.
 #[test]
 fn a_command_that_cannot_run_is_refused_before_a_trace_is_made() {
     let here = tempfile::tempdir().unwrap();
