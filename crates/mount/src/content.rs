@@ -208,7 +208,11 @@ impl Files {
             self.not_idle(&mut content);
             Ok(file)
         });
-        opened.inspect_err(|_| node.descriptor.unpin())
+        opened.inspect_err(|_| {
+            // A keeper that was opened for this stays.
+            self.note_use(nodes, node);
+            node.descriptor.unpin();
+        })
     }
 
     /// Runs `work` on a handle that can write, without opening the file for a program.
@@ -224,14 +228,10 @@ impl Files {
             self.keep(&mut content, node, &held, true)?;
             let done = work(content.keeper.as_ref().expect("it was opened just now"))?;
             content.note_change(node);
-            if content.opens == 0 {
-                self.not_idle(&mut content);
-                self.make_idle(&mut content, node);
-            }
             Ok(done)
-        })?;
-        self.limit_idle(nodes);
-        Ok(done)
+        });
+        self.note_use(nodes, node);
+        done
     }
 
     /// Writes a file's dirty pages to DIR, where a later write would take what only a file that
@@ -344,6 +344,18 @@ impl Files {
         let number = idle.next;
         idle.by_age.insert(number, node.clone());
         idle.next += 1;
+    }
+
+    /// Makes a file that no program has open the last idle one to be given up. Not in the middle of
+    /// [`Self::with_room`], which would give up the file that it needs, again and again.
+    fn note_use(&self, nodes: &Nodes, node: &Arc<Node>) {
+        let mut content = node.content();
+        if content.opens == 0 && content.keeper.is_some() {
+            self.not_idle(&mut content);
+            self.make_idle(&mut content, node);
+        }
+        drop(content);
+        self.limit_idle(nodes);
     }
 
     fn not_idle(&self, content: &mut Content) {
@@ -478,5 +490,40 @@ impl Files {
         attributes.mtime = content.changed.unwrap_or(attributes.mtime);
         attributes.ctime = content.status_changed(stat).unwrap_or(attributes.ctime);
         attributes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::descriptor::open_name;
+    use rustix::fs::{CWD, fstat};
+
+    /// The keeper of such a file once stayed, with its descriptors, for as long as the mount did.
+    #[test]
+    fn a_file_that_could_not_be_opened_or_truncated_is_idle() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("f"), "content").unwrap();
+        let cache = PageCache::builder(4 << 20).build().unwrap();
+        let foreign = PageCache::builder(4 << 20).build().unwrap().tenant("").unwrap();
+        let top = open_name(CWD, folder.path().as_os_str()).unwrap();
+        let nodes = Nodes::new(top, 16, cache.tenant("").unwrap(), 4 << 20).unwrap();
+        let files = Files::new(cache, 16).unwrap();
+        let root = nodes.get(crate::node::ROOT).unwrap();
+        let fd = open_name(root.hold().unwrap(), "f".as_ref()).unwrap();
+        let stat = fstat(&fd).unwrap();
+        let paid = nodes.pay(&stat, "f".as_ref(), || Payer::ROOT).unwrap();
+        let node = nodes.enter(&root, "f".as_ref(), fd, &stat, paid);
+        let given_up = || files.give_up(&nodes, 10);
+        let too_long = files.with_writable(&nodes, &node, |file| file.truncate(1 << 45));
+        assert_eq!((too_long.unwrap_err().0, given_up()), (Errno::FBIG, 1));
+        assert!(files.open(&nodes, &node, false, Some(&foreign)).is_err());
+        assert_eq!(given_up(), 1);
+        let open = files.open(&nodes, &node, false, None).unwrap();
+        assert!(files.with_writable(&nodes, &node, |file| file.truncate(1 << 45)).is_err());
+        assert_eq!(given_up(), 0, "a program has it open");
+        drop(open);
+        files.release(&nodes, &node);
+        assert_eq!(given_up(), 1);
     }
 }
