@@ -147,8 +147,19 @@ impl Passthrough {
     }
 
     fn give(&self, new: New) -> Answer<Known> {
-        let New { caller, parent, name, mode } = new;
-        let (node, _) = self.lookup_in(caller, parent, name)?;
+        let (node, _) = self.lookup_in(new.caller, new.parent, new.name)?;
+        match self.set_owner(&new, &node) {
+            Ok(attributes) => Ok((node, attributes)),
+            Err(refused) => {
+                // The kernel does not hear of it.
+                self.forget(node.id, 1);
+                Err(refused)
+            }
+        }
+    }
+
+    fn set_owner(&self, new: &New, node: &Node) -> Answer<FileAttr> {
+        let New { caller, parent, mode, .. } = *new;
         let above = parent.stat()?;
         // A new file in a directory with the set-group-id bit has the directory's group already.
         let inherits = above.st_mode & SET_GROUP_ID != 0;
@@ -162,8 +173,7 @@ impl Passthrough {
                 if inherits && node.kind == fuser::FileType::Directory { SET_GROUP_ID } else { 0 };
             chmod(node.hold()?.path(), Mode::from_raw_mode(mode & PERMISSIONS | passed_on))?;
         }
-        let attributes = self.files.attributes(&node, &node.stat()?);
-        Ok((node, attributes))
+        Ok(self.files.attributes(node, &node.stat()?))
     }
 
     /// Gives a file one more name.
