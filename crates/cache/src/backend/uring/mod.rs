@@ -218,6 +218,11 @@ impl UringBackend {
         true
     }
 
+    /// Whether the ring's thread does the submitted transfers of a file.
+    fn takes(&self, file: &Arc<dyn BackendFile>) -> bool {
+        file.is_direct() && !self.shared.refused.load(Ordering::Relaxed)
+    }
+
     fn pool(&self) -> io::Result<&ThreadBackend> {
         if let Some(pool) = self.pool.get() {
             return Ok(pool);
@@ -256,8 +261,9 @@ impl Backend for UringBackend {
     fn submit(&self, direction: Direction, transfer: Transfer, tag: u64) {
         transfer.assert_valid();
         // If no pool can be started, the ring's thread takes all transfers, less efficiently.
-        let by_ring = DiskFile::of(&transfer).is_direct() && !self.shared.refused.load(Ordering::Relaxed);
-        if !by_ring && let Ok(pool) = self.pool() {
+        if !self.takes(&transfer.file)
+            && let Ok(pool) = self.pool()
+        {
             return pool.submit(direction, transfer, tag);
         }
         if self.shared.queue.push(Request { direction, transfer, tag }) {
@@ -266,7 +272,7 @@ impl Backend for UringBackend {
     }
 
     fn has_room(&self, file: &Arc<dyn BackendFile>) -> bool {
-        match file.is_direct() {
+        match self.takes(file) {
             true => self.shared.queue.has_room(),
             false => self.pool.get().is_none_or(|pool| pool.has_room(file)),
         }
