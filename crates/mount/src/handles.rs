@@ -49,10 +49,10 @@ impl<T> Handles<T> {
 
     /// Removes a value.
     pub(crate) fn remove(&self, number: u64) -> Answer<Arc<T>> {
-        let value = self.get(number)?;
         let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        table.slots[number as usize] = None;
-        table.free.push(number as usize);
+        let index = usize::try_from(number).map_err(|_| Errno::BADF)?;
+        let value = table.slots.get_mut(index).and_then(Option::take).ok_or(Errno::BADF)?;
+        table.free.push(index);
         Ok(value)
     }
 }
@@ -68,6 +68,7 @@ mod tests {
         assert_eq!((*handles.get(a).unwrap(), *handles.get(b).unwrap()), ("a", "b"));
         assert_eq!(*handles.remove(a).unwrap(), "a");
         assert_eq!(handles.numbers(), [b]);
+        assert!(handles.remove(a).is_err() && handles.remove(u64::MAX).is_err());
         assert!(handles.get(a).is_err() && handles.get(u64::MAX).is_err());
         assert_eq!(handles.add("c"), a);
         assert_eq!(*handles.get(b).unwrap(), "b");

@@ -49,7 +49,7 @@ impl Space {
         let room = || -> Answer<u64> {
             let found = fstatvfs(&file)?;
             let unwritten = cache.stats().pending_pages * PAGE_BYTES;
-            Ok((found.f_bavail * found.f_frsize).saturating_sub(unwritten))
+            Ok(found.f_bavail.saturating_mul(found.f_frsize).saturating_sub(unwritten))
         };
         let mut found = room()?;
         if found < bytes {
