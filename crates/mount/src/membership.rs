@@ -14,10 +14,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Ancestors that are asked at most.
 const ANCESTORS_MAX: u32 = 64;
+/// Processes that may have ended are looked for when there are so many more than twice the last
+/// number.
+const UNCHECKED_MAX: usize = 256;
 
 /// A process: its number, and when it started, because numbers are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +49,8 @@ impl Process {
 struct Rules {
     /// With the time when the process started.
     by_process: BTreeMap<u32, (u64, String)>,
+    /// How many of them ran when those that had ended were last forgotten.
+    checked: usize,
     by_user: BTreeMap<u32, String>,
     /// Relative to the mounted directory.
     by_prefix: BTreeMap<PathBuf, String>,
@@ -85,6 +90,10 @@ impl Membership {
         self.rules.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn rules_mut(&self) -> RwLockWriteGuard<'_, Rules> {
+        self.rules.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The tenant of a program that opens a file, or `None` for the root. `path` is relative to the
     /// mounted directory.
     pub(crate) fn tenant(&self, thread: u32, uid: u32, path: &Path) -> Option<String> {
@@ -102,17 +111,51 @@ impl Membership {
         let mut process = own;
         for _ in 0..ANCESTORS_MAX {
             let found = self.rules().of_process(process).cloned();
-            if let Some(tenant) = found {
-                if process != own {
-                    // It keeps the tenant when the ancestor ends.
-                    let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
-                    rules.by_process.insert(own.number, (own.started, tenant.clone()));
-                }
-                return Some(tenant);
+            match found {
+                None => process = Process::of(process.parent)?,
+                Some(tenant) if process == own => return Some(tenant),
+                Some(_) => return self.inherited(own, process),
             }
-            process = Process::of(process.parent)?;
         }
         None
+    }
+
+    /// Gives a process the tenant of its ancestor, to be kept when the ancestor ends.
+    fn inherited(&self, own: Process, ancestor: Process) -> Option<String> {
+        let mut rules = self.rules_mut();
+        // The tenant may have been removed just now.
+        let tenant = rules.of_process(ancestor)?.clone();
+        rules.by_process.insert(own.number, (own.started, tenant.clone()));
+        let are_many = rules.by_process.len() > 2 * rules.checked + UNCHECKED_MAX;
+        drop(rules);
+        if are_many {
+            self.forget_ended();
+        }
+        Some(tenant)
+    }
+
+    /// Forgets processes that have ended.
+    fn forget_ended(&self) {
+        let runs = |number, started| Process::of(number).is_some_and(|process| process.started == started);
+        let mut ended = Vec::new();
+        {
+            let rules = self.rules();
+            for (&number, &(started, _)) in &rules.by_process {
+                if !runs(number, started) {
+                    ended.push((number, started));
+                }
+            }
+        }
+        let forget = |rules: &mut Rules| {
+            rules
+                .by_process
+                .retain(|number, (started, _)| ended.binary_search(&(*number, *started)).is_err());
+            rules.checked = rules.by_process.len();
+        };
+        match ended.is_empty() {
+            true => forget(&mut self.rules_mut()),
+            false => self.change(forget),
+        }
     }
 
     fn changed(&self, rules: &Rules) {
@@ -123,7 +166,7 @@ impl Membership {
     }
 
     fn change(&self, change: impl FnOnce(&mut Rules)) {
-        let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        let mut rules = self.rules_mut();
         change(&mut rules);
         self.changed(&rules);
     }
@@ -162,24 +205,10 @@ impl Membership {
 
     /// The processes of a tenant that still run, one a line.
     pub(crate) fn processes(&self, tenant: &str) -> String {
-        let mut gone = Vec::new();
-        let mut text = String::new();
-        {
-            let rules = self.rules();
-            for (&number, (started, of)) in &rules.by_process {
-                if Process::of(number).is_none_or(|process| process.started != *started) {
-                    gone.push((number, *started));
-                } else if of == tenant {
-                    text.push_str(&format!("{number}\n"));
-                }
-            }
-        }
-        if !gone.is_empty() {
-            self.change(|rules| {
-                rules.by_process.retain(|number, (started, _)| !gone.contains(&(*number, *started)));
-            });
-        }
-        text
+        self.forget_ended();
+        let rules = self.rules();
+        let of = rules.by_process.iter().filter(|(_, (_, of))| of == tenant);
+        of.map(|(number, _)| format!("{number}\n")).collect()
     }
 
     /// The users of a tenant, one a line.
@@ -249,5 +278,20 @@ mod tests {
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(membership.processes("a").lines().count(), 1, "it has ended");
+    }
+
+    /// A mount that nobody looks at (`cgroup.procs`) once kept every process that had used it.
+    #[test]
+    fn processes_that_ended_are_forgotten() {
+        let membership = Membership::default();
+        membership.assign_process("a", "0", std::process::id()).unwrap();
+        // No system has numbers so large.
+        membership.rules_mut().by_process.extend((0..1000).map(|n| (u32::MAX - n, (0, "a".to_owned()))));
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        assert_eq!(membership.tenant(child.id(), 0, Path::new("f")).as_deref(), Some("a"));
+        assert_eq!(membership.rules().by_process.len(), 2);
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 }
