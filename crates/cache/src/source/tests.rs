@@ -366,7 +366,7 @@ fn a_new_version_is_another_file() {
 fn a_source_that_stalls_delays_its_readers_until_the_deadline_only() {
     let object = Arc::new(object(100 * PAGE));
     object.set(1, Manner::Keeps);
-    let cache = PageCache::builder(600 << 10).source_deadline(Duration::from_millis(30)).build().unwrap();
+    let cache = PageCache::builder(600 << 10).source_deadline(Duration::from_millis(200)).build().unwrap();
     let stalled = cache.open_source(object.clone(), OpenMode::ReadOnly).unwrap();
     assert_eq!(kind(read(&stalled, 5)), io::ErrorKind::TimedOut);
     // Its frames get other pages; the late answers must not touch them.
@@ -779,7 +779,7 @@ fn a_source_that_does_not_return_delays_no_other_syncs() {
 fn calls_that_do_not_return_fail_and_take_no_effect_after_later_ones() {
     let gate = Arc::new(Gate::default());
     let source = Gated::new(1, 10, true, &gate);
-    let cache = PageCache::builder(1 << 20).source_deadline(Duration::from_millis(20)).build().unwrap();
+    let cache = PageCache::builder(1 << 20).source_deadline(Duration::from_millis(200)).build().unwrap();
     let timed_out = |result: Result<(), Error>| {
         let error = result.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
