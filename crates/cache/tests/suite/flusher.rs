@@ -66,6 +66,10 @@ fn both_hosts_ask_for_the_same_writes() {
         ),
     ];
     for (load, expected) in loads {
-        assert_eq!((in_the_cache(&load, expected.1), in_the_simulator(&load)), (expected, expected), "{load:?}");
+        assert_eq!(
+            (in_the_cache(&load, expected.1), in_the_simulator(&load)),
+            (expected, expected),
+            "{load:?}"
+        );
     }
 }

@@ -5,26 +5,49 @@ use crate::common::{command, document, fails, skipped, text};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+/// A program that serves a mount. It is ended after a test that failed, too: who waits for the end
+/// of the tests' output would wait for the program, to which it was passed on.
+pub struct Serving(pub Child);
+
+impl Deref for Serving {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Serving {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Ok(None) = self.0.try_wait() {
+            signal(&self.0, Signal::TERM);
+        }
+    }
+}
 
 /// `mglru mount dir point` in a folder, once it says that it is mounted.
-pub fn mounted(here: &Path) -> Option<(Child, BufReader<std::process::ChildStderr>)> {
+pub fn mounted(here: &Path) -> Option<(Serving, BufReader<ChildStderr>)> {
     mounted_with(here, "")
 }
 
 /// As [`mounted`], with more options.
-pub fn mounted_with(here: &Path, more: &str) -> Option<(Child, BufReader<std::process::ChildStderr>)> {
+pub fn mounted_with(here: &Path, more: &str) -> Option<(Serving, BufReader<ChildStderr>)> {
     mounted_with_memory(here, "4MiB", more)
 }
 
 /// As [`mounted_with`], with so much memory.
-fn mounted_with_memory(
-    here: &Path,
-    memory: &str,
-    more: &str,
-) -> Option<(Child, BufReader<std::process::ChildStderr>)> {
+fn mounted_with_memory(here: &Path, memory: &str, more: &str) -> Option<(Serving, BufReader<ChildStderr>)> {
     for name in ["dir", "point"] {
         fs::create_dir(here.join(name)).unwrap();
     }
@@ -32,7 +55,7 @@ fn mounted_with_memory(
         command(here, &format!("mount dir point --memory {memory} --tenant t=1MiB,path=sub {more}"));
     // As with many threads on few processors, which share the arenas of the allocator.
     command.env("GLIBC_TUNABLES", "glibc.malloc.arena_max=2");
-    let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = Serving(command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("is mounted at") && stderr.read_line(&mut line).unwrap() > 0 {}

@@ -1,7 +1,7 @@
 //! `mglru top` at a real mount, by its mount point, its socket and its port.
 
 use crate::common::{command, document, done, fails, skipped};
-use crate::mount::{mounted_with, signal};
+use crate::mount::{Serving, mounted_with, signal};
 use crate::report_page::{browse_at, browser};
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
@@ -80,12 +80,12 @@ fn on_a_terminal(here: &std::path::Path, status: i32, end: impl FnOnce(&Child, &
 }
 
 /// `mglru mount dir point` that listens at a port, with the lines that it printed first.
-fn listening(here: &Path, more: &str) -> Option<(Child, BufReader<ChildStderr>, String)> {
+fn listening(here: &Path, more: &str) -> Option<(Serving, BufReader<ChildStderr>, String)> {
     for name in ["dir", "point"] {
         fs::create_dir(here.join(name)).unwrap();
     }
     let mut mount = command(here, &format!("mount dir point --memory 4MiB --listen 127.0.0.1:0 {more}"));
-    let mut child = mount.stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = Serving(mount.stderr(Stdio::piped()).spawn().unwrap());
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut lines = String::new();
     while !lines.contains("mount") && stderr.read_line(&mut lines).unwrap() > 0 {}
