@@ -19,6 +19,9 @@ pub fn memory_limit_bytes() -> Option<u64> {
     Hierarchy::of_this_process().ok()?.limit_bytes()
 }
 
+/// As many and more are no limit: version 1 shows the largest whole number of pages below 2^63.
+const UNLIMITED_BYTES: u64 = 1 << 62;
+
 /// The hierarchy with the memory controller, and the place of this process in it.
 #[derive(Debug)]
 pub struct Hierarchy {
@@ -46,8 +49,10 @@ impl Hierarchy {
     /// The smallest memory limit of this cgroup and of those above it that can be seen, in bytes;
     /// `None`: unlimited.
     fn limit_bytes(&self) -> Option<u64> {
-        let limit =
-            |cgroup: &Path| fs::read_to_string(cgroup.join(self.limit_file)).ok()?.trim().parse().ok();
+        let limit = |cgroup: &Path| {
+            let bytes = fs::read_to_string(cgroup.join(self.limit_file)).ok()?.trim().parse().ok()?;
+            (bytes < UNLIMITED_BYTES).then_some(bytes)
+        };
         self.own.ancestors().take_while(|cgroup| cgroup.starts_with(&self.root)).filter_map(limit).min()
     }
 
@@ -117,5 +122,7 @@ mod tests {
         assert_eq!(hierarchy.limit_bytes(), Some(1000));
         fs::write(own.join("memory.max"), "500\n").unwrap();
         assert_eq!(hierarchy.limit_bytes(), Some(500));
+        fs::write(own.join("memory.max"), "9223372036854771712\n").unwrap();
+        assert_eq!(hierarchy.limit_bytes(), Some(1000), "as version 1 shows no limit");
     }
 }
