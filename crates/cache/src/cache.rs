@@ -61,7 +61,7 @@ use std::time::Duration;
 pub const FRAME_METADATA_BYTES: u64 = 64;
 /// Bytes reserved per tenant that is named in the builder: its lists, counters and place in the
 /// tree.
-const TENANT_BYTES: u64 = 16 << 10;
+const TENANT_RESERVE_BYTES: u64 = 16 << 10;
 /// Bytes reserved for the queues and tables of the cache itself.
 const FIXED_BYTES: u64 = 256 << 10;
 const FRAMES_MIN: u32 = 64;
@@ -70,8 +70,6 @@ const FRAMES_MIN: u32 = 64;
 const SOURCE_DEADLINE: Duration = Duration::from_secs(60);
 /// The longest deadline of a source. With much longer ones, a time of the system's clock overflows.
 const SOURCE_DEADLINE_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
-/// More frames than the disk tier ever has for itself.
-const SPARE_FRAMES_MAX: u32 = 1 << 16;
 /// Number of per-CPU batches at most. Additional threads share them.
 const CPUS_MAX: usize = 64;
 
@@ -242,7 +240,7 @@ impl Builder {
         let swap_bytes = self.swap.as_ref().map_or(0, Swap::budget_bytes);
         let tier = self.disk_tier.as_ref().map(|tier| tier.plan(self.budget_bytes)).transpose()?;
         let tier_bytes = tier.as_ref().map_or(0, Plan::budget_bytes);
-        let fixed = FIXED_BYTES + (self.tenants.len() as u64 + 1) * TENANT_BYTES;
+        let fixed = FIXED_BYTES + (self.tenants.len() as u64 + 1) * TENANT_RESERVE_BYTES;
         let events_bytes = (self.events_max.unwrap_or(0) as u64).saturating_mul(EVENT_BYTES);
         let fixed = [swap_bytes, tier_bytes, events_bytes].into_iter().fold(fixed, u64::saturating_add);
         let per_frame = FRAME_BYTES as u64 + FRAME_METADATA_BYTES;
@@ -251,8 +249,8 @@ impl Builder {
             let least_bytes = fixed.saturating_add(u64::from(FRAMES_MIN) * per_frame);
             return Err(Error::BudgetTooSmall { bytes: self.budget_bytes, least_bytes, swap_bytes });
         }
-        let count = count.min(u64::from(mglru_core::folio::MAX_FOLIOS - 1 - SPARE_FRAMES_MAX)) as u32;
         let spare = tier.as_ref().map_or(0, |tier| tier.spare_frames);
+        let count = count.min(u64::from(mglru_core::folio::MAX_FOLIOS - 1 - spare)) as u32;
         let map_error = |source| Error::io("map the memory of", "the cache".as_ref(), no_room(source));
         check_budget(self.budget_bytes)?;
         let frames = Arc::new(Frames::new(count + spare).map_err(map_error)?);

@@ -136,8 +136,8 @@ impl Error {
     ///
     /// | kind | errors |
     /// |---|---|
-    /// | of the system's error | `Io`, `WriteBack`, `Control` |
-    /// | `NotConnected` | `Closed`, and no other error |
+    /// | of the system's error, or the source's | `Io`, `WriteBack`, `Control` |
+    /// | `NotConnected` | `Closed` |
     /// | `WouldBlock` | `Busy`, `Lent` |
     /// | `Deadlock` | `OwnGuard` |
     /// | `UnexpectedEof` | `BeyondEnd`, `Short` |

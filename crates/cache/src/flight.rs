@@ -48,7 +48,7 @@ pub(crate) struct Waiter {
     pub(crate) stall: Option<Stall>,
 }
 
-/// There are no futures.
+/// Without futures, nothing waits in this way.
 #[cfg(not(feature = "async"))]
 pub(crate) enum Waiter {}
 

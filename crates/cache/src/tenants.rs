@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 /// Bytes charged per tenant, including its registry entry and its path.
 pub(crate) const TENANT_BYTES: u64 = (size_of::<TenantState>() + size_of::<AddressSpace>()) as u64 + 160;
+
 /// The cache that owns a tenant, as needed when the tenant is dropped.
 pub(crate) trait Owner: Send + Sync {
     fn core(&self) -> &Core;

@@ -204,7 +204,8 @@ impl<T> Calls<T> {
         expired
     }
 
-    /// Ends idle threads. Those in a source go on until it returns: joins only the others.
+    /// Ends idle threads. Those in a source go on until it returns: the caller joins the others
+    /// only.
     pub(super) fn close(&self) -> Vec<JoinHandle<()>> {
         let mut state = self.lock();
         state.closed = true;
