@@ -92,7 +92,8 @@ impl Files {
         let (name, cuts) = match self.numbering {
             Numbering::Files => {
                 let end = (u64::from(page as u32) + pages).min(1 << 32);
-                ((page >> 32) as u32, vec![(page as u32, end)])
+                let cuts = if pages == 0 { Vec::new() } else { vec![(page as u32, end)] };
+                ((page >> 32) as u32, cuts)
             }
             Numbering::Keys => {
                 let keys = &self.names[kind as usize].keys;

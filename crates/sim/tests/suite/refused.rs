@@ -62,3 +62,30 @@ fn an_operation_that_names_what_is_not_there_ends_the_run() {
     let reclaim = error(Operation::Reclaim(request));
     assert_eq!(reclaim, "job 1: it reclaims from tenant 1, which the machine does not have now");
 }
+
+/// A hole without pages once ended a checked run with a panic.
+#[test]
+fn the_first_and_the_last_page_of_all_and_no_pages_at_all_are_valid() {
+    const LAST: u64 = u64::MAX;
+    let device = SwapDevice::Disk { model: DeviceModel::IDEAL, cpu: 0 };
+    let machine = Machine { swap: Some(SwapModel { pages: 10, device }), ..Machine::new(100) };
+    let mut simulator = Simulator::new(&machine).unwrap();
+    simulator.check_every(1);
+    let touched =
+        [Access::write(0), Access::write(LAST), Access::store(0).anon(), Access::store(LAST).anon()];
+    let operations = [0, 5].into_iter().flat_map(|page| {
+        let empty = [Operation::Punch { page, pages: 0 }, Operation::Discard { page, pages: 0 }];
+        empty.into_iter().chain([Operation::Release { page, pages: 0 }])
+    });
+    let last = [
+        Operation::Sync { page: LAST },
+        Operation::Discard { page: LAST, pages: u32::MAX },
+        Operation::Punch { page: LAST, pages: u32::MAX },
+        Operation::Release { page: LAST, pages: u32::MAX },
+        Operation::Truncate { page: LAST },
+        Operation::Loads { first: LAST - 63, pages: u64::MAX },
+    ];
+    simulator.add_job(0, touched.into_iter().map(Operation::from).chain(operations).chain(last));
+    simulator.run().unwrap();
+    simulator.finish().unwrap();
+}
