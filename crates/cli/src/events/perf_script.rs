@@ -523,6 +523,7 @@ mod tests {
             shrinks.iter().all(|line| line.contains("nr_scanned=1") && line.contains("nr_activate_file=1"))
         );
     }
+
     /// As `format` of the tracepoints of Linux 6.12 has it.
     #[test]
     fn linux_6_12_names_no_process_and_asks_for_4096() {

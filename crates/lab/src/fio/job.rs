@@ -42,9 +42,9 @@ const BATCH_ACCESSES: usize = 4096;
 /// Reads of one call, per read under way: the depth decreases only at the end of a call.
 const CALL_DEPTHS: usize = 32;
 
-/// Error number of failed verification: `EILSEQ`, as in fio.
 /// Time between two looks, while it waits, at whether a job was told to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Error number of failed verification: `EILSEQ`, as in fio.
 const ERRNO_VERIFY: i32 = 84;
 const ERRNO_IO: i32 = 5;
 const ERRNO_NO_MEMORY: i32 = 12;

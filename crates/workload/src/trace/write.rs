@@ -73,6 +73,7 @@ const FLUSH_BYTES: usize = 64 * 1024;
 /// Upper limit of renumbered pages. Each takes up to 57 bytes while the table grows, so this is
 /// less than 4 GiB.
 const RENUMBERED_MAX: u64 = 1 << 26;
+
 /// Levels of compression.
 #[derive(Clone, Copy)]
 pub(super) struct Levels {

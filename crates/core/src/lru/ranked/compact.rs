@@ -135,6 +135,7 @@ impl Shard {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
     #[test]
     fn shadows_are_returned_once() {
         let (table, era) = (CompactShadows::new(1000), ShadowEra::default());

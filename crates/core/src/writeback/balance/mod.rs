@@ -45,6 +45,7 @@ use std::time::Duration;
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// The most pages that a task dirties between two checks.
 const LOOK_PAGES: u32 = 32;
+
 /// A task that dirties file pages.
 #[derive(Clone, Copy, Debug)]
 pub struct Dirtier {

@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Pages under one page table.
 /// Pages of an index leaf, and leaves that are forgotten together.
 const LEAF: u32 = 64;
 const LEAVES_AT_ONCE: usize = 128;
+/// Pages under one page table.
 const TABLE: u32 = 512;
 
 /// A folio, by order of arrival. A page that is truncated and read again gets another one.

@@ -42,6 +42,7 @@ use std::time::Duration;
 const ACCESSES_PER_STEP: u32 = 1 << 16;
 /// Interval at which a job checks whether its tenant exists.
 const TENANT_PAUSE: Duration = Duration::from_millis(1);
+
 #[derive(Debug, Default)]
 enum State {
     /// Before the next operation.
