@@ -42,8 +42,6 @@ const BATCH_ACCESSES: usize = 4096;
 /// Reads of one call, per read under way: the depth decreases only at the end of a call.
 const CALL_DEPTHS: usize = 32;
 
-/// Time between two looks, while it waits, at whether a job was told to stop.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Error number of failed verification: `EILSEQ`, as in fio.
 const ERRNO_VERIFY: i32 = 84;
 const ERRNO_IO: i32 = 5;
@@ -185,10 +183,9 @@ impl<'a> Runner<'a> {
         let lanes = if together { 1 } else { job.depth };
         let source = Source::new(accesses.collect(), job.offset_bytes, job.limit_bytes(), batch, job.rate);
         let source = Mutex::new(source);
-        if !gate.pass() {
+        if !gate.pass() || !self.meter.rest(job.start_delay) {
             return;
         }
-        std::thread::sleep(job.start_delay);
         let began = Instant::now();
         let _ = self.meter.began.set(began);
         let (mut others, mut refused) = (Vec::new(), None);
@@ -495,19 +492,10 @@ impl<'a> Lane<'a> {
     /// Waits until an access is due. `false` if the deadline is earlier, or if the thread is told
     /// to stop.
     fn wait(&self, due: Duration, deadline: Option<Instant>) -> bool {
-        loop {
-            let now = Instant::now();
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
-            let until_due = due.saturating_sub(now - self.began);
-            let pause = left.map_or(until_due, |left| left.min(until_due));
-            std::thread::sleep(pause.min(LOOK_EVERY));
-            if self.meter.stop.load(Relaxed) {
-                return false;
-            }
-            if pause <= LOOK_EVERY {
-                return left.is_none_or(|left| until_due < left);
-            }
-        }
+        let until_due = due.saturating_sub(self.began.elapsed());
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let is_in_time = left.is_none_or(|left| until_due < left);
+        self.meter.rest(left.map_or(until_due, |left| left.min(until_due))) && is_in_time
     }
 
     /// Performs one access. Returns its end time, or `None` if it failed; the failure is recorded.

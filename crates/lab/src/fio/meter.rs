@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Time between two looks, while it waits, at whether an instance was told to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// Progress of one thread of an instance. Only that thread writes the counts.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -46,7 +49,7 @@ pub struct Meter {
     start_delay: Duration,
     ramp: Duration,
     runtime: Option<Duration>,
-    /// Start time.
+    /// Start time, after the delay.
     pub began: OnceLock<Instant>,
     /// Whether it has ended.
     pub done: AtomicBool,
@@ -83,6 +86,19 @@ impl Meter {
         }
     }
 
+    /// Sleeps. `false` if the threads were told to stop meanwhile.
+    pub fn rest(&self, time: Duration) -> bool {
+        let began = Instant::now();
+        while !self.stop.load(Relaxed) {
+            let left = time.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(LOOK_EVERY));
+        }
+        false
+    }
+
     fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for lane in &self.lanes {
@@ -117,13 +133,13 @@ impl Meter {
         if self.done.load(Relaxed) {
             return 1.0;
         }
-        let elapsed = self.began.get().map_or(Duration::ZERO, Instant::elapsed).as_secs_f64();
+        let elapsed = self.began.get().map_or(Duration::ZERO, |began| self.start_delay + began.elapsed());
         let counts = self.counts();
         let bytes = (counts.read_bytes + counts.written_bytes) as f64;
         let of_size = if self.goal_bytes == 0 { 0.0 } else { bytes / self.goal_bytes as f64 };
-        let of_time = self
-            .runtime
-            .map_or(0.0, |runtime| elapsed / (runtime + self.ramp + self.start_delay).as_secs_f64());
+        let of_time = self.runtime.map_or(0.0, |runtime| {
+            elapsed.as_secs_f64() / (self.start_delay + self.ramp + runtime).as_secs_f64()
+        });
         of_size.max(of_time).min(1.0)
     }
 }
@@ -236,5 +252,25 @@ impl Progress {
     pub fn left(&self) -> Option<Duration> {
         let (seconds, share) = (self.began.elapsed().as_secs_f64(), self.share());
         (share > 0.0).then(|| Duration::from_secs_f64((seconds / share - seconds).max(0.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mglru_workload::fio::Invocation;
+
+    #[test]
+    fn a_delay_is_a_part_of_the_work_and_ends_when_the_job_is_told_to_stop() {
+        let line = "--name=a --size=4k --time_based --startdelay=1h --runtime=3h".split_whitespace();
+        let jobs = Invocation::parse(&line.collect::<Vec<_>>()).unwrap().jobs;
+        let meter = Meter::new(&jobs[0], 4096);
+        assert_eq!(meter.share(), 0.0);
+        meter.began.set(Instant::now()).unwrap();
+        // Far more than this test may take.
+        assert!((0.25..0.5).contains(&meter.share()), "{}", meter.share());
+        assert!(meter.rest(Duration::ZERO));
+        meter.stop.store(true, Relaxed);
+        assert!(!meter.rest(Duration::MAX));
     }
 }
