@@ -48,7 +48,8 @@ fn body(answer: &[u8]) -> Option<&[u8]> {
 }
 
 impl State {
-    /// Asks a watch for the state of its cache. Waits for up to 5 seconds.
+    /// Asks a watch for the state of its cache. Waits for up to 5 seconds for each part of the
+    /// answer.
     ///
     /// # Errors
     /// Connecting to the address fails, or the answer is not a state.
