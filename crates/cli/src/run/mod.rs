@@ -212,23 +212,26 @@ pub fn run(args: Args) -> Result<(), Failure> {
         [document] if plans.len() == 1 => output.document(document)?,
         documents => output.document(&json!({ "scenarios": documents }))?,
     }
-    done.and(all_of(&failures))
+    all_of(&failures, done)
 }
 
 /// Failures that are printed. The JSON document has all of them.
 const FAILURES_PRINTED: usize = 20;
 
-/// The failures of jobs as that of the command, a line each.
-fn all_of(failures: &[String]) -> Result<(), Failure> {
+/// The failures of jobs, and that of a scenario which could not run after them, as one of the
+/// command, a line each.
+fn all_of(failures: &[String], last: Result<(), Failure>) -> Result<(), Failure> {
     if failures.is_empty() {
-        return Ok(());
+        return last;
     }
     let mut lines = failures.iter().take(FAILURES_PRINTED).cloned().collect::<Vec<_>>();
     let more = failures.len() - lines.len();
     if more > 0 {
         lines.push(format!("{more} more failures: --json has all of them"));
     }
-    Err(Failure::work(lines.join("\nmglru: ")))
+    lines.extend(last.as_ref().err().map(|last| last.text().to_owned()));
+    let text = lines.join("\nmglru: ");
+    Err(if matches!(last, Err(Failure::Usage(_))) { Failure::Usage(text) } else { Failure::Work(text) })
 }
 
 /// Runs a scenario, and writes its events. Also returns a sentence that says where they are.

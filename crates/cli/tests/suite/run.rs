@@ -786,6 +786,13 @@ fn every_failure_is_reported() {
     for (line, place) in lines.iter().zip(places) {
         assert!(line.starts_with(&format!("mglru: {place}: no page could be freed for tenant ")), "{line}");
     }
+    // A scenario that cannot run leaves none out either.
+    let small = of(&["a"]).replace("4MiB", "100KiB");
+    fs::write(here.path().join("small.toml"), small).unwrap();
+    let said = fails(here.path(), "run one.toml small.toml --world real", 2);
+    let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("mglru: ")).collect();
+    let [of_job, of_scenario] = lines[..] else { panic!("{said}") };
+    assert!(of_job.contains(": no page could be freed") && of_scenario.contains("too small"), "{said}");
 }
 
 /// The document was lost with the results of hours.
