@@ -8,6 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict};
+use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,11 +37,12 @@ pub struct File {
 
 #[pymethods]
 impl File {
-    fn path(&self) -> String {
-        self.path.display().to_string()
+    /// As Python has it: `os.fsencode` gives the bytes of any path.
+    fn path(&self) -> &OsStr {
+        self.path.as_os_str()
     }
 
-    /// Closes the handle; dirty pages are written in the background. A second call does nothing.
+    /// Closes the handle; what is dirty is written in the background. A second call does nothing.
     fn close(&self, py: Python<'_>) {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| drop(opened));
@@ -73,7 +75,7 @@ impl File {
         let last = offset.saturating_add(bytes.len() as u64).saturating_sub(1);
         if let (Ok(first), false) = (u32::try_from(offset / PAGE_BYTES), bytes.is_empty()) {
             let last = u32::try_from(last / PAGE_BYTES).unwrap_or(u32::MAX);
-            self.state.get().check_not_lent(self.number, first..=last, &self.path())?;
+            self.state.get().check_not_lent(self.number, first..=last, &self.path)?;
         }
         let opened = self.opened()?;
         let (file, mut done) = (&opened.get().file, 0);
@@ -94,9 +96,14 @@ impl File {
 
     fn truncate(&self, py: Python<'_>, len: u64) -> PyResult<()> {
         if let (Ok(page), false) = (u32::try_from(len / PAGE_BYTES), len.is_multiple_of(PAGE_BYTES)) {
-            self.state.get().check_not_lent(self.number, page..=page, &self.path())?;
+            self.state.get().check_not_lent(self.number, page..=page, &self.path)?;
         }
         self.call(py, |opened| opened.file.truncate(len))
+    }
+
+    /// Writes dirty pages, without a sync.
+    fn write_back(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, |opened| opened.file.write_back())
     }
 
     /// Writes dirty pages to stable storage; `all`: with all metadata.

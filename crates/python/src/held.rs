@@ -126,13 +126,14 @@ impl State {
         &self,
         file: FileNumber,
         pages: std::ops::RangeInclusive<u32>,
-        path: &str,
+        path: &Path,
     ) -> PyResult<()> {
         let range = (file, *pages.start())..=(file, *pages.end());
         match self.lent().range(range).next() {
             None => Ok(()),
             Some(((_, page), _)) => Err(PyBufferError::new_err(format!(
-                "page {page} of {path} is lent: release its Page objects and views before changing the page"
+                "page {page} of {} is lent: release its Page objects and views before changing the page",
+                path.display()
             ))),
         }
     }

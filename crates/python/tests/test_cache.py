@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import weakref
+import zipfile
 
 import numpy
 import pytest
@@ -72,6 +73,59 @@ def test_writes_are_in_the_file_after_a_sync(cache, tmp_path):
     with cache.open(path, "r+b") as file, cache.open(path) as other:
         file.write(b"shared")
         assert other.read() == b"shared"
+
+
+def test_other_programs_see_what_was_written_after_a_flush_and_after_a_close(cache, tmp_path):
+    path = tmp_path / "new"
+    with cache.open(path, "xb") as file, cache.open(path) as other:
+        file.write(b"first")
+        file.flush()
+        assert path.read_bytes() == b"first"
+        other.flush()
+        file.write(b", second")
+    assert path.read_bytes() == b"first, second"
+    with cache.open(tmp_path / "archive", "w+b") as file, zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("name", b"content")
+    assert zipfile.ZipFile(tmp_path / "archive").read("name") == b"content"
+    file = cache.open(path, "r+b")
+    file.write(b"FIRST")
+    del file
+    gc.collect()
+    assert path.read_bytes() == b"FIRST, second"
+
+
+def test_a_close_that_cannot_write_raises_and_keeps_the_bytes(tmp_path):
+    # In another process, because the limit is for all of its files.
+    code = """
+import errno, mglru, resource, sys
+path, _, hard = sys.argv[1], *resource.getrlimit(resource.RLIMIT_FSIZE)
+with mglru.Cache("4MiB") as cache:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
+    file = cache.open(path, "w+b")
+    file.write(b"0123456789" * 2000)
+    try:
+        file.close()
+    except OSError as error:
+        assert (error.errno, error.filename) == (errno.EFBIG, path), error
+    else:
+        sys.exit("it did not raise")
+    assert file.closed
+    file.close()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    cache.sync()
+    assert open(path, "rb").read() == b"0123456789" * 2000
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "new")], check=True, timeout=60)
+
+
+def test_a_path_may_be_bytes_and_is_the_name_of_its_file(cache, tmp_path):
+    path = os.fsencode(tmp_path) + b"/\xff"
+    with cache.open(path, "xb") as file:
+        file.write(b"there")
+    for path in (path, os.fsdecode(path)):
+        with cache.open(path) as file:
+            assert os.fsencode(file.name) == os.fsencode(path)
+            assert file.read() == b"there"
 
 
 def test_a_lent_page_is_a_view_that_outlives_everything(tmp_path, data):
@@ -201,7 +255,9 @@ def test_generations_of_a_tenant(tmp_path, data):
         ({"memory": "1024TiB"}, "a budget of 1125899906842624 bytes is too large: .*: choose a smaller budget"),
         ({"policy": "mru"}, "unknown policy `mru`"),
         ({"policy": "arc"}, "a cache runs a preset"),
+        ({"policy": None}, "policy: expected text, not None"),
         ({"backend": "tape"}, "backend: unknown `tape`; expected auto"),
+        ({"backend": 3}, "backend: expected text, not 3"),
         ({"source_deadline_s": 0}, "source_deadline_s: 0"),
     ],
 )
@@ -251,6 +307,8 @@ def test_errors_of_files_are_those_of_python(cache, tmp_path, data):
         assert file.tell() == 0
         with pytest.raises(mglru.UsageError, match="unknown advice `soon`"):
             file.advise("soon")
+        with pytest.raises(mglru.UsageError, match="advice: expected text, not None"):
+            file.advise(None)
         others = (cache, cache.tenant(), file.page(0))
         for broken in (pickle.dumps, *(lambda _, other=other: pickle.dumps(other) for other in others)):
             with pytest.raises(TypeError, match="cannot be pickled"):

@@ -1,5 +1,6 @@
 """Replays, curves, timelines, events, ablations, scenarios and fidelity, and their tables."""
 
+import copy
 import json
 import os
 import pickle
@@ -135,6 +136,7 @@ def test_tables_are_shown_and_not_pickled(mixed):
         table["speed"]
     with pytest.raises(TypeError, match="to_arrow"):
         pickle.dumps(table)
+    assert copy.deepcopy([table])[0]["misses"] == copy.copy(table)["misses"] == table["misses"]
 
 
 def test_timelines_have_generations(mixed):

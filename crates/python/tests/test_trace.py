@@ -1,5 +1,6 @@
 """Traces from arrays, Arrow, files and streams; slices, samples, and bad input."""
 
+import copy
 import gzip
 import io
 import os
@@ -264,6 +265,15 @@ def test_an_interrupt_ends_a_wait_for_a_named_pipe(has_writer, tmp_path, interru
     thread.join()
     assert trace.name == str(path) and trace.pages().tolist() == [1, 2, 1]
     assert pickle.loads(pickle.dumps(trace)).pages().tolist() == [1, 2, 1]
+
+
+def test_a_copy_shares_what_was_decoded(tmp_path):
+    path = tmp_path / "trace.plain"
+    path.write_text("1\n2\n1\n")
+    trace = mglru.Trace(path)
+    path.unlink()
+    for again in (copy.copy(trace), copy.deepcopy([trace])[0]):
+        assert again.pages().tolist() == [1, 2, 1]
 
 
 def test_parts():

@@ -10,7 +10,7 @@ Units: memory is a size (``"64MiB"``, or an integer in bytes), pages (``"8192p"`
 trace's distinct pages (``"10%"``). A page is 4096 bytes. Columns end with their unit.
 """
 
-from typing import Any as _Any
+import typing as _typing
 
 from ._cache import Cache, CachedFile, Page, Tenant
 from ._errors import Error, UsageError, WorkError
@@ -51,10 +51,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> _Any:
-    # Plots need matplotlib, which takes longer to import than everything else here.
-    if name == "plot":
-        import importlib
+if _typing.TYPE_CHECKING:
+    # Without the function below, so that a misspelled name is an error of types.
+    from . import plot
+else:
 
-        return importlib.import_module("mglru.plot")
-    raise AttributeError(f"module 'mglru' has no attribute {name!r}")
+    def __getattr__(name: str) -> _typing.Any:
+        # Plots need matplotlib, which takes longer to import than everything else here.
+        if name == "plot":
+            import importlib
+
+            return importlib.import_module("mglru.plot")
+        raise AttributeError(f"module 'mglru' has no attribute {name!r}")

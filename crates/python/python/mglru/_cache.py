@@ -14,12 +14,12 @@ from typing import Any, Optional, Union
 from . import _mglru
 from ._errors import UsageError
 from ._requests import Size
-from ._trace import _number
+from ._trace import _name, _number
 
 PAGE_BYTES = 4096
 """Bytes of a page."""
 
-Path = Union[str, "os.PathLike[str]"]
+Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 Source = Callable[[list[tuple[int, int]]], Sequence[Union[bytes, BaseException]]]
 """A function of ranges of bytes, as pairs of start and end. It returns for each its bytes or an exception."""
 
@@ -78,7 +78,8 @@ class Cache:
         budget = _bytes("memory", memory)
         if budget is None:
             raise UsageError('memory: a cache needs a budget, such as "64MiB"')
-        self._native = _mglru.Cache(budget, policy, backend, round(source_deadline_s * 1000))
+        names = _name("policy", policy), _name("backend", backend)
+        self._native = _mglru.Cache(budget, *names, round(source_deadline_s * 1000))
         # Also at the end of the program: the threads of the cache must not outlive Python.
         self._end = weakref.finalize(self, _end, self._native, os.getpid())
 
@@ -97,7 +98,7 @@ class Cache:
         Raises:
             UsageError: the tenant does not exist.
         """
-        return Tenant(self._native.tenant(path), self)
+        return Tenant(self._native.tenant(_name("tenant", path)), self)
 
     @property
     def tenants(self) -> list["Tenant"]:
@@ -125,7 +126,7 @@ class Cache:
             UsageError: the name is taken or invalid, or the parent does not exist.
         """
         floors = _bytes("min", min) or 0, _bytes("low", low) or 0
-        native = self._native.add_tenant(path, *floors, _bytes("high", high), _bytes("max", max))
+        native = self._native.add_tenant(_name("tenant", path), *floors, _bytes("high", high), _bytes("max", max))
         return Tenant(native, self)
 
     def remove_tenant(self, path: str) -> None:
@@ -134,7 +135,7 @@ class Cache:
         Raises:
             UsageError: the tenant does not exist, has tenants below it, or is the root.
         """
-        self._native.remove_tenant(path)
+        self._native.remove_tenant(_name("tenant", path))
 
     def stats(self) -> dict[str, Any]:
         """Sizes and counts of the whole cache: the backend, and why it is not io_uring (``why_not_uring``),
@@ -248,7 +249,7 @@ class Tenant:
         """
         if mode not in ("rb", "r+b", "rb+", "wb", "w+b", "wb+", "xb", "x+b", "xb+"):
             raise UsageError(f"mode: unknown {mode!r}; expected rb, r+b, w+b or x+b")
-        path = os.fspath(path)
+        path = os.fsdecode(path)
         if "x" in mode:
             # Raises if the cache is closed, before the file is there.
             self._native.is_online()
@@ -287,7 +288,8 @@ class Tenant:
             raise UsageError(f"read: expected a function of ranges, not {read!r}")
         size = _number("size", size)
         block_bytes = _number("block_bytes", block_bytes)
-        native = self._native.open_source(read, name, size, version, block_bytes)
+        version = None if version is None else _name("version", version)
+        native = self._native.open_source(read, _name("name", name), size, version, block_bytes)
         return CachedFile(native, False, self._cache)
 
     def __repr__(self) -> str:
@@ -408,6 +410,17 @@ class CachedFile(io.RawIOBase):
         self._native.truncate(size)
         return size
 
+    def flush(self) -> None:
+        """Writes the dirty pages to the file and waits for that: other programs then see them. :meth:`sync` also
+        puts them on stable storage.
+
+        Raises:
+            OSError: a page could not be written. It stays in memory, and is written again later.
+        """
+        super().flush()
+        if self._writable:
+            self._native.write_back()
+
     def sync(self, *, metadata: bool = False) -> None:
         """Writes the dirty pages, and waits until they are on stable storage; ``metadata``: with all
         metadata of the file.
@@ -415,7 +428,7 @@ class CachedFile(io.RawIOBase):
         Raises:
             OSError: a page could not be written now or earlier. It stays in memory.
         """
-        self._native.sync(metadata)
+        self._native.sync(bool(metadata))
 
     def page(self, index: int) -> "Page":
         """Lends a page, without a copy.
@@ -458,7 +471,7 @@ class CachedFile(io.RawIOBase):
         """Tells how a range of bytes will be used: ``"normal"``, ``"sequential"``, ``"random"``,
         ``"will_need"`` (starts reading), ``"dont_need"`` or ``"no_reuse"``."""
         end = self.size if end is None else _number("end", end)
-        self._native.advise(advice, _number("start", start), end)
+        self._native.advise(_name("advice", advice), _number("start", start), end)
 
     def stats(self, start: int = 0, end: Optional[int] = None) -> dict[str, int]:
         """Hits and misses of this open file, and the pages of a range of bytes that are in memory, dirty,
@@ -469,8 +482,19 @@ class CachedFile(io.RawIOBase):
         raise io.UnsupportedOperation("a cached file has no descriptor; its content may not be on disk yet")
 
     def close(self) -> None:
-        if not self.closed:
-            super().close()
+        """Writes the dirty pages as :meth:`flush` does, and closes the file, also if that fails.
+
+        Raises:
+            OSError: a page could not be written. It is in memory, and is written again later, until the cache is
+                closed.
+        """
+        if self.closed:
+            return
+        try:
+            # A closed cache has written all, and a child of the process has nothing to write.
+            with contextlib.suppress(UsageError):
+                super().close()
+        finally:
             self._native.close()
             self._cache = None
 
@@ -507,7 +531,7 @@ class Page:
         array._page = native  # type: ignore[attr-defined]
         self._view: Optional[memoryview] = memoryview(array).toreadonly().cast("B")
         self._process = os.getpid()
-        self.index = index
+        self.index: int = index
         """Number of the page in its file, from 0."""
 
     @property

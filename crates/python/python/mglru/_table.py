@@ -84,6 +84,13 @@ class Table:
 
         return pandas.DataFrame(self.to_pydict(), columns=self.column_names)
 
+    def __copy__(self) -> "Table":
+        # It never changes.
+        return self
+
+    def __deepcopy__(self, _: Any) -> "Table":
+        return self
+
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a Table cannot be pickled; send table.to_arrow() or table.to_pandas()")
 

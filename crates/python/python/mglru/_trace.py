@@ -220,6 +220,13 @@ class Trace:
         part = f", sample {self.sampled:g}" if self.sampled is not None else ""
         return f"mglru.Trace({self.name!r}{part})"
 
+    def __copy__(self) -> "Trace":
+        # It never changes.
+        return self
+
+    def __deepcopy__(self, _: Any) -> "Trace":
+        return self
+
     def __reduce__(self) -> tuple[Any, ...]:
         # A file is read again by its path; other records travel along.
         if self._arguments is not None:

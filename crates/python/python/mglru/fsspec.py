@@ -173,9 +173,12 @@ class CachedFileSystem(ChainedFileSystem):
         super().__init__(**options)
         if (fs is None) == (target_protocol is None):
             raise UsageError("mglru needs a file system to read: mglru::s3://bucket/key, target_protocol= or fs=")
-        self.fs = fs if fs is not None else filesystem(target_protocol, **(target_options or {}))
-        self.block_size, self.fresh_s, self.open_max = int(block_size), float(fresh_s), max(int(open_max), 1)
-        self.root_marker, self.sep = self.fs.root_marker, self.fs.sep
+        self.fs: Any = fs if fs is not None else filesystem(target_protocol, **(target_options or {}))
+        self.block_size: int = int(block_size)
+        self.fresh_s: float = float(fresh_s)
+        self.open_max: int = max(int(open_max), 1)
+        self.root_marker: str = self.fs.root_marker
+        self.sep: str = self.fs.sep
         self._tenant_name = tenant
         self._limits = {"max": tenant_max, "low": tenant_low}
         self._target_name = tokenize(type(self.fs), self.fs.storage_args, self.fs.storage_options)
@@ -442,8 +445,8 @@ class ObjectFile(CachedFile):
         super().__init__(found.file._native, False)
         self.fs = fs
         self.path = path
-        self.details = found.info
-        self.blocksize = fs.block_size
+        self.details: dict[str, Any] = found.info
+        self.blocksize: int = fs.block_size
         # Keeps it open when the file system forgets the object.
         self._of = found
 
