@@ -48,6 +48,11 @@ impl Space {
         let _one = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
         let room = || -> Answer<u64> {
             let found = fstatvfs(&file)?;
+            // Not full, but without a limit or an answer: ramfs, tmpfs with `size=0`, and file
+            // systems in user space that leave the request out.
+            if found.f_blocks == 0 {
+                return Ok(u64::MAX);
+            }
             let unwritten = cache.stats().pending_pages * PAGE_BYTES;
             Ok(found.f_bavail.saturating_mul(found.f_frsize).saturating_sub(unwritten))
         };

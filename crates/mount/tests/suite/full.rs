@@ -84,6 +84,17 @@ fn a_write_is_as_long_as_the_disk_has_room() {
     assert!(content[content.len() - 4096..] == [4; 4096]);
 }
 
+/// Regression test: such a file system reports no blocks, which was taken for a full disk.
+#[test]
+fn a_file_system_without_a_size_is_not_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_small) = small(folder.path(), c"size=0") else { return };
+    let Some(mounted) = mount_again(folder) else { return };
+    fs::write(mounted.at("f"), vec![1; 1 << 20]).unwrap();
+    let directory = mounted.finish();
+    assert!(fs::read(directory.path().join("f")).unwrap() == vec![1; 1 << 20]);
+}
+
 /// Another file system is mounted below the directory. The directory's own has room.
 #[test]
 fn each_file_system_below_the_directory_has_its_own_space() {
