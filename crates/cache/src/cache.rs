@@ -541,14 +541,15 @@ impl PageCache {
     /// files: call [`Self::sync_all`] before, or sync each file, if a power cut must not lose them.
     ///
     /// # Errors
-    /// As [`Self::sync`]. Pages that could not be written are lost with the cache. In a forked
-    /// child, [`Error::Closed`].
+    /// [`Error::Lost`] for the first file with pages that could not be written: they are lost with
+    /// the cache. In a forked child, [`Error::Closed`].
     pub fn close(self) -> Result<(), Error> {
         if self.owner.is_a_copy() {
             return Err(Error::Closed);
         }
-        let result = self.sync();
-        result.and(self.owner.end())
+        // The cache's end tries once more to write what this cannot.
+        let written = self.sync();
+        self.owner.end().unwrap_or(written).map_err(Error::at_the_end)
     }
 
     /// Checks all counters against a recount. No other thread may use the cache meanwhile. Slow:
@@ -589,10 +590,10 @@ impl Owner {
     /// reference, for example with the waker of a task.
     ///
     /// # Errors
-    /// As [`PageCache::sync`], unless another thread waits.
-    fn end(&self) -> Result<(), Error> {
+    /// As [`PageCache::sync`]. `None` if another thread waits, or the cache has ended before.
+    fn end(&self) -> Option<Result<(), Error>> {
         let Some(workers) = self.workers.lock().unwrap_or_else(PoisonError::into_inner).take() else {
-            return Ok(());
+            return None;
         };
         let shared = self.shared.clone();
         let work = move || {
@@ -606,7 +607,7 @@ impl Owner {
             result
         };
         if !is_worker() && !is_worker_of(&self.shared) {
-            return work();
+            return Some(work());
         }
         if std::thread::Builder::new().name("mglru-close".to_owned()).spawn(|| _ = work()).is_err() {
             // Without a thread, nobody can wait.
@@ -614,7 +615,7 @@ impl Owner {
             #[cfg(feature = "async")]
             self.shared.futures.close();
         }
-        Ok(())
+        None
     }
 }
 
@@ -737,7 +738,7 @@ mod tests {
         // As in `close`.
         cache.sync().unwrap();
         file.write_at(b"late", 0).unwrap();
-        cache.owner.end().unwrap();
+        cache.owner.end().unwrap().unwrap();
         assert_eq!(files.contents("f").unwrap(), b"late");
         assert!(matches!(file.write_at(b"too late", 0), Err(Error::Closed)));
     }

@@ -27,6 +27,14 @@ pub enum Error {
         /// The system's error.
         source: Arc<io::Error>,
     },
+    /// Dirty pages could not be written to the file before the cache was closed
+    /// ([`crate::PageCache::close`]), and are lost with it.
+    Lost {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: Arc<io::Error>,
+    },
     /// Reclaim could not free a page for this request.
     OutOfMemory(Box<OutOfMemory>),
     /// The tenant was OOM-killed ([`crate::OomPolicy`]). It gets no pages until
@@ -131,12 +139,20 @@ impl Error {
         Error::Io { doing, path: path.to_owned(), source: Arc::new(source) }
     }
 
+    /// This error as one of a cache that ends with it.
+    pub(crate) fn at_the_end(self) -> Error {
+        match self {
+            Error::WriteBack { path, source } => Error::Lost { path, source },
+            other => other,
+        }
+    }
+
     /// The standard library's kind of this error. `From<Error>` for [`io::Error`] uses it, and
     /// [`io::Error::downcast`] returns the error itself.
     ///
     /// | kind | errors |
     /// |---|---|
-    /// | of the system's error, or the source's | `Io`, `WriteBack`, `Control` |
+    /// | of the system's error, or the source's | `Io`, `WriteBack`, `Lost`, `Control` |
     /// | `NotConnected` | `Closed` |
     /// | `WouldBlock` | `Busy`, `Lent` |
     /// | `Deadlock` | `OwnGuard` |
@@ -149,7 +165,9 @@ impl Error {
     /// | `InvalidInput` | the others |
     pub fn kind(&self) -> io::ErrorKind {
         match self {
-            Error::Io { source, .. } | Error::WriteBack { source, .. } => source.kind(),
+            Error::Io { source, .. } | Error::WriteBack { source, .. } | Error::Lost { source, .. } => {
+                source.kind()
+            }
             Error::Control(error) => io::Error::from_raw_os_error(error.errno.number()).kind(),
             Error::Closed => io::ErrorKind::NotConnected,
             Error::Busy | Error::Lent { .. } => io::ErrorKind::WouldBlock,
@@ -173,7 +191,9 @@ impl Error {
     /// The operating system's error, if one caused this error.
     pub fn io_error(&self) -> Option<&io::Error> {
         match self {
-            Error::Io { source, .. } | Error::WriteBack { source, .. } => Some(source),
+            Error::Io { source, .. } | Error::WriteBack { source, .. } | Error::Lost { source, .. } => {
+                Some(source)
+            }
             _ => None,
         }
     }
@@ -194,6 +214,9 @@ impl fmt::Display for Error {
                     io::ErrorKind::FileTooLarge => {
                         "truncate the file to a length that its file system and `ulimit -f` allow"
                     }
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                        "permit writes to the file and its file system"
+                    }
                     _ => "free space or repair the device",
                 };
                 write!(
@@ -203,6 +226,12 @@ impl fmt::Display for Error {
                     path.display()
                 )
             }
+            Error::Lost { path, source } => write!(
+                f,
+                "earlier writes to {} are lost: they could not be written back before the cache was closed: {source}; \
+                 sync before you close, and close when that succeeds",
+                path.display()
+            ),
             Error::OutOfMemory(report) | Error::Killed(report) => report.fmt(f),
             Error::Closed => {
                 write!(f, "the cache is closed: open the file through a cache that is still open")
@@ -286,7 +315,9 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Io { source, .. } | Error::WriteBack { source, .. } => Some(&**source),
+            Error::Io { source, .. } | Error::WriteBack { source, .. } | Error::Lost { source, .. } => {
+                Some(&**source)
+            }
             Error::OutOfMemory(report) | Error::Killed(report) => Some(&**report),
             Error::Tenant(error) => Some(error),
             Error::Control(error) => Some(error),
@@ -336,5 +367,8 @@ mod tests {
         };
         assert!(says(libc::ENOSPC).contains("free space"), "{}", says(libc::ENOSPC));
         assert!(says(libc::EFBIG).contains("truncate the file"), "{}", says(libc::EFBIG));
+        for number in [libc::EPERM, libc::EROFS] {
+            assert!(says(number).contains("permit writes"), "{}", says(number));
+        }
     }
 }

@@ -115,7 +115,8 @@ pub fn check_space(directory: &Path, bytes: u64, instead: &str) -> Result<(), Er
         Error::work(format_args!("cannot write to {place}: {error}; create the directory, or {instead}"))
     })?;
     // One without any blocks has no limit, or does not say: ramfs, tmpfs with `size=0`.
-    let free_bytes = if found.f_blocks == 0 { u64::MAX } else { found.f_bavail.saturating_mul(found.f_frsize) };
+    let free_bytes =
+        if found.f_blocks == 0 { u64::MAX } else { found.f_bavail.saturating_mul(found.f_frsize) };
     if free_bytes < bytes {
         let (wanted, free) = (size::show(bytes), size::show(free_bytes));
         return Err(Error::work(format_args!(

@@ -103,7 +103,13 @@ impl File {
 
     /// Writes dirty pages, without a sync.
     fn write_back(&self, py: Python<'_>) -> PyResult<()> {
-        self.call(py, |opened| opened.file.write_back())
+        if !self.call(py, |opened| Ok(opened.file.has_unwritten()))? {
+            return Ok(());
+        }
+        let opened = self.opened()?;
+        let written = self.state.get().wait(py, opened.get().file.write_back_async());
+        py.detach(|| drop(opened));
+        written
     }
 
     /// Writes dirty pages to stable storage; `all`: with all metadata.

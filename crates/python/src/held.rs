@@ -179,7 +179,7 @@ impl<T: Send> Drop for Held<T> {
 /// as those of Python do, and not in the words.
 pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
     match error {
-        Error::Io { path, source, .. } | Error::WriteBack { path, source } => {
+        Error::Io { path, source, .. } | Error::WriteBack { path, source } | Error::Lost { path, source } => {
             let cause = source.get_ref().and_then(|inner| inner.downcast_ref::<Raised>());
             let cause = cause.map(|raised| &raised.exception);
             let number = cause.map_or_else(|| number_of(source), |cause| number_raised(py, cause));

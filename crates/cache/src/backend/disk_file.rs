@@ -184,6 +184,14 @@ pub(crate) fn refuse_other_than_regular(file: &File) -> io::Result<()> {
             0x7472_6163 => "a file of tracefs",
             0x7363_6673 => "a file of securityfs",
             0x6265_6570 => "a file of configfs",
+            0x6573_5543 => "a file of fusectl",
+            0x4249_4e4d => "a file of binfmt_misc",
+            0x6e73_6673 => "a file of nsfs",
+            0x1980_0202 => "a message queue",
+            0xcafe_4a11 => "a file of the BPF file system",
+            0xf97c_ff8c => "a file of selinuxfs",
+            0x4341_5d53 => "a file of smackfs",
+            0x0765_5821 => "a file of resctrl",
             _ => return Ok(()),
         }
     } else if kind.is_dir() {
@@ -407,6 +415,7 @@ mod tests {
             (fifo.as_path(), "a FIFO"),
             (Path::new("/dev/null"), "a character device"),
             (Path::new("/proc/self/status"), "a file of procfs"),
+            (Path::new("/proc/self/ns/mnt"), "a file of nsfs"),
         ] {
             for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
                 // The system itself refuses to open a read-only procfs file for writing.

@@ -1,4 +1,4 @@
-//! [`CachedFile::sync_data`] and `sync_all` as futures.
+//! [`CachedFile::sync_data`], `sync_all` and `write_back` as futures.
 
 use super::syncs::Done;
 use crate::error::Error;
@@ -15,7 +15,7 @@ impl CachedFile {
     /// # Errors
     /// As [`Self::sync_data`].
     pub fn sync_data_async(&self) -> SyncFile<'_> {
-        SyncFile { file: self, all: false, state: State::Unpolled }
+        SyncFile { file: self, work: Work::SyncData, state: State::Unpolled }
     }
 
     /// Syncs as [`Self::sync_all`], without blocking the thread.
@@ -23,18 +23,33 @@ impl CachedFile {
     /// # Errors
     /// As [`Self::sync_data`].
     pub fn sync_all_async(&self) -> SyncFile<'_> {
-        SyncFile { file: self, all: true, state: State::Unpolled }
+        SyncFile { file: self, work: Work::SyncAll, state: State::Unpolled }
+    }
+
+    /// Writes dirty pages as [`Self::write_back`], without blocking the thread.
+    ///
+    /// # Errors
+    /// As [`Self::write_back`].
+    pub fn write_back_async(&self) -> SyncFile<'_> {
+        SyncFile { file: self, work: Work::WriteBack, state: State::Unpolled }
     }
 }
 
-/// A sync under way. See [`CachedFile::sync_data_async`].
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    WriteBack,
+    SyncData,
+    SyncAll,
+}
+
+/// A sync or a write-back under way. See [`CachedFile::sync_data_async`].
 ///
 /// # Panics
 /// If it is polled again after it was ready, as the future of an `async` block does.
 #[must_use = "a future does nothing unless it is polled"]
 pub struct SyncFile<'a> {
     file: &'a CachedFile,
-    all: bool,
+    work: Work,
     state: State,
 }
 
@@ -46,7 +61,7 @@ enum State {
 
 impl fmt::Debug for SyncFile<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SyncFile").field("file", &self.file).field("all", &self.all).finish_non_exhaustive()
+        f.debug_struct("SyncFile").field("file", &self.file).field("work", &self.work).finish_non_exhaustive()
     }
 }
 
@@ -55,20 +70,33 @@ impl Future for SyncFile<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let this = &mut *self;
-        let (file, all) = (this.file, this.all);
+        let (file, work) = (this.file, this.work);
         if let State::Unpolled = this.state {
             let (shared, inode) = (file.shared.clone(), file.inode.clone());
-            match file.shared.futures.syncs.submit(&file.inode, move || shared.sync(&inode, all)) {
+            let job = move || match work {
+                Work::WriteBack => shared.write_back(&inode).map(Ok),
+                Work::SyncData => shared.sync(&inode, false),
+                Work::SyncAll => shared.sync(&inode, true),
+            };
+            match file.shared.futures.syncs.submit(&file.inode, job) {
                 Some(done) => this.state = State::UnderWay(done),
                 None => {
                     this.state = State::Ready;
-                    return Poll::Ready(if all { file.sync_all() } else { file.sync_data() });
+                    return Poll::Ready(match work {
+                        Work::WriteBack => file.write_back(),
+                        Work::SyncData => file.sync_data(),
+                        Work::SyncAll => file.sync_all(),
+                    });
                 }
             }
         }
         let State::UnderWay(under_way) = &this.state else { panic!("`SyncFile` polled after completion") };
         let synced = ready!(under_way.poll(cx));
         this.state = State::Ready;
-        Poll::Ready(file.end_of_sync(synced))
+        Poll::Ready(match work {
+            // Earlier errors are left to the next sync.
+            Work::WriteBack => synced.map(|_| ()),
+            Work::SyncData | Work::SyncAll => file.end_of_sync(synced),
+        })
     }
 }

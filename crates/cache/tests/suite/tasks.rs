@@ -298,8 +298,12 @@ fn errors_of_the_device_and_of_memory_reach_the_task() {
     block_on(file.write_at_async(&page(10), bad.start)).unwrap();
     files.clear_faults();
     files.inject(fault(FaultOperation::Write));
-    assert!(matches!(block_on(file.sync_data_async()), Err(Error::WriteBack { .. })));
+    for write in [file.write_back_async(), file.sync_data_async()] {
+        assert!(matches!(block_on(write), Err(Error::WriteBack { .. })));
+    }
     files.clear_faults();
+    block_on(file.write_back_async()).unwrap();
+    assert!(!file.has_unwritten());
     block_on(file.sync_data_async()).unwrap();
     assert_same(&disk.contents("f"), &pages(0..200), "file");
 

@@ -41,6 +41,34 @@ fn a_failed_write_back_reaches_every_open_handle_once_and_keeps_the_pages() {
     cache.validate().unwrap();
 }
 
+/// The error of such a close said that the pages stay in memory and are written again. One that
+/// wrote all at its second try failed, too.
+#[test]
+fn a_close_that_cannot_write_says_what_is_lost() {
+    for (trigger, is_lost) in [(FaultTrigger::Always, true), (FaultTrigger::Nth(1), false)] {
+        let (disk, files) = memory(1);
+        disk.set("f", &[]);
+        let cache = disk.builder(4 << 20).build().unwrap();
+        let file = cache.open("f", OpenMode::ReadWrite).unwrap();
+        file.write_at(b"lost?", 0).unwrap();
+        let full = FaultEffect::Error(libc::ENOSPC);
+        files.inject(Fault::new(FaultOperation::Write, trigger, full).on("f"));
+        let clone = cache.clone();
+        match cache.close() {
+            Err(error @ Error::Lost { .. }) if is_lost => {
+                let words = error.to_string();
+                assert!(
+                    words.starts_with("earlier writes to f are lost: ") && !words.contains("stay in memory")
+                );
+                assert_eq!(error.io_error().unwrap().raw_os_error(), Some(libc::ENOSPC));
+                assert!(matches!(clone.close(), Err(Error::Lost { .. })), "still");
+            }
+            result => assert!(!is_lost && result.is_ok(), "{result:?}"),
+        }
+        assert_eq!(disk.contents("f"), if is_lost { &b""[..] } else { b"lost?" });
+    }
+}
+
 #[test]
 fn an_unreported_error_goes_to_the_next_handle_opened() {
     let (disk, files) = memory(2);

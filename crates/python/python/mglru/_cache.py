@@ -412,7 +412,7 @@ class CachedFile(io.RawIOBase):
 
     def flush(self) -> None:
         """Writes the dirty pages to the file and waits for that: other programs then see them. :meth:`sync` also
-        puts them on stable storage.
+        puts them on stable storage. Ctrl-C ends the wait.
 
         Raises:
             OSError: a page could not be written. It stays in memory, and is written again later.
