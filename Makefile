@@ -1,26 +1,30 @@
 # Needs Rust and a C compiler; everything else is fetched and built by cargo.
 .PHONY: apps apps-short demo reproduce test python-test test-cluster sweep-dask sweep-ray wheel fio lint comments bench layouts loom miri stress fuzz crash swarm soak \
-	sanitize clean book policy policy-pages policy-check integration upstream libclang package pgo semver
+	sanitize clean help book policy policy-pages policy-check integration upstream libclang package pgo semver
 
 # Not quiet: the first build takes minutes.
-demo:
+demo: ## the comparison of the README, in about a minute, after a build of some minutes (also: `make` alone)
 	cargo run --release -p mglru-cli -- demo
+
+help: ## this list
+	@sed -nE 's/^([a-z][a-z -]*):.* ## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
+		printf '%-26s %s\n' "$${name%%:*}" "$$what"; done
 
 # The five published experiments: one table, and target/report.html; 11 to 15 minutes on two idle cores.
 # `make reproduce OPTIONS=--quick` checks in under three minutes that they work.
-reproduce:
+reproduce: ## the five published experiments, in 15 minutes; OPTIONS=--quick: in three
 	@mkdir -p target
 	cargo run --release --quiet -p mglru-cli -- reproduce --report target/report.html $(OPTIONS)
 
 # Real programs on a mount: MariaDB with sysbench under two presets, in some minutes. It installs Debian's packages if it may.
 # APPS="all" for all programs under four presets; experiments/apps/README.md has the rest.
 APPS = mariadb --quick
-apps:
+apps: ## real programs on a mount; APPS="all" for all of them
 	experiments/apps/run $(APPS)
 
 # A real program on a mount, in half a minute and with the program that `make test` has built: SQLite from Python, killed twice
 # and checked. Says why where it cannot run, which is no failure.
-apps-short:
+apps-short: ## SQLite on a mount, killed twice and checked, in half a minute
 	@command -v python3 >/dev/null || { echo "apps: skipped: python3 is not installed"; exit 0; }; \
 	test -x target/debug/mglru || cargo build --quiet -p mglru-cli; \
 	experiments/apps/run sqlite --quick --seconds 2 --presets default --no-host --mglru target/debug/mglru
@@ -30,7 +34,7 @@ apps-short:
 # run at once on two cores, too.
 test: export CARGO_INCREMENTAL = 0
 test: export RUST_TEST_THREADS = 4
-test: fio
+test: fio ## all tests of the workspace and of the Python package, and loom
 	cargo test --workspace --tests
 	cargo test --workspace --doc
 	$(MAKE) python-test
@@ -38,48 +42,48 @@ test: fio
 
 # Builds and tests the wheel of the Python package in a virtual environment, from the artefacts of the tests above. Skips
 # where Python 3.10 is missing or packages cannot be fetched.
-python-test:
+python-test: ## build and test the Python package in an environment under target/
 	@crates/python/in-environment test
 
 # Sweeps on clusters of Dask and of Ray on this machine, with workers that are killed; not a part of `make test`.
-test-cluster:
+test-cluster: ## sweeps on clusters of Dask and of Ray on this machine
 	@crates/python/in-environment cluster
 
 # A sweep on a local cluster of Dask, and the same on Ray: crates/python/examples/sweep.py.
-sweep-dask sweep-ray: sweep-%:
+sweep-dask sweep-ray: sweep-%: ## the sweep of crates/python/examples/sweep.py on a local cluster
 	@crates/python/in-environment $*
 
 # The wheel to install or to publish, in target/wheels: `pip install target/wheels/*.whl`.
-wheel:
+wheel: ## the Python wheel, in target/wheels
 	@crates/python/in-environment wheel
 
 # Some tests compare with the real fio and skip without it. Run by root, this installs fio.
-fio:
+fio: ## install fio, with which some tests compare (root only)
 	@command -v fio >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 		&& timeout 120 sh -c "apt-get install -qq -y fio || { apt-get update && apt-get install -qq -y fio; }" \
 		>/dev/null 2>&1; } \
 		|| echo "fio is not installed: its tests skip"
 
 # Adapters to databases and object stores, and their tests with Parquet, SQLite and killed processes; not a part of `make test`.
-integration: libclang
+integration: libclang ## tests of the adapters to databases and object stores
 	cargo test --manifest-path integration/Cargo.toml
 
 # redb's and SQLite's own tests, on the adapters (docs/adapters.md); `integration/upstream/sqlite 'wal*'` runs a part of them.
-upstream: libclang
+upstream: libclang ## redb's and SQLite's own tests, on the adapters
 	integration/upstream/redb
 	integration/upstream/sqlite
 
 # The bindings of SQLite are made with libclang. Run by root, this installs it.
-libclang:
+libclang: ## install libclang, which the bindings of SQLite need (root only)
 	@ldconfig -p | grep -qE 'libclang(-[0-9]*)?\.so ' || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 		&& { apt-get install -qq -y libclang-dev || { apt-get update && apt-get install -qq -y libclang-dev; }; } >/dev/null 2>&1; } \
 		|| echo "libclang is not installed: mglru-sqlite does not build"
 
-loom:
+loom: ## the atomic words under loom
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p mglru-core --lib --profile loom
 
 # Documentation may link to private items: such links serve readers of the sources.
-lint:
+lint: ## formatting, clippy, documentation, widths of comments, packages
 	cargo fmt --all --check
 	cargo fmt --manifest-path bench-compare/Cargo.toml --check
 	cargo fmt --manifest-path integration/Cargo.toml --all --check
@@ -94,18 +98,18 @@ lint:
 
 # `mglru` for those who replay much, as target/pgo/mglru: compiled with a profile of its own runs, up to 1.2 times as
 # fast (docs/benchmarks.md). Two builds, some eight minutes. Installs the llvm-tools of rustup if they are missing.
-pgo:
+pgo: ## `mglru` compiled with a profile of its own runs, as target/pgo/mglru
 	@crates/cli/pgo
 
 # Packs the crates as for a publication and checks their manifests, without compiling. The Python package is published
 # elsewhere. `cargo package --workspace --exclude mglru-python` also builds each crate from what is in its package.
-package:
+package: ## pack the crates as for a publication, without compiling
 	cargo package --workspace --exclude mglru-python --no-verify --allow-dirty --offline --quiet
 
 # Which changes of the libraries' interfaces since a revision break programs: BASELINE=REV, or the last tag. It
 # documents both revisions of all libraries, which takes long.
 BASELINE = $(shell git describe --tags --abbrev=0 2>/dev/null)
-semver:
+semver: ## changes of interfaces that break programs, since BASELINE=REV or the last tag
 	@command -v cargo-semver-checks >/dev/null \
 		|| { echo "cargo-semver-checks is not installed: cargo install cargo-semver-checks --locked"; exit 1; }
 	@test -n "$(BASELINE)" || { echo "no release is tagged: name a revision, make semver BASELINE=REV"; exit 1; }
@@ -113,29 +117,29 @@ semver:
 	cargo semver-checks --manifest-path integration/Cargo.toml --workspace --exclude mglru-sqlite-library --baseline-rev $(BASELINE)
 
 # rustfmt leaves comments as wide as they are. Tables and diagrams may be wider than prose.
-comments:
+comments: ## check the width of comments
 	@LC_ALL=C.UTF-8 grep -rnP '^(?=.{101})\s*//(?!.*(   |[|─►]|-----))' --include='*.rs' --exclude-dir=target crates bench-compare integration; test $$? -eq 1 \
 		|| { echo "the comments above have more than 100 columns" >&2; exit 1; }
 
 # The book of docs/book as HTML; its sources read well without that, beginning with docs/book/src/SUMMARY.md.
-book:
+book: ## the book as HTML, in target/book
 	@command -v mdbook >/dev/null || { echo "mdbook is not installed: cargo install mdbook --locked"; exit 1; }
 	mdbook build docs/book
 	@echo "target/book/index.html"
 
 # The policy `ranked` beside others, on every recorded load at 1, 10 and 40 % of its pages. Other sizes: POLICY="sizes=3,20 brief".
-policy:
+policy: ## `ranked` beside other policies on recorded loads
 	cargo run --release -p mglru-sim --example policy -- ../shared $(POLICY)
 
 # `make policy-pages` replays all of that, and more, and writes the tables and curves of docs/policy.md, docs/baselines.md, the
 # README and the book's page of cases; it lists sentences with other figures. `make policy-check` only compares; with POLICY=brief
 # in half a minute, the misses per case. `make test` checks that the pages agree with each other.
-policy-pages policy-check: policy-%:
+policy-pages policy-check: policy-%: ## write the tables of docs/policy.md and other pages anew, or only compare them
 	cargo build --release --quiet -p mglru-cli
 	cargo run --release --quiet -p mglru-sim --example policy -- ../shared $* $(POLICY)
 
 # The second is a workspace of its own, because the other caches are no dependencies of this one. Takes 13 GiB of memory.
-bench:
+bench: ## benchmarks of the cache, and of others beside it; takes 13 GiB of memory
 	cargo bench -p mglru-cache
 	cargo run --release --quiet --manifest-path bench-compare/Cargo.toml
 
@@ -143,7 +147,7 @@ bench:
 # THREADS=N for another number of threads.
 THREADS = 2
 LAYOUTS = natural lock_behind lock_apart clock_apart
-layouts:
+layouts: ## which layout of an lruvec is fastest; THREADS=N
 	for layout in $(LAYOUTS); do \
 		RUSTFLAGS="--cfg lruvec_layout=\"$$layout\"" cargo build --release --quiet -p mglru-core --example layouts \
 			--target-dir target/layouts/$$layout || exit 1; \
@@ -152,44 +156,44 @@ layouts:
 		$(LAYOUTS:%=target/layouts/%/release/examples/layouts)
 
 # The unsafe memory code under Miri (needs a nightly toolchain with the miri component).
-miri:
+miri: ## the unsafe memory code under Miri (needs a nightly toolchain)
 	cargo +nightly miri test -p mglru-cache --lib -- frames memory
 
 # Eight threads over four tenants, every page verified, for ten minutes.
-stress:
+stress: ## eight threads, every page verified, for ten minutes
 	MGLRU_STRESS_SECONDS=600 cargo test --release -p mglru-cache --test suite -- stress --nocapture
 	MGLRU_STRESS_SECONDS=120 cargo test --release -p mglru-cache --test suite -- reliability
 
 # Ten million mutated inputs for each parser (docs/promises.md); `make test` tries 10,000. FUZZ=N for another number.
 FUZZ = 10000000
-fuzz:
+fuzz: ## ten million mutated inputs for each parser; FUZZ=N
 	MGLRU_FUZZ=$(FUZZ) cargo test -p mglru-workload --test suite -- fuzz
 
 # A thousand power cuts with torn sectors, and a thousand killed processes; `make test` has 20 and 4. CRASH=N for another number.
 CRASH = 1000
-crash:
+crash: ## a thousand power cuts and a thousand killed processes; CRASH=N
 	MGLRU_CRASH=$(CRASH) cargo test -p mglru-cache --test suite -- crash
 	MGLRU_CRASH=$(CRASH) cargo test -p mglru-redb --test crash
 
 # A hundred thousand combinations of failures of the device under the cache, and as many random machines in the simulator;
 # `make test` has 60 and 120. SWARM=N for another number. A failure prints the command that repeats it.
 SWARM = 100000
-swarm:
+swarm: ## a hundred thousand combinations of failures; SWARM=N
 	MGLRU_SWARM=$(SWARM) cargo test --release -p mglru-cache --test suite -- faults --nocapture
 	cargo run --release -p mglru-sim --example swarm 0 $(SWARM)
 
 # An hour at full load, with a line per minute: memory, descriptors, threads and the latency of hits. MINUTES=N for another time.
 MINUTES = 60
-soak:
+soak: ## an hour at full load; MINUTES=N
 	MGLRU_SOAK_MINUTES=$(MINUTES) cargo test --release -p mglru-cache --test resident -- --nocapture
 
 # The cache's tests with threads, as ThreadSanitizer and AddressSanitizer see them (needs a nightly toolchain with rust-src).
 SANITIZED = stress faults reliability misses anon index
-sanitize:
+sanitize: ## the cache's tests under AddressSanitizer and ThreadSanitizer (needs a nightly toolchain)
 	for sanitizer in address thread; do \
 		RUSTFLAGS="-Zsanitizer=$$sanitizer" CARGO_TARGET_DIR=target/$$sanitizer cargo +nightly test -Zbuild-std \
 			--target x86_64-unknown-linux-gnu -p mglru-cache --test suite -- $(SANITIZED) || exit 1; \
 	done
 
-clean:
+clean: ## remove what was built
 	cargo clean

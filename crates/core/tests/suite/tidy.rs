@@ -449,6 +449,18 @@ fn sources_have_no_leftovers() {
     assert_tidy(check_leftovers(&repository()));
 }
 
+/// `make help` prints what stands behind `##`.
+#[test]
+fn make_help_has_every_target() {
+    let makefile = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Makefile");
+    let text = std::fs::read_to_string(makefile).unwrap().replace("\\\n", " ");
+    let names = |line: &str| line.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>();
+    let phony = text.lines().find_map(|line| line.strip_prefix(".PHONY:")).expect("it declares its targets");
+    let targets = text.lines().filter(|line| line.starts_with(char::is_alphabetic) && line.contains(" ## "));
+    let described = targets.flat_map(|line| names(line.split(':').next().unwrap())).collect();
+    assert_eq!(names(phony), described);
+}
+
 // Tests of the checks.
 
 pub(super) fn sources(files: &[(&str, &str)]) -> Vec<Source> {
