@@ -449,6 +449,21 @@ fn sources_have_no_leftovers() {
     assert_tidy(check_leftovers(&repository()));
 }
 
+/// A package on crates.io or PyPI has only what is in its folder.
+#[test]
+fn every_package_has_the_licences() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let names = ["LICENSE-APACHE", "LICENSE-MIT"];
+    let licences = names.map(|name| std::fs::read(root.join(name)).unwrap());
+    for folder in ["crates", "integration"] {
+        let entries = std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        for package in entries.filter(|entry| entry.join("Cargo.toml").exists()) {
+            let there = names.map(|name| std::fs::read(package.join(name)).unwrap_or_default());
+            assert!(there == licences, "{} lacks a licence", package.display());
+        }
+    }
+}
+
 /// `make help` prints what stands behind `##`.
 #[test]
 fn make_help_has_every_target() {
