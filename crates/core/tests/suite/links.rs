@@ -18,6 +18,10 @@ fn pages() -> (PathBuf, Vec<PathBuf>) {
         let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         pages.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
     }
+    let folders = ["crates", "integration", "experiments"].map(|folder| root.join(folder));
+    let folders = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    let folders = folders.map(|entry| entry.unwrap().path()).chain([root.join("lab-kernel")]);
+    pages.extend(folders.map(|folder| folder.join("README.md")).filter(|page| page.exists()));
     pages.sort();
     (root.to_owned(), pages)
 }
@@ -77,6 +81,9 @@ fn wrong(path: &Path, link: &str) -> Option<String> {
     let target = if file.is_empty() { path.to_owned() } else { path.parent()?.join(file) };
     if !target.exists() {
         return Some(format!("{}: `{link}` leads nowhere", path.display()));
+    }
+    if path.parent()?.ends_with(BOOK) && file.contains("..") {
+        return Some(format!("{}: `{link}` is not in the built book: name the path instead", path.display()));
     }
     let text = anchor.map(|_| std::fs::read_to_string(&target).unwrap_or_default());
     let missing = anchor.zip(text).is_some_and(|(anchor, text)| !anchors(&text).contains(anchor));
@@ -149,6 +156,9 @@ fn broken_links_are_found() {
         ["docs/fio.md", "docs/none.md", "docs/fio.md#no-such-heading", "#no-such-heading", "https://a.b/c"]
             .map(|link| wrong(&readme, link).is_some());
     assert_eq!(judged, [false, true, true, true, false]);
+    let chapter = root.join(BOOK).join("swap.md");
+    let judged = ["writeback.md", "../../../README.md"].map(|link| wrong(&chapter, link).is_some());
+    assert_eq!(judged, [false, true]);
     assert_eq!(links("[a](b) `x` [c](d#e)\n```\n[f](g)\n```\n").collect::<Vec<_>>(), ["b", "d#e"]);
     assert_eq!(
         links("[a][x] [b](c)\n\n[x]: d.md#e\n```\n[y]: z\n```\n").collect::<Vec<_>>(),
