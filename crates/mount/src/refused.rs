@@ -25,15 +25,24 @@ impl From<Errno> for Refused {
 
 impl From<std::io::Error> for Refused {
     fn from(error: std::io::Error) -> Refused {
-        Refused(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        Refused(number(&error))
     }
+}
+
+/// The system's number, or the one that it has for such an error.
+fn number(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or_else(|| match error.kind() {
+        // The cache refuses files of procfs and the like.
+        std::io::ErrorKind::InvalidInput => Errno::OPNOTSUPP,
+        _ => Errno::IO,
+    })
 }
 
 impl From<Error> for Refused {
     fn from(error: Error) -> Refused {
         Refused(match &error {
-            Error::Io { source, .. } | Error::WriteBack { source, .. } => {
-                Errno::from_io_error(source).unwrap_or(Errno::IO)
+            Error::Io { source, .. } | Error::WriteBack { source, .. } | Error::Lost { source, .. } => {
+                number(source)
             }
             Error::OutOfMemory(_)
             | Error::Killed(_)
@@ -68,6 +77,8 @@ mod tests {
         let full = io::Error::from_raw_os_error(Errno::NOSPC.raw_os_error());
         assert_eq!(Refused::from(full), Refused(Errno::NOSPC));
         assert_eq!(Refused::from(io::Error::other("no number")), Refused(Errno::IO));
+        let of_procfs = io::Error::new(io::ErrorKind::InvalidInput, "only regular files can be cached");
+        assert_eq!(Refused::from(of_procfs), Refused(Errno::OPNOTSUPP));
         assert_eq!(Refused::from(Error::Busy), Refused(Errno::NOMEM));
         assert_eq!(Refused(Errno::NOSPC).to_fuse().code(), 28);
     }
