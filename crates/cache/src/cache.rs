@@ -592,9 +592,7 @@ impl Owner {
     /// # Errors
     /// As [`PageCache::sync`]. `None` if another thread waits, or the cache has ended before.
     fn end(&self) -> Option<Result<(), Error>> {
-        let Some(workers) = self.workers.lock().unwrap_or_else(PoisonError::into_inner).take() else {
-            return None;
-        };
+        let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let shared = self.shared.clone();
         let work = move || {
             workers.stop(&shared);
