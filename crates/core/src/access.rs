@@ -155,18 +155,19 @@ impl Core {
         mapping.slot(&self.leaves, index).map_or(Slot::EMPTY, AtomicSlot::load)
     }
 
-    /// The folio of a slot that [`Core::peek`] loaded, if its content may be read at once.
+    /// The folio of a slot that [`Core::peek`] loaded, and its state, if its content may be read at
+    /// once and has no readahead mark.
     ///
     /// For a host that runs one actor at a time: nothing happens between the two calls, so the slot
     /// still is that page's.
     #[inline]
-    pub fn readable(&self, slot: Slot) -> Option<FolioId> {
-        if !slot.is_readable() {
+    pub fn readable(&self, slot: Slot) -> Option<(FolioId, Flags)> {
+        if !slot.is_readable() || slot.readahead() {
             return None;
         }
         let folio = slot.folio_number();
         let flags = self.folios.flags(folio).load();
-        (!flags.writing() && !self.shares_mark(flags)).then_some(folio)
+        (!flags.writing() && !self.shares_mark(flags)).then_some((folio, flags))
     }
 
     /// Whether the bytes copied since the lookup are that page, unchanged.
@@ -313,10 +314,15 @@ impl Core {
         }
     }
 
-    /// As [`Core::accessed`], for a folio that is the page's at present ([`Core::readable`]).
+    /// As [`Core::accessed`], for what [`Core::readable`] returned.
     #[inline]
-    pub fn accessed_folio(&self, host: &impl Host, cpu: impl FnOnce() -> usize, folio: FolioId) {
-        self.mark_accessed(host, cpu, folio, self.folios.flags(folio).load());
+    pub fn accessed_folio(
+        &self,
+        host: &impl Host,
+        cpu: impl FnOnce() -> usize,
+        (folio, flags): (FolioId, Flags),
+    ) {
+        self.mark_accessed(host, cpu, folio, flags);
     }
 
     /// Whether an access through a descriptor to the page seen would write nothing: the policy's

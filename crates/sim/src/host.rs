@@ -223,12 +223,23 @@ impl Host for SimHost {
         self.sees_folios
     }
 
+    #[inline]
     fn event(&self, event: Event) {
+        if self.model.is_some() || !self.observers.is_empty() {
+            self.report(&event);
+        }
+    }
+}
+
+impl SimHost {
+    /// Shows an event to the model and to the observers.
+    #[inline(never)]
+    fn report(&self, event: &Event) {
         if let Some(model) = &self.model {
-            model.borrow_mut().event(&event);
+            model.borrow_mut().event(event);
         }
         for observer in &self.observers {
-            observer.borrow_mut().event(self.now(), &event);
+            observer.borrow_mut().event(self.now(), event);
         }
     }
 }

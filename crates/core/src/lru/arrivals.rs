@@ -93,7 +93,10 @@ impl Core {
         while let Some(&first) = rest.first() {
             let (memcg, mut locked) = self.lock_owner_of(first);
             // The lock fixes the owner of a folio.
-            let run = rest.iter().take_while(|&&folio| std::ptr::eq(self.owner_of(folio), memcg)).count();
+            let is_of_memcg = |folio: FolioId| {
+                self.folios.memcg_of(folio) == memcg.id() || std::ptr::eq(self.owner_of(folio), memcg)
+            };
+            let run = rest.iter().take_while(|&&folio| is_of_memcg(folio)).count();
             let mut went = Vec::new();
             for &folio in &rest[..run] {
                 went.extend(self.drain_one(host, memcg, &mut locked, queue, folio));

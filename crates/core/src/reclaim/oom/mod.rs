@@ -82,9 +82,11 @@ impl Core {
     /// The report of the kill, if the memcg was killed and not revived.
     #[inline]
     pub fn oom_killed(&self, memcg: MemcgId) -> Option<Box<OutOfMemory>> {
-        if self.memcg(memcg).oom.is_alive() {
-            return None;
-        }
+        if self.memcg(memcg).oom.is_alive() { None } else { self.oom_report_of(memcg) }
+    }
+
+    #[cold]
+    fn oom_report_of(&self, memcg: MemcgId) -> Option<Box<OutOfMemory>> {
         self.oom.reports.lock().get(&memcg).cloned()
     }
 

@@ -8,7 +8,7 @@ use crate::files::FileNumber;
 use crate::operation::{Access, Operation, SourceError};
 use crate::world::World;
 use mglru_core::mapping::{LEAF_SLOTS, Slot};
-use mglru_core::{FolioId, Kind, Lookup, Time};
+use mglru_core::{Kind, Lookup, Time};
 use mglru_workload::trace::RequestStart;
 
 /// Number of pages to look up together before accessing them, so that their cache misses overlap.
@@ -60,14 +60,17 @@ impl Loads {
 }
 
 /// Pages looked up in advance. Valid until pages are reclaimed or another actor runs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ahead {
     /// Their places in the batch.
     pub(super) range: std::ops::Range<usize>,
-    /// The folios of cached pages that are only read.
-    pub(super) folios: [Option<FolioId>; AHEAD_PAGES],
+    slots: [Slot; AHEAD_PAGES],
     /// The place in the batch up to which slots were prefetched.
     prefetched: usize,
+}
+
+impl Ahead {
+    pub(super) const NONE: Ahead = Ahead { range: 0..0, slots: [Slot::EMPTY; AHEAD_PAGES], prefetched: 0 };
 }
 
 /// The request that the next accesses are part of.
@@ -101,7 +104,7 @@ impl Job {
     pub(super) fn refill(&mut self, world: &mut World) -> Result<(), SourceError> {
         self.batch.clear();
         self.located.clear();
-        self.ahead = Ahead::default();
+        self.ahead = Ahead::NONE;
         self.next = 0;
         if world.tenants[self.process.tenant].gone || self.source.end().is_some_and(|end| world.now() >= end)
         {
@@ -158,9 +161,13 @@ impl Job {
                 self.look_ahead(world);
             }
             let coming = &self.located[self.next..self.ahead.range.end.min(last)];
-            let folios = &self.ahead.folios[self.next - self.ahead.range.start..];
-            for (next, &folio) in coming.iter().zip(folios) {
-                let Some(folio) = folio else { break 'ahead };
+            let slots = &self.ahead.slots[self.next - self.ahead.range.start..];
+            for (next, &slot) in coming.iter().zip(slots) {
+                // Pages that need a fault or have the readahead mark are none of these.
+                let readable = world.core.readable(slot);
+                let Some(page) = readable.filter(|_| self.process.reads_only(world, next, slot)) else {
+                    break 'ahead;
+                };
                 let counts = match next {
                     &Next::Read(file, index) => self.process.counts_read(world, file, index),
                     Next::Touch(touch) if touch.mapped => {
@@ -178,7 +185,7 @@ impl Job {
                     _ => unreachable!("only reads are looked up"),
                 };
                 if counts {
-                    world.core.accessed_folio(&world.host, || self.process.task.cpu, folio);
+                    world.core.accessed_folio(&world.host, || self.process.task.cpu, page);
                 }
                 self.next += 1;
             }
@@ -208,16 +215,10 @@ impl Job {
             self.ahead.prefetched = far;
         }
         let coming = &self.located[self.next..end];
-        let mut slots = [Slot::EMPTY; AHEAD_PAGES];
-        for (slot, next) in slots.iter_mut().zip(coming) {
-            if let Some((file, index)) = next.place() {
-                *slot = world.core.peek(&world.files.get(file).mapping, index);
-            }
-        }
-        for ((folio, next), &slot) in self.ahead.folios.iter_mut().zip(coming).zip(&slots) {
-            // Pages that have the readahead mark or need a fault are none of these.
-            let is_read = !slot.readahead() && self.process.reads_only(world, next, slot);
-            *folio = if is_read { world.core.readable(slot) } else { None };
+        for (slot, next) in self.ahead.slots.iter_mut().zip(coming) {
+            *slot = next.place().map_or(Slot::EMPTY, |(file, index)| {
+                world.core.peek(&world.files.get(file).mapping, index)
+            });
         }
     }
 

@@ -118,7 +118,7 @@ impl Job {
             located: Vec::new(),
             next: 0,
             loads: Loads::NONE,
-            ahead: Ahead::default(),
+            ahead: Ahead::NONE,
             request: Request::NONE,
             state: State::Next,
             moving: None,
