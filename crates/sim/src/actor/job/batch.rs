@@ -119,18 +119,19 @@ impl Job {
         let mut files = 0;
         self.located.reserve(self.batch.len());
         // Each arm pushes by itself: as one value, the variants would be copied field by field.
-        for &operation in &self.batch {
-            match operation {
+        for operation in &self.batch {
+            match *operation {
+                Operation::Access(access) if self.request.left == 0 && access.is_plain_read() => {
+                    let (file, index) = world.files.locate(&world.core, Kind::File, access.page);
+                    files = files.max(file.0 as usize + 1);
+                    self.located.push(Next::Read(file, index));
+                }
                 Operation::Access(access) => {
                     let kind = if access.anon { Kind::Anon } else { Kind::File };
                     let (file, index) = world.files.locate(&world.core, kind, access.page);
                     files = files.max(file.0 as usize + 1);
-                    if self.request.left == 0 && access.is_plain_read() {
-                        self.located.push(Next::Read(file, index));
-                    } else {
-                        let touch = self.request.next(Touch::of(file, index, access));
-                        self.located.push(Next::Touch(touch));
-                    }
+                    let touch = self.request.next(Touch::of(file, index, access));
+                    self.located.push(Next::Touch(touch));
                 }
                 Operation::Request(request) => {
                     self.request = Request { start: request, left: request.pages };
@@ -216,9 +217,9 @@ impl Job {
         }
         let coming = &self.located[self.next..end];
         for (slot, next) in self.ahead.slots.iter_mut().zip(coming) {
-            *slot = next.place().map_or(Slot::EMPTY, |(file, index)| {
-                world.core.peek(&world.files.get(file).mapping, index)
-            });
+            *slot = next
+                .place()
+                .map_or(Slot::EMPTY, |(file, index)| world.core.peek(&world.files.get(file).mapping, index));
         }
     }
 
