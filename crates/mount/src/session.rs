@@ -163,7 +163,9 @@ impl Mount {
     /// waits, the calling thread too. Dropping the mount instead unmounts it.
     ///
     /// From then on glibc's allocator maps blocks of 16 MiB and more in this process, and no
-    /// smaller ones (`M_MMAP_THRESHOLD`): without that, buffers take memory beyond the budget.
+    /// smaller ones (`M_MMAP_THRESHOLD`), and each of its heaps keeps up to 32 MiB of freed blocks
+    /// (`M_TRIM_THRESHOLD`): without that, buffers take memory beyond the budget. Other allocators
+    /// are left as they are.
     ///
     /// # Errors
     /// [`Error::Usage`]: one of the directories cannot be used, or the system does not permit to
