@@ -1,9 +1,10 @@
 //! Threads that wait for the system, and for sources, on behalf of futures: for syncs, and for
 //! write-back that hides whether another process appended to a file.
 //!
-//! Files have one thread, one after the other. A source may keep its thread for as long as its
-//! deadline allows, so each source with syncs has a thread of its own, up to a maximum. Such a
-//! thread does the syncs of its source, then those of another one that has no thread, and ends.
+//! Files share a few threads, of which one more is started while all have work: a file on a slow
+//! device keeps no other file waiting. A source may keep its thread for as long as its deadline
+//! allows, so each source with syncs has a thread of its own, up to a maximum. Such a thread does
+//! the syncs of its source, then those of another one that has no thread, and ends.
 //!
 //! # Locking
 //!
@@ -42,6 +43,9 @@ impl<T> Done<T> {
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// Threads for files at most.
+const FILE_THREADS_MAX: usize = 8;
+
 /// Threads for sources at most. More sources than may block for ever ([`crate::source`]) get one.
 const SOURCE_THREADS_MAX: usize = 24;
 
@@ -49,7 +53,9 @@ const SOURCE_THREADS_MAX: usize = 24;
 struct State {
     /// Those of files.
     jobs: VecDeque<Job>,
-    is_running: bool,
+    file_threads: usize,
+    /// Threads of files that wait for a job.
+    idle: usize,
     /// Those of sources.
     of_sources: BTreeMap<FileIdentity, VecDeque<Job>>,
     /// Sources of these that have no thread.
@@ -92,11 +98,14 @@ impl Syncs {
 
     fn submit_for_file(&self, job: Job) -> bool {
         let mut state = self.0.lock();
-        if !state.is_running && !state.closed {
-            let queue = self.0.clone();
-            state.is_running = start("mglru-sync", move || queue.run());
+        if state.closed {
+            return false;
         }
-        if !state.is_running || state.closed {
+        if state.idle <= state.jobs.len() && state.file_threads < FILE_THREADS_MAX {
+            let queue = self.0.clone();
+            state.file_threads += usize::from(start("mglru-sync", move || queue.run()));
+        }
+        if state.file_threads == 0 {
             return false;
         }
         state.jobs.push_back(job);
@@ -131,7 +140,7 @@ impl Syncs {
     /// Ends the threads once the queued syncs are done.
     pub(super) fn close(&self) {
         self.0.lock().closed = true;
-        self.0.changed.notify_one();
+        self.0.changed.notify_all();
     }
 }
 
@@ -148,9 +157,14 @@ impl Queue {
 
     fn run(&self) {
         loop {
+            let mut state = self.lock();
+            state.idle += 1;
             let waits = |state: &mut State| state.jobs.is_empty() && !state.closed;
-            let state = self.changed.wait_while(self.lock(), waits);
-            let Some(job) = state.unwrap_or_else(PoisonError::into_inner).jobs.pop_front() else { return };
+            let state = self.changed.wait_while(state, waits);
+            let mut state = state.unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+            let Some(job) = state.jobs.pop_front() else { return };
+            drop(state);
             job();
         }
     }
@@ -180,6 +194,37 @@ impl Queue {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    #[test]
+    fn a_file_waits_for_no_other_until_all_threads_have_work() {
+        let syncs = Syncs::default();
+        let gate = Arc::new((Mutex::new(false), Condvar::new()));
+        let done = Arc::<AtomicUsize>::default();
+        let submit = |blocks: bool| {
+            let (gate, done) = (gate.clone(), done.clone());
+            syncs.submit_for_file(Box::new(move || {
+                drop(gate.1.wait_while(gate.0.lock().unwrap(), |open| blocks && !*open).unwrap());
+                done.fetch_add(1, SeqCst);
+            }))
+        };
+        let wait = |jobs| {
+            while done.load(SeqCst) < jobs {
+                std::thread::yield_now();
+            }
+        };
+        (1..FILE_THREADS_MAX).for_each(|_| assert!(submit(true)));
+        (1..100).for_each(|jobs| {
+            assert!(submit(false));
+            wait(jobs);
+        });
+        (0..10).for_each(|_| assert!(submit(true)));
+        assert_eq!(syncs.0.lock().file_threads, FILE_THREADS_MAX);
+        *gate.0.lock().unwrap() = true;
+        gate.1.notify_all();
+        wait(99 + FILE_THREADS_MAX - 1 + 10);
+        syncs.close();
+        assert!(!submit(false));
+    }
 
     /// More sources block than get a thread. Then all syncs are done, those of a source in order.
     #[test]
