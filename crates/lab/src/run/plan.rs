@@ -194,7 +194,7 @@ fn mechanisms(scenario: &Scenario, args: &Overrides) -> Result<Mechanisms, Error
 
 /// Carries out all actions without pages.
 fn rehearse(scenario: &Scenario, mechanisms: Mechanisms) -> Result<(), Error> {
-    let core = Core::new(Options { mechanisms, ..Options::new(REHEARSAL_PAGES) }, Time::ZERO);
+    let core = Core::of_one_thread(Options { mechanisms, ..Options::new(REHEARSAL_PAGES) }, Time::ZERO);
     let host = SimHost::default();
     let create = |number: usize, place: Place| {
         let path = &scenario.tenants[number].path;
