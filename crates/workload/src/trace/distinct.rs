@@ -147,7 +147,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn bytes(pages: &DistinctPages) -> usize {
-        (pages.sorted.capacity() + pages.recent.capacity()) * size_of::<u64>()
+        (pages.bits.capacity() + pages.sorted.capacity() + pages.recent.capacity()) * size_of::<u64>()
     }
 
     #[test]
@@ -171,6 +171,7 @@ mod tests {
         }
         assert_eq!((pages.count(), pages.is_estimate()), (7, false));
         assert_eq!((pages.bits.len() as u64 * 64, &pages.sorted[..]), (SMALL_MAX, &[SMALL_MAX][..]));
+        assert_eq!(pages.bits.capacity() * size_of::<u64>(), 32 << 20);
     }
 
     #[test]

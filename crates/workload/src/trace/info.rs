@@ -38,8 +38,9 @@ pub struct TraceInfo {
     pub skipped: u64,
 }
 
-/// Reads a trace to its end and counts. Uses at most 12 bytes of memory per distinct page, or 64
-/// MiB if that is more, and at most 1.6 GiB: see [`DistinctPages`].
+/// Reads a trace to its end and counts. Uses at most 16 bytes of memory per distinct page, or 64
+/// MiB if that is more. That is at most 1.1 GiB, and as much again for anonymous pages: see
+/// [`DistinctPages`].
 pub fn info(reader: &mut TraceReader) -> Result<TraceInfo, TraceError> {
     info_with(reader, |_| Ok(()))
 }
