@@ -87,6 +87,13 @@ def test_other_programs_see_what_was_written_after_a_flush_and_after_a_close(cac
     with cache.open(tmp_path / "archive", "w+b") as file, zipfile.ZipFile(file, "w") as archive:
         archive.writestr("name", b"content")
     assert zipfile.ZipFile(tmp_path / "archive").read("name") == b"content"
+    with io.BufferedWriter(cache.open(tmp_path / "buffered", "xb")) as file:
+        file.write(b"first")
+        file.flush()
+        file.raw.flush()
+        assert (tmp_path / "buffered").read_bytes() == b"first"
+        file.write(b", second")
+    assert (tmp_path / "buffered").read_bytes() == b"first, second"
     file = cache.open(path, "r+b")
     file.write(b"FIRST")
     del file
