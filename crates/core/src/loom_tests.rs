@@ -331,6 +331,35 @@ fn loom_a_page_of_another_mapping_is_never_lent() {
     assert_eq!(outcomes, ["lent in its new frame", "not lent"]);
 }
 
+/// The page that [`Core::publish`] returns can be lent as one that was looked up, while it is
+/// truncated and another page is brought in.
+#[test]
+fn loom_a_published_page_is_lent_or_gone() {
+    let prepare = |world: &World| {
+        assert!(truncate(world));
+        let (core, new) = (&world.core, world.charge());
+        core.insert(&Silent, &world.task, &world.mapping, 0, new, Arrival::default()).unwrap();
+    };
+    let publish = |world: &World| {
+        let Lookup::Pending(folio) = world.core.lookup(&world.mapping, 0) else { panic!("it is locked") };
+        let hit = world.core.publish(&Silent, &world.mapping, folio)?;
+        assert_eq!(hit.folio, folio);
+        world.core.lend(&Silent, &world.mapping, 0, &hit).ok().map(|()| folio)
+    };
+    let replace = |world: &World| {
+        if truncate(world) {
+            world.bring(0, |_| ());
+        }
+    };
+    let outcomes = explore_with(2, prepare, publish, replace, |world, lent, ()| {
+        let Some(folio) = lent else { return "gone" };
+        assert_eq!(world.core.folios().page_of(folio), (world.mapping.id(), 0));
+        world.core.take_back(&Silent, folio);
+        "lent"
+    });
+    assert_eq!(outcomes, ["gone", "lent"]);
+}
+
 /// Locks the page in memory. `false`: it was gone, or is being removed.
 fn lock_in_memory(world: &World) -> bool {
     let Some(hit) = world.hit().filter(|hit| world.core.try_get(&world.mapping, 0, hit)) else {

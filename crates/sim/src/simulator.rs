@@ -279,7 +279,7 @@ impl Simulator {
         self.shortcuts = shortcuts;
     }
 
-    /// The core, for inspection.
+    /// The core, for inspection by one thread at a time ([`Core::of_one_thread`]).
     pub fn core(&self) -> &Core {
         &self.world.core
     }

@@ -256,6 +256,13 @@ fn a_node_of_many_threads_beside_changes_nothing() {
         })
     };
     let alone = of_all();
-    let _node = Core::new(Options::new(64), Time::ZERO);
+    std::thread::scope(|scope| {
+        // Simulators that are running may see it at any of their steps.
+        let beside = [(); 2].map(|()| scope.spawn(of_all));
+        let _node = Core::new(Options::new(64), Time::ZERO);
+        for running in beside {
+            assert_eq!(running.join().unwrap(), alone);
+        }
+    });
     assert_eq!(of_all(), alone);
 }
