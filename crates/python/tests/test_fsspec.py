@@ -197,6 +197,13 @@ def test_chained_urls(tmp_path):
     assert copy.cat_file(path) == b"some words"
     files = fsspec.open_files("mglru::memory://chain/*")
     assert [file.path for file in files] == ["/chain/words"]
+    with fsspec.open("filecache::mglru::memory://chain/words", filecache={"cache_storage": str(tmp_path)}) as file:
+        assert file.read() == b"some words"
+    # It would set a cache in a file that reads from another one.
+    blocks = {"cache_storage": str(tmp_path / "blocks")}
+    chain = fsspec.open("blockcache::mglru::memory://chain/words", blockcache=blocks)
+    with pytest.raises(mglru.UsageError, match="put mglru first"):
+        chain.open()
     memory.rm("/chain", recursive=True)
 
 
@@ -214,6 +221,10 @@ def test_bad_requests(fs, under, tmp_path):
     assert found[0] == b"1" and isinstance(found[1], FileNotFoundError)
     with pytest.raises(FileNotFoundError):
         fs.cat_ranges(["/missing"], 0, 1, on_error="raise")
+    for name, wrong in [("block_size", 0), ("block_size", "much"), ("fresh_s", "long"), ("open_max", "many")]:
+        with pytest.raises(mglru.UsageError, match=f"^{name}: "):
+            CachedFileSystem(fs=under, **{name: wrong})
+    assert CachedFileSystem(fs=under, block_size="64KiB").block_size == 64 << 10
 
 
 def test_a_failing_service_is_an_error_and_then_works_again(fs, under):

@@ -27,9 +27,10 @@ try:
 except ImportError:
     raise ImportError("mglru.fsspec needs fsspec 2025.10 or later: pip install -U fsspec") from None
 
-from ._cache import Cache, CachedFile, Tenant, _bytes
+from ._cache import PAGE_BYTES, Cache, CachedFile, Tenant, _bytes
 from ._errors import UsageError
 from ._requests import Size
+from ._trace import _number
 
 _BUDGET = "MGLRU_CACHE_MEMORY"
 _DEFAULT_BUDGET = "256MiB"
@@ -139,7 +140,7 @@ class CachedFileSystem(ChainedFileSystem):
         tenant: the tenant that pays for what is read; it is added if it is not there.
         tenant_max, tenant_low: its limit and its floor, as :meth:`mglru.Cache.add_tenant` has them.
         memory: the budget of the whole cache, for the first file system of the process; see :func:`cache`.
-        block_size: a miss brings in a block of this size, in bytes.
+        block_size: a miss brings in a block of this size: ``"4MiB"`` or bytes.
         fresh_s: how long the length and the version of an object are believed, in seconds. Changes
             through this file system are seen at once.
         open_max: objects that stay open per target; the pages of an object are forgotten when it is closed.
@@ -165,7 +166,7 @@ class CachedFileSystem(ChainedFileSystem):
         tenant_max: Optional[Size] = None,
         tenant_low: Optional[Size] = None,
         memory: Optional[Size] = None,
-        block_size: int = 1 << 20,
+        block_size: Size = 1 << 20,
         fresh_s: float = 10.0,
         open_max: int = 4096,
         **options: Any,
@@ -174,9 +175,14 @@ class CachedFileSystem(ChainedFileSystem):
         if (fs is None) == (target_protocol is None):
             raise UsageError("mglru needs a file system to read: mglru::s3://bucket/key, target_protocol= or fs=")
         self.fs: Any = fs if fs is not None else filesystem(target_protocol, **(target_options or {}))
-        self.block_size: int = int(block_size)
+        block_bytes = _bytes("block_size", block_size) or 0
+        if block_bytes < PAGE_BYTES:
+            raise UsageError(f'block_size: {block_size!r} is not a size of at least {PAGE_BYTES} bytes, such as "1MiB"')
+        self.block_size: int = block_bytes
+        if not isinstance(fresh_s, (int, float)) or not fresh_s >= 0:
+            raise UsageError(f"fresh_s: {fresh_s!r} is not a number of seconds")
         self.fresh_s: float = float(fresh_s)
-        self.open_max: int = max(int(open_max), 1)
+        self.open_max: int = max(_number("open_max", open_max), 1)
         self.root_marker: str = self.fs.root_marker
         self.sep: str = self.fs.sep
         self._tenant_name = tenant
@@ -454,6 +460,14 @@ class ObjectFile(CachedFile):
     def full_name(self) -> str:
         """The URL without ``mglru::``."""
         return self.fs.unstrip_protocol(self.path)
+
+    @property
+    def _fetch_range(self) -> Any:
+        # fsspec's blockcache calls it, and sets a cache that this file would not read from.
+        raise UsageError(
+            "blockcache cannot be before mglru in a chain: put mglru first, as in mglru::blockcache::s3://bucket/key, or "
+            "take filecache"
+        )
 
     def info(self) -> dict[str, Any]:
         """The state of the object when it was opened."""
