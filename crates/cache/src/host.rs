@@ -10,6 +10,7 @@ use crate::frames::{Frames, forget_zeros};
 use crate::latch::Latches;
 use crate::prefetch::prefetch_for_write;
 use crate::swap::Store;
+use crate::waking::wake_all;
 use mglru_core::{
     Event, FlushReason, FolioId, Host, MemcgId, OomDecision, OutOfMemory, SwapOut, SwapOutcome, SwapSlot,
     Throttle, Time,
@@ -56,7 +57,7 @@ impl Bell {
             let woken: Vec<_> = tasks.drain(..count).collect();
             self.waiting.store(tasks.len(), Ordering::SeqCst);
             drop(tasks);
-            woken.into_iter().for_each(Waker::wake);
+            wake_all(woken);
         }
     }
 

@@ -6,6 +6,7 @@
 //! sees the bit in the same atomic step and wakes the queue, for which it takes that lock. So no
 //! wake-up is lost, and without sleepers there is no cost.
 
+use crate::waking::wake_all;
 use mglru_core::FolioId;
 use mglru_core::folio::{Flags, FolioFlags};
 use std::collections::BTreeMap;
@@ -111,6 +112,6 @@ impl Latches {
         let woken: Vec<Waker> = places.iter().filter_map(|place| tasks.remove(place)).collect();
         drop(tasks);
         self.queue(folio).woken.notify_all();
-        woken.into_iter().for_each(Waker::wake);
+        wake_all(woken);
     }
 }

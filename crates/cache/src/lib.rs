@@ -93,6 +93,7 @@ mod tests;
 mod tier;
 mod trace;
 mod view;
+mod waking;
 mod workers;
 
 pub use anon::AnonRegion;

@@ -24,7 +24,7 @@
 //!
 //! No lock is held while a future is pending. Wakers are called by threads of the cache, which may
 //! hold locks of it, though none of the core: a waker must not poll its future itself, and those of
-//! runtimes do not.
+//! runtimes do not. The panic of a waker ends with its call.
 
 mod read;
 mod state;

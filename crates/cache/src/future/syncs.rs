@@ -13,31 +13,43 @@
 use crate::backend::FileIdentity;
 use crate::inode::Inode;
 use crate::source::source_of;
+use crate::waking::wake_all;
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// Work of a future, shared with the thread that does it: its result, until it is taken, and the
-/// task that waits.
-pub(super) struct Done<T>(Mutex<(Option<T>, Option<Waker>)>);
+/// task that waits. A panic of the work goes on in the task.
+pub(super) struct Done<T>(Mutex<(Option<std::thread::Result<T>>, Option<Waker>)>);
 
 impl<T> Done<T> {
     /// The result, once; otherwise registers the task.
     pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<T> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(result) = state.0.take() {
-            return Poll::Ready(result);
+            drop(state);
+            return Poll::Ready(result.unwrap_or_else(|panic| resume_unwind(panic)));
         }
         state.1 = Some(cx.waker().clone());
         Poll::Pending
     }
 
-    fn set(&self, result: T) {
+    /// Does the work of the future.
+    fn job(self: &Arc<Self>, work: impl FnOnce() -> T + Send + 'static) -> Job
+    where
+        T: Send + 'static,
+    {
+        let done = self.clone();
+        Box::new(move || done.set(catch_unwind(AssertUnwindSafe(work))))
+    }
+
+    fn set(&self, result: std::thread::Result<T>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.0 = Some(result);
         let waker = state.1.take();
         drop(state);
-        waker.into_iter().for_each(Waker::wake);
+        wake_all(waker);
     }
 }
 
@@ -87,8 +99,7 @@ impl Syncs {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<Arc<Done<T>>> {
         let done = Arc::new(Done(Mutex::new((None, None))));
-        let for_thread = done.clone();
-        let job: Job = Box::new(move || for_thread.set(work()));
+        let job = done.job(work);
         let is_queued = match source_of(&of.file) {
             Some(_) => self.submit_for_source(of.identity, job),
             None => self.submit_for_file(job),
@@ -193,6 +204,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::waking::tests::{Calls, panicking};
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     #[test]
@@ -259,5 +271,27 @@ mod tests {
         assert!(order.is_sorted() && order.len() == 90, "{order:?}");
         syncs.close();
         assert!(!syncs.submit_for_source(FileIdentity { device: 1, inode: 1 }, Box::new(|| ())));
+    }
+
+    /// The thread once ended with a waker that panicked, and no later sync was done.
+    #[test]
+    fn neither_a_waker_nor_work_that_panics_ends_the_thread() {
+        let syncs = Syncs::default();
+        let submit = |work: fn() -> u32, waker: &Waker| {
+            let done = Arc::new(Done(Mutex::new((None, None))));
+            assert!(done.poll(&mut Context::from_waker(waker)).is_pending());
+            assert!(syncs.submit_for_file(done.job(work)));
+            done
+        };
+        submit(|| 1, &panicking());
+        let woken: [Arc<Calls>; 2] = Default::default();
+        let wakers = woken.clone().map(Waker::from);
+        let panicked = submit(|| resume_unwind(Box::new("a test")), &wakers[0]);
+        let done = submit(|| 2, &wakers[1]);
+        woken.iter().for_each(|calls| calls.wait());
+        let mut cx = Context::from_waker(Waker::noop());
+        assert_eq!(done.poll(&mut cx), Poll::Ready(2));
+        let of_work = catch_unwind(AssertUnwindSafe(|| panicked.poll(&mut cx))).unwrap_err();
+        assert_eq!(of_work.downcast_ref(), Some(&"a test"));
     }
 }

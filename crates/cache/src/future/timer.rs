@@ -4,6 +4,7 @@
 //!
 //! One mutex, held for a few instructions and not while a waker is called.
 
+use crate::waking::wake_all;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::Waker;
@@ -50,7 +51,7 @@ impl Timer {
         let tasks = std::mem::take(&mut due.tasks);
         drop(due);
         self.0.changed.notify_one();
-        tasks.into_values().for_each(Waker::wake);
+        wake_all(tasks.into_values());
     }
 }
 
@@ -92,7 +93,7 @@ impl Clock {
             }
             let waker = due.tasks.remove(&(time, number)).expect("the first is there");
             drop(due);
-            waker.wake();
+            wake_all([waker]);
             due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -101,5 +102,24 @@ impl Clock {
 impl Drop for Timer {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::waking::tests::{Calls, panicking};
+
+    /// The thread once ended with it, and no task was woken any more.
+    #[test]
+    fn a_waker_that_panics_does_not_end_the_timer() {
+        let (timer, woken) = (Timer::default(), Arc::new(Calls::default()));
+        let now = Instant::now();
+        timer.wake_at(now, &panicking());
+        while !timer.0.due.lock().unwrap().tasks.is_empty() {
+            std::thread::yield_now();
+        }
+        timer.wake_at(now, &Waker::from(woken.clone()));
+        woken.wait();
     }
 }

@@ -13,6 +13,7 @@
 //! One mutex, held for a few instructions and not while a waker is called.
 
 use super::timer::{Clock, Timer};
+use crate::waking::wake_all;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Wake, Waker};
@@ -121,7 +122,7 @@ impl Wake for Watch {
     fn wake(self: Arc<Self>) {
         let (Some(turns), Some(clock)) = (self.turns.upgrade(), self.clock.upgrade()) else { return };
         let (woken, others_wait) = turns.lend_on(Instant::now());
-        woken.into_iter().for_each(Waker::wake);
+        wake_all(woken);
         if others_wait {
             turns.watch_again(&clock, &Waker::from(self));
         }
@@ -172,7 +173,7 @@ impl Turns {
         }
         let next = state.hand_over(Instant::now());
         drop(state);
-        next.into_iter().for_each(Waker::wake);
+        wake_all(next);
     }
 
     /// Wakes all tasks, because the cache is closed.
@@ -181,7 +182,7 @@ impl Turns {
         state.closed = true;
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        waiting.into_values().for_each(Waker::wake);
+        wake_all(waiting.into_values());
     }
 }
 

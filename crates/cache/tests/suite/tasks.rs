@@ -537,6 +537,39 @@ impl Wake for Count {
     }
 }
 
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        std::panic::resume_unwind(Box::new("a test"));
+    }
+}
+
+/// The thread that completes reads once aborted the process, and the one that syncs ended.
+#[test]
+fn a_waker_that_panics_stops_no_other_task() {
+    for disk in Disk::each(3) {
+        disk.set("f", &pages(0..64));
+        let cache = disk.builder(1 << 20).build().unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let waker = Waker::from(Arc::new(Panics));
+        let mut cx = Context::from_waker(&waker);
+        for number in [0, 40] {
+            let mut read = Box::pin(read_page(&file, number));
+            let is_ready = read.as_mut().poll(&mut cx).is_ready();
+            // Another thread waits for the same page, and is woken after the task.
+            assert_same(&self::read(&file, number * PAGE, PAGE), &page(number as u64), "page");
+            assert!(is_ready || block_on(read).is_ok());
+            file.write_at(&page(7), 0).unwrap();
+            let mut sync = file.sync_data_async();
+            let is_synced = Pin::new(&mut sync).poll(&mut cx).is_ready();
+            block_on(file.sync_data_async()).unwrap();
+            assert!(is_synced || block_on(sync).is_ok());
+        }
+        cache.validate().unwrap();
+    }
+}
+
 /// It was pending for ever.
 #[test]
 #[should_panic(expected = "`SyncFile` polled after completion")]
