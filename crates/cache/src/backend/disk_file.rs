@@ -192,6 +192,8 @@ pub(crate) fn refuse_other_than_regular(file: &File) -> io::Result<()> {
             0xf97c_ff8c => "a file of selinuxfs",
             0x4341_5d53 => "a file of smackfs",
             0x0765_5821 => "a file of resctrl",
+            // Memory already, and written through maps only.
+            0x9584_58f6 => "a file of hugetlbfs",
             _ => return Ok(()),
         }
     } else if kind.is_dir() {
@@ -429,6 +431,18 @@ mod tests {
             }
         }
         assert!(DiskFile::open(&directory.path().join("socket"), OpenMode::ReadOnly).is_err());
+    }
+
+    /// Writes to it failed at the next sync, with advice to free space.
+    #[test]
+    fn a_file_of_hugetlbfs_is_refused() {
+        use rustix::fs::{MemfdFlags, memfd_create};
+        use std::os::fd::AsRawFd;
+        // Some kernels have none.
+        let Ok(file) = memfd_create("huge", MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB) else { return };
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let error = DiskFile::open(Path::new(&path), OpenMode::ReadWrite).unwrap_err();
+        assert!(error.to_string().contains("a file of hugetlbfs"), "{error}");
     }
 
     /// Regression test: all users could read a swap file, and it remained after the process.
