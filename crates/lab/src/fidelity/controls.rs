@@ -98,7 +98,7 @@ impl Controls {
                     let rest = number.map_or(others_pages, |number| {
                         self.other_pages.get(number).copied().unwrap_or_default()
                     });
-                    bytes.saturating_sub(rest * PAGE_BYTES).to_string()
+                    bytes.saturating_sub(rest.saturating_mul(PAGE_BYTES)).to_string()
                 }
                 _ => write.value.clone(),
             }

@@ -80,6 +80,10 @@ const BUFFER_PAGES: u64 = 256;
 /// Share of a limit, in thousandths, left for file and anonymous pages: 15,872 of 16,384, 31,896 of
 /// 32,768.
 const CAPACITY_PERMILLE: u64 = 972;
+/// Largest limit that can be simulated, in pages.
+pub const LIMIT_PAGES_MAX: u64 = (mglru_core::folio::MAX_FOLIOS / 2) as u64 / LIMITS;
+/// Memory of the machine in limits, so that a single tenant never reaches the global dirty limits.
+const LIMITS: u64 = 16;
 
 /// Result of a load.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +106,7 @@ pub struct LoadOutcome {
 /// stays below the limits of all memory.
 #[derive(Clone, Copy, Debug)]
 pub struct DirtyWriter {
-    /// Limit of its memcg, in pages.
+    /// Limit of its memcg, in pages, at most [`LIMIT_PAGES_MAX`].
     pub limit_pages: u64,
     /// Amount to write, in pages.
     pub file_pages: u64,
@@ -120,7 +124,7 @@ pub struct DirtyWriter {
 /// Parameters of the mix: readers of a file beside users of anonymous memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
-    /// Limit of the memcg, in pages.
+    /// Limit of the memcg, in pages, at most [`LIMIT_PAGES_MAX`].
     pub limit_pages: u64,
     /// Processes that read the file repeatedly.
     pub readers: u32,
@@ -138,8 +142,7 @@ pub struct Mix {
     pub time_limit: Duration,
 }
 
-/// A machine with 16 times the limit, so that a single tenant never reaches the global dirty
-/// limits.
+/// A machine on which only the limit matters.
 fn machine(mechanisms: Mechanisms, seed: u64, limit_pages: u64) -> Machine {
     Machine {
         tenants: vec![Tenant::new("lab", limit_pages)],
@@ -153,7 +156,7 @@ fn machine(mechanisms: Mechanisms, seed: u64, limit_pages: u64) -> Machine {
         writes: Writes::Overwrite,
         interleaving: Interleaving::Seeded,
         seed,
-        ..Machine::new(u32::try_from(16 * limit_pages).expect("the limit is small"))
+        ..Machine::new(u32::try_from(LIMITS * limit_pages).expect("at most `LIMIT_PAGES_MAX`"))
     }
 }
 

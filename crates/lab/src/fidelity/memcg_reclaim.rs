@@ -13,6 +13,7 @@ use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
 use crate::parallel;
 use crate::statistics::{median, range};
 use crate::{Error, Stage, Unit, Watch};
+use mglru_core::folio::MAX_FOLIOS;
 use mglru_core::{Mechanisms, PAGE_BYTES, Refresh};
 use mglru_sim::Machine;
 use serde::{Serialize, Serializer};
@@ -87,6 +88,7 @@ pub fn compare(path: &Path, filter: &Filter, watch: &dyn Watch) -> Result<Vec<Co
     let wanted = |row: &&ReclaimRow| filter.wants(&row.kernel, &row.lru);
     let mut machines: Vec<Vec<ReclaimRow>> = Vec::new();
     for row in all.iter().filter(wanted).cloned() {
+        row.check().map_err(|what| Error::work(format_args!("{}: {what}", path.display())))?;
         match machines.last_mut() {
             Some(phases) if row.first_round > 0 => phases.push(row),
             _ => machines.push(vec![row]),
@@ -125,6 +127,22 @@ fn noise(of: &ReclaimRow, rows: &[ReclaimRow]) -> f64 {
 }
 
 impl ReclaimRow {
+    /// Checks that the load can be simulated.
+    fn check(&self) -> Result<(), String> {
+        let pages = u64::from(self.pages_each).saturating_mul(self.memcgs as u64);
+        let what = if pages == 0 || self.rounds == 0 || self.request_bytes < PAGE_BYTES {
+            "memcgs, pages_each and rounds are at least 1, and request_bytes a page"
+        } else if !(0.0..1.0).contains(&self.touch_fraction) {
+            "touch_fraction is at least 0 and less than 1"
+        } else if pages > u64::from(MAX_FOLIOS) / 2 {
+            "all memcgs together have less than 4 TiB"
+        } else {
+            return Ok(());
+        };
+        let ReclaimRow { kernel, lru, memcgs, pages_each, .. } = self;
+        Err(format!("{kernel} {lru}, {memcgs} memcgs of {pages_each} pages: cannot be simulated: {what}"))
+    }
+
     fn load(&self) -> (&str, usize, u32, u64) {
         (&self.lru, self.memcgs, self.pages_each, self.request_bytes)
     }
@@ -346,6 +364,25 @@ mod tests {
         let filter = Filter { kernels: vec!["6.12.117".to_owned()], ..Filter::default() };
         let compared = compare(file.path(), &filter, &crate::Unwatched).unwrap();
         assert_eq!(compared.iter().map(|one| one.noise).collect::<Vec<_>>(), [30.0]);
+    }
+
+    /// The first divided by zero, the last ended in an assertion, and one ran for ever.
+    #[test]
+    fn rows_that_cannot_be_simulated_are_refused() {
+        let good = row("7.2.12", "mglru", 41.0);
+        assert_eq!(good.check(), Ok(()));
+        let wrong = [
+            ReclaimRow { rounds: 0, ..good.clone() },
+            ReclaimRow { memcgs: 0, ..good.clone() },
+            ReclaimRow { pages_each: 0, ..good.clone() },
+            ReclaimRow { request_bytes: 4095, ..good.clone() },
+            ReclaimRow { touch_fraction: 1.0, ..good.clone() },
+            ReclaimRow { touch_fraction: f64::NAN, ..good.clone() },
+            ReclaimRow { memcgs: usize::MAX, ..good },
+        ];
+        for row in wrong {
+            assert!(row.check().unwrap_err().contains("cannot be simulated: "), "{row:?}");
+        }
     }
 
     #[test]

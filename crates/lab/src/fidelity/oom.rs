@@ -9,7 +9,7 @@
 use super::compare::difference_percent;
 use super::filter::Filter;
 use super::kernel_run::preset_of;
-use super::load::{DirtyWriter, LoadOutcome, Mix};
+use super::load::{DirtyWriter, LIMIT_PAGES_MAX, LoadOutcome, Mix};
 use super::results::rows;
 use crate::document::document;
 use crate::parallel;
@@ -106,6 +106,13 @@ impl OomRow {
 
     fn load(&self) -> Result<Load, Error> {
         let limit_pages = self.limit_bytes / PAGE_BYTES;
+        if limit_pages > LIMIT_PAGES_MAX {
+            let most = LIMIT_PAGES_MAX * PAGE_BYTES;
+            return Err(self.invalid(format_args!(
+                "a limit of {} bytes; at most {most} can be simulated",
+                self.limit_bytes
+            )));
+        }
         if self.case == "A" {
             let speed = self.parameter("disk_write_bytes_per_s")?;
             return Ok(Load::Writer(DirtyWriter {
@@ -413,6 +420,18 @@ mod tests {
             let error = row("killed", parameters).load().unwrap_err();
             assert!(error.text().starts_with("A 6.12.117 mglru, ") && error.text().contains(what), "{error}");
         }
+    }
+
+    /// It was an assertion in the middle of the run.
+    #[test]
+    fn a_limit_beyond_the_simulator_is_refused() {
+        let of = |limit_bytes| {
+            let row = row("killed", "write_bytes=8192 disk_write_bytes_per_s=unlimited");
+            OomRow { limit_bytes, ..row }.load()
+        };
+        assert!(of(LIMIT_PAGES_MAX * PAGE_BYTES).is_ok());
+        let error = of((LIMIT_PAGES_MAX + 1) * PAGE_BYTES).unwrap_err();
+        assert!(error.text().contains("can be simulated"), "{error}");
     }
 
     #[test]

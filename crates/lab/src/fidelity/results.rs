@@ -202,7 +202,7 @@ impl Fields<'_> {
             // A limit that moves or is not reached says less about the pages than the memory
             // beside them.
             memory_pages: match setting.controls.is_plain() {
-                true => capacity_pages as u64 + free_pages,
+                true => (capacity_pages as u64).saturating_add(free_pages),
                 false => {
                     let used = self.optional_number("current_mean").unwrap_or(capacity_pages);
                     limit_pages.saturating_sub((used - capacity_pages).max(0.0) as u64)
