@@ -295,26 +295,30 @@ impl Passthrough {
         let mode = FallocateFlags::from_bits_retain(mode as u32);
         let (keep, hole, zero) =
             (FallocateFlags::KEEP_SIZE, FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE);
-        let keeps = mode.contains(keep);
-        let file = self.charged(caller, open)?;
-        if mode == keep || mode.is_empty() {
-            file.allocate(range, keeps)?;
-        } else if mode == hole | keep {
-            file.punch_hole(range)?;
-        } else if mode == zero || mode == zero | keep {
-            file.punch_hole(range.clone())?;
-            file.allocate(range, keeps)?;
-        } else {
-            return Err(Errno::OPNOTSUPP.into());
+        let (clears, allocates) = match mode.difference(keep) {
+            other if other.is_empty() => (false, true),
+            other if other == hole && mode.contains(keep) => (true, false),
+            other if other == zero => (true, true),
+            _ => return Err(Errno::OPNOTSUPP.into()),
+        };
+        if allocates && range.end > CACHED_LEN_MAX {
+            // Before anything is cleared.
+            return Err(Errno::FBIG.into());
         }
+        let file = self.charged(caller, open)?;
+        if clears {
+            file.punch_hole(range.clone())?;
+        }
+        // Where this fails, the bytes are cleared all the same.
+        let allocated = if allocates { file.allocate(range, mode.contains(keep)) } else { Ok(()) };
         drop(file);
-        open.node.content().note_change(&open.node);
-        if let (Some(recording), Some(file), true) =
-            (self.recording.get(), open.traced, mode.intersects(hole | zero))
-        {
+        if clears || allocated.is_ok() {
+            open.node.content().note_change(&open.node);
+        }
+        if let (Some(recording), Some(file), true) = (self.recording.get(), open.traced, clears) {
             recording.add((caller.thread, None), file, RequestKind::Trim, offset, bytes);
         }
-        Ok(())
+        Ok(allocated?)
     }
 
     pub(crate) fn opendir(&self, id: u64) -> Answer<u64> {

@@ -81,6 +81,11 @@ fn length_holes_and_reserved_space() {
     assert_eq!(fs::read(&path).unwrap(), vec![0; 2 << 20]);
     let collapse = fallocate(&file, FallocateFlags::COLLAPSE_RANGE, 0, 4096);
     assert_eq!(collapse, Err(Errno::OPNOTSUPP));
+
+    // Longer than a file of the cache: refused, and nothing is zeroed before.
+    file.write_all_at(&[7; 4096], 0).unwrap();
+    assert_eq!(fallocate(&file, FallocateFlags::ZERO_RANGE, 0, (1 << 44) + 1), Err(Errno::FBIG));
+    assert_eq!(fs::read(&path).unwrap()[..4096], [7; 4096]);
 }
 
 /// On ext4, the largest file has one block less than the cache's largest one.

@@ -1,9 +1,10 @@
 //! Recording: the trace has what programs asked for; a full disk or a full budget stops it alone.
 
-use crate::common::{MEMORY, Setup, mounted_with, skipped};
+use crate::common::{MEMORY, Setup, mounted_in, mounted_with, skipped};
 use crate::full::small;
 use mglru_mount::RecordOptions;
 use mglru_workload::trace::{OpenOptions, PageAccess, Record, Trim, open};
+use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -56,6 +57,25 @@ fn a_trace_has_every_request() {
         Record::Trim(Trim { page: 0, pages: 2 }),
     ];
     assert_eq!(records, expected);
+}
+
+/// It was neither recorded nor noted as a change: only what follows the zeroing fails.
+#[test]
+fn a_range_that_is_zeroed_without_room_for_it_is_recorded() {
+    let (folder, traces) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let Some(_small) = small(folder.path(), c"size=1m") else { return };
+    let path = traces.path().join("trace.zst");
+    let record = Some(RecordOptions { path: path.clone(), failed: Box::new(|error| panic!("{error}")) });
+    let Some(mounted) = mounted_in(folder, Setup { record, ..Setup::default() }) else { return };
+    let file = File::create(mounted.at("f")).unwrap();
+    file.write_all_at(&[1; 4096], 0).unwrap();
+    let zeroed = fallocate(&file, FallocateFlags::ZERO_RANGE, 0, 4 << 20);
+    assert_eq!(zeroed, Err(rustix::io::Errno::NOSPC));
+    assert_eq!(fs::read(mounted.at("f")).unwrap(), [0; 4096]);
+    drop(file);
+    mounted.finish();
+    let records: Vec<_> = open(&path, OpenOptions::default()).unwrap().collect::<Result<_, _>>().unwrap();
+    assert!(records.contains(&Record::Trim(Trim { page: 0, pages: 1024 })), "{records:?}");
 }
 
 #[test]
