@@ -46,9 +46,172 @@ const REMEDIES: [Switch; 4] =
     [Switch::AgePerBatch, Switch::AgeAfterUnlock, Switch::AgeWithCost, Switch::AgeOncePerRefault];
 /// With fewer processors available, two threads hardly ran in parallel.
 const PROCESSORS_MIN: f64 = 1.8;
+const PROCESSORS: &str = "processors_2_threads";
 
-/// The three compared settings: before, after and default.
-type Three = [Mechanisms; 3];
+/// A value before, after and by default.
+type Three<T> = [T; 3];
+type Figure = fn(&LockOutcome) -> f64;
+
+/// A row of the result: the settings that it compares, and the figure of their runs.
+struct Wanted {
+    metric: &'static str,
+    unit: &'static str,
+    published: Published,
+    settings: Three<Setting>,
+    figure: Figure,
+}
+
+/// The outcomes of a run, by setting.
+type Outcomes = Vec<(Setting, LockOutcome)>;
+
+impl Wanted {
+    fn row(&self, runs: &[Outcomes]) -> MetricRow {
+        let of = |setting| {
+            let outcome = |run: &Outcomes| {
+                let found = run.iter().find(|(ran, _)| *ran == setting);
+                (self.figure)(&found.expect("every setting of the rows ran").1)
+            };
+            runs.iter().map(outcome).collect()
+        };
+        let [before, after, default] = self.settings.map(of);
+        // Also for counts per page, which get no verdict.
+        let values = Values::Timed;
+        let &Wanted { metric, unit, published, .. } = self;
+        MetricRow { metric, unit, values, published, before, after, default }
+    }
+}
+
+/// The compared mechanisms, all with the classic LRU.
+struct Compared {
+    /// One lock per node, and one per lruvec.
+    lock: Three<Mechanisms>,
+    /// Without and with the published remedies alone. The default batches evictions besides.
+    clock: Three<Mechanisms>,
+    /// Without and with each remedy.
+    one_by_one: [Three<Mechanisms>; 5],
+    /// The remedies without and with batched evictions.
+    evictions: Three<Mechanisms>,
+}
+
+impl Compared {
+    fn new() -> Result<Compared, Error> {
+        let classic = |mechanisms: Mechanisms| mechanisms.with_lru(Lru::Classic);
+        let linux = classic(Mechanisms::preset(Preset::Linux72));
+        let turned = |with: &[Switch], without: &[Switch]| {
+            Mechanisms::compose(Preset::Linux72, with, without).map(classic).map_err(Error::work)
+        };
+        let with = |switches: &[Switch]| turned(switches, &[]);
+        let remedies = with(&REMEDIES)?;
+        let default = classic(Mechanisms::default());
+        Ok(Compared {
+            lock: [linux.with_lru_lock(LruLock::Node), linux, default],
+            clock: [linux, remedies, default],
+            one_by_one: [
+                [linux, with(&[Switch::AgePerBatch])?, default],
+                [linux, with(&[Switch::AgeAfterUnlock])?, default],
+                [turned(&[], &[Switch::CostReleasesLock])?, linux, default],
+                [with(&[Switch::AgePerBatch])?, with(&[Switch::AgePerBatch, Switch::AgeWithCost])?, default],
+                [linux, with(&[Switch::AgeOncePerRefault])?, default],
+            ],
+            evictions: [remedies, with(&[Switch::BatchNonresidentAge])?, default],
+        })
+    }
+
+    /// All rows but that of a batch, in their order.
+    fn wanted(&self) -> Vec<Wanted> {
+        use Load::{Mapped, ReadTwice, Request};
+        let &Compared { lock, clock, one_by_one, evictions } = self;
+        let of = |three: Three<Mechanisms>, load, threads, depth| {
+            three.map(|mechanisms| Setting { mechanisms, load, threads, depth, watched: false, smaller: 1 })
+        };
+        let watched = |load| of(lock, load, 1, 1).map(|setting| Setting { watched: true, ..setting });
+        let smaller = |load, threads, depth| {
+            of(clock, load, threads, depth).map(|setting| Setting { smaller: SMALLER, ..setting })
+        };
+        let row = |metric, unit, settings, figure: Figure| Wanted {
+            metric,
+            unit,
+            published: Published::Nothing,
+            settings,
+            figure,
+        };
+        let rate = |metric, settings| row(metric, "pages/s", settings, |of| of.reclaimed_per_second);
+        let taken = |metric, settings| {
+            row(metric, "1/page", settings, |of| of.shared.taken as f64 / of.reclaimed as f64)
+        };
+        let waited = |metric, settings| {
+            let figure: Figure = |of| 1000.0 * of.shared.waited as f64 / of.shared.taken.max(1) as f64;
+            row(metric, "waits", settings, figure)
+        };
+        let held = |metric, settings| row(metric, "%", settings, |of| 100.0 * of.held);
+        let writes = |metric, settings| {
+            row(metric, "1/page", settings, |of| of.clock_writes as f64 / of.reclaimed as f64)
+        };
+        let published = |published, row| Wanted { published, ..row };
+        let two = |load| of(lock, load, 2, 1);
+        let deep = |three, load| of(three, load, 2, DEEP);
+        vec![
+            published(
+                Published::Change { before: 1.0, after: 1.8 },
+                rate("reclaimed_per_second_2_threads", two(ReadTwice)),
+            ),
+            rate("mapped_reclaimed_per_second_2_threads", two(Mapped)),
+            rate("request_reclaimed_per_second_2_threads", two(Request)),
+            row(PROCESSORS, "processors", two(ReadTwice), |of| of.processors),
+            taken("shared_lock_taken_per_reclaimed", two(ReadTwice)),
+            taken("mapped_shared_lock_taken_per_reclaimed", two(Mapped)),
+            taken("request_shared_lock_taken_per_reclaimed", two(Request)),
+            waited("shared_lock_waits_per_1000_taken", two(ReadTwice)),
+            waited("mapped_shared_lock_waits_per_1000_taken", two(Mapped)),
+            waited("request_shared_lock_waits_per_1000_taken", two(Request)),
+            held("shared_lock_held_percent_1_thread", watched(ReadTwice)),
+            held("mapped_shared_lock_held_percent_1_thread", watched(Mapped)),
+            held("request_shared_lock_held_percent_1_thread", watched(Request)),
+            rate("depth_4_reclaimed_per_second", deep(clock, ReadTwice)),
+            rate("depth_4_mapped_reclaimed_per_second", deep(clock, Mapped)),
+            rate("remedy_1_mapped_reclaimed_per_second", deep(one_by_one[0], Mapped)),
+            rate("remedy_2_mapped_reclaimed_per_second", deep(one_by_one[1], Mapped)),
+            rate("remedy_3_mapped_reclaimed_per_second", deep(one_by_one[2], Mapped)),
+            rate("remedy_4_mapped_reclaimed_per_second", deep(one_by_one[3], Mapped)),
+            rate("remedy_5_mapped_reclaimed_per_second", deep(one_by_one[4], Mapped)),
+            rate("ours_mapped_reclaimed_per_second", deep(evictions, Mapped)),
+            rate("ours_reclaimed_per_second", deep(evictions, ReadTwice)),
+            writes("ours_mapped_ancestor_clock_writes_per_reclaimed", deep(evictions, Mapped)),
+            writes("depth_4_ancestor_clock_writes_per_reclaimed", deep(clock, ReadTwice)),
+            writes("depth_4_mapped_ancestor_clock_writes_per_reclaimed", deep(clock, Mapped)),
+            rate("depth_1_mapped_reclaimed_per_second", smaller(Mapped, 2, 1)),
+            rate("depth_2_mapped_reclaimed_per_second", smaller(Mapped, 2, 2)),
+            rate("depth_3_mapped_reclaimed_per_second", smaller(Mapped, 2, 3)),
+            rate("depth_4_reclaimed_per_second_8_threads", smaller(ReadTwice, MANY_THREADS, DEEP)),
+            rate("depth_4_mapped_reclaimed_per_second_8_threads", smaller(Mapped, MANY_THREADS, DEEP)),
+            published(
+                Published::Same,
+                rate("control_reclaimed_per_second_1_thread", of(lock, ReadTwice, 1, 1)),
+            ),
+            published(
+                Published::Same,
+                rate("control_depth_4_mapped_reclaimed_per_second_1_thread", of(clock, Mapped, 1, DEEP)),
+            ),
+        ]
+    }
+
+    /// Clock writes of one batch that is put back once: the remedy's definition, and no
+    /// measurement.
+    fn batch(&self) -> Result<MetricRow, Error> {
+        let per_batch =
+            |mechanisms| clock_writes_per_batch(mechanisms, DEEP).map(|writes| vec![writes as f64]);
+        let [before, after, default] = self.clock;
+        Ok(MetricRow {
+            metric: "ancestor_clock_writes_per_batch",
+            unit: "writes",
+            values: Values::Given,
+            published: Published::Change { before: 31.0, after: 1.0 },
+            before: per_batch(before)?,
+            after: per_batch(after)?,
+            default: per_batch(default)?,
+        })
+    }
+}
 
 /// Runs the experiment.
 ///
@@ -56,97 +219,15 @@ type Three = [Mechanisms; 3];
 /// If reclaim did not produce the batch that the count of clock writes requires.
 fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error> {
     let &ExperimentRequest { effort, quick, .. } = order;
-    let classic = |mechanisms: Mechanisms| mechanisms.with_lru(Lru::Classic);
-    let linux = classic(Mechanisms::preset(Preset::Linux72));
-    let turned = |with: &[Switch], without: &[Switch]| {
-        Mechanisms::compose(Preset::Linux72, with, without).map(classic).map_err(Error::work)
-    };
-    let remedies = turned(&REMEDIES, &[])?;
-    let default = classic(Mechanisms::default());
-    let lock: Three = [linux.with_lru_lock(LruLock::Node), linux, default];
-    // The published remedies alone. The default batches evictions besides.
-    let clock: Three = [linux, remedies, default];
-    let one_by_one: [Three; 5] = [
-        [linux, turned(&[Switch::AgePerBatch], &[])?, default],
-        [linux, turned(&[Switch::AgeAfterUnlock], &[])?, default],
-        [turned(&[], &[Switch::CostReleasesLock])?, linux, default],
-        [
-            turned(&[Switch::AgePerBatch], &[])?,
-            turned(&[Switch::AgePerBatch, Switch::AgeWithCost], &[])?,
-            default,
-        ],
-        [linux, turned(&[Switch::AgeOncePerRefault], &[])?, default],
-    ];
-    let evictions: Three = [remedies, turned(&[Switch::BatchNonresidentAge], &[])?, default];
-
-    let of = |three: Three, load, threads, depth, watched| {
-        three.map(|mechanisms| Setting { mechanisms, load, threads, depth, watched, smaller: 1 })
-    };
-    let smaller = |load, threads, depth| {
-        of(clock, load, threads, depth, false).map(|setting| Setting { smaller: SMALLER, ..setting })
-    };
-    let groups = [
-        of(lock, Load::ReadTwice, 2, 1, false),
-        of(lock, Load::Mapped, 2, 1, false),
-        of(lock, Load::Request, 2, 1, false),
-        of(lock, Load::ReadTwice, 1, 1, false),
-        of(lock, Load::ReadTwice, 1, 1, true),
-        of(lock, Load::Mapped, 1, 1, true),
-        of(lock, Load::Request, 1, 1, true),
-        of(clock, Load::ReadTwice, 2, DEEP, false),
-        of(clock, Load::Mapped, 2, DEEP, false),
-        of(clock, Load::Mapped, 1, DEEP, false),
-        smaller(Load::Mapped, 2, 1),
-        smaller(Load::Mapped, 2, 2),
-        smaller(Load::Mapped, 2, 3),
-        smaller(Load::ReadTwice, MANY_THREADS, DEEP),
-        smaller(Load::Mapped, MANY_THREADS, DEEP),
-        of(one_by_one[0], Load::Mapped, 2, DEEP, false),
-        of(one_by_one[1], Load::Mapped, 2, DEEP, false),
-        of(one_by_one[2], Load::Mapped, 2, DEEP, false),
-        of(one_by_one[3], Load::Mapped, 2, DEEP, false),
-        of(one_by_one[4], Load::Mapped, 2, DEEP, false),
-        of(evictions, Load::Mapped, 2, DEEP, false),
-        of(evictions, Load::ReadTwice, 2, DEEP, false),
-    ];
+    let compared = Compared::new()?;
+    let wanted = compared.wanted();
+    let settings = distinct(wanted.iter().flat_map(|wanted| wanted.settings));
     let runs = if quick { effort.runs } else { effort.runs.max(RUNS_MIN) };
-    let outcomes = run_in_turn(&groups, runs, effort, watch)?;
-    let column = |group: usize, setting: usize, figure: &dyn Fn(&LockOutcome) -> f64| -> Vec<f64> {
-        outcomes.iter().map(|run| figure(&run[group][setting])).collect()
-    };
-    let row = |metric, unit, published, group, figure: &dyn Fn(&LockOutcome) -> f64| MetricRow {
-        metric,
-        unit,
-        // Also for counts per page, which get no verdict.
-        values: Values::Timed,
-        published,
-        before: column(group, 0, figure),
-        after: column(group, 1, figure),
-        default: column(group, 2, figure),
-    };
-    let per_batch = |mechanisms| clock_writes_per_batch(mechanisms, DEEP).map(|writes| vec![writes as f64]);
-    let [before, after, default] = clock;
-    let batch = MetricRow {
-        metric: "ancestor_clock_writes_per_batch",
-        unit: "writes",
-        // One batch, put back once: the remedy's definition, and no measurement.
-        values: Values::Given,
-        published: Published::Change { before: 31.0, after: 1.0 },
-        before: per_batch(before)?,
-        after: per_batch(after)?,
-        default: per_batch(default)?,
-    };
-    let rate: &dyn Fn(&LockOutcome) -> f64 = &|outcome| outcome.reclaimed_per_second;
-    let taken: &dyn Fn(&LockOutcome) -> f64 =
-        &|outcome| outcome.shared.taken as f64 / outcome.reclaimed as f64;
-    let waited: &dyn Fn(&LockOutcome) -> f64 =
-        &|outcome| 1000.0 * outcome.shared.waited as f64 / outcome.shared.taken.max(1) as f64;
-    let held: &dyn Fn(&LockOutcome) -> f64 = &|outcome| 100.0 * outcome.held;
-    let writes: &dyn Fn(&LockOutcome) -> f64 =
-        &|outcome| outcome.clock_writes as f64 / outcome.reclaimed as f64;
-    let gain = Published::Change { before: 1.0, after: 1.8 };
-    let (per_second, nothing) = ("pages/s", Published::Nothing);
-    let two_at_a_time = median(&column(0, 1, &|outcome| outcome.processors)) >= PROCESSORS_MIN;
+    let outcomes = run_in_turn(&settings, runs, effort, watch)?;
+    let mut rows: Vec<MetricRow> = wanted.iter().map(|wanted| wanted.row(&outcomes)).collect();
+    let processors = rows.iter().find(|row| row.metric == PROCESSORS).expect("one of the rows");
+    let two_at_a_time = median(&processors.after) >= PROCESSORS_MIN;
+    let batch = compared.batch()?;
     let checks = vec![
         Check {
             name: "a batch of 31 folios put back is 31 writes to each ancestor's clock without the fix, 1 with it"
@@ -155,7 +236,7 @@ fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error
         },
         Check {
             name: "pages were reclaimed in every run".to_owned(),
-            holds: outcomes.iter().flatten().flatten().all(|outcome| outcome.reclaimed > 0),
+            holds: outcomes.iter().flatten().all(|(_, outcome)| outcome.reclaimed > 0),
         },
         Check {
             name: format!(
@@ -165,52 +246,11 @@ fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error
             holds: two_at_a_time,
         },
     ];
-    let rows = vec![
-        row("reclaimed_per_second_2_threads", per_second, gain, 0, rate),
-        batch,
-        row("mapped_reclaimed_per_second_2_threads", per_second, nothing, 1, rate),
-        row("request_reclaimed_per_second_2_threads", per_second, nothing, 2, rate),
-        row("processors_2_threads", "processors", nothing, 0, &|outcome| outcome.processors),
-        row("shared_lock_taken_per_reclaimed", "1/page", nothing, 0, taken),
-        row("mapped_shared_lock_taken_per_reclaimed", "1/page", nothing, 1, taken),
-        row("request_shared_lock_taken_per_reclaimed", "1/page", nothing, 2, taken),
-        row("shared_lock_waits_per_1000_taken", "waits", nothing, 0, waited),
-        row("mapped_shared_lock_waits_per_1000_taken", "waits", nothing, 1, waited),
-        row("request_shared_lock_waits_per_1000_taken", "waits", nothing, 2, waited),
-        row("shared_lock_held_percent_1_thread", "%", nothing, 4, held),
-        row("mapped_shared_lock_held_percent_1_thread", "%", nothing, 5, held),
-        row("request_shared_lock_held_percent_1_thread", "%", nothing, 6, held),
-        row("depth_4_reclaimed_per_second", per_second, nothing, 7, rate),
-        row("depth_4_mapped_reclaimed_per_second", per_second, nothing, 8, rate),
-        row("remedy_1_mapped_reclaimed_per_second", per_second, nothing, 15, rate),
-        row("remedy_2_mapped_reclaimed_per_second", per_second, nothing, 16, rate),
-        row("remedy_3_mapped_reclaimed_per_second", per_second, nothing, 17, rate),
-        row("remedy_4_mapped_reclaimed_per_second", per_second, nothing, 18, rate),
-        row("remedy_5_mapped_reclaimed_per_second", per_second, nothing, 19, rate),
-        row("ours_mapped_reclaimed_per_second", per_second, nothing, 20, rate),
-        row("ours_reclaimed_per_second", per_second, nothing, 21, rate),
-        row("ours_mapped_ancestor_clock_writes_per_reclaimed", "1/page", nothing, 20, writes),
-        row("depth_4_ancestor_clock_writes_per_reclaimed", "1/page", nothing, 7, writes),
-        row("depth_4_mapped_ancestor_clock_writes_per_reclaimed", "1/page", nothing, 8, writes),
-        row("depth_1_mapped_reclaimed_per_second", per_second, nothing, 10, rate),
-        row("depth_2_mapped_reclaimed_per_second", per_second, nothing, 11, rate),
-        row("depth_3_mapped_reclaimed_per_second", per_second, nothing, 12, rate),
-        row("depth_4_reclaimed_per_second_8_threads", per_second, nothing, 13, rate),
-        row("depth_4_mapped_reclaimed_per_second_8_threads", per_second, nothing, 14, rate),
-        row("control_reclaimed_per_second_1_thread", per_second, Published::Same, 3, rate),
-        row("control_depth_4_mapped_reclaimed_per_second_1_thread", per_second, Published::Same, 9, rate),
-    ];
+    rows.insert(1, batch);
     Ok(Experiment {
         name: "lru-lock",
         world: "real",
-        workload: format!(
-            "LRU locks: threads in tenants of {TENANT_PAGES} pages read files twice as large at random, without I/O \
-             (classic LRU).\n  before: linux-7.2 with one lock per node; after: with one per lruvec.\n  depth_N, batch: \
-             linux-7.2 without and with the published remedies alone (age_per_batch, age_after_unlock, age_with_cost, age_once_per_refault), for \
-             tenants at level N (levels 1 to 3, and 8 threads: a quarter of the pages). remedy_…: each without and with, at level \
-             4. ours: the remedies without and with age_evictions_per_batch.\n  control: one thread, without contention.\n  Published on 40 and 104 threads. The counts per page \
-             and the share of time that one thread holds the shared lock also apply to more threads than run here."
-        ),
+        workload: workload(),
         runs,
         quick,
         untimely: (!two_at_a_time).then_some("two threads hardly ran in parallel"),
@@ -222,14 +262,24 @@ fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error
     })
 }
 
-/// Results of each setting of each group, per run. A setting of several groups runs once.
-fn run_in_turn<const GROUPS: usize>(
-    groups: &[[Setting; 3]; GROUPS],
+fn workload() -> String {
+    format!(
+        "LRU locks: threads in tenants of {TENANT_PAGES} pages read files twice as large at random, without I/O \
+         (classic LRU).\n  before: linux-7.2 with one lock per node; after: with one per lruvec.\n  depth_N, batch: \
+         linux-7.2 without and with the published remedies alone (age_per_batch, age_after_unlock, age_with_cost, age_once_per_refault), for \
+         tenants at level N (levels 1 to 3, and 8 threads: a quarter of the pages). remedy_…: each without and with, at level \
+         4. ours: the remedies without and with age_evictions_per_batch.\n  control: one thread, without contention.\n  Published on 40 and 104 threads. The counts per page \
+         and the share of time that one thread holds the shared lock also apply to more threads than run here."
+    )
+}
+
+/// Outcomes of each setting, per run.
+fn run_in_turn(
+    settings: &[Setting],
     runs: u32,
     effort: Effort,
     watch: &dyn Watch,
-) -> Result<Vec<[[LockOutcome; 3]; GROUPS]>, Error> {
-    let settings = distinct(groups.as_flattened());
+) -> Result<Vec<Outcomes>, Error> {
     let steps = u64::from(runs) * settings.len() as u64;
     let stage = Stage::begin(watch, "threads on the core", steps, Unit::Steps);
     let one_run = |run: u32| {
@@ -240,26 +290,20 @@ fn run_in_turn<const GROUPS: usize>(
         if !run.is_multiple_of(2) {
             order.reverse();
         }
-        let run_one = |setting| {
+        let run_one = |setting: &Setting| {
             stage.advance(1)?;
-            Ok((setting, load::run(setting, size)))
+            Ok((*setting, load::run(setting, size)))
         };
-        let outcomes =
-            order.into_iter().map(run_one).collect::<Result<Vec<(&Setting, LockOutcome)>, Error>>()?;
-        let of = |setting| {
-            let ran = outcomes.iter().find(|(ran, _)| **ran == setting);
-            ran.expect("every setting of the groups ran").1
-        };
-        Ok(groups.map(|group| group.map(of)))
+        order.into_iter().map(run_one).collect()
     };
     (0..runs).map(one_run).collect()
 }
 
 /// The settings without repetitions. Those that differ in their mechanisms only, and are compared,
 /// run one after another.
-fn distinct(settings: &[Setting]) -> Vec<Setting> {
+fn distinct(settings: impl IntoIterator<Item = Setting>) -> Vec<Setting> {
     let mut distinct: Vec<Setting> = Vec::new();
-    for &setting in settings {
+    for setting in settings {
         if distinct.contains(&setting) {
             continue;
         }
@@ -289,6 +333,6 @@ mod tests {
         let default = Mechanisms::default();
         let (one, two) = ([setting(linux, 1), setting(node, 1)], [setting(linux, 2), setting(node, 2)]);
         let all = [one[0], one[1], two[0], one[0], setting(default, 1), two[1], two[0]];
-        assert_eq!(distinct(&all), [one[0], one[1], setting(default, 1), two[0], two[1]]);
+        assert_eq!(distinct(all), [one[0], one[1], setting(default, 1), two[0], two[1]]);
     }
 }

@@ -76,6 +76,9 @@ const SIGNIFICANT: f64 = 0.05;
 type Three = [Vec<f64>; 3];
 /// The same, and those of scans that follow links without prefetching.
 type Four = [Vec<f64>; WAYS];
+/// Turns of a load with each of the three settings.
+type Turns = [Vec<Turn>; 3];
+type Figure = fn(&Turn) -> f64;
 
 /// Runs the experiment.
 ///
@@ -85,14 +88,26 @@ fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error
     let (effort, quick) = (order.effort, order.quick);
     let runs = if quick { effort.runs } else { effort.runs.max(RUNS_MIN) };
     let scans = Scans::new(effort, runs, watch)?;
-    let loads = |load| turns(load, effort, runs, watch);
-    let random_read = loads(Load::RandomRead)?;
-    let hybrid = loads(Load::Hybrid)?;
-    let [sysbench, compile, memcached] = [Load::Sysbench, Load::Compile, Load::Memcached].map(loads);
-    let (sysbench, compile, memcached) = (sysbench?, compile?, memcached?);
+    let loads = Loads::new(effort, runs, watch)?;
+    let rows = rows(&scans, &loads);
+    Ok(Experiment {
+        name: "prefetch",
+        world: "real",
+        workload: workload(),
+        runs,
+        quick,
+        untimely: None,
+        seconds: 0.0,
+        checks: checks(&scans, &loads, &rows, quick),
+        crosschecks: crosscheck::REAL_TIME,
+        shown: vec![pairs(&rows)],
+        rows,
+    })
+}
 
-    type Figure = fn(&Turn) -> f64;
-    let of = |turns: &[Vec<Turn>; 3], seconds: Figure, figure: Figure| -> Three {
+fn rows(scans: &Scans, loads: &Loads) -> Vec<MetricRow> {
+    let Loads { random_read, hybrid, sysbench, compile, memcached } = loads;
+    let of = |turns: &Turns, seconds: Figure, figure: Figure| -> Three {
         [0, 1, 2].map(|setting| turns[setting].iter().map(|turn| figure(turn) / seconds(turn)).collect())
     };
     let (wall, cpu): (Figure, Figure) = (|turn| turn.seconds, |turn| turn.cpu_seconds);
@@ -100,9 +115,9 @@ fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error
         (|turn| turn.reads as f64 / MIB_BYTES, |turn| turn.writes as f64 / MIB_BYTES);
     let done: Figure = |turn| turn.reads as f64;
     let change = |before, after| Published::Change { before, after };
-    let rows = vec![
+    vec![
         // The publication measured reads by jobs. Scan rates were not published.
-        row("randread_zipf05_mib_per_second", "MiB/s", change(8747.59, 9381.31), of(&random_read, wall, mib)),
+        row("randread_zipf05_mib_per_second", "MiB/s", change(8747.59, 9381.31), of(random_read, wall, mib)),
         scan_row("folios_scanned_per_second", &scans.making_room),
         scan_row("reclaim_folios_scanned_per_second", &scans.reclaim),
         // This project's additions: two folios ahead by links, and the page's word.
@@ -111,27 +126,27 @@ fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error
         // Kernels prefetch the next folio's state of these lists already.
         ours_row("ours_classic_reclaim_folios_scanned_per_second", Published::Nothing, &scans.classic),
         ours_row("ours_ranked_reclaim_folios_scanned_per_second", Published::Nothing, &scans.ranked),
-        row("randread_zipf05_mib_per_cpu_second", "MiB/s", Published::Nothing, of(&random_read, cpu, mib)),
-        row("hybrid_zipf07_read_mib_per_second", "MiB/s", change(6622.0, 6926.6), of(&hybrid, wall, mib)),
+        row("randread_zipf05_mib_per_cpu_second", "MiB/s", Published::Nothing, of(random_read, cpu, mib)),
+        row("hybrid_zipf07_read_mib_per_second", "MiB/s", change(6622.0, 6926.6), of(hybrid, wall, mib)),
         row(
             "hybrid_zipf07_write_mib_per_second",
             "MiB/s",
             change(1256.3, 1297.3),
-            of(&hybrid, wall, mib_written),
+            of(hybrid, wall, mib_written),
         ),
-        row("hybrid_zipf07_read_mib_per_cpu_second", "MiB/s", Published::Nothing, of(&hybrid, cpu, mib)),
-        row("sysbench_queries_per_second", "1/s", change(134_743.71, 135_005.78), of(&sysbench, wall, done)),
-        row("sysbench_queries_per_cpu_second", "1/s", Published::Same, of(&sysbench, cpu, done)),
+        row("hybrid_zipf07_read_mib_per_cpu_second", "MiB/s", Published::Nothing, of(hybrid, cpu, mib)),
+        row("sysbench_queries_per_second", "1/s", change(134_743.71, 135_005.78), of(sysbench, wall, done)),
+        row("sysbench_queries_per_cpu_second", "1/s", Published::Same, of(sysbench, cpu, done)),
         row(
             "compile_units_per_second",
             "1/s",
             // Builds per hour.
             change(3600.0 / 1456.77, 3600.0 / 1455.66),
-            of(&compile, wall, done),
+            of(compile, wall, done),
         ),
-        row("compile_units_per_cpu_second", "1/s", Published::Same, of(&compile, cpu, done)),
-        row("memcached_sets_per_second", "1/s", change(50_317.98, 47_691.34), of(&memcached, wall, done)),
-        row("memcached_sets_per_cpu_second", "1/s", Published::Nothing, of(&memcached, cpu, done)),
+        row("compile_units_per_cpu_second", "1/s", Published::Same, of(compile, cpu, done)),
+        row("memcached_sets_per_second", "1/s", change(50_317.98, 47_691.34), of(memcached, wall, done)),
+        row("memcached_sets_per_cpu_second", "1/s", Published::Nothing, of(memcached, cpu, done)),
         ours_row("control_short_list_folios_per_second", Published::Same, &scans.few),
         ours_row("control_longer_list_in_order_folios_per_second", Published::Same, &scans.more),
         // The worst case for prefetching: unordered lists, all within a level-2 cache.
@@ -141,17 +156,17 @@ fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error
         instruction_row("instruction_alone_reclaim_per_second", &scans.reclaim),
         instruction_row("instruction_alone_classic_reclaim_per_second", &scans.classic),
         instruction_row("instruction_alone_short_list_per_second", &scans.few),
-    ];
-    let all_reclaim = [&random_read, &hybrid, &sysbench, &compile, &memcached]
-        .iter()
-        .all(|turns| turns.iter().flatten().all(|turn| turn.reclaimed > 0));
+    ]
+}
+
+fn checks(scans: &Scans, loads: &Loads, rows: &[MetricRow], quick: bool) -> Vec<Check> {
     let cache_bytes = last_level_cache_bytes();
     let mut checks = vec![
         Check {
             name: "with and without prefetching, everything was counted alike in the scans".to_owned(),
             holds: scans.counted_alike,
         },
-        Check { name: "every load was short of memory".to_owned(), holds: all_reclaim },
+        Check { name: "every load was short of memory".to_owned(), holds: loads.are_short_of_memory() },
     ];
     // With fewer folios and runs, no other condition can be tested.
     if !quick {
@@ -171,11 +186,16 @@ fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error
                 ),
                 holds: rows.iter().any(|row| row.metric == SCANNED && row.interval().low >= SCANNED_WANTED),
             },
-            signs("our scans are faster", &rows, &["ours_"], |signs| signs.is_gain()),
-            signs("loads are no slower", &rows, &["per_cpu_second", "control"], |signs| !signs.is_loss()),
+            signs("our scans are faster", rows, &["ours_"], |signs| signs.is_gain()),
+            signs("loads are no slower", rows, &["per_cpu_second", "control"], |signs| !signs.is_loss()),
         ]);
     }
-    let pairs = Shown::Pairs {
+    checks
+}
+
+/// The changes of pairs of runs.
+fn pairs(rows: &[MetricRow]) -> Shown {
+    Shown::Pairs {
         metrics: SHOWN
             .into_iter()
             .filter_map(|metric| {
@@ -185,28 +205,19 @@ fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error
                 Some(PairChanges { metric, change_percent })
             })
             .collect(),
-    };
-    Ok(Experiment {
-        name: "prefetch",
-        world: "real",
-        workload: format!(
-            "Prefetch: scans of {FOLIOS} folios on the lists of {TENANTS} tenants, where list neighbours are far apart in memory \
-             (making room, and reclaim without I/O); then two jobs with the real cache on files in memory: random reads of 3.75 \
-             times the limit, and reads and writes of 1.9 times. Selects, compiling and sets as in the publication are \
-             controls.\n  before: the defaults with the multi-gen LRU and without prefetch; after: with the published patch alone \
-             (prefetch_next); default: with prefetch, on the same memory, in alternating turns. ours_…: before without, after with \
-             prefetch; for the classic LRU, before is the kernel's own.\n  \
-             instruction_alone: scans that follow links as after does, without (before) and with (after) the prefetch instruction."
-        ),
-        runs,
-        quick,
-        untimely: None,
-        seconds: 0.0,
-        rows,
-        checks,
-        crosschecks: crosscheck::REAL_TIME,
-        shown: vec![pairs],
-    })
+    }
+}
+
+fn workload() -> String {
+    format!(
+        "Prefetch: scans of {FOLIOS} folios on the lists of {TENANTS} tenants, where list neighbours are far apart in memory \
+         (making room, and reclaim without I/O); then two jobs with the real cache on files in memory: random reads of 3.75 \
+         times the limit, and reads and writes of 1.9 times. Selects, compiling and sets as in the publication are \
+         controls.\n  before: the defaults with the multi-gen LRU and without prefetch; after: with the published patch alone \
+         (prefetch_next); default: with prefetch, on the same memory, in alternating turns. ours_…: before without, after with \
+         prefetch; for the classic LRU, before is the kernel's own.\n  \
+         instruction_alone: scans that follow links as after does, without (before) and with (after) the prefetch instruction."
+    )
 }
 
 fn row(metric: &'static str, unit: &'static str, published: Published, values: Three) -> MetricRow {
@@ -333,8 +344,36 @@ fn counted_alike(folios: u32, seed: u64) -> bool {
     })
 }
 
+/// Results of all loads.
+struct Loads {
+    random_read: Turns,
+    hybrid: Turns,
+    sysbench: Turns,
+    compile: Turns,
+    memcached: Turns,
+}
+
+impl Loads {
+    fn new(effort: Effort, runs: u32, watch: &dyn Watch) -> Result<Loads, Error> {
+        let turns = |load| turns(load, effort, runs, watch);
+        Ok(Loads {
+            random_read: turns(Load::RandomRead)?,
+            hybrid: turns(Load::Hybrid)?,
+            sysbench: turns(Load::Sysbench)?,
+            compile: turns(Load::Compile)?,
+            memcached: turns(Load::Memcached)?,
+        })
+    }
+
+    fn are_short_of_memory(&self) -> bool {
+        let Loads { random_read, hybrid, sysbench, compile, memcached } = self;
+        let all = [random_read, hybrid, sysbench, compile, memcached];
+        all.into_iter().flatten().flatten().all(|turn| turn.reclaimed > 0)
+    }
+}
+
 /// Results of a load, turn by turn.
-fn turns(load: Load, effort: Effort, runs: u32, watch: &dyn Watch) -> Result<[Vec<Turn>; 3], Error> {
+fn turns(load: Load, effort: Effort, runs: u32, watch: &dyn Watch) -> Result<Turns, Error> {
     let stage = Stage::begin(watch, load.name(), u64::from(runs), Unit::Steps);
     let place = layout::temporary(&files::directory())?;
     let mut side = Side::new(load, place.path(), effort.shorter, effort.seed)?;
