@@ -22,6 +22,7 @@ use crate::parallel;
 use crate::{Error, Stage, Unit, Watch};
 use mglru_core::{Lru, Mechanisms, Preset, Switch};
 use mglru_sim::Machine;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 pub const REGISTRATION: Registration = Registration {
@@ -51,11 +52,138 @@ const REQUESTS_QUICK: u32 = 36;
 /// Requests before counting starts: initially all pages are touched and nothing is aged.
 const WARM_REQUESTS: u32 = 2;
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct Setting {
     mechanisms: Mechanisms,
     unsliced: bool,
     memcgs: usize,
+}
+
+/// Settings before, after and by default.
+type Three = [Setting; 3];
+type Figure = fn(&Rounds) -> f64;
+
+/// The compared settings.
+struct Compared {
+    published: Three,
+    /// Without and with the memcg LRU, where it alone differs.
+    alone: Three,
+    /// The same with a single memcg. Only in the simulator.
+    control: Option<Three>,
+}
+
+impl Compared {
+    fn new(is_simulated: bool) -> Result<Compared, Error> {
+        let preset = Mechanisms::preset;
+        let before = preset(Preset::Linux612).with_lru(Lru::Classic);
+        let tree_walk =
+            Mechanisms::compose(Preset::Linux72, &[], &[Switch::MemcgLru]).map_err(Error::work)?;
+        let sliced = |mechanisms| Setting { mechanisms, unsliced: false, memcgs: MEMCGS };
+        let alone = [tree_walk, preset(Preset::Linux72), preset(Preset::Default)].map(sliced);
+        let [_, after, default] = alone;
+        // In real runs all requests are sliced.
+        let before = Setting { unsliced: is_simulated, ..sliced(before) };
+        Ok(Compared {
+            published: [before, after, default],
+            alone,
+            control: is_simulated.then(|| alone.map(|setting| Setting { memcgs: 1, ..setting })),
+        })
+    }
+
+    /// All settings, each once.
+    fn all(&self) -> Vec<Setting> {
+        let [walks, ..] = self.alone;
+        self.published.into_iter().chain([walks]).chain(self.control.into_iter().flatten()).collect()
+    }
+
+    fn rows(&self, runs: &Runs) -> Vec<MetricRow> {
+        let change = |before, after| Published::Change { before, after };
+        let (ratio, deviation): (Figure, Figure) = (Rounds::ratio_percent, Rounds::deviation_percent);
+        let visited: Figure = |rounds| rounds.memcgs_visited;
+        let (nothing, &Compared { published, alone, control }) = (Published::Nothing, self);
+        let published_ratio = if control.is_some() { change(425.0, 95.0) } else { nothing };
+        // No setting shows both published figures: an unsliced request takes as much from every
+        // memcg, and a sliced one does not overshoot.
+        let spread = change(75.0, 20.0);
+        let mut rows = vec![
+            runs.row("pgsteal_stddev_over_mean_percent", "%", spread, published, deviation),
+            runs.row("pgsteal_over_requested_percent", "%", published_ratio, published, ratio),
+            runs.row("memcg_lru_alone_stddev_over_mean_percent", "%", spread, alone, deviation),
+            runs.row("memcg_lru_alone_over_requested_percent", "%", nothing, alone, ratio),
+        ];
+        if let Some(control) = control {
+            rows.insert(2, runs.row("memcgs_visited_per_request", "memcgs", nothing, published, visited));
+            rows.push(runs.row("memcg_lru_alone_memcgs_visited", "memcgs", nothing, alone, visited));
+            let name = "control_one_memcg_over_requested_percent";
+            rows.push(runs.row(name, "%", Published::Same, control, ratio));
+        }
+        rows
+    }
+
+    fn checks(&self, runs: &Runs) -> Vec<Check> {
+        let within = |setting, figure, range: RangeInclusive<f64>| {
+            runs.of(setting, figure).iter().all(|value| range.contains(value))
+        };
+        let check = |name: &str, holds| Check { name: name.to_owned(), holds };
+        let (ratio, deviation): (Figure, Figure) = (Rounds::ratio_percent, Rounds::deviation_percent);
+        let [_, after, default] = self.published;
+        vec![
+            check("every request was met in full", runs.0.iter().all(|(_, rounds)| rounds.fell_short == 0)),
+            check(
+                "with the memcg LRU, 95–105 % of the requested pages, and a deviation of at most 20 %",
+                within(after, ratio, 95.0..=105.0) && within(after, deviation, 0.0..=20.0),
+            ),
+            check(
+                "by default, 99–101 % of the requested pages, and a deviation of at most 5 %",
+                within(default, ratio, 99.0..=101.0) && within(default, deviation, 0.0..=5.0),
+            ),
+        ]
+    }
+
+    fn fairness(&self, runs: &Runs) -> Shown {
+        let ([before, after, default], [walks, ..]) = (self.published, self.alone);
+        Shown::Fairness {
+            about: "pages reclaimed from each memcg by all requests",
+            who: "memcg",
+            settings: vec![
+                Shares::new("before", runs.lost(before)),
+                Shares::new("after", runs.lost(after)),
+                Shares::new("default", runs.lost(default)),
+                Shares::new("walking the tree", runs.lost(walks)),
+            ],
+        }
+    }
+}
+
+/// All runs with their settings, by seed.
+struct Runs(Vec<(Setting, Rounds)>);
+
+impl Runs {
+    fn with(&self, setting: Setting) -> impl Iterator<Item = &Rounds> {
+        self.0.iter().filter(move |(ran, _)| *ran == setting).map(|(_, rounds)| rounds)
+    }
+
+    fn of(&self, setting: Setting, figure: Figure) -> Vec<f64> {
+        self.with(setting).map(figure).collect()
+    }
+
+    /// Pages that each memcg lost in the first run.
+    fn lost(&self, setting: Setting) -> Vec<f64> {
+        let first = self.with(setting).next().expect("every setting ran");
+        first.stolen_pages.iter().map(|&pages| pages as f64).collect()
+    }
+
+    fn row(
+        &self,
+        metric: &'static str,
+        unit: &'static str,
+        published: Published,
+        settings: Three,
+        figure: Figure,
+    ) -> MetricRow {
+        let [before, after, default] = settings.map(|setting| self.of(setting, figure));
+        MetricRow { metric, unit, values: Values::Counted, published, before, after, default }
+    }
 }
 
 /// Runs the experiment.
@@ -64,22 +192,9 @@ struct Setting {
 /// A bug in the simulator.
 fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error> {
     let effort = order.effort;
-    let preset = Mechanisms::preset;
-    let before = preset(Preset::Linux612).with_lru(Lru::Classic);
-    let tree_walk = Mechanisms::compose(Preset::Linux72, &[], &[Switch::MemcgLru]).map_err(Error::work)?;
-    let many = |mechanisms, unsliced| Setting { mechanisms, unsliced, memcgs: MEMCGS };
-    let one = |mechanisms| Setting { mechanisms, unsliced: false, memcgs: 1 };
     let is_simulated = matches!(order.world, Environment::Sim);
-    let mut settings = vec![
-        many(before, is_simulated),
-        many(preset(Preset::Linux72), false),
-        many(preset(Preset::Default), false),
-        many(tree_walk, false),
-    ];
-    if is_simulated {
-        settings.extend([tree_walk, preset(Preset::Linux72), preset(Preset::Default)].map(one));
-    }
-    let settings = settings;
+    let compared = Compared::new(is_simulated)?;
+    let settings = compared.all();
     let tasks: Vec<(Setting, u64)> = (effort.seed..effort.seed + u64::from(effort.runs))
         .flat_map(|seed| settings.iter().map(move |&setting| (setting, seed)))
         .collect();
@@ -88,95 +203,18 @@ fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error
     let threads = if is_simulated { parallel::threads() } else { 1 };
     let real_size = real::Size::of_machine(effort.shorter, order.quick);
     let runs = parallel::all(&tasks, threads, |_, &(setting, seed)| {
-        let run = match &order.world {
+        let (rounds, seen) = match &order.world {
             Environment::Sim => one_run(setting, seed, order)?,
             Environment::Real { directory } => {
                 (real::run(setting.mechanisms, seed, &real_size, directory)?, None)
             }
         };
         stage.advance(1)?;
-        Ok(run)
+        Ok(((setting, rounds), seen))
     })?;
     drop(stage);
-    let (runs, seen): (Vec<Rounds>, Vec<Option<Crosscheck>>) = runs.into_iter().unzip();
-    let of = |setting: usize, figure: fn(&Rounds) -> f64| -> Vec<f64> {
-        runs.iter().skip(setting).step_by(settings.len()).map(figure).collect()
-    };
-    let row = |metric, unit, published, [before, after, default]: [usize; 3], figure: fn(&Rounds) -> f64| {
-        MetricRow {
-            metric,
-            unit,
-            values: Values::Counted,
-            published,
-            before: of(before, figure),
-            after: of(after, figure),
-            default: of(default, figure),
-        }
-    };
-    let change = |before, after| Published::Change { before, after };
-    // In real runs all requests are sliced.
-    let published_ratio = if is_simulated { change(425.0, 95.0) } else { Published::Nothing };
-    let mut rows = vec![
-        row(
-            "pgsteal_stddev_over_mean_percent",
-            "%",
-            change(75.0, 20.0),
-            [0, 1, 2],
-            Rounds::deviation_percent,
-        ),
-        row("pgsteal_over_requested_percent", "%", published_ratio, [0, 1, 2], Rounds::ratio_percent),
-        row(
-            "memcg_lru_alone_stddev_over_mean_percent",
-            "%",
-            // No setting shows both published figures: an unsliced request takes as much from every
-            // memcg, and a sliced one does not overshoot.
-            change(75.0, 20.0),
-            [3, 1, 2],
-            Rounds::deviation_percent,
-        ),
-        row(
-            "memcg_lru_alone_over_requested_percent",
-            "%",
-            Published::Nothing,
-            [3, 1, 2],
-            Rounds::ratio_percent,
-        ),
-    ];
-    if is_simulated {
-        let visited = |rounds: &Rounds| rounds.memcgs_visited;
-        let nothing = Published::Nothing;
-        rows.insert(2, row("memcgs_visited_per_request", "memcgs", nothing, [0, 1, 2], visited));
-        rows.push(row("memcg_lru_alone_memcgs_visited", "memcgs", nothing, [3, 1, 2], visited));
-        let control = "control_one_memcg_over_requested_percent";
-        rows.push(row(control, "%", Published::Same, [4, 5, 6], Rounds::ratio_percent));
-    }
-    let lost = |setting: usize| runs[setting].stolen_pages.iter().map(|&pages| pages as f64).collect();
-    let shown = Shown::Fairness {
-        about: "pages reclaimed from each memcg by all requests",
-        who: "memcg",
-        settings: vec![
-            Shares::new("before", lost(0)),
-            Shares::new("after", lost(1)),
-            Shares::new("default", lost(2)),
-            Shares::new("walking the tree", lost(3)),
-        ],
-    };
-    let within = |setting: usize, figure: fn(&Rounds) -> f64, range: std::ops::RangeInclusive<f64>| {
-        of(setting, figure).iter().all(|value| range.contains(value))
-    };
-    let check = |name: &str, holds| Check { name: name.to_owned(), holds };
-    let checks = vec![
-        check("every request was met in full", runs.iter().all(|rounds| rounds.fell_short == 0)),
-        check(
-            "with the memcg LRU, 95–105 % of the requested pages, and a deviation of at most 20 %",
-            within(1, Rounds::ratio_percent, 95.0..=105.0)
-                && within(1, Rounds::deviation_percent, 0.0..=20.0),
-        ),
-        check(
-            "by default, 99–101 % of the requested pages, and a deviation of at most 5 %",
-            within(2, Rounds::ratio_percent, 99.0..=101.0) && within(2, Rounds::deviation_percent, 0.0..=5.0),
-        ),
-    ];
+    let (runs, seen): (Vec<_>, Vec<Option<Crosscheck>>) = runs.into_iter().unzip();
+    let runs = Runs(runs);
     Ok(Experiment {
         name: "memcg-lru",
         world: order.world.name(),
@@ -185,14 +223,14 @@ fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error
         quick: order.quick,
         untimely: None,
         seconds: 0.0,
-        rows,
-        checks,
+        rows: compared.rows(&runs),
+        checks: compared.checks(&runs),
         crosschecks: match order.world {
             // Only the requesting task reclaims.
             Environment::Sim => crosscheck::of(seen.iter().flatten(), 1),
             Environment::Real { .. } => crosscheck::REAL_TIME,
         },
-        shown: vec![shown],
+        shown: vec![compared.fairness(&runs)],
     })
 }
 
