@@ -59,6 +59,8 @@ pub(crate) use crate::run::simulated::SCAN_TIME;
 const RUNS_SIMULATED: u32 = 6;
 const RUNS_REAL: u32 = 2;
 const RUNS_QUICK: u32 = 2;
+/// Largest first seed: any number of runs has seeds.
+const SEED_MAX: u64 = u64::MAX - u32::MAX as u64;
 
 /// Static description of an experiment.
 #[derive(Debug)]
@@ -183,14 +185,35 @@ impl Registration {
     /// Runs the experiment.
     ///
     /// # Errors
-    /// If it does not run in that environment or files cannot be created, or of a bug in the
-    /// simulator.
+    /// If it does not run in that environment, the seed is among the last 2^32 or files cannot be
+    /// created, or of a bug in the simulator.
     pub fn run(&self, order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error> {
         if !self.in_real_world && order.world != Environment::Sim {
             return Err(Error::usage(format_args!("{} runs in the simulator only", self.name)));
         }
+        // Each run has the next seed.
+        if order.effort.seed > SEED_MAX {
+            let seed = order.effort.seed;
+            return Err(Error::usage(format_args!("seed {seed} is too large; expected at most {SEED_MAX}")));
+        }
         let began = Instant::now();
         let experiment = (self.run)(order, watch)?;
         Ok(Experiment { seconds: began.elapsed().as_secs_f64(), ..experiment })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its runs had no seeds, and their medians ended in a panic.
+    #[test]
+    fn the_last_seeds_are_refused() {
+        let mut order = ExperimentRequest::new(Environment::Sim, true);
+        order.effort.seed = SEED_MAX + 1;
+        for experiment in EXPERIMENTS {
+            let error = experiment.run(&order, &crate::Unwatched).unwrap_err();
+            assert!(error.text().contains("is too large"), "{error}");
+        }
     }
 }
