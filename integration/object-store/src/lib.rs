@@ -92,7 +92,8 @@ static STORES: AtomicU64 = AtomicU64::new(0);
 #[non_exhaustive]
 pub struct Options {
     /// Bytes that a miss brings in: a multiple of 4,096. A bucket that takes 50 ms for the first
-    /// byte and delivers 100 MB/s takes 60 ms for 1 MiB, the default.
+    /// byte and delivers 100 MB/s takes 60 ms for 1 MiB, the default. More than 1 TiB counts as
+    /// 1 TiB.
     pub block_bytes: u64,
     /// How long an object's length and etag are believed. Default: 10 s. Zero asks for them before
     /// every read.

@@ -29,6 +29,8 @@ const GAP_BYTES: u64 = 1 << 20;
 const REQUEST_BYTES_MAX: u64 = 8 << 20;
 /// Blocks in a part of a long read.
 const BLOCKS_PER_PART: u64 = 8;
+/// The largest block, so that sums and products of a few do not overflow.
+const BLOCK_BYTES_MAX: u64 = 1 << 40;
 /// A range that lies in one page and has at least this many bytes is lent; a smaller one is copied,
 /// which costs less than a guard.
 const LENT_BYTES_MIN: u64 = 512;
@@ -141,6 +143,7 @@ impl Common {
     ) -> Common {
         let shares = Shares::new(stalled_after);
         let (lent, outdated) = (Arc::default(), Outdated::default());
+        let block_bytes = block_bytes.min(BLOCK_BYTES_MAX);
         Common { store, tenant, block_bytes, is_named, lent, shares, outdated }
     }
 

@@ -60,6 +60,22 @@ async fn upstreams_tests_pass() {
     integration::put_get_attributes(&memory).await;
 }
 
+/// A miss brings in the whole object, also if a few times the block would be too large a number.
+#[tokio::test]
+async fn blocks_may_be_larger_than_any_object() {
+    for block_bytes in [1 << 30, 1 << 44, 1 << 61, u64::MAX] {
+        let (_cache, store) = cached(InMemory::new(), 8 << 20, options(block_bytes, Duration::from_secs(10)));
+        let path = Path::from("a");
+        store.put(&path, content(3, 300_000).into()).await.unwrap();
+        for _ in 0..2 {
+            let bytes = store.get(&path).await.unwrap().bytes().await.unwrap();
+            assert!(bytes == content(3, 300_000), "{block_bytes}");
+        }
+        let ranges = store.get_ranges(&path, &[5..10, 200_000..299_999]).await.unwrap();
+        assert!(ranges[1] == content(3, 300_000)[200_000..299_999], "{block_bytes}");
+    }
+}
+
 /// Changes whose callers do not wait for the end. The store has made them.
 #[tokio::test]
 async fn changes_are_seen_whose_futures_were_dropped() {
