@@ -210,7 +210,6 @@ mod tests {
         frames.into_iter().map(FolioId).collect()
     }
 
-    #[inline]
     fn take(free: &FreeFrames, cpu: usize, spared_frames: usize) -> Option<u32> {
         free.take(cpu, spared_frames, true).map(|(folio, _)| folio.0)
     }

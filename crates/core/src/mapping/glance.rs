@@ -105,7 +105,7 @@ impl Mapping {
         let directory = leaves.directories.get_entry(number)?;
         let entry = &directory.leaves[index as usize / LEAF_SLOTS % DIRECTORY_LEAVES];
         let leaf = entry.load(Acquire);
-        let slot = &self.slots_of_entry(leaves, index, leaf)?[index as usize % LEAF_SLOTS];
+        let slot = self.slot_of_entry(leaves, index, leaf)?;
         let word = slot.load();
         Some(Glance { slot, word, way: Some(Way { place, directory: number, entry, leaf }) })
     }

@@ -19,12 +19,12 @@ use super::slot::AtomicSlot;
 use crate::host::Host;
 use crate::memcg::MemcgId;
 use crate::sync::{
-    AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    AtomicBool, AtomicU32, AtomicU64, Held, Lock, Mutex, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
 };
 #[cfg(loom)]
 use loom::sync::MutexGuard;
 #[cfg(not(loom))]
-use std::sync::MutexGuard;
 use std::sync::OnceLock;
 
 /// Leaves allocated together: 16 KiB, so that a segment costs 4 or 5 frames. A cache of 1 MiB has
@@ -118,12 +118,7 @@ impl Segment {
     }
 }
 
-impl<'a> Leaf<'a> {
-    /// The leaf with its slots elsewhere.
-    pub(super) fn with_slots(self, slots: &'a [AtomicSlot; LEAF_SLOTS]) -> Leaf<'a> {
-        Leaf { slots, ..self }
-    }
-
+impl Leaf<'_> {
     pub(crate) fn counts(&self) -> Counts {
         let word = self.counts.load(Relaxed);
         Counts {
@@ -160,7 +155,7 @@ pub(crate) struct LeafPool {
     first_payers: Box<[AtomicU32]>,
     segments: Box<[OnceLock<Box<Segment>>]>,
     /// Held while paying for a segment, so that two threads do not add two for the price of one.
-    growing: Mutex<()>,
+    growing: Lock,
     free: Mutex<FreeNumbers>,
     /// Leaves allocated, including resting ones.
     allocated: AtomicU32,
@@ -201,7 +196,7 @@ impl LeafPool {
             first_counts: (0..first).map(|_| AtomicU64::new(0)).collect(),
             first_payers: (0..first).map(|_| AtomicU32::new(MemcgId::NONE)).collect(),
             segments: (0..segments).map(|_| OnceLock::new()).collect(),
-            growing: Mutex::new(()),
+            growing: Lock::default(),
             free: Mutex::new(FreeNumbers::new(first, SEGMENT_LEAVES as u32)),
             allocated: AtomicU32::new(first),
             resting_bytes: AtomicU64::new(0),
@@ -275,7 +270,7 @@ impl LeafPool {
     }
 
     /// The lock for paying for a segment and adding it. Taken before all other locks except hosts'.
-    pub(crate) fn growing(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn growing(&self) -> Held<'_> {
         self.growing.lock()
     }
 
@@ -363,11 +358,9 @@ impl LeafPool {
 
     /// The number of the memcg that pays for a leaf. Changes under the lock of its part.
     pub(super) fn payer(&self, id: LeafId) -> &AtomicU32 {
-        let number = id.0 as usize;
-        self.first_payers.get(number).unwrap_or_else(|| {
-            let later = number - self.first_payers.len();
-            let segment = self.segments[later / SEGMENT_LEAVES].get().expect("a leaf that exists");
-            &segment.payers[later % SEGMENT_LEAVES]
+        self.first_payers.get(id.0 as usize).unwrap_or_else(|| {
+            let (segment, at) = self.later(id);
+            &segment.payers[at]
         })
     }
 
@@ -389,32 +382,33 @@ impl LeafPool {
 
     #[inline]
     pub(crate) fn get(&self, id: LeafId) -> Leaf<'_> {
-        let number = id.0 as usize;
-        if let (Some(slots), Some(counts)) = (self.first_slots.get(number), self.first_counts.get(number)) {
-            return Leaf { slots: &slots.0, counts };
-        }
-        self.get_later(number - self.first_slots.len())
+        self.with_slots(id, self.slots(id))
     }
 
-    fn get_later(&self, number: usize) -> Leaf<'_> {
-        let (segment, at) = self.segment_of(number);
-        Leaf { slots: &segment.slots[at].0, counts: &segment.counts[at] }
-    }
-
-    /// The slots of a leaf: [`Self::get`] in fewer steps.
+    /// A leaf that has its slots elsewhere.
     #[inline]
-    pub(crate) fn slots(&self, id: LeafId) -> &[AtomicSlot; LEAF_SLOTS] {
-        let number = id.0 as usize;
-        if let Some(slots) = self.first_slots.get(number) {
-            return &slots.0;
-        }
-        let (segment, at) = self.segment_of(number - self.first_slots.len());
-        &segment.slots[at].0
+    pub(super) fn with_slots<'a>(&'a self, id: LeafId, slots: &'a [AtomicSlot; LEAF_SLOTS]) -> Leaf<'a> {
+        let counts = self.first_counts.get(id.0 as usize).unwrap_or_else(|| {
+            let (segment, at) = self.later(id);
+            &segment.counts[at]
+        });
+        Leaf { slots, counts }
     }
 
-    /// The segment of a leaf that is `number` places behind the first ones, and its place there.
+    /// The slots of a leaf.
     #[inline]
-    fn segment_of(&self, number: usize) -> (&Segment, usize) {
+    pub(super) fn slots(&self, id: LeafId) -> &[AtomicSlot; LEAF_SLOTS] {
+        let slots = self.first_slots.get(id.0 as usize).unwrap_or_else(|| {
+            let (segment, at) = self.later(id);
+            &segment.slots[at]
+        });
+        &slots.0
+    }
+
+    /// The segment of a leaf that is none of the first ones, and its place there.
+    #[inline]
+    fn later(&self, id: LeafId) -> (&Segment, usize) {
+        let number = id.0 as usize - self.first_slots.len();
         let segment = self.segments[number / SEGMENT_LEAVES].get().expect("leaf numbers come from the pool");
         (segment, number % SEGMENT_LEAVES)
     }

@@ -256,15 +256,12 @@ impl Mapping {
         LeafId::of_entry(self.leaf_entry(leaves, index))
     }
 
-    /// The leaf of a page by its directory entry.
+    /// The leaf of a page by its directory entry. `None`: there is none, or the entry is of another
+    /// mapping, which took over the directory.
     #[inline]
     fn leaf_of_entry<'a>(&'a self, leaves: &'a LeafPool, index: u32, entry: u32) -> Option<Leaf<'a>> {
-        let leaf = leaves.get(LeafId::of_entry(entry)?);
-        if entry & IN_RANGE == 0 {
-            return Some(leaf);
-        }
-        // `None` only for an entry of another mapping, which took over the directory.
-        Some(leaf.with_slots(self.range.get()?.leaf(index)?))
+        let slots = self.slots_of_entry(leaves, index, entry)?;
+        Some(leaves.with_slots(LeafId::of_entry(entry)?, slots))
     }
 
     /// The slots of that leaf.
@@ -279,10 +276,15 @@ impl Mapping {
         if entry & IN_RANGE == 0 { Some(leaves.slots(id)) } else { self.range.get()?.leaf(index) }
     }
 
+    /// The page's slot in that leaf.
+    #[inline]
+    fn slot_of_entry<'a>(&'a self, leaves: &'a LeafPool, index: u32, entry: u32) -> Option<&'a AtomicSlot> {
+        Some(&self.slots_of_entry(leaves, index, entry)?[index as usize % LEAF_SLOTS])
+    }
+
     #[inline(always)]
     pub(crate) fn slot<'a>(&'a self, leaves: &'a LeafPool, index: u32) -> Option<&'a AtomicSlot> {
-        let slots = self.slots_of_entry(leaves, index, self.leaf_entry(leaves, index))?;
-        Some(&slots[index as usize % LEAF_SLOTS])
+        self.slot_of_entry(leaves, index, self.leaf_entry(leaves, index))
     }
 
     /// Finds the slot of a page without a lock. The leaf may belong to another mapping by the time
@@ -290,7 +292,7 @@ impl Mapping {
     #[inline(always)]
     pub(crate) fn find(&self, leaves: &LeafPool, index: u32) -> Option<Found> {
         let leaf = self.leaf_entry(leaves, index);
-        let slot = self.slots_of_entry(leaves, index, leaf)?[index as usize % LEAF_SLOTS].load();
+        let slot = self.slot_of_entry(leaves, index, leaf)?.load();
         Some(Found { leaf, slot })
     }
 
@@ -311,8 +313,7 @@ impl Mapping {
         version: u32,
     ) -> Option<Found> {
         let leaf = self.leaf_entry(leaves, index);
-        let slots = self.slots_of_entry(leaves, index, leaf)?;
-        let slot = slots[index as usize % LEAF_SLOTS].set_uptodate(folio, version)?;
+        let slot = self.slot_of_entry(leaves, index, leaf)?.set_uptodate(folio, version)?;
         Some(Found { leaf, slot })
     }
 
@@ -321,8 +322,8 @@ impl Mapping {
     /// look at the directory.
     #[inline]
     pub(crate) fn still_there(&self, leaves: &LeafPool, index: u32, found: &Found) -> bool {
-        let Some(slots) = self.slots_of_entry(leaves, index, found.leaf) else { return false };
-        let now = slots[index as usize % LEAF_SLOTS].load();
+        let Some(slot) = self.slot_of_entry(leaves, index, found.leaf) else { return false };
+        let now = slot.load();
         now.folio() == found.slot.folio()
             && now.folio().is_some()
             && self.leaf_entry(leaves, index) == found.leaf
