@@ -62,100 +62,81 @@ macro_rules! word {
                 self.0.store(value, order);
             }
 
-            /// A step of the only thread. Returns the value before it.
+            /// A step of the only thread. `Err`: it changes nothing. Both have the value before it.
             #[inline(always)]
-            fn step(&self, change: impl FnOnce($value) -> $value) -> $value {
+            fn step(&self, change: impl FnOnce($value) -> Option<$value>) -> Result<$value, $value> {
                 let before = self.0.load(Relaxed);
-                self.0.store(change(before), Relaxed);
-                before
-            }
-
-            #[inline(always)]
-            pub(crate) fn swap(&self, value: $value, order: Ordering) -> $value {
-                if is_alone() { self.step(|_| value) } else { self.0.swap(value, order) }
-            }
-
-            #[inline(always)]
-            pub(crate) fn compare_exchange(
-                &self,
-                known: $value,
-                value: $value,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<$value, $value> {
-                if !is_alone() {
-                    return self.0.compare_exchange(known, value, success, failure);
-                }
-                let before = self.0.load(Relaxed);
-                if before != known {
-                    return Err(before);
-                }
-                self.0.store(value, Relaxed);
+                self.0.store(change(before).ok_or(before)?, Relaxed);
                 Ok(before)
-            }
-        }
-    };
-}
-
-macro_rules! number {
-    ($name:ident of $value:ty) => {
-        word!($name of $value);
-
-        #[allow(dead_code, reason = "every kind of word has the same steps")]
-        impl $name {
-            #[inline(always)]
-            pub(crate) fn compare_exchange_weak(
-                &self,
-                known: $value,
-                value: $value,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<$value, $value> {
-                if is_alone() {
-                    return self.compare_exchange(known, value, success, failure);
-                }
-                self.0.compare_exchange_weak(known, value, success, failure)
-            }
-
-            #[inline(always)]
-            pub(crate) fn fetch_add(&self, value: $value, order: Ordering) -> $value {
-                if is_alone() { self.step(|now| now.wrapping_add(value)) } else { self.0.fetch_add(value, order) }
-            }
-
-            #[inline(always)]
-            pub(crate) fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
-                if is_alone() { self.step(|now| now.wrapping_sub(value)) } else { self.0.fetch_sub(value, order) }
-            }
-
-            #[inline(always)]
-            pub(crate) fn fetch_or(&self, value: $value, order: Ordering) -> $value {
-                if is_alone() { self.step(|now| now | value) } else { self.0.fetch_or(value, order) }
-            }
-
-            #[inline(always)]
-            pub(crate) fn fetch_and(&self, value: $value, order: Ordering) -> $value {
-                if is_alone() { self.step(|now| now & value) } else { self.0.fetch_and(value, order) }
-            }
-
-            #[inline(always)]
-            pub(crate) fn fetch_max(&self, value: $value, order: Ordering) -> $value {
-                if is_alone() { self.step(|now| now.max(value)) } else { self.0.fetch_max(value, order) }
             }
 
             pub(crate) fn fetch_update(
                 &self,
                 set_order: Ordering,
                 fetch_order: Ordering,
-                mut change: impl FnMut($value) -> Option<$value>,
+                change: impl FnMut($value) -> Option<$value>,
             ) -> Result<$value, $value> {
-                if !is_alone() {
-                    return self.0.fetch_update(set_order, fetch_order, change);
-                }
-                let before = self.0.load(Relaxed);
-                self.0.store(change(before).ok_or(before)?, Relaxed);
-                Ok(before)
+                if is_alone() { self.step(change) } else { self.0.fetch_update(set_order, fetch_order, change) }
             }
         }
+
+        exchange!($name of $value: compare_exchange, compare_exchange_weak);
+        fetch!($name of $value: swap = |_, value| value);
+    };
+}
+
+/// Compare-and-swap, whose weak kind may fail for no reason.
+macro_rules! exchange {
+    ($name:ident of $value:ty: $($exchange:ident),*) => {
+        #[allow(dead_code, reason = "every kind of word has the same steps")]
+        impl $name {$(
+            #[inline(always)]
+            pub(crate) fn $exchange(
+                &self,
+                known: $value,
+                value: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                match is_alone() {
+                    true => self.step(|now| (now == known).then_some(value)),
+                    false => self.0.$exchange(known, value, success, failure),
+                }
+            }
+        )*}
+    };
+}
+
+/// Steps that make a new value of the one in the word and an operand, and return the former.
+macro_rules! fetch {
+    ($name:ident of $value:ty: $($fetch:ident = $change:expr),*) => {
+        #[allow(dead_code, reason = "every kind of word has the same steps")]
+        impl $name {$(
+            #[inline(always)]
+            pub(crate) fn $fetch(&self, value: $value, order: Ordering) -> $value {
+                if !is_alone() {
+                    return self.0.$fetch(value, order);
+                }
+                let change: fn($value, $value) -> $value = $change;
+                let before = self.0.load(Relaxed);
+                self.0.store(change(before, value), Relaxed);
+                before
+            }
+        )*}
+    };
+}
+
+macro_rules! number {
+    ($name:ident of $value:ident) => {
+        word!($name of $value);
+        fetch!(
+            $name of $value:
+            fetch_add = $value::wrapping_add,
+            fetch_sub = $value::wrapping_sub,
+            fetch_or = |now, value| now | value,
+            fetch_and = |now, value| now & value,
+            fetch_max = Ord::max
+        );
     };
 }
 
