@@ -8,7 +8,7 @@ use crate::files::FileNumber;
 use crate::operation::{Access, Operation, SourceError};
 use crate::world::World;
 use mglru_core::mapping::{LEAF_SLOTS, Slot};
-use mglru_core::{Kind, Lookup, Time};
+use mglru_core::{Kind, Time};
 use mglru_workload::trace::RequestStart;
 
 /// Number of pages to look up together before accessing them, so that their cache misses overlap.
@@ -157,38 +157,18 @@ impl Job {
         let begin = self.next;
         // One past the last access that is done here at most.
         let last = self.next.saturating_add(usize::try_from(most).unwrap_or(usize::MAX));
-        'ahead: while self.next < last.min(self.located.len()) {
+        while self.next < last.min(self.located.len()) {
             if !self.ahead.range.contains(&self.next) {
                 self.look_ahead(world);
             }
             let coming = &self.located[self.next..self.ahead.range.end.min(last)];
             let slots = &self.ahead.slots[self.next - self.ahead.range.start..];
-            for (next, &slot) in coming.iter().zip(slots) {
-                // Pages that need a fault or have the readahead mark are none of these.
-                let readable = world.core.readable(slot);
-                let Some(page) = readable.filter(|_| self.process.reads_only(world, next, slot)) else {
-                    break 'ahead;
-                };
-                let counts = match next {
-                    &Next::Read(file, index) => self.process.counts_read(world, file, index),
-                    Next::Touch(touch) if touch.mapped => {
-                        let mapping = &world.files.get(touch.file).mapping;
-                        // Its entry may have been made or looked at when other pages arrived.
-                        match world.core.lookup(mapping, touch.index) {
-                            Lookup::Hit(now) if now.flags.mapped() => {
-                                self.process.touch_mapped(world, touch, &now);
-                            }
-                            _ => break 'ahead,
-                        }
-                        false
-                    }
-                    Next::Touch(touch) => self.process.counts(world, touch),
-                    _ => unreachable!("only reads are looked up"),
-                };
-                if counts {
-                    world.core.accessed_folio(&world.host, || self.process.task.cpu, page);
-                }
-                self.next += 1;
+            let read =
+                coming.iter().zip(slots).take_while(|&(next, &slot)| self.process.read(world, next, slot));
+            let read = read.count();
+            self.next += read;
+            if read < coming.len() {
+                break;
             }
         }
         let reads = (self.next - begin) as u64;

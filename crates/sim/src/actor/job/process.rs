@@ -7,7 +7,7 @@ use crate::files::FileNumber;
 use crate::world::{TenantState, World};
 use mglru_core::mapping::Slot;
 use mglru_core::readahead::Readahead;
-use mglru_core::{Hit, Task};
+use mglru_core::{Hit, Lookup, Task};
 use mglru_workload::trace::RequestStart;
 use std::collections::BTreeMap;
 
@@ -91,24 +91,39 @@ impl Process {
         descriptor.counts(world, touch.index, touch.inside)
     }
 
-    /// [`Self::counts`] of a whole read through the only descriptor.
+    /// Reads a cached page that was seen in this slot. `false`, and nothing is done: it is no read,
+    /// or the page needs a fault, has the readahead mark or is not readable.
     #[inline]
-    pub(super) fn counts_read(&mut self, world: &World, file: FileNumber, index: u32) -> bool {
-        self.descriptors[file.0 as usize].counts(world, index, false)
+    pub(super) fn read(&mut self, world: &World, next: &Next, slot: Slot) -> bool {
+        let Some(page) = world.core.readable(slot) else { return false };
+        let counts = match next {
+            &Next::Read(file, index) => self.descriptors[file.0 as usize].counts(world, index, false),
+            Next::Touch(touch) if touch.write => return false,
+            Next::Touch(touch) if touch.mapped => return self.load(world, touch, slot),
+            Next::Touch(touch) => self.counts(world, touch),
+            _ => return false,
+        };
+        if counts {
+            world.core.accessed_folio(&world.host, || self.task.cpu, page);
+        }
+        true
     }
 
-    /// Whether an access that finds this slot only reads, and makes no page-table entry.
-    #[inline]
-    pub(super) fn reads_only(&self, world: &World, next: &Next, slot: Slot) -> bool {
-        match next {
-            Next::Read(..) => true,
-            Next::Touch(touch) if touch.mapped && !touch.write => {
-                let mapping = &world.files.get(touch.file).mapping;
-                slot.mapped()
-                    && self.descriptors[touch.file.0 as usize].mapped
-                    && mapping.mapped_pages() > u64::from(touch.index)
+    /// [`Self::read`] through a mapping.
+    fn load(&self, world: &World, touch: &Touch, slot: Slot) -> bool {
+        let mapping = &world.files.get(touch.file).mapping;
+        let has_entry = slot.mapped()
+            && self.descriptors[touch.file.0 as usize].mapped
+            && mapping.mapped_pages() > u64::from(touch.index);
+        if !has_entry {
+            return false;
+        }
+        // The entry may have been made or looked at when other pages arrived.
+        match world.core.lookup(mapping, touch.index) {
+            Lookup::Hit(now) if now.flags.mapped() => {
+                self.touch_mapped(world, touch, &now);
+                true
             }
-            Next::Touch(touch) => !touch.write,
             _ => false,
         }
     }
