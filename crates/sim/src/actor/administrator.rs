@@ -53,11 +53,6 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The result of a write to a control file.
-    pub(crate) fn to_write(time: (Time, Time), result: Result<(), ControlError>) -> Answer {
-        Answer { time, result: result.map_err(Refusal::Control) }
-    }
-
     /// Why a control file was not written, or a request not fulfilled.
     pub fn control_error(&self) -> Option<&ControlError> {
         match &self.result {
@@ -65,6 +60,43 @@ impl Answer {
             _ => None,
         }
     }
+}
+
+/// A write to a control file under way.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    began: Time,
+    write: Box<ControlWrite>,
+}
+
+impl Writing {
+    /// Begins to write, on a CPU. `None`: it was refused, which is an answer of the world.
+    pub(crate) fn begin(world: &mut World, file: &str, value: &str, cpu: usize) -> Option<Writing> {
+        let began = world.now();
+        let write = world.core.write_control(file, value, cpu);
+        let write = write.map_err(|error| answer(world, began, Err(error))).ok()?;
+        Some(Writing { began, write: Box::new(write) })
+    }
+
+    /// Goes on, until a pause. Returns what is left; `None`: it has ended, and its result is an
+    /// answer of the world.
+    pub(crate) fn step(mut self, world: &mut World) -> (Pause, Option<Writing>) {
+        match self.write.step(&world.core, &world.host) {
+            Ok(ControlStep::More) => {
+                let nanos = world.take_batch_nanos();
+                (rest(world, nanos), Some(self))
+            }
+            Ok(ControlStep::Wait(throttle)) => (wait_out(world, throttle), Some(self)),
+            Ok(ControlStep::Done) => (answer(world, self.began, Ok(())), None),
+            Err(error) => (answer(world, self.began, Err(error)), None),
+        }
+    }
+}
+
+fn answer(world: &mut World, began: Time, result: Result<(), ControlError>) -> Pause {
+    let time = (began, world.now());
+    world.answers.push(Answer { time, result: result.map_err(Refusal::Control) });
+    Pause::Ready
 }
 
 /// Text of a control file at a time.
@@ -84,8 +116,7 @@ pub(crate) struct Administrator {
     first_later: usize,
     later: Vec<Tenant>,
     commands: VecDeque<(Time, Command)>,
-    /// An active write and its start.
-    write: Option<(Time, ControlWrite)>,
+    writing: Option<Writing>,
 }
 
 impl Administrator {
@@ -96,12 +127,12 @@ impl Administrator {
         later: Vec<Tenant>,
         commands: Vec<(Time, Command)>,
     ) -> Administrator {
-        Administrator { first_later, later, commands: commands.into(), write: None }
+        Administrator { first_later, later, commands: commands.into(), writing: None }
     }
 
     pub(crate) fn step(&mut self, world: &mut World) -> Pause {
-        if let Some((began, write)) = self.write.take() {
-            return self.go_on(world, began, write);
+        if let Some(writing) = self.writing.take() {
+            return self.go_on(world, writing);
         }
         let now = world.now();
         match self.commands.front() {
@@ -111,10 +142,10 @@ impl Administrator {
         }
         let Some((_, command)) = self.commands.pop_front() else { unreachable!("it was there") };
         let result = match command {
-            Command::Write { file, value } => match world.core.write_control(&file, &value, CPU) {
-                Ok(write) => return self.go_on(world, now, write),
-                Err(error) => Err(Refusal::Control(error)),
-            },
+            Command::Write { file, value } => {
+                let writing = Writing::begin(world, &file, &value, CPU);
+                return writing.map_or(Pause::Ready, |writing| self.go_on(world, writing));
+            }
             Command::Create(number) => self.create(world, number + 1).map_err(Refusal::Tenant),
             Command::Remove(number) => remove(world, number + 1).map_err(Refusal::Tenant),
             Command::Move { job, to } => {
@@ -125,22 +156,10 @@ impl Administrator {
         Pause::Ready
     }
 
-    fn go_on(&mut self, world: &mut World, began: Time, mut write: ControlWrite) -> Pause {
-        let result = match write.step(&world.core, &world.host) {
-            Ok(ControlStep::More) => {
-                self.write = Some((began, write));
-                let nanos = world.take_batch_nanos();
-                return rest(world, nanos);
-            }
-            Ok(ControlStep::Wait(throttle)) => {
-                self.write = Some((began, write));
-                return wait_out(world, throttle);
-            }
-            Ok(ControlStep::Done) => Ok(()),
-            Err(error) => Err(Refusal::Control(error)),
-        };
-        world.answers.push(Answer { time: (began, world.now()), result });
-        Pause::Ready
+    fn go_on(&mut self, world: &mut World, writing: Writing) -> Pause {
+        let (pause, left) = writing.step(world);
+        self.writing = left;
+        pause
     }
 
     fn create(&self, world: &mut World, tenant: usize) -> Result<(), MemcgError> {

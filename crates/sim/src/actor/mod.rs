@@ -10,7 +10,7 @@ mod flusher;
 mod job;
 mod reaper;
 
-pub(crate) use administrator::{Administrator, ControlReader};
+pub(crate) use administrator::{Administrator, ControlReader, Writing};
 pub use administrator::{Answer, Command, Reading};
 pub(crate) use background::BackgroundActor;
 pub(crate) use flusher::FlusherActor;

@@ -26,14 +26,14 @@ use self::batch::{Ahead, Loads, Next, Request};
 use self::sync::Syncing;
 use self::touch::Touch;
 use self::window::Awaited;
-use super::rest;
+use super::{Writing, rest};
 use crate::files::{Cuts, FileNumber};
 use crate::operation::{Access, Operation, Source, SourceError};
 use crate::world::{Pause, World};
 use mglru_core::lru::switch::LruSwitch;
 use mglru_core::reclaim::Proactive;
 use mglru_core::writeback::Dirtier;
-use mglru_core::{Charging, ControlWrite, Core, FolioId, Host, Mapping, Throttle, Time};
+use mglru_core::{Charging, Core, FolioId, Host, Mapping, Throttle, Time};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,8 +65,7 @@ enum State {
     SwitchLru(LruSwitch, u32),
     /// Reclaiming this number of pages.
     Reclaim(u64, Box<Proactive>),
-    /// Writing a control file since this time.
-    Control(Time, Box<ControlWrite>),
+    Control(Writing),
 }
 
 pub(crate) struct Job {
@@ -181,7 +180,7 @@ impl Job {
                 State::Close(mapping) => self.close(world, mapping),
                 State::SwitchLru(switch, folios) => self.switch_lru(world, switch, folios),
                 State::Reclaim(pages, request) => self.reclaim(world, pages, request),
-                State::Control(began, write) => self.control(world, began, write),
+                State::Control(writing) => self.control(world, writing),
             };
             if !self.skips(world, pause) {
                 return Ok(pause);

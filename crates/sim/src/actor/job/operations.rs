@@ -3,14 +3,14 @@
 
 use super::process::Descriptor;
 use super::{Job, State, rest, wait_for, wait_out};
-use crate::actor::Answer;
+use crate::actor::Writing;
 use crate::files::{Cuts, FileNumber};
 use crate::operation::{Operation, Request, SourceError};
 use crate::report::RequestReport;
 use crate::world::{Pause, World};
 use mglru_core::lru::switch::{LruSwitch, SwitchStep};
 use mglru_core::reclaim::{Proactive, RequestStep};
-use mglru_core::{ControlStep, ControlWrite, Kind, Mapping, Time};
+use mglru_core::{Kind, Mapping};
 use std::sync::Arc;
 
 impl Job {
@@ -107,11 +107,9 @@ impl Job {
             Operation::Control { write } => {
                 // Statistics are read after an access, thus before what precedes the next one.
                 world.read_statistics();
-                let (file, value) = &world.control_writes[write];
-                let now = world.now();
-                match world.core.write_control(file, value, self.process.task.cpu) {
-                    Ok(write) => self.state = State::Control(now, Box::new(write)),
-                    Err(error) => world.answers.push(Answer::to_write((now, now), Err(error))),
+                let (file, value) = world.control_writes[write].clone();
+                if let Some(writing) = Writing::begin(world, &file, &value, self.process.task.cpu) {
+                    self.state = State::Control(writing);
                 }
                 Pause::Ready
             }
@@ -156,22 +154,12 @@ impl Job {
         Pause::Ready
     }
 
-    pub(super) fn control(&mut self, world: &mut World, began: Time, mut write: Box<ControlWrite>) -> Pause {
-        let result = match write.step(&world.core, &world.host) {
-            Ok(ControlStep::More) => {
-                self.state = State::Control(began, write);
-                let nanos = world.take_batch_nanos();
-                return rest(world, nanos);
-            }
-            Ok(ControlStep::Wait(throttle)) => {
-                self.state = State::Control(began, write);
-                return wait_out(world, throttle);
-            }
-            Ok(ControlStep::Done) => Ok(()),
-            Err(error) => Err(error),
-        };
-        world.answers.push(Answer::to_write((began, world.now()), result));
-        Pause::Ready
+    pub(super) fn control(&mut self, world: &mut World, writing: Writing) -> Pause {
+        let (pause, left) = writing.step(world);
+        if let Some(writing) = left {
+            self.state = State::Control(writing);
+        }
+        pause
     }
 
     pub(super) fn truncate(&mut self, world: &mut World, file: FileNumber, mut cuts: Cuts) -> Pause {
