@@ -404,13 +404,8 @@ impl TraceFile {
     /// If it is damaged.
     pub fn summary(&self, watch: &dyn Watch) -> Result<TraceSummary, Error> {
         let Some(records) = &self.decoded else { return summary(&self.path, self.options, watch) };
-        let mut counting = trace::Counting::default();
-        for piece in records.chunks(LOOK_RECORDS) {
-            watch.check()?;
-            piece.iter().for_each(|record| counting.count(record));
-        }
         let format = self.options.format.map_or("memory".to_owned(), |format| format.to_string());
-        let info = TraceInfo { format, skipped: self.skipped, ..counting.finish() };
+        let info = TraceInfo { format, skipped: self.skipped, ..count(records, watch)? };
         Ok(TraceSummary { info, description: None, warm: self.warm })
     }
 
@@ -458,16 +453,15 @@ impl TraceFile {
         if let Some(&counts) = self.counts.get() {
             return Ok(counts);
         }
-        let counts = match &self.decoded {
+        let TraceInfo { accesses, distinct_pages, .. } = match &self.decoded {
             Some(records) => count(records, watch)?,
             None => {
                 let stage = reading(watch, "counting pages");
                 let mut reader = trace::open(&self.path, self.options)?;
-                let info = trace::info_with(&mut reader, |reader| report_progress(&stage, reader))?;
-                TraceCounts { accesses: info.accesses, distinct_pages: info.distinct_pages }
+                trace::info_with(&mut reader, |reader| report_progress(&stage, reader))?
             }
         };
-        Ok(*self.counts.get_or_init(|| counts))
+        Ok(*self.counts.get_or_init(|| TraceCounts { accesses, distinct_pages }))
     }
 
     /// The records from the first on as operations of a job, and the job's position.
@@ -517,28 +511,14 @@ impl TraceFile {
     }
 }
 
-fn count(records: &[Record], watch: &dyn Watch) -> Result<TraceCounts, Error> {
-    let mut counts = TraceCounts { accesses: 0, distinct_pages: 0 };
-    // Anonymous pages have a numbering of their own.
-    for anon in [false, true] {
-        let (mut pages, mut of_piece) = (Vec::new(), Vec::new());
-        for piece in records.chunks(LOOK_RECORDS) {
-            watch.check()?;
-            let accesses = piece.iter().filter_map(Record::access).filter(|access| access.anon == anon);
-            of_piece.clear();
-            of_piece.extend(accesses.map(|access| access.page));
-            counts.accesses += of_piece.len() as u64;
-            of_piece.sort_unstable();
-            of_piece.dedup();
-            pages.extend_from_slice(&of_piece);
-        }
+/// Counts what the records of a trace in memory do.
+fn count(records: &[Record], watch: &dyn Watch) -> Result<TraceInfo, Error> {
+    let mut counting = trace::Counting::default();
+    for piece in records.chunks(LOOK_RECORDS) {
         watch.check()?;
-        // The pieces are in order already, which this kind of sorting finds.
-        pages.sort();
-        pages.dedup();
-        counts.distinct_pages += pages.len() as u64;
+        piece.iter().for_each(|record| counting.count(record));
     }
-    Ok(counts)
+    Ok(counting.finish())
 }
 
 /// Decides from the beginning of a trace whether page numbers are positions in files or opaque
@@ -727,7 +707,7 @@ mod tests {
     fn anonymous_page_5_is_not_page_5_of_a_file() {
         let anon = Record::Access(PageAccess { anon: true, ..PageAccess::read(5) });
         let counts = count(&[touch(5), anon, anon], &Unwatched).unwrap();
-        assert_eq!(counts, TraceCounts { accesses: 3, distinct_pages: 2 });
+        assert_eq!((counts.accesses, counts.distinct_pages), (3, 2));
     }
 
     /// Each access belongs to one task, and the tasks together have them all.
