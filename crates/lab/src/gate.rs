@@ -1,4 +1,4 @@
-//! A start gate: all instances begin together when the last one is ready, or none begins.
+//! A start gate: all threads begin together when the last one is ready, or none begins.
 //!
 //! A barrier would block for ever if one of the threads could not be started.
 

@@ -67,6 +67,7 @@ pub mod evaluate;
 pub mod experiment;
 pub mod fidelity;
 pub mod fio;
+mod gate;
 pub mod generate;
 pub mod layout;
 pub mod load;

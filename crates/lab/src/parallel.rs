@@ -1,7 +1,7 @@
 //! Independent tasks, one per processor at a time.
 
 use crate::error::Error;
-use crate::fio::gate::Gate;
+use crate::gate::Gate;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{Builder, Scope, ScopedJoinHandle};

@@ -1,7 +1,7 @@
 //! Runs of real kernels: what was measured, under which parameters, and what represents the kernel.
 
-use super::controls::Controls;
 use crate::document::document;
+use crate::replay::controls::Controls;
 use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Lru, Preset};

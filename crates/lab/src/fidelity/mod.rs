@@ -29,7 +29,6 @@
 pub mod capacity;
 mod columns;
 mod compare;
-mod controls;
 pub mod counts;
 pub mod deltas;
 mod filter;
@@ -43,7 +42,6 @@ mod variant;
 
 pub use columns::columns;
 pub use compare::{Comparison, Subject, subjects};
-pub use controls::{ControlFile, Controls};
 pub use filter::Filter;
 pub use kernel_run::{Access, KernelRun, Measure, Setting, Skipped};
 pub use results::{Table, trace_of};

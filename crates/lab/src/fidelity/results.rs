@@ -1,11 +1,11 @@
 //! The kernel lab's table `results.csv`: a row per run of a kernel.
 
-use super::controls::Controls;
 use super::filter::Filter;
 use super::kernel_run::{
     Access, DEFAULT_SWAPPINESS, HALF_AN_EFFORT_PAGES, KernelRun, Measure, Setting, Skipped,
 };
 use crate::Error;
+use crate::replay::controls::Controls;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Lru, PAGE_BYTES, Preset};
 use std::path::{Path, PathBuf};

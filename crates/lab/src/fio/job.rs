@@ -18,12 +18,12 @@
 //! See [`Blocks`]. After the writes, a job reads what it wrote once more, in order.
 
 use super::blocks::Blocks;
-use super::gate::Gate;
 use super::meter::{LaneMeter, Meter};
 use super::plan::PlannedJob;
 use super::source::{Drawn, Source};
 use crate::Error;
 use crate::cpu::ThreadClock;
+use crate::gate::Gate;
 use crate::layout;
 use crate::load::{LoadError, Performed, RealLoad};
 use crate::membership::{Member, Membership};

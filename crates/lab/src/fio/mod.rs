@@ -29,7 +29,6 @@
 //! ```
 
 mod blocks;
-pub(crate) mod gate;
 pub(crate) mod job;
 pub(crate) mod meter;
 mod monitor;

@@ -1,9 +1,9 @@
 //! Starts the threads of instances, stage by stage, and reports on them while they run.
 
-use super::gate::Gate;
 use super::job::Runner;
 use super::meter::Progress;
 use crate::Error;
+use crate::gate::Gate;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 

@@ -30,6 +30,7 @@
 //! ```
 
 pub mod baseline;
+pub mod controls;
 pub mod grid;
 pub mod life;
 pub mod memory;

@@ -2,10 +2,10 @@
 //! time.
 
 use super::baseline::{BaselineOutcome, BaselinePlan};
+use super::controls::Controls;
 use super::life::{Life, Seen, Sink, Watcher};
 use super::record::PageName;
 use crate::error::Error;
-use crate::fidelity::Controls;
 use crate::parallel;
 use crate::timeline::{self, Timeline};
 use crate::trace_file::TraceFile;
