@@ -315,14 +315,11 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Io { source, .. } | Error::WriteBack { source, .. } | Error::Lost { source, .. } => {
-                Some(&**source)
-            }
             Error::OutOfMemory(report) | Error::Killed(report) => Some(&**report),
             Error::Tenant(error) => Some(error),
             Error::Control(error) => Some(error),
             Error::Mechanisms(error) => Some(error),
-            _ => None,
+            _ => self.io_error().map(|error| error as _),
         }
     }
 }
@@ -343,7 +340,6 @@ impl From<Error> for io::Error {
 mod tests {
     use super::*;
 
-    /// No free space helps where the file system has no file that long.
     #[test]
     fn a_process_without_descriptors_is_told_what_to_do() {
         let error = |code| Error::Io {
@@ -359,6 +355,7 @@ mod tests {
         assert!(!error(libc::ENOENT).to_string().contains("ulimit"));
     }
 
+    /// No free space helps where the file system has no file that long.
     #[test]
     fn what_to_do_about_refused_writes_depends_on_the_refusal() {
         let says = |number: i32| {

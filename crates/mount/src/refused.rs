@@ -40,10 +40,10 @@ fn number(error: &std::io::Error) -> Errno {
 
 impl From<Error> for Refused {
     fn from(error: Error) -> Refused {
+        if let Some(error) = error.io_error() {
+            return Refused(number(error));
+        }
         Refused(match &error {
-            Error::Io { source, .. } | Error::WriteBack { source, .. } | Error::Lost { source, .. } => {
-                number(source)
-            }
             Error::OutOfMemory(_)
             | Error::Killed(_)
             | Error::Busy
