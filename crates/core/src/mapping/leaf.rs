@@ -22,9 +22,6 @@ use crate::sync::{
     AtomicBool, AtomicU32, AtomicU64, Held, Lock, Mutex, Ordering::Acquire, Ordering::Relaxed,
     Ordering::Release,
 };
-#[cfg(loom)]
-use loom::sync::MutexGuard;
-#[cfg(not(loom))]
 use std::sync::OnceLock;
 
 /// Leaves allocated together: 16 KiB, so that a segment costs 4 or 5 frames. A cache of 1 MiB has
