@@ -110,13 +110,28 @@ pub struct Core {
 /// neighbours; the rest is for shadows. Leaves take 11 bytes per frame.
 const FRAMES_PER_FIRST_LEAF: u32 = 48;
 
-/// Where nothing pays for metadata, as in simulators, it starts with more, up to this many (8 MiB):
-/// a look-up reaches the first ones in fewer steps.
-const FREE_FIRST_LEAVES: u32 = 1 << 14;
-
 /// A directory is there from the beginning for every so many frames: enough for files of 64 times
 /// as many pages. They take 4 bytes per frame.
 const FRAMES_PER_FIRST_DIRECTORY: u32 = 512;
+
+/// Where nothing pays for metadata, as in simulators, it starts with more, since a look-up reaches
+/// the first ones in fewer steps: a leaf per frame up to this many (8 MiB), …
+const FREE_FIRST_LEAVES: u32 = 1 << 14;
+
+/// … and this many directories (1 MiB).
+const FREE_FIRST_DIRECTORIES: u32 = 1 << 9;
+
+/// The numbers of leaves and of directories that are there from the beginning.
+fn first_of_index(options: &Options) -> (u32, u32) {
+    let frames = options.frames;
+    let (leaves, directories) = (frames / FRAMES_PER_FIRST_LEAF, 1 + frames / FRAMES_PER_FIRST_DIRECTORY);
+    match options.charge_metadata {
+        // Loom creates every word anew for every interleaving.
+        _ if cfg!(loom) => (0, 0),
+        true => (leaves, directories),
+        false => (leaves.max(FREE_FIRST_LEAVES.min(frames)), directories.max(FREE_FIRST_DIRECTORIES)),
+    }
+}
 
 impl Core {
     /// An empty node with a root memcg. `now` is the birth time of its first generations.
@@ -139,18 +154,14 @@ impl Core {
         // more so that a tiny node works. Entries of swapped pages are never trimmed: in the worst
         // case each needs a leaf of its own.
         let leaves = (options.frames + options.frames / 4 + 1024).saturating_add(options.swap.pages);
-        let first_leaves = match options.charge_metadata {
-            _ if cfg!(loom) => 0,
-            true => options.frames / FRAMES_PER_FIRST_LEAF,
-            false => (options.frames / FRAMES_PER_FIRST_LEAF).max(FREE_FIRST_LEAVES.min(options.frames)),
-        };
+        let (first_leaves, first_directories) = first_of_index(&options);
         let core = Core {
             folios: FolioTable::with_mechanisms(options.frames, options.mechanisms)
                 .with_few_refaults(options.grain.few_refaults),
             leaves: LeafPool::new(
                 first_leaves,
                 leaves,
-                if cfg!(loom) { 0 } else { 1 + options.frames / FRAMES_PER_FIRST_DIRECTORY },
+                first_directories,
                 options.cpus,
                 options.pcp_batch_frames as u32,
             )
