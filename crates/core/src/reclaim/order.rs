@@ -344,6 +344,75 @@ mod tests {
         }
     }
 
+    /// A memcg of 1000 pages in four generations, in the memcg LRU of Linux 7.2. Another one keeps
+    /// the LRU's old set from running empty.
+    fn in_memcg_lru() -> Harness {
+        let mut harness = Harness::with_preset(crate::Preset::Linux72, 4096, 31);
+        harness.bring_at(0..1000, 4);
+        let other = harness.core.add_memcg("other", 4096, crate::Time::ZERO).unwrap().id();
+        let task = harness.core.new_task(other, 0);
+        let task = std::mem::replace(&mut harness.task, task);
+        harness.bring_at(1000..2000, 4);
+        harness.task = task;
+        harness
+    }
+
+    /// Whether the harness's memcg is in the old set: then a walk visits it.
+    fn is_old(harness: &Harness) -> bool {
+        let mut walk = OrderWalk::new(&harness.core, MemcgId::ROOT, 0, false);
+        let mut visited = std::iter::from_fn(|| walk.next(&harness.core, MemcgId::ROOT, None));
+        visited.any(|(memcg, _)| memcg == harness.task.memcg)
+    }
+
+    /// [book: memcgs#checks]: "A memcg below `min` moves to young without being scanned".
+    #[test]
+    fn a_memcg_below_min_is_not_scanned() {
+        for (min_pages, scanned) in [(999, true), (1000, false)] {
+            let harness = in_memcg_lru();
+            harness.core.memcgs.set_min(harness.task.memcg, min_pages);
+            harness.pass(harness.root_orders(1000), 3);
+            assert_eq!(harness.stat(Counter::PgscanDirect) > 0, scanned, "min {min_pages}");
+            assert_eq!(is_old(&harness), scanned, "min {min_pages}");
+        }
+    }
+
+    /// [book: memcgs#checks]: "A memcg below `low` first moves to the tail. The second visit scans
+    /// it, with one `low` event". Both visits may be of one walk.
+    #[test]
+    fn a_memcg_below_low_is_scanned_at_the_second_visit() {
+        let harness = in_memcg_lru();
+        let (core, memcg) = (&harness.core, harness.task.memcg);
+        core.memcgs.set_low(memcg, 1000);
+        let (orders, mut scan) = (harness.root_orders(1000), Scan::default());
+        let cx = &mut Context::new(core, &harness.host, &orders, &mut scan);
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            let mut walk = NodeWalk::new(cx, 3, false);
+            while walk.step(cx) != WalkStep::Finished {
+                let is_at_tail = walk.order.visits_below_low(core, MemcgId::ROOT, memcg);
+                seen.push((is_at_tail, harness.stat(Counter::EventLow), harness.stat(Counter::PgscanDirect)));
+            }
+        }
+        seen.dedup();
+        // Proportional protection spares all but 32 pages.
+        let expected = [(false, 0, 0), (true, 0, 0), (true, 1, 0), (true, 1, 32 >> 3)];
+        assert!(seen.starts_with(&expected), "{seen:?}");
+    }
+
+    /// [book: memcgs#checks]: "A big memcg that reached the goal without aging stays in place; the
+    /// next walk that starts in its bin meets it again".
+    #[test]
+    fn a_memcg_that_gave_enough_stays_in_place() {
+        let mut harness = Harness::with_preset(crate::Preset::Linux72, 4096, 31);
+        harness.bring_at(0..4096, 4);
+        for _ in 0..3 {
+            assert_eq!(harness.pass(harness.root_orders(32), 5).0, [64]);
+            let walk = OrderWalk::new(&harness.core, MemcgId::ROOT, 0, false);
+            let is_at_tail = walk.visits_below_low(&harness.core, MemcgId::ROOT, harness.task.memcg);
+            assert!(is_old(&harness) && !is_at_tail && aged(&harness) == 0);
+        }
+    }
+
     /// [book: reclaim-loop#checks]: "kswapd with a goal of 8192 that frees 8192 in one lruvec stops
     /// the walk".
     #[test]

@@ -57,11 +57,16 @@ const PAGES: u32 = 100;
 
 impl Anon {
     fn new(swap_pages: u32, store: SwapStore) -> Anon {
+        Anon::with_options(swap_pages, store, Harness::multigen_options(2 * PAGES))
+    }
+
+    /// The limit is half of the frames.
+    fn with_options(swap_pages: u32, store: SwapStore, options: Options) -> Anon {
         let swap = SwapOptions { pages: swap_pages, store };
         let watermarks = Watermarks { min: 0, low: 0, high: 0 };
-        let options = Options { swap, watermarks, batch_folios: 1, ..Harness::multigen_options(2 * PAGES) };
-        let core = Core::new(options, Time::ZERO);
-        let memcg = core.add_memcg("anon", u64::from(PAGES), Time::ZERO).unwrap().id();
+        let limit_pages = u64::from(options.frames) / 2;
+        let core = Core::new(Options { swap, watermarks, batch_folios: 1, ..options }, Time::ZERO);
+        let memcg = core.add_memcg("anon", limit_pages, Time::ZERO).unwrap().id();
         let task = core.new_task(memcg, 0);
         let region = core.open_mapping(Kind::Anon);
         core.map(&task, &region, 512);
@@ -245,6 +250,51 @@ fn a_page_that_is_written_at_once_is_freed_by_the_same_effort() {
     let written = anon.stat(Counter::Pswpout);
     assert!(written <= 60 && progress.scanned == written + progress.reclaimed, "{written}, {progress:?}");
     anon.core.validate().unwrap();
+}
+
+/// [book: classic-lru#checks]: "Anon page, slow swap device, first visit: written + 1, cost + 33,
+/// kept at the head. After the write: freed by the next scan. Accessed between: no refault
+/// counted".
+#[test]
+fn the_classic_lru_frees_a_page_at_its_second_visit() {
+    use crate::lru::classic::list_of;
+    for accessed in [false, true] {
+        let mechanisms = crate::Mechanisms::default().with_lru(crate::Lru::Classic);
+        let anon = Anon::with_options(1000, SwapStore::Device, Options { mechanisms, ..Options::new(600) });
+        anon.store(0..200);
+        anon.forget_accesses(0..200);
+        let inactive = || -> Vec<u32> {
+            let locked = anon.memcg().lruvec.lock(&anon.core.folios);
+            let folios = locked.lists.lists.iter(&anon.core.folios, list_of(Kind::Anon, false));
+            folios.map(|folio| anon.core.folios.index(folio)).collect()
+        };
+        // One page is scanned at priority 7.
+        let scan_one = || {
+            let orders = Orders::new(anon.task.memcg, EffortKind::Limit, 32, EAGER, 0);
+            let mut effort = Effort::new(&anon.core, orders);
+            let before = anon.stat(Counter::PgscanAnon);
+            while anon.stat(Counter::PgscanAnon) == before {
+                assert_eq!(effort.step(&anon.core, &anon.host), Step::More);
+            }
+            effort.abandon(&anon.core, &anon.host);
+            assert_eq!(anon.stat(Counter::PgscanAnon), before + 1);
+        };
+        scan_one();
+        let cost = anon.memcg().lruvec.lock(&anon.core.folios).lists.costs.0;
+        assert_eq!((anon.stat(Counter::Pswpout), cost), (1, [33, 0]));
+        assert_eq!((inactive().last(), anon.flags(0).writeback()), (Some(&0), true));
+        if accessed {
+            anon.touch(0, false);
+            assert!(anon.flags(0).mapped() && anon.flags(0).swapcache());
+        }
+        anon.end_writes(true);
+        assert_eq!(inactive()[..2], [0, 1], "its write has rotated it");
+        scan_one();
+        let freed = u64::from(!accessed);
+        assert_eq!((anon.swapped().len() as u64, anon.stat(Counter::PgstealAnon)), (freed, freed));
+        assert_eq!([anon.stat(Counter::WorkingsetRefaultAnon), anon.stat(Counter::Pswpin)], [0, 0]);
+        anon.core.validate().unwrap();
+    }
 }
 
 /// [book: eviction#verdicts] row 18: "synchronous success (compressed memory) → continue".

@@ -50,6 +50,12 @@ fn new_pages_are_listed_31_at_a_time() {
         assert_eq!(harness.sizes().iter().sum::<u64>(), listed, "after {pages}");
         assert_eq!(harness.flags(pages - 1).generation().is_some(), u64::from(pages) == listed);
     }
+    // One lock hold per batch: 31, 31, and one page. The sizes above are read without it.
+    let mut harness = Harness::new(100, 31);
+    for (pages, batches) in [(30, 0), (31, 1), (61, 1), (62, 2)] {
+        harness.read_all(0..pages);
+        assert_eq!(harness.memcg().lruvec().lock_counts().taken, batches, "after {pages}");
+    }
 }
 
 /// [book: access#checks]: "7.2: with 4 generations, a folio read by fd once *before* its add batch

@@ -27,7 +27,8 @@ mod turn;
 use super::{Habits, LockedLruvec};
 use crate::folio::{CountedFull, FolioId, Kind};
 use crate::sync::Ordering::Relaxed;
-pub(super) use state::{LISTS, list_of};
+pub(super) use state::LISTS;
+pub(crate) use state::list_of;
 pub(super) use {
     balance::Balance,
     refault::{Evictions, accessed_again, refaulted},

@@ -350,6 +350,25 @@ fn the_reach_is_the_active_list_as_it_is_known() {
     }
 }
 
+/// [book: refaults#checks]: "A refault of a page that moved to another memcg … classic counts it on
+/// the new owner". The distance is that of the old owner's clock.
+#[test]
+fn a_refault_by_another_memcg_counts_there() {
+    let mut harness = exact(200, 1);
+    harness.fill(100..110, 0..50);
+    assert_eq!(harness.shrink_inactive(10), 10);
+    let old = harness.task.memcg;
+    let new = harness.core.add_memcg("new", 200, crate::Time::ZERO).unwrap().id();
+    harness.task = harness.core.new_task(new, 0);
+    harness.bring(105, Arrival::default());
+    let counts = |memcg| {
+        let stat = harness.core.memcg(memcg).stat();
+        [Counter::WorkingsetRefaultFile, Counter::WorkingsetActivateFile].map(|counter| stat.get(counter))
+    };
+    assert_eq!((counts(old), counts(new)), ([0, 0], [1, 1]));
+    assert!(harness.flags(105).active());
+}
+
 /// [book: refaults#checks]: "Classic: evicting 10 pages, then activating 5, advances NA by 15 in
 /// the lruvec and in each ancestor".
 #[test]
