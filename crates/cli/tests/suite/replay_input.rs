@@ -189,7 +189,7 @@ fn wrong_usage_is_refused_before_anything_is_done() {
         ("replay skewed.txt --warm 1.5", "less than 1"),
         ("replay skewed.txt --check=0", "1.."),
         ("replay skewed.txt --unit 4096", "unit"),
-        ("replay skewed.txt --seed minus", "invalid digit"),
+        ("replay skewed.txt --seed minus", "expected a whole number"),
         ("replay skewed.txt --swap 0", "swap needs at least 4096 bytes"),
         ("replay skewed.txt --swap 2TiB", "more than 1 TiB"),
         ("replay skewed.txt --swap 1MiB --swap-device tape", "zram"),
