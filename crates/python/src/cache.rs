@@ -7,6 +7,7 @@ use crate::work::{exception as work_exception, usage};
 use mglru_cache::{
     BackendKind, BlockSource, Error, Limits, OpenMode, PageCache, Tenant as CacheTenant, TenantStats,
 };
+use mglru_lab::cache_counts;
 use mglru_lab::replay::grid::Choice;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -193,7 +194,9 @@ impl Tenant {
             fields.set_item(name, count)?;
         }
         let of_counters = PyDict::new(py);
-        for (name, count) in counters.iter() {
+        // Sums that `memory.stat` also has.
+        let sums = [("pgscan", cache_counts::scanned(&stats)), ("pgsteal", cache_counts::evictions(&stats))];
+        for (name, count) in sums.into_iter().chain(counters.iter()) {
             of_counters.set_item(name, count)?;
         }
         fields.set_item("counters", of_counters)?;
