@@ -24,12 +24,7 @@ impl Policy for Fifo {
         if memory.pages.reach(page) {
             return true;
         }
-        if memory.is_full()
-            && let Some(victim) = memory.queue.oldest()
-        {
-            memory.take_out(victim);
-        }
-        memory.bring_in(page, true);
+        memory.replace_oldest(page, true);
         false
     }
 }

@@ -25,12 +25,7 @@ impl Policy for Lru {
             memory.queue.renew(&mut memory.pages, page);
             return true;
         }
-        if memory.is_full()
-            && let Some(victim) = memory.queue.oldest()
-        {
-            memory.take_out(victim);
-        }
-        memory.bring_in(page, true);
+        memory.replace_oldest(page, true);
         false
     }
 }

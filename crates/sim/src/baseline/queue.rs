@@ -147,6 +147,17 @@ impl<T: Copy + Default> Memory<T> {
         self.pages.set_tag(page, tag);
     }
 
+    /// Brings a page in, for which the oldest one leaves if memory is full.
+    #[inline]
+    pub(super) fn replace_oldest(&mut self, page: u32, tag: T) {
+        if self.is_full()
+            && let Some(victim) = self.queue.oldest()
+        {
+            self.take_out(victim);
+        }
+        self.bring_in(page, tag);
+    }
+
     /// Takes a page out.
     #[inline]
     pub(super) fn take_out(&mut self, page: u32) {

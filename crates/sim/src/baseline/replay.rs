@@ -58,7 +58,7 @@ pub(super) const ACCESSES_PER_REPORT: usize = 1 << 16;
 /// then has what was counted so far.
 ///
 /// # Errors
-/// The source cannot be read, or, for the optimum, it has 2^32 accesses or more.
+/// The source cannot be read, or, for the optimum, it has 2^32 - 1 accesses or more.
 ///
 /// # Panics
 /// If `memory_pages` is 0.
@@ -182,7 +182,9 @@ impl Replay<'_> {
         while self.read(&mut operations, &mut pages)? {
             trace.extend_from_slice(&pages);
             if trace.len() >= u32::MAX as usize {
-                return Err("the optimum needs the whole trace and supports fewer than 2^32 accesses".into());
+                return Err(
+                    "the optimum needs the whole trace and supports fewer than 2^32 - 1 accesses".into()
+                );
             }
         }
         let accesses = trace.len();

@@ -18,21 +18,21 @@ const ACCESSES_MAX_NAIVE: usize = 60_000;
 /// Number of hashes tried for W-TinyLFU's filter.
 const HASHES: u64 = 4;
 
-/// A mix of loops, scans, hot pages and random accesses.
-fn trace(seed: u64) -> Vec<u32> {
+/// A mix of loops, scans, hot pages and random accesses to so many times 60 pages.
+fn trace(seed: u64, times: u64) -> Vec<u32> {
     let mut random = Random::new(seed);
     let mut trace = Vec::new();
-    while trace.len() < 3000 {
-        let (first, pages) = (random.below(30), 1 + random.below(25));
+    while trace.len() < 3000 * times as usize {
+        let (first, pages) = (random.below(30 * times), 1 + random.below(25 * times));
         let kind = random.below(4);
-        for n in 0..random.below(150) {
+        for n in 0..random.below(150 * times) {
             let page = match kind {
                 0 => n % pages,
                 1 => n,
                 2 => random.below(pages).min(random.below(pages)),
-                _ => random.below(60),
+                _ => random.below(60 * times),
             };
-            trace.push((first + page) as u32 % 60);
+            trace.push(((first + page) % (60 * times)) as u32);
         }
     }
     trace
@@ -42,19 +42,33 @@ fn operations(trace: &[u32]) -> impl Iterator<Item = Operation> {
     trace.iter().map(|&page| Access::read(u64::from(page)).into())
 }
 
+fn agrees(baseline: Baseline, memory: usize, trace: &[u32], seed: u64) {
+    let mut model = naive::policy(baseline, memory, trace);
+    let misses = trace.iter().filter(|&&page| !model.touch(page)).count() as u64;
+    let mut source = operations(trace);
+    let report = replay(baseline, memory as u64, 0, &mut source, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(report.total.misses, misses, "{baseline:?}, seed {seed}, {memory} pages");
+}
+
 #[test]
 fn policies_agree_with_naive_models() {
     for seed in 0..60 {
-        let trace = trace(seed);
+        let trace = trace(seed, 1);
         for memory in [1, 2, 3, 4, 7, 10, 13, 20, 31, 45, 60] {
-            for baseline in Baseline::ALL {
-                let mut model = naive::policy(baseline, memory, &trace);
-                let misses = trace.iter().filter(|&&page| !model.touch(page)).count() as u64;
-                let mut source = operations(&trace);
-                let report =
-                    replay(baseline, memory as u64, 0, &mut source, &mut |_| ControlFlow::Continue(()))
-                        .unwrap();
-                assert_eq!(report.total.misses, misses, "{baseline:?}, seed {seed}, {memory} pages");
+            Baseline::ALL.into_iter().for_each(|baseline| agrees(baseline, memory, &trace, seed));
+        }
+    }
+}
+
+/// From 200 pages on, a hundredth of memory is more than one page: the queue of LIRS, and the
+/// window of W-TinyLFU.
+#[test]
+fn shares_of_memory_agree_with_naive_models() {
+    for seed in 0..4 {
+        let trace = trace(seed, 8);
+        for memory in [199, 200, 317, 450] {
+            for baseline in [Baseline::TwoQ, Baseline::Lirs, Baseline::WTinyLfu, Baseline::S3Fifo] {
+                agrees(baseline, memory, &trace, seed);
             }
         }
     }
@@ -82,7 +96,7 @@ fn a_replay_ends_when_its_caller_says_so() {
 #[test]
 fn no_policy_misses_less_than_the_optimum() {
     for seed in 100..120 {
-        let trace = trace(seed);
+        let trace = trace(seed, 1);
         let misses = |baseline, memory| {
             let mut source = operations(&trace);
             replay(baseline, memory, 0, &mut source, &mut |_| ControlFlow::Continue(())).unwrap().total.misses
