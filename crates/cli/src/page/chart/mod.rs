@@ -109,12 +109,9 @@ fn ticks(least: f64, most: f64) -> Vec<f64> {
     let power = 10f64.powf(raw.log10().floor());
     let step =
         [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|&step| step >= raw).unwrap_or(raw);
-    let first = (least / step).ceil() as i64;
-    (first..)
-        .map(|number| number as f64 * step)
-        .take_while(|&tick| tick <= most + step * 1e-6)
-        .take(12)
-        .collect()
+    let (first, slack) = ((least / step).ceil(), step * 1e-6);
+    let ticks = (0..12u8).map(|number| (first + f64::from(number)) * step);
+    ticks.filter(|tick| (least - slack..=most + slack).contains(tick)).collect()
 }
 
 /// Round numbers of a logarithmic scale: 1, 2 and 5 of each power of ten, or the powers alone.
@@ -481,7 +478,10 @@ mod tests {
         assert_eq!(ticks(0.0, 100.0), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
         assert_eq!(ticks(-3.0, 3.0), [-2.0, 0.0, 2.0]);
         assert_eq!(log_ticks(90.0, 2100.0), [100.0, 200.0, 500.0, 1000.0, 2000.0]);
-        assert!(ticks(0.0, 0.0).len() <= 12 && ticks(0.0, 1e12).len() <= 12);
+        for (least, most) in [(0.0, 0.0), (5.0, 5.0), (-1e300, -1e300), (0.0, 1e12), (0.0, f64::INFINITY)] {
+            let ticks = ticks(least, most);
+            assert!(ticks.iter().all(|tick| (least..=most).contains(tick)), "{least} to {most}: {ticks:?}");
+        }
         assert_eq!(
             [0.0, 0.05, 2.5, 12_000.0, 3e6, 2e9].map(|value| number(value, 0.05)),
             ["0", "0.05", "2.50", "12 k", "3 M", "2 G"]
