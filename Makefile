@@ -57,10 +57,13 @@ sweep-dask sweep-ray: sweep-%: ## the sweep of crates/python/examples/sweep.py o
 wheel: ## the Python wheel, in target/wheels
 	@crates/python/in-environment wheel
 
+# Waits for another apt-get instead of failing beside it.
+INSTALL = apt-get -o DPkg::Lock::Timeout=100 install -qq -y
+
 # Some tests compare with the real fio and skip without it. Run by root, this installs fio.
 fio: ## install fio, with which some tests compare (root only)
 	@command -v fio >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
-		&& timeout 120 sh -c "apt-get install -qq -y fio || { apt-get update && apt-get install -qq -y fio; }" \
+		&& timeout 120 sh -c "$(INSTALL) fio || { apt-get update && $(INSTALL) fio; }" \
 		>/dev/null 2>&1; } \
 		|| echo "fio is not installed: its tests skip"
 
@@ -76,8 +79,8 @@ upstream: libclang ## redb's and SQLite's own tests, on the adapters
 # The bindings of SQLite are made with libclang. Run by root, this installs it.
 libclang: ## install libclang, which the bindings of SQLite need (root only)
 	@ldconfig -p | grep -qE 'libclang(-[0-9]*)?\.so ' || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
-		&& { apt-get install -qq -y libclang-dev || { apt-get update && apt-get install -qq -y libclang-dev; }; } >/dev/null 2>&1; } \
-		|| echo "libclang is not installed: mglru-sqlite does not build"
+		&& { $(INSTALL) libclang-dev || { apt-get update && $(INSTALL) libclang-dev; }; } >/dev/null 2>&1; } \
+		|| echo "libclang is not installed, and mglru-sqlite does not build without it: apt-get install libclang-dev"
 
 loom: ## the atomic words under loom
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p mglru-core --lib --profile loom
@@ -103,7 +106,9 @@ pgo: ## `mglru` compiled with a profile of its own runs, as target/pgo/mglru
 
 # Packs the crates as for a publication and checks their manifests, without compiling. The Python package is published
 # elsewhere. `cargo package --workspace --exclude mglru-python` also builds each crate from what is in its package.
+# It does not ask the registry: the first line downloads what is missing, on a fresh machine everything.
 package: ## pack the crates as for a publication, without compiling
+	@cargo fetch --locked --quiet --target $$(rustc -vV | sed -n 's/^host: //p')
 	cargo package --workspace --exclude mglru-python --no-verify --allow-dirty --offline --quiet
 
 # Which changes of the libraries' interfaces since a revision break programs: BASELINE=REV, or the last tag. It

@@ -45,7 +45,7 @@ def need(programs):
         raise Failure(f"these packages are missing, and only root with apt-get can install them: {' '.join(missing)}")
     print(f"installing {' '.join(missing)}", file=sys.stderr)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing]
+    install = ["apt-get", "-o", "DPkg::Lock::Timeout=100", "install", "-y", "-qq", "--no-install-recommends", *missing]
     if subprocess.run(install, env=environment, capture_output=True).returncode != 0:
         call("apt-get", "update", "-qq", env=environment)
         call(*install, env=environment)
