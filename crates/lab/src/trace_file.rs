@@ -165,7 +165,7 @@ pub struct TraceFile {
     /// Those of a sample as they are replayed: with its pages moved together.
     replayed: Arc<OnceLock<Arc<Vec<Record>>>>,
     sampled: Option<Sampled>,
-    /// Number of bad records among those.
+    /// Number of bad records that are not among the decoded ones.
     skipped: u64,
     numbering: Numbering,
     warm: Option<f64>,

@@ -234,7 +234,7 @@ impl Grid {
         if salts < 2 {
             return Ok(done);
         }
-        let cells = done.len() / samples.len().max(1);
+        let cells = self.count(1) as usize;
         let rows: Vec<ReplayRow> = done.iter().map(|done| done.row.clone()).collect();
         let firsts = done.chunks(salts * cells).flat_map(|of_trace| of_trace[..cells].to_vec());
         Ok(firsts.zip(means(&rows, salts, cells)).map(|(done, row)| Done { row, ..done }).collect())
@@ -530,6 +530,7 @@ mod tests {
         let Values::Real(deviations) = column("miss_ratio_deviation") else { panic!("numbers") };
         assert_eq!(deviations[5], Some(means[5].row.samples.unwrap().miss_ratio_deviation));
         assert!(super::columns(&single).columns().iter().all(|column| column.name != "salts"));
+        assert!(grid.run_salts(&[], 3, 1, &Unwatched).unwrap().is_empty());
     }
 
     #[test]

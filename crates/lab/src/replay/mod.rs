@@ -245,7 +245,7 @@ pub fn replay_salts(
     watch: &dyn Watch,
 ) -> Result<Vec<ReplayRow>, Error> {
     let rows = replay(samples, options, threads, None, watch)?;
-    Ok(if salts > 1 { rows::means(&rows, salts, rows.len() / samples.len()) } else { rows })
+    Ok(if salts > 1 { rows::means(&rows, salts, rows.len() / samples.len().max(1)) } else { rows })
 }
 
 /// The curves of all rows of a replay with these options, with a point per size.

@@ -221,7 +221,8 @@ const SAMPLED_PAGES_ENOUGH: u64 = 1000;
 impl SampleMemory {
     /// The sample, if the trace is one.
     fn of(trace: &TraceFile, memory_pages: u64) -> Option<SampleMemory> {
-        let percent = trace.sampled()?.sample.share() * 100.0;
+        // 0.07 × 100 is 7.000000000000001.
+        let percent = (trace.sampled()?.sample.share() * 1e8).round() / 1e6;
         Some(SampleMemory { percent, pages: memory_pages })
     }
 
@@ -233,7 +234,8 @@ impl SampleMemory {
     fn advice(self) -> String {
         let enough = self.percent * SAMPLED_PAGES_ENOUGH as f64 / self.pages.max(1) as f64;
         match enough {
-            enough if enough < 100.0 => format!("choose a sample of {} %", enough.ceil()),
+            ..1.0 => format!("choose a sample of {} %", (enough * 100.0).ceil() / 100.0),
+            1.0..100.0 => format!("choose a sample of {} %", enough.ceil()),
             _ => "replay the whole trace".to_owned(),
         }
     }
@@ -431,13 +433,14 @@ impl ReplayRow {
 }
 
 /// The means of samples. `rows` are those of traces with `salts` adjacent samples each, every
-/// sample with as many rows in the same order; so are the means, with one sample per trace.
+/// sample with as many rows in the same order; so are the means, with one sample per trace. Without
+/// a trace there are none.
 pub fn means(rows: &[ReplayRow], salts: usize, rows_per_sample: usize) -> Vec<ReplayRow> {
     let of_trace = |rows: &[ReplayRow]| -> Vec<ReplayRow> {
         let place = |at: usize| rows[at..].iter().step_by(rows_per_sample).collect::<Vec<&ReplayRow>>();
         (0..rows_per_sample).map(|at| ReplayRow::mean(&place(at))).collect()
     };
-    rows.chunks(salts * rows_per_sample).flat_map(of_trace).collect()
+    rows.chunks((salts * rows_per_sample).max(1)).flat_map(of_trace).collect()
 }
 
 impl Touches {
@@ -471,7 +474,7 @@ impl ReplayOutcome<'_> {
         let peak = self.report.tenants[1].peak_pages;
         if total.counters.pgsteal() == 0 && peak < self.plan.memory_pages {
             notes.push(format!(
-                "memory is larger than the trace: {} of {} pages were used, so every miss is a first touch",
+                "memory is larger than the trace: {} of {} pages were used, so none was evicted",
                 count(peak),
                 count(self.plan.memory_pages)
             ));
@@ -532,7 +535,8 @@ pub struct Point {
 }
 
 impl Curve {
-    /// The curves of rows sorted by trace, policy and memory, with `points` points each.
+    /// The curves of rows sorted by trace, policy and memory, with `points` points each; none of no
+    /// rows.
     pub fn of(rows: &[ReplayRow], points: usize) -> Vec<Curve> {
         let curve = |rows: &[ReplayRow]| Curve {
             trace: rows[0].trace.clone(),
@@ -542,7 +546,7 @@ impl Curve {
             warm_from: rows[0].warm.from_access,
             points: rows.iter().map(Point::of).collect(),
         };
-        rows.chunks(points).map(curve).collect()
+        rows.chunks(points.max(1)).map(curve).collect()
     }
 }
 
@@ -556,5 +560,36 @@ impl Point {
             warm_miss_ratio: row.warm.touches.miss_ratio,
             samples: row.samples,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Unwatched;
+    use crate::replay::{Options, replay_salts};
+
+    #[test]
+    fn remarks_on_samples_have_round_percentages() {
+        let note = |sample: &str, pages| {
+            let trace = TraceFile::of_pages("trace", 0..1_000_000).unwrap();
+            let trace = trace.sample(sample.parse().unwrap()).unwrap();
+            SampleMemory::of(&trace, pages).unwrap().note()
+        };
+        for (sample, pages, begin, advice) in [
+            ("7%", 700, "a sample of 7 % of the pages", "choose a sample of 10 %"),
+            ("0.29", 100, "a sample of 29 % of the pages", "replay the whole trace"),
+            ("0.01%", 500, "a sample of 0.01 % of the pages", "choose a sample of 0.02 %"),
+        ] {
+            let note = note(sample, pages);
+            assert!(note.starts_with(begin) && note.contains(advice), "{note}");
+        }
+    }
+
+    /// They were divided by their number.
+    #[test]
+    fn no_traces_have_no_rows() {
+        assert!(replay_salts(&[], 3, &Options::default(), 1, &Unwatched).unwrap().is_empty());
+        assert!(Curve::of(&[], 0).is_empty());
     }
 }
