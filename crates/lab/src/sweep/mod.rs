@@ -51,7 +51,8 @@ use crate::pipe;
 use crate::replay::grid::{Cell, Done, Grid, Line, line_columns};
 use crate::trace_file::{Loading, TraceFile};
 use crate::watch::Watch;
-use mglru_workload::{text_file, trace};
+use mglru_workload::text_file;
+use mglru_workload::trace::{self, Format};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -278,7 +279,7 @@ impl Sweep {
     /// The inputs of the rows as text: two sweeps with the same text have the same rows.
     ///
     /// # Errors
-    /// If a trace is not there.
+    /// If a trace is not there, or cannot be recognised.
     pub fn identity(&self) -> Result<String, Error> {
         let mut text = format!("mglru {}\n", env!("CARGO_PKG_VERSION"));
         for trace in &self.traces {
@@ -293,11 +294,19 @@ impl Sweep {
             if let Some(format) = open.format {
                 text += &format!(", as {format}");
             }
+            if let Some(bytes) = open.unit_bytes {
+                text += &format!(", in units of {bytes} bytes");
+            }
             if open.lossy {
                 text += ", lossy";
             }
             if let Some(sample) = sample {
                 text += &format!(", a sample of {} with salt {}", sample.share(), sample.salt());
+            }
+            if self.grid.options.warm.is_none()
+                && let Some(warm) = own_warm(trace)?
+            {
+                text += &format!(", counted from {warm} on");
             }
             text.push('\n');
         }
@@ -314,6 +323,14 @@ impl Sweep {
         text += &format!("swap {:?}\nreadahead and fault-around {windows:?}\n", options.swap);
         Ok(text)
     }
+}
+
+/// The share of its accesses before counting starts that the sidecar of a trace has.
+fn own_warm(trace: &SweepTrace) -> Result<Option<f64>, Error> {
+    if trace.is_remote() || trace::open(&trace.path, trace.open)?.format() != Format::KernelLab {
+        return Ok(None);
+    }
+    Ok(trace::sidecar(&trace.path)?.and_then(|sidecar| sidecar.warm))
 }
 
 /// The length of a file, and a checksum of its parts: changed content shows, unless all changes lie

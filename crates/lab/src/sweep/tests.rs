@@ -286,6 +286,40 @@ fn folders_of_others_and_without_rights_are_refused_before_the_start() {
     assert!(error.text().contains("cannot write rows there"), "{error}");
 }
 
+/// The description beside a trace of the kernel lab says where counting starts.
+#[test]
+fn the_warm_point_of_a_sidecar_belongs_to_what_rows_depend_on() {
+    let folder = traces();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("c.bin"), [1u32, 2, 1].map(u32::to_le_bytes).concat()).unwrap();
+    let identity = |grid: &str| {
+        let grid = grid.replace("a.plain", "c.bin");
+        GridFile::parse(&grid).unwrap().sweep(folder.path()).unwrap().identity().unwrap()
+    };
+    let describe = |warm: &str| std::fs::write(path("c.json"), format!("{{\"warm\": {warm}}}")).unwrap();
+    let unsaid = GRID.replace("warm = 0.25", "");
+    describe("0.5");
+    let (before, given) = (identity(&unsaid), identity(GRID));
+    assert!(before.contains(", counted from 0.5 on\n"), "{before}");
+    describe("0.75");
+    assert_ne!(identity(&unsaid), before);
+    assert_eq!(identity(GRID), given, "the grid says it");
+}
+
+/// A file of numbers with another unit is another trace.
+#[test]
+fn the_unit_of_a_trace_belongs_to_what_rows_depend_on() {
+    let folder = traces();
+    let identity = |options: &str| {
+        let grid = GRID.replace("format = \"plain\"", options);
+        GridFile::parse(&grid).unwrap().sweep(folder.path()).unwrap().identity().unwrap()
+    };
+    let [pages, sectors] =
+        [4096, 512].map(|bytes| identity(&format!("format = \"arc\", unit_bytes = {bytes}")));
+    assert_ne!(pages, sectors);
+    assert!(sectors.contains(", as arc, in units of 512 bytes\n"), "{sectors}");
+}
+
 #[test]
 fn names_of_parts_lead_back() {
     for units in [0..1, 0..40, 999_999_999..1_000_000_001, 12..13] {
