@@ -72,7 +72,7 @@ pub fn table(experiment: &Experiment) -> Table {
             figure(median(&row.default)),
             signed(row.change()),
             format!("{}…{}", signed(interval.low), signed(interval.high)),
-            experiment.runs_of(row).to_string(),
+            row.runs().to_string(),
             row.direction().to_owned(),
             experiment.verdict_text(row),
         ]);

@@ -167,7 +167,7 @@ pub struct Experiment {
     pub name: &'static str,
     /// Environment: `sim` or `real`.
     pub world: &'static str,
-    /// Description of the workload, in lines of at most 100 columns.
+    /// Description of the workload. Each line is a paragraph.
     pub workload: String,
     /// Runs per setting.
     pub runs: u32,
@@ -219,7 +219,7 @@ impl MetricRow {
     /// increases and decreases, or there is a single pair of runs.
     pub fn direction(&self) -> &'static str {
         let Interval { low, high, .. } = self.interval();
-        if self.values != Values::Given && self.pairs() < 2 {
+        if self.values != Values::Given && self.runs() < 2 {
             "open"
         } else if low > 0.0 {
             "up"
@@ -232,9 +232,12 @@ impl MetricRow {
         }
     }
 
-    /// Pairs of values.
-    fn pairs(&self) -> usize {
-        self.before.len().min(self.after.len())
+    /// Runs per setting behind the values.
+    pub fn runs(&self) -> usize {
+        match self.values {
+            Values::Resampled { runs } => runs,
+            Values::Counted | Values::Timed | Values::Given => self.before.len().min(self.after.len()),
+        }
     }
 
     /// The verdict, provided that times are meaningful.
@@ -249,7 +252,7 @@ impl MetricRow {
         match self.published {
             Published::Nothing => return Verdict::Unpublished,
             _ if self.values == Values::Given => return Verdict::ByConstruction,
-            _ if self.pairs() < 2 => return Verdict::OneRun,
+            _ if self.runs() < 2 => return Verdict::OneRun,
             _ => {}
         }
         let Interval { low, high, .. } = self.interval();
@@ -311,18 +314,10 @@ impl Experiment {
         self.verdict_of(&self.rows[0])
     }
 
-    /// Runs per setting behind a metric's values.
-    pub fn runs_of(&self, row: &MetricRow) -> usize {
-        match row.values {
-            Values::Resampled { runs } => runs,
-            Values::Counted | Values::Timed | Values::Given => row.pairs(),
-        }
-    }
-
     /// Reasons why the verdict on a metric is provisional. In a quick test, that holds for every
     /// metric.
     fn caveat(&self, row: &MetricRow) -> Option<String> {
-        let runs = self.runs_of(row);
+        let runs = row.runs();
         let few = match self.verdict_of(row) {
             Verdict::Unpublished | Verdict::NotMeasurable | Verdict::ByConstruction => None,
             _ if runs < PAIRS_MIN => Some(match runs {
@@ -668,8 +663,12 @@ mod tests {
         };
         let interval = resampled.interval();
         assert!((interval.low + 0.95).abs() < 1e-9 && (interval.high - 0.95).abs() < 1e-9, "{interval:?}");
-        // Nor are they as many as the experiment has in its other rows.
-        let experiment = Experiment { runs: 2, ..experiment(resampled) };
-        assert_eq!(experiment.runs_of(&experiment.rows[0]), 10);
+        assert_eq!(resampled.runs(), 10);
+        // However often one run is drawn, it does not say how far apart runs are.
+        let one = MetricRow {
+            values: Values::Resampled { runs: 1 },
+            ..row(Published::Change { before: 12.0, after: 2.0 }, &[0.0; 500], &[0.0; 500])
+        };
+        assert_eq!((one.judge(), one.direction()), (Verdict::OneRun, "open"));
     }
 }

@@ -30,9 +30,8 @@ const SHORT_TIME: Duration = Duration::from_secs(2);
 const CONTROL_PAGES: u64 = 2 * LIMIT_PAGES;
 
 /// Description of the scale.
-pub const SCALE: &str = "\
-   With the real cache: limit 16 MiB, A 3 s on one warehouse, its control and B 2 s each; every page
-   read is verified, and all pages at the end.";
+pub const SCALE: &str = "  With the real cache: limit 16 MiB, A 3 s on one warehouse, its control and B 2 s each; \
+                         every page read is verified, and all pages at the end.";
 
 /// A unit of work of a client, called until the time is over.
 type Work<'a> = &'a (dyn Fn(u32) -> Result<u64, Error> + Sync);

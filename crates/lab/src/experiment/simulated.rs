@@ -22,8 +22,8 @@ pub const LIMIT_PAGES: u64 = 16_384;
 /// The default of most distributions.
 pub const SWAPPINESS: Swappiness = Swappiness::DEFAULT;
 /// Description of the scale.
-pub const SCALE: &str = "\
-   In the simulator: limit 64 MiB, A 30 s, its control 8 s and B 6 s of simulated time.";
+pub const SCALE: &str =
+    "  In the simulator: limit 64 MiB, A 30 s, its control 8 s and B 6 s of simulated time.";
 
 const TPCC_TIME: Duration = Duration::from_secs(30);
 /// Processor time per page touched by a transaction.

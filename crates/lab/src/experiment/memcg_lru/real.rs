@@ -64,7 +64,7 @@ impl Size {
         let Size { pages_each, request_pages, requests } = self;
         format!(
             "memcg-lru, with the real cache: {TENANTS} tenants, each {pages_each} mapped and {pages_each} anonymous pages, swap \
-             compressed;\n  {THREADS} threads load 40 % of them between two of {requests} requests of {request_pages} pages to the root, \
+             compressed; {THREADS} threads load 40 % of them between two of {requests} requests of {request_pages} pages to the root, \
              which are sliced.\n  before: linux-6.12, classic. after: linux-7.2. memcg_lru_alone: linux-7.2 without and with memcg_lru."
         )
     }

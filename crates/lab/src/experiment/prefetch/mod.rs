@@ -260,7 +260,7 @@ impl Scans {
         let world = ScanMachine::new(multigen(), folios, TENANTS, seed);
         let making_room = over_tenants(runs, &|way, tenant| world.make_room(way, tenant));
         stage.advance(1)?;
-        // Half of each tenant's pages, in three parts.
+        // Two thirds of each tenant's pages, a sixth in each way.
         let reclaim = over_tenants(runs, &|way, tenant| world.reclaim(way, tenant, each / 6));
         stage.advance(1)?;
         let metadata_bytes = world.metadata_bytes();

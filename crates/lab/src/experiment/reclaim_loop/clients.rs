@@ -6,7 +6,7 @@ use crate::experiment::crosscheck::{Crosscheck, Watcher};
 use crate::statistics::jain;
 use crate::timeline::{self, Timeline};
 use mglru_core::{Counter, Event, Time};
-use mglru_sim::{Access, Machine, Operation, Simulator, Source, SourceError, Tally};
+use mglru_sim::{Machine, Operation, Report, Simulator, Source, SourceError, Tally};
 use mglru_workload::Load;
 use mglru_workload::load::{Running, Step};
 use std::cell::RefCell;
@@ -35,8 +35,6 @@ pub struct Script {
     pub load: Load,
     /// Number of clients, which use the machine's tenants in turn.
     pub clients: u32,
-    /// Whether reads of files go through mappings.
-    pub mapped: bool,
     /// Counted part of the run.
     pub window: Window,
     /// Whether to observe events and record a timeline.
@@ -44,9 +42,9 @@ pub struct Script {
 }
 
 impl Script {
-    /// A script with accesses by descriptor unless the load decides.
+    /// A script that counts nothing and is not observed.
     pub fn new(machine: Machine, load: Load, clients: u32) -> Script {
-        Script { machine, load, clients, mapped: false, window: Window::default(), watched: false }
+        Script { machine, load, clients, window: Window::default(), watched: false }
     }
 }
 
@@ -127,13 +125,16 @@ impl Facts {
     }
 }
 
-/// Counts of the clients since counting started.
+/// Counts of the clients.
 #[derive(Debug, Default, Clone)]
 struct Counts {
     /// Draws of all clients since the start of the run.
     begun: u64,
+    /// Draws that each client ended since counting started.
     done_of_client: Vec<u64>,
+    /// Ended rounds of allocators since the start of the run.
     releases: u64,
+    /// Pages read from files since counting started.
     file_reads: u64,
     /// Whether clients must not begin new draws.
     over: bool,
@@ -143,7 +144,6 @@ struct Client {
     running: Rc<RefCell<Running>>,
     counts: Rc<RefCell<Counts>>,
     number: usize,
-    mapped: bool,
     /// Whether a draw is under way.
     began: bool,
     steps: Vec<Step>,
@@ -165,12 +165,7 @@ impl Source for Client {
         counts.file_reads += self.steps.iter().filter(reads).count() as u64;
         counts.releases +=
             self.steps.iter().filter(|step| matches!(step, Step::Release { .. })).count() as u64;
-        let mapped = self.mapped;
-        batch.extend(self.steps.iter().map(|&step| match step {
-            // Whole-page writes go by descriptor, because a store would read the page first.
-            Step::Touch(touch) if mapped && !touch.write => Access { mapped, ..Access::from(touch) }.into(),
-            step => Operation::from(step),
-        }));
+        batch.extend(self.steps.iter().map(|&step| Operation::from(step)));
         Ok(())
     }
 
@@ -191,7 +186,6 @@ pub fn run(script: &Script) -> Result<Facts, Error> {
             running: running.clone(),
             counts: counts.clone(),
             number,
-            mapped: script.mapped,
             began: false,
             steps: Vec::new(),
         };
@@ -221,14 +215,13 @@ pub fn run(script: &Script) -> Result<Facts, Error> {
         _ => u64::from(script.clients),
     };
     let end = from.now + time;
-    let mut died = false;
+    let died = |now: &Report| rounds > 0 && now.total().counts.out_of_memory > 0;
     let mut steps = 0_u64;
     loop {
         steps += 1;
         // Reading all counters is slow and needed rarely: an allocator without memory only retries
         // for a long time.
-        if rounds > 0 && steps.is_multiple_of(64) && simulator.report().total().counts.out_of_memory > 0 {
-            died = true;
+        if steps.is_multiple_of(64) && died(&simulator.report()) {
             break;
         }
         let (begun, releases) = (counts.borrow().begun, counts.borrow().releases);
@@ -239,6 +232,7 @@ pub fn run(script: &Script) -> Result<Facts, Error> {
         }
     }
     let to = simulator.report();
+    let died = died(&to);
     let efforts_seen = efforts;
     let efforts = efforts_seen.borrow().since(&efforts_before);
     // All clients finish before the final count.

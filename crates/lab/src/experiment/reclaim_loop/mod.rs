@@ -2,13 +2,13 @@
 //! ([book: published-experiments#reclaim-loop], published in March 2026, merged in Linux 7.2).
 //!
 //! *Before* is linux-7.1, *after* is linux-7.1 with `reclaim_loop`: only the published patches
-//! differ. The main row is YCSB-B on a document store with a
-//! quarter of the published size: of 10 G memory and 20 M records; 750,000 operations count. The
-//! engine's cache is 45 % of the memory and not reclaimable, and there are 32 clients. At this size
-//! the budget at priority 12 exceeds a batch, as it did there. The load was fixed from YCSB's
-//! definition and WiredTiger's defaults before any measurement ([`mglru_workload::ycsb`]). 7.2 also
-//! changed the placement of pages and the owner of pages whose memcg is removed. Two more settings
-//! show that apart from the loop: linux-7.2 as a whole, and 7.1 with `fault_placement`.
+//! differ. The main row is YCSB-B on a document store of a quarter of the published size, which is
+//! 10 G of memory and 20 M records; 750,000 operations count. The engine's cache is 45 % of the
+//! memory and not reclaimable, and there are 32 clients. At this size the budget at priority 12
+//! exceeds a batch, as it did there. The load was fixed from YCSB's definition and WiredTiger's
+//! defaults before any measurement ([`mglru_workload::ycsb`]). 7.2 also changed the placement of
+//! pages and the owner of pages whose memcg is removed. Two more settings show that apart from the
+//! loop: linux-7.2 as a whole, and 7.1 with `fault_placement`.
 //!
 //! The other rows of the publication are in [`loads`], at smaller sizes. [`patches`] applies the
 //! series patch by patch.
@@ -122,11 +122,11 @@ impl Part {
     }
 }
 
-/// Divisors of the published size of the store.
+/// Divisors of the published size of the store, and of the store for the steps of the series.
 const STORE_SMALLER: u64 = 4;
-/// Divisor of its counted operations.
-const STORE_SHORTER: u64 = 2;
 const SMALL_STORE_SMALLER: u64 = 16;
+/// Divisor of the counted operations of the first one.
+const STORE_SHORTER: u64 = 2;
 
 /// Before, after, default; linux-7.2, and 7.1 with fault placement.
 const SETTINGS: usize = 5;

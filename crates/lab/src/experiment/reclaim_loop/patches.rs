@@ -53,7 +53,7 @@ fn steps() -> Result<Vec<(&'static str, Mechanisms)>, Error> {
     Ok(steps)
 }
 
-/// Runs the store, the selects and the small writer once with each step.
+/// Runs the store, the selects, the mapped reads and the small writer once with each step.
 pub fn run(effort: Effort, watch: &dyn Watch) -> Result<Shown, Error> {
     const PARTS: [Part; 4] = [Part::SmallStore, Part::Selects, Part::MappedReads, Part::SmallWriter];
     let steps = steps()?;
