@@ -46,7 +46,7 @@ pub struct Compilers {
 
 impl Compilers {
     /// Starts the compilers of one tree. Their number does not matter: each takes the next unit.
-    pub fn new(compile: Compile, _compilers: u32, seed: u64) -> Compilers {
+    pub fn new(compile: Compile, seed: u64) -> Compilers {
         let headers = u64::from(compile.sources / 10).max(1);
         Compilers {
             sources: u64::from(compile.sources),
@@ -62,7 +62,7 @@ impl Compilers {
         let unit = self.next % self.sources;
         self.next += 1;
         let file = |page, write| Step::Touch(PageAccess { write, ..PageAccess::read(page) });
-        // File sizes are 1 to 16 pages, with small sizes more frequent.
+        // File sizes are 1 to 15 pages, with small sizes more frequent.
         let pages = |number: u64| {
             1 + mix(number) % FILE_PAGES_MAX * (mix(number + 1) % FILE_PAGES_MAX) / FILE_PAGES_MAX
         };
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_unit_reads_writes_and_gives_its_memory_up() {
-        let mut compilers = Compilers::new(Compile { sources: 1000, heap_pages: 50 }, 2, 3);
+        let mut compilers = Compilers::new(Compile { sources: 1000, heap_pages: 50 }, 3);
         let mut read = BTreeMap::new();
         for unit in 0..200u64 {
             let mut steps = Vec::new();

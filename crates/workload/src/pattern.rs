@@ -109,7 +109,7 @@ pub enum Length {
     Loops {
         /// Bytes per loop. fio: `io_size`.
         bytes: u64,
-        /// Number of loops. fio: `loops`.
+        /// Number of loops, at least 1. fio: `loops`.
         count: u32,
     },
 }
@@ -280,11 +280,11 @@ impl Accesses {
     pub fn next_chosen(&mut self, choose: impl FnOnce(bool) -> bool) -> Option<Access> {
         if self.left_bytes < self.largest {
             let Length::Loops { bytes, count } = self.length else { unreachable!("only loops run out") };
-            self.loops_done += 1;
-            if self.loops_done >= count || bytes < self.largest {
-                self.loops_done = count;
+            let is_last = self.loops_done.saturating_add(1) >= count;
+            if is_last || bytes < self.largest {
                 return None;
             }
+            self.loops_done += 1;
             self.left_bytes = bytes;
             self.cursor.rewind();
             self.write_cursor.iter_mut().for_each(Cursor::rewind);
@@ -446,6 +446,12 @@ mod tests {
             assert_eq!(lengths(UNIFORM, bytes, 3).len() as u64, 3 * bytes / 4096);
         }
         assert!(lengths(UNIFORM, 4095, 9).is_empty());
+        // What has ended stays so.
+        for (bytes, count, accesses) in [(4095, u32::MAX, 0), (8192, 1, 2)] {
+            let length = Length::Loops { bytes, count };
+            let mut ended = Pattern { length, ..pattern(UNIFORM, Mix::Read) }.accesses().unwrap();
+            assert_eq!((0..5).filter(|_| ended.next().is_some()).count(), accesses);
+        }
     }
 
     #[test]

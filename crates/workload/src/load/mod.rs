@@ -121,7 +121,7 @@ impl Load {
     /// that runs for long remembers more orders.
     pub fn memory_bytes(self) -> u64 {
         match self {
-            // Consistency checks keep 8 bytes per customer, the server's cache 64 per page.
+            // The server's cache keeps 64 bytes per page.
             Load::Tpcc { warehouses, cache_pages } => {
                 u64::from(warehouses) * Tpcc::WAREHOUSE_BYTES + u64::from(cache_pages) * 64
             }
@@ -150,7 +150,7 @@ impl Load {
             Load::Select(select) => Running::Select(Box::new(Selects::new(select, seed))),
             Load::Requests(requests) => Running::Requests(Workers::new(requests, clients, seed)),
             Load::FileAnon(mix) => Running::FileAnon(Rounds::new(mix, clients, seed)),
-            Load::Compile(compile) => Running::Compile(Compilers::new(compile, clients, seed)),
+            Load::Compile(compile) => Running::Compile(Compilers::new(compile, seed)),
         })
     }
 }

@@ -50,19 +50,25 @@ pub struct Consistency {
 }
 
 impl Consistency {
+    /// Memory per customer in bytes, with that of the customer's initial order: two numbers, the
+    /// order's sums, and an entry for each of the third of them that waits for delivery.
+    pub(super) const CUSTOMER_BYTES: u64 = (2 * size_of::<u32>() + size_of::<OrderSums>() + 8) as u64;
+
     /// Starts a check of a database with `warehouses` warehouses.
     pub fn new(warehouses: u64) -> Consistency {
+        let customers = (warehouses * DISTRICTS * CUSTOMERS) as usize;
         Consistency {
             warehouses: vec![0; warehouses as usize],
             districts: vec![DistrictSums::default(); (warehouses * DISTRICTS) as usize],
-            customers: vec![0; (warehouses * DISTRICTS * CUSTOMERS) as usize],
-            orders: Vec::new(),
+            customers: vec![0; customers],
+            // Growing by doubling would take up to three times as much.
+            orders: Vec::with_capacity(customers),
             balances: 0,
             taken: [0; 2],
             first_lines: Table::OrderLine.first_rows(warehouses),
             strays: 0,
             new_orders: Vec::new(),
-            district_of: Vec::new(),
+            district_of: Vec::with_capacity(customers),
         }
     }
 

@@ -91,7 +91,7 @@ struct Order {
     customer: u64,
 }
 
-/// Load of one client.
+/// The running load of one database, whose clients share it.
 #[derive(Debug)]
 pub struct Tpcc {
     warehouses: u64,
@@ -113,8 +113,9 @@ pub struct Tpcc {
 }
 
 impl Tpcc {
-    /// Memory per warehouse, in bytes: a word for each customer, and more for each district.
-    pub(crate) const WAREHOUSE_BYTES: u64 = DISTRICTS * (CUSTOMERS * 8 + 256);
+    /// Memory per warehouse, in bytes: what [`Consistency`] keeps of each customer and of the
+    /// initial order, and more for each district.
+    pub(crate) const WAREHOUSE_BYTES: u64 = DISTRICTS * (CUSTOMERS * Consistency::CUSTOMER_BYTES + 256);
 
     /// A database with `warehouses` warehouses, and a server with a cache of `cache_pages` pages (0
     /// for none).
@@ -270,7 +271,8 @@ impl Tpcc {
                 for number in next - RECENT_ORDERS..next {
                     let order = order(&self.appended, district, number);
                     touch.lines(order, None);
-                    // The items of an order are not stored. The order's seed reproduces them.
+                    // The items of an order are not stored. Others of the same distribution stand
+                    // for them, the same ones at each reading.
                     let mut items = Random::stream(order.row, 7);
                     for _ in 0..order.lines {
                         let item = nurand(&mut items, 8191, self.constants[1], ITEMS);
