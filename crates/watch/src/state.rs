@@ -174,14 +174,15 @@ fn tenant_state(control: &Control, tenant: &Tenant, budget_bytes: u64) -> Tenant
     let text = control_file(control, &stats.name, "memory.stat");
     let stat = values(&text);
     let of = |name: &str| stat.get(name).copied().unwrap_or(0);
-    let pages_to_bytes = |pages: Option<u64>| pages.map(|pages| pages * PAGE_BYTES);
+    // A protection may be of `max` pages.
+    let bytes = |pages: u64| pages.saturating_mul(PAGE_BYTES);
     let is_root = stats.name.is_empty();
     let used_by_all = of("file") + of("anon") + of("slab");
     let generation = |row: &GenerationRow| ListState {
         name: row.seq.to_string(),
         age_ms: Some(row.age_ms),
-        anon_bytes: row.anon_pages * PAGE_BYTES,
-        file_bytes: row.file_pages * PAGE_BYTES,
+        anon_bytes: bytes(row.anon_pages),
+        file_bytes: bytes(row.file_pages),
     };
     let side = |side: &str| ListState {
         name: side.to_owned(),
@@ -194,12 +195,12 @@ fn tenant_state(control: &Control, tenant: &Tenant, budget_bytes: u64) -> Tenant
         rows => rows.iter().map(generation).collect(),
     };
     TenantState {
-        usage_bytes: if is_root { used_by_all } else { stats.usage_pages * PAGE_BYTES },
-        max_bytes: if is_root { Some(budget_bytes) } else { pages_to_bytes(stats.max_pages) },
-        high_bytes: pages_to_bytes(stats.high_pages),
-        low_bytes: stats.low_pages * PAGE_BYTES,
-        min_bytes: stats.min_pages * PAGE_BYTES,
-        swap_bytes: stats.swap_pages * PAGE_BYTES,
+        usage_bytes: if is_root { used_by_all } else { bytes(stats.usage_pages) },
+        max_bytes: if is_root { Some(budget_bytes) } else { stats.max_pages.map(bytes) },
+        high_bytes: stats.high_pages.map(bytes),
+        low_bytes: bytes(stats.low_pages),
+        min_bytes: bytes(stats.min_pages),
+        swap_bytes: bytes(stats.swap_pages),
         file_bytes: of("file"),
         anon_bytes: of("anon"),
         dirty_bytes: of("file_dirty"),
@@ -303,6 +304,15 @@ mod tests {
         let sums: Vec<_> = tenants.iter().map(|tenant| (tenant.hits, tenant.misses)).collect();
         assert_eq!(sums, [(1111, 6), (110, 3), (100, 2), (1000, 3)]);
         assert_eq!((tenants[1].hit_ratio(), of("", 0, 0).hit_ratio()), (Some(110.0 / 113.0), None));
+    }
+
+    /// A protection of `max` is more bytes than a number holds.
+    #[test]
+    fn a_protection_without_end_has_as_many_bytes_as_there_are() {
+        let cache = PageCache::builder(1 << 20).tenant("db", 1 << 19).build().unwrap();
+        cache.control().write("db/memory.low", "max").unwrap();
+        let state = State::of(&cache);
+        assert_eq!((state.tenants[1].low_bytes, state.tenants[1].min_bytes), (u64::MAX, 0));
     }
 
     #[test]
