@@ -228,6 +228,9 @@ def test_plots(mixed, tmp_path):
     pytest.importorskip("matplotlib")
     curves = mglru.plot.mrc(mglru.mrc(mixed, ["default", "lru", "opt"]))
     assert [text.get_text() for text in curves.get_legend().get_texts()] == ["default", "lru", "opt"]
+    same = [mglru.Trace(range(100), name=f"{folder}/trace.plain") for folder in "ab"]
+    names = mglru.plot.mrc(mglru.mrc(same, "lru")).get_legend().get_texts()
+    assert [text.get_text() for text in names] == ["a/trace.plain, lru", "b/trace.plain, lru"]
     curves.figure.savefig(tmp_path / "curve.svg")
     assert (tmp_path / "curve.svg").read_text().count("<path") > 3
     table = mglru.timeline(mixed, "10%", ["linux-7.2", "linux-6.12"])

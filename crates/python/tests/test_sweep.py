@@ -1,11 +1,13 @@
 """Sweeps on this machine; `tests_cluster` has those on Dask and Ray."""
 
+import asyncio
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import threading
+import types
 
 import numpy
 import pyarrow.parquet
@@ -52,6 +54,7 @@ def test_a_grid_of_python_has_paths_and_numbers_of_numpy(grid, tmp_path):
     [
         ({"out": "s3://bucket/rows"}, "out: s3://bucket/rows: a sweep with .* writes to a folder"),
         ({"out": 5}, "out: expected the path of a folder, not 5"),
+        ({"out": ""}, "out: expected the path of a folder, which is not empty"),
         ({"threads": -1}, "threads: -1 is not in 0"),
         ({"threads": 0}, "threads: 0: at least 1"),
         ({"grid": [1]}, "grid: expected the path of a file or a dictionary"),
@@ -309,6 +312,31 @@ def test_an_interrupted_range_runs_again(grid, interrupted, monkeypatch):
         sweep.run(0, 1)
     _, failed, first = sweep.run(0, 1)
     assert (failed, first) == (0, None), "what was not read was kept for the whole process"
+
+
+def test_only_a_timeout_of_dask_is_a_lost_worker(monkeypatch):
+    """A store that does not answer raises the same class as a wait for a result. It is not tried again."""
+    dask, scheduler = types.ModuleType("distributed"), types.ModuleType("distributed.scheduler")
+    dask.wait = lambda tasks, return_when: types.SimpleNamespace(done=tasks)
+    scheduler.KilledWorker = type("KilledWorker", (Exception,), {})
+    monkeypatch.setitem(sys.modules, "distributed", dask)
+    monkeypatch.setitem(sys.modules, "distributed.scheduler", scheduler)
+
+    class Task:
+        def __init__(self, status, error):
+            self.status, self.error = status, error
+
+        def result(self, timeout):
+            raise self.error
+
+    def found(status, error):
+        ((_, result),) = _sweep._Dask(None).finished({Task(status, error)})
+        return result
+
+    assert isinstance(found("finished", asyncio.TimeoutError("10 s")), _sweep._Lost)
+    assert isinstance(found("error", scheduler.KilledWorker()), _sweep._Lost)
+    for error in (asyncio.TimeoutError("the store"), TimeoutError("the store")):
+        assert found("error", error) is error
 
 
 def test_other_engines_are_refused(grid, tmp_path):

@@ -95,10 +95,12 @@ def sweep(
     if not isinstance(out, (str, os.PathLike)):
         raise UsageError(f"out: expected the path of a folder, not {out!r}")
     out = os.fspath(out)
+    if not out:
+        raise UsageError("out: expected the path of a folder, which is not empty")
     if isinstance(on, str) and on == "local":
         if "://" in out:
             raise UsageError(f"out: {out}: a sweep with on=\"local\" writes to a folder; a cluster writes to URLs")
-        out = os.path.abspath(out) if out else out
+        out = os.path.abspath(out)
         report = native.run_here(out, threads)
         return SweepReport(out, **report)
     if threads is not None:
@@ -293,6 +295,8 @@ class _Dask:
         return self.client.submit(_work, *arguments, pure=False)
 
     def finished(self, tasks: set[Any]) -> Iterator[tuple[Any, Any]]:
+        # It is another class than the built-in one before Python 3.11.
+        from asyncio import TimeoutError
         from concurrent.futures import CancelledError
 
         from distributed import wait
@@ -302,8 +306,11 @@ class _Dask:
             try:
                 # A worker may die with the result; its rows are there even so.
                 yield task, task.result(timeout=10)
-            except (KilledWorker, CancelledError, TimeoutError) as error:
+            except (KilledWorker, CancelledError) as error:
                 yield task, _Lost(str(error))
+            except TimeoutError as error:
+                # The work may raise one, too: of a store that does not answer.
+                yield task, error if task.status == "error" else _Lost(str(error))
             except Exception as error:
                 yield task, error
 

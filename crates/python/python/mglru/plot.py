@@ -49,10 +49,14 @@ def mrc(table: Table, axes: Optional["Axes"] = None, *, warm: bool = False) -> "
     """
     ratio = "warm_miss_ratio" if warm else "miss_ratio"
     _need(table, "a miss-ratio curve", "trace", "policy", "memory_pages", ratio)
-    several = len(set(table["trace"])) > 1
+    traces = set(table["trace"])
+    names = {trace: trace.rsplit("/", 1)[-1] for trace in traces}
+    if len(set(names.values())) < len(traces):
+        # Files of several folders may have the same name.
+        names = {trace: trace for trace in traces}
     curves: dict[str, list[tuple[int, float]]] = {}
     for row in table:
-        name = f"{row['trace'].rsplit('/', 1)[-1]}, {row['policy']}" if several else row["policy"]
+        name = f"{names[row['trace']]}, {row['policy']}" if len(traces) > 1 else row["policy"]
         curves.setdefault(name, []).append((row["memory_pages"], row[ratio]))
     axes = _axes(axes)
     for name, points in curves.items():
