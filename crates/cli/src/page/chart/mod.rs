@@ -111,7 +111,7 @@ fn ticks(least: f64, most: f64) -> Vec<f64> {
         [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|&step| step >= raw).unwrap_or(raw);
     let (first, slack) = ((least / step).ceil(), step * 1e-6);
     let ticks = (0..12u8).map(|number| (first + f64::from(number)) * step);
-    ticks.filter(|tick| (least - slack..=most + slack).contains(tick)).collect()
+    ticks.filter(|tick| tick.is_finite() && (least - slack..=most + slack).contains(tick)).collect()
 }
 
 /// Round numbers of a logarithmic scale: 1, 2 and 5 of each power of ten, or the powers alone.
@@ -480,7 +480,8 @@ mod tests {
         assert_eq!(log_ticks(90.0, 2100.0), [100.0, 200.0, 500.0, 1000.0, 2000.0]);
         for (least, most) in [(0.0, 0.0), (5.0, 5.0), (-1e300, -1e300), (0.0, 1e12), (0.0, f64::INFINITY)] {
             let ticks = ticks(least, most);
-            assert!(ticks.iter().all(|tick| (least..=most).contains(tick)), "{least} to {most}: {ticks:?}");
+            let is_good = |tick: &f64| tick.is_finite() && (least..=most).contains(tick);
+            assert!(ticks.iter().all(is_good), "{least} to {most}: {ticks:?}");
         }
         assert_eq!(
             [0.0, 0.05, 2.5, 12_000.0, 3e6, 2e9].map(|value| number(value, 0.05)),
