@@ -11,12 +11,8 @@ use mglru_core::mapping::{LEAF_SLOTS, Slot};
 use mglru_core::{Kind, Time};
 use mglru_workload::trace::RequestStart;
 
-/// Pages to look up together before accessing them, so that their cache misses overlap.
+/// Number of pages to look up together before accessing them, so that their cache misses overlap.
 const AHEAD_PAGES: usize = 32;
-
-/// Pages to look up together after something else happened: it may happen again soon, and then they
-/// were looked up in vain.
-const FEW_AHEAD_PAGES: usize = 8;
 
 /// Leaves of the index in use from which on slots are prefetched: their 1 MiB of slots does not fit
 /// beside the rest in a processor's second-level cache. For smaller ones it takes longer.
@@ -67,23 +63,14 @@ impl Loads {
 #[derive(Debug)]
 pub(super) struct Ahead {
     /// Their places in the batch.
-    range: std::ops::Range<usize>,
+    pub(super) range: std::ops::Range<usize>,
     slots: [Slot; AHEAD_PAGES],
-    /// How many are to be looked up together next.
-    pages: usize,
     /// The place in the batch up to which slots were prefetched.
     prefetched: usize,
 }
 
 impl Ahead {
-    pub(super) const NONE: Ahead =
-        Ahead { range: 0..0, slots: [Slot::EMPTY; AHEAD_PAGES], pages: FEW_AHEAD_PAGES, prefetched: 0 };
-
-    /// Pages may have been reclaimed, or another actor has run.
-    pub(super) fn forget(&mut self) {
-        self.range = 0..0;
-        self.pages = FEW_AHEAD_PAGES;
-    }
+    pub(super) const NONE: Ahead = Ahead { range: 0..0, slots: [Slot::EMPTY; AHEAD_PAGES], prefetched: 0 };
 }
 
 /// The request that the next accesses are part of.
@@ -197,9 +184,8 @@ impl Job {
 
     /// Looks up the next pages, and prefetches the slots of those behind them.
     pub(super) fn look_ahead(&mut self, world: &World) {
-        let end = self.located.len().min(self.next + self.ahead.pages);
+        let end = self.located.len().min(self.next + AHEAD_PAGES);
         self.ahead.range = self.next..end;
-        self.ahead.pages = AHEAD_PAGES.min(2 * self.ahead.pages);
         if world.core.leaves_in_use() >= PREFETCHED_LEAVES {
             let far = self.located.len().min(end + AHEAD_PAGES);
             for next in &self.located[self.ahead.prefetched.clamp(end, far)..far] {

@@ -155,7 +155,7 @@ impl Job {
         self.notice_replacements(world);
         self.left = ACCESSES_PER_STEP;
         self.alone = alone;
-        self.ahead.forget();
+        self.ahead.range = 0..0;
         loop {
             self.go_on_moving(world);
             if self.is_cut_short(world) {
