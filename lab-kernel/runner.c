@@ -277,6 +277,24 @@ static void replay_processes(void) {
 		if (i >= next && ns < 2000) { sample(i - 1); next += every; }
 	}
 }
+/* Accesses of each task by the logarithm of their time, in steps of half an octave. */
+static unsigned long times[64][128];
+static double log_of(int step) { return step / 2 * 0.693147 + step % 2 * 0.405465; }
+static void note_time(size_t task, long long ns) {
+	int octave = 63 - __builtin_clzll(ns | 1);
+	times[task][2 * octave + (octave > 0 && (ns >> (octave - 1)) & 1)]++;
+}
+/* Variance of the logarithm of a read's time. An access is a read if it takes more than a fifth of the average, `mean` ns. */
+static double read_log_variance(double mean) {
+	double count = 0, sum = 0, squares = 0;
+	for (int step = 0; step < 128; step++) {
+		double least = (1ull << step / 2) * (1 + step % 2 * 0.5);
+		for (long task = 0; task < tasks && least > mean / 5; task++) {
+			count += times[task][step]; sum += times[task][step] * log_of(step); squares += times[task][step] * log_of(step) * log_of(step);
+		}
+	}
+	return count > 1 ? squares / count - sum / count * (sum / count) : 0;
+}
 static void *replay(void *number) {
 	size_t task = (size_t)number; unsigned long part = 0; int fd = opened();
 	char *io = aligned_alloc(PG, PG), *wbuf = aligned_alloc(PG, PG); memset(io, 1, PG); memset(wbuf, 0x5a, PG);
@@ -289,7 +307,9 @@ static void *replay(void *number) {
 			pthread_barrier_wait(&all_here);
 		}
 		if (task == 0) commands_before(i);
+		long long began = tasks > 1 ? now_ns() : 0;
 		access_page(fd, i, io, wbuf, &part);
+		if (tasks > 1) note_time(task, now_ns() - began);
 		if (task == 0 && i + 1 >= next && ns < 2000) { sample(i); next += every; }
 	}
 	if (!counting && wi < n) { pthread_barrier_wait(&all_here); pthread_barrier_wait(&all_here); }
@@ -382,6 +402,8 @@ int main(int ac, char **av) {
 	printf("\nKLAB-JSON-BEGIN\n{\"n\":%zu,\"warm_index\":%zu,\"limit_pages\":%ld,\"file_pages\":%lu,\"anon_pages\":%lu,\"rbytes\":%d,\"wbytes\":%d,\"wmode\":\"%s\",\"tasks\":%d,\"readahead\":%d,", n, wi, limit / (long)PG, file_pages, anon_pages, rb, wb, blind ? "blind" : "rmw", tasks, ahead);
 	printf("\"acc_fd\":%ld,\"acc_mapped\":%ld,\"acc_anon\":%ld,\"acc_write\":%ld,\"distinct_file\":%ld,\"distinct_anon\":%ld,\n", c_fd, c_map, c_anon, c_w, d_file, d_anon);
 	printf("\"cap_file_mean\":%.1f,\"cap_file_min\":%lld,\"cap_file_max\":%lld,\"cap_anon_mean\":%.1f,\"cap_unmapped_mean\":%.1f,\"dirty_mean\":%.1f,\"active_file_mean\":%.1f,\"current_mean\":%.1f,\"free_mean\":%.1f,\"watermark_min\":%ld,\"watermark_low\":%ld,\"watermark_high\":%ld,\"sum\":%lu,\n", mf / k, fmin, fmax, ma / k, mu / k, md / k, mx / k, mc / k, me / k, wm[0], wm[1], wm[2], sum & 1);
+	long long reads = get(&s1, "disk_rd_ios") - get(&s0, "disk_rd_ios");
+	if (tasks > 1 && reads > 0) printf("\"read_log_variance\":%.3f,\n", read_log_variance((double)(get(&s1, "t_ns") - get(&s0, "t_ns")) * tasks / reads));
 	out_delta("total", &s0, &s1); printf(",\n"); out_delta("warm", &sw, &s1); printf(",\n"); out_abs("start", &s0); printf(",\n"); out_abs("end", &s1);
 	printf(",\n\"memcgs\":[");
 	for (int k = 0; k < procs; k++) {

@@ -436,7 +436,13 @@ impl Core {
     /// Clears the readahead mark of an accessed page. `true`: this caller reads the next window.
     pub fn take_readahead_mark(&self, mapping: &Mapping, index: u32, hit: &Hit) -> bool {
         let shared = self.shares_mark(hit.flags) && self.folios.flags(hit.folio).take_reclaim();
-        shared | mapping.slot(&self.leaves, index).is_some_and(|slot| slot.clear_readahead(hit.folio))
+        shared | self.take_mark_of_pending(mapping, index, hit.folio)
+    }
+
+    /// The same for a page that is still being read: a reader that meets its mark reads on before it
+    /// waits.
+    pub fn take_mark_of_pending(&self, mapping: &Mapping, index: u32, folio: FolioId) -> bool {
+        mapping.slot(&self.leaves, index).is_some_and(|slot| slot.clear_readahead(folio))
     }
 
     /// Puts a paid folio into its slot and queues it for its list ([book: overview#life-of-a-page],

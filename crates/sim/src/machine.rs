@@ -186,6 +186,10 @@ pub struct Machine {
     /// Whether consecutive accesses to the same page through the same descriptor count more than
     /// once. In the kernel they do not.
     pub count_repeats: bool,
+    /// Whether a store that brings a page back from swap puts the new pages of its CPU on their
+    /// lists first, as kernels do. The page has its slot then, also if the slot is freed afterwards
+    /// ([book: fidelity#fidelity-store-drains]).
+    pub stores_drain: bool,
     /// Which of several runnable actors runs next.
     pub interleaving: Interleaving,
     /// Seed of all random choices.
@@ -237,6 +241,7 @@ impl Machine {
             readahead_pages: 0,
             fault_around_pages: 0,
             count_repeats: false,
+            stores_drain: false,
             interleaving: Interleaving::InOrder,
             seed: 1,
         }

@@ -181,6 +181,7 @@ pub(crate) struct World {
     /// Whether a write to a part of a page reads it first.
     pub(crate) parts: bool,
     pub(crate) count_repeats: bool,
+    pub(crate) stores_drain: bool,
     pub(crate) transfer_pages: usize,
     /// Maximum readahead window; 0: no readahead.
     pub(crate) readahead_pages: u32,
@@ -241,6 +242,7 @@ impl World {
             overwrite: machine.writes != Writes::AfterRead,
             parts: machine.writes == Writes::AsRequested,
             count_repeats: machine.count_repeats,
+            stores_drain: machine.stores_drain,
             transfer_pages: machine.flusher.unwrap_or_default().transfer_pages.max(1) as usize,
             readahead_pages: machine.readahead_pages,
             fault_around_pages: machine.fault_around_pages,

@@ -142,7 +142,7 @@ fn replay(traces: &Traces, subjects: &[Subject], watch: &dyn Watch) -> Result<Ve
             readahead_pages: run.setting.readahead_pages,
             fault_around_pages: run.setting.fault_around_pages,
             access_time: run.access_time(),
-            read_time: run.read_time(),
+            read_latency: run.read_latency(),
             tasks: run.setting.tasks,
             watermarks: run.watermarks,
             swappiness: run.swappiness(),

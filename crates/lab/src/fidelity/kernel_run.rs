@@ -5,8 +5,9 @@ use crate::replay::controls::Controls;
 use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Lru, Preset};
-use mglru_sim::{Machine, SwapDevice, SwapModel, Writes};
+use mglru_sim::{Latency, Machine, SwapDevice, SwapModel, Writes};
 use serde::{Serialize, Serializer};
+use std::f64::consts::LN_2;
 use std::time::Duration;
 
 /// Half of the pages that one reclaim effort frees. Memory oscillates between the limit and a full
@@ -303,6 +304,8 @@ pub struct KernelRun {
     pub access_nanos: f64,
     /// Requests for which the disk was read, in the whole run.
     pub disk_reads: f64,
+    /// How much reads differ in time: the variance of its natural logarithm; `None`: not measured.
+    pub read_log_variance: Option<f64>,
     /// Average time of a write to the swap disk; `None`: not measured.
     pub swap_write_time: Option<Duration>,
     /// Counts by [`Measure`].
@@ -368,6 +371,19 @@ impl KernelRun {
         }
         Duration::from_nanos(turn_nanos as u64) * (self.setting.tasks - self.running())
     }
+
+    /// Times of single reads, whose mean is [`KernelRun::read_time`]. Tasks with a CPU each pass
+    /// each other, as their reads take longer or shorter ([book: fidelity#fidelity-apart]).
+    pub fn read_latency(&self) -> Latency {
+        let mean = self.read_time();
+        match self.read_log_variance.filter(|_| self.has_own_cpus()) {
+            None => Latency::Fixed(mean),
+            Some(variance) => Latency::Skewed {
+                median: mean.mul_f64((-variance / 2.0).exp()),
+                spread_permille: (1000.0 * variance.sqrt() / LN_2) as u32,
+            },
+        }
+    }
 }
 
 /// A row that cannot be replayed.
@@ -401,27 +417,33 @@ impl Serialize for Skipped {
 mod tests {
     use super::*;
 
+    /// A run with these tasks, of which a quarter of the accesses read.
+    fn run(tasks: u32, access_nanos: f64, read_log_variance: Option<f64>) -> KernelRun {
+        KernelRun {
+            setting: Setting { tasks, ..Setting::new("load", "7.2.12", "mglru") },
+            preset: Preset::Linux72,
+            lru: Lru::MultiGen,
+            tag: String::new(),
+            limit_pages: 100,
+            capacity_pages: 90.0,
+            memory_pages: 90,
+            watermarks: None,
+            records: 4000,
+            warm_from: 0,
+            access: Access::Reads,
+            access_nanos,
+            disk_reads: 1000.0,
+            read_log_variance,
+            swap_write_time: None,
+            counts: [0.0; Measure::ALL.len()],
+        }
+    }
+
     /// All accesses together take as long as in the kernel, with any number of tasks.
     #[test]
     fn tasks_take_turns_in_the_time_of_the_row() {
         let times = |tasks, access_nanos: f64| {
-            let run = KernelRun {
-                setting: Setting { tasks, ..Setting::new("load", "7.2.12", "mglru") },
-                preset: Preset::Linux72,
-                lru: Lru::MultiGen,
-                tag: String::new(),
-                limit_pages: 100,
-                capacity_pages: 90.0,
-                memory_pages: 90,
-                watermarks: None,
-                records: 4000,
-                warm_from: 0,
-                access: Access::Reads,
-                access_nanos,
-                disk_reads: 1000.0,
-                swap_write_time: None,
-                counts: [0.0; Measure::ALL.len()],
-            };
+            let run = run(tasks, access_nanos, None);
             let all = (4000 * run.access_time() + 1000 * run.read_time()) / tasks;
             assert_eq!(all, 4000 * Duration::from_nanos(access_nanos as u64), "{tasks} tasks");
             [run.access_time(), run.read_time()].map(|time| time.as_nanos())
@@ -431,5 +453,17 @@ mod tests {
         // Two tasks with a CPU each: 17 µs of 200 are the access, and a quarter of them read.
         let long = [[100_000, 0], [17_000, 732_000], [200_000, 400_000]];
         assert_eq!([1, 2, 3].map(|tasks| times(tasks, 100_000.0)), long);
+    }
+
+    /// Reads that were measured to differ differ in the replay, around the same mean. Tasks that
+    /// take turns wait for each other instead.
+    #[test]
+    fn reads_differ_in_time_as_measured() {
+        let latency = |tasks, variance| run(tasks, 100_000.0, variance).read_latency();
+        assert_eq!(latency(2, None), Latency::Fixed(Duration::from_micros(732)));
+        assert_eq!(latency(3, Some(0.81)), Latency::Fixed(Duration::from_micros(400)));
+        // 732 µs × exp(−0.405), and 0.9 / ln 2.
+        let median = Duration::from_micros(732).mul_f64((-0.405f64).exp());
+        assert_eq!(latency(2, Some(0.81)), Latency::Skewed { median, spread_permille: 1298 });
     }
 }

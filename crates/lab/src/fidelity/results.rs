@@ -11,6 +11,9 @@ use mglru_core::{Lru, PAGE_BYTES, Preset};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Reads that differ more than this were not measured right.
+const LOG_VARIANCE_MAX: f64 = 8.0;
+
 /// Number of the youngest generation before and after.
 const SEQ_COLUMNS: [&str; 2] = ["gen_start_max_seq", "gen_end_max_seq"];
 
@@ -217,6 +220,9 @@ impl Fields<'_> {
                 .optional_number("total_disk_rd_ios")
                 .filter(|&reads| reads > 0.0)
                 .unwrap_or(counts[Measure::TotalMisses as usize]),
+            read_log_variance: self
+                .optional_number("read_log_variance")
+                .filter(|variance| (f64::MIN_POSITIVE..LOG_VARIANCE_MAX).contains(variance)),
             swap_write_time: self.swap_write_time(&setting),
             setting,
             counts,
@@ -342,6 +348,14 @@ mod tests {
         assert_eq!(older.swap().map(|swap| swap.device), Some(SwapDevice::lab_disk()));
         let zram = of(&[times[0], times[1], ("swap", "zram")]);
         assert_eq!((zram.swap_write_time, of(&[("total_swap_wr_ms", "3")]).swap_write_time), (None, None));
+    }
+
+    /// The times of reads differ by what the row measured, if it did.
+    #[test]
+    fn reads_differ_by_what_was_measured() {
+        let of = |variance| read(&[("read_log_variance", variance)]).unwrap().read_log_variance;
+        assert_eq!(["0.817", "0", "-1", "1e9", "x"].map(of), [Some(0.817), None, None, None, None]);
+        assert_eq!(read(&[]).unwrap().read_log_variance, None);
     }
 
     /// Where the limit moves, memory is what the limit leaves beside the memory that is not pages.

@@ -12,8 +12,8 @@ use crate::trace_file::TraceFile;
 use crate::watch::{Stage, Unit, Unwatched, Watch};
 use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
-use mglru_core::{Counter, Errno, Lru, Mechanisms, Refresh, UNLIMITED};
-use mglru_sim::{Latency, Machine, Report, SimError, Simulator, SwapModel, Writes};
+use mglru_core::{Counter, Errno, Lru, Mechanisms, Refresh, Switch, UNLIMITED};
+use mglru_sim::{Latency, Machine, Report, SimError, Simulator, SwapDevice, SwapModel, Writes};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -67,7 +67,7 @@ pub struct Plan<'a> {
     /// Number of tasks; access *i* belongs to task *i* modulo this number.
     pub tasks: u32,
     /// Time of a read, after which the task goes on.
-    pub read_time: Duration,
+    pub read_latency: Latency,
     /// Instead of a limit: memory is the machine's, and background reclaim keeps its free pages
     /// between these marks.
     pub watermarks: Option<Watermarks>,
@@ -102,7 +102,7 @@ impl<'a> Plan<'a> {
             fault_around_pages: 0,
             access_time: Machine::LAB_ACCESS_TIME,
             tasks: 1,
-            read_time: Duration::ZERO,
+            read_latency: Latency::Fixed(Duration::ZERO),
             watermarks: None,
             controls: Controls::default(),
             others_pages: 0,
@@ -196,11 +196,17 @@ impl Plan<'_> {
             machine.scan_time = time.scan;
             machine.swap_out_time = time.swap_out;
         }
+        // Seen on 7.2 with compressed memory. Elsewhere the place of a page that a fault brings in
+        // does not depend on its slot, or the slot stays.
+        let lists_by_slot =
+            self.mechanisms.lru() == Lru::MultiGen && self.mechanisms.is_on(Switch::ReferencedPlacement);
+        let frees_slots = self.swap.is_some_and(|swap| matches!(swap.device, SwapDevice::Memory { .. }));
+        machine.stores_drain = lists_by_slot && frees_slots;
         machine.swappiness = self.swappiness;
         machine.statistics_refresh = self.statistics_refresh;
         machine.statistics_reads = self.statistics_reads;
         machine.seed = self.seed;
-        machine.device.read.latency = Latency::Fixed(self.read_time);
+        machine.device.read.latency = self.read_latency;
         machine.readahead_pages = self.readahead_pages;
         machine.fault_around_pages = self.fault_around_pages;
         if let Some(watermarks) = self.watermarks {

@@ -1,8 +1,12 @@
 //! Pages that reads, and misses through mappings, bring in beside the needed one.
 
-use mglru_sim::{Access, Machine, Numbering, Operation, Report, SimError, Simulator, Writes};
+use mglru_core::Time;
+use mglru_sim::{
+    Access, DeviceModel, Lane, Latency, Machine, Numbering, Operation, Report, SimError, Simulator, Writes,
+};
 use mglru_workload::Load;
 use mglru_workload::trace::RequestStart;
+use std::time::Duration;
 
 const FILE_PAGES: u64 = 1000;
 
@@ -35,6 +39,20 @@ fn a_file_that_is_read_in_order_is_read_ahead() {
     let without = run(&machine(0, 0), (0..FILE_PAGES).map(Access::read));
     assert_eq!((without.total().counts.misses, without.device.reads), (FILE_PAGES, FILE_PAGES));
     assert!(report.now < without.now);
+}
+
+/// A reader that is faster than the disk meets marks on pages that are still being read. It asks for
+/// the next window before it waits, so that two are being read at a time.
+#[test]
+fn a_mark_counts_before_its_page_has_been_read() {
+    let latency = Duration::from_millis(10);
+    let read = Lane { latency: Latency::Fixed(latency), ..Lane::IDEAL };
+    let machine = Machine { device: DeviceModel { read, ..DeviceModel::IDEAL }, ..machine(32, 0) };
+    let report = run(&machine, (0..FILE_PAGES).map(Access::read));
+    let windows = report.device.reads as u32;
+    assert_eq!((windows, report.device.pages_read), (3 + (FILE_PAGES as u32 - 28).div_ceil(32), FILE_PAGES));
+    let took = report.now.since(Time::ZERO);
+    assert!(took > windows / 2 * latency && took < (windows / 2 + 2) * latency, "{took:?} for {windows}");
 }
 
 #[test]

@@ -107,6 +107,7 @@ impl Job {
         let stall = world.core.begin_refault(&world.host, folio);
         if completion.ok && self.skips(world, Pause::Until(completion.at)) {
             end_stall(world, stall);
+            self.drain_before_store(world, touch, swapped);
             let mapping = &world.files.get(touch.file).mapping;
             let hit = world.core.publish(&world.host, mapping, folio);
             return self.touch_published(world, touch, hit);
@@ -115,6 +116,15 @@ impl Job {
         let reading = Reading { mapping, index: touch.index, folio, ok: completion.ok, stall };
         self.state = State::Read(touch, reading);
         Pause::Until(completion.at)
+    }
+
+    /// Puts the new pages of this CPU on their lists, if the access is a store to a page that comes
+    /// from swap: it still has its slot.
+    #[inline]
+    fn drain_before_store(&self, world: &World, touch: Touch, swapped: bool) {
+        if swapped && touch.write && world.stores_drain {
+            world.core.drain(&world.host, self.process.task.cpu);
+        }
     }
 
     /// Touches a page that was inserted and has got its content in one step, without looking it up
@@ -132,6 +142,7 @@ impl Job {
     pub(super) fn arrive(&mut self, world: &mut World, touch: Touch, reading: Reading) -> Pause {
         end_stall(world, reading.stall);
         if reading.ok {
+            self.drain_before_store(world, touch, world.core.swap_slot(reading.folio).is_some());
             world.core.publish(&world.host, &reading.mapping, reading.folio);
             // The file may have been replaced meanwhile.
             return self.look(world, touch);

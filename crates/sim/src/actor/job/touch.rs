@@ -78,6 +78,9 @@ impl Job {
             Lookup::Pending(folio) => {
                 world.tenants[self.process.tenant].counts.waits += 1;
                 self.state = State::Look(touch);
+                if self.reads_on_before_waiting(world, touch, folio) {
+                    return Pause::Ready;
+                }
                 wait_for(&world.core, folio)
             }
             Lookup::Miss => {

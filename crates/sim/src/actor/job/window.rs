@@ -108,10 +108,29 @@ impl Job {
     /// Reads the next window after a page with the readahead mark.
     #[cold]
     pub(super) fn read_on(&mut self, world: &World, touch: Touch, hit: &Hit) {
-        let file = world.files.get(touch.file);
-        if world.readahead_pages == 0 || !world.core.take_readahead_mark(&file.mapping, touch.index, hit) {
-            return;
+        let mapping = &world.files.get(touch.file).mapping;
+        if world.readahead_pages > 0 && world.core.take_readahead_mark(mapping, touch.index, hit) {
+            self.read_ahead_of(world, touch);
         }
+    }
+
+    /// Whether it reads the next window now, as the page that it is about to wait for has the mark.
+    #[cold]
+    pub(super) fn reads_on_before_waiting(&mut self, world: &World, touch: Touch, folio: FolioId) -> bool {
+        let mapping = &world.files.get(touch.file).mapping;
+        if world.readahead_pages == 0
+            || touch.write && world.parts
+            || !world.core.take_mark_of_pending(mapping, touch.index, folio)
+        {
+            return false;
+        }
+        self.read_ahead_of(world, touch);
+        self.window.is_some()
+    }
+
+    /// Begins with the next window, for the reader of a page whose mark it took.
+    fn read_ahead_of(&mut self, world: &World, touch: Touch) {
+        let file = world.files.get(touch.file);
         let readahead = self.readahead(touch, world);
         readahead.note_read(touch.index, 1);
         let is_cached = |page| world.core.is_cached(&file.mapping, page);
