@@ -3,11 +3,11 @@
 
 use mglru_core::event::{Event, List, ListedFrom, Sorted};
 use mglru_core::pageout::Verdict;
-use mglru_core::{Counter, Lru, Mechanisms, Preset, Switch, Time};
+use mglru_core::{Counter, FolioId, Lru, Mechanisms, Preset, Switch, Time};
 use mglru_sim::{Access, Machine, Observer, Operation, PageTouch, Report, Simulator, SwapDevice, SwapModel};
 use mglru_workload::Random;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// State of a folio according to the events.
@@ -228,5 +228,69 @@ fn prefetching_changes_no_event() {
             });
         assert!(with.1.len() > 50_000, "seed {seed}: {} events", with.1.len());
         assert!(with == without, "seed {seed}: prefetching changed the events");
+    }
+}
+
+/// Generations between the youngest one and that of each returning page as it is first listed.
+#[derive(Default)]
+struct Returns {
+    youngest: u64,
+    returning: BTreeSet<FolioId>,
+    distances: Vec<u64>,
+}
+
+struct ReturnsSeen(Rc<RefCell<Returns>>);
+
+impl Observer for ReturnsSeen {
+    fn event(&mut self, _: Time, event: &Event) {
+        let mut seen = self.0.borrow_mut();
+        match *event {
+            Event::Aged { max_seq, .. } => seen.youngest = max_seq,
+            Event::Refault { folio, .. } => _ = seen.returning.insert(folio),
+            Event::Listed { folio, list: List::Generation(seq), from: ListedFrom::Arrivals, .. }
+                if seen.returning.remove(&folio) =>
+            {
+                let distance = seen.youngest - seq;
+                seen.distances.push(distance);
+            }
+            _ => {}
+        }
+    }
+
+    fn sees_folios(&self) -> bool {
+        true
+    }
+}
+
+/// [book: fidelity#fidelity-store-drains]: a page that a store brings back is listed while it has
+/// its slot, and so as third youngest. One that a load brings back has lost its slot when its batch
+/// is full, unless it fills the batch.
+#[test]
+fn a_store_lists_the_page_that_it_brings_back() {
+    let distances = |store: bool, stores_drain: bool| {
+        let machine = Machine {
+            mechanisms: Mechanisms::preset(Preset::Linux72),
+            swap: Some(SwapModel { pages: 1000, device: SwapDevice::zram() }),
+            stores_drain,
+            ..Machine::kernel_lab(1000)
+        };
+        let seen = Rc::new(RefCell::new(Returns { youngest: 3, ..Returns::default() }));
+        let mut simulator = Simulator::new(&machine).unwrap();
+        simulator.observe(ReturnsSeen(seen.clone()));
+        let fill = (0..1500).map(|page| Access::store(page).anon());
+        let back =
+            (0..250).map(move |page| if store { Access::store(page) } else { Access::load(page) }.anon());
+        simulator.add_job(0, fill.chain(back).map(Operation::from));
+        simulator.run().unwrap();
+        let distances = std::mem::take(&mut seen.borrow_mut().distances);
+        let at = |distance| distances.iter().filter(|&&of| of == distance).count();
+        // Hot ones are the youngest at once.
+        [at(1), at(2)]
+    };
+    let [second, third] = distances(true, true);
+    assert!(second == 0 && third > 100, "{second}, {third}");
+    for (store, drains) in [(false, true), (true, false)] {
+        let [second, third] = distances(store, drains);
+        assert!(second > 100 && third < 20, "{store}: {second}, {third}");
     }
 }
