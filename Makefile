@@ -1,5 +1,5 @@
 # Needs Rust and a C compiler; everything else is fetched and built by cargo.
-.PHONY: apps apps-short demo reproduce test python-test test-cluster sweep-dask sweep-ray wheel fio lint comments bench layouts loom miri stress fuzz crash swarm soak \
+.PHONY: apps apps-short demo reproduce test python-test test-cluster sweep-dask sweep-ray wheel fio lint comments bench layouts loom miri stress fuzz fuzz-coverage crash swarm soak \
 	sanitize clean help book policy policy-pages policy-check integration upstream libclang package pgo semver
 
 # Not quiet: the first build takes minutes.
@@ -90,6 +90,7 @@ lint: ## formatting, clippy, documentation, widths of comments, packages
 	cargo fmt --all --check
 	cargo fmt --manifest-path bench-compare/Cargo.toml --check
 	cargo fmt --manifest-path integration/Cargo.toml --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy -p mglru-cache --no-default-features --lib -- -D warnings
 	CARGO_TARGET_DIR=target cargo clippy --manifest-path bench-compare/Cargo.toml --all-targets -- -D warnings
@@ -173,6 +174,17 @@ stress: ## eight threads, every page verified, for ten minutes
 FUZZ = 10000000
 fuzz: ## ten million mutated inputs for each parser; FUZZ=N
 	MGLRU_FUZZ=$(FUZZ) cargo test -p mglru-workload --test suite -- fuzz
+
+# The same parsers with libFuzzer, which keeps inputs that reach new code; not a part of `make test` (fuzz/README.md).
+# SECONDS_EACH=N for another time per target.
+SECONDS_EACH = 60
+fuzz-coverage: ## inputs that reach new code, a minute for each target; SECONDS_EACH=N (needs nightly and cargo-fuzz)
+	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is not installed: cargo install cargo-fuzz --locked"; exit 1; }
+	mkdir -p fuzz/corpus/traces fuzz/corpus/roundtrip fuzz/corpus/jobs
+	cargo +nightly fuzz run -s none traces fuzz/corpus/traces crates/workload/tests/corpus/traces -- $(LIBFUZZER)
+	cargo +nightly fuzz run -s none roundtrip fuzz/corpus/roundtrip -- $(LIBFUZZER)
+	cargo +nightly fuzz run -s none jobs fuzz/corpus/jobs crates/workload/tests/corpus/fio-jobs -- $(LIBFUZZER)
+LIBFUZZER = -max_total_time=$(SECONDS_EACH) -timeout=5 -rss_limit_mb=1024 -max_len=4096
 
 # A thousand power cuts with torn sectors, and a thousand killed processes; `make test` has 20 and 4. CRASH=N for another number.
 CRASH = 1000

@@ -1,0 +1,135 @@
+//! Records of any kind, written in every format that is written, and read back.
+#![no_main]
+
+use libfuzzer_sys::arbitrary::{Result, Unstructured};
+use libfuzzer_sys::fuzz_target;
+use mglru_workload::trace::{
+    self, Format, OpenOptions, PageAccess, Record, TraceError, TraceWriter, Trim, WriteOptions,
+};
+use std::path::PathBuf;
+
+fn page(u: &mut Unstructured) -> Result<u64> {
+    let small = u64::from(u.arbitrary::<u8>()?);
+    Ok(match u.int_in_range(0..=9)? {
+        0..=2 => small,
+        3 => small << 32 | u64::from(u.arbitrary::<u8>()?),
+        4 => u32::MAX as u64 - small,
+        5 => (small << 32) + u32::MAX as u64,
+        6 => (1 << 29) - small,
+        7 => u64::MAX - small,
+        8 => (1 << 32) * small - 1u64.min(small),
+        _ => u.arbitrary()?,
+    })
+}
+
+fn records(u: &mut Unstructured) -> Result<Vec<Record>> {
+    let mut records = Vec::new();
+    let simple = u.arbitrary::<bool>()?;
+    while !u.is_empty() && records.len() < 5000 {
+        let kind = u.int_in_range(0..=9)?;
+        match kind {
+            0 => records.push(Record::Sync { file: u.arbitrary()? }),
+            1 => {
+                let page = page(u)?;
+                let most = (1u64 << 32) - (page & 0xffff_ffff);
+                let pages = u.arbitrary::<u32>()?.max(1).min(u32::try_from(most).unwrap_or(u32::MAX));
+                records.push(Record::Trim(Trim { page, pages }));
+            }
+            _ => {
+                let flags: u8 = if simple { u.arbitrary::<u8>()? & 1 } else { u.arbitrary()? };
+                let first = page(u)?;
+                let count = if kind < 6 { 1 } else { u64::from(u.arbitrary::<u16>()?) % 300 };
+                for n in 0..count {
+                    records.push(Record::Access(PageAccess {
+                        page: first.wrapping_add(n),
+                        write: flags & 1 != 0,
+                        mapped: flags & 2 != 0,
+                        anon: flags & 4 != 0,
+                        inside: flags & 8 != 0 && n == 0,
+                        fault: flags & 16 != 0,
+                    }));
+                }
+            }
+        }
+    }
+    Ok(records)
+}
+
+/// The records with files numbered from 0 in order of first use, as fio's log has them.
+fn renumbered(records: &[Record], format: Format) -> Vec<Record> {
+    let mut ids = std::collections::HashMap::new();
+    let mut id = |file: u32| {
+        let next = ids.len() as u32;
+        *ids.entry(file).or_insert(next)
+    };
+    let mut page = |page: u64| u64::from(id((page >> 32) as u32)) << 32 | page & 0xffff_ffff;
+    let all = records.iter().map(|record| match *record {
+        record if format != Format::FioIolog => record,
+        Record::Access(access) => Record::Access(PageAccess { page: page(access.page), ..access }),
+        Record::Sync { file } => Record::Sync { file: (page(u64::from(file) << 32) >> 32) as u32 },
+        Record::Trim(trim) => Record::Trim(Trim { page: page(trim.page), ..trim }),
+        request => request,
+    });
+    all.collect()
+}
+
+fuzz_target!(|data: &[u8]| {
+    let mut u = Unstructured::new(data);
+    let Ok(choice) = u.arbitrary::<u8>() else { return };
+    let Ok(records) = records(&mut u) else { return };
+    let extension = ["", "", "", ".gz", ".zst", ".xz"][usize::from(choice % 6)];
+    let renumber = choice & 64 != 0;
+    let drops = choice & 128 != 0;
+    for format in Format::WRITABLE {
+        let path = PathBuf::from(format!("/dev/shm/mglru-rt-{}{extension}", std::process::id()));
+        let mut writer = TraceWriter::create(&path, format, WriteOptions { renumber, drop: drops }).unwrap();
+        // As much as the format can represent: the records before the first refused.
+        let mut written = Vec::new();
+        for record in &records {
+            match writer.write(std::slice::from_ref(record)) {
+                Ok(()) => written.push(*record),
+                Err(error) => {
+                    assert!(!error.to_string().is_empty());
+                    break;
+                }
+            }
+        }
+        // A refused record may have left the writer half way: begin anew.
+        drop(writer);
+        let mut writer = TraceWriter::create(&path, format, WriteOptions { renumber, drop: drops }).unwrap();
+        writer.write(&written).unwrap();
+        writer.finish().unwrap();
+        let options = OpenOptions { format: Some(format), ..OpenOptions::default() };
+        let mut back = Vec::new();
+        match trace::open(&path, options) {
+            Ok(reader) => {
+                for record in reader {
+                    match record {
+                        Ok(record) => back.push(record),
+                        Err(TraceError::Empty { .. }) => break,
+                        Err(error) => panic!("{format}: {error}"),
+                    }
+                }
+            }
+            Err(TraceError::Empty { .. }) => {}
+            Err(error) => panic!("{format}: {error}"),
+        }
+        std::fs::remove_file(&path).unwrap();
+        if !renumber && !drops {
+            let written = renumbered(&written, format);
+            let at =
+                written.iter().zip(&back).position(|(a, b)| a != b).unwrap_or(written.len().min(back.len()));
+            assert!(
+                back == written,
+                "{format}: record {at} of {} and {}: {:?} {:?}",
+                written.len(),
+                back.len(),
+                written.get(at),
+                back.get(at)
+            );
+        } else {
+            let accesses = |records: &[Record]| records.iter().filter_map(Record::access).count();
+            assert_eq!(accesses(&written), accesses(&back), "{format}");
+        }
+    }
+});

@@ -1,0 +1,147 @@
+//! Traces: any bytes as any format; and what is read is written and read back.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use mglru_workload::trace::{
+    self, Format, OpenOptions, PageAccess, Record, TraceError, TraceWriter, Trim, WriteOptions,
+};
+use std::io::Cursor;
+use std::path::PathBuf;
+
+const BATCHES_MAX: usize = 4;
+
+fn records(
+    name: &str,
+    bytes: &[u8],
+    options: OpenOptions,
+) -> (Vec<Record>, Result<bool, TraceError>, Option<Format>) {
+    let mut records = Vec::new();
+    let mut reader = match trace::from_reader(name, Box::new(Cursor::new(bytes.to_vec())), options) {
+        Ok(reader) => reader,
+        Err(error) => return (records, Err(error), None),
+    };
+    let format = Some(reader.format());
+    let mut batch = Vec::new();
+    for _ in 0..BATCHES_MAX {
+        match reader.next_batch(&mut batch) {
+            Ok(0) => return (records, Ok(true), format),
+            Ok(_) => records.extend_from_slice(&batch),
+            Err(error) => return (records, Err(error), format),
+        }
+    }
+    (records, Ok(false), format)
+}
+
+fn checked(error: &TraceError) {
+    let text = error.to_string();
+    assert!(text.len() < 4096, "{} bytes of error", text.len());
+    assert!(!text.contains('\n'), "{text:?}");
+    assert!(!text.chars().any(|c| c.is_control()), "{text:?}");
+    if let TraceError::Damaged { line, format, .. } = error {
+        let binary = [Format::KernelLab, Format::OracleGeneral, Format::Vscsi].contains(format);
+        assert!(binary || line.is_some(), "{text}");
+    }
+}
+
+/// The records with files numbered from 0 in order of first use, as fio's log has them.
+fn renumbered(records: &[Record], format: Format) -> Vec<Record> {
+    let mut ids = std::collections::HashMap::new();
+    let mut id = |file: u32| {
+        let next = ids.len() as u32;
+        *ids.entry(file).or_insert(next)
+    };
+    let mut page = |page: u64| u64::from(id((page >> 32) as u32)) << 32 | page & 0xffff_ffff;
+    let all = records.iter().map(|record| match *record {
+        record if format != Format::FioIolog => record,
+        Record::Access(access) => Record::Access(PageAccess { page: page(access.page), ..access }),
+        Record::Sync { file } => Record::Sync { file: (page(u64::from(file) << 32) >> 32) as u32 },
+        Record::Trim(trim) => Record::Trim(Trim { page: page(trim.page), ..trim }),
+        request => request,
+    });
+    all.collect()
+}
+
+fuzz_target!(|data: &[u8]| {
+    let [choice, flags, bytes @ ..] = data else { return };
+    let format = Format::ALL.get(usize::from(*choice % 20)).copied();
+    let counts = format.is_some_and(Format::counts_units);
+    let unit_bytes = (counts && flags & 1 == 1).then(|| [1, 4096, 1 << 20, 7][usize::from(flags >> 1 & 3)]);
+    let requests = flags & 8 != 0;
+    let name = ["t", "t.csv", "t.lis", "t.vscsi", "t.oracleGeneral", "t.iolog", "t.lirs", "t.keys"]
+        [usize::from(flags >> 4 & 7)];
+    let options = OpenOptions { format, unit_bytes, requests, ..OpenOptions::default() };
+    let (strict, end, found) = records(name, bytes, options);
+    if let Err(error) = &end {
+        checked(error);
+    }
+    let (lossy, lossy_end, _) = records(name, bytes, OpenOptions { lossy: true, ..options });
+    if let Err(error) = &lossy_end {
+        checked(error);
+    }
+    assert!(lossy.starts_with(&strict), "lossy reading lost good records");
+    if end.as_ref().is_ok_and(|ended| *ended) {
+        assert_eq!(lossy, strict);
+    }
+    // Request starts agree with the accesses that follow.
+    if requests && found.is_some() {
+        let mut left = 0u64;
+        for record in &strict {
+            match record {
+                Record::Request(start) => {
+                    assert_eq!(left, 0, "a request within a request");
+                    left = u64::from(start.pages);
+                }
+                Record::Access(_) => left = left.saturating_sub(1),
+                _ => assert_eq!(left, 0),
+            }
+        }
+        let (plain, _, _) = records(name, bytes, OpenOptions { requests: false, ..options });
+        let without: Vec<_> = strict.iter().filter(|r| !matches!(r, Record::Request(_))).copied().collect();
+        let both = without.len().min(plain.len());
+        assert_eq!(without[..both], plain[..both]);
+    }
+    // Round trip.
+    if flags & 128 != 0 && !strict.is_empty() {
+        let accesses: Vec<_> = strict.iter().filter(|r| !matches!(r, Record::Request(_))).copied().collect();
+        for format in Format::WRITABLE {
+            let extension = ["", ".gz", ".zst", ".xz"][usize::from(choice / 20 % 3)];
+            let path =
+                PathBuf::from(format!("/dev/shm/mglru-fuzz-{}-{format}{extension}", std::process::id()));
+            let mut writer = TraceWriter::create(&path, format, WriteOptions::default()).unwrap();
+            if let Err(error) = writer.write(&accesses) {
+                checked(&error);
+                continue;
+            }
+            if let Err(error) = writer.finish() {
+                panic!("{error}");
+            }
+            let again = std::fs::read(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            let options = OpenOptions { format: Some(format), ..OpenOptions::default() };
+            let mut reader = match trace::from_reader(
+                &path.to_string_lossy(),
+                Box::new(Cursor::new(again.clone())),
+                options,
+            ) {
+                Ok(reader) => reader,
+                Err(error) => panic!("{error}"),
+            };
+            let mut back = Vec::new();
+            let mut batch = Vec::new();
+            loop {
+                match reader.next_batch(&mut batch) {
+                    Ok(0) => break,
+                    Ok(_) => back.extend_from_slice(&batch),
+                    Err(TraceError::Empty { .. }) => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            let accesses = renumbered(&accesses, format);
+            assert!(
+                back == accesses,
+                "{format}: {accesses:?}\n{back:?}\n{:?}",
+                String::from_utf8_lossy(&again)
+            );
+        }
+    }
+});
