@@ -291,8 +291,10 @@ impl Machine {
     /// # Panics
     /// If an access takes no time, or the limit has 2^32 − 64 pages or more.
     pub fn kernel_lab_at(access_time: Duration, limit_pages: u64) -> Machine {
+        let bytes_per_second = u128::from(2 * PAGE_BYTES * 1_000_000_000) / access_time.as_nanos();
         let write = Lane {
-            bytes_per_second: 2 * PAGE_BYTES * 1_000_000_000 / access_time.as_nanos() as u64,
+            // 0 would be a device that takes no time.
+            bytes_per_second: (bytes_per_second as u64).max(1),
             depth: 60,
             ..Lane::IDEAL
         };
@@ -398,4 +400,18 @@ pub(crate) const BATCH_FOLIOS_MAX: usize = 31;
 fn spare(limit_pages: u64) -> u32 {
     let pages = limit_pages.checked_add(64).and_then(|pages| u32::try_from(pages).ok());
     pages.expect("a limit of less than 2^32 − 64 pages")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The device of accesses that take hours took no time itself, and one length divided by zero.
+    #[test]
+    fn the_device_of_slow_accesses_is_slow() {
+        let speed = |time| Machine::kernel_lab_at(time, 100).device.write.bytes_per_second;
+        assert_eq!(speed(Duration::from_secs(1)), 2 * PAGE_BYTES);
+        assert_eq!(speed(Duration::from_secs(1 << 40)), 1);
+        assert_eq!(speed(Duration::from_nanos(1 << 63) * 2), 1, "2^64 nanoseconds");
+    }
 }

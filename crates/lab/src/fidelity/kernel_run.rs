@@ -144,10 +144,10 @@ impl Setting {
     pub fn conditions(&self) -> String {
         let mut words = Vec::new();
         if self.readahead_pages > 0 {
-            words.push(format!("readahead {} KiB", 4 * self.readahead_pages));
+            words.push(format!("readahead {} KiB", 4 * u64::from(self.readahead_pages)));
         }
         if self.fault_around_pages > 0 {
-            words.push(format!("fault-around {} KiB", 4 * self.fault_around_pages));
+            words.push(format!("fault-around {} KiB", 4 * u64::from(self.fault_around_pages)));
         }
         if self.tasks > 1 {
             words.push(format!("{} tasks", self.tasks));

@@ -83,7 +83,7 @@ const CAPACITY_PERMILLE: u64 = 972;
 /// Largest limit that can be simulated, in pages.
 pub const LIMIT_PAGES_MAX: u64 = (mglru_core::folio::MAX_FOLIOS / 2) as u64 / LIMITS;
 /// Memory of the machine in limits, so that a single tenant never reaches the global dirty limits.
-const LIMITS: u64 = 16;
+pub(super) const LIMITS: u64 = 16;
 
 /// Result of a load.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use super::kernel_run::preset_of;
 use super::results::rows;
 use crate::document::document;
 use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
+use crate::memory;
 use crate::parallel;
 use crate::statistics::{median, range};
 use crate::{Error, Stage, Unit, Watch};
@@ -21,6 +22,10 @@ use std::path::Path;
 use std::time::Duration;
 
 const SEEDS: u64 = 12;
+/// Most memcgs of a kernel, which numbers them with 16 bits.
+const MEMCGS_MAX: usize = 65_535;
+/// Memory of the simulator per memcg, in bytes. Assumed, to refuse what is far too much.
+const MEMCG_BYTES: u64 = 8 << 10;
 /// Allowed difference of the sum in percentage points, and of the spread as a share of the
 /// kernel's.
 const RATIO_POINTS: f64 = 3.0;
@@ -94,6 +99,10 @@ pub fn compare(path: &Path, filter: &Filter, watch: &dyn Watch) -> Result<Vec<Co
             _ => machines.push(vec![row]),
         }
     }
+    let largest = machines.iter().map(|phases| phases[0].needed_bytes()).max().unwrap_or(0);
+    let at_once = parallel::threads().min(machines.len() * SEEDS as usize) as u64;
+    let instead = "choose rows with fewer or smaller memcgs";
+    memory::check(largest.saturating_mul(at_once), path.display(), instead)?;
     let tasks: Vec<(Vec<ReclaimRow>, u64)> =
         machines.into_iter().flat_map(|phases| (1..=SEEDS).map(move |seed| (phases.clone(), seed))).collect();
     let stage = Stage::begin(watch, "requests among many memcgs", tasks.len() as u64, Unit::Steps);
@@ -136,11 +145,19 @@ impl ReclaimRow {
             "touch_fraction is at least 0 and less than 1"
         } else if pages > u64::from(MAX_FOLIOS) / 2 {
             "all memcgs together have less than 4 TiB"
+        } else if self.memcgs > MEMCGS_MAX {
+            "there are at most 65,535 memcgs"
         } else {
-            return Ok(());
+            return preset_of(&self.kernel, &self.lru).map(drop);
         };
         let ReclaimRow { kernel, lru, memcgs, pages_each, .. } = self;
         Err(format!("{kernel} {lru}, {memcgs} memcgs of {pages_each} pages: cannot be simulated: {what}"))
+    }
+
+    /// Memory that a run needs at most, in bytes.
+    fn needed_bytes(&self) -> u64 {
+        let pages = u64::from(self.pages_each) * self.memcgs as u64;
+        pages * memory::BYTES_PER_PAGE + self.memcgs as u64 * MEMCG_BYTES
     }
 
     fn load(&self) -> (&str, usize, u32, u64) {
@@ -378,11 +395,14 @@ mod tests {
             ReclaimRow { request_bytes: 4095, ..good.clone() },
             ReclaimRow { touch_fraction: 1.0, ..good.clone() },
             ReclaimRow { touch_fraction: f64::NAN, ..good.clone() },
-            ReclaimRow { memcgs: usize::MAX, ..good },
+            ReclaimRow { memcgs: usize::MAX, ..good.clone() },
+            ReclaimRow { memcgs: MEMCGS_MAX + 1, pages_each: 1, ..good.clone() },
         ];
         for row in wrong {
             assert!(row.check().unwrap_err().contains("cannot be simulated: "), "{row:?}");
         }
+        let unknown = ReclaimRow { kernel: "5.4".to_owned(), ..good };
+        assert!(unknown.check().unwrap_err().contains("no preset for kernel 5.4"));
     }
 
     #[test]

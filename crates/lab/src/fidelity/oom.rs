@@ -9,13 +9,15 @@
 use super::compare::difference_percent;
 use super::filter::Filter;
 use super::kernel_run::preset_of;
-use super::load::{DirtyWriter, LIMIT_PAGES_MAX, LoadOutcome, Mix};
+use super::load::{DirtyWriter, LIMIT_PAGES_MAX, LIMITS, LoadOutcome, Mix};
 use super::results::rows;
 use crate::document::document;
+use crate::memory;
 use crate::parallel;
 use crate::statistics::median;
 use crate::{Error, Stage, Unit, Watch};
 use mglru_core::{Mechanisms, PAGE_BYTES, Preset};
+use mglru_sim::Operation;
 use serde::{Serialize, Serializer};
 use std::path::Path;
 use std::time::Duration;
@@ -28,6 +30,9 @@ const RATE_SEEDS: u64 = 12;
 const WRITER_SEEDS: u64 = 60;
 /// Disks up to this speed, in bytes per second, are slower than any reclaim effort.
 const SLOW_DISK: u64 = 40_000_000;
+/// Memory of the simulator per process of the mix, in bytes. Assumed, to refuse what is far too
+/// much.
+const PROCESS_BYTES: u64 = 4096;
 /// Significance level: samples of one rate that are less likely to be so far apart differ.
 const LIKELY: f64 = 0.05;
 
@@ -69,6 +74,21 @@ pub struct OomRow {
 enum Load {
     Writer(DirtyWriter),
     Mix(Mix),
+}
+
+impl Load {
+    /// Memory that a run needs at most, in bytes.
+    fn needed_bytes(self) -> u64 {
+        let machine = |limit_pages| LIMITS * limit_pages * memory::BYTES_PER_PAGE;
+        match self {
+            Load::Writer(writer) => machine(writer.limit_pages),
+            Load::Mix(mix) => {
+                let pages = u64::from(mix.file_pages) + u64::from(mix.anon_pages);
+                let processes = u64::from(mix.readers) + u64::from(mix.workers);
+                machine(mix.limit_pages) + pages * size_of::<Operation>() as u64 + processes * PROCESS_BYTES
+            }
+        }
+    }
 }
 
 /// Rows of one kernel, policy and load, with the engine's results.
@@ -128,7 +148,7 @@ impl OomRow {
             }));
         }
         let small = |name| Ok::<u32, Error>(self.number(name)?.try_into().unwrap_or(u32::MAX));
-        Ok(Load::Mix(Mix {
+        let mix = Mix {
             limit_pages,
             readers: small("readers")?.max(1),
             file_pages: small("file_pages")?,
@@ -137,7 +157,14 @@ impl OomRow {
             pause: Duration::from_millis(self.number("pause_ms")?),
             rounds: self.number("target_iterations")?,
             time_limit: Duration::from_secs(self.number("time_limit_s")?),
-        }))
+        };
+        // In a process without pages, no time passes.
+        if mix.file_pages < mix.readers || mix.anon_pages < mix.workers {
+            return Err(self.invalid(format_args!(
+                "each reader needs a page of file_pages, and each worker one of anon_pages"
+            )));
+        }
+        Ok(Load::Mix(mix))
     }
 
     fn mechanisms(&self) -> Result<Mechanisms, Error> {
@@ -170,16 +197,21 @@ pub fn compare(tables: &[&Path], filter: &Filter, watch: &dyn Watch) -> Result<V
     let checked: Vec<[&str; 3]> = names.collect();
     filter.check(tables, &checked)?;
     all.retain(wanted);
-    let mut compared = Compared::of_rows(all)?;
+    let place = tables.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ");
+    let of_tables = |error: Error| error.at(&place);
+    let mut compared = Compared::of_rows(all).map_err(of_tables)?;
     let mut tasks: Vec<(usize, bool, Mechanisms, u64)> = Vec::new();
     for (number, one) in compared.iter().enumerate() {
-        let kernels = one.rows[0].mechanisms()?;
+        let kernels = one.rows[0].mechanisms().map_err(of_tables)?;
         tasks.extend((1..=one.seeds()).map(|seed| (number, false, kernels, seed)));
         if one.is_for_default() {
             let ours = Mechanisms::preset(Preset::Default);
             tasks.extend((1..=one.seeds().min(RATE_SEEDS)).map(|seed| (number, true, ours, seed)));
         }
     }
+    let largest = compared.iter().map(|one| one.load.needed_bytes()).max().unwrap_or(0);
+    let at_once = parallel::threads().min(tasks.len()) as u64;
+    memory::check(largest.saturating_mul(at_once), &place, "choose rows with smaller loads")?;
     let stage = Stage::begin(watch, "loads that may end in an OOM kill", tasks.len() as u64, Unit::Steps);
     let outcomes = parallel::all(&tasks, parallel::threads(), |_, &(number, _, mechanisms, seed)| {
         let run = match compared[number].load {
@@ -372,6 +404,7 @@ pub fn check(compared: &[Compared]) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Unwatched;
 
     fn row(outcome: &str, parameters: &str) -> OomRow {
         OomRow {
@@ -432,6 +465,37 @@ mod tests {
         assert!(of(LIMIT_PAGES_MAX * PAGE_BYTES).is_ok());
         let error = of((LIMIT_PAGES_MAX + 1) * PAGE_BYTES).unwrap_err();
         assert!(error.text().contains("can be simulated"), "{error}");
+    }
+
+    const HEADER: &str = "case,kernel,lru,cgroup_version,limit_bytes,parameters,outcome,iterations,seconds,\
+                          peak_dirty_pages,pgscan_file,pgsteal_file,oom_kills";
+
+    /// The error of a table with one row of the mix.
+    fn error_of(kernel: &str, numbers: [u64; 4]) -> Error {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("oom.csv");
+        let [readers, file, workers, anon] = numbers;
+        let mix = format!("readers={readers} file_pages={file} anon_workers={workers} anon_pages={anon}");
+        let row = format!("B,{kernel},mglru,v2,67108864,{mix} pause_ms=0 target_iterations=9 time_limit_s=9");
+        std::fs::write(&path, format!("{HEADER}\n{row},done,1,1,,0,0,0\n")).unwrap();
+        let error = compare(&[&path], &Filter::default(), &Unwatched).unwrap_err();
+        assert!(error.text().starts_with(&path.display().to_string()), "{error}");
+        error
+    }
+
+    /// Billions of processes or of pages take all memory, and in one without pages no time passes.
+    #[test]
+    fn a_mix_that_cannot_be_simulated_is_refused_with_its_table() {
+        let many = u64::from(u32::MAX);
+        for numbers in [[many, many, 1, 1], [1, 1, many, many]] {
+            let error = error_of("7.2.12", numbers);
+            assert!(error.text().contains("of memory are needed"), "{error}");
+        }
+        for numbers in [[2, 1, 1, 1], [1, 1, 1, 0]] {
+            let error = error_of("7.2.12", numbers);
+            assert!(error.text().contains("each reader needs a page"), "{error}");
+        }
+        assert!(error_of("5.4", [1, 1, 1, 1]).text().contains("no preset for kernel 5.4"));
     }
 
     #[test]

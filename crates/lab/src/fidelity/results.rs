@@ -358,6 +358,14 @@ mod tests {
         assert_eq!(read(&[]).unwrap().read_log_variance, None);
     }
 
+    /// The windows in KiB did not fit into 32 bits.
+    #[test]
+    fn windows_of_any_size_have_words() {
+        let most = u64::MAX.to_string();
+        let run = read(&[("read_ahead_kb", &most), ("fault_around", &most)]).unwrap();
+        assert_eq!(run.setting.conditions(), "readahead 17179869180 KiB, fault-around 17179869180 KiB");
+    }
+
     /// Where the limit moves, memory is what the limit leaves beside the memory that is not pages.
     #[test]
     fn memory_of_a_limit_that_moves() {

@@ -16,9 +16,6 @@ use mglru_sim::SimHost;
 use mglru_workload::names;
 use mglru_workload::scenario::{Command, Located, Place, Scenario, Work};
 
-/// Memory of the simulator per page of the machine, in bytes: 68 at the start and 49 when the page
-/// is used, measured with 1 and 5 GiB. The rest is for remembered evictions.
-const BYTES_PER_PAGE: u64 = 128;
 /// Memory of the simulator per page of swap, in bytes; 18 were measured.
 const BYTES_PER_SWAP_SLOT: u64 = 32;
 const REHEARSAL_PAGES: u32 = 64;
@@ -134,7 +131,7 @@ impl Plan {
             World::Real => self.memory_bytes,
             World::Sim => {
                 let swap = pages(swap_bytes) * BYTES_PER_SWAP_SLOT;
-                pages(self.memory_bytes).saturating_mul(BYTES_PER_PAGE).saturating_add(swap)
+                pages(self.memory_bytes).saturating_mul(memory::BYTES_PER_PAGE).saturating_add(swap)
             }
         };
         let of_load = |work: &Work| match work {
