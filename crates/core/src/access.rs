@@ -439,8 +439,8 @@ impl Core {
         shared | self.take_mark_of_pending(mapping, index, hit.folio)
     }
 
-    /// The same for a page that is still being read: a reader that meets its mark reads on before it
-    /// waits.
+    /// As [`Self::take_readahead_mark`], for a page that is still being read: a reader that meets
+    /// its mark reads on before it waits.
     pub fn take_mark_of_pending(&self, mapping: &Mapping, index: u32, folio: FolioId) -> bool {
         mapping.slot(&self.leaves, index).is_some_and(|slot| slot.clear_readahead(folio))
     }

@@ -41,8 +41,8 @@ fn a_file_that_is_read_in_order_is_read_ahead() {
     assert!(report.now < without.now);
 }
 
-/// A reader that is faster than the disk meets marks on pages that are still being read. It asks for
-/// the next window before it waits, so that two are being read at a time.
+/// A reader that is faster than the disk meets marks on pages that are still being read. It asks
+/// for the next window before it waits, so that two are being read at a time.
 #[test]
 fn a_mark_counts_before_its_page_has_been_read() {
     let latency = Duration::from_millis(10);
