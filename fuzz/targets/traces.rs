@@ -2,6 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use mglru_fuzz::renumbered;
 use mglru_workload::trace::{
     self, Format, OpenOptions, PageAccess, Record, TraceError, TraceWriter, Trim, WriteOptions,
 };
@@ -41,24 +42,6 @@ fn checked(error: &TraceError) {
         let binary = [Format::KernelLab, Format::OracleGeneral, Format::Vscsi].contains(format);
         assert!(binary || line.is_some(), "{text}");
     }
-}
-
-/// The records with files numbered from 0 in order of first use, as fio's log has them.
-fn renumbered(records: &[Record], format: Format) -> Vec<Record> {
-    let mut ids = std::collections::HashMap::new();
-    let mut id = |file: u32| {
-        let next = ids.len() as u32;
-        *ids.entry(file).or_insert(next)
-    };
-    let mut page = |page: u64| u64::from(id((page >> 32) as u32)) << 32 | page & 0xffff_ffff;
-    let all = records.iter().map(|record| match *record {
-        record if format != Format::FioIolog => record,
-        Record::Access(access) => Record::Access(PageAccess { page: page(access.page), ..access }),
-        Record::Sync { file } => Record::Sync { file: (page(u64::from(file) << 32) >> 32) as u32 },
-        Record::Trim(trim) => Record::Trim(Trim { page: page(trim.page), ..trim }),
-        request => request,
-    });
-    all.collect()
 }
 
 fuzz_target!(|data: &[u8]| {

@@ -114,22 +114,25 @@ const FRAMES_PER_FIRST_LEAF: u32 = 48;
 /// as many pages. They take 4 bytes per frame.
 const FRAMES_PER_FIRST_DIRECTORY: u32 = 512;
 
-/// Where nothing pays for metadata, as in simulators, it starts with more, since a look-up reaches
-/// the first ones in fewer steps: a leaf per frame up to this many (8 MiB), …
-const FREE_FIRST_LEAVES: u32 = 1 << 14;
+/// In a simulator, whose metadata nobody pays for, it starts with more, since a look-up reaches the
+/// first ones in fewer steps: a leaf per frame up to this many (8 MiB), …
+const SIMULATED_FIRST_LEAVES: u32 = 1 << 14;
 
 /// … and this many directories (1 MiB).
-const FREE_FIRST_DIRECTORIES: u32 = 1 << 9;
+const SIMULATED_FIRST_DIRECTORIES: u32 = 1 << 9;
 
 /// The numbers of leaves and of directories that are there from the beginning.
-fn first_of_index(options: &Options) -> (u32, u32) {
+fn first_of_index(options: &Options, one_thread: bool) -> (u32, u32) {
     let frames = options.frames;
     let (leaves, directories) = (frames / FRAMES_PER_FIRST_LEAF, 1 + frames / FRAMES_PER_FIRST_DIRECTORY);
-    match options.charge_metadata {
+    match one_thread && !options.charge_metadata {
         // Loom creates every word anew for every interleaving.
         _ if cfg!(loom) => (0, 0),
-        true => (leaves, directories),
-        false => (leaves.max(FREE_FIRST_LEAVES.min(frames)), directories.max(FREE_FIRST_DIRECTORIES)),
+        true => {
+            let simulated = SIMULATED_FIRST_LEAVES.min(frames);
+            (leaves.max(simulated), directories.max(SIMULATED_FIRST_DIRECTORIES))
+        }
+        false => (leaves, directories),
     }
 }
 
@@ -137,24 +140,25 @@ impl Core {
     /// An empty node with a root memcg. `now` is the birth time of its first generations.
     pub fn new(options: Options, now: Time) -> Core {
         sync::share();
-        Core::make(options, now)
+        Core::make(options, now, false)
     }
 
     /// As [`Self::new`], for a host that never calls it from two threads at once: as long as all
     /// nodes of the process are such, it takes fewer cycles. If two threads call it all the same,
-    /// its counts and lists become wrong.
+    /// its counts and lists become wrong. It has up to 9 MiB more of metadata, unless that is
+    /// charged.
     pub fn of_one_thread(options: Options, now: Time) -> Core {
         sync::alone();
-        Core::make(options, now)
+        Core::make(options, now, true)
     }
 
-    fn make(options: Options, now: Time) -> Core {
+    fn make(options: Options, now: Time, one_thread: bool) -> Core {
         // One leaf per frame if no two cached pages are neighbours; for shadows, one per eight
         // frames ([book: refaults#shadow-limit]) and as many again before they are trimmed; some
         // more so that a tiny node works. Entries of swapped pages are never trimmed: in the worst
         // case each needs a leaf of its own.
         let leaves = (options.frames + options.frames / 4 + 1024).saturating_add(options.swap.pages);
-        let (first_leaves, first_directories) = first_of_index(&options);
+        let (first_leaves, first_directories) = first_of_index(&options, one_thread);
         let core = Core {
             folios: FolioTable::with_mechanisms(options.frames, options.mechanisms)
                 .with_few_refaults(options.grain.few_refaults),
