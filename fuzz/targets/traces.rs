@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use mglru_fuzz::renumbered;
 use mglru_workload::trace::{
-    self, Format, OpenOptions, PageAccess, Record, TraceError, TraceWriter, Trim, WriteOptions,
+    self, Format, OpenOptions, PageAccess, Record, TraceError, TraceWriter, WriteOptions,
 };
 use std::io::Cursor;
 use std::path::PathBuf;
