@@ -57,13 +57,14 @@ sweep-dask sweep-ray: sweep-%: ## the sweep of crates/python/examples/sweep.py o
 wheel: ## the Python wheel, in target/wheels
 	@crates/python/in-environment wheel
 
-# Waits for another apt-get instead of failing beside it.
+# Waits for another apt-get instead of failing beside it; reads the lists of packages if that does not suffice.
 INSTALL = apt-get -o DPkg::Lock::Timeout=100 install -qq -y
+install = { $(INSTALL) $1 || { apt-get update && $(INSTALL) $1; }; }
 
 # Some tests compare with the real fio and skip without it. Run by root, this installs fio.
 fio: ## install fio, with which some tests compare (root only)
 	@command -v fio >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
-		&& timeout 120 sh -c "$(INSTALL) fio || { apt-get update && $(INSTALL) fio; }" \
+		&& timeout 120 sh -c "$(call install,fio)" \
 		>/dev/null 2>&1; } \
 		|| echo "fio is not installed: its tests skip"
 
@@ -79,7 +80,7 @@ upstream: libclang ## redb's and SQLite's own tests, on the adapters
 # The bindings of SQLite are made with libclang. Run by root, this installs it.
 libclang: ## install libclang, which the bindings of SQLite need (root only)
 	@ldconfig -p | grep -qE 'libclang(-[0-9]*)?\.so ' || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
-		&& { $(INSTALL) libclang-dev || { apt-get update && $(INSTALL) libclang-dev; }; } >/dev/null 2>&1; } \
+		&& $(call install,libclang-dev) >/dev/null 2>&1; } \
 		|| echo "libclang is not installed, and mglru-sqlite does not build without it: apt-get install libclang-dev"
 
 loom: ## the atomic words under loom

@@ -1,7 +1,44 @@
-//! What the targets share.
+//! Code that the targets share: traces that are written and read back.
 
-use mglru_workload::trace::{Format, PageAccess, Record, Trim};
+use mglru_workload::trace::{
+    self, Format, OpenOptions, PageAccess, Record, TraceError, TraceWriter, Trim, WriteOptions,
+};
 use std::collections::HashMap;
+use std::path::PathBuf;
+
+/// Writes records in a format to a file in memory, reads them back, and removes the file.
+/// `extension` chooses a compression.
+///
+/// # Errors
+/// The format cannot represent the records.
+///
+/// # Panics
+/// The file cannot be written, or what was written cannot be read.
+pub fn written_and_read_back(
+    records: &[Record],
+    format: Format,
+    extension: &str,
+    options: WriteOptions,
+) -> Result<Vec<Record>, TraceError> {
+    let path = PathBuf::from(format!("/dev/shm/mglru-fuzz-{}{extension}", std::process::id()));
+    let mut writer = TraceWriter::create(&path, format, options).unwrap();
+    writer.write(records)?;
+    writer.finish().unwrap_or_else(|error| panic!("{format}: {error}"));
+    let reader = match trace::open(&path, OpenOptions { format: Some(format), ..OpenOptions::default() }) {
+        Err(TraceError::Empty { .. }) => None,
+        reader => Some(reader.unwrap_or_else(|error| panic!("{format}: {error}"))),
+    };
+    let mut back = Vec::new();
+    for record in reader.into_iter().flatten() {
+        match record {
+            Ok(record) => back.push(record),
+            Err(TraceError::Empty { .. }) => break,
+            Err(error) => panic!("{format}: {error}"),
+        }
+    }
+    std::fs::remove_file(&path).unwrap();
+    Ok(back)
+}
 
 /// The records as a log of fio has them, with files numbered from 0 in order of first use; as they
 /// are in other formats.

@@ -27,9 +27,8 @@ fn draw(jobs: &[Job]) {
                 if size > 1 << 26 {
                     continue;
                 }
-                let end = size;
                 for access in pattern.accesses().expect("the size holds a block").take(200) {
-                    assert!(access.offset + u64::from(access.bytes) <= end, "{access:?} in {size}: {job:?}");
+                    assert!(access.offset + u64::from(access.bytes) <= size, "{access:?} in {size}: {job:?}");
                 }
             }
         }

@@ -3,10 +3,8 @@
 
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use mglru_fuzz::renumbered;
-use mglru_workload::trace::{
-    self, Format, OpenOptions, PageAccess, Record, TraceError, TraceWriter, Trim, WriteOptions,
-};
+use mglru_fuzz::{renumbered, written_and_read_back};
+use mglru_workload::trace::{Format, PageAccess, Record, TraceWriter, Trim, WriteOptions};
 use std::path::PathBuf;
 
 fn page(u: &mut Unstructured) -> Result<u64> {
@@ -64,9 +62,11 @@ fuzz_target!(|data: &[u8]| {
     let renumber = choice & 64 != 0;
     let drops = choice & 128 != 0;
     for format in Format::WRITABLE {
+        let options = WriteOptions { renumber, drop: drops };
+        // As much as the format can represent: the records before the first refused. A refused
+        // record may leave a writer half way, so this one is given up.
         let path = PathBuf::from(format!("/dev/shm/mglru-rt-{}{extension}", std::process::id()));
-        let mut writer = TraceWriter::create(&path, format, WriteOptions { renumber, drop: drops }).unwrap();
-        // As much as the format can represent: the records before the first refused.
+        let mut writer = TraceWriter::create(&path, format, options).unwrap();
         let mut written = Vec::new();
         for record in &records {
             match writer.write(std::slice::from_ref(record)) {
@@ -77,27 +77,8 @@ fuzz_target!(|data: &[u8]| {
                 }
             }
         }
-        // A refused record may have left the writer half way: begin anew.
         drop(writer);
-        let mut writer = TraceWriter::create(&path, format, WriteOptions { renumber, drop: drops }).unwrap();
-        writer.write(&written).unwrap();
-        writer.finish().unwrap();
-        let options = OpenOptions { format: Some(format), ..OpenOptions::default() };
-        let mut back = Vec::new();
-        match trace::open(&path, options) {
-            Ok(reader) => {
-                for record in reader {
-                    match record {
-                        Ok(record) => back.push(record),
-                        Err(TraceError::Empty { .. }) => break,
-                        Err(error) => panic!("{format}: {error}"),
-                    }
-                }
-            }
-            Err(TraceError::Empty { .. }) => {}
-            Err(error) => panic!("{format}: {error}"),
-        }
-        std::fs::remove_file(&path).unwrap();
+        let back = written_and_read_back(&written, format, extension, options).unwrap();
         if !renumber && !drops {
             let written = renumbered(&written, format);
             let at =

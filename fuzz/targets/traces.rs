@@ -2,12 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mglru_fuzz::renumbered;
-use mglru_workload::trace::{
-    self, Format, OpenOptions, PageAccess, Record, TraceError, TraceWriter, WriteOptions,
-};
+use mglru_fuzz::{renumbered, written_and_read_back};
+use mglru_workload::trace::{self, Format, OpenOptions, Record, TraceError, WriteOptions};
 use std::io::Cursor;
-use std::path::PathBuf;
 
 const BATCHES_MAX: usize = 4;
 
@@ -88,43 +85,15 @@ fuzz_target!(|data: &[u8]| {
         let accesses: Vec<_> = strict.iter().filter(|r| !matches!(r, Record::Request(_))).copied().collect();
         for format in Format::WRITABLE {
             let extension = ["", ".gz", ".zst", ".xz"][usize::from(choice / 20 % 3)];
-            let path =
-                PathBuf::from(format!("/dev/shm/mglru-fuzz-{}-{format}{extension}", std::process::id()));
-            let mut writer = TraceWriter::create(&path, format, WriteOptions::default()).unwrap();
-            if let Err(error) = writer.write(&accesses) {
-                checked(&error);
-                continue;
-            }
-            if let Err(error) = writer.finish() {
-                panic!("{error}");
-            }
-            let again = std::fs::read(&path).unwrap();
-            std::fs::remove_file(&path).unwrap();
-            let options = OpenOptions { format: Some(format), ..OpenOptions::default() };
-            let mut reader = match trace::from_reader(
-                &path.to_string_lossy(),
-                Box::new(Cursor::new(again.clone())),
-                options,
-            ) {
-                Ok(reader) => reader,
-                Err(error) => panic!("{error}"),
-            };
-            let mut back = Vec::new();
-            let mut batch = Vec::new();
-            loop {
-                match reader.next_batch(&mut batch) {
-                    Ok(0) => break,
-                    Ok(_) => back.extend_from_slice(&batch),
-                    Err(TraceError::Empty { .. }) => break,
-                    Err(error) => panic!("{error}"),
+            let back = match written_and_read_back(&accesses, format, extension, WriteOptions::default()) {
+                Ok(back) => back,
+                Err(error) => {
+                    checked(&error);
+                    continue;
                 }
-            }
+            };
             let accesses = renumbered(&accesses, format);
-            assert!(
-                back == accesses,
-                "{format}: {accesses:?}\n{back:?}\n{:?}",
-                String::from_utf8_lossy(&again)
-            );
+            assert!(back == accesses, "{format}: {accesses:?}\n{back:?}");
         }
     }
 });

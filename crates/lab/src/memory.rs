@@ -5,12 +5,25 @@
 //! line. So requests say first what they need at most.
 
 use crate::error::Error;
+use crate::parallel;
 use crate::size;
 use std::fmt::Display;
 
 /// Memory of the simulator per page of the machine, in bytes: 68 at the start and 49 when the page
 /// is used, measured with 1 and 5 GiB. The rest is for remembered evictions.
 pub(crate) const BYTES_PER_PAGE: u64 = 128;
+
+/// As [`check`], for `tasks` runs, of which one per processor is under way at a time. All are taken
+/// to need the largest of `needs`, in bytes.
+pub(crate) fn check_at_once(
+    needs: impl Iterator<Item = u64>,
+    tasks: usize,
+    what: impl Display,
+    instead: &str,
+) -> Result<(), Error> {
+    let at_once = parallel::threads().min(tasks) as u64;
+    check(needs.max().unwrap_or(0).saturating_mul(at_once), what, instead)
+}
 
 /// Checks that `bytes` of memory can be had. `what` needs them; `instead` is the advice in the
 /// message.

@@ -61,6 +61,11 @@ pub struct TraceSummary {
     pub warm: Option<f64>,
 }
 
+/// The description beside a trace of this format, if it has one: only traces of the kernel lab do.
+pub(crate) fn own_sidecar(path: &Path, format: Format) -> Result<Option<trace::Sidecar>, Error> {
+    Ok(if format == Format::KernelLab { trace::sidecar(path)? } else { None })
+}
+
 /// Reads a trace from beginning to end.
 ///
 /// # Errors
@@ -69,10 +74,7 @@ pub fn summary(path: &Path, options: OpenOptions, watch: &dyn Watch) -> Result<T
     let stage = reading(watch, "reading");
     let mut reader = trace::open(path, options)?;
     let info = trace::info_with(&mut reader, |reader| report_progress(&stage, reader))?;
-    let sidecar = match reader.format() {
-        Format::KernelLab => trace::sidecar(path)?,
-        _ => None,
-    };
+    let sidecar = own_sidecar(path, reader.format())?;
     let warm = sidecar.as_ref().and_then(|sidecar| sidecar.warm);
     Ok(TraceSummary { info, description: sidecar.and_then(|sidecar| sidecar.description), warm })
 }
@@ -253,10 +255,7 @@ impl TraceFile {
                  than once; save it to a file first"
             )));
         }
-        let warm = match reader.format() {
-            Format::KernelLab => trace::sidecar(path)?.and_then(|sidecar| sidecar.warm),
-            _ => None,
-        };
+        let warm = own_sidecar(path, reader.format())?.and_then(|sidecar| sidecar.warm);
         let beginning = if sample.is_some() { &beginning } else { &parts[0] };
         let numbering = numbering(&beginning[..beginning.len().min(NUMBERING_RECORDS)]);
         let loaded = parts.into_iter().enumerate().map(|(at, records)| {

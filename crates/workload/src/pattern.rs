@@ -446,7 +446,7 @@ mod tests {
             assert_eq!(lengths(UNIFORM, bytes, 3).len() as u64, 3 * bytes / 4096);
         }
         assert!(lengths(UNIFORM, 4095, 9).is_empty());
-        // What has ended stays so.
+        // An ended pattern stays ended.
         for (bytes, count, accesses) in [(4095, u32::MAX, 0), (8192, 1, 2)] {
             let length = Length::Loops { bytes, count };
             let mut ended = Pattern { length, ..pattern(UNIFORM, Mix::Read) }.accesses().unwrap();

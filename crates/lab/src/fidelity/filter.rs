@@ -16,6 +16,11 @@ pub struct Filter {
     pub lru: Option<Lru>,
 }
 
+/// The paths of tables, for a message.
+pub(super) fn shown(tables: &[&Path]) -> String {
+    tables.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ")
+}
+
 impl Filter {
     /// Whether the filter selects a kernel and a policy.
     pub fn wants(&self, kernel: &str, lru: &str) -> bool {
@@ -34,7 +39,7 @@ impl Filter {
     /// # Errors
     /// The tables have no rows, a name in the filter does not occur in them, or no row has all.
     pub fn check(&self, tables: &[&Path], rows: &[[&str; 3]]) -> Result<(), Error> {
-        let tables = tables.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ");
+        let tables = shown(tables);
         if rows.is_empty() {
             return Err(Error::work(format_args!("{tables}: no rows in it")));
         }

@@ -99,10 +99,9 @@ pub fn compare(path: &Path, filter: &Filter, watch: &dyn Watch) -> Result<Vec<Co
             _ => machines.push(vec![row]),
         }
     }
-    let largest = machines.iter().map(|phases| phases[0].needed_bytes()).max().unwrap_or(0);
-    let at_once = parallel::threads().min(machines.len() * SEEDS as usize) as u64;
+    let needs = machines.iter().map(|phases| phases[0].needed_bytes());
     let instead = "choose rows with fewer or smaller memcgs";
-    memory::check(largest.saturating_mul(at_once), path.display(), instead)?;
+    memory::check_at_once(needs, machines.len() * SEEDS as usize, path.display(), instead)?;
     let tasks: Vec<(Vec<ReclaimRow>, u64)> =
         machines.into_iter().flat_map(|phases| (1..=SEEDS).map(move |seed| (phases.clone(), seed))).collect();
     let stage = Stage::begin(watch, "requests among many memcgs", tasks.len() as u64, Unit::Steps);

@@ -7,7 +7,7 @@
 //! project's default preset must never kill.
 
 use super::compare::difference_percent;
-use super::filter::Filter;
+use super::filter::{Filter, shown};
 use super::kernel_run::preset_of;
 use super::load::{DirtyWriter, LIMIT_PAGES_MAX, LIMITS, LoadOutcome, Mix};
 use super::results::rows;
@@ -197,7 +197,7 @@ pub fn compare(tables: &[&Path], filter: &Filter, watch: &dyn Watch) -> Result<V
     let checked: Vec<[&str; 3]> = names.collect();
     filter.check(tables, &checked)?;
     all.retain(wanted);
-    let place = tables.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ");
+    let place = shown(tables);
     let of_tables = |error: Error| error.at(&place);
     let mut compared = Compared::of_rows(all).map_err(of_tables)?;
     let mut tasks: Vec<(usize, bool, Mechanisms, u64)> = Vec::new();
@@ -209,9 +209,8 @@ pub fn compare(tables: &[&Path], filter: &Filter, watch: &dyn Watch) -> Result<V
             tasks.extend((1..=one.seeds().min(RATE_SEEDS)).map(|seed| (number, true, ours, seed)));
         }
     }
-    let largest = compared.iter().map(|one| one.load.needed_bytes()).max().unwrap_or(0);
-    let at_once = parallel::threads().min(tasks.len()) as u64;
-    memory::check(largest.saturating_mul(at_once), &place, "choose rows with smaller loads")?;
+    let needs = compared.iter().map(|one| one.load.needed_bytes());
+    memory::check_at_once(needs, tasks.len(), &place, "choose rows with smaller loads")?;
     let stage = Stage::begin(watch, "loads that may end in an OOM kill", tasks.len() as u64, Unit::Steps);
     let outcomes = parallel::all(&tasks, parallel::threads(), |_, &(number, _, mechanisms, seed)| {
         let run = match compared[number].load {

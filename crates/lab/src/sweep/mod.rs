@@ -49,10 +49,10 @@ use crate::columns::{Columns, Values};
 use crate::error::Error;
 use crate::pipe;
 use crate::replay::grid::{Cell, Done, Grid, Line, line_columns};
-use crate::trace_file::{Loading, TraceFile};
+use crate::trace_file::{Loading, TraceFile, own_sidecar};
 use crate::watch::Watch;
 use mglru_workload::text_file;
-use mglru_workload::trace::{self, Format};
+use mglru_workload::trace;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -327,10 +327,11 @@ impl Sweep {
 
 /// The share of its accesses before counting starts that the sidecar of a trace has.
 fn own_warm(trace: &SweepTrace) -> Result<Option<f64>, Error> {
-    if trace.is_remote() || trace::open(&trace.path, trace.open)?.format() != Format::KernelLab {
+    if trace.is_remote() {
         return Ok(None);
     }
-    Ok(trace::sidecar(&trace.path)?.and_then(|sidecar| sidecar.warm))
+    let format = trace::open(&trace.path, trace.open)?.format();
+    Ok(own_sidecar(&trace.path, format)?.and_then(|sidecar| sidecar.warm))
 }
 
 /// The length of a file, and a checksum of its parts: changed content shows, unless all changes lie
