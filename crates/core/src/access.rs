@@ -20,7 +20,7 @@ use crate::event::Event;
 use crate::folio::{Flags, FolioId, Kind, NotLent};
 use crate::host::Host;
 use crate::lru::{self, Queue, Refault, Shadow};
-use crate::mapping::{AtomicSlot, Found, Glance, InsertError, LEAF_SLOTS, Mapping, SettledPage, Slot};
+use crate::mapping::{AtomicSlot, Found, Glance, InsertError, LEAF_SLOTS, Mapping, SettledPage};
 use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::mm::AddressSpace;
@@ -48,6 +48,14 @@ pub struct Hit {
     pub(crate) found: Found,
 }
 
+impl Hit {
+    /// Whether the page had a page-table entry.
+    #[inline]
+    pub fn has_entry(&self) -> bool {
+        self.found.slot.mapped()
+    }
+}
+
 /// Result of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub enum Lookup {
@@ -58,6 +66,17 @@ pub enum Lookup {
     Pending(FolioId),
     /// The page is not cached.
     Miss,
+}
+
+/// Result of [`Core::peek`].
+#[derive(Clone, Copy, Debug)]
+pub enum Peek {
+    /// The page is cached: its folio and its state. It has no readahead mark.
+    Readable(FolioId, Flags),
+    /// The page is not cached.
+    Missing,
+    /// Any other: [`Core::lookup`] says what it is.
+    Other,
 }
 
 /// Result of an attempt to lock a page.
@@ -148,26 +167,21 @@ impl Core {
         }
     }
 
-    /// Loads a page's slot and decides nothing; [`Core::readable`] looks at what was loaded. A
-    /// caller with many pages peeks at all of them first, so that their cache misses overlap.
-    #[inline]
-    pub fn peek(&self, mapping: &Mapping, index: u32) -> Slot {
-        mapping.slot(&self.leaves, index).map_or(Slot::EMPTY, AtomicSlot::load)
-    }
-
-    /// The folio of a slot that [`Core::peek`] loaded, and its state, if its content may be read at
-    /// once and has no readahead mark.
+    /// Looks at a page for a read that nothing else accompanies, as [`Core::lookup`] would.
     ///
-    /// For a host that runs one actor at a time: nothing happens between the two calls, so the slot
-    /// still is that page's.
-    #[inline]
-    pub fn readable(&self, slot: Slot) -> Option<(FolioId, Flags)> {
-        if !slot.is_readable() || slot.readahead() {
-            return None;
+    /// For a host that runs one actor at a time: the slot that is found is that page's.
+    #[inline(always)]
+    pub fn peek(&self, mapping: &Mapping, index: u32) -> Peek {
+        let Some(slot) = mapping.slot(&self.leaves, index).map(AtomicSlot::load) else {
+            return Peek::Missing;
+        };
+        if !slot.is_readable() {
+            return if slot.folio().is_some() { Peek::Other } else { Peek::Missing };
         }
         let folio = slot.folio_number();
         let flags = self.folios.flags(folio).load();
-        (!flags.writing() && !self.shares_mark(flags)).then_some((folio, flags))
+        let is_plain = !slot.readahead() && !flags.writing() && !self.shares_mark(flags);
+        if is_plain { Peek::Readable(folio, flags) } else { Peek::Other }
     }
 
     /// Whether the bytes copied since the lookup are that page, unchanged.
@@ -314,13 +328,14 @@ impl Core {
         }
     }
 
-    /// As [`Core::accessed`], for what [`Core::readable`] returned.
+    /// As [`Core::accessed`], for what [`Core::peek`] returned.
     #[inline]
     pub fn accessed_folio(
         &self,
         host: &impl Host,
         cpu: impl FnOnce() -> usize,
-        (folio, flags): (FolioId, Flags),
+        folio: FolioId,
+        flags: Flags,
     ) {
         self.mark_accessed(host, cpu, folio, flags);
     }

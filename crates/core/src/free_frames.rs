@@ -18,7 +18,7 @@
 //! atomic, and written under the lock.
 
 use crate::folio::FolioId;
-use crate::sync::{AtomicU32, Mutex, MutexGuard, Ordering::Relaxed};
+use crate::sync::{AtomicU32, Lock, Mutex, MutexGuard, NumberStack, Ordering::Relaxed};
 use std::collections::VecDeque;
 
 /// Frames that a CPU of a large node takes at once: as many as a batch of reclaim frees.
@@ -48,11 +48,28 @@ struct NodeFrames {
 }
 
 /// Free frames near a CPU, last in, first out.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(128))]
 struct CpuFrames {
-    frames: Mutex<Vec<u32>>,
+    lock: Lock,
+    frames: NumberStack,
     count: AtomicU32,
+}
+
+impl CpuFrames {
+    fn new(batch_frames: usize) -> CpuFrames {
+        // With four batches, two go back to the node.
+        CpuFrames {
+            lock: Lock::default(),
+            frames: NumberStack::new(4 * batch_frames),
+            count: AtomicU32::new(0),
+        }
+    }
+
+    /// Notes how many there are, with the lock held.
+    fn note_count(&self) {
+        self.count.store(self.frames.len() as u32, Relaxed);
+    }
 }
 
 impl NodeFrames {
@@ -79,7 +96,7 @@ impl FreeFrames {
             node: Mutex::new(node),
             node_count: AtomicU32::new(frames),
             pinned_frames,
-            cpus: (0..cpus).map(|_| CpuFrames::default()).collect(),
+            cpus: (0..cpus).map(|_| CpuFrames::new(batch_frames)).collect(),
             batch_frames,
         }
     }
@@ -112,23 +129,22 @@ impl FreeFrames {
             let frame = (node.len() > spared_frames).then(|| node.pop()).flatten()?;
             return Some((FolioId(frame), Some(self.count(&node))));
         };
-        let mut frames = near.frames.lock();
-        if let Some(frame) = frames.pop() {
-            near.count.store(frames.len() as u32, Relaxed);
+        let held = near.lock.lock();
+        if let Some(frame) = near.frames.pop() {
+            near.note_count();
             return Some((FolioId(frame), None));
         }
         let mut node = self.node.lock();
         if node.len() <= spared_frames {
-            drop((node, frames));
+            drop((node, held));
             return if urgent { self.take_from_others(spared_frames) } else { None };
         }
-        for _ in 0..self.batch_frames.min(node.len() - spared_frames) {
-            frames.extend(node.pop());
-        }
+        let batch = self.batch_frames.min(node.len() - spared_frames);
+        let taken: Vec<u32> = (0..batch).map_while(|_| node.pop()).collect();
         // In the order of their numbers, as without batches.
-        frames.reverse();
-        let frame = frames.pop()?;
-        near.count.store(frames.len() as u32, Relaxed);
+        taken.iter().rev().for_each(|&frame| near.frames.push(frame));
+        let frame = near.frames.pop()?;
+        near.note_count();
         Some((FolioId(frame), Some(self.count(&node))))
     }
 
@@ -162,14 +178,19 @@ impl FreeFrames {
             self.give_node(freed.iter().map(|folio| folio.0));
             return;
         };
-        let mut frames = near.frames.lock();
-        frames.extend(freed.iter().map(|folio| folio.0));
-        if frames.len() >= 4 * self.batch_frames {
-            // The frames that were freed first.
-            let surplus = frames.len() - 2 * self.batch_frames;
-            self.give_node(frames.drain(..surplus));
+        let _held = near.lock.lock();
+        let freed = freed.iter().map(|folio| folio.0);
+        if near.frames.len() + freed.len() < 4 * self.batch_frames {
+            freed.for_each(|frame| near.frames.push(frame));
+        } else {
+            // The node gets the frames that were freed first.
+            let all: Vec<u32> = near.frames.iter().chain(freed).collect();
+            let (surplus, kept) = all.split_at(all.len() - 2 * self.batch_frames);
+            self.give_node(surplus.iter().copied());
+            near.frames.clear();
+            kept.iter().for_each(|&frame| near.frames.push(frame));
         }
-        near.count.store(frames.len() as u32, Relaxed);
+        near.note_count();
     }
 
     fn give_node(&self, freed: impl Iterator<Item = u32>) {
@@ -190,9 +211,10 @@ impl FreeFrames {
             if near.count.load(Relaxed) == 0 {
                 continue;
             }
-            let mut frames = near.frames.lock();
-            self.give_node(frames.drain(..));
-            near.count.store(0, Relaxed);
+            let _held = near.lock.lock();
+            self.give_node(near.frames.iter());
+            near.frames.clear();
+            near.note_count();
         }
     }
 

@@ -50,7 +50,7 @@ mod validate;
 pub mod workingset;
 pub mod writeback;
 
-pub use access::{Arrival, Hit, LockAttempt, Lookup, Task};
+pub use access::{Arrival, Hit, LockAttempt, Lookup, Peek, Task};
 pub use bias::{Bias, VisibleReader, VisibleReaders};
 pub use charge::{ChargeStep, Charging, NewFolio};
 pub use control::{ControlError, ControlStep, ControlWrite, Errno};

@@ -240,18 +240,29 @@ impl Charging {
         if let Some(step) = self.go_on(core, host) {
             return step;
         }
-        loop {
-            let interrupted = match self.stage {
-                Stage::Index => self.charge_index(core, host),
-                Stage::Metadata => self.reserve_room(core, host),
-                Stage::Limit => self.charge_page(core, host),
-                Stage::High => self.pay_debt(core, host),
-                Stage::Frame => return self.take_frame(core, host),
-            };
-            if let Some(step) = interrupted {
+        // Stages in their order, of which only the second may go back: nearly every charge passes
+        // all of them here, and a jump to each is hard to predict.
+        while matches!(self.stage, Stage::Index | Stage::Metadata) {
+            if self.stage == Stage::Index
+                && let Some(step) = self.charge_index(core, host)
+            {
+                return step;
+            }
+            if let Some(step) = self.reserve_room(core, host) {
                 return step;
             }
         }
+        if self.stage == Stage::Limit
+            && let Some(step) = self.charge_page(core, host)
+        {
+            return step;
+        }
+        if self.stage == Stage::High
+            && let Some(step) = self.pay_debt(core, host)
+        {
+            return step;
+        }
+        self.take_frame(core, host)
     }
 
     /// Goes on with the effort that was begun, if one was.

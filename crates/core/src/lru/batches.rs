@@ -2,11 +2,11 @@
 //!
 //! # Locking
 //!
-//! Each CPU's batches have a lock, under which nothing else is locked. Each queued folio holds a
-//! reference for its batch.
+//! Each CPU's batches have a lock, under which nothing else is locked, and which covers their words.
+//! Each queued folio holds a reference for its batch.
 
 use crate::folio::FolioId;
-use crate::sync::Mutex;
+use crate::sync::{Lock, Mutex, NumberStack};
 
 /// Folios per batch ([book: overview#constants]; 15 in Linux 6.1).
 pub(crate) const BATCH_FOLIOS: usize = 31;
@@ -28,7 +28,7 @@ impl Queue {
     pub(crate) const ALL: [Queue; 4] = [Queue::Add, Queue::Rotate, Queue::DeactivateFile, Queue::Activate];
 }
 
-/// A batch of up to 31 folios, in order of arrival.
+/// A batch of up to 31 folios that was taken out, in order of arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Batch {
     folios: [FolioId; BATCH_FOLIOS],
@@ -36,16 +36,36 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    const EMPTY: Batch = Batch { folios: [FolioId(0); BATCH_FOLIOS], len: 0 };
-
     pub(crate) fn as_slice(&self) -> &[FolioId] {
         &self.folios[..self.len]
     }
 }
 
+/// The batches of a CPU, each in order of arrival.
+#[derive(Debug)]
+struct CpuBatches {
+    lock: Lock,
+    queues: [NumberStack; Queue::ALL.len()],
+}
+
+impl CpuBatches {
+    fn new() -> CpuBatches {
+        CpuBatches { lock: Lock::default(), queues: Queue::ALL.map(|_| NumberStack::new(BATCH_FOLIOS)) }
+    }
+
+    /// Takes all folios of a queue, with the lock held.
+    fn take(&self, queue: Queue) -> Batch {
+        let queued = &self.queues[queue as usize];
+        let mut batch = Batch { folios: [FolioId(0); BATCH_FOLIOS], len: queued.len() };
+        batch.folios.iter_mut().zip(queued.iter()).for_each(|(folio, number)| *folio = FolioId(number));
+        queued.clear();
+        batch
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Arrivals {
-    cpus: Box<[Mutex<[Batch; Queue::ALL.len()]>]>,
+    cpus: Box<[CpuBatches]>,
     batch_folios: usize,
     /// The folio whose drain is stopped ([`crate::Core::stall_drain`]).
     stalled: Mutex<Option<FolioId>>,
@@ -55,7 +75,7 @@ impl Arrivals {
     /// Batches of `batch_folios` folios (1 to 31) for `cpus` CPUs.
     pub(crate) fn new(cpus: usize, batch_folios: usize) -> Arrivals {
         assert!(cpus > 0 && (1..=BATCH_FOLIOS).contains(&batch_folios));
-        let cpus = (0..cpus).map(|_| Mutex::new([Batch::EMPTY; 4])).collect();
+        let cpus = (0..cpus).map(|_| CpuBatches::new()).collect();
         Arrivals { cpus, batch_folios, stalled: Mutex::new(None) }
     }
 
@@ -93,46 +113,46 @@ impl Arrivals {
         folio: FolioId,
         small_activations: bool,
     ) -> Option<Batch> {
-        let mut batches = self.cpus[cpu % self.cpus.len()].lock();
-        let batch = &mut batches[queue as usize];
-        batch.folios[batch.len] = folio;
-        batch.len += 1;
+        let cpu = self.cpu(cpu);
+        let _held = cpu.lock.lock();
+        let queued = &cpu.queues[queue as usize];
+        queued.push(folio.0);
         // The golden traces configure the size of arrivals
         // ([book: golden-traces#descriptor-traces]) and of activations
         // ([book: golden-traces#classic-traces]).
         let small = queue == Queue::Add || small_activations && queue == Queue::Activate;
         let full = if small { self.batch_folios } else { BATCH_FOLIOS };
-        if batch.len < full {
-            return None;
-        }
-        Some(std::mem::replace(batch, Batch::EMPTY))
+        (queued.len() >= full).then(|| cpu.take(queue))
+    }
+
+    fn cpu(&self, cpu: usize) -> &CpuBatches {
+        // The division is for hosts that number their threads without end.
+        self.cpus.get(cpu).unwrap_or_else(|| &self.cpus[cpu % self.cpus.len()])
     }
 
     /// Runs `act` if the folio is in the batch, which cannot be drained meanwhile. Searches from
     /// the last arrival on.
     pub(crate) fn while_queued(&self, cpu: usize, queue: Queue, folio: FolioId, act: impl FnOnce()) {
-        let batches = self.cpus[cpu % self.cpus.len()].lock();
-        if batches[queue as usize].as_slice().iter().rev().any(|&queued| queued == folio) {
+        let cpu = self.cpu(cpu);
+        let _held = cpu.lock.lock();
+        if cpu.queues[queue as usize].iter().rev().any(|queued| queued == folio.0) {
             act();
         }
     }
 
     pub(crate) fn take(&self, cpu: usize, queue: Queue) -> Option<Batch> {
-        let mut batches = self.cpus[cpu % self.cpus.len()].lock();
-        let batch = &mut batches[queue as usize];
-        if batch.len == 0 {
-            return None;
-        }
-        Some(std::mem::replace(batch, Batch::EMPTY))
+        let cpu = self.cpu(cpu);
+        let _held = cpu.lock.lock();
+        (cpu.queues[queue as usize].len() > 0).then(|| cpu.take(queue))
     }
 
     /// All queued folios, for validation.
     pub(crate) fn queued(&self) -> Vec<(Queue, FolioId)> {
         let mut all = Vec::new();
         for cpu in &self.cpus {
-            let batches = cpu.lock();
+            let _held = cpu.lock.lock();
             for queue in Queue::ALL {
-                all.extend(batches[queue as usize].as_slice().iter().map(|&folio| (queue, folio)));
+                all.extend(cpu.queues[queue as usize].iter().map(|folio| (queue, FolioId(folio))));
             }
         }
         all

@@ -139,6 +139,54 @@ impl Lock {
     }
 }
 
+/// Numbers that a [`Lock`] of their owner covers, last in, first out. They are words, so that one
+/// thread alone needs no lock for them; loom explores that lock and not these words.
+#[derive(Debug)]
+pub(crate) struct NumberStack {
+    numbers: Box<[RareU32]>,
+    len: RareU32,
+}
+
+impl NumberStack {
+    /// An empty stack that holds at most `most` numbers.
+    pub(crate) fn new(most: usize) -> NumberStack {
+        NumberStack { numbers: (0..most).map(|_| RareU32::new(0)).collect(), len: RareU32::new(0) }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed) as usize
+    }
+
+    /// Adds a number.
+    ///
+    /// # Panics
+    /// If it is full.
+    #[inline]
+    pub(crate) fn push(&self, number: u32) {
+        let len = self.len.load(Ordering::Relaxed);
+        self.numbers[len as usize].store(number, Ordering::Relaxed);
+        self.len.store(len + 1, Ordering::Relaxed);
+    }
+
+    /// Takes the number that was added last.
+    #[inline]
+    pub(crate) fn pop(&self) -> Option<u32> {
+        let left = self.len.load(Ordering::Relaxed).checked_sub(1)?;
+        self.len.store(left, Ordering::Relaxed);
+        Some(self.numbers[left as usize].load(Ordering::Relaxed))
+    }
+
+    /// The numbers in the order in which they were added.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = u32> {
+        self.numbers[..self.len()].iter().map(|number| number.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn clear(&self) {
+        self.len.store(0, Ordering::Relaxed);
+    }
+}
+
 #[cfg(not(loom))]
 use word::is_alone;
 

@@ -1,5 +1,5 @@
-//! The job's next operations: takes them from the source in batches, locates their pages, and
-//! handles reads of cached pages together.
+//! The job's next operations: takes them from the source in batches, locates their pages,
+//! prefetches their slots, and handles reads of cached pages together.
 
 use super::Job;
 use super::process::Descriptor;
@@ -7,12 +7,12 @@ use super::touch::Touch;
 use crate::files::FileNumber;
 use crate::operation::{Access, Operation, SourceError};
 use crate::world::World;
-use mglru_core::mapping::{LEAF_SLOTS, Slot};
+use mglru_core::mapping::LEAF_SLOTS;
 use mglru_core::{Kind, Time};
 use mglru_workload::trace::RequestStart;
 
-/// Number of pages to look up together before accessing them, so that their cache misses overlap.
-const AHEAD_PAGES: usize = 32;
+/// Number of accesses by which slots are prefetched ahead.
+const AHEAD_ACCESSES: usize = 32;
 
 /// Leaves of the index in use from which on slots are prefetched: their 1 MiB of slots does not fit
 /// beside the rest in a processor's second-level cache. For smaller ones it takes longer.
@@ -59,18 +59,13 @@ impl Loads {
     }
 }
 
-/// Pages looked up in advance. Valid until pages are reclaimed or another actor runs.
-#[derive(Debug)]
-pub(super) struct Ahead {
-    /// Their places in the batch.
-    pub(super) range: std::ops::Range<usize>,
-    slots: [Slot; AHEAD_PAGES],
-    /// The place in the batch up to which slots were prefetched.
-    prefetched: usize,
-}
-
-impl Ahead {
-    pub(super) const NONE: Ahead = Ahead { range: 0..0, slots: [Slot::EMPTY; AHEAD_PAGES], prefetched: 0 };
+/// The reason why a job cannot read further pages together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The next page is not cached, and its access is [`Next::Read`].
+    Missing,
+    /// Any other.
+    Other,
 }
 
 /// The request that the next accesses are part of.
@@ -104,8 +99,7 @@ impl Job {
     pub(super) fn refill(&mut self, world: &mut World) -> Result<(), SourceError> {
         self.batch.clear();
         self.located.clear();
-        self.ahead = Ahead::NONE;
-        self.next = 0;
+        (self.next, self.prefetched) = (0, 0);
         if world.tenants[self.process.tenant].gone || self.source.end().is_some_and(|end| world.now() >= end)
         {
             return Ok(());
@@ -150,24 +144,21 @@ impl Job {
         Ok(())
     }
 
-    /// Reads cached pages as [`Self::run`] would, as long as nothing else happens, but looks them
-    /// up and counts them together.
-    pub(super) fn touch_ahead(&mut self, world: &mut World, horizon: Time) {
+    /// Reads cached pages as [`Self::run`] would, as long as nothing else happens, but counts them
+    /// together.
+    pub(super) fn touch_ahead(&mut self, world: &mut World, horizon: Time) -> Stop {
         let most = world.accesses_before(horizon).min(u64::from(self.left - 1));
         let begin = self.next;
         // One past the last access that is done here at most.
         let last = self.next.saturating_add(usize::try_from(most).unwrap_or(usize::MAX));
-        while self.next < last.min(self.located.len()) {
-            if !self.ahead.range.contains(&self.next) {
-                self.look_ahead(world);
-            }
-            let coming = &self.located[self.next..self.ahead.range.end.min(last)];
-            let slots = &self.ahead.slots[self.next - self.ahead.range.start..];
-            let read =
-                coming.iter().zip(slots).take_while(|&(next, &slot)| self.process.read(world, next, slot));
-            let read = read.count();
+        let last = last.min(self.located.len());
+        let mut stop = Stop::Other;
+        while self.next < last {
+            let end = self.prefetch(world).min(last);
+            let (read, reason) = self.process.read_together(world, &self.located[self.next..end]);
             self.next += read;
-            if read < coming.len() {
+            if self.next < end {
+                stop = reason;
                 break;
             }
         }
@@ -180,27 +171,26 @@ impl Job {
         }
         self.left -= reads as u32;
         world.pass(reads);
+        stop
     }
 
-    /// Looks up the next pages, and prefetches the slots of those behind them.
-    pub(super) fn look_ahead(&mut self, world: &World) {
-        let end = self.located.len().min(self.next + AHEAD_PAGES);
-        self.ahead.range = self.next..end;
-        if world.core.leaves_in_use() >= PREFETCHED_LEAVES {
-            let far = self.located.len().min(end + AHEAD_PAGES);
-            for next in &self.located[self.ahead.prefetched.clamp(end, far)..far] {
+    /// Prefetches slots of coming accesses. Returns the place in the batch at which it is due again.
+    fn prefetch(&mut self, world: &World) -> usize {
+        let all = self.located.len();
+        if world.core.leaves_in_use() < PREFETCHED_LEAVES {
+            return all;
+        }
+        // Some accesses at once, and always that many ahead.
+        if self.prefetched <= self.next + AHEAD_ACCESSES && self.prefetched < all {
+            let end = all.min(self.next + 2 * AHEAD_ACCESSES);
+            for next in &self.located[self.prefetched.max(self.next)..end] {
                 if let Some((file, index)) = next.place() {
                     world.core.prefetch_slot(&world.host, &world.files.get(file).mapping, index);
                 }
             }
-            self.ahead.prefetched = far;
+            self.prefetched = end;
         }
-        let coming = &self.located[self.next..end];
-        for (slot, next) in self.ahead.slots.iter_mut().zip(coming) {
-            *slot = next
-                .place()
-                .map_or(Slot::EMPTY, |(file, index)| world.core.peek(&world.files.get(file).mapping, index));
-        }
+        if self.prefetched == all { all } else { self.prefetched - AHEAD_ACCESSES }
     }
 
     /// Loads from the mapped pages among them together.

@@ -24,10 +24,6 @@ impl Job {
     #[inline]
     pub(super) fn charge(&mut self, world: &mut World, touch: Touch, mut charging: Charging) -> Pause {
         let step = charging.step(&world.core, &world.host).map(|new| self.insert(world, touch, new));
-        if !matches!(step, ChargeStep::Charged(_)) {
-            // Pages may have been reclaimed.
-            self.ahead.range = 0..0;
-        }
         let pause = match step {
             ChargeStep::More => {
                 let nanos = world.take_batch_nanos();

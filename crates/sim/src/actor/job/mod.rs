@@ -22,7 +22,7 @@ pub(crate) use miss::Reading;
 pub(crate) use process::Process;
 pub(crate) use window::Window;
 
-use self::batch::{Ahead, Loads, Next, Request};
+use self::batch::{Loads, Next, Request, Stop};
 use self::sync::Syncing;
 use self::touch::Touch;
 use self::window::Awaited;
@@ -81,7 +81,8 @@ pub(crate) struct Job {
     next: usize,
     /// Remaining pages of the previous operation.
     loads: Loads,
-    ahead: Ahead,
+    /// The place in the batch up to which slots were prefetched.
+    prefetched: usize,
     /// The request that the next operations of the source are part of.
     request: Request,
     state: State,
@@ -117,7 +118,7 @@ impl Job {
             located: Vec::new(),
             next: 0,
             loads: Loads::NONE,
-            ahead: Ahead::NONE,
+            prefetched: 0,
             request: Request::NONE,
             state: State::Next,
             moving: None,
@@ -155,7 +156,6 @@ impl Job {
         self.notice_replacements(world);
         self.left = ACCESSES_PER_STEP;
         self.alone = alone;
-        self.ahead.range = 0..0;
         loop {
             self.go_on_moving(world);
             if self.is_cut_short(world) {
@@ -228,6 +228,7 @@ impl Job {
             if world.times_accesses {
                 self.note_latency(world);
             }
+            let mut is_missing = false;
             let touch = match self.loads.pop() {
                 Some(touch) => touch,
                 None => {
@@ -238,9 +239,8 @@ impl Job {
                         }
                     }
                     let together = self.alone && !world.host.observes();
-                    if together {
-                        self.touch_ahead(world, horizon);
-                    }
+                    let stop = if together { self.touch_ahead(world, horizon) } else { Stop::Other };
+                    is_missing = stop == Stop::Missing;
                     let Some(&next) = self.located.get(self.next) else { continue };
                     self.next += 1;
                     match next {
@@ -268,7 +268,7 @@ impl Job {
             }
             world.accesses += 1;
             world.tenants[self.process.tenant].counts.accesses += 1;
-            let pause = self.look(world, touch);
+            let pause = if is_missing { self.miss(world, touch) } else { self.look(world, touch) };
             self.left -= 1;
             let goes_on = matches!(self.state, State::Next) && self.window.is_none();
             if self.left == 0 || !goes_on || !world.skips(pause, horizon) {

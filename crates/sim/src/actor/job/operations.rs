@@ -41,7 +41,6 @@ impl Job {
 
     /// Starts an operation on a whole file.
     pub(super) fn begin(&mut self, world: &mut World, operation: Operation) -> Pause {
-        self.ahead.range = 0..0;
         match operation {
             Operation::Access(_) | Operation::Loads { .. } | Operation::Request(_) => {
                 unreachable!("touches are dealt with before")

@@ -1,13 +1,12 @@
 //! The processes of a job: their tenants and open files.
 
-use super::batch::Next;
+use super::batch::{Next, Stop};
 use super::touch::Touch;
 use super::{Job, State};
 use crate::files::FileNumber;
 use crate::world::{TenantState, World};
-use mglru_core::mapping::Slot;
 use mglru_core::readahead::Readahead;
-use mglru_core::{Hit, Lookup, Task};
+use mglru_core::{Hit, Lookup, Peek, Task};
 use mglru_workload::trace::RequestStart;
 use std::collections::BTreeMap;
 
@@ -91,37 +90,79 @@ impl Process {
         descriptor.counts(world, touch.index, touch.inside)
     }
 
-    /// Reads a cached page that was seen in this slot. `false`, and nothing is done: it is no read,
-    /// or the page needs a fault, has the readahead mark or is not readable.
+    /// Performs reads of cached pages. Returns how many, and what is in the way of the next one.
     #[inline]
-    pub(super) fn read(&mut self, world: &World, next: &Next, slot: Slot) -> bool {
-        let Some(page) = world.core.readable(slot) else { return false };
-        let counts = match next {
-            &Next::Read(file, index) => self.descriptors[file.0 as usize].counts(world, index, false),
-            Next::Touch(touch) if touch.write => return false,
-            Next::Touch(touch) if touch.mapped => return self.load(world, touch, slot),
-            Next::Touch(touch) => self.counts(world, touch),
-            _ => return false,
-        };
-        if counts {
-            world.core.accessed_folio(&world.host, || self.task.cpu, page);
+    pub(super) fn read_together(&mut self, world: &World, coming: &[Next]) -> (usize, Stop) {
+        let mut done = 0;
+        while let Some(next) = coming.get(done) {
+            let is_read = match next {
+                &Next::Read(file, _) => match self.read_file(world, file, &coming[done..]) {
+                    (read, None) => {
+                        done += read;
+                        continue;
+                    }
+                    (read, Some(stop)) => return (done + read, stop),
+                },
+                Next::Touch(touch) if touch.write => false,
+                Next::Touch(touch) if touch.mapped => self.load(world, touch),
+                Next::Touch(touch) => self.read(world, touch),
+                _ => false,
+            };
+            if !is_read {
+                break;
+            }
+            done += 1;
+        }
+        (done, Stop::Other)
+    }
+
+    /// [`Self::read_together`] for whole reads of this file. `None` is in the way of an access that
+    /// is no such read.
+    #[inline]
+    fn read_file(&mut self, world: &World, file: FileNumber, coming: &[Next]) -> (usize, Option<Stop>) {
+        let mapping = &*world.files.get(file).mapping;
+        let descriptor = &mut self.descriptors[file.0 as usize];
+        for (done, next) in coming.iter().enumerate() {
+            let index = match next {
+                &Next::Read(of, index) if of == file => index,
+                _ => return (done, None),
+            };
+            match world.core.peek(mapping, index) {
+                Peek::Readable(folio, flags) => {
+                    if descriptor.counts(world, index, false) {
+                        world.core.accessed_folio(&world.host, || self.task.cpu, folio, flags);
+                    }
+                }
+                Peek::Missing => return (done, Some(Stop::Missing)),
+                Peek::Other => return (done, Some(Stop::Other)),
+            }
+        }
+        (coming.len(), None)
+    }
+
+    /// Reads a page through a descriptor. `false`, and nothing is done: it is not readable at once.
+    fn read(&mut self, world: &World, touch: &Touch) -> bool {
+        let mapping = &world.files.get(touch.file).mapping;
+        let Peek::Readable(folio, flags) = world.core.peek(mapping, touch.index) else { return false };
+        if self.counts(world, touch) {
+            world.core.accessed_folio(&world.host, || self.task.cpu, folio, flags);
         }
         true
     }
 
     /// [`Self::read`] through a mapping.
-    fn load(&self, world: &World, touch: &Touch, slot: Slot) -> bool {
+    fn load(&self, world: &World, touch: &Touch) -> bool {
         let mapping = &world.files.get(touch.file).mapping;
-        let has_entry = slot.mapped()
-            && self.descriptors[touch.file.0 as usize].mapped
-            && mapping.mapped_pages() > u64::from(touch.index);
-        if !has_entry {
+        let is_mapped =
+            self.descriptors[touch.file.0 as usize].mapped && mapping.mapped_pages() > u64::from(touch.index);
+        if !is_mapped {
             return false;
         }
-        // The entry may have been made or looked at when other pages arrived.
         match world.core.lookup(mapping, touch.index) {
-            Lookup::Hit(now) if now.flags.mapped() => {
-                self.touch_mapped(world, touch, &now);
+            Lookup::Hit(hit)
+                if hit.has_entry() && hit.flags.mapped() && !world.core.has_readahead_mark(&hit) =>
+            {
+                self.touch_mapped(world, touch, &hit);
                 true
             }
             _ => false,

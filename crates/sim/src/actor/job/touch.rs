@@ -69,7 +69,7 @@ impl Touch {
 impl Job {
     /// Looks a page up and touches it if it is cached.
     #[inline]
-    pub(super) fn look(&mut self, world: &mut World, mut touch: Touch) -> Pause {
+    pub(super) fn look(&mut self, world: &mut World, touch: Touch) -> Pause {
         if touch.mapped {
             self.map(world, touch);
         }
@@ -83,33 +83,36 @@ impl Job {
                 }
                 wait_for(&world.core, folio)
             }
-            Lookup::Miss => {
-                let mapping = &world.files.get(touch.file).mapping;
-                let is_new = touch.anon && world.core.is_untouched(mapping, touch.index);
-                let zeros = is_new && !touch.write;
-                report(world, self.process.task.memcg, &mut touch, is_new, !zeros);
-                let counts = &mut world.tenants[self.process.tenant].counts;
-                if zeros {
-                    // Reads zeros, like the shared zero page.
-                    counts.hits += u64::from(!touch.missed);
-                    return rest(world, world.access_nanos);
-                }
-                counts.misses += u64::from(!touch.missed && !is_new);
-                if touch.mapped && !touch.anon && !touch.missed {
-                    self.map_around(world, touch);
-                }
-                let charging = Charging::new(self.process.task.memcg, self.process.task.cpu);
-                let charging =
-                    charging.for_page(&world.core, &world.files.get(touch.file).mapping, touch.index);
-                let touch = Touch { missed: touch.missed || !is_new, ..touch };
-                // A killed tenant's access ends before it is charged.
-                if !world.tenants[self.process.tenant].killed && self.skips(world, Pause::Ready) {
-                    return self.charge(world, touch, charging);
-                }
-                self.state = State::Charge(touch, charging);
-                Pause::Ready
-            }
+            Lookup::Miss => self.miss(world, touch),
         }
+    }
+
+    /// Brings in a page that is not cached.
+    #[inline]
+    pub(super) fn miss(&mut self, world: &mut World, mut touch: Touch) -> Pause {
+        let mapping = &world.files.get(touch.file).mapping;
+        let is_new = touch.anon && world.core.is_untouched(mapping, touch.index);
+        let zeros = is_new && !touch.write;
+        report(world, self.process.task.memcg, &mut touch, is_new, !zeros);
+        let counts = &mut world.tenants[self.process.tenant].counts;
+        if zeros {
+            // Reads zeros, like the shared zero page.
+            counts.hits += u64::from(!touch.missed);
+            return rest(world, world.access_nanos);
+        }
+        counts.misses += u64::from(!touch.missed && !is_new);
+        if touch.mapped && !touch.anon && !touch.missed {
+            self.map_around(world, touch);
+        }
+        let charging = Charging::new(self.process.task.memcg, self.process.task.cpu);
+        let charging = charging.for_page(&world.core, &world.files.get(touch.file).mapping, touch.index);
+        let touch = Touch { missed: touch.missed || !is_new, ..touch };
+        // A killed tenant's access ends before it is charged.
+        if !world.tenants[self.process.tenant].killed && self.skips(world, Pause::Ready) {
+            return self.charge(world, touch, charging);
+        }
+        self.state = State::Charge(touch, charging);
+        Pause::Ready
     }
 
     /// Touches a cached page.

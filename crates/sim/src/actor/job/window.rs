@@ -147,7 +147,6 @@ impl Job {
 
     /// Continues with a window until it is cached or requested, or a batch was reclaimed for it.
     pub(super) fn fill(&mut self, world: &mut World, mut window: Box<Window>) -> Pause {
-        self.ahead.range = 0..0;
         loop {
             let task = &self.process.task;
             match window.filling.step(&world.core, &world.host, task, &window.mapping) {
@@ -183,7 +182,6 @@ impl Job {
         let is_cached = matches!(world.core.lookup(mapping, touch.index), Lookup::Hit(_));
         let mut around = 0;
         if world.fault_around_pages > 1 && !touch.write {
-            self.ahead.range = 0..0;
             let pages = world.fault_around_pages;
             around = world.core.fault_around(&self.process.task, mapping, touch.index, pages);
         }
