@@ -630,3 +630,44 @@ fn together(requests: Vec<RangeRequest>) -> Vec<Group> {
     }
     groups
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mglru_cache::PageCache;
+    use object_store::ObjectStoreExt;
+    use object_store::memory::InMemory;
+
+    const MIB: u64 = 1 << 20;
+
+    async fn open(common: &Arc<Common>, path: &Path) -> Arc<Object> {
+        let meta = common.store.head(path).await.unwrap();
+        Object::open(common, path.to_string(), &meta, &Attributes::default()).await.unwrap()
+    }
+
+    /// After one answer with another version, no read of the old one asks the store: it would say
+    /// that the object is not there.
+    #[tokio::test]
+    async fn a_version_that_is_gone_is_not_asked_for() {
+        let cache = PageCache::builder(16 << 20).tenant("objects", 8 << 20).build().unwrap();
+        let (store, path) = (Arc::new(InMemory::new()), Path::from("o"));
+        let tenant = cache.tenant("objects").unwrap();
+        let common = Arc::new(Common::new(store.clone(), tenant, 64 << 10, false, Duration::from_secs(60)));
+        store.put(&path, vec![1; 4 << 20].into()).await.unwrap();
+        let (old, handle) = (open(&common, &path).await, open(&common, &path).await);
+        store.put(&path, vec![2; 4 << 20].into()).await.unwrap();
+        assert!(crate::error::is_change(&old.read(0..100).await.unwrap_err()));
+        store.delete(&path).await.unwrap();
+        // Through the cache and around it, and by another handle.
+        for (object, begin) in [(&old, MIB), (&handle, 2 * MIB)] {
+            assert!(crate::error::is_change(&object.read(begin..begin + 100).await.unwrap_err()));
+            let around = object.source.version.read(begin..begin + 100).await;
+            assert!(crate::error::is_change(&around.unwrap_err()));
+        }
+        // Opened again, a version is asked for again.
+        let mark = common.outdated.current("o", &handle.source.version.text);
+        assert!(!mark.load(Ordering::Relaxed));
+        let error = handle.source.version.read(0..100).await.unwrap_err();
+        assert!(matches!(error, object_store::Error::NotFound { .. }), "{error}");
+    }
+}
