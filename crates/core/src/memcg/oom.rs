@@ -40,9 +40,9 @@ impl OomState {
         self.0.store(DYING, Release);
     }
 
-    /// Marks the memory of a dying memcg as taken.
-    pub(crate) fn reaped(&self) {
-        let _ = self.0.compare_exchange(DYING, DEAD, AcqRel, Acquire);
+    /// Marks the memory of a dying memcg as taken. `false`: it is not dying.
+    pub(crate) fn reaped(&self) -> bool {
+        self.0.compare_exchange(DYING, DEAD, AcqRel, Acquire).is_ok()
     }
 
     /// Makes a dead memcg alive again. `false`: it is not dead.

@@ -171,18 +171,16 @@ fn kill(core: &Core, host: &impl Host, victim: MemcgId, target: MemcgId, report:
     };
     let mut killed = false;
     for member in members {
-        if member.id() == MemcgId::ROOT || !member.is_online() || !member.oom.is_alive() {
-            continue;
-        }
-        // Before the kill is marked, so that a thread that sees the mark finds the report.
-        let of_member = OutOfMemory { victim: Some(core.memcgs.path(member.id())), ..report.clone() };
-        core.oom.reports.lock().insert(member.id(), Box::new(of_member));
-        member.oom.kill();
-        if host.oom_kill(member.id()) {
-            member.stat.add(Counter::EventOomKill, 1);
+        // A number may have gone to another memcg since it was looked up. From now on it stays,
+        // until the memcg is reaped.
+        core.memcgs.add_handle(member.id());
+        if is_mortal(member)
+            && core.memcgs.is_within(member.id(), target)
+            && kill_one(core, host, member, report)
+        {
             killed = true;
         } else {
-            member.oom.reset();
+            core.drop_handle(member.id());
         }
     }
     if killed && let Some(group) = group {
@@ -191,9 +189,28 @@ fn kill(core: &Core, host: &impl Host, victim: MemcgId, target: MemcgId, report:
     killed
 }
 
+/// Kills a memcg on which the caller has a handle. `false`: the host cannot.
+fn kill_one(core: &Core, host: &impl Host, memcg: &Memcg, report: &OutOfMemory) -> bool {
+    // Before the kill is marked, so that a thread that sees the mark finds the report.
+    let of_memcg = OutOfMemory { victim: Some(core.memcgs.path(memcg.id())), ..report.clone() };
+    core.oom.reports.lock().insert(memcg.id(), Box::new(of_memcg));
+    memcg.oom.kill();
+    if !host.oom_kill(memcg.id()) {
+        memcg.oom.reset();
+        return false;
+    }
+    memcg.stat.add(Counter::EventOomKill, 1);
+    true
+}
+
+/// Whether a memcg can be killed.
+fn is_mortal(memcg: &Memcg) -> bool {
+    memcg.id() != MemcgId::ROOT && memcg.is_online() && memcg.oom.is_alive()
+}
+
 impl Memcgs {
     fn oom_candidate(&self, memcg: &Memcg, target: MemcgId) -> Option<OomCandidate> {
-        if memcg.id() == MemcgId::ROOT || !memcg.is_online() || !memcg.oom.is_alive() {
+        if !is_mortal(memcg) {
             return None;
         }
         let anon_pages = memcg.stat.get(Counter::Anon);

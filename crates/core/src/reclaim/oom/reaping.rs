@@ -16,7 +16,9 @@
 //!
 //! # Locking
 //!
-//! Holds no lock between steps. Lists of address spaces are locked one at a time.
+//! Holds no lock between steps. Lists of address spaces are locked one at a time. From its kill to
+//! the end of its reaping, a victim has a handle, so that its number stays its own if it is removed
+//! meanwhile.
 
 use crate::Core;
 use crate::folio::{FolioId, Kind};
@@ -73,7 +75,10 @@ impl Reaping {
     pub fn step(&mut self, core: &Core, host: &impl Host) -> ReapStep {
         let Some((region, is_shared)) = self.current.take() else {
             let Some(region) = self.regions.pop() else {
-                core.memcg(self.victim).oom.reaped();
+                // The kill took a handle.
+                if core.memcg(self.victim).oom.reaped() {
+                    core.drop_handle(self.victim);
+                }
                 return ReapStep::Done;
             };
             let is_shared = core.memcgs.is_mapped_by_others(&region, self.victim);

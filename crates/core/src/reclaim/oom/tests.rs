@@ -291,6 +291,30 @@ fn requests_wait_for_dying_tenants() {
     assert!(matches!(charge(|step| !matches!(step, ChargeStep::More)), ChargeStep::Charged(_)));
 }
 
+/// A host that is told of a kill knows the victim by its number, and may be slow. The number of a
+/// removed victim could be another's by then.
+#[test]
+fn a_removed_victim_keeps_its_number_until_it_is_reaped() {
+    let world = World::new(OomPolicy::Victim);
+    world.bring_all(0, 70);
+    world.bring_all(1, 30);
+    let mut charging = Charging::new(world.children[2].0.memcg, 0);
+    while world.host.kills.borrow().is_empty() {
+        assert!(matches!(charging.step(&world.core, &world.host), ChargeStep::More | ChargeStep::Wait(_)));
+    }
+    charging.cancel(&world.core, &world.host);
+    let (World { core, host, .. }, (task, region)) = (&world, &world.children[0]);
+    let is_there = || core.memcgs.iter().any(|memcg| memcg.id() == task.memcg);
+    assert!(core.truncate(host, region, 0, 512).is_none());
+    core.end_task(task);
+    core.remove_memcg(host, task.memcg).unwrap();
+    core.drop_handle(task.memcg);
+    assert!(is_there());
+    world.reap();
+    assert!(!is_there());
+    core.validate().unwrap();
+}
+
 #[test]
 fn an_optional_charge_fails_after_one_effort_without_events() {
     for policy in [OomPolicy::Fail, OomPolicy::Victim] {
