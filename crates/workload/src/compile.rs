@@ -23,14 +23,23 @@ const HEADERS_FILE: u64 = 2 << 32;
 const OBJECTS: u64 = 3 << 32;
 /// Pages reserved per file.
 const FILE_PAGES_MAX: u64 = 16;
+/// Upper limit of heap pages per call of [`Compilers::next`], so that a heap need not fit in the
+/// memory of this program.
+const DRAW_PAGES: u64 = 4096;
 
 /// The source tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compile {
     /// Number of units; at least 1.
     pub sources: u32,
-    /// Average heap of each compiler in pages; at least 1.
+    /// Average heap of each compiler in pages; 1 to [`Compile::HEAP_PAGES_MAX`].
     pub heap_pages: u32,
+}
+
+impl Compile {
+    /// Largest average heap, 8 TiB in pages. The largest heap is half as large again, and a
+    /// compiler has 2^32 page numbers.
+    pub const HEAP_PAGES_MAX: u32 = 1 << 31;
 }
 
 /// The compilers of one tree.
@@ -42,6 +51,19 @@ pub struct Compilers {
     random: Random,
     /// The next unit. After the last unit the tree is compiled again.
     next: u64,
+    /// Per client, the unit that it compiles.
+    units: Vec<Option<Unit>>,
+}
+
+/// A unit under way, whose files were read.
+#[derive(Debug)]
+struct Unit {
+    number: u64,
+    /// Size of the heap, and the pages that were filled.
+    heap: u64,
+    filled: u64,
+    /// Draws the pages that are read again.
+    random: Random,
 }
 
 impl Compilers {
@@ -54,14 +76,41 @@ impl Compilers {
             popular: Skewed::zipf(0.99, headers, &mut Random::stream(seed, 1)),
             random: Random::stream(seed, 0xCC),
             next: 0,
+            units: Vec::new(),
         }
     }
 
-    /// Appends the steps of the next unit.
+    /// Appends the steps of the next unit of a client, or of a part of it if its heap is large.
     pub fn next(&mut self, client: usize, steps: &mut Vec<Step>) {
-        let unit = self.next % self.sources;
+        if self.units.len() <= client {
+            self.units.resize_with(client + 1, || None);
+        }
+        let mut unit = self.units[client].take().unwrap_or_else(|| self.begin(steps));
+        let first = (client as u64 + 1) << 32;
+        let end = unit.heap.min(unit.filled + DRAW_PAGES);
+        for page in unit.filled..end {
+            let anon = |page, write| {
+                Step::Touch(PageAccess { write, mapped: true, anon: true, ..PageAccess::read(page) })
+            };
+            steps.push(anon(first + page, true));
+            steps.push(anon(first + unit.random.below(page + 1), false));
+            steps.push(Step::Compute { nanos: HEAP_PAGE_NANOS });
+        }
+        unit.filled = end;
+        if unit.filled < unit.heap {
+            self.units[client] = Some(unit);
+            return;
+        }
+        let object = OBJECTS + unit.number * OBJECT_PAGES;
+        steps.push(Step::Request { pages: OBJECT_PAGES as u32 });
+        steps.extend((object..object + OBJECT_PAGES).map(|page| touch(page, true)));
+        steps.push(Step::Release { page: first, pages: unit.heap as u32 });
+    }
+
+    /// Begins the next unit, with the steps that read its files.
+    fn begin(&mut self, steps: &mut Vec<Step>) -> Unit {
+        let number = self.next % self.sources;
         self.next += 1;
-        let file = |page, write| Step::Touch(PageAccess { write, ..PageAccess::read(page) });
         // File sizes are 1 to 15 pages, with small sizes more frequent.
         let pages = |number: u64| {
             1 + mix(number) % FILE_PAGES_MAX * (mix(number + 1) % FILE_PAGES_MAX) / FILE_PAGES_MAX
@@ -69,27 +118,23 @@ impl Compilers {
         let read = |first: u64, number: u64, steps: &mut Vec<Step>| {
             let (first, pages) = (first + number * FILE_PAGES_MAX, pages(number));
             steps.push(Step::Request { pages: pages as u32 });
-            steps.extend((first..first + pages).map(|page| file(page, false)));
+            steps.extend((first..first + pages).map(|page| touch(page, false)));
         };
-        read(SOURCES, unit, steps);
+        read(SOURCES, number, steps);
         for _ in 0..HEADERS {
             read(HEADERS_FILE, self.popular.block(&mut self.random), steps);
         }
         // Half to one and a half times the average.
-        let heap = self.heap_pages / 2 + self.random.below(self.heap_pages + 1);
-        let first = (client as u64 + 1) << 32;
-        for page in 0..heap.max(1) {
-            let anon = |page, write| {
-                Step::Touch(PageAccess { write, mapped: true, anon: true, ..PageAccess::read(page) })
-            };
-            steps.push(anon(first + page, true));
-            steps.push(anon(first + self.random.below(page + 1), false));
-            steps.push(Step::Compute { nanos: HEAP_PAGE_NANOS });
-        }
-        steps.push(Step::Request { pages: OBJECT_PAGES as u32 });
-        steps.extend((0..OBJECT_PAGES).map(|page| file(OBJECTS + unit * OBJECT_PAGES + page, true)));
-        steps.push(Step::Release { page: first, pages: heap.max(1) as u32 });
+        let heap = (self.heap_pages / 2 + self.random.below(self.heap_pages + 1)).max(1);
+        let random = self.random.clone();
+        // The units have numbers of one stream, whether their parts are drawn in turn or not.
+        self.random.skip(heap);
+        Unit { number, heap, filled: 0, random }
     }
+}
+
+fn touch(page: u64, write: bool) -> Step {
+    Step::Touch(PageAccess { write, ..PageAccess::read(page) })
 }
 
 #[cfg(test)]
@@ -122,5 +167,42 @@ mod tests {
             |file: u64| read.iter().filter(move |(page, _)| **page >> 32 == file).map(|(_, count)| *count);
         assert!(of(1).all(|count| count == 1), "each source once");
         assert!(of(2).max() > Some(1000), "popular headers again and again");
+    }
+
+    /// All steps of a unit were once drawn at once: a heap of a terabyte took the memory of the
+    /// program.
+    #[test]
+    fn a_large_heap_is_drawn_in_parts_with_the_same_pages() {
+        let heap_pages = 3 * DRAW_PAGES as u32;
+        let mut compilers = Compilers::new(Compile { sources: 1000, heap_pages }, 3);
+        // A second client draws in between.
+        let (mut units, mut parts) = ([Vec::new(), Vec::new()], 0);
+        for client in [0, 1].into_iter().cycle() {
+            if matches!(units[0].last(), Some(Step::Release { .. })) {
+                break;
+            }
+            let before = units[client].len();
+            compilers.next(client, &mut units[client]);
+            assert!(units[client].len() - before <= 3 * DRAW_PAGES as usize + 2000);
+            parts += 1;
+        }
+        assert!(parts >= 4, "{parts}");
+        let filled = |step: &&Step| matches!(step, Step::Touch(touch) if touch.anon && touch.write);
+        let heap = units[0].iter().filter(filled).count() as u64;
+        let mut random = Random::stream(3, 0xCC);
+        let headers = units[0].iter().filter(|step| matches!(step, Step::Request { .. })).count() - 2;
+        // One number per header in this tree, and one for the size of the heap.
+        random.skip(headers as u64);
+        assert_eq!(u64::from(heap_pages) / 2 + random.below(u64::from(heap_pages) + 1), heap);
+        let read = units[0].iter().filter_map(|step| match step {
+            Step::Touch(touch) if touch.anon && !touch.write => Some(touch.page & 0xffff_ffff),
+            _ => None,
+        });
+        assert!(read.eq((0..heap).map(|page| random.below(page + 1))));
+
+        let largest = Compile { sources: 1, heap_pages: Compile::HEAP_PAGES_MAX };
+        let mut steps = Vec::new();
+        Compilers::new(largest, 1).next(0, &mut steps);
+        assert!(steps.len() < 4 * DRAW_PAGES as usize);
     }
 }

@@ -46,6 +46,12 @@ impl Random {
         mix(self.state)
     }
 
+    /// Skips so many numbers.
+    #[inline]
+    pub fn skip(&mut self, numbers: u64) {
+        self.state = self.state.wrapping_add(INCREMENT.wrapping_mul(numbers));
+    }
+
     /// A uniform number in `0..bound`, with a bias of at most `bound / 2⁶⁴`. No workload is long
     /// enough to show the bias.
     ///
@@ -77,6 +83,16 @@ mod tests {
         assert_eq!(random.next_u64(), 6_457_827_717_110_365_317);
         assert_eq!(random.next_u64(), 3_203_168_211_198_807_973);
         assert_eq!(random.next_u64(), 9_817_491_932_198_370_423);
+    }
+
+    #[test]
+    fn skipped_numbers_are_not_drawn() {
+        let (mut drawn, mut skipped) = (Random::new(5), Random::new(5));
+        for _ in 0..1000 {
+            drawn.next_u64();
+        }
+        skipped.skip(1000);
+        assert_eq!(drawn, skipped);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{Load, MIB_PAGES};
 use crate::PAGE_BYTES;
+use crate::compile::Compile;
 use crate::ycsb::Letter;
 use std::fmt;
 
@@ -70,7 +71,12 @@ impl Load {
                 (Load::FileAnon(mix), "anon") => mix.anon_pages = some_pages(key, value)?,
                 (Load::FileAnon(mix), "readers") => mix.readers = count(key, value, 0..=COUNT_MAX)?,
                 (Load::Compile(compile), "sources") => compile.sources = count(key, value, 1..=1_000_000)?,
-                (Load::Compile(compile), "heap") => compile.heap_pages = some_pages(key, value)?,
+                (Load::Compile(compile), "heap") => {
+                    compile.heap_pages = some_pages(key, value)?;
+                    if compile.heap_pages > Compile::HEAP_PAGES_MAX {
+                        return Err(format!("`{key}` must be at most 8 TiB, an average"));
+                    }
+                }
                 _ => return Err(format!("{name} has no parameter `{key}`; it has {has}")),
             }
         }
@@ -222,6 +228,7 @@ mod tests {
             ("ycsb:workload=g", "a, b, c, d, e and f"),
             ("ycsb:writes=101", "from 0 to 100"),
             ("requests:heap=1k", "at least a page"),
+            ("compile:heap=8193g", "at most 8 TiB"),
         ] {
             let error = Load::parse(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
