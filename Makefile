@@ -176,15 +176,20 @@ FUZZ = 10000000
 fuzz: ## ten million mutated inputs for each parser; FUZZ=N
 	MGLRU_FUZZ=$(FUZZ) cargo test -p mglru-workload --test suite -- fuzz
 
-# The same parsers with libFuzzer, which keeps inputs that reach new code; not a part of `make test` (fuzz/README.md).
+# All that reads strangers' input, and the cache beside a model, with libFuzzer, which keeps inputs that reach new code;
+# not a part of `make test` (fuzz/README.md).
 # SECONDS_EACH=N for another time per target.
 SECONDS_EACH = 60
 fuzz-coverage: ## inputs that reach new code, a minute for each target; SECONDS_EACH=N (needs nightly and cargo-fuzz)
 	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is not installed: cargo install cargo-fuzz --locked"; exit 1; }
-	mkdir -p fuzz/corpus/traces fuzz/corpus/roundtrip fuzz/corpus/jobs
+	mkdir -p $(addprefix fuzz/corpus/,traces roundtrip jobs scenarios tables controls cache)
 	cargo +nightly fuzz run -s none traces fuzz/corpus/traces crates/workload/tests/corpus/traces -- $(LIBFUZZER)
 	cargo +nightly fuzz run -s none roundtrip fuzz/corpus/roundtrip -- $(LIBFUZZER)
 	cargo +nightly fuzz run -s none jobs fuzz/corpus/jobs crates/workload/tests/corpus/fio-jobs -- $(LIBFUZZER)
+	cargo +nightly fuzz run -s none scenarios fuzz/corpus/scenarios crates/workload/tests/corpus/scenarios fuzz/seeds/scenarios -- $(LIBFUZZER)
+	cargo +nightly fuzz run -s none tables fuzz/corpus/tables fuzz/seeds/tables -- $(LIBFUZZER)
+	cargo +nightly fuzz run -s none controls fuzz/corpus/controls crates/workload/tests/corpus/controls -- $(LIBFUZZER)
+	cargo +nightly fuzz run -s none cache fuzz/corpus/cache -- $(LIBFUZZER) -len_control=0
 LIBFUZZER = -max_total_time=$(SECONDS_EACH) -timeout=5 -rss_limit_mb=1024 -max_len=4096
 
 # A thousand power cuts with torn sectors, and a thousand killed processes; `make test` has 20 and 4. CRASH=N for another number.

@@ -1,10 +1,13 @@
-//! Code that the targets share: traces that are written and read back.
+//! Code that the targets share: traces that are written and read back, texts of errors, and work
+//! that ends soon.
 
+use mglru_lab::Watch;
 use mglru_workload::trace::{
     self, Format, OpenOptions, PageAccess, Record, TraceError, TraceWriter, Trim, WriteOptions,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Writes records in a format to a file in memory, reads them back, and removes the file.
 /// `extension` chooses a compression.
@@ -57,4 +60,30 @@ pub fn renumbered(records: &[Record], format: Format) -> Vec<Record> {
         request => request,
     });
     all.collect()
+}
+
+/// Checks that an error has a text, and not too much of it.
+///
+/// # Panics
+/// It has not.
+pub fn said(error: &dyn std::fmt::Display) {
+    let text = error.to_string();
+    assert!(!text.is_empty() && text.len() < 1 << 14, "{} bytes of error", text.len());
+}
+
+/// Cancels the work after so many questions.
+#[derive(Debug)]
+pub struct Moment(AtomicU64);
+
+impl Moment {
+    /// Cancels after `questions`.
+    pub fn new(questions: u64) -> Moment {
+        Moment(AtomicU64::new(questions))
+    }
+}
+
+impl Watch for Moment {
+    fn is_cancelled(&self) -> bool {
+        self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err()
+    }
 }

@@ -2,13 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use mglru_fuzz::said;
 use mglru_workload::fio::{Invocation, Job, jobs_of_text};
 use std::path::Path;
-
-fn said(error: &dyn std::fmt::Display) {
-    let text = error.to_string();
-    assert!(!text.is_empty() && text.len() < 1 << 14, "{} bytes of error", text.len());
-}
 
 fn draw(jobs: &[Job]) {
     for job in jobs.iter().take(20) {
