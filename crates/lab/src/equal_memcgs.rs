@@ -7,6 +7,7 @@
 //! The runs on real kernels follow the same recipe. There is one file per process, because on real
 //! kernels, too, the pages of two processes never share a page table.
 
+use crate::{Error, Watch};
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Counter, MemcgId};
 use mglru_sim::{
@@ -154,10 +155,12 @@ impl Running {
     /// Runs until `requests` more requests have ended.
     ///
     /// # Errors
-    /// A bug in the simulator.
-    pub fn run(&mut self, requests: usize) -> Result<Rounds, SimError> {
+    /// A bug in the simulator, or [`Error::Cancelled`].
+    pub fn run(&mut self, requests: usize, watch: &dyn Watch) -> Result<Rounds, Error> {
         let until = self.requests_seen + requests;
-        while self.simulator.requests().len() < until && self.simulator.step()? {}
+        while self.simulator.requests().len() < until && self.simulator.step().map_err(Error::work)? {
+            watch.check()?;
+        }
         assert_eq!(self.simulator.requests().len(), until, "a step ends at most one request");
         let done = &self.simulator.requests()[self.requests_seen..];
         let core = self.simulator.core();

@@ -11,7 +11,15 @@ use std::fmt::Display;
 
 /// Memory of the simulator per page of the machine, in bytes: 68 at the start and 49 when the page
 /// is used, measured with 1 and 5 GiB. The rest is for remembered evictions.
-pub(crate) const BYTES_PER_PAGE: u64 = 128;
+const BYTES_PER_PAGE: u64 = 128;
+/// Memory of any machine, in bytes: the part of the index that is there from the beginning
+/// ([`mglru_core::Core::of_one_thread`]). Small machines have less, but count as much.
+const MACHINE_BYTES: u64 = 9 << 20;
+
+/// Memory that a simulated machine of `pages` pages needs at most, in bytes.
+pub(crate) fn of_machine(pages: u64) -> u64 {
+    pages.saturating_mul(BYTES_PER_PAGE).saturating_add(MACHINE_BYTES)
+}
 
 /// As [`check`], for `tasks` runs, of which one per processor is under way at a time. All are taken
 /// to need the largest of `needs`, in bytes.
@@ -55,6 +63,12 @@ pub fn check(bytes: u64, what: impl Display, instead: &str) -> Result<(), Error>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_machines_have_an_index_too() {
+        assert_eq!([0, 1, 1 << 18].map(of_machine), [9 << 20, (9 << 20) + 128, 41 << 20]);
+        assert_eq!(of_machine(u64::MAX), u64::MAX);
+    }
 
     #[test]
     fn a_need_beyond_the_machine_is_refused_with_both_sizes() {

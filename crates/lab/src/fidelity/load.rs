@@ -9,10 +9,11 @@
 //!   slower: 128 rounds of 22,609 stores in 50 to 60 s are about 150 µs per store of each of eight
 //!   workers.
 
+use crate::{Error, Watch};
 use mglru_core::{Counter, Mechanisms, Time};
 use mglru_sim::{
     Access, DeviceModel, DrainStalls, FlusherModel, FlusherStart, Interleaving, Lane, Latency, Machine,
-    Operation, Preemption, SimError, Simulator, Source, SourceError, Tenant, Writes,
+    Operation, Preemption, Simulator, Source, SourceError, Tenant, Writes,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -162,7 +163,10 @@ fn machine(mechanisms: Mechanisms, seed: u64, limit_pages: u64) -> Machine {
 
 impl DirtyWriter {
     /// Runs the load once.
-    pub fn run(&self, mechanisms: Mechanisms, seed: u64) -> Result<LoadOutcome, SimError> {
+    ///
+    /// # Errors
+    /// A bug in the simulator, or [`Error::Cancelled`].
+    pub fn run(&self, mechanisms: Mechanisms, seed: u64, watch: &dyn Watch) -> Result<LoadOutcome, Error> {
         let limit_pages = self.limit_pages * CAPACITY_PERMILLE / 1000;
         let latency = Latency::Skewed { median: END_IO_TIME, spread_permille: END_IO_SPREAD_PERMILLE };
         let write = Lane {
@@ -194,11 +198,11 @@ impl DirtyWriter {
             drain_stalls: (!self.large_folios).then_some(DRAIN_STALLS),
             ..machine(mechanisms, seed, limit_pages)
         };
-        let mut simulator = Simulator::new(&machine)?;
+        let mut simulator = Simulator::new(&machine).map_err(Error::work)?;
         let buffer = (0..BUFFER_PAGES).map(|page| Access::store(page).anon());
         let file = (0..self.file_pages).map(Access::write);
         simulator.add_job(0, buffer.chain(file).map(Operation::from));
-        let mut outcome = watch(&mut simulator, None)?;
+        let mut outcome = run(&mut simulator, None, watch)?;
         let written = simulator.accesses().saturating_sub(BUFFER_PAGES);
         outcome.iterations = written / BUFFER_PAGES;
         Ok(outcome)
@@ -206,11 +210,15 @@ impl DirtyWriter {
 }
 
 /// Runs until the end, a time limit or a failed charge.
-fn watch(simulator: &mut Simulator, until: Option<Time>) -> Result<LoadOutcome, SimError> {
+fn run(simulator: &mut Simulator, until: Option<Time>, watch: &dyn Watch) -> Result<LoadOutcome, Error> {
     let lab = simulator.core().memcgs().find("lab").expect("the machine has this tenant");
     let count = |simulator: &Simulator, counter| simulator.core().memcg(lab).stat().get(counter);
     let (mut killed, mut peak_dirty_pages) = (false, 0);
-    while !killed && until.is_none_or(|until| simulator.now() < until) && simulator.step()? {
+    while !killed
+        && until.is_none_or(|until| simulator.now() < until)
+        && simulator.step().map_err(Error::work)?
+    {
+        watch.check()?;
         killed = count(simulator, Counter::EventOom) > 0;
         peak_dirty_pages = peak_dirty_pages.max(count(simulator, Counter::FileDirty));
     }
@@ -235,7 +243,10 @@ struct Progress {
 
 impl Mix {
     /// Runs the load once.
-    pub fn run(&self, mechanisms: Mechanisms, seed: u64) -> Result<LoadOutcome, SimError> {
+    ///
+    /// # Errors
+    /// A bug in the simulator, or [`Error::Cancelled`].
+    pub fn run(&self, mechanisms: Mechanisms, seed: u64, watch: &dyn Watch) -> Result<LoadOutcome, Error> {
         let read = Lane {
             latency: Latency::Skewed { median: MIX_READ_TIME, spread_permille: 500 },
             depth: 128,
@@ -247,7 +258,7 @@ impl Mix {
             device: DeviceModel { read, write: Lane::IDEAL },
             ..machine(mechanisms, seed, self.limit_pages)
         };
-        let mut simulator = Simulator::new(&machine)?;
+        let mut simulator = Simulator::new(&machine).map_err(Error::work)?;
         let progress =
             Rc::new(RefCell::new(Progress { workers: u64::from(self.workers), ..Progress::default() }));
         let file_part = self.file_pages / self.readers;
@@ -266,7 +277,7 @@ impl Mix {
                 Worker { first, pages: part, target, round: 0, phase, progress: progress.clone() },
             );
         }
-        let mut outcome = watch(&mut simulator, Some(Time::ZERO + self.time_limit))?;
+        let mut outcome = run(&mut simulator, Some(Time::ZERO + self.time_limit), watch)?;
         outcome.iterations = progress.borrow().rounds;
         Ok(outcome)
     }
@@ -343,6 +354,7 @@ impl Source for Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Unwatched;
     use mglru_core::{Lru, Preset};
 
     /// Three times the limit of 64 MiB, on a disk of 40 MB/s.
@@ -362,7 +374,7 @@ mod tests {
     fn late_counts_of_dirty_pages_let_a_writer_fill_its_memcg() {
         let run = |preset, reads_statistics| {
             let writer = DirtyWriter { memcg_dirty_limits: true, reads_statistics, ..WRITER };
-            writer.run(Mechanisms::preset(preset), 1).unwrap()
+            writer.run(Mechanisms::preset(preset), 1, &Unwatched).unwrap()
         };
         let read = run(Preset::Linux71, true);
         assert!(!read.killed && read.peak_dirty_pages < 5000, "{read:?}");
@@ -378,7 +390,7 @@ mod tests {
     #[test]
     fn written_pages_in_a_batch_kill_a_writer_of_small_folios() {
         let run = |preset, large_folios| {
-            DirtyWriter { large_folios, ..WRITER }.run(Mechanisms::preset(preset), 7).unwrap()
+            DirtyWriter { large_folios, ..WRITER }.run(Mechanisms::preset(preset), 7, &Unwatched).unwrap()
         };
         let small = run(Preset::Linux612, false);
         assert!(small.killed && small.iterations < 192, "{small:?}");
@@ -393,7 +405,7 @@ mod tests {
     #[test]
     fn a_late_flusher_kills_a_writer_that_fills_its_memcg() {
         let writer = DirtyWriter { disk_bytes_per_second: 0, ..WRITER };
-        let run = |preset, seed| writer.run(Mechanisms::preset(preset), seed).unwrap();
+        let run = |preset, seed| writer.run(Mechanisms::preset(preset), seed, &Unwatched).unwrap();
         let late = run(Preset::Linux71, 3);
         assert!(late.killed && late.iterations == 61 && late.stolen_pages == 0, "{late:?}");
         let in_time = run(Preset::Linux71, 1);
@@ -408,7 +420,7 @@ mod tests {
         let kernel = Mechanisms::preset(Preset::Linux71).with_lru(Lru::MultiGen);
         let run = |megabytes: u64, seed| {
             let writer = DirtyWriter { disk_bytes_per_second: megabytes * 1_000_000, ..WRITER };
-            writer.run(kernel, seed).unwrap()
+            writer.run(kernel, seed, &Unwatched).unwrap()
         };
         for seed in [2, 3] {
             let (slow, fast) = (run(40, seed), run(150, seed));

@@ -106,7 +106,7 @@ pub fn compare(path: &Path, filter: &Filter, watch: &dyn Watch) -> Result<Vec<Co
         machines.into_iter().flat_map(|phases| (1..=SEEDS).map(move |seed| (phases.clone(), seed))).collect();
     let stage = Stage::begin(watch, "requests among many memcgs", tasks.len() as u64, Unit::Steps);
     let runs = parallel::all(&tasks, parallel::threads(), |_, (phases, seed)| {
-        let run = replay(phases, *seed)?;
+        let run = replay(phases, *seed, watch)?;
         stage.advance(1)?;
         Ok(run)
     })?;
@@ -156,7 +156,7 @@ impl ReclaimRow {
     /// Memory that a run needs at most, in bytes.
     fn needed_bytes(&self) -> u64 {
         let pages = u64::from(self.pages_each) * self.memcgs as u64;
-        pages * memory::BYTES_PER_PAGE + self.memcgs as u64 * MEMCG_BYTES
+        memory::of_machine(pages) + self.memcgs as u64 * MEMCG_BYTES
     }
 
     fn load(&self) -> (&str, usize, u32, u64) {
@@ -164,7 +164,7 @@ impl ReclaimRow {
     }
 }
 
-fn replay(phases: &[ReclaimRow], seed: u64) -> Result<Vec<Rounds>, Error> {
+fn replay(phases: &[ReclaimRow], seed: u64, watch: &dyn Watch) -> Result<Vec<Rounds>, Error> {
     let row = &phases[0];
     let (preset, lru) = preset_of(&row.kernel, &row.lru).map_err(Error::work)?;
     let load = EqualMemcgs {
@@ -194,9 +194,9 @@ fn replay(phases: &[ReclaimRow], seed: u64) -> Result<Vec<Rounds>, Error> {
         request_pages: phase.request_bytes / PAGE_BYTES,
         rest_nanos: ((phase.seconds * 1e9) as u64 / u64::from(phase.rounds)).saturating_sub(touching),
     });
-    let bug = |error| Error::work(format_args!("{} {}: {error}", row.kernel, row.lru));
-    let mut running = load.start(machine, phases_ours.collect()).map_err(bug)?;
-    phases.iter().map(|phase| running.run(phase.rounds as usize).map_err(bug)).collect()
+    let bug = |error: Error| error.at(&format!("{} {}", row.kernel, row.lru));
+    let mut running = load.start(machine, phases_ours.collect()).map_err(Error::work).map_err(bug)?;
+    phases.iter().map(|phase| running.run(phase.rounds as usize, watch).map_err(bug)).collect()
 }
 
 /// One of the two compared values.
@@ -380,6 +380,24 @@ mod tests {
         let filter = Filter { kernels: vec!["6.12.117".to_owned()], ..Filter::default() };
         let compared = compare(file.path(), &filter, &crate::Unwatched).unwrap();
         assert_eq!(compared.iter().map(|one| one.noise).collect::<Vec<_>>(), [30.0]);
+    }
+
+    /// All rounds of a small load fit into a step of the simulator. It was an assertion.
+    #[test]
+    fn small_loads_are_counted_by_phase() {
+        let phases = [0, 2].map(|first_round| ReclaimRow {
+            memcgs: 4,
+            pages_each: 256,
+            rounds: 2,
+            request_bytes: 65_536,
+            touch_fraction: 0.5,
+            first_round,
+            ..row("7.2.12", "mglru", 41.0)
+        });
+        let rounds = replay(&phases, 1, &crate::Unwatched).unwrap();
+        let requested: Vec<u64> = rounds.iter().map(|rounds| rounds.requested_pages).collect();
+        assert_eq!(requested, [32, 32]);
+        assert!(rounds.iter().all(|rounds| rounds.stolen_pages.iter().sum::<u64>() > 0), "{rounds:?}");
     }
 
     /// The first divided by zero, the last ended in an assertion, and one ran for ever.

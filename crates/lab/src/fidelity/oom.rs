@@ -79,7 +79,7 @@ enum Load {
 impl Load {
     /// Memory that a run needs at most, in bytes.
     fn needed_bytes(self) -> u64 {
-        let machine = |limit_pages| LIMITS * limit_pages * memory::BYTES_PER_PAGE;
+        let machine = |limit_pages| memory::of_machine(LIMITS * limit_pages);
         match self {
             Load::Writer(writer) => machine(writer.limit_pages),
             Load::Mix(mix) => {
@@ -214,10 +214,10 @@ pub fn compare(tables: &[&Path], filter: &Filter, watch: &dyn Watch) -> Result<V
     let stage = Stage::begin(watch, "loads that may end in an OOM kill", tasks.len() as u64, Unit::Steps);
     let outcomes = parallel::all(&tasks, parallel::threads(), |_, &(number, _, mechanisms, seed)| {
         let run = match compared[number].load {
-            Load::Writer(writer) => writer.run(mechanisms, seed),
-            Load::Mix(mix) => mix.run(mechanisms, seed),
+            Load::Writer(writer) => writer.run(mechanisms, seed, watch),
+            Load::Mix(mix) => mix.run(mechanisms, seed, watch),
         };
-        let run = run.map_err(|error| Error::work(format_args!("{}: {error}", compared[number].name())))?;
+        let run = run.map_err(|error| error.at(&compared[number].name()))?;
         stage.advance(1)?;
         Ok(run)
     })?;
@@ -495,6 +495,34 @@ mod tests {
             assert!(error.text().contains("each reader needs a page"), "{error}");
         }
         assert!(error_of("5.4", [1, 1, 1, 1]).text().contains("no preset for kernel 5.4"));
+    }
+
+    /// Cancels the work after so many looks.
+    struct After(std::sync::atomic::AtomicU64);
+
+    impl Watch for After {
+        fn is_cancelled(&self) -> bool {
+            use std::sync::atomic::Ordering::Relaxed;
+            self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err()
+        }
+    }
+
+    /// They looked only at their end, and these loads have none for years.
+    #[test]
+    fn loads_are_cancelled_while_they_run() {
+        let mix = "readers=2 file_pages=512 anon_workers=2 anon_pages=512 pause_ms=0 \
+                   target_iterations=99999999999 time_limit_s=99999999999";
+        for (case, parameters) in
+            [("A", "write_bytes=99999999999999999 disk_write_bytes_per_s=unlimited"), ("B", mix)]
+        {
+            let load = OomRow { case: case.to_owned(), ..row("killed", parameters) }.load().unwrap();
+            let (mechanisms, watch) = (Mechanisms::preset(Preset::Default), After(100.into()));
+            let run = match load {
+                Load::Writer(writer) => writer.run(mechanisms, 1, &watch),
+                Load::Mix(mix) => mix.run(mechanisms, 1, &watch),
+            };
+            assert_eq!(run.err(), Some(Error::Cancelled), "{case}");
+        }
     }
 
     #[test]

@@ -131,7 +131,7 @@ impl Plan {
             World::Real => self.memory_bytes,
             World::Sim => {
                 let swap = pages(swap_bytes) * BYTES_PER_SWAP_SLOT;
-                pages(self.memory_bytes).saturating_mul(memory::BYTES_PER_PAGE).saturating_add(swap)
+                memory::of_machine(pages(self.memory_bytes)).saturating_add(swap)
             }
         };
         let of_load = |work: &Work| match work {

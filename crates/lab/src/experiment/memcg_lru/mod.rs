@@ -204,7 +204,7 @@ fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error
     let real_size = real::Size::of_machine(effort.shorter, order.quick);
     let runs = parallel::all(&tasks, threads, |_, &(setting, seed)| {
         let (rounds, seen) = match &order.world {
-            Environment::Sim => one_run(setting, seed, order)?,
+            Environment::Sim => one_run(setting, seed, order, watch)?,
             Environment::Real { directory } => {
                 (real::run(setting.mechanisms, seed, &real_size, directory)?, None)
             }
@@ -247,6 +247,7 @@ fn one_run(
     setting: Setting,
     seed: u64,
     order: &ExperimentRequest,
+    watch: &dyn Watch,
 ) -> Result<(Rounds, Option<Crosscheck>), Error> {
     // `shorter` reduces the size here.
     let shorter = order.effort.shorter;
@@ -270,10 +271,10 @@ fn one_run(
     };
     let phase = |requests: u32| Phase { rounds: requests, request_pages, rest_nanos: 0 };
     let (warm, counted) = (phase(WARM_REQUESTS), phase(requests));
-    let bug = |error| Error::work(format_args!("memcg-lru, seed {seed}: {error}"));
-    let mut running = load.start(machine, vec![warm, counted]).map_err(bug)?;
-    running.run(warm.rounds as usize).map_err(bug)?;
+    let bug = |error: Error| error.at(&format!("memcg-lru, seed {seed}"));
+    let mut running = load.start(machine, vec![warm, counted]).map_err(Error::work).map_err(bug)?;
+    running.run(warm.rounds as usize, watch).map_err(bug)?;
     let watcher = (seed == order.effort.seed).then(|| Watcher::watch(running.simulator()));
-    let rounds = running.run(counted.rounds as usize).map_err(bug)?;
+    let rounds = running.run(counted.rounds as usize, watch).map_err(bug)?;
     Ok((rounds, watcher.map(|watcher| watcher.finish(running.simulator()))))
 }

@@ -6,8 +6,8 @@
 use super::super::SCAN_TIME;
 use super::clients::{self, Facts, Script, Window};
 use super::store::WALK_TIME;
-use crate::Error;
 use crate::fidelity::load::DirtyWriter;
+use crate::{Error, Unwatched};
 use mglru_core::Mechanisms;
 use mglru_sim::{
     Access, DeviceModel, Interleaving, Lane, Latency, Machine, Operation, Simulator, SwapDevice, SwapModel,
@@ -189,6 +189,6 @@ pub fn small_writer(mechanisms: Mechanisms, seed: u64) -> Result<Facts, Error> {
         reads_statistics: false,
         large_folios: true,
     };
-    let outcome = writer.run(mechanisms, seed).map_err(Error::work)?;
+    let outcome = writer.run(mechanisms, seed, &Unwatched)?;
     Ok(Facts { died: outcome.killed, ..Facts::default() })
 }

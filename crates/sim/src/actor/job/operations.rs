@@ -150,6 +150,8 @@ impl Job {
             RequestStep::TryAgain(progress) => (progress, true),
         };
         world.requests.push(RequestReport { pages, progress, fell_short });
+        // The step ends here, so that a caller of the simulator sees the state after each request.
+        self.left = 0;
         Pause::Ready
     }
 
