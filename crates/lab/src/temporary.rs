@@ -82,8 +82,34 @@ impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         let mut paths = PATHS.lock().expect("no panic");
         paths.retain(|path| *path != self.0);
-        let _ = std::fs::remove_dir_all(&self.0);
+        remove_folder(&self.0);
     }
+}
+
+/// Removes a folder with its contents, as far as that is possible.
+fn remove_folder(path: &Path) {
+    if std::fs::remove_dir_all(path).is_err() {
+        remove_by_name(path);
+    }
+}
+
+/// As [`std::fs::remove_dir_all`], which opens each folder on the way to a file, with one open
+/// folder at a time, or none for empty ones: the process may have no descriptors left. The folders
+/// are this program's own, whose parts nobody replaces by links.
+fn remove_by_name(path: &Path) {
+    if std::fs::remove_dir(path).is_ok() {
+        return;
+    }
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let inside: Vec<(PathBuf, bool)> =
+        entries.map(|entry| (entry.path(), entry.file_type().is_ok_and(|kind| kind.is_dir()))).collect();
+    for (path, is_folder) in inside {
+        match is_folder {
+            true => remove_by_name(&path),
+            false => drop(std::fs::remove_file(&path)),
+        }
+    }
+    let _ = std::fs::remove_dir(path);
 }
 
 /// A file that is removed when this value is dropped, or by [`remove_all`], unless it was renamed
@@ -129,7 +155,7 @@ pub fn remove_all() {
     for path in paths.iter() {
         // Another thread may be creating a file there, so the folder may not be empty.
         for _ in 0..3 {
-            let _ = std::fs::remove_dir_all(path);
+            remove_folder(path);
         }
         let _ = std::fs::remove_file(path);
     }
@@ -153,6 +179,20 @@ mod tests {
         drop(folder);
         assert!(!path.exists() && !PATHS.lock().unwrap().contains(&path));
         assert!(TemporaryFolder::create(&path, "mglru-test-").is_err(), "there is nothing to make it in");
+    }
+
+    #[test]
+    fn folders_are_removed_by_name() {
+        let above = tempfile::tempdir().unwrap();
+        let (folder, kept) = (above.path().join("folder"), above.path().join("kept"));
+        std::fs::create_dir_all(folder.join("a/b/c")).unwrap();
+        std::fs::write(&kept, "content").unwrap();
+        for file in ["1", "a/2", "a/b/3"] {
+            std::fs::write(folder.join(file), "content").unwrap();
+        }
+        std::os::unix::fs::symlink(above.path(), folder.join("a/link")).unwrap();
+        remove_by_name(&folder);
+        assert!(!folder.exists() && kept.exists());
     }
 
     #[test]

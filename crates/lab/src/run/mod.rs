@@ -191,6 +191,32 @@ mod tests {
         assert!(error.starts_with("a.toml:6:1: cannot start a thread: "), "{error}");
     }
 
+    /// Removing a folder takes descriptors, too. With 4 to 6 in all, an empty one was left behind.
+    #[test]
+    fn a_real_run_without_descriptors_leaves_no_folder() {
+        const NAME: &str = "run::tests::a_real_run_without_descriptors_leaves_no_folder";
+        const ABOVE: &str = "MGLRU_TEST_ABOVE";
+        if let Some(above) = std::env::var_os(ABOVE) {
+            let text = "[machine]\nmemory = \"4MiB\"\n[[job]]\nfio = \"[a]\\nrw=read\\nsize=4k\"\n";
+            let scenario = Scenario::parse(text, Path::new("a.toml"), None).unwrap();
+            let plan = Plan::new(scenario, World::Real, &Overrides::default()).unwrap();
+            let _ = run(&plan, Some(Path::new(&above)));
+            return;
+        }
+        // A process of its own: the limit is that of all threads.
+        for descriptors in 4..10 {
+            let above = tempfile::tempdir().unwrap();
+            let limited = format!("ulimit -n {descriptors} && exec \"$0\" --exact {NAME}");
+            let mut command = std::process::Command::new("sh");
+            command.arg("-c").arg(limited).arg(std::env::current_exe().unwrap()).env(ABOVE, above.path());
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{descriptors}: {output:?}");
+            let left = std::fs::read_dir(above.path()).unwrap().map(|entry| entry.unwrap().file_name());
+            let left: Vec<_> = left.map(|name| name.into_string().unwrap()).collect();
+            assert!(left.iter().all(|name| !name.starts_with("mglru-run-")), "{descriptors}: {left:?}");
+        }
+    }
+
     #[test]
     fn a_simulated_run_advances_with_its_time() {
         let (permille, advances) =
