@@ -408,11 +408,8 @@ impl ReplayRow {
             });
         let seconds: f64 = rows.iter().map(|row| row.seconds).sum();
         let accesses: u64 = rows.iter().map(|row| row.total.accesses).sum();
-        let mut notes = rows[0].notes.clone();
-        if let Some(sample) = rows[0].sample {
-            notes.pop();
-            notes.push(sample.note_of_mean(samples));
-        }
+        let mut notes = remarks_of(rows);
+        notes.extend(rows[0].sample.map(|sample| sample.note_of_mean(samples)));
         ReplayRow {
             memory_pages: of(&|row| row.memory_pages),
             total,
@@ -430,6 +427,31 @@ impl ReplayRow {
             ..rows[0].clone()
         }
     }
+}
+
+/// The remarks of all samples, but for those on the samples themselves. One that only some samples
+/// have, or that says something else of each, says of which.
+fn remarks_of(rows: &[&ReplayRow]) -> Vec<String> {
+    let mut samples_of: Vec<(&str, Vec<usize>)> = Vec::new();
+    for (sample, row) in (1..).zip(rows) {
+        // The last one is on the sample.
+        let own = row.notes.len() - usize::from(row.sample.is_some());
+        for note in &row.notes[..own] {
+            match samples_of.iter_mut().find(|(known, _)| known == note) {
+                Some((_, samples)) => samples.push(sample),
+                None => samples_of.push((note, vec![sample])),
+            }
+        }
+    }
+    let remark = |(note, samples): (&str, Vec<usize>)| match &samples[..] {
+        all if all.len() == rows.len() => note.to_owned(),
+        [one] => format!("sample {one} of {}: {note}", rows.len()),
+        some => {
+            let numbers: Vec<String> = some.iter().map(ToString::to_string).collect();
+            format!("samples {} of {}: {note}", numbers.join(", "), rows.len())
+        }
+    };
+    samples_of.into_iter().map(remark).collect()
 }
 
 /// The means of samples. `rows` are those of traces with `salts` adjacent samples each, every
@@ -568,6 +590,7 @@ mod tests {
     use super::*;
     use crate::Unwatched;
     use crate::replay::{Options, replay_salts};
+    use crate::sampling::Sample;
 
     #[test]
     fn remarks_on_samples_have_round_percentages() {
@@ -584,6 +607,34 @@ mod tests {
             let note = note(sample, pages);
             assert!(note.starts_with(begin) && note.contains(advice), "{note}");
         }
+    }
+
+    /// The mean had the remarks of the first sample, also if only that had them.
+    #[test]
+    fn a_mean_has_the_remarks_of_all_samples() {
+        let trace = TraceFile::of_pages("trace", (0..3000).map(|access| access % 1000)).unwrap();
+        let samples: Vec<TraceFile> = "50%"
+            .parse::<Sample>()
+            .unwrap()
+            .with_salts(3)
+            .map(|sample| trace.sample(sample).unwrap())
+            .collect();
+        let options = Options { sizes: vec!["100%".parse().unwrap()], ..Options::default() };
+        let mut rows = crate::replay::replay(&samples, &options, 1, None, &Unwatched).unwrap();
+        let last = |row: &mut ReplayRow| row.notes.pop().unwrap();
+        let of_sample = rows.iter_mut().map(last).next_back().unwrap();
+        assert!(of_sample.starts_with("a sample of 50 %"), "{of_sample}");
+        let texts: [&[&str]; 3] = [&["all"], &["all", "one"], &["two", "all"]];
+        for (row, texts) in rows.iter_mut().zip(texts) {
+            row.notes = texts.iter().map(ToString::to_string).chain([of_sample.clone()]).collect();
+        }
+        let mean = means(&rows, 3, 1).pop().unwrap();
+        let [notes @ .., spread] = &mean.notes[..] else { panic!("{:?}", mean.notes) };
+        assert_eq!(notes, ["all", "sample 2 of 3: one", "sample 3 of 3: two"]);
+        assert!(spread.starts_with("the means of 3 samples"), "{spread}");
+        rows[0].notes.insert(0, "two".to_owned());
+        let mean = means(&rows, 3, 1).pop().unwrap();
+        assert_eq!(mean.notes[0], "samples 1, 3 of 3: two");
     }
 
     /// They were divided by their number.
