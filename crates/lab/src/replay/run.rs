@@ -12,8 +12,8 @@ use crate::trace_file::TraceFile;
 use crate::watch::{Stage, Unit, Unwatched, Watch};
 use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
-use mglru_core::{Counter, Errno, Lru, Mechanisms, Refresh, Switch, UNLIMITED};
-use mglru_sim::{Latency, Machine, Report, SimError, Simulator, SwapDevice, SwapModel, Writes};
+use mglru_core::{Counter, Errno, Lru, Mechanisms, Refresh, UNLIMITED};
+use mglru_sim::{Latency, Machine, Report, SimError, Simulator, SwapModel, Writes};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -196,12 +196,7 @@ impl Plan<'_> {
             machine.scan_time = time.scan;
             machine.swap_out_time = time.swap_out;
         }
-        // Seen on 7.2 with compressed memory. Elsewhere the place of a page that a fault brings in
-        // does not depend on its slot, or the slot stays.
-        let lists_by_slot =
-            self.mechanisms.lru() == Lru::MultiGen && self.mechanisms.is_on(Switch::ReferencedPlacement);
-        let frees_slots = self.swap.is_some_and(|swap| matches!(swap.device, SwapDevice::Memory { .. }));
-        machine.stores_drain = lists_by_slot && frees_slots;
+        machine.stores_drain = machine.kernel_drains_on_stores();
         machine.swappiness = self.swappiness;
         machine.statistics_refresh = self.statistics_refresh;
         machine.statistics_reads = self.statistics_reads;
