@@ -318,8 +318,8 @@ impl Simulator {
         Ok(self.report())
     }
 
-    /// Runs at most some ten thousand accesses, and at most to the end of a reclaim request of a job.
-    /// Returns `false` if all jobs have ended.
+    /// Runs at most some ten thousand accesses, and at most to the end of a reclaim request of a
+    /// job. Returns `false` if all jobs have ended.
     ///
     /// # Errors
     /// See [`SimError`].

@@ -215,8 +215,8 @@ async fn another_etag_is_another_object() {
     assert!(store.get_range(&path, 0..1000).await.unwrap() == new[..1000]);
 }
 
-/// Reads of several parts that are under way when the object changes: all are refused, and the object
-/// is opened again once.
+/// Reads of several parts are under way when the object changes: all are refused, and the object is
+/// opened again once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_object_that_changes_is_opened_once_more() {
     let all = [1, 2, 3].map(|seed| content(seed, 3_000_000));

@@ -2,8 +2,8 @@
 //!
 //! # Locking
 //!
-//! Each CPU's batches have a lock, under which nothing else is locked, and which covers their words.
-//! Each queued folio holds a reference for its batch.
+//! Each CPU's batches have a lock, under which nothing else is locked, and which covers their
+//! words. Each queued folio holds a reference for its batch.
 
 use crate::folio::FolioId;
 use crate::sync::{Lock, Mutex, NumberStack};

@@ -174,7 +174,8 @@ impl Job {
         stop
     }
 
-    /// Prefetches slots of coming accesses. Returns the place in the batch at which it is due again.
+    /// Prefetches slots of coming accesses. Returns the place in the batch at which it is due
+    /// again.
     fn prefetch(&mut self, world: &World) -> usize {
         let all = self.located.len();
         if world.core.leaves_in_use() < PREFETCHED_LEAVES {
