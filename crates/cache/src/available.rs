@@ -17,6 +17,14 @@ pub fn available_memory_bytes() -> Option<u64> {
     [of_machine, memory_limit_bytes()].into_iter().flatten().min()
 }
 
+/// Bytes that may still be written to a file system, by its answer to `statvfs`: its blocks, those
+/// that are available, and the bytes of each. One without any blocks is not full: it has no limit,
+/// or does not say (ramfs, tmpfs with `size=0`, file systems in user space that leave the request
+/// out).
+pub fn file_system_room_bytes(blocks: u64, available_blocks: u64, block_bytes: u64) -> u64 {
+    if blocks == 0 { u64::MAX } else { available_blocks.saturating_mul(block_bytes) }
+}
+
 /// A value in the text of /proc/meminfo, in bytes.
 fn bytes_of(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -63,6 +71,14 @@ mod tests {
     use super::*;
 
     #[cfg(not(miri))]
+    #[test]
+    fn a_file_system_without_blocks_has_room() {
+        assert_eq!(file_system_room_bytes(0, 0, 4096), u64::MAX);
+        assert_eq!(file_system_room_bytes(10, 0, 4096), 0);
+        assert_eq!(file_system_room_bytes(10, 3, 4096), 12_288);
+        assert_eq!(file_system_room_bytes(10, u64::MAX, 4096), u64::MAX);
+    }
+
     #[test]
     fn budgets_are_bounded_by_what_the_machine_has() {
         let [(bound, machine_bytes), (_, group_bytes)] = bounds();

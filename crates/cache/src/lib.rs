@@ -97,7 +97,7 @@ mod waking;
 mod workers;
 
 pub use anon::AnonRegion;
-pub use available::available_memory_bytes;
+pub use available::{available_memory_bytes, file_system_room_bytes};
 pub use backend::{BackendKind, OpenMode};
 pub use cache::{Builder, CacheStats, FRAME_METADATA_BYTES, PageCache};
 pub use cgroup::memory_limit_bytes;

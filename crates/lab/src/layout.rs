@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::size;
 use crate::temporary::TemporaryFolder;
 use crate::watch::Watch;
+use mglru_cache::file_system_room_bytes;
 use mglru_workload::Random;
 use mglru_workload::verify::{self, Identity};
 use rustix::fs::{Advice, FallocateFlags};
@@ -114,9 +115,7 @@ pub fn check_space(directory: &Path, bytes: u64, instead: &str) -> Result<(), Er
         let error = io::Error::from(error);
         Error::work(format_args!("cannot write to {place}: {error}; create the directory, or {instead}"))
     })?;
-    // One without any blocks has no limit, or does not say: ramfs, tmpfs with `size=0`.
-    let free_bytes =
-        if found.f_blocks == 0 { u64::MAX } else { found.f_bavail.saturating_mul(found.f_frsize) };
+    let free_bytes = file_system_room_bytes(found.f_blocks, found.f_bavail, found.f_frsize);
     if free_bytes < bytes {
         let (wanted, free) = (size::show(bytes), size::show(free_bytes));
         return Err(Error::work(format_args!(

@@ -12,7 +12,7 @@
 //! `counting` is held while everything is written out. `left` is a leaf.
 
 use crate::refused::Answer;
-use mglru_cache::PageCache;
+use mglru_cache::{PageCache, file_system_room_bytes};
 use mglru_workload::PAGE_BYTES;
 use rustix::fs::fstatvfs;
 use std::collections::HashMap;
@@ -48,13 +48,10 @@ impl Space {
         let _one = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
         let room = || -> Answer<u64> {
             let found = fstatvfs(&file)?;
-            // Not full, but without a limit or an answer: ramfs, tmpfs with `size=0`, and file
-            // systems in user space that leave the request out.
-            if found.f_blocks == 0 {
-                return Ok(u64::MAX);
-            }
-            let unwritten = cache.stats().pending_pages * PAGE_BYTES;
-            Ok(found.f_bavail.saturating_mul(found.f_frsize).saturating_sub(unwritten))
+            Ok(match file_system_room_bytes(found.f_blocks, found.f_bavail, found.f_frsize) {
+                u64::MAX => u64::MAX,
+                room => room.saturating_sub(cache.stats().pending_pages * PAGE_BYTES),
+            })
         };
         let mut found = room()?;
         if found < bytes {
