@@ -186,7 +186,7 @@ impl Mechanisms {
             // ([book: versions#version-names]).
             Preset::Linux612 => {
                 let own = Switch::IsolateDirty.rules() | Switch::ShadowsBySize.rules();
-                (LINUX_612, ALL | own | READAHEAD)
+                (LINUX_612, ALL | own | READAHEAD | Switch::StoresFreeSlots.rules())
             }
             Preset::Linux71 => (LINUX_71, SINCE_71 | READAHEAD_71),
             Preset::Linux72 => (LINUX_72, SINCE_72 | READAHEAD_71),
@@ -525,6 +525,7 @@ mod tests {
             ("misses_per_fault", "--xx"),
             ("context_readahead", "xxx-"),
             ("shared_mark", "xxx-"),
+            ("stores_free_slots", "x---"),
         ];
         let found = Switch::ALL.map(|switch| {
             let is_on = |preset| if Mechanisms::preset(preset).is_on(switch) { 'x' } else { '-' };
@@ -553,6 +554,7 @@ mod tests {
 
     #[test]
     fn switches_compose() {
+        use Switch::StoresFreeSlots;
         use Switch::WorkingsetRework;
         use Switch::{AlignedReadahead, BoundedSteps, FaultPlacement, IsolateDirty, LuleshFix};
         use Switch::{MissesPerFault, ProportionalProtection, ReclaimLoop, ReparentOffline, ShadowsBySize};
@@ -563,7 +565,7 @@ mod tests {
         let newer = Mechanisms::compose(
             Preset::Linux612,
             &[WorkingsetRework, LuleshFix, ProportionalProtection, BoundedSteps, AlignedReadahead],
-            &[IsolateDirty, ShadowsBySize],
+            &[IsolateDirty, ShadowsBySize, StoresFreeSlots],
         );
         assert_eq!(word(newer.unwrap()), word(Mechanisms::preset(Preset::Linux71)));
         assert!(Mechanisms::compose(Preset::Linux612, &[ReclaimLoop], &[]).is_ok());

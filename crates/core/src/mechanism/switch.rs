@@ -180,6 +180,9 @@ switches! {
     /// Reclaim's mark of a folio that it met dirty is the readahead mark, one bit in kernels: the
     /// next read brings in pages behind the folio, and the folio is not freed first once clean.
     SharedMark = "shared_mark",
+    /// A store that faults on a page with a slot on a swap device frees the slot, as in 6.12: the
+    /// copy there is of no use any more. Off, as in 7.1 and 7.2: the page keeps its slot.
+    StoresFreeSlots = "stores_free_slots",
 }
 
 /// The patches of the reclaim loop's series that change what reclaim decides, in the order of the

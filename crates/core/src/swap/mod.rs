@@ -20,10 +20,11 @@
 //! [book: swap#swap-out]. [book: refaults#shadow-layout] takes up to five bits of a token for a use
 //! count; a slot has one user here, so none is taken.
 //!
-//! The release of slots follows measurements of Linux 7.2.12. A store with synchronous writes keeps
-//! no copy of a resident page (the swap cache was empty at the end). Any other store keeps it, even
-//! after stores to the page (as many pages were in swap as had been swapped out), until more than
-//! half of its slots are taken.
+//! The release of slots follows measurements of Linux 6.12.117, 7.1.13 and 7.2.12
+//! ([book: swap#slots-of-stored-pages]). Compressed memory keeps no copy of a resident page (the
+//! swap cache was empty at the end). A device keeps it until more than half of its slots are taken,
+//! in 7.1 and 7.2 even after stores to the page. In 6.12 a store that faults frees it
+//! ([`Core::stored_by_fault`]).
 //!
 //! # Locking
 //!
@@ -41,6 +42,7 @@ use crate::host::Host;
 pub use crate::host::{SwapOut, SwapOutcome, SwapSlot};
 use crate::lru::Swappiness;
 use crate::mapping::{MAPPING_PAGES_MAX, Mapping};
+use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg, MemcgId};
 
 /// With fewer free slots than this, reclaim takes no anonymous pages ([book: aging#swappiness]).
@@ -129,6 +131,23 @@ impl Core {
     pub(crate) fn release_slot_if_short(&self, host: &impl Host, folio: FolioId) {
         let flags = self.folios.flags(folio).load();
         if flags.swapcache() && !flags.writeback() && (self.swap.is_short() || self.owner_is_short(folio)) {
+            self.release_slot(host, folio);
+        }
+    }
+
+    /// Notes a store of a task on `cpu` that faulted on a locked anonymous folio, i.e. found no
+    /// page-table entry. With [`Switch::StoresFreeSlots`], a folio that nobody else uses loses its
+    /// slot. Its batch is no user: the new pages of the CPU are put on their lists first.
+    pub fn stored_by_fault(&self, host: &impl Host, cpu: usize, folio: FolioId) {
+        let flags = self.folios.flags(folio);
+        if !self.mechanisms().is_on(Switch::StoresFreeSlots) || !flags.load().swapcache() {
+            return;
+        }
+        if !flags.load().lru() {
+            self.drain(host, cpu);
+        }
+        let now = flags.load();
+        if now.references() == 1 && !now.writeback() {
             self.release_slot(host, folio);
         }
     }

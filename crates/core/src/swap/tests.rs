@@ -6,7 +6,7 @@ use crate::lru::{Aging, Seq};
 use crate::memcg::{Counter, Memcg};
 use crate::reclaim::{Effort, EffortKind, Orders, OutOfMemory, Step, Watermarks};
 use crate::testing::Harness;
-use crate::{ChargeStep, Charging, MemcgId, Options};
+use crate::{ChargeStep, Charging, Lru, Mechanisms, MemcgId, Options, Preset};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -118,6 +118,9 @@ impl Anon {
         if store {
             assert!(self.core.folios.flags(hit.folio).try_lock());
             self.core.set_dirty(&self.host, &self.region, hit.folio);
+            if !hit.flags.mapped() {
+                self.core.stored_by_fault(&self.host, self.task.cpu, hit.folio);
+            }
             self.core.unlock(&self.host, hit.folio);
         }
     }
@@ -460,6 +463,43 @@ fn short_slots_are_not_kept_for_copies() {
     assert!(anon.flags(pages[1]).dirty(), "no other copy of its contents exists");
     taken.into_iter().for_each(|slot| anon.core.swap.give_back(slot));
     anon.core.validate().unwrap();
+}
+
+/// [book: swap#slots-of-stored-pages]: in 6.12 a store that faults frees the slot of its page, but
+/// no load does, nor a store to a page that has its page-table entry. Later kernels keep it.
+#[test]
+fn a_store_frees_the_slot_in_linux_6_12() {
+    for (preset, frees) in [(Preset::Linux612, true), (Preset::Linux71, false), (Preset::Linux72, false)] {
+        for lru in [Lru::MultiGen, Lru::Classic] {
+            let mechanisms = Mechanisms::preset(preset).with_lru(lru);
+            let options = Options { mechanisms, ..Options::new(2 * PAGES) };
+            let anon = Anon::with_options(1000, SwapStore::Device, options);
+            anon.store(0..60);
+            anon.forget_accesses(0..60);
+            while anon.swapped().len() < 3 {
+                anon.reclaim(32, EAGER);
+                anon.end_writes(true);
+            }
+            let (pages, slots) = (anon.swapped(), || anon.core.used_swap_pages());
+            let all = slots();
+            anon.touch(pages[0], false);
+            anon.touch(pages[0], true);
+            assert_eq!((slots(), anon.flags(pages[0]).swapcache()), (all, true), "{preset:?}");
+            anon.touch(pages[1], true);
+            assert_eq!(slots(), all - u32::from(frees), "{preset:?}");
+            assert_eq!(anon.flags(pages[1]).swapcache(), !frees);
+            assert!(anon.flags(pages[1]).dirty());
+            // Another user of the folio: its place in the batch of another CPU.
+            anon.touch(pages[2], false);
+            let folio = anon.hit(pages[2]).unwrap().folio;
+            anon.core.unmap_folio(&anon.region, anon.memcg(), folio);
+            assert!(anon.core.folios.flags(folio).try_get());
+            anon.touch(pages[2], true);
+            assert!(anon.flags(pages[2]).swapcache(), "{preset:?}");
+            anon.core.put(&anon.host, folio);
+            anon.core.validate().unwrap();
+        }
+    }
 }
 
 /// Released memory frees its slots: of swapped-out pages, and of those in the swap cache.

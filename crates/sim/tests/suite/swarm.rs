@@ -508,6 +508,7 @@ fn is_drawn_last(switch: Switch) -> bool {
                 | Switch::MissesPerFault
                 | Switch::ContextReadahead
                 | Switch::SharedMark
+                | Switch::StoresFreeSlots
         )
 }
 

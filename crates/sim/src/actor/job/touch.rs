@@ -157,6 +157,9 @@ impl Job {
         let flags = &world.core.folios().flags(hit.folio);
         assert!(flags.try_lock(), "between steps only pages without content are locked");
         let was_clean = world.core.set_dirty(&world.host, &world.files.get(touch.file).mapping, hit.folio);
+        if touch.anon && !hit.flags.mapped() {
+            world.core.stored_by_fault(&world.host, self.process.task.cpu, hit.folio);
+        }
         if flags.unlock() {
             world.host.wake_waiters(hit.folio);
         }
