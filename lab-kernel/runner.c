@@ -26,6 +26,9 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/genetlink.h>
+#include <linux/netlink.h>
+#include <linux/taskstats.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
@@ -34,6 +37,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -94,7 +98,7 @@ static void blk(struct snap *s, const char *path, const char *prefix) {
 static const char *const mwant[] = { "anon", "file", "file_mapped", "file_dirty", "file_writeback", "kernel", "slab", "pagetables",
 	"inactive_", "active_", "workingset_", "pg", "swapcached", 0 };
 static const char *const vwant[] = { "workingset_", "pgscan_", "pgsteal_", "pgrefill", "pgactivate", "pgdeactivate", "pgmajfault", "pswp",
-	"pgrotated", "nr_vmscan_write", "nr_vmscan_immediate", "allocstall", "slabs_scanned", 0 };
+	"pgrotated", "nr_vmscan_write", "nr_vmscan_immediate", "allocstall", "slabs_scanned", "swap_ra", 0 };
 static const char *const fwant[] = { "nr_free_pages", 0 };
 static void take(struct snap *s) {
 	char p[300]; struct rusage ru; s->n = 0;
@@ -143,6 +147,42 @@ static int lrugen(char *o, int n, const char *cgname) {
 			c[j] = 0; t += snprintf(o + t, n - t, "%s\"%s\"", t ? "," : "", c); if (t > n - 200) break; }
 	}
 	return 0;
+}
+/* The kernel's accounting of delays (taskstats, generic netlink). */
+static int stats_socket = -1;
+static uint16_t stats_family;
+static char answer[1 << 14] __attribute__((aligned(8)));
+static int ask(uint16_t type, uint8_t what, uint16_t attribute, const void *value, int length) {
+	struct { struct nlmsghdr n; struct genlmsghdr g; char a[64]; } m; memset(&m, 0, sizeof m);
+	struct nlattr *a = (struct nlattr *)m.a;
+	m.n.nlmsg_type = type; m.n.nlmsg_flags = NLM_F_REQUEST; m.g.cmd = what; m.g.version = 1;
+	a->nla_type = attribute; a->nla_len = NLA_HDRLEN + length; memcpy(m.a + NLA_HDRLEN, value, length);
+	m.n.nlmsg_len = NLMSG_LENGTH(GENL_HDRLEN) + NLA_ALIGN(a->nla_len);
+	if (send(stats_socket, &m, m.n.nlmsg_len, 0) < 0) return -1;
+	int got = recv(stats_socket, answer, sizeof answer, 0);
+	return ((struct nlmsghdr *)answer)->nlmsg_type == NLMSG_ERROR ? -1 : got;
+}
+static struct nlattr *find(void *from, int length, int type) {
+	for (char *at = from; at + NLA_HDRLEN <= (char *)from + length;) {
+		struct nlattr *a = (struct nlattr *)at; if (a->nla_len < NLA_HDRLEN) break;
+		if ((a->nla_type & NLA_TYPE_MASK) == type) return a;
+		at += NLA_ALIGN(a->nla_len);
+	}
+	return NULL;
+}
+static void open_stats(void) {
+	stats_socket = socket(AF_NETLINK, SOCK_RAW, NETLINK_GENERIC); if (stats_socket < 0) return;
+	int got = ask(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, TASKSTATS_GENL_NAME, sizeof TASKSTATS_GENL_NAME);
+	struct nlattr *a = got < 0 ? NULL : find(answer + NLMSG_LENGTH(GENL_HDRLEN), got - NLMSG_LENGTH(GENL_HDRLEN), CTRL_ATTR_FAMILY_ID);
+	if (a) stats_family = *(uint16_t *)((char *)a + NLA_HDRLEN);
+}
+/* Nanoseconds that the threads of this process have spent in reclaim. */
+static long long reclaim_ns(void) {
+	uint32_t pid = getpid(); if (!stats_family) return 0;
+	int got = ask(stats_family, TASKSTATS_CMD_GET, TASKSTATS_CMD_ATTR_TGID, &pid, sizeof pid); if (got < 0) return 0;
+	struct nlattr *a = find(answer + NLMSG_LENGTH(GENL_HDRLEN), got - NLMSG_LENGTH(GENL_HDRLEN), TASKSTATS_TYPE_AGGR_TGID);
+	if (a) a = find((char *)a + NLA_HDRLEN, a->nla_len - NLA_HDRLEN, TASKSTATS_TYPE_STATS);
+	return a ? (long long)((struct taskstats *)((char *)a + NLA_HDRLEN))->freepages_delay_total : 0;
 }
 /* Locked memory that leaves `leave` pages of the machine free. */
 static void fill_machine(long leave) {
@@ -361,6 +401,7 @@ int main(int ac, char **av) {
 	}
 	free(seen);
 	take(&s0);                /* also pre-faults our statics */
+	open_stats();
 	memset(g0, 0, sizeof g0); memset(gw, 0, sizeof gw); memset(g1, 0, sizeof g1);
 	memset(smp, 0, sizeof smp);
 	if (samples > 2000) samples = 2000;
@@ -390,6 +431,7 @@ int main(int ac, char **av) {
 	if (procs) replay_processes(); else replay((void *)0);
 	for (int k = 0; k < procs; k++) { take_memcg(&p1[k], k); if (debuggen) lrugen(pg1[k], sizeof pg1[k], memcg_name(k)); }
 	for (int task = 1; task < tasks; task++) pthread_join(threads[task], NULL);
+	long long reclaimed_ns = reclaim_ns();
 	take(&s1); if (!warmed) { sw = s0; memcpy(gw, g0, sizeof gw); }
 	if (debuggen) lrugen(g1, sizeof g1, cgname);
 	if (sync_end) sync();
@@ -403,6 +445,7 @@ int main(int ac, char **av) {
 	printf("\"acc_fd\":%ld,\"acc_mapped\":%ld,\"acc_anon\":%ld,\"acc_write\":%ld,\"distinct_file\":%ld,\"distinct_anon\":%ld,\n", c_fd, c_map, c_anon, c_w, d_file, d_anon);
 	printf("\"cap_file_mean\":%.1f,\"cap_file_min\":%lld,\"cap_file_max\":%lld,\"cap_anon_mean\":%.1f,\"cap_unmapped_mean\":%.1f,\"dirty_mean\":%.1f,\"active_file_mean\":%.1f,\"current_mean\":%.1f,\"free_mean\":%.1f,\"watermark_min\":%ld,\"watermark_low\":%ld,\"watermark_high\":%ld,\"sum\":%lu,\n", mf / k, fmin, fmax, ma / k, mu / k, md / k, mx / k, mc / k, me / k, wm[0], wm[1], wm[2], sum & 1);
 	long long reads = get(&s1, "disk_rd_ios") - get(&s0, "disk_rd_ios");
+	printf("\"reclaim_ns\":%lld,\n", procs ? 0 : reclaimed_ns);
 	if (tasks > 1 && reads > 0) printf("\"read_log_variance\":%.3f,\n", read_log_variance((double)(get(&s1, "t_ns") - get(&s0, "t_ns")) * tasks / reads));
 	out_delta("total", &s0, &s1); printf(",\n"); out_delta("warm", &sw, &s1); printf(",\n"); out_abs("start", &s0); printf(",\n"); out_abs("end", &s1);
 	printf(",\n\"memcgs\":[");

@@ -123,6 +123,12 @@ pub enum Operation {
         /// Number of pages.
         pages: u32,
     },
+    /// Keeps a page of a file in memory until the run ends, if it is there: reclaim rejects it. A
+    /// file system does so with a block that it works on.
+    Hold {
+        /// The page.
+        page: u64,
+    },
     /// Unmaps a file from the job's address space (`munmap`).
     Unmap {
         /// A page of the file.

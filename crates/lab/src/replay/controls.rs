@@ -1,7 +1,11 @@
 //! Memcgs of a run below the limited one, and control files that the run writes before an access.
 
 use mglru_core::{PAGE_BYTES, UNLIMITED};
-use mglru_sim::{Operation, Source, SourceError, Tenant};
+use mglru_sim::{Access, Operation, Source, SourceError, Tenant};
+
+/// A page of the file system: the block that says where the file lies on the disk. The first miss
+/// reads it, for the memcg of that process, and the file system keeps it in use.
+const BLOCK: u64 = 1 << 40;
 
 /// Memcgs are named by letters.
 const MEMCGS_MAX: usize = 26;
@@ -106,10 +110,30 @@ impl Controls {
         self.writes.iter().map(|write| (format!("{parent}/{}", write.file), value(write))).collect()
     }
 
+    /// Accesses that the source has beside those of the trace, at its beginning.
+    pub fn own_accesses(&self) -> u64 {
+        u64::from(self.has_block())
+    }
+
+    /// Whether the replay has the file system's block. A request takes whole batches until it has
+    /// its pages, so one that reclaim rejects can cost a batch more
+    /// ([book: fidelity#fidelity-held-block]). Below a limit it costs nothing.
+    fn has_block(&self) -> bool {
+        self.writes.iter().any(|write| write.file.ends_with("memory.reclaim"))
+    }
+
     /// The operations of a trace, with switches to the process that each page belongs to and the
     /// writes before their accesses.
     pub fn source<S: Source>(&self, inner: S) -> Turns<S> {
-        Turns { inner, controls: self.clone(), next_write: 0, access: 0, process: 0, batch: Vec::new() }
+        Turns {
+            inner,
+            controls: self.clone(),
+            next_write: 0,
+            access: 0,
+            process: 0,
+            needs_block: self.has_block(),
+            batch: Vec::new(),
+        }
     }
 }
 
@@ -121,6 +145,7 @@ pub struct Turns<S> {
     next_write: usize,
     access: u64,
     process: usize,
+    needs_block: bool,
     batch: Vec<Operation>,
 }
 
@@ -148,6 +173,10 @@ impl<S: Source> Source for Turns<S> {
                 self.access += 1;
             }
             batch.push(operation);
+            if self.needs_block && matches!(operation, Operation::Access(_)) {
+                self.needs_block = false;
+                batch.extend([Access::read(BLOCK).into(), Operation::Hold { page: BLOCK }]);
+            }
         }
         Ok(())
     }
@@ -182,7 +211,7 @@ mod tests {
 
     #[test]
     fn processes_take_turns_and_files_are_written_before_their_access() {
-        let at = "0:memory.high=9;2:memory.max=8";
+        let at = "0:memory.high=9;2:memory.max=8;3:memory.reclaim=4M";
         let controls = Controls::parse((100, 10), "", at, "0;0;0").unwrap();
         let accesses = [Access::read(5), Access::store(19).anon(), Access::read(205), Access::read(206)];
         let mut source = controls.source(accesses.into_iter().map(Operation::from));
@@ -191,13 +220,18 @@ mod tests {
         let expected = [
             Operation::Control { write: 0 },
             accesses[0].into(),
+            Access::read(BLOCK).into(),
+            Operation::Hold { page: BLOCK },
             Operation::Switch { process: 1 },
             accesses[1].into(),
             Operation::Control { write: 1 },
             Operation::Switch { process: 2 },
             accesses[2].into(),
+            Operation::Control { write: 2 },
             accesses[3].into(),
         ];
-        assert_eq!(batch, expected);
+        assert_eq!((batch, controls.own_accesses()), (expected.to_vec(), 1));
+        let limits = Controls::parse((0, 0), "", "0:memory.high=9", "").unwrap();
+        assert_eq!(limits.own_accesses(), 0, "only requests have the block");
     }
 }

@@ -280,7 +280,7 @@ impl<'a> Plan<'a> {
         }
         let machine = self.machine()?;
         let mut simulator = Simulator::new(&machine).map_err(Error::usage)?;
-        simulator.set_warm_from(self.warm_from);
+        simulator.set_warm_from(self.warm_from + self.controls.own_accesses());
         if self.readahead_pages > 0 {
             for (file, pages) in self.trace.file_pages() {
                 simulator.set_file_pages(u64::from(file) << 32, pages);

@@ -14,6 +14,7 @@ mod dirty;
 mod events;
 mod faults;
 mod golden;
+mod held;
 mod loads;
 mod policy_pages;
 mod protection;

@@ -10,7 +10,7 @@ use crate::report::RequestReport;
 use crate::world::{Pause, World};
 use mglru_core::lru::switch::{LruSwitch, SwitchStep};
 use mglru_core::reclaim::{Proactive, RequestStep};
-use mglru_core::{Kind, Mapping};
+use mglru_core::{Kind, Lookup, Mapping};
 use std::sync::Arc;
 
 impl Job {
@@ -73,6 +73,15 @@ impl Job {
                     world.note_dropped(mapping, from, end);
                 }
                 rest(world, world.access_nanos)
+            }
+            Operation::Hold { page } => {
+                let (file, index) = world.files.locate(&world.core, Kind::File, page);
+                let mapping = &world.files.get(file).mapping;
+                if let Lookup::Hit(hit) = world.core.lookup(mapping, index) {
+                    // Nobody takes it back.
+                    _ = world.core.lend(&world.host, mapping, index, &hit);
+                }
+                Pause::Ready
             }
             Operation::Unmap { page } => {
                 let file = world.files.file_of(&world.core, page);
