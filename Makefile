@@ -164,7 +164,7 @@ layouts: ## which layout of an lruvec is fastest; THREADS=N
 
 # The unsafe memory code under Miri (needs a nightly toolchain with the miri component).
 miri: ## the unsafe memory code under Miri (needs a nightly toolchain)
-	cargo +nightly miri test -p mglru-cache --lib -- frames memory
+	cargo +nightly miri test -p mglru-cache --lib -- frames:: backend::memory::
 
 # Eight threads over four tenants, every page verified, for ten minutes.
 stress: ## eight threads, every page verified, for ten minutes
