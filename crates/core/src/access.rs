@@ -71,7 +71,7 @@ pub enum Lookup {
 /// Result of [`Core::peek`].
 #[derive(Clone, Copy, Debug)]
 pub enum Peek {
-    /// The page is cached: its folio and its state. It has no readahead mark.
+    /// The page is cached and has no readahead mark: its folio, and the folio's state.
     Readable(FolioId, Flags),
     /// The page is not cached.
     Missing,
@@ -167,7 +167,7 @@ impl Core {
         }
     }
 
-    /// Looks at a page for a read that nothing else accompanies, as [`Core::lookup`] would.
+    /// Looks a page up for a read through a descriptor, in fewer steps than [`Core::lookup`].
     ///
     /// For a host that runs one actor at a time: the slot that is found is that page's.
     #[inline(always)]
