@@ -11,8 +11,8 @@ help: ## this list
 		printf '%-26s %s\n' "$${name%%:*}" "$$what"; done
 
 # The five published experiments: one table, and target/report.html; 11 to 15 minutes on two idle cores.
-# `make reproduce OPTIONS=--quick` checks in under three minutes that they work.
-reproduce: ## the five published experiments, in 15 minutes; OPTIONS=--quick: in three
+# `make reproduce OPTIONS=--quick` checks in one to two minutes that they work.
+reproduce: ## the five published experiments, in 11 to 15 minutes; OPTIONS=--quick: in one or two
 	@mkdir -p target
 	cargo run --release --quiet -p mglru-cli -- reproduce --report target/report.html $(OPTIONS)
 

@@ -69,9 +69,9 @@ Examples:
   mglru reproduce prefetch --apps apps.json --report report.html
   mglru reproduce reclaim-loop --world real --directory /mnt/nvme
 
-Times on two idle cores, about: prefetch 1 minute, workingset 3, lru-lock 3, reclaim-loop 6.
+Times on two idle cores, about: prefetch and workingset 2 minutes, lru-lock 3, reclaim-loop 5.
 memcg-lru alone takes 40 minutes and 5.4 GB of memory. Among all experiments it runs an eighth of
-that, for a minute. All take 11 to 15 minutes, and with --quick under 3. On busy cores, times are
+that, for a minute. All take 11 to 15 minutes, and with --quick one or two. On busy cores, times are
 meaningless; counts are the same.
 
 Columns: `before` and `after` are medians with the change off and on, `default` with the preset
