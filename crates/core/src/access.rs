@@ -316,28 +316,17 @@ impl Core {
     /// in this page, the caller asks [`Core::counts_reread`] first.
     #[inline]
     pub fn accessed(&self, host: &impl Host, cpu: impl FnOnce() -> usize, hit: &Hit) {
-        self.mark_accessed(host, cpu, hit.folio, hit.flags);
+        self.accessed_folio(host, cpu, hit.folio, hit.flags);
     }
 
-    /// Counts one access to the folio, seen in state `then`. Under the classic LRU the second
-    /// access activates it, which may drain a batch of `cpu`.
+    /// As [`Core::accessed`], for a folio in a state that was seen, as [`Core::peek`] returns both.
+    /// Under the classic LRU the second access activates the folio, which may drain a batch of
+    /// `cpu`.
     #[inline]
-    fn mark_accessed(&self, host: &impl Host, cpu: impl FnOnce() -> usize, folio: FolioId, then: Flags) {
+    pub fn accessed_folio(&self, host: &impl Host, cpu: impl FnOnce() -> usize, folio: FolioId, then: Flags) {
         if let Some(before) = lru::accessed(self, folio, then) {
             lru::accessed_again(self, host, cpu(), folio, before);
         }
-    }
-
-    /// As [`Core::accessed`], for what [`Core::peek`] returned.
-    #[inline]
-    pub fn accessed_folio(
-        &self,
-        host: &impl Host,
-        cpu: impl FnOnce() -> usize,
-        folio: FolioId,
-        flags: Flags,
-    ) {
-        self.mark_accessed(host, cpu, folio, flags);
     }
 
     /// Whether an access through a descriptor to the page seen would write nothing: the policy's
@@ -357,7 +346,7 @@ impl Core {
         // A different version: the frame holds another page by now, and the access is not its.
         let is_same = now.version() == seen.version();
         if is_same {
-            self.mark_accessed(host, cpu, seen.folio(), now);
+            self.accessed_folio(host, cpu, seen.folio(), now);
         }
         is_same && self.shares_mark(now)
     }
