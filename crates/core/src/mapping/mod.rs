@@ -41,7 +41,8 @@ pub use layout::{LEAF_SLOTS, MappingId, TABLE_PAGES};
 pub(crate) use leaf::{Leaf, LeafId, LeafPool};
 pub(crate) use locked::{FolioPlace, LockedMapping, ShadowLeaf};
 pub use range::{SettledPage, SlotRange};
-pub use slot::{AtomicSlot, Slot};
+pub use slot::AtomicSlot;
+pub(crate) use slot::Slot;
 pub(crate) use table::MappingTable;
 
 use crate::folio::{FolioId, Kind};
