@@ -82,17 +82,12 @@ mod tests {
     use super::*;
     use crate::Unwatched;
     use crate::replay::grid::Grid;
+    use crate::watch::CancelAfter;
 
     #[test]
     fn distances_end_when_they_are_cancelled() {
-        struct Cancelled;
-        impl Watch for Cancelled {
-            fn is_cancelled(&self) -> bool {
-                true
-            }
-        }
         let trace = TraceFile::of_pages("two", [1, 2]).unwrap();
-        assert!(matches!(distances(&trace, &Cancelled), Err(Error::Cancelled)));
+        assert!(matches!(distances(&trace, &CancelAfter::looks(0)), Err(Error::Cancelled)));
     }
 
     #[test]

@@ -636,6 +636,7 @@ impl Ahead {
 mod tests {
     use super::*;
     use crate::Unwatched;
+    use crate::watch::CancelAfter;
     use mglru_workload::trace::PageAccess;
 
     fn touch(page: u64) -> Record {
@@ -652,26 +653,17 @@ mod tests {
         assert_eq!(numbering(&scattered), Numbering::Files, "only files can be synced");
     }
 
-    /// Cancels the work at once.
-    struct Cancels;
-
-    impl Watch for Cancels {
-        fn is_cancelled(&self) -> bool {
-            true
-        }
-    }
-
     /// A clone counts for all, and counting is work that can be cancelled.
     #[test]
     fn clones_share_what_was_counted() {
         let anon = Record::Access(PageAccess { anon: true, ..PageAccess::read(3) });
         let records = (0..3_000_000).map(|at| if at % 3 == 0 { anon } else { touch(at % 1000) }).collect();
         let trace = TraceFile::of_records("trace", records).unwrap();
-        assert!(matches!(trace.counts(&Cancels), Err(Error::Cancelled)));
-        assert!(matches!(trace.summary(&Cancels), Err(Error::Cancelled)));
+        assert!(matches!(trace.counts(&CancelAfter::looks(0)), Err(Error::Cancelled)));
+        assert!(matches!(trace.summary(&CancelAfter::looks(0)), Err(Error::Cancelled)));
         let counts = trace.clone().counts(&Unwatched).unwrap();
         assert_eq!(counts, TraceCounts { accesses: 3_000_000, distinct_pages: 1001 });
-        assert_eq!(trace.counts(&Cancels).unwrap(), counts);
+        assert_eq!(trace.counts(&CancelAfter::looks(0)).unwrap(), counts);
     }
 
     #[test]

@@ -70,6 +70,24 @@ pub struct Unwatched;
 
 impl Watch for Unwatched {}
 
+/// A [`Watch`] of tests, which cancels the work after so many looks: with 0 at once.
+#[cfg(test)]
+pub(crate) struct CancelAfter(AtomicU64);
+
+#[cfg(test)]
+impl CancelAfter {
+    pub(crate) fn looks(looks: u64) -> CancelAfter {
+        CancelAfter(AtomicU64::new(looks))
+    }
+}
+
+#[cfg(test)]
+impl Watch for CancelAfter {
+    fn is_cancelled(&self) -> bool {
+        self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err()
+    }
+}
+
 /// A [`Watch`] of a part of the work: it passes on whether to cancel, and ignores progress.
 pub struct Quiet<'w>(pub &'w dyn Watch);
 

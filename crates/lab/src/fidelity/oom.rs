@@ -404,6 +404,7 @@ pub fn check(compared: &[Compared]) -> Result<(), Error> {
 mod tests {
     use super::*;
     use crate::Unwatched;
+    use crate::watch::CancelAfter;
 
     fn row(outcome: &str, parameters: &str) -> OomRow {
         OomRow {
@@ -497,16 +498,6 @@ mod tests {
         assert!(error_of("5.4", [1, 1, 1, 1]).text().contains("no preset for kernel 5.4"));
     }
 
-    /// Cancels the work after so many looks.
-    struct After(std::sync::atomic::AtomicU64);
-
-    impl Watch for After {
-        fn is_cancelled(&self) -> bool {
-            use std::sync::atomic::Ordering::Relaxed;
-            self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err()
-        }
-    }
-
     /// They looked only at their end, and these loads have none for years.
     #[test]
     fn loads_are_cancelled_while_they_run() {
@@ -516,7 +507,7 @@ mod tests {
             [("A", "write_bytes=99999999999999999 disk_write_bytes_per_s=unlimited"), ("B", mix)]
         {
             let load = OomRow { case: case.to_owned(), ..row("killed", parameters) }.load().unwrap();
-            let (mechanisms, watch) = (Mechanisms::preset(Preset::Default), After(100.into()));
+            let (mechanisms, watch) = (Mechanisms::preset(Preset::Default), CancelAfter::looks(100));
             let run = match load {
                 Load::Writer(writer) => writer.run(mechanisms, 1, &watch),
                 Load::Mix(mix) => mix.run(mechanisms, 1, &watch),
