@@ -7,7 +7,7 @@ use mglru_core::lru::Swappiness;
 use mglru_core::mapping::TABLE_PAGES;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::writeback::FlusherOptions;
-use mglru_core::{Grain, Lru, Mechanisms, OomPolicy, Options, PAGE_BYTES, Refresh, Switch, UNLIMITED};
+use mglru_core::{Grain, Mechanisms, OomPolicy, Options, PAGE_BYTES, Refresh, UNLIMITED};
 use std::time::Duration;
 
 /// A tenant of the machine. Limits are in pages.
@@ -186,10 +186,6 @@ pub struct Machine {
     /// Whether consecutive accesses to the same page through the same descriptor count more than
     /// once. In the kernel they do not.
     pub count_repeats: bool,
-    /// Whether a store that brings a page back from swap puts the new pages of its CPU on their
-    /// lists first, as kernels do. The page has its slot then, also if the slot is freed afterwards
-    /// ([book: fidelity#fidelity-store-drains]).
-    pub stores_drain: bool,
     /// Which of several runnable actors runs next.
     pub interleaving: Interleaving,
     /// Seed of all random choices.
@@ -241,7 +237,6 @@ impl Machine {
             readahead_pages: 0,
             fault_around_pages: 0,
             count_repeats: false,
-            stores_drain: false,
             interleaving: Interleaving::InOrder,
             seed: 1,
         }
@@ -309,16 +304,6 @@ impl Machine {
             access_time,
             ..Machine::new(spare(limit_pages))
         }
-    }
-
-    /// Whether stores drain ([`Self::stores_drain`]) in the kernel of these mechanisms with this
-    /// swap. Seen on 7.2 with compressed memory. Elsewhere the place of a page that a fault brings
-    /// in does not depend on its slot, or the slot stays.
-    pub fn kernel_drains_on_stores(&self) -> bool {
-        let lists_by_slot =
-            self.mechanisms.lru() == Lru::MultiGen && self.mechanisms.is_on(Switch::ReferencedPlacement);
-        let frees_slots = self.swap.is_some_and(|swap| matches!(swap.device, SwapDevice::Memory { .. }));
-        lists_by_slot && frees_slots
     }
 
     /// Why this machine cannot be built, and what to set instead.
@@ -415,22 +400,6 @@ fn spare(limit_pages: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn stores_drain_with_the_rules_of_7_2_and_compressed_memory() {
-        use mglru_core::Preset;
-        let drains = |preset, lru, device: Option<SwapDevice>| {
-            let mechanisms = Mechanisms::preset(preset).with_lru(lru);
-            let swap = device.map(|device| SwapModel { pages: 8, device });
-            Machine { mechanisms, swap, ..Machine::new(100) }.kernel_drains_on_stores()
-        };
-        assert!(drains(Preset::Linux72, Lru::MultiGen, Some(SwapDevice::zram())));
-        assert!(!drains(Preset::Linux71, Lru::MultiGen, Some(SwapDevice::zram())));
-        assert!(!drains(Preset::Linux72, Lru::Classic, Some(SwapDevice::zram())));
-        assert!(!drains(Preset::Linux72, Lru::MultiGen, Some(SwapDevice::lab_disk())));
-        assert!(!drains(Preset::Linux72, Lru::MultiGen, None));
-        assert!(!drains(Preset::Default, Lru::Ranked, Some(SwapDevice::zram())));
-    }
 
     /// The device of accesses that take hours took no time itself, and one length divided by zero.
     #[test]

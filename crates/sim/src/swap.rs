@@ -92,6 +92,11 @@ impl Swap {
         }
     }
 
+    /// Whether a page that comes back loses its slot at once.
+    pub(crate) fn frees_slots(&self) -> bool {
+        matches!(self.model.device, SwapDevice::Memory { .. })
+    }
+
     pub(crate) fn read(&mut self, now: Time) -> Completion {
         self.device.read(now, 1)
     }

@@ -13,7 +13,7 @@ use crate::transfers::Transfers;
 use mglru_core::readahead::ReadRun;
 use mglru_core::reclaim::Reaping;
 use mglru_core::writeback::{WriteOrder, WritebackRun};
-use mglru_core::{Core, Counter, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Switch, Task, Time};
+use mglru_core::{Core, Counter, Lru, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Switch, Task, Time};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
 use std::collections::{BTreeSet, VecDeque};
@@ -181,7 +181,6 @@ pub(crate) struct World {
     /// Whether a write to a part of a page reads it first.
     pub(crate) parts: bool,
     pub(crate) count_repeats: bool,
-    pub(crate) stores_drain: bool,
     pub(crate) transfer_pages: usize,
     /// Maximum readahead window; 0: no readahead.
     pub(crate) readahead_pages: u32,
@@ -242,7 +241,6 @@ impl World {
             overwrite: machine.writes != Writes::AfterRead,
             parts: machine.writes == Writes::AsRequested,
             count_repeats: machine.count_repeats,
-            stores_drain: machine.stores_drain,
             transfer_pages: machine.flusher.unwrap_or_default().transfer_pages.max(1) as usize,
             readahead_pages: machine.readahead_pages,
             fault_around_pages: machine.fault_around_pages,
@@ -507,6 +505,17 @@ impl World {
         took.sum()
     }
 
+    /// Whether a store that brings a page back from swap first puts the new pages of its CPU on
+    /// their lists, so that the page has its slot then ([book: fidelity#fidelity-store-drains]).
+    /// Elsewhere the place of a page that a fault brings in does not depend on its slot, or the
+    /// slot stays.
+    pub(crate) fn stores_drain(&self) -> bool {
+        let mechanisms = self.core.folios().mechanisms();
+        let lists_by_slot =
+            mechanisms.lru() == Lru::MultiGen && mechanisms.is_on(Switch::ReferencedPlacement);
+        lists_by_slot && self.swap.as_ref().is_some_and(Swap::frees_slots)
+    }
+
     /// A random duration.
     pub(crate) fn draw(&mut self, latency: Latency) -> Duration {
         latency.draw(&mut self.random)
@@ -630,7 +639,7 @@ fn growth(core: &Core, of: impl Fn(&Memcg) -> u64, before: &mut u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Access, Operation, Simulator};
+    use crate::{Access, Operation, Simulator, SwapDevice, SwapModel};
     use mglru_core::{Mechanisms, Preset};
     use std::time::Duration;
 
@@ -677,5 +686,21 @@ mod tests {
         let ((none, sorted), (some, also)) = (end(0), end(7));
         assert!(sorted > 10 && sorted == also, "{sorted} {also}");
         assert_eq!((none, some), (0, 7000 * sorted));
+    }
+
+    #[test]
+    fn stores_drain_with_the_rules_of_7_2_and_compressed_memory() {
+        let drains = |preset, lru, device: Option<SwapDevice>| {
+            let mechanisms = Mechanisms::preset(preset).with_lru(lru);
+            let swap = device.map(|device| SwapModel { pages: 8, device });
+            let machine = Machine { mechanisms, swap, ..Machine::new(100) };
+            World::new(&machine).unwrap().stores_drain()
+        };
+        assert!(drains(Preset::Linux72, Lru::MultiGen, Some(SwapDevice::zram())));
+        assert!(!drains(Preset::Linux71, Lru::MultiGen, Some(SwapDevice::zram())));
+        assert!(!drains(Preset::Linux72, Lru::Classic, Some(SwapDevice::zram())));
+        assert!(!drains(Preset::Linux72, Lru::MultiGen, Some(SwapDevice::lab_disk())));
+        assert!(!drains(Preset::Linux72, Lru::MultiGen, None));
+        assert!(!drains(Preset::Default, Lru::Ranked, Some(SwapDevice::zram())));
     }
 }

@@ -196,7 +196,6 @@ impl Plan<'_> {
             machine.scan_time = time.scan;
             machine.swap_out_time = time.swap_out;
         }
-        machine.stores_drain = machine.kernel_drains_on_stores();
         machine.swappiness = self.swappiness;
         machine.statistics_refresh = self.statistics_refresh;
         machine.statistics_reads = self.statistics_reads;

@@ -223,7 +223,7 @@ fn machine(plan: &Plan, tenants: Vec<Tenant>) -> Result<Machine, Error> {
             false => SwapDevice::zram(),
         },
     });
-    let mut machine = Machine {
+    Ok(Machine {
         tenants,
         mechanisms: plan.mechanisms,
         cpus: wanted.cpus.unwrap_or(1) as usize,
@@ -239,9 +239,7 @@ fn machine(plan: &Plan, tenants: Vec<Tenant>) -> Result<Machine, Error> {
         readahead_pages: wanted.readahead_pages,
         fault_around_pages: wanted.fault_around_pages,
         ..Machine::new(pages)
-    };
-    machine.stores_drain = machine.kernel_drains_on_stores();
-    Ok(machine)
+    })
 }
 
 fn pages(bytes: Option<u64>) -> u64 {
@@ -338,27 +336,4 @@ fn counters(counters: &Counters) -> Vec<(&'static str, u64)> {
         (name, of.iter().map(|&counter| counters.get(counter)).sum())
     };
     SUMS.iter().map(sum).chain(counters.iter()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{Overrides, World};
-    use super::*;
-    use std::path::Path;
-
-    /// Only replays had this rule.
-    #[test]
-    fn scenarios_with_the_rules_of_7_2_and_compressed_swap_list_pages_on_stores() {
-        let drains = |preset: &str, device: &str| {
-            let machine = format!(
-                "[machine]\nmemory = \"4MiB\"\nswap = \"4MiB\"\nswap_device = \"{device}\"\npreset = \"{preset}\""
-            );
-            let text = format!("{machine}\n[[job]]\nload = \"requests:heap=1m\"\nruntime = \"1s\"\n");
-            let scenario = scenario::Scenario::parse(&text, Path::new("a.toml"), None).unwrap();
-            let plan = Plan::new(scenario, World::Sim, &Overrides::default()).unwrap();
-            super::machine(&plan, Vec::new()).unwrap().stores_drain
-        };
-        assert!(drains("linux-7.2", "zram"));
-        assert!(!drains("linux-7.2", "disk") && !drains("linux-7.1", "zram") && !drains("default", "zram"));
-    }
 }

@@ -267,11 +267,10 @@ impl Observer for ReturnsSeen {
 /// is full, unless it fills the batch.
 #[test]
 fn a_store_lists_the_page_that_it_brings_back() {
-    let distances = |store: bool, stores_drain: bool| {
+    let distances = |store: bool| {
         let machine = Machine {
             mechanisms: Mechanisms::preset(Preset::Linux72),
             swap: Some(SwapModel { pages: 1000, device: SwapDevice::zram() }),
-            stores_drain,
             ..Machine::kernel_lab(1000)
         };
         let seen = Rc::new(RefCell::new(Returns { youngest: 3, ..Returns::default() }));
@@ -287,10 +286,8 @@ fn a_store_lists_the_page_that_it_brings_back() {
         // Hot ones are the youngest at once.
         [at(1), at(2)]
     };
-    let [second, third] = distances(true, true);
+    let [second, third] = distances(true);
     assert!(second == 0 && third > 100, "{second}, {third}");
-    for (store, drains) in [(false, true), (true, false)] {
-        let [second, third] = distances(store, drains);
-        assert!(second > 100 && third < 20, "{store}: {second}, {third}");
-    }
+    let [second, third] = distances(false);
+    assert!(second > 100 && third < 20, "{second}, {third}");
 }

@@ -485,7 +485,6 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
             first: Latency::Fixed(Duration::from_millis(2)),
             later: Latency::Skewed { median: Duration::from_micros(300), spread_permille: 1000 },
         }),
-        stores_drain: as_kernels.one_in(2),
         seed,
         ..Machine::new(memory_pages)
     }

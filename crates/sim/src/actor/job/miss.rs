@@ -118,7 +118,7 @@ impl Job {
     /// from swap: it still has its slot.
     #[inline]
     fn drain_before_store(&self, world: &World, touch: Touch, swapped: bool) {
-        if swapped && touch.write && world.stores_drain {
+        if swapped && touch.write && world.stores_drain() {
             world.core.drain(&world.host, self.process.task.cpu);
         }
     }
