@@ -128,7 +128,8 @@ pub struct Machine {
     pub grain: Grain,
     /// When the list sizes that the classic LRU uses are refreshed, unless they are exact.
     pub statistics_refresh: Refresh,
-    /// Reads the tenants' statistics every so many accesses, which also refreshes them.
+    /// Reads the tenants' statistics every so many accesses, which also refreshes theirs, but not
+    /// those of memcgs above them.
     pub statistics_reads: Option<u64>,
     /// Whether index memory takes frames away.
     pub charge_metadata: bool,

@@ -364,7 +364,10 @@ impl World {
     pub(crate) fn read_statistics(&mut self) {
         if self.accesses == self.read_from {
             self.read_from += self.reads_every;
-            self.core.refresh_statistics();
+            // Not the root's, which nobody reads.
+            let memcgs = self.tenants.iter().filter_map(|tenant| tenant.memcg);
+            let below = memcgs.filter(|&memcg| memcg != MemcgId::ROOT);
+            below.for_each(|memcg| self.core.refresh_statistics_of(memcg));
         }
     }
 
@@ -640,7 +643,8 @@ fn growth(core: &Core, of: impl Fn(&Memcg) -> u64, before: &mut u64) -> u64 {
 mod tests {
     use super::*;
     use crate::{Access, Operation, Simulator, SwapDevice, SwapModel};
-    use mglru_core::{Mechanisms, Preset};
+    use mglru_core::reclaim::Watermarks;
+    use mglru_core::{Mechanisms, Preset, Refresh, UNLIMITED};
     use std::time::Duration;
 
     /// Duration of 1,000 reads with batches of 1 ms, where all but the first 100 need reclaim.
@@ -650,6 +654,32 @@ mod tests {
         let mut simulator = Simulator::new(&machine).unwrap();
         simulator.add_job(0, (0..1000).map(|page| Operation::from(Access::read(page))));
         simulator.run().unwrap().now.as_nanos() / 1_000_000
+    }
+
+    /// [book: classic-lru#late-statistics]: whoever reads a tenant's statistics refreshes those, and
+    /// not the root's, by which background reclaim decides.
+    #[test]
+    fn reading_a_tenants_statistics_leaves_the_roots() {
+        let refilled = |limited: bool| {
+            let mut machine = Machine {
+                mechanisms: Mechanisms::preset(Preset::Linux72).with_lru(Lru::Classic),
+                statistics_refresh: Refresh::NEVER,
+                statistics_reads: Some(10),
+                ..Machine::kernel_lab(1000)
+            };
+            if !limited {
+                machine.memory_pages = 1000;
+                machine.watermarks = Watermarks { min: 20, low: 40, high: 60 };
+                machine.tenants[0].max_pages = UNLIMITED;
+            }
+            let mut simulator = Simulator::new(&machine).unwrap();
+            // Most of the first pages become active.
+            let pages = (0..700).chain(0..700).chain(700..2000);
+            simulator.add_job(0, pages.map(|page| Operation::from(Access::read(page))));
+            simulator.run().unwrap().total().counters.get(Counter::Pgrefill)
+        };
+        assert!(refilled(true) > 0, "the limited tenant's list of inactive pages is known to be short");
+        assert_eq!(refilled(false), 0);
     }
 
     /// A task that reclaims for its whole slice loses its CPU each time; for half of it, about

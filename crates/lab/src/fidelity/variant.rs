@@ -4,7 +4,8 @@
 //! with some pages more and fewer, which has the same effect as repeating the run. Runs of the
 //! classic LRU depend on when the kernel collected its statistics: at each read by the lab, and
 //! every two seconds from an unknown start. They are replayed without the periodic refresh, and
-//! with four starts.
+//! with four starts. Background reclaim decides by the root's statistics, which the lab does not
+//! read: only the periodic refresh counts there, and the first of these replays is left out.
 
 use super::kernel_run::{Access, KernelRun};
 use mglru_core::{Lru, Refresh};
@@ -45,8 +46,10 @@ impl Variant {
         let plain = Variant::plain(run);
         match (run.lru, run.access) {
             (Lru::Classic, _) => PHASES
+                .into_iter()
+                .filter(|phase| phase.is_some() || !run.setting.background)
                 .map(|phase| Variant { statistics_refresh: phase.map_or(Refresh::NEVER, refresh), ..plain })
-                .into(),
+                .collect(),
             (_, Access::Reads) if !run.setting.is_loose() => vec![plain],
             _ => {
                 let around =

@@ -53,10 +53,17 @@ impl Sizes {
 const ACTIVATED: [Counter; 2] = [Counter::WorkingsetActivateAnon, Counter::WorkingsetActivateFile];
 
 impl Core {
-    /// Refreshes the statistics of all memcgs, as reading a memcg's statistics does in the kernel.
+    /// Refreshes the statistics of all memcgs, as the kernel's periodic work does.
     pub fn refresh_statistics(&self) {
+        self.refresh_statistics_of(MemcgId::ROOT);
+    }
+
+    /// Refreshes the statistics of a memcg and its descendants, as reading its statistics does in
+    /// the kernel. Its ancestors' stay as they are.
+    pub fn refresh_statistics_of(&self, top: MemcgId) {
+        let within = |memcg: &&Memcg| self.memcgs.is_within(memcg.id(), top);
         let mut sums = vec![(Sizes::default(), [0; 2]); self.memcgs.numbers() as usize];
-        for memcg in self.memcgs.iter() {
+        for memcg in self.memcgs.iter().filter(within) {
             let (sizes, activated) = (Sizes::of(memcg), ACTIVATED.map(|counter| memcg.stat.get(counter)));
             for ancestor in self.memcgs.lineage(memcg) {
                 let Some(sum) = sums.get_mut(ancestor.id().0 as usize) else { continue };
@@ -64,12 +71,14 @@ impl Core {
                 sum.1 = [sum.1[0] + activated[0], sum.1[1] + activated[1]];
             }
         }
-        for (number, (sizes, activated)) in sums.into_iter().enumerate() {
-            let aggregated = &self.memcg(MemcgId(number as u32)).lruvec.classic.aggregated;
+        for memcg in self.memcgs.iter().filter(within) {
+            // A memcg that was created meanwhile has nothing yet.
+            let (sizes, activated) = sums.get(memcg.id().0 as usize).copied().unwrap_or_default();
+            let aggregated = &memcg.lruvec.classic.aggregated;
             aggregated.sizes.iter().zip(sizes.0).for_each(|(word, pages)| word.store(pages, Relaxed));
             aggregated.activated.iter().zip(activated).for_each(|(word, pages)| word.store(pages, Relaxed));
+            memcg.pending.refresh();
         }
-        self.memcgs.iter().for_each(|memcg| memcg.pending.refresh());
     }
 
     /// Refreshes statistics that are not exact, if the time has come.

@@ -7,7 +7,7 @@ use crate::folio::Kind;
 use crate::lru::{Context, Evictions, Scan};
 use crate::memcg::Counter;
 use crate::pageout::{Workspace, page_out};
-use crate::reclaim::EffortKind;
+use crate::reclaim::{EffortKind, Orders};
 use crate::testing::Harness;
 use crate::workingset::Shadow;
 use crate::{Arrival, FlushReason, Lru, Mechanisms, Preset, Switch};
@@ -203,6 +203,30 @@ fn time_refreshes_statistics() {
     assert!(!harness.may_deactivate());
     harness.host.advance(std::time::Duration::from_millis(1));
     assert!(harness.may_deactivate());
+}
+
+/// [book: classic-lru#late-statistics]: who reads a memcg's statistics refreshes those of its
+/// subtree, not those of the memcgs above it. Background reclaim decides by the root's.
+#[test]
+fn reading_statistics_refreshes_a_subtree() {
+    let may_deactivate = |harness: &Harness, orders| {
+        let mut scan = Scan::default();
+        let cx = Context::new(&harness.core, &harness.host, &orders, &mut scan);
+        Balance::new(&cx, 12).may_deactivate(Kind::File)
+    };
+    let mut harness = late(200);
+    let parent = harness.task.memcg;
+    let child = harness.core.add_child(parent, "child", 200, crate::Time::ZERO).unwrap().id();
+    harness.task = harness.core.new_task(child, 0);
+    harness.fill(100..130, 0..31);
+    for (read, expected) in [(child, [true, false, false]), (parent, [true, true, false])] {
+        harness.core.refresh_statistics_of(read);
+        let orders =
+            [harness.orders(1), Orders { target: parent, ..harness.orders(1) }, harness.root_orders(1)];
+        assert_eq!(orders.map(|orders| may_deactivate(&harness, orders)), expected, "{read:?}");
+    }
+    harness.core.refresh_statistics();
+    assert!(may_deactivate(&harness, harness.root_orders(1)));
 }
 
 /// [book: classic-lru#checks]: "10 activating refaults, no refresh in between: the next effort sees
