@@ -71,6 +71,8 @@ pub(crate) struct Calls {
     pub(crate) kills: Vec<MemcgId>,
     /// Pages to write to swap.
     pub(crate) swap_outs: Vec<SwapOut>,
+    /// The pass that asked for these and earlier ones is over.
+    pub(crate) end_swap_outs: bool,
     /// Folios whose waiters should look again.
     pub(crate) folios: Vec<FolioId>,
 }
@@ -109,6 +111,11 @@ impl SimHost {
     /// Pages to write to swap since the requests were last taken.
     pub(crate) fn swap_outs(&self) -> u64 {
         self.calls.borrow().swap_outs.len() as u64
+    }
+
+    /// Whether a pass has ended since the requests were last taken.
+    pub(crate) fn ends_swap_outs(&self) -> bool {
+        self.calls.borrow().end_swap_outs
     }
 
     pub(crate) fn take_calls(&self) -> Calls {
@@ -202,6 +209,12 @@ impl Host for SimHost {
                 self.call(|calls| calls.swap_outs.push(write));
                 SwapOutcome::Started
             }
+        }
+    }
+
+    fn end_swap_outs(&self) {
+        if self.swap == Some(SwapStore::Device) {
+            self.call(|calls| calls.end_swap_outs = true);
         }
     }
 

@@ -50,4 +50,4 @@ pub use operation::{Access, Numbering, Operation, Request, Source, SourceError, 
 pub use report::{Counters, Counts, Kill, Refusal, Report, RequestReport, Tally, TenantReport};
 pub use sample::{Sample, TenantSample};
 pub use simulator::{SimError, Simulator};
-pub use swap::{SwapDevice, SwapModel};
+pub use swap::{SwapBatches, SwapDevice, SwapModel};

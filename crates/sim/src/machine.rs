@@ -2,7 +2,7 @@
 
 use crate::device::{DeviceModel, Lane, Latency, Trouble};
 use crate::operation::Numbering;
-use crate::swap::{Swap, SwapDevice, SwapModel};
+use crate::swap::{Swap, SwapBatches, SwapDevice, SwapModel};
 use mglru_core::lru::Swappiness;
 use mglru_core::mapping::TABLE_PAGES;
 use mglru_core::reclaim::Watermarks;
@@ -153,6 +153,9 @@ pub struct Machine {
     pub scan_time: Duration,
     /// Additional duration for each page that reclaim begins to write to a swap disk.
     pub swap_out_time: Duration,
+    /// How the writes of a pass of reclaim to a swap disk are collected. `None`: each begins at
+    /// once.
+    pub swap_batches: Option<SwapBatches>,
     /// Additional duration for each page that reclaim moves on without examining it: sorted to
     /// another generation, or scanned on an active list.
     pub sort_time: Duration,
@@ -226,6 +229,7 @@ impl Machine {
             batch_time: Duration::ZERO,
             scan_time: Duration::ZERO,
             swap_out_time: Duration::ZERO,
+            swap_batches: None,
             sort_time: Duration::ZERO,
             walk_time: Duration::ZERO,
             preemption: None,

@@ -378,6 +378,9 @@ impl Simulator {
         }
         let calls = self.world.host.take_calls();
         calls.swap_outs.iter().for_each(|&write| self.world.swap_out(write));
+        if calls.end_swap_outs {
+            self.world.end_swap_outs();
+        }
         for &victim in &calls.kills {
             self.world.kill(victim);
             self.wake_killed();

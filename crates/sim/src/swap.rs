@@ -38,6 +38,19 @@ pub enum SwapDevice {
     },
 }
 
+/// How a machine collects the writes of a pass of reclaim to its swap disk, as the kernel does. They
+/// begin when the pass is over, so its next pass does not find them ended, as a rule
+/// ([book: fidelity#fidelity-late-writes]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwapBatches {
+    /// So many pages are sent off at once, also before the pass is over.
+    pub most_pages: u64,
+    /// The time that the reclaiming task needs to send off the writes of a pass.
+    pub send: Duration,
+    /// And for each page of them.
+    pub send_page: Duration,
+}
+
 impl SwapDevice {
     /// Memory compressed by a server's processor: 2 µs per page to decompress, 5 µs to compress.
     pub fn zram() -> SwapDevice {
@@ -48,12 +61,12 @@ impl SwapDevice {
     /// and a write ends on the same CPU before reclaim proceeds to the next priority
     /// ([book: swap#swap-out]).
     pub fn lab_disk() -> SwapDevice {
-        SwapDevice::lab_disk_with(Duration::ZERO)
+        SwapDevice::lab_disk_with(Latency::ZERO)
     }
 
     /// The kernel lab's disk, whose writes take so long. Reads are part of the time of an access.
-    pub fn lab_disk_with(write: Duration) -> SwapDevice {
-        let write = Lane { latency: Latency::Fixed(write), ..Lane::IDEAL };
+    pub fn lab_disk_with(write: Latency) -> SwapDevice {
+        let write = Lane { latency: write, ..Lane::IDEAL };
         SwapDevice::Disk { model: DeviceModel { write, ..DeviceModel::IDEAL }, cpu: 0 }
     }
 }
@@ -118,13 +131,14 @@ mod tests {
 
     /// Pages written to swap, and those read, by a job that stores to more anonymous pages than its
     /// limit has.
-    fn swapped(write: Duration, reclaim: Duration) -> [u64; 2] {
-        let device = SwapDevice::lab_disk_with(write);
+    fn swapped(write: Duration, reclaim: Duration, batches: Option<SwapBatches>) -> [u64; 2] {
+        let device = SwapDevice::lab_disk_with(Latency::Fixed(write));
         let machine = Machine {
             mechanisms: Mechanisms::preset(Preset::Linux72).with_lru(Lru::Classic),
             swap: Some(SwapModel { pages: 10_000, device }),
             scan_time: reclaim,
             swap_out_time: reclaim,
+            swap_batches: batches,
             ..Machine::kernel_lab(1000)
         };
         let mut simulator = Simulator::new(&machine).unwrap();
@@ -140,11 +154,27 @@ mod tests {
     #[test]
     fn writes_that_end_after_the_next_pass_free_other_pages() {
         let [none, micros, millis] = [Duration::ZERO, Duration::from_micros(10), Duration::from_millis(3)];
-        let [in_time, _] = swapped(none, none);
-        let late = swapped(millis, micros)[0].abs_diff(in_time);
+        let [in_time, _] = swapped(none, none, None);
+        let late = swapped(millis, micros, None)[0].abs_diff(in_time);
         assert!(late > in_time / 10, "{late} of {in_time}");
-        assert_eq!(swapped(none, micros)[0], in_time, "writes take no time");
-        let slow = swapped(micros, millis)[0].abs_diff(in_time);
+        assert_eq!(swapped(none, micros, None)[0], in_time, "writes take no time");
+        let slow = swapped(micros, millis, None)[0].abs_diff(in_time);
         assert!(slow < in_time / 100, "each write ends before the next pass: {slow} of {in_time}");
+    }
+
+    /// The writes of a pass begin when it is over. So they are late for the next pass, also if that
+    /// pass takes longer than a write, unless sending them off takes longer than a write.
+    #[test]
+    fn writes_of_a_pass_begin_at_its_end() {
+        let [micros, millis] = [Duration::from_micros(10), Duration::from_millis(3)];
+        let [in_time, _] = swapped(micros, millis, None);
+        let batches = |most_pages, send| Some(SwapBatches { most_pages, send, send_page: Duration::ZERO });
+        let collected = |most_pages, send| swapped(micros, millis, batches(most_pages, send))[0];
+        let late = collected(u64::MAX, Duration::ZERO);
+        assert!(late.abs_diff(in_time) > in_time / 10, "{late} of {in_time}");
+        for (most_pages, send) in [(u64::MAX, 2 * micros), (1, Duration::ZERO)] {
+            let sent = collected(most_pages, send);
+            assert!(sent.abs_diff(in_time) < in_time / 50, "{sent} of {in_time}, {most_pages} pages");
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::host::SimHost;
 use crate::machine::{BATCH_FOLIOS_MAX, DrainStalls, Machine, Preemption, Tenant, Writes};
 use crate::report::{Counters, Counts, Kill, Refusal, RequestReport, Tally};
 use crate::sample::{Sample, Sampler, TenantSample};
-use crate::swap::Swap;
+use crate::swap::{Swap, SwapBatches};
 use crate::transfers::Transfers;
 use mglru_core::readahead::ReadRun;
 use mglru_core::reclaim::Reaping;
@@ -166,6 +166,12 @@ pub(crate) struct World {
     scanned: u64,
     /// Duration of beginning to write a page to a swap disk.
     swap_out_nanos: u64,
+    /// `None`: each write to swap begins at once.
+    swap_batches: Option<SwapBatches>,
+    /// Writes to swap of the current pass of reclaim that have not begun.
+    collected: Vec<SwapOut>,
+    /// When the last pass with such writes was over.
+    pass_ended: Time,
     /// Duration of sorting a page, and pages sorted before the last batch.
     sort_nanos: u64,
     sorted: u64,
@@ -229,6 +235,9 @@ impl World {
             batch_nanos: machine.batch_time.as_nanos() as u64,
             scan_nanos: machine.scan_time.as_nanos() as u64,
             swap_out_nanos: machine.swap_out_time.as_nanos() as u64,
+            swap_batches: machine.swap_batches,
+            collected: Vec::new(),
+            pass_ended: Time::ZERO,
             scanned: 0,
             sort_nanos: machine.sort_time.as_nanos() as u64,
             sorted: 0,
@@ -444,8 +453,40 @@ impl World {
         self.events.plan(end, Due::Written(id));
     }
 
+    /// A pass of reclaim asks for a write to swap.
     pub(crate) fn swap_out(&mut self, write: SwapOut) {
-        let now = self.now();
+        let Some(SwapBatches { most_pages, .. }) = self.swap_batches else {
+            return self.begin_swap_out(write, self.now());
+        };
+        self.collected.push(write);
+        if self.collected.len() as u64 >= most_pages {
+            self.begin_collected(self.now());
+        }
+    }
+
+    /// A pass of reclaim is over: its writes to swap begin.
+    pub(crate) fn end_swap_outs(&mut self) {
+        self.begin_collected(self.pass_ended.max(self.now()));
+    }
+
+    fn begin_collected(&mut self, at: Time) {
+        let mut collected = std::mem::take(&mut self.collected);
+        collected.drain(..).for_each(|write| self.begin_swap_out(write, at));
+        self.collected = collected;
+    }
+
+    /// The duration of sending off the writes of a pass that is over at `at`.
+    fn sending_nanos(&mut self, at: Time) -> u64 {
+        let Some(SwapBatches { send, send_page, .. }) = self.swap_batches else { return 0 };
+        let pages = self.collected.len() as u64 + self.host.swap_outs();
+        if pages == 0 || !self.host.ends_swap_outs() {
+            return 0;
+        }
+        self.pass_ended = at;
+        send.as_nanos() as u64 + send_page.as_nanos() as u64 * pages
+    }
+
+    fn begin_swap_out(&mut self, write: SwapOut, now: Time) {
         let swap = self.swap.as_mut().expect("without swap, no page is written to it");
         let completion = swap.write(now);
         let (id, first) = write.page;
@@ -463,6 +504,7 @@ impl World {
         let sorting = if self.sort_nanos == 0 { 0 } else { self.sort_nanos * self.take_sorted() };
         let swapping = if self.swap_out_nanos == 0 { 0 } else { self.swap_out_nanos * self.host.swap_outs() };
         let nanos = self.batch_nanos + scanning + sorting + walking + swapping;
+        let nanos = nanos + self.sending_nanos(self.now() + Duration::from_nanos(nanos));
         let nanos = nanos + self.preemption.map_or(0, |preemption| self.lose_cpu(preemption, nanos));
         match self.host.take_compressed() {
             0 => nanos,

@@ -86,6 +86,7 @@ impl NodeWalk {
             };
             let memcg = core.memcg(turn.memcg());
             self.turn = None;
+            cx.host.end_swap_outs();
             self.last = Some((memcg.id(), visit));
             cx.scan.walk = None;
             workingset::shrink(core, memcg, self.pass.priority());
@@ -105,6 +106,7 @@ impl NodeWalk {
     pub(crate) fn abandon(&mut self, core: &Core, host: &impl Host, target: MemcgId) {
         if let Some(turn) = &mut self.turn {
             turn.abandon(core, host);
+            host.end_swap_outs();
         }
         self.end_visit(core, target);
     }
@@ -169,6 +171,7 @@ pub(crate) fn evict_step(cx: &mut Context<'_, impl Host>, memcg: &Memcg, request
         let outcome = page_out(cx, &mut workspace, memcg);
         again = lru::put_back_oldest(cx, memcg, outcome);
     }
+    cx.host.end_swap_outs();
     cx.scan.batch.scanned
 }
 

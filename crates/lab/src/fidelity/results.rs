@@ -2,7 +2,7 @@
 
 use super::filter::Filter;
 use super::kernel_run::{
-    Access, DEFAULT_SWAPPINESS, HALF_AN_EFFORT_PAGES, KernelRun, Measure, Setting, Skipped,
+    Access, DEFAULT_SWAPPINESS, HALF_AN_EFFORT_PAGES, KernelRun, Measure, Setting, Skipped, SwapWrites,
 };
 use crate::Error;
 use crate::replay::controls::Controls;
@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// Reads that differ more than this were not measured right.
 const LOG_VARIANCE_MAX: f64 = 8.0;
+/// Sectors of 512 bytes.
+const SECTORS_PER_PAGE: f64 = (PAGE_BYTES / 512) as f64;
 
 /// Number of the youngest generation before and after.
 const SEQ_COLUMNS: [&str; 2] = ["gen_start_max_seq", "gen_end_max_seq"];
@@ -163,11 +165,13 @@ impl Fields<'_> {
         })
     }
 
-    /// The average time of a write to the swap disk, if the row has it.
-    fn swap_write_time(&self, setting: &Setting) -> Option<Duration> {
-        let writes = self.optional_number("total_swap_wr_ios").filter(|&writes| writes > 0.0)?;
+    /// The average request to write to the swap disk, if the row has its time.
+    fn swap_writes(&self, setting: &Setting) -> Option<SwapWrites> {
+        let requests = self.optional_number("total_swap_wr_ios").filter(|&requests| requests > 0.0)?;
         let millis = self.optional_number("total_swap_wr_ms").filter(|_| setting.swap == "disk")?;
-        Duration::try_from_secs_f64(millis / 1000.0 / writes).ok()
+        let sectors = self.optional_number("total_swap_wr_sectors")?;
+        let time = Duration::try_from_secs_f64(millis / 1000.0 / requests).ok()?;
+        Some(SwapWrites { time, pages: sectors / SECTORS_PER_PAGE / requests })
     }
 
     fn run(&self, setting: Setting, (preset, lru): (Preset, Lru)) -> Result<KernelRun, Error> {
@@ -223,7 +227,7 @@ impl Fields<'_> {
             read_log_variance: self
                 .optional_number("read_log_variance")
                 .filter(|variance| (f64::MIN_POSITIVE..LOG_VARIANCE_MAX).contains(variance)),
-            swap_write_time: self.swap_write_time(&setting),
+            swap_writes: self.swap_writes(&setting),
             setting,
             counts,
         })
@@ -300,7 +304,7 @@ pub fn trace_of(table: &Path, workload: &str) -> Result<PathBuf, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mglru_sim::SwapDevice;
+    use mglru_sim::{Latency, SwapBatches, SwapDevice};
     use std::collections::BTreeMap;
 
     /// The row of a run with swap, and some more columns.
@@ -338,16 +342,19 @@ mod tests {
     #[test]
     fn swap_writes_take_what_was_measured() {
         let of = |more: &[(&str, &str)]| read(more).unwrap();
-        let times = [("total_swap_wr_ios", "400"), ("total_swap_wr_ms", "1000")];
-        let run = of(&times);
-        assert_eq!(run.swap_write_time, Some(Duration::from_micros(2500)));
-        let device = SwapDevice::lab_disk_with(Duration::from_micros(2500));
-        assert_eq!(run.swap().map(|swap| swap.device), Some(device));
-        let older = of(&times[..1]);
-        assert_eq!(older.swap_write_time, None);
+        let columns =
+            [("total_swap_wr_ios", "400"), ("total_swap_wr_sectors", "6400"), ("total_swap_wr_ms", "800")];
+        let run = of(&columns);
+        assert_eq!(run.swap_writes, Some(SwapWrites { time: Duration::from_millis(2), pages: 2.0 }));
+        let disk = Latency::Skewed { median: Duration::from_micros(500), spread_permille: 1100 };
+        assert_eq!(run.swap().map(|swap| swap.device), Some(SwapDevice::lab_disk_with(disk)));
+        let [send, send_page] = [70, 5].map(Duration::from_micros);
+        assert_eq!(run.swap_batches(), Some(SwapBatches { most_pages: 64, send, send_page }));
+        let older = of(&columns[..2]);
+        assert_eq!((older.swap_writes, older.swap_batches()), (None, None));
         assert_eq!(older.swap().map(|swap| swap.device), Some(SwapDevice::lab_disk()));
-        let zram = of(&[times[0], times[1], ("swap", "zram")]);
-        assert_eq!((zram.swap_write_time, of(&[("total_swap_wr_ms", "3")]).swap_write_time), (None, None));
+        let zram = of(&[columns[0], columns[1], columns[2], ("swap", "zram")]);
+        assert_eq!((zram.swap_writes, of(&columns[1..]).swap_writes), (None, None));
     }
 
     /// The times of reads differ by what the row measured, if it did.

@@ -13,7 +13,7 @@ use crate::watch::{Stage, Unit, Unwatched, Watch};
 use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Counter, Errno, Lru, Mechanisms, Refresh, UNLIMITED};
-use mglru_sim::{Latency, Machine, Report, SimError, Simulator, SwapModel, Writes};
+use mglru_sim::{Latency, Machine, Report, SimError, Simulator, SwapBatches, SwapModel, Writes};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,8 @@ pub struct Plan<'a> {
     pub swap: Option<SwapModel>,
     /// Durations of reclaim's steps; `None`: they take no time.
     pub reclaim_time: Option<ReclaimTime>,
+    /// How the writes of a pass of reclaim to swap are collected; `None`: each begins at once.
+    pub swap_batches: Option<SwapBatches>,
     /// Balance between anonymous and file pages in reclaim.
     pub swappiness: Swappiness,
     /// When the classic LRU's list sizes are refreshed, unless they are exact.
@@ -91,6 +93,7 @@ impl<'a> Plan<'a> {
             writes: Writes::AfterRead,
             swap: None,
             reclaim_time: None,
+            swap_batches: None,
             swappiness: Swappiness::DEFAULT,
             statistics_refresh: Refresh::default(),
             statistics_reads: None,
@@ -196,6 +199,7 @@ impl Plan<'_> {
             machine.scan_time = time.scan;
             machine.swap_out_time = time.swap_out;
         }
+        machine.swap_batches = self.swap_batches;
         machine.swappiness = self.swappiness;
         machine.statistics_refresh = self.statistics_refresh;
         machine.statistics_reads = self.statistics_reads;
