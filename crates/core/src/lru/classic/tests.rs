@@ -205,7 +205,7 @@ fn time_refreshes_statistics() {
     assert!(harness.may_deactivate());
 }
 
-/// [book: classic-lru#late-statistics]: who reads a memcg's statistics refreshes those of its
+/// [book: classic-lru#late-statistics]: reading a memcg's statistics refreshes those of its
 /// subtree, not those of the memcgs above it. Background reclaim decides by the root's.
 #[test]
 fn reading_statistics_refreshes_a_subtree() {
