@@ -96,6 +96,8 @@ pub struct Simulator {
     flusher: Option<ActorId>,
     /// Present if tenants may be killed.
     reaper: Option<ActorId>,
+    /// Number of actors that wait for a write to end.
+    writes_awaited: usize,
     jobs: usize,
     jobs_left: usize,
     cpus: usize,
@@ -124,6 +126,7 @@ impl Simulator {
             background: ActorId(0),
             flusher: None,
             reaper: None,
+            writes_awaited: 0,
             jobs: 0,
             jobs_left: 0,
             cpus: machine.cpus,
@@ -360,7 +363,10 @@ impl Simulator {
                 Due::Resume { .. } => {}
                 Due::Written(write) => {
                     self.world.written(write);
-                    self.wake_where(|pause| matches!(pause, Pause::Written(_)));
+                    // Most writes end while no actor waits for one, and there may be many actors.
+                    if self.writes_awaited > 0 {
+                        self.wake_where(|pause| matches!(pause, Pause::Written(_)));
+                    }
                     self.answer_calls();
                 }
                 Due::Read(read) => {
@@ -448,6 +454,7 @@ impl Simulator {
     fn wake(&mut self, actor: ActorId) {
         let place = &mut self.places[actor.0];
         place.nap += 1;
+        self.writes_awaited -= usize::from(matches!(place.pause, Pause::Written(_)));
         place.pause = Pause::Ready;
         self.runnable.push_back(actor);
     }
@@ -466,6 +473,7 @@ impl Simulator {
         let now = self.world.now();
         let place = &mut self.places[actor.0];
         place.pause = pause;
+        self.writes_awaited += usize::from(matches!(pause, Pause::Written(_)));
         let until = match pause {
             Pause::Ready => Some(now),
             Pause::Until(time) => Some(time),
