@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 use crate::gate::Gate;
-use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
@@ -12,7 +11,8 @@ pub fn threads() -> usize {
 }
 
 /// Runs `work` on all tasks, at most `threads` at a time, and returns the results in the order of
-/// the tasks. `work` also receives the task's index.
+/// the tasks. `work` also receives the task's index. Tasks begin in their order: with the longest
+/// first, threads end at about the same time.
 ///
 /// ```
 /// let squares = mglru_lab::parallel::all(&[1, 2, 3], 2, |_, &n| Ok(n * n)).unwrap();
@@ -30,20 +30,23 @@ pub fn all<T: Sync, R: Send>(
     if threads <= 1 {
         return tasks.iter().enumerate().map(|(number, task)| work(number, task)).collect();
     }
-    let failed = AtomicUsize::new(usize::MAX);
-    let work = |(number, task)| {
-        // Tasks after a failed one need not start; tasks before it run to their end.
-        (number < failed.load(Relaxed)).then(|| {
-            work(number, task).inspect_err(|_| {
+    let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
+    let work = |_| {
+        let mut done = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Relaxed);
+            // Tasks after a failed one need not start; tasks before it run to their end.
+            let Some(task) = tasks.get(number).filter(|_| number < failed.load(Relaxed)) else { break done };
+            let result = work(number, task);
+            if result.is_err() {
                 failed.fetch_min(number, Relaxed);
-            })
-        })
+            }
+            done.push((number, result));
+        }
     };
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.min(tasks.len().max(1))).build();
-    let pool = pool.map_err(|error| Error::work(format_args!("cannot start threads: {error}")))?;
-    // Distribute tasks singly: some take a hundred times as long as others.
-    let results: Vec<_> = pool.install(|| tasks.par_iter().enumerate().with_max_len(1).map(work).collect());
-    results.into_iter().map_while(|result| result).collect()
+    let mut done: Vec<_> = each(0..threads.min(tasks.len()), work)?.into_iter().flatten().collect();
+    done.sort_unstable_by_key(|&(number, _)| number);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Gives each item a thread of its own, all at once, and returns the results in order. A panic goes
