@@ -5,7 +5,6 @@
 //! line. So requests say first what they need at most.
 
 use crate::error::Error;
-use crate::parallel;
 use crate::size;
 use std::fmt::Display;
 
@@ -16,21 +15,64 @@ const BYTES_PER_PAGE: u64 = 128;
 /// ([`mglru_core::Core::of_one_thread`]). Small machines have less, but count as much.
 const MACHINE_BYTES: u64 = 9 << 20;
 
+/// Memory of the simulator per page of swap that is used, in bytes; 18 were measured.
+const BYTES_PER_SWAP_PAGE: u64 = 32;
+
 /// Memory that a simulated machine of `pages` pages needs at most, in bytes.
 pub(crate) fn of_machine(pages: u64) -> u64 {
     pages.saturating_mul(BYTES_PER_PAGE).saturating_add(MACHINE_BYTES)
 }
 
-/// As [`check`], for `tasks` runs, of which one per processor is under way at a time. All are taken
-/// to need the largest of `needs`, in bytes.
-pub(crate) fn check_at_once(
-    needs: impl Iterator<Item = u64>,
-    tasks: usize,
-    what: impl Display,
-    instead: &str,
-) -> Result<(), Error> {
-    let at_once = parallel::threads().min(tasks) as u64;
-    check(needs.max().unwrap_or(0).saturating_mul(at_once), what, instead)
+/// Memory that `pages` pages of a simulated machine's swap need at most, in bytes.
+pub(crate) fn of_swap(pages: u64) -> u64 {
+    pages.saturating_mul(BYTES_PER_SWAP_PAGE)
+}
+
+/// Memory of this machine for runs that are under way at the same time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    available_bytes: Option<u64>,
+    runs: u64,
+}
+
+impl Room {
+    /// What is available now, for `runs` runs at a time.
+    pub(crate) fn for_runs(runs: usize) -> Room {
+        Room { available_bytes: mglru_cache::available_memory_bytes(), runs: runs as u64 }
+    }
+
+    /// Room of so many bytes for one run.
+    #[cfg(test)]
+    pub(crate) fn of_bytes(bytes: u64) -> Room {
+        Room { available_bytes: Some(bytes), runs: 1 }
+    }
+
+    /// Checks that all of the runs can have `bytes` of memory each. `what` needs them; `instead` is
+    /// the advice in the message.
+    ///
+    /// # Errors
+    /// As [`check`].
+    pub(crate) fn check(self, bytes: u64, what: impl Display, instead: &str) -> Result<(), Error> {
+        let bytes = bytes.saturating_mul(self.runs);
+        if let Some(available) = self.available_bytes
+            && available < bytes
+        {
+            let (wanted, available) = (size::show(bytes), size::show(available));
+            return Err(Error::usage(format_args!(
+                "{what}: {wanted} of memory are needed, and {available} are available here: {instead}"
+            )));
+        }
+        // Limits of the process (`ulimit -v`) and strict overcommit show when memory is asked for.
+        let probe = usize::try_from(bytes).map(|bytes| Vec::<u8>::new().try_reserve_exact(bytes));
+        if !matches!(probe, Ok(Ok(()))) {
+            let wanted = size::show(bytes);
+            return Err(Error::usage(format_args!(
+                "{what}: {wanted} of memory are needed, and the system refuses them: {instead}, or raise `ulimit -v` \
+                 (or, with `vm.overcommit_memory=2`, the system's limit)"
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// Checks that `bytes` of memory can be had. `what` needs them; `instead` is the advice in the
@@ -40,24 +82,7 @@ pub(crate) fn check_at_once(
 /// If the machine has less memory available, a control group or a limit of the process allows less,
 /// or the system refuses to allocate it.
 pub fn check(bytes: u64, what: impl Display, instead: &str) -> Result<(), Error> {
-    if let Some(available) = mglru_cache::available_memory_bytes()
-        && available < bytes
-    {
-        let (wanted, available) = (size::show(bytes), size::show(available));
-        return Err(Error::usage(format_args!(
-            "{what}: {wanted} of memory are needed, and {available} are available here: {instead}"
-        )));
-    }
-    // Limits of the process (`ulimit -v`) and strict overcommit show when memory is asked for.
-    let probe = usize::try_from(bytes).map(|bytes| Vec::<u8>::new().try_reserve_exact(bytes));
-    if !matches!(probe, Ok(Ok(()))) {
-        let wanted = size::show(bytes);
-        return Err(Error::usage(format_args!(
-            "{what}: {wanted} of memory are needed, and the system refuses them: {instead}, or raise `ulimit -v` \
-             (or, with `vm.overcommit_memory=2`, the system's limit)"
-        )));
-    }
-    Ok(())
+    Room::for_runs(1).check(bytes, what, instead)
 }
 
 #[cfg(test)]
@@ -76,5 +101,9 @@ mod tests {
         let text = check(1 << 60, "the run", "use less").unwrap_err().to_string();
         assert!(text.starts_with("the run: 1024 PiB of memory are needed, and "), "{text}");
         assert!(text.ends_with(" are available here: use less"), "{text}");
+        let room = Room { runs: 3, ..Room::of_bytes(3 << 20) };
+        room.check(1 << 20, "three runs", "").unwrap();
+        let text = room.check(2 << 20, "three runs", "use less").unwrap_err().to_string();
+        assert!(text.starts_with("three runs: 6 MiB of memory are needed, and 3 MiB are"), "{text}");
     }
 }

@@ -4,7 +4,7 @@ use super::AblationRequest;
 use crate::effect::{Count, Metric};
 use crate::error::Error;
 use crate::replay::memory::{Memory, Swap};
-use crate::replay::run::{Costs, Plan as Replay};
+use crate::replay::run::{Costs, Plan as Replay, Task};
 use crate::replay::warm_point;
 use crate::run::{Overrides, Plan as ScenarioPlan, World, simulated};
 use crate::timeline::{self, Timeline};
@@ -182,6 +182,17 @@ impl Input {
         }
     }
 
+    /// Memory of this machine that a run with the first seed needs at most, in bytes.
+    ///
+    /// # Errors
+    /// As [`Task::needed_bytes`].
+    pub(super) fn needed_bytes(&self) -> Result<u64, Error> {
+        match self {
+            Input::Trace(input) => input.replay(input.mechanisms, input.memory_pages)?.needed_bytes(),
+            Input::Scenario(input) => Ok(input.plan.needed_bytes()),
+        }
+    }
+
     /// Runs the input. `looks` records a timeline.
     ///
     /// # Errors
@@ -211,6 +222,16 @@ impl TraceInput {
         (pages + most * share).round() as u64
     }
 
+    fn replay(&self, mechanisms: Mechanisms, memory_pages: u64) -> Result<Replay<'_>, Error> {
+        Ok(Replay {
+            memory: self.memory.clone(),
+            warm_from: self.warm_from,
+            swap: self.swap.model(self.distinct_pages)?,
+            swappiness: self.swap.swappiness,
+            ..Replay::plain(&self.trace, mechanisms, memory_pages)
+        })
+    }
+
     fn run(
         &self,
         mechanisms: Mechanisms,
@@ -218,16 +239,8 @@ impl TraceInput {
         looks: bool,
         watch: &dyn Watch,
     ) -> Result<Run, Error> {
-        let memory_pages = self.memory_pages(seed, first_seed);
-        let plan = Replay {
-            memory: self.memory.clone(),
-            warm_from: self.warm_from,
-            swap: self.swap.model(self.distinct_pages)?,
-            swappiness: self.swap.swappiness,
-            seed,
-            over_time: looks,
-            ..Replay::plain(&self.trace, mechanisms, memory_pages)
-        };
+        let replay = self.replay(mechanisms, self.memory_pages(seed, first_seed))?;
+        let plan = Replay { seed, over_time: looks, ..replay };
         let outcome = plan.run(None, |_| watch.check())?;
         let counted = outcome.warm();
         let count = Count::of(&counted, outcome.costs);

@@ -52,6 +52,7 @@ pub use result::{Ablation, VariantRow, ends, sort};
 pub use variant::{NoEffect, Variant, Variants};
 
 use crate::error::Error;
+use crate::memory::Room;
 use crate::parallel;
 use crate::replay::memory::{Memory, Swap};
 use crate::run::Overrides;
@@ -87,8 +88,8 @@ pub struct AblationRequest {
 /// Runs each variant with each seed, and compares them.
 ///
 /// # Errors
-/// If the full set cannot be run, or the work was cancelled. The first seed uses the requested
-/// memory unchanged.
+/// If this machine has too little memory, the full set cannot be run, or the work was cancelled.
+/// The first seed uses the requested memory unchanged.
 pub fn ablate(input: &Input, request: &AblationRequest, watch: &dyn Watch) -> Result<Ablation, Error> {
     let began = Instant::now();
     let variants = Variants::of(input.mechanisms(), request.pairs);
@@ -96,8 +97,15 @@ pub fn ablate(input: &Input, request: &AblationRequest, watch: &dyn Watch) -> Re
     let seeds = (0..u64::from(request.runs)).map(|number| first.wrapping_add(number));
     let tasks: Vec<(usize, u64)> =
         seeds.flat_map(|seed| (0..variants.run.len()).map(move |variant| (variant, seed))).collect();
+    let threads = parallel::threads();
+    let (_, name) = input.kind();
+    Room::for_runs(threads.min(tasks.len())).check(
+        input.needed_bytes()?,
+        name,
+        "choose less memory or swap",
+    )?;
     let stage = Stage::begin(watch, &format!("{} runs", tasks.len()), tasks.len() as u64, Unit::Steps);
-    let runs = parallel::all(&tasks, parallel::threads(), |_, &(variant, seed)| {
+    let runs = parallel::all(&tasks, threads, |_, &(variant, seed)| {
         let looks = variant == 0 && seed == first;
         let run = input.run(variants.run[variant].mechanisms, (seed, first), looks, &Quiet(watch));
         stage.advance(1)?;

@@ -4,6 +4,7 @@ use super::loads::{Load, Size};
 use super::{EvaluationRequest, Setting};
 use crate::effect::Count;
 use crate::error::Error;
+use crate::memory::{self, Room};
 use crate::parallel;
 use crate::replay::memory::Swap;
 use crate::replay::run::Plan;
@@ -11,6 +12,7 @@ use crate::trace_file::TraceFile;
 use crate::watch::{Stage, Unit, Watch};
 use mglru_core::Mechanisms;
 use mglru_workload::Random;
+use mglru_workload::trace::Record;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::process::Command;
@@ -146,8 +148,11 @@ pub(super) fn measure(
     let tasks: Vec<(Load, u64)> =
         loads.iter().flat_map(|&load| seeds.iter().map(move |&seed| (load, seed))).collect();
     let runs = (tasks.len() * mechanisms.len()) as u64;
+    let threads = parallel::threads();
+    let instead = "choose fewer accesses or pages";
+    Room::for_runs(threads.min(tasks.len())).check(needed_bytes(request.size), "the loads", instead)?;
     let stage = Stage::begin(watch, &format!("{runs} runs"), runs, Unit::Steps);
-    let counted = parallel::all(&tasks, parallel::threads(), |_, &(load, seed)| {
+    let counted = parallel::all(&tasks, threads, |_, &(load, seed)| {
         let trace = TraceFile::of_records(load.name, load.records(request.size, seed))?;
         let memory_pages = memory_pages(request.size, seed, request.seed);
         let count = |&mechanisms: &Mechanisms| {
@@ -164,6 +169,14 @@ pub(super) fn measure(
             .collect()
     };
     Ok((0..mechanisms.len()).map(of).collect())
+}
+
+/// Memory of this machine that a run needs at most, in bytes: its records, and a machine that swaps
+/// all pages.
+fn needed_bytes(size: Size) -> u64 {
+    let records = size.accesses.saturating_mul(size_of::<Record>() as u64);
+    let machine = memory::of_machine(size.memory_pages()).saturating_add(memory::of_swap(size.pages));
+    records.saturating_add(machine)
 }
 
 /// The first seed has the memory of the size. The others vary it.

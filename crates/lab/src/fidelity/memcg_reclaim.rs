@@ -10,7 +10,7 @@ use super::kernel_run::preset_of;
 use super::results::rows;
 use crate::document::document;
 use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
-use crate::memory;
+use crate::memory::{self, Room};
 use crate::parallel;
 use crate::statistics::{median, range};
 use crate::{Error, Stage, Unit, Watch};
@@ -101,7 +101,8 @@ pub fn compare(path: &Path, filter: &Filter, watch: &dyn Watch) -> Result<Vec<Co
     }
     let needs = machines.iter().map(|phases| phases[0].needed_bytes());
     let instead = "choose rows with fewer or smaller memcgs";
-    memory::check_at_once(needs, machines.len() * SEEDS as usize, path.display(), instead)?;
+    let room = Room::for_runs(parallel::threads().min(machines.len() * SEEDS as usize));
+    room.check(needs.max().unwrap_or(0), path.display(), instead)?;
     let tasks: Vec<(Vec<ReclaimRow>, u64)> =
         machines.into_iter().flat_map(|phases| (1..=SEEDS).map(move |seed| (phases.clone(), seed))).collect();
     let stage = Stage::begin(watch, "requests among many memcgs", tasks.len() as u64, Unit::Steps);

@@ -12,7 +12,7 @@ use super::kernel_run::preset_of;
 use super::load::{DirtyWriter, LIMIT_PAGES_MAX, LIMITS, LoadOutcome, Mix};
 use super::results::rows;
 use crate::document::document;
-use crate::memory;
+use crate::memory::{self, Room};
 use crate::parallel;
 use crate::statistics::median;
 use crate::{Error, Stage, Unit, Watch};
@@ -210,7 +210,8 @@ pub fn compare(tables: &[&Path], filter: &Filter, watch: &dyn Watch) -> Result<V
         }
     }
     let needs = compared.iter().map(|one| one.load.needed_bytes());
-    memory::check_at_once(needs, tasks.len(), &place, "choose rows with smaller loads")?;
+    let room = Room::for_runs(parallel::threads().min(tasks.len()));
+    room.check(needs.max().unwrap_or(0), &place, "choose rows with smaller loads")?;
     let stage = Stage::begin(watch, "loads that may end in an OOM kill", tasks.len() as u64, Unit::Steps);
     let outcomes = parallel::all(&tasks, parallel::threads(), |_, &(number, _, mechanisms, seed)| {
         let run = match compared[number].load {

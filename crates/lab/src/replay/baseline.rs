@@ -1,12 +1,19 @@
 //! Replays a trace with other policies and the same memory.
 
-use super::run::{STEPS, useful_pages};
+use super::run::{STEPS, Task, useful_pages};
 use crate::error::Error;
 use crate::trace_file::TraceFile;
+use crate::watch::Unwatched;
 use mglru_sim::Baseline;
 use mglru_sim::baseline::{BaselineReport, Progress, replay};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
+
+/// Memory of a policy per page of its memory, in bytes, with the page's number.
+const BYTES_PER_PAGE: u64 = 48;
+/// Memory of the optimal policy per access of the trace, in bytes: the time of the next access to
+/// its page, and a bit.
+const BYTES_PER_ACCESS: u64 = 5;
 
 /// A replay with another policy.
 #[derive(Debug, Clone)]
@@ -32,6 +39,21 @@ pub struct BaselineOutcome<'a> {
     pub report: BaselineReport,
     /// Duration of the replay.
     pub took: Duration,
+}
+
+impl Task for BaselinePlan<'_> {
+    fn trace(&self) -> &TraceFile {
+        self.trace
+    }
+
+    fn needed_bytes(&self) -> Result<u64, Error> {
+        let policy = useful_pages(self.trace, self.memory_pages)?.saturating_mul(BYTES_PER_PAGE);
+        let accesses = match self.baseline {
+            Baseline::Opt => self.trace.counts(&Unwatched)?.accesses,
+            _ => 0,
+        };
+        Ok(policy.saturating_add(accesses.saturating_mul(BYTES_PER_ACCESS)))
+    }
 }
 
 impl<'a> BaselinePlan<'a> {

@@ -21,10 +21,11 @@ use super::life::Sink;
 use super::memory::Memory;
 use super::record::Record;
 use super::rows::{Engine, ReplayRow, Spread, means};
-use super::run::{Plan, staged};
+use super::run::{self, Plan, check_memory, staged};
 use crate::columns::{Columns, Get, Values};
 use crate::error::Error;
 use crate::mechanisms::{Behaviours, describe, other_policy, parse_switch, without_effect};
+use crate::memory::Room;
 use crate::run::SUMS;
 use crate::trace_file::TraceFile;
 use crate::watch::Watch;
@@ -206,8 +207,8 @@ impl Grid {
     /// cells.
     ///
     /// # Errors
-    /// An invalid request, an unreadable trace, or the first failed replay in the order of the
-    /// cells.
+    /// An invalid request, too little memory on this machine, an unreadable trace, or the first
+    /// failed replay in the order of the cells.
     pub fn run(&self, traces: &[TraceFile], threads: usize, watch: &dyn Watch) -> Result<Vec<Done>, Error> {
         self.check()?;
         let count = self.count(traces.len());
@@ -245,8 +246,23 @@ impl Grid {
     /// # Errors
     /// As [`Grid::run`].
     pub fn run_cell(&self, cell: &Cell, trace: &TraceFile, watch: &dyn Watch) -> Result<Done, Error> {
-        let row = self.task(cell, trace, watch)?.run(&|_| watch.check())?;
-        Ok(cell.done(trace, row))
+        self.run_cell_in(Room::for_runs(1), cell, trace, watch)
+    }
+
+    /// As [`Grid::run_cell`], if there is room for cells like this one.
+    ///
+    /// # Errors
+    /// As [`Grid::run`].
+    pub(crate) fn run_cell_in(
+        &self,
+        room: Room,
+        cell: &Cell,
+        trace: &TraceFile,
+        watch: &dyn Watch,
+    ) -> Result<Done, Error> {
+        let task = self.task(cell, trace, watch)?;
+        check_memory(std::slice::from_ref(&task), room)?;
+        Ok(cell.done(trace, task.run(&|_| watch.check())?))
     }
 
     /// The events of the only cell of one trace, from those accesses.
@@ -277,6 +293,7 @@ impl Grid {
                 recorded.push(*record);
             }
         });
+        check_memory(std::slice::from_ref(&*plan), Room::for_runs(1))?;
         plan.run(Some(sink), |_| watch.check())?;
         let records = records.take();
         if records.len() > EVENTS_MAX {
@@ -316,6 +333,22 @@ impl Grid {
                 Task::Baseline(plans.into_iter().next().expect("a plan per size"))
             }
         })
+    }
+}
+
+impl run::Task for Task<'_> {
+    fn trace(&self) -> &TraceFile {
+        match self {
+            Task::Engine(plan) => plan.trace,
+            Task::Baseline(plan) => plan.trace,
+        }
+    }
+
+    fn needed_bytes(&self) -> Result<u64, Error> {
+        match self {
+            Task::Engine(plan) => plan.needed_bytes(),
+            Task::Baseline(plan) => plan.needed_bytes(),
+        }
     }
 }
 
@@ -417,6 +450,7 @@ impl Line<'_> {
 mod tests {
     use super::*;
     use crate::Unwatched;
+    use crate::replay::memory::Swap;
     use crate::sampling::Sample;
 
     #[test]
@@ -531,6 +565,26 @@ mod tests {
         assert_eq!(deviations[5], Some(means[5].row.samples.unwrap().miss_ratio_deviation));
         assert!(super::columns(&single).columns().iter().all(|column| column.name != "salts"));
         assert!(grid.run_salts(&[], 3, 1, &Unwatched).unwrap().is_empty());
+    }
+
+    /// Replays began whatever they needed, and could be killed by the system.
+    #[test]
+    fn a_replay_without_room_is_refused() {
+        let trace = TraceFile::of_pages("loop", (0..2000).map(|access| access % 1000)).unwrap();
+        let policies = ["default", "opt"].map(|name| name.parse().unwrap()).into();
+        let swap = Swap { size: Some("10%".parse().unwrap()), ..Swap::default() };
+        let options = Options { swap, ..Options::default() };
+        let sizes = vec!["800p".parse().unwrap()];
+        let grid = Grid { policies, sizes, options, ..Grid::default() };
+        // A machine of 800 pages with 100 of swap, and a policy that knows the 2,000 accesses.
+        let engine = crate::memory::of_machine(800) + crate::memory::of_swap(100);
+        for (number, bytes) in [engine, 800 * 48 + 2000 * 5].into_iter().enumerate() {
+            let cell = grid.cell(number as u64);
+            let run = |bytes| grid.run_cell_in(Room::of_bytes(bytes), &cell, &trace, &Unwatched);
+            run(bytes).unwrap();
+            let text = run(bytes - 1).unwrap_err().to_string();
+            assert!(text.starts_with("loop: ") && text.ends_with("choose less memory or swap"), "{text}");
+        }
     }
 
     #[test]

@@ -202,7 +202,8 @@ pub fn warm_point(accesses: u64, warm: f64) -> u64 {
 /// other policies. `sink` receives all events and requires a single replay.
 ///
 /// # Errors
-/// An invalid request, an unreadable trace, or the first failed replay in the order of the rows.
+/// An invalid request, too little memory on this machine, an unreadable trace, or the first failed
+/// replay in the order of the rows.
 pub fn replay(
     traces: &[TraceFile],
     options: &Options,

@@ -6,6 +6,7 @@ use super::controls::Controls;
 use super::life::{Life, Seen, Sink, Watcher};
 use super::record::PageName;
 use crate::error::Error;
+use crate::memory::{self, Room};
 use crate::parallel;
 use crate::timeline::{self, Timeline};
 use crate::trace_file::TraceFile;
@@ -168,6 +169,28 @@ impl Costs {
     }
 }
 
+/// A replay that may run beside others.
+pub(crate) trait Task: Sync {
+    /// Its trace.
+    fn trace(&self) -> &TraceFile;
+
+    /// Memory of this machine that it needs at most, in bytes. The trace has its memory already.
+    ///
+    /// # Errors
+    /// The trace has to be counted and is damaged.
+    fn needed_bytes(&self) -> Result<u64, Error>;
+}
+
+/// Checks that there is room for the largest of these replays.
+///
+/// # Errors
+/// There is none, or as [`Task::needed_bytes`].
+pub(crate) fn check_memory<T: Task>(tasks: &[T], room: Room) -> Result<(), Error> {
+    let needs = tasks.iter().map(T::needed_bytes).collect::<Result<Vec<u64>, Error>>()?;
+    let Some(largest) = (0..tasks.len()).max_by_key(|&task| needs[task]) else { return Ok(()) };
+    room.check(needs[largest], tasks[largest].trace().path().display(), "choose less memory or swap")
+}
+
 /// The part of a memory that a trace can use. Each page of memory costs bookkeeping, also if the
 /// trace has fewer distinct pages.
 ///
@@ -177,6 +200,19 @@ pub(super) fn useful_pages(trace: &TraceFile, memory_pages: u64) -> Result<u64, 
     match memory_pages {
         ..=PAGES_WITHOUT_COUNTING => Ok(memory_pages),
         _ => Ok(memory_pages.min(trace.counts(&Unwatched)?.distinct_pages.max(1))),
+    }
+}
+
+impl Task for Plan<'_> {
+    fn trace(&self) -> &TraceFile {
+        self.trace
+    }
+
+    fn needed_bytes(&self) -> Result<u64, Error> {
+        let used = |pages| useful_pages(self.trace, pages);
+        let swap_pages = self.swap.map_or(0, |swap| swap.pages.into());
+        let machine = memory::of_machine(used(self.memory_pages)?);
+        Ok(machine.saturating_add(memory::of_swap(used(swap_pages)?)))
     }
 }
 
@@ -257,8 +293,9 @@ impl<'a> Plan<'a> {
     /// Replays as a stage of its own. `sink` receives all events.
     ///
     /// # Errors
-    /// As [`Plan::run`].
+    /// As [`Plan::run`], or if this machine has too little memory for it.
     pub fn watched(self, sink: Option<Sink>, watch: &dyn Watch) -> Result<ReplayOutcome<'a>, Error> {
+        check_memory(std::slice::from_ref(&self), Room::for_runs(1))?;
         let stage = Stage::begin(watch, "replay", STEPS, Unit::Steps);
         self.run(sink, |step| stage.advance_to(step as f64 / STEPS as f64))
     }
@@ -390,7 +427,8 @@ fn failure(plan: &Plan, error: SimError) -> Error {
 /// Runs all plans, at most `threads` at a time. The outcomes are in the order of the plans.
 ///
 /// # Errors
-/// The error of the first failed plan in that order.
+/// This machine has too little memory for so many of the largest, or else the error of the first
+/// failed plan in that order.
 pub fn run_all<'a>(
     plans: Vec<Plan<'a>>,
     threads: usize,
@@ -412,7 +450,10 @@ pub fn run_baselines<'a>(
 }
 
 /// Runs tasks as one stage. Each task reports its progress in thousandths.
-pub(super) fn staged<T: Sync, R: Send>(
+///
+/// # Errors
+/// As [`run_all`].
+pub(super) fn staged<T: Task, R: Send>(
     tasks: &[T],
     threads: usize,
     watch: &dyn Watch,
@@ -424,6 +465,7 @@ pub(super) fn staged<T: Sync, R: Send>(
         1 => what.to_owned(),
         tasks => format!("{tasks} {what}s"),
     };
+    check_memory(tasks, Room::for_runs(threads.min(tasks.len())))?;
     let stage = Stage::begin(watch, &what, tasks.len() as u64 * STEPS, Unit::Steps);
     parallel::all(tasks, threads, |_, task| {
         let done = Cell::new(0);

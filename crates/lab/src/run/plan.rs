@@ -16,8 +16,6 @@ use mglru_sim::SimHost;
 use mglru_workload::names;
 use mglru_workload::scenario::{Command, Located, Place, Scenario, Work};
 
-/// Memory of the simulator per page of swap, in bytes; 18 were measured.
-const BYTES_PER_SWAP_SLOT: u64 = 32;
 const REHEARSAL_PAGES: u32 = 64;
 
 /// Sums of counters that `memory.stat` also has.
@@ -124,13 +122,13 @@ impl Plan {
 
     /// Memory of this machine that the run needs at most, in bytes. Jobs in fio's language say
     /// themselves what they need in the real world.
-    fn needed_bytes(&self) -> u64 {
+    pub(crate) fn needed_bytes(&self) -> u64 {
         let pages = |bytes: u64| bytes / PAGE_BYTES;
         let swap_bytes = self.scenario.machine.swap.map_or(0, |swap| swap.bytes);
         let machine = match self.world {
             World::Real => self.memory_bytes,
             World::Sim => {
-                let swap = pages(swap_bytes) * BYTES_PER_SWAP_SLOT;
+                let swap = memory::of_swap(pages(swap_bytes));
                 memory::of_machine(pages(self.memory_bytes)).saturating_add(swap)
             }
         };

@@ -47,6 +47,7 @@ use remote::NoRemote;
 
 use crate::columns::{Columns, Values};
 use crate::error::Error;
+use crate::memory::Room;
 use crate::pipe;
 use crate::replay::grid::{Cell, Done, Grid, Line, line_columns};
 use crate::trace_file::{Loading, TraceFile, own_sidecar};
@@ -217,9 +218,23 @@ impl Sweep {
         trace: &Result<TraceFile, Error>,
         watch: &dyn Watch,
     ) -> Result<Unit, Error> {
+        self.run_unit_in(Room::for_runs(1), number, trace, watch)
+    }
+
+    /// As [`Sweep::run_unit`]. The unit fails if there is no room for units like it.
+    ///
+    /// # Errors
+    /// As [`Sweep::run_unit`].
+    fn run_unit_in(
+        &self,
+        room: Room,
+        number: u64,
+        trace: &Result<TraceFile, Error>,
+        watch: &dyn Watch,
+    ) -> Result<Unit, Error> {
         let cell = self.grid.cell(number);
         let result = match caught(|| match trace {
-            Ok(trace) => self.grid.run_cell(&cell, trace, watch),
+            Ok(trace) => self.grid.run_cell_in(room, &cell, trace, watch),
             Err(error) => Err(error.clone()),
         }) {
             Err(Error::Cancelled) => return Err(Error::Cancelled),

@@ -2,6 +2,7 @@
 
 use super::{Folder, Sweep, Unit};
 use crate::error::Error;
+use crate::memory::Room;
 use crate::parallel;
 use crate::size::count;
 use crate::trace_file::TraceFile;
@@ -87,6 +88,9 @@ pub fn run(sweep: &Sweep, folder: &Folder, threads: usize, watch: &dyn Watch) ->
     let before = Report { units: sweep.units(), failed_units, first_failure, ..Report::default() };
     let report = Mutex::new((before, first_failed));
     let next = AtomicUsize::new(0);
+    let workers = 0..threads.clamp(1, units.len().max(1));
+    // Before the first unit: later, units that are under way would count twice.
+    let room = Room::for_runs(workers.len());
     let work = || -> Result<(), Error> {
         while let Some(&(part, number)) = units.get(next.fetch_add(1, Relaxed)) {
             let slot = &slots[sweep.trace_of(number)];
@@ -96,7 +100,7 @@ pub fn run(sweep: &Sweep, folder: &Folder, threads: usize, watch: &dyn Watch) ->
                 let load = || Arc::new(sweep.load(sweep.trace_of(number), &Quiet(watch)));
                 slot.trace.get_or_insert_with(load).clone()
             };
-            let unit = sweep.run_unit(number, &trace, watch);
+            let unit = sweep.run_unit_in(room, number, &trace, watch);
             drop(trace);
             let mut slot = slot.lock().expect("no panic");
             slot.units_left -= 1;
@@ -117,7 +121,6 @@ pub fn run(sweep: &Sweep, folder: &Folder, threads: usize, watch: &dyn Watch) ->
         Ok(())
     };
     let stop = || next.store(units.len(), Relaxed);
-    let workers = 0..threads.clamp(1, units.len().max(1));
     let results = parallel::each(workers, |_| work().inspect_err(|_| stop()))?;
     results.into_iter().collect::<Result<(), Error>>()?;
     let (report, _) = report.into_inner().expect("no panic");

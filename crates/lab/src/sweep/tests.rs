@@ -392,3 +392,13 @@ fn a_url_begins_with_a_protocol() {
         assert!(!trace.is_remote() && trace.path.starts_with("/"), "{path}");
     }
 }
+
+#[test]
+fn a_unit_without_room_fails() {
+    let folder = traces();
+    let sweep = sweep(&folder);
+    let trace = sweep.load(0, &Unwatched);
+    let unit = sweep.run_unit_in(Room::of_bytes(1 << 20), 0, &trace, &Unwatched).unwrap();
+    let text = unit.result.unwrap_err();
+    assert!(text.contains("a.plain: 9") && text.contains(" of memory are needed"), "{text}");
+}
