@@ -2,8 +2,8 @@
 
 use super::crosscheck::Watcher;
 use super::workingset::{CLIENTS, Part, Run, SWEEP_THREADS, Task};
-use crate::Error;
 use crate::timeline::{self, Timeline};
+use crate::{Error, Watch};
 use mglru_core::lru::Swappiness;
 use mglru_core::{Counter, Mechanisms, Time};
 use mglru_sim::{
@@ -102,7 +102,10 @@ impl LoadRun {
     }
 
     /// Runs the load.
-    pub fn run(&self) -> Result<Run, Error> {
+    ///
+    /// # Errors
+    /// A bug in the simulator, or [`Error::Cancelled`].
+    pub fn run(&self, watch: &dyn Watch) -> Result<Run, Error> {
         let mut simulator = Simulator::new(&self.machine()).map_err(Error::work)?;
         let watcher = self.watched.then(|| {
             timeline::watch(&mut simulator);
@@ -115,7 +118,7 @@ impl LoadRun {
             let mapped_percent = self.mapped_percent;
             simulator.add_job(0, Client { running, number, mapped_percent, begun, steps: Vec::new() });
         }
-        let run = finish(&mut simulator, self.time)?;
+        let run = finish(&mut simulator, self.time, watch)?;
         let timeline = self.watched.then(|| Timeline::of("", &simulator, &["the load".to_owned()]));
         let crosscheck = watcher.map(|watcher| watcher.finish(&simulator));
         Ok(Run { transactions: begun.get(), timeline, crosscheck, ..run })
@@ -136,9 +139,11 @@ fn machine(limit_pages: u64, clients: u32, swap: SwapDevice) -> Machine {
 }
 
 /// Runs until the time is over, and sums up.
-fn finish(simulator: &mut Simulator, time: Duration) -> Result<Run, Error> {
+fn finish(simulator: &mut Simulator, time: Duration, watch: &dyn Watch) -> Result<Run, Error> {
     let until = Time::ZERO + time;
-    while simulator.now() < until && simulator.step().map_err(Error::work)? {}
+    while simulator.now() < until && simulator.step().map_err(Error::work)? {
+        watch.check()?;
+    }
     simulator.core().validate().map_err(Error::work)?;
     let report = simulator.report();
     let tally = report.total();
@@ -152,7 +157,10 @@ fn finish(simulator: &mut Simulator, time: Duration) -> Result<Run, Error> {
 }
 
 /// Runs a part of an experiment.
-pub fn run(task: &Task) -> Result<Run, Error> {
+///
+/// # Errors
+/// As [`LoadRun::run`].
+pub fn run(task: &Task, watch: &dyn Watch) -> Result<Run, Error> {
     let &Task { part, mechanisms, seed, shorter, watched } = task;
     let (clients, mapped_percent, time) = match part {
         Part::Tpcc { mapped_percent } => (CLIENTS, mapped_percent, TPCC_TIME),
@@ -173,7 +181,7 @@ pub fn run(task: &Task) -> Result<Run, Error> {
             time,
             watched,
         };
-        return run.run();
+        return run.run(watch);
     }
     let machine =
         Machine { mechanisms, swappiness, seed, ..machine(limit_pages, clients, SwapDevice::zram()) };
@@ -184,5 +192,21 @@ pub fn run(task: &Task) -> Result<Run, Error> {
         let read = move || Access::read(random.below(2 * LIMIT_PAGES)).into();
         simulator.add_job(0, std::iter::repeat_with(read));
     }
-    finish(&mut simulator, time)
+    finish(&mut simulator, time, watch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::CancelAfter;
+
+    /// A run looked at no watch.
+    #[test]
+    fn every_part_is_cancelled_while_it_runs() {
+        for part in [Part::Tpcc { mapped_percent: 0 }, Part::Control, Part::Sweep] {
+            let mechanisms = Mechanisms::default();
+            let task = Task { part, mechanisms, seed: 1, shorter: 100, watched: false };
+            assert!(matches!(run(&task, &CancelAfter::looks(100)), Err(Error::Cancelled)));
+        }
+    }
 }

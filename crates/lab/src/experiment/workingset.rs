@@ -159,7 +159,7 @@ fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error
     let threads = if simulated { parallel::threads() } else { 1 };
     let runs = parallel::all(&tasks, threads, |_, task| {
         let run = match world {
-            Environment::Sim => simulated::run(task),
+            Environment::Sim => simulated::run(task, watch),
             Environment::Real { directory } => real::run(task, directory, watch),
         };
         stage.advance(1)?;

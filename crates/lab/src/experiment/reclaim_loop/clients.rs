@@ -1,10 +1,10 @@
 //! Clients of a load on a simulated machine, and their results: operations, latencies, fairness,
 //! and the reclaim during the run.
 
-use crate::Error;
 use crate::experiment::crosscheck::{Crosscheck, Watcher};
 use crate::statistics::jain;
 use crate::timeline::{self, Timeline};
+use crate::{Error, Watch};
 use mglru_core::{Counter, Event, Time};
 use mglru_sim::{Machine, Operation, Report, Simulator, Source, SourceError, Tally};
 use mglru_workload::Load;
@@ -175,7 +175,10 @@ impl Source for Client {
 }
 
 /// Runs a script.
-pub fn run(script: &Script) -> Result<Facts, Error> {
+///
+/// # Errors
+/// A bug in the simulator, or [`Error::Cancelled`].
+pub fn run(script: &Script, watch: &dyn Watch) -> Result<Facts, Error> {
     let mut simulator = Simulator::new(&script.machine).map_err(Error::work)?;
     let running = script.load.start(script.clients, script.machine.seed).map_err(Error::work)?;
     let running = Rc::new(RefCell::new(running));
@@ -201,6 +204,7 @@ pub fn run(script: &Script) -> Result<Facts, Error> {
 
     let Window { warm_draws, draws, time, rounds } = script.window;
     while counts.borrow().begun < warm_draws {
+        watch.check()?;
         simulator.step().map_err(Error::work)?;
     }
     let (from, efforts_before, begun_before) =
@@ -215,13 +219,14 @@ pub fn run(script: &Script) -> Result<Facts, Error> {
         _ => u64::from(script.clients),
     };
     let end = from.now + time;
-    let died = |now: &Report| rounds > 0 && now.total().counts.out_of_memory > 0;
+    let died = |now: &Report| now.total().counts.out_of_memory > 0;
     let mut steps = 0_u64;
     loop {
+        watch.check()?;
         steps += 1;
         // Reading all counters is slow and needed rarely: an allocator without memory only retries
         // for a long time.
-        if steps.is_multiple_of(64) && died(&simulator.report()) {
+        if rounds > 0 && steps.is_multiple_of(64) && died(&simulator.report()) {
             break;
         }
         let (begun, releases) = (counts.borrow().begun, counts.borrow().releases);
@@ -232,7 +237,7 @@ pub fn run(script: &Script) -> Result<Facts, Error> {
         }
     }
     let to = simulator.report();
-    let died = died(&to);
+    let died = rounds > 0 && died(&to);
     let efforts_seen = efforts;
     let efforts = efforts_seen.borrow().since(&efforts_before);
     // All clients finish before the final count.

@@ -7,7 +7,7 @@ use super::super::SCAN_TIME;
 use super::clients::{self, Facts, Script, Window};
 use super::store::WALK_TIME;
 use crate::fidelity::load::DirtyWriter;
-use crate::{Error, Unwatched};
+use crate::{Error, Watch};
 use mglru_core::Mechanisms;
 use mglru_sim::{
     Access, DeviceModel, Interleaving, Lane, Latency, Machine, Operation, Simulator, SwapDevice, SwapModel,
@@ -51,13 +51,19 @@ fn with_swap(machine: Machine, mechanisms: Mechanisms, swap_pages: u64, seed: u6
 }
 
 /// Row 2: 64 workers in 32 memcgs. Their heaps are 1.5 times the memory; swap is compressed memory.
-pub fn workers(mechanisms: Mechanisms, seed: u64, shorter: u32, watched: bool) -> Result<Facts, Error> {
+pub fn workers(
+    mechanisms: Mechanisms,
+    seed: u64,
+    shorter: u32,
+    watched: bool,
+    watch: &dyn Watch,
+) -> Result<Facts, Error> {
     let heap_pages = 4096 / smaller(shorter);
     let heaps = u64::from(WORKERS) * heap_pages;
     let memory = (heaps * 2 / 3) as u32;
     let tenants = (0..32).map(|memcg| Tenant::new(&format!("m{memcg:02}"), u64::from(memory))).collect();
     let machine = Machine { tenants, cpus: WORKERS as usize, ..Machine::new(memory) };
-    clients::run(&Script {
+    let script = Script {
         window: Window {
             warm_draws: 10 * u64::from(WORKERS),
             // Fewer requests are less even by chance.
@@ -70,16 +76,17 @@ pub fn workers(mechanisms: Mechanisms, seed: u64, shorter: u32, watched: bool) -
             Load::Requests(Requests { heap_pages: heap_pages as u32 }),
             WORKERS,
         )
-    })
+    };
+    clients::run(&script, watch)
 }
 
 /// Row 5 at a sixteenth: a buffer pool of 24.3 G under 2 G, point selects by 48 threads.
-pub fn selects(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Error> {
+pub fn selects(mechanisms: Mechanisms, seed: u64, shorter: u32, watch: &dyn Watch) -> Result<Facts, Error> {
     let smaller = 16 * smaller(shorter);
     let limit = 2 * GIB_PAGES / smaller;
     let pool = 26_106_127_360 / 4096 / smaller;
     let machine = Machine { cpus: 48, ..Machine::kernel_lab(limit) };
-    clients::run(&Script {
+    let script = Script {
         window: Window {
             warm_draws: 100_000 / u64::from(shorter),
             draws: 100_000 / u64::from(shorter),
@@ -90,15 +97,16 @@ pub fn selects(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts,
             Load::Select(Select { rows: 48 * 2_000_000 / smaller as u32, cache_pages: pool as u32 }),
             48,
         )
-    })
+    };
+    clients::run(&script, watch)
 }
 
 /// Row 7 at a sixteenth: 96 compilers under 3 G; swap is compressed memory.
-pub fn compilers(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Error> {
+pub fn compilers(mechanisms: Mechanisms, seed: u64, shorter: u32, watch: &dyn Watch) -> Result<Facts, Error> {
     let smaller = 16 * smaller(shorter);
     let machine = Machine { cpus: 96, ..Machine::kernel_lab(3 * GIB_PAGES / smaller) };
     let units = 1500 / u64::from(shorter);
-    clients::run(&Script {
+    let script = Script {
         window: Window { warm_draws: units / 3, draws: units, ..Window::default() },
         ..Script::new(
             with_swap(machine, mechanisms, 64 * GIB_PAGES / smaller, seed),
@@ -109,11 +117,17 @@ pub fn compilers(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Fact
             }),
             96,
         )
-    })
+    };
+    clients::run(&script, watch)
 }
 
 /// Row 6 at a sixteenth: 16 jobs read 16 files of 3 G through mappings under 12 G, zipf 1.2.
-pub fn mapped_reads(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Error> {
+pub fn mapped_reads(
+    mechanisms: Mechanisms,
+    seed: u64,
+    shorter: u32,
+    watch: &dyn Watch,
+) -> Result<Facts, Error> {
     let smaller = 16 * smaller(shorter);
     const JOBS: u64 = 16;
     let machine = Machine { cpus: JOBS as usize, ..Machine::kernel_lab(12 * GIB_PAGES / smaller) };
@@ -137,6 +151,7 @@ pub fn mapped_reads(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<F
     let accesses = 16_000_000 / u64::from(shorter);
     let mut to = |accesses: u64| -> Result<_, Error> {
         while simulator.accesses() < accesses {
+            watch.check()?;
             simulator.step().map_err(Error::work)?;
         }
         Ok(simulator.report())
@@ -155,7 +170,13 @@ pub fn mapped_reads(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<F
 /// Row 3: 44 G of anonymous memory and a file of 8 G under 48 G without swap, divided by `smaller`;
 /// 8 clients read, 8 allocate. A mapped file is read in units of 128 KiB, so each page takes a 32nd
 /// of such a read.
-pub fn file_anon(mechanisms: Mechanisms, seed: u64, smaller: u64, rounds: u64) -> Result<Facts, Error> {
+pub fn file_anon(
+    mechanisms: Mechanisms,
+    seed: u64,
+    smaller: u64,
+    rounds: u64,
+    watch: &dyn Watch,
+) -> Result<Facts, Error> {
     let machine = Machine {
         cpus: 16,
         scan_time: SCAN_TIME,
@@ -170,16 +191,17 @@ pub fn file_anon(mechanisms: Mechanisms, seed: u64, smaller: u64, rounds: u64) -
         anon_pages: (44 * GIB_PAGES / smaller) as u32,
         readers: 8,
     };
-    clients::run(&Script {
+    let script = Script {
         window: Window { rounds, ..Window::default() },
         ..Script::new(machine, Load::FileAnon(mix), 16)
-    })
+    };
+    clients::run(&script, watch)
 }
 
 /// Row 4: a file of three times the limit is written as fast as possible to a disk of 40 MB/s,
 /// without dirty limits of the cgroup. The limit is a quarter of the published 256 M, as in the
 /// runs on real kernels, whose machine is modelled here ([`fidelity`](crate::fidelity::oom)).
-pub fn small_writer(mechanisms: Mechanisms, seed: u64) -> Result<Facts, Error> {
+pub fn small_writer(mechanisms: Mechanisms, seed: u64, watch: &dyn Watch) -> Result<Facts, Error> {
     const LIMIT_PAGES: u64 = GIB_PAGES / 16;
     let writer = DirtyWriter {
         limit_pages: LIMIT_PAGES,
@@ -189,6 +211,6 @@ pub fn small_writer(mechanisms: Mechanisms, seed: u64) -> Result<Facts, Error> {
         reads_statistics: false,
         large_folios: true,
     };
-    let outcome = writer.run(mechanisms, seed, &Unwatched)?;
+    let outcome = writer.run(mechanisms, seed, watch)?;
     Ok(Facts { died: outcome.killed, ..Facts::default() })
 }

@@ -91,13 +91,32 @@ impl Part {
     fn settings(self) -> usize {
         if self == Part::Store { SETTINGS } else { 3 }
     }
+}
 
-    /// Runs the load. `watched` observes events and records a timeline, where these are shown.
-    fn run(self, mechanisms: Mechanisms, seed: u64, shorter: u32, watched: bool) -> Result<Facts, Error> {
-        match self {
+/// A run of a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Task {
+    part: Part,
+    mechanisms: Mechanisms,
+    seed: u64,
+    /// Divisor of its length.
+    shorter: u32,
+    /// Whether to observe events and record a timeline, where these are shown.
+    watched: bool,
+}
+
+impl Task {
+    /// Whether it has the counts of another one.
+    fn counts_as(&self, other: &Task) -> bool {
+        Task { watched: other.watched, ..*self } == *other
+    }
+
+    fn run(&self, watch: &dyn Watch) -> Result<Facts, Error> {
+        let &Task { part, mechanisms, seed, shorter, watched } = self;
+        match part {
             Part::Store | Part::ReadOnly | Part::SmallStore => {
                 // Without dirty pages nothing depends on the size.
-                let (smaller, writes_percent) = match self {
+                let (smaller, writes_percent) = match part {
                     Part::Store => (STORE_SMALLER, 5),
                     Part::SmallStore => (SMALL_STORE_SMALLER, 5),
                     _ => (16, 0),
@@ -105,19 +124,19 @@ impl Part {
                 let limit_pages =
                     PUBLISHED_LIMIT_PAGES / (smaller * u64::from(shorter) * loads::smaller(shorter));
                 // Memory is as full as in a run of the whole length.
-                let shorter = if self == Part::Store { STORE_SHORTER } else { 1 };
+                let shorter = if part == Part::Store { STORE_SHORTER } else { 1 };
                 let run = StoreRun::new(mechanisms, limit_pages, seed);
-                StoreRun { writes_percent, watched, shorter, ..run }.run()
+                StoreRun { writes_percent, watched, shorter, ..run }.run(watch)
             }
-            Part::Workers => loads::workers(mechanisms, seed, shorter, watched),
-            Part::MappedReads => loads::mapped_reads(mechanisms, seed, shorter),
-            Part::Selects => loads::selects(mechanisms, seed, shorter),
-            Part::Compilers => loads::compilers(mechanisms, seed, shorter),
+            Part::Workers => loads::workers(mechanisms, seed, shorter, watched, watch),
+            Part::MappedReads => loads::mapped_reads(mechanisms, seed, shorter, watch),
+            Part::Selects => loads::selects(mechanisms, seed, shorter, watch),
+            Part::Compilers => loads::compilers(mechanisms, seed, shorter, watch),
             Part::FileAnon => {
                 let rounds = loads::ROUNDS / u64::from(shorter);
-                loads::file_anon(mechanisms, seed, MIX_SMALLER * loads::smaller(shorter), rounds)
+                loads::file_anon(mechanisms, seed, MIX_SMALLER * loads::smaller(shorter), rounds, watch)
             }
-            Part::SmallWriter => loads::small_writer(mechanisms, seed),
+            Part::SmallWriter => loads::small_writer(mechanisms, seed, watch),
         }
     }
 }
@@ -154,32 +173,61 @@ fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error
     if let Environment::Real { directory } = &order.world {
         return real::run(effort, [settings[0], settings[1], settings[2]], directory, watch);
     }
-    let mut tasks = Vec::new();
+    let (mut keys, mut tasks) = (Vec::new(), Vec::new());
     for part in Part::ALL {
         for seed in effort.seed..effort.seed + u64::from(part.runs(effort)) {
             // The settings beside the comparison run once and get no verdict.
-            let settings = if seed == effort.seed { part.settings() } else { 3 };
+            let ran = if seed == effort.seed { part.settings() } else { 3 };
             let late = seed >= effort.seed + u64::from(RUNS_MAX);
-            let wanted = (0..settings).filter(|&setting| setting != 2 || !late);
-            tasks.extend(wanted.map(|setting| (part, setting, seed)));
+            let wanted = (0..ran).filter(|&setting| setting != 2 || !late);
+            for setting in wanted {
+                let watched = seed == effort.seed && setting < 3;
+                keys.push((part, setting));
+                tasks.push(Task {
+                    part,
+                    mechanisms: settings[setting],
+                    seed,
+                    shorter: effort.shorter,
+                    watched,
+                });
+            }
         }
     }
+    let steps = patches::Steps::new(effort)?;
+    // The first and the last step are runs of the comparison, unless it is quick.
+    for &task in steps.tasks() {
+        if !tasks.iter().any(|other| task.counts_as(other)) {
+            tasks.push(task);
+        }
+    }
+    // The workers' runs are the longest, then the store's. They begin first: no thread is left with
+    // one at the end.
+    let mut places: Vec<usize> = (0..tasks.len()).collect();
+    let part = |place: usize| tasks[place].part;
+    places.sort_by_key(|&place| (part(place) != Part::Workers, part(place) as usize));
+    let ordered: Vec<Task> = places.iter().map(|&place| tasks[place]).collect();
     let stage = Stage::begin(
         watch,
-        "YCSB on a document store, and seven smaller loads",
+        "YCSB on a document store, smaller loads, and the series patch by patch",
         tasks.len() as u64,
         Unit::Steps,
     );
-    let facts = parallel::all(&tasks, parallel::threads(), |_, &(part, setting, seed)| {
-        let watched = seed == effort.seed && setting < 3;
-        let facts = part.run(settings[setting], seed, effort.shorter, watched)?;
+    let done = parallel::all(&ordered, parallel::threads(), |_, task| {
+        let facts = task.run(watch)?;
         stage.advance(1)?;
         Ok(facts)
     })?;
     drop(stage);
-    let runs = Runs { tasks, facts };
+    let mut by_place: Vec<(usize, Facts)> = places.into_iter().zip(done).collect();
+    by_place.sort_unstable_by_key(|&(place, _)| place);
+    let facts: Vec<Facts> = by_place.into_iter().map(|(_, facts)| facts).collect();
+    let of_steps = steps.shown(|step| {
+        let found = tasks.iter().position(|task| step.counts_as(task));
+        &facts[found.expect("each step ran")]
+    });
+    let runs = Runs { keys, facts };
     let mut shown = runs.shown();
-    shown.push(patches::run(effort, watch)?);
+    shown.push(of_steps);
     Ok(Experiment {
         name: "reclaim-loop",
         world: "sim",
@@ -196,15 +244,17 @@ fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error
     })
 }
 
+/// The runs of the comparison with their loads and settings, by seed. The steps of the series
+/// follow them.
 struct Runs {
-    tasks: Vec<(Part, usize, u64)>,
+    keys: Vec<(Part, usize)>,
     facts: Vec<Facts>,
 }
 
 impl Runs {
     fn of(&self, part: Part, setting: usize) -> impl Iterator<Item = &Facts> {
-        let meant = move |&(task, _): &(&(Part, usize, u64), &Facts)| task.0 == part && task.1 == setting;
-        self.tasks.iter().zip(&self.facts).filter(meant).map(|(_, facts)| facts)
+        let ran = self.keys.iter().zip(&self.facts);
+        ran.filter(move |&(&key, _)| key == (part, setting)).map(|(_, facts)| facts)
     }
 
     /// Timelines of the first run of each setting, and the fairness among clients.
@@ -396,4 +446,21 @@ fn checks(runs: &Runs) -> Vec<Check> {
                 .all(|part| runs.of(part, 2).all(|facts| !facts.died)),
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::CancelAfter;
+
+    /// A run looked at the watch after its end only.
+    #[test]
+    fn every_load_is_cancelled_while_it_runs() {
+        for part in Part::ALL.into_iter().chain([Part::SmallStore]) {
+            let mechanisms = Mechanisms::default();
+            let task = Task { part, mechanisms, seed: 1, shorter: 100, watched: false };
+            let run = task.run(&CancelAfter::looks(10));
+            assert!(matches!(run, Err(Error::Cancelled)), "{part:?}");
+        }
+    }
 }

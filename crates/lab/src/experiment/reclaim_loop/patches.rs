@@ -1,9 +1,10 @@
 //! The series patch by patch: each step has all patches up to it.
 
-use super::{BASE, Part};
+use super::clients::Facts;
+use super::{BASE, Part, Task};
+use crate::Error;
 use crate::experiment::Effort;
 use crate::experiment::evidence::{Column, Shown};
-use crate::{Error, Stage, Unit, Watch, parallel};
 use mglru_core::{Counter, Mechanisms, Switch};
 
 /// A patch and the switches that it turns on.
@@ -53,40 +54,60 @@ fn steps() -> Result<Vec<(&'static str, Mechanisms)>, Error> {
     Ok(steps)
 }
 
-/// Runs the store, the selects, the mapped reads and the small writer once with each step.
-pub fn run(effort: Effort, watch: &dyn Watch) -> Result<Shown, Error> {
-    const PARTS: [Part; 4] = [Part::SmallStore, Part::Selects, Part::MappedReads, Part::SmallWriter];
-    let steps = steps()?;
-    let tasks: Vec<(Part, Mechanisms)> =
-        PARTS.iter().flat_map(|&part| steps.iter().map(move |&(_, with)| (part, with))).collect();
-    // A quick run checks that the table can be made; the store has its comparison elsewhere.
-    let shorter = if effort.is_quick() { 4 * effort.shorter } else { 1 };
-    let stage = Stage::begin(watch, "the series patch by patch", tasks.len() as u64, Unit::Steps);
-    let facts = parallel::all(&tasks, parallel::threads(), |_, &(part, mechanisms)| {
-        let facts = part.run(mechanisms, effort.seed, shorter, false)?;
-        stage.advance(1)?;
-        Ok(facts)
-    })?;
-    drop(stage);
-    let column = |metric, unit, part: usize, figure: &dyn Fn(&super::Facts) -> f64| {
-        let values = facts[part * steps.len()..][..steps.len()].iter().map(figure).collect();
-        let published = if metric == SELECTS { &PUBLISHED_SELECTS[..] } else { &[] };
-        Column { metric, unit, values, published }
-    };
-    Ok(Shown::Steps {
-        about: "the series patch by patch, one run each",
-        steps: steps.iter().map(|&(title, _)| title).collect(),
-        columns: vec![
-            column("ycsb_b_refault_file", "pages", 0, &|facts| facts.count(Counter::WorkingsetRefaultFile)),
-            column("ycsb_b_pages_read", "pages", 0, &|facts| facts.pages_read as f64),
-            column("ycsb_b_pages_per_effort", "pages", 0, &|facts| {
-                facts.efforts.reclaimed as f64 / facts.efforts.count().max(1) as f64
-            }),
-            column(SELECTS, "1/s", 1, &super::Facts::rate),
-            column("mapped_zipf12_mib_per_second", "MiB/s", 2, &|facts| facts.rate() / 256.0),
-            column("dd_survives", "1", 3, &|facts| f64::from(!facts.died)),
-        ],
-    })
+/// The loads that run once with each step.
+const PARTS: [Part; 4] = [Part::SmallStore, Part::Selects, Part::MappedReads, Part::SmallWriter];
+
+/// The steps, and a run of each load with each of them.
+pub struct Steps {
+    titles: Vec<&'static str>,
+    /// By load, then by step.
+    tasks: Vec<Task>,
+}
+
+impl Steps {
+    /// All runs, with the first seed.
+    pub fn new(effort: Effort) -> Result<Steps, Error> {
+        let steps = steps()?;
+        // A quick run checks that the table can be made; the store has its comparison elsewhere.
+        let shorter = if effort.is_quick() { 4 * effort.shorter } else { 1 };
+        let task = |part, mechanisms| Task { part, mechanisms, seed: effort.seed, shorter, watched: false };
+        let of_part = |&part: &Part| steps.iter().map(move |&(_, with)| task(part, with));
+        Ok(Steps {
+            titles: steps.iter().map(|&(title, _)| title).collect(),
+            tasks: PARTS.iter().flat_map(of_part).collect(),
+        })
+    }
+
+    /// The runs.
+    pub fn tasks(&self) -> &[Task] {
+        &self.tasks
+    }
+
+    /// The table of the steps.
+    pub fn shown<'f>(&self, facts: impl Fn(&Task) -> &'f Facts) -> Shown {
+        let column = |metric, unit, part: usize, figure: &dyn Fn(&Facts) -> f64| {
+            let of_part = &self.tasks[part * self.titles.len()..][..self.titles.len()];
+            let values = of_part.iter().map(|task| figure(facts(task))).collect();
+            let published = if metric == SELECTS { &PUBLISHED_SELECTS[..] } else { &[] };
+            Column { metric, unit, values, published }
+        };
+        Shown::Steps {
+            about: "the series patch by patch, one run each",
+            steps: self.titles.clone(),
+            columns: vec![
+                column("ycsb_b_refault_file", "pages", 0, &|facts| {
+                    facts.count(Counter::WorkingsetRefaultFile)
+                }),
+                column("ycsb_b_pages_read", "pages", 0, &|facts| facts.pages_read as f64),
+                column("ycsb_b_pages_per_effort", "pages", 0, &|facts| {
+                    facts.efforts.reclaimed as f64 / facts.efforts.count().max(1) as f64
+                }),
+                column(SELECTS, "1/s", 1, &Facts::rate),
+                column("mapped_zipf12_mib_per_second", "MiB/s", 2, &|facts| facts.rate() / 256.0),
+                column("dd_survives", "1", 3, &|facts| f64::from(!facts.died)),
+            ],
+        }
+    }
 }
 
 #[cfg(test)]

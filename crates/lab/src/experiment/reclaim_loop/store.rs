@@ -2,7 +2,7 @@
 
 use super::super::SCAN_TIME;
 use super::clients::{self, Facts, Script, Window};
-use crate::Error;
+use crate::{Error, Watch};
 use mglru_core::Mechanisms;
 use mglru_sim::{DeviceModel, FlusherModel, Interleaving, Lane, Latency, Machine, Writes};
 use mglru_workload::Load;
@@ -72,7 +72,10 @@ impl StoreRun {
     }
 
     /// Runs the store.
-    pub fn run(&self) -> Result<Facts, Error> {
+    ///
+    /// # Errors
+    /// As [`clients::run`].
+    pub fn run(&self, watch: &dyn Watch) -> Result<Facts, Error> {
         let machine = Machine {
             mechanisms: self.mechanisms,
             cpus: CLIENTS as usize,
@@ -90,10 +93,11 @@ impl StoreRun {
         let operations = (self.limit_pages as f64 * OPERATIONS_PER_LIMIT) as u64;
         // Memory is filled regardless of `shorter`.
         let (warm, counted) = (operations / WARM, operations / self.shorter);
-        clients::run(&Script {
+        let script = Script {
             watched: self.watched,
             window: Window { warm_draws: warm, draws: counted, ..Window::default() },
             ..Script::new(machine, self.load(), CLIENTS)
-        })
+        };
+        clients::run(&script, watch)
     }
 }
