@@ -29,7 +29,8 @@ const INNER: u64 = 2 << 32;
 #[derive(Debug, Clone, Copy)]
 struct Cached {
     leaf: u32,
-    dirty: bool,
+    /// Number of the change that made it dirty; `None` if it is clean.
+    dirty: Option<u64>,
     /// Neighbours in the list ordered by last use.
     newer: u32,
     older: u32,
@@ -52,8 +53,11 @@ pub(crate) struct Store {
     place_of: Vec<u32>,
     newest: u32,
     oldest: u32,
-    /// Places in the order in which they became dirty. Some may be clean again.
-    dirtied: VecDeque<u32>,
+    /// Places in the order in which they became dirty, with the number of that change. Some are
+    /// clean again, and may even have another dirty leaf.
+    dirtied: VecDeque<(u32, u64)>,
+    /// Number of changes that made a leaf dirty.
+    changes: u64,
     dirty: usize,
     inner_read: Vec<bool>,
 }
@@ -78,6 +82,7 @@ impl Store {
             newest: NONE,
             oldest: NONE,
             dirtied: VecDeque::new(),
+            changes: 0,
             dirty: 0,
             inner_read: vec![false; leaves.div_ceil(INNER_ENTRIES) as usize],
         }
@@ -105,8 +110,11 @@ impl Store {
         };
         self.link(place);
         steps.push(touch(self.cache_page(place) + record % self.leaf_pages, write, true));
-        if write && !std::mem::replace(&mut self.cached[place as usize].dirty, true) {
-            self.dirtied.push_back(place);
+        let dirty = &mut self.cached[place as usize].dirty;
+        if write && dirty.is_none() {
+            *dirty = Some(self.changes);
+            self.dirtied.push_back((place, self.changes));
+            self.changes += 1;
             self.dirty += 1;
         }
         while self.dirty * DIRTY_SHARE > self.places.max(DIRTY_SHARE) {
@@ -130,7 +138,7 @@ impl Store {
     }
 
     fn bring(&mut self, leaf: u32, steps: &mut Vec<Step>) -> u32 {
-        let fresh = Cached { leaf, dirty: false, newer: NONE, older: NONE };
+        let fresh = Cached { leaf, dirty: None, newer: NONE, older: NONE };
         let place = if self.cached.len() < self.places {
             self.cached.push(fresh);
             self.cached.len() as u32 - 1
@@ -151,14 +159,19 @@ impl Store {
     }
 
     fn write_oldest_dirty(&mut self, steps: &mut Vec<Step>) {
-        let place = self.dirtied.pop_front().expect("every dirty leaf is queued");
+        let place = loop {
+            let (place, change) = self.dirtied.pop_front().expect("every dirty leaf is queued");
+            if self.cached[place as usize].dirty == Some(change) {
+                break place;
+            }
+        };
         self.write(place, steps);
     }
 
     /// Writes the leaf in a place if it is dirty.
     fn write(&mut self, place: u32, steps: &mut Vec<Step>) {
         let cached = &mut self.cached[place as usize];
-        if !std::mem::replace(&mut cached.dirty, false) {
+        if cached.dirty.take().is_none() {
             return;
         }
         self.dirty -= 1;
@@ -260,6 +273,20 @@ mod tests {
             store.checkpoint(&mut Vec::new());
         }
         assert_eq!(store.dirtied.len(), 0);
+    }
+
+    /// The place of a leaf that was written at its eviction stayed queued, and the leaf that got it
+    /// was written before older ones.
+    #[test]
+    fn the_leaf_that_became_dirty_first_is_written_first() {
+        let mut store = Store::new(100, 1, 40);
+        visit(&mut store, 0, true);
+        (1..=40).for_each(|leaf| _ = visit(&mut store, leaf, false));
+        assert_eq!(store.place_of[40], 0, "it has the place of leaf 0");
+        assert_eq!(visit(&mut store, 1, true), []);
+        assert_eq!(visit(&mut store, 40, true), []);
+        assert_eq!(visit(&mut store, 2, true), [(101, true)], "the third is too many");
+        assert_eq!([store.extents[1], store.extents[40]], [101, 40]);
     }
 
     #[test]
