@@ -26,7 +26,7 @@ use mglru_core::writeback::FlusherOptions;
 use mglru_core::{Counter, Lru, LruLock, Mechanisms, OomPolicy, Preset, Switch, Time, UNLIMITED};
 use mglru_sim::{
     Access, Command, DeviceModel, DrainStalls, FlusherStart, Interleaving, Lane, Latency, Machine, Numbering,
-    Operation, Report, SimError, Simulator, SwapDevice, SwapModel, Tenant, Trouble, Writes,
+    Operation, Report, SimError, Simulator, SwapBatches, SwapDevice, SwapModel, Tenant, Trouble, Writes,
 };
 use mglru_workload::Random;
 use std::fmt;
@@ -452,7 +452,7 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
     let ideal = choices.one_in(4);
     let often =
         Refresh { first: choices.micros(1000), period: Duration::from_micros(choices.between(1, 5000)) };
-    Machine {
+    let machine = Machine {
         watermarks,
         tenants,
         mechanisms: random_mechanisms(&mut Choices(Random::stream(seed, 0x5317))),
@@ -486,8 +486,16 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
             later: Latency::Skewed { median: Duration::from_micros(300), spread_permille: 1000 },
         }),
         seed,
+        swap_batches: as_kernels.one_in(3).then(|| SwapBatches {
+            most_pages: as_kernels.one_of(&[1, 8, 64]),
+            send: as_kernels.micros(100),
+            send_page: as_kernels.micros(10),
+        }),
         ..Machine::new(memory_pages)
-    }
+    };
+    // Without a refresh, writers would wait for a count of dirty pages that nobody makes anew.
+    let late_dirty_counts = machine.late_dirty_counts && machine.statistics_refresh != Refresh::NEVER;
+    Machine { late_dirty_counts, ..machine }
 }
 
 /// Whether a switch is drawn after all others, so that seeds keep the meaning they had before it
