@@ -125,7 +125,8 @@ fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
         }
     }
     let mut written = vec![false; folios.len() as usize];
-    for folio in world.writes.iter().flat_map(|write| &write.run.folios[write.ended..]) {
+    let begun = world.writes.iter().flat_map(|write| write.run.folios[write.ended..].iter().copied());
+    for folio in begun.chain(world.collected_swap_outs()) {
         if std::mem::replace(&mut written[folio.0 as usize], true) {
             return Err(format!("two writes write {folio:?}"));
         }

@@ -13,7 +13,9 @@ use crate::transfers::Transfers;
 use mglru_core::readahead::ReadRun;
 use mglru_core::reclaim::Reaping;
 use mglru_core::writeback::{WriteOrder, WritebackRun};
-use mglru_core::{Core, Counter, Lru, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Switch, Task, Time};
+use mglru_core::{
+    Core, Counter, FolioId, Lru, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Switch, Task, Time,
+};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
 use std::collections::{BTreeSet, VecDeque};
@@ -473,6 +475,11 @@ impl World {
         let mut collected = std::mem::take(&mut self.collected);
         collected.drain(..).for_each(|write| self.begin_swap_out(write, at));
         self.collected = collected;
+    }
+
+    /// Folios whose writes to swap have not begun.
+    pub(crate) fn collected_swap_outs(&self) -> impl Iterator<Item = FolioId> {
+        self.collected.iter().map(|write| write.folio)
     }
 
     /// The duration of sending off the writes of a pass that is over at `at`.
