@@ -167,8 +167,8 @@ pub trait Host {
         SwapOutcome::Refused
     }
 
-    /// A pass of reclaim over a memcg is over: a host that collects the writes of a pass to swap
-    /// sends them off now. Default: does nothing.
+    /// A pass of reclaim over a memcg is over, or its task begins to wait: a host that collects the
+    /// writes of a pass to swap sends them off now. Default: does nothing.
     fn end_swap_outs(&self) {}
 
     /// The content of a swap slot is no longer needed. The slot may be reused as soon as this

@@ -71,6 +71,7 @@ impl NodeWalk {
             step = turn.put_back(cx, outcome);
         }
         if let TurnStep::Wait(throttle) = step {
+            cx.host.end_swap_outs();
             return WalkStep::Wait(throttle);
         }
         let finished = step == TurnStep::Finished;
