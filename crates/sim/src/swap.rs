@@ -38,8 +38,8 @@ pub enum SwapDevice {
     },
 }
 
-/// How a machine collects the writes of a pass of reclaim to its swap disk, as the kernel does. They
-/// begin when the pass is over, so its next pass does not find them ended, as a rule
+/// How a machine collects the writes of a pass of reclaim to its swap disk, as the kernel does.
+/// They begin when the pass is over, so its next pass does not find them ended, as a rule
 /// ([book: fidelity#fidelity-late-writes]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwapBatches {

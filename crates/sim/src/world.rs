@@ -705,8 +705,8 @@ mod tests {
         simulator.run().unwrap().now.as_nanos() / 1_000_000
     }
 
-    /// [book: classic-lru#late-statistics]: reading a tenant's statistics refreshes those, and not the
-    /// root's, by which background reclaim decides.
+    /// [book: classic-lru#late-statistics]: reading a tenant's statistics refreshes those, and not
+    /// the root's, by which background reclaim decides.
     #[test]
     fn reading_a_tenants_statistics_leaves_the_roots() {
         let refilled = |limited: bool| {

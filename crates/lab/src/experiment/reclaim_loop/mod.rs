@@ -68,10 +68,12 @@ enum Part {
 }
 
 impl Part {
+    /// The parts of the comparison. Those with the longest runs begin first, so that no thread is
+    /// left with one at the end.
     const ALL: [Part; 8] = [
+        Part::Workers,
         Part::Store,
         Part::ReadOnly,
-        Part::Workers,
         Part::MappedReads,
         Part::Selects,
         Part::Compilers,
@@ -200,27 +202,18 @@ fn run(order: &ExperimentRequest, watch: &dyn Watch) -> Result<Experiment, Error
             tasks.push(task);
         }
     }
-    // The workers' runs are the longest, then the store's. They begin first: no thread is left with
-    // one at the end.
-    let mut places: Vec<usize> = (0..tasks.len()).collect();
-    let part = |place: usize| tasks[place].part;
-    places.sort_by_key(|&place| (part(place) != Part::Workers, part(place) as usize));
-    let ordered: Vec<Task> = places.iter().map(|&place| tasks[place]).collect();
     let stage = Stage::begin(
         watch,
         "YCSB on a document store, smaller loads, and the series patch by patch",
         tasks.len() as u64,
         Unit::Steps,
     );
-    let done = parallel::all(&ordered, parallel::threads(), |_, task| {
+    let facts = parallel::all(&tasks, parallel::threads(), |_, task| {
         let facts = task.run(watch)?;
         stage.advance(1)?;
         Ok(facts)
     })?;
     drop(stage);
-    let mut by_place: Vec<(usize, Facts)> = places.into_iter().zip(done).collect();
-    by_place.sort_unstable_by_key(|&(place, _)| place);
-    let facts: Vec<Facts> = by_place.into_iter().map(|(_, facts)| facts).collect();
     let of_steps = steps.shown(|step| {
         let found = tasks.iter().position(|task| step.counts_as(task));
         &facts[found.expect("each step ran")]
