@@ -9,7 +9,7 @@ use super::OutOfMemory;
 use super::oom::{OomStep, out_of_memory};
 use crate::Core;
 use crate::host::{FlushReason, Host, Throttle, Time};
-use crate::memcg::{Counter, MemcgId, Totals};
+use crate::memcg::{Counter, Memcg, MemcgId, Totals};
 
 /// Waits of 100 ms without a page written or read, while the device was idle or refused, before a
 /// request fails. A device that is busy but does not answer is waited for.
@@ -136,23 +136,51 @@ impl LastResort {
     }
 }
 
-/// Pages of the target that were written, are being read, were stolen, are file pages, and are
-/// unevictable. A page that another task read or unlocked since the last effort looked for pages
-/// can be taken by the next one.
+/// Pages of the target that were written, are being read and were stolen, [`spread`] of its file
+/// pages, and those that are unevictable. A page that another task read or unlocked since the last
+/// effort looked for pages can be taken by the next one.
 ///
 /// Pages of other memcgs do not count, as none of theirs will be taken. Nor does the length of the
 /// lists, as it changes with every batch that another thread isolates and puts back in vain.
 fn seen(core: &Core, target: MemcgId, totals: &Totals) -> [u64; 5] {
     let [written, _] = core.ended_writes(target);
     let stolen = totals.get(Counter::PgstealFile) + totals.get(Counter::PgstealAnon);
-    let file_pages = totals.get(Counter::File);
-    [written, totals.get(Counter::FileReading), stolen, file_pages, totals.unevictable_pages()]
+    [written, totals.get(Counter::FileReading), stolen, spread(core, target), totals.unevictable_pages()]
+}
+
+/// A number that changes if file pages come or go, and if as many come to one memcg as leave
+/// another: only one of them may be protected.
+fn spread(core: &Core, target: MemcgId) -> u64 {
+    let of = |memcg: &Memcg| {
+        // Numbers are small: their multiples could cancel each other out.
+        let weight = u64::from(memcg.id().0 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        memcg.stat.get(Counter::File).wrapping_mul(weight ^ weight >> 29)
+    };
+    core.subtree(target).map(of).fold(0, u64::wrapping_add)
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use crate::testing::Harness;
     use crate::{ChargeStep, Charging};
+
+    /// As many pages came to the limited memcg as left a protected one below it, and nobody looked
+    /// for them: the request failed.
+    #[test]
+    fn pages_that_come_to_another_memcg_are_seen() {
+        let seen = |of_parent: u32, of_child: u32| {
+            let mut harness = Harness::new(100, 31);
+            let parent = harness.task.memcg;
+            harness.bring_at(0..of_parent, 4);
+            let child = harness.core.add_child(parent, "child", 100, crate::Time::ZERO).unwrap().id();
+            harness.task = harness.core.new_task(child, 0);
+            harness.bring_at(of_parent..of_parent + of_child, 4);
+            super::seen(&harness.core, parent, &harness.core.memcgs.subtree_totals(parent))
+        };
+        assert_eq!(seen(3, 20), seen(3, 20));
+        assert_ne!(seen(3, 20), seen(0, 23));
+        assert_ne!(seen(3, 20), seen(3, 21));
+    }
 
     /// Several threads reclaim in vain from one memcg: the pages that some have isolated while
     /// others look are no reason to try again. Otherwise the threads would keep each other going.
