@@ -36,7 +36,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// What is available now, for `runs` runs at a time.
+    /// The memory available now, for `runs` runs at a time.
     pub(crate) fn for_runs(runs: usize) -> Room {
         Room { available_bytes: mglru_cache::available_memory_bytes(), runs: runs as u64 }
     }

@@ -16,6 +16,7 @@ pub(crate) struct Totals {
     /// Pages by kind, on the inactive and the active side.
     listed: [[u64; 2]; 2],
     unevictable_pages: u64,
+    file_spread: u64,
 }
 
 impl Totals {
@@ -32,13 +33,23 @@ impl Totals {
     pub(crate) fn unevictable_pages(&self) -> u64 {
         self.unevictable_pages
     }
+
+    /// A number that changes if file pages come or go, and if as many come to one memcg as leave
+    /// another.
+    pub(crate) fn file_spread(&self) -> u64 {
+        self.file_spread
+    }
 }
 
 impl Memcgs {
     /// All counters of a memcg and its descendants. Visits every one of them.
     pub(crate) fn subtree_totals(&self, memcg: MemcgId) -> Totals {
-        let mut totals =
-            Totals { counters: [0; Counter::ALL.len()], listed: [[0; 2]; 2], unevictable_pages: 0 };
+        let mut totals = Totals {
+            counters: [0; Counter::ALL.len()],
+            listed: [[0; 2]; 2],
+            unevictable_pages: 0,
+            file_spread: 0,
+        };
         self.settle_late(memcg);
         self.visit(memcg, |memcg| {
             for &counter in Counter::ALL {
@@ -50,6 +61,10 @@ impl Memcgs {
                 *active += memcg.lruvec.active_pages(kind);
             }
             totals.unevictable_pages += memcg.lruvec.unevictable_pages();
+            // Numbers are small: their multiples could cancel each other out.
+            let weight = u64::from(memcg.id().0 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let weighted = (memcg.stat.signed(Counter::File) as u64).wrapping_mul(weight ^ weight >> 29);
+            totals.file_spread = totals.file_spread.wrapping_add(weighted);
         });
         totals
     }

@@ -9,7 +9,7 @@ use super::OutOfMemory;
 use super::oom::{OomStep, out_of_memory};
 use crate::Core;
 use crate::host::{FlushReason, Host, Throttle, Time};
-use crate::memcg::{Counter, Memcg, MemcgId, Totals};
+use crate::memcg::{Counter, MemcgId, Totals};
 
 /// Waits of 100 ms without a page written or read, while the device was idle or refused, before a
 /// request fails. A device that is busy but does not answer is waited for.
@@ -136,27 +136,17 @@ impl LastResort {
     }
 }
 
-/// Pages of the target that were written, are being read and were stolen, [`spread`] of its file
-/// pages, and those that are unevictable. A page that another task read or unlocked since the last
-/// effort looked for pages can be taken by the next one.
+/// Pages of the target that were written, are being read and were stolen, how its file pages are
+/// spread over memcgs, and those that are unevictable. A page that another task read or unlocked
+/// since the last effort looked for pages can be taken by the next one. So can one that comes to a
+/// memcg without protection, also if another leaves a protected one.
 ///
 /// Pages of other memcgs do not count, as none of theirs will be taken. Nor does the length of the
 /// lists, as it changes with every batch that another thread isolates and puts back in vain.
 fn seen(core: &Core, target: MemcgId, totals: &Totals) -> [u64; 5] {
     let [written, _] = core.ended_writes(target);
     let stolen = totals.get(Counter::PgstealFile) + totals.get(Counter::PgstealAnon);
-    [written, totals.get(Counter::FileReading), stolen, spread(core, target), totals.unevictable_pages()]
-}
-
-/// A number that changes if file pages come or go, and if as many come to one memcg as leave
-/// another: only one of them may be protected.
-fn spread(core: &Core, target: MemcgId) -> u64 {
-    let of = |memcg: &Memcg| {
-        // Numbers are small: their multiples could cancel each other out.
-        let weight = u64::from(memcg.id().0 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        memcg.stat.get(Counter::File).wrapping_mul(weight ^ weight >> 29)
-    };
-    core.subtree(target).map(of).fold(0, u64::wrapping_add)
+    [written, totals.get(Counter::FileReading), stolen, totals.file_spread(), totals.unevictable_pages()]
 }
 
 #[cfg(all(test, not(loom)))]

@@ -171,7 +171,7 @@ impl Costs {
 
 /// A replay that may run beside others.
 pub(crate) trait Task: Sync {
-    /// Its trace.
+    /// The trace that it replays.
     fn trace(&self) -> &TraceFile;
 
     /// Memory of this machine that it needs at most, in bytes. The trace has its memory already.
@@ -184,7 +184,7 @@ pub(crate) trait Task: Sync {
 /// Checks that there is room for the largest of these replays.
 ///
 /// # Errors
-/// There is none, or as [`Task::needed_bytes`].
+/// If there is not, or as [`Task::needed_bytes`].
 pub(crate) fn check_memory<T: Task>(tasks: &[T], room: Room) -> Result<(), Error> {
     let needs = tasks.iter().map(T::needed_bytes).collect::<Result<Vec<u64>, Error>>()?;
     let Some(largest) = (0..tasks.len()).max_by_key(|&task| needs[task]) else { return Ok(()) };
