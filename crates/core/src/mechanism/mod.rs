@@ -174,7 +174,10 @@ impl Mechanisms {
             | Switch::ChargeNearLimit.bit();
         // The policy `ranked` is whole in every preset.
         const ALL: u64 = ((Switch::CompactShadows.rules() << 1) - 1) | Switch::CostReleasesLock.rules();
-        const SINCE_71: u64 = ALL | Switch::ProportionalProtection.rules() | Switch::BoundedSteps.rules();
+        const SINCE_71: u64 = ALL
+            | Switch::ProportionalProtection.rules()
+            | Switch::BoundedSteps.rules()
+            | Switch::StopAtGoal.rules();
         const SINCE_72: u64 = SINCE_71
             | Switch::ReclaimLoop.rules()
             | Switch::FaultPlacement.rules()
@@ -526,6 +529,7 @@ mod tests {
             ("context_readahead", "xxx-"),
             ("shared_mark", "xxx-"),
             ("stores_free_slots", "x---"),
+            ("stop_at_goal", "-xxx"),
         ];
         let found = Switch::ALL.map(|switch| {
             let is_on = |preset| if Mechanisms::preset(preset).is_on(switch) { 'x' } else { '-' };
@@ -554,17 +558,24 @@ mod tests {
 
     #[test]
     fn switches_compose() {
-        use Switch::StoresFreeSlots;
         use Switch::WorkingsetRework;
         use Switch::{AlignedReadahead, BoundedSteps, FaultPlacement, IsolateDirty, LuleshFix};
         use Switch::{MissesPerFault, ProportionalProtection, ReclaimLoop, ReparentOffline, ShadowsBySize};
+        use Switch::{StopAtGoal, StoresFreeSlots};
         let of_72 = [FaultPlacement, ReclaimLoop, ReparentOffline, MissesPerFault];
         let older = Mechanisms::compose(Preset::Linux72, &[], &of_72).unwrap();
         let word = |mechanisms: Mechanisms| (mechanisms.on, mechanisms.rules);
         assert_eq!((word(older), older.name()), (word(Mechanisms::preset(Preset::Linux71)), "linux-7.2"));
         let newer = Mechanisms::compose(
             Preset::Linux612,
-            &[WorkingsetRework, LuleshFix, ProportionalProtection, BoundedSteps, AlignedReadahead],
+            &[
+                WorkingsetRework,
+                LuleshFix,
+                ProportionalProtection,
+                BoundedSteps,
+                AlignedReadahead,
+                StopAtGoal,
+            ],
             &[IsolateDirty, ShadowsBySize, StoresFreeSlots],
         );
         assert_eq!(word(newer.unwrap()), word(Mechanisms::preset(Preset::Linux71)));

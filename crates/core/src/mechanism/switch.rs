@@ -110,9 +110,8 @@ switches! {
     /// scan goes over to the other type only if it found nothing to look at. Off: if it isolated
     /// nothing.
     SameType = "same_type",
-    /// Reclaim loop, patch "use a smaller batch for reclaim": steps of 64 folios, and each kind of
-    /// reclaim stops after the step that reaches its goal. Off: steps of up to 4096, and limit
-    /// reclaim goes on to the end of its budget.
+    /// Reclaim loop, patch "use a smaller batch for reclaim": steps of 64 folios. Off: steps of up
+    /// to 4096.
     SmallBatches = "small_batches",
     /// Reclaim loop, patch "don't abort scan immediately right after aging": a turn that aged, or
     /// found another thread aging, goes on to evict; root reclaim for one step. Off: it ends.
@@ -183,6 +182,9 @@ switches! {
     /// A store that faults on a page with a slot on a swap device frees the slot, as in 6.12: the
     /// copy there is of no use any more. Off, as in 7.1 and 7.2: the page keeps its slot.
     StoresFreeSlots = "stores_free_slots",
+    /// Multi-gen: limit reclaim stops after the step that reaches its goal, as all other reclaim
+    /// does. Off: it goes on to the end of its budget. Between 6.12 and 7.1.
+    StopAtGoal = "stop_at_goal",
 }
 
 /// The patches of the reclaim loop's series that change what reclaim decides, in the order of the
@@ -254,7 +256,8 @@ impl Switch {
             | Switch::MinimumScan
             | Switch::ProportionalProtection
             | Switch::BoundedSteps
-            | Switch::ShadowsBySize => Some(Lru::MultiGen),
+            | Switch::ShadowsBySize
+            | Switch::StopAtGoal => Some(Lru::MultiGen),
             Switch::BatchNonresidentAge | Switch::CostReleasesLock => Some(Lru::Classic),
             Switch::ReclaimLoop => None,
             _ if self.is_part() => {

@@ -250,6 +250,23 @@ mod tests {
         assert!(kernels.iter().sum::<u64>() > requests.iter().sum::<u64>() + 100, "{kernels:?}");
     }
 
+    /// [book: reclaim-loop#abort-test]: limit reclaim spends its budget in 6.12, and stops at its
+    /// goal since 7.1.
+    #[test]
+    fn limit_reclaim_stops_at_its_goal_since_7_1() {
+        let lowered = |preset| {
+            let mut harness = Harness::with_preset(preset, 1000, 31);
+            harness.bring_at(0..1000, 4);
+            let memcg = harness.memcg();
+            memcg.set_max_pages(150);
+            let mut lowering = Lowering::new(memcg.id(), false, 0);
+            while !matches!(lowering.step(&harness.core, &harness.host), RequestStep::Done(_)) {}
+            memcg.usage_pages()
+        };
+        let usage = [Preset::Linux612, Preset::Linux71, Preset::Linux72].map(lowered);
+        assert!(usage[0] < 86 && usage[1..].iter().all(|&pages| (86..=150).contains(&pages)), "{usage:?}");
+    }
+
     /// [book: memcgs#checks]: "A proactive request of 1000 pages first asks for 250, then a quarter
     /// of the rest".
     #[test]

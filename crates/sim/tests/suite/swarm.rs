@@ -516,6 +516,7 @@ fn is_drawn_last(switch: Switch) -> bool {
                 | Switch::ContextReadahead
                 | Switch::SharedMark
                 | Switch::StoresFreeSlots
+                | Switch::StopAtGoal
         )
 }
 

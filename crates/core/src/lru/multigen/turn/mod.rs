@@ -215,8 +215,8 @@ impl MultiGenTurn {
         let scanned = cx.scan.batch.scanned;
         self.scanned += scanned;
         let is_root = cx.orders.is_root();
-        // Before the loop series, limit reclaim went on to the end of its budget, for fairness.
-        let by_goal = !cx.orders.whole && (is_root || mechanisms.is_on(Switch::SmallBatches));
+        // In older versions, limit reclaim goes on to the end of its budget, for fairness.
+        let by_goal = !cx.orders.whole && (is_root || mechanisms.is_on(Switch::StopAtGoal));
         let root_aged = is_root && self.aging_was_due;
         let spent = !mechanisms.is_on(Switch::FixedBudget) && self.scanned >= self.budget;
         if scanned == 0 || spent || root_aged || by_goal && cx.should_stop() {

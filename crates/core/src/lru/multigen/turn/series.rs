@@ -63,14 +63,19 @@ fn nothing_happens_at_the_first_priority_if_aging_must_come_first() {
     }
 }
 
-/// [book: reclaim-loop#checks]: "7.1 cgroup reclaim continues to the end of the budget", which
-/// is computed anew for each step.
+/// [book: reclaim-loop#checks]: "cgroup reclaim continues to the end of the budget", which is
+/// computed anew for each step.
 #[test]
 fn limit_reclaim_goes_on_past_its_goal() {
-    let harness = harness(Preset::Linux71, 10_000, 4);
-    let (steps, scan) = harness.pass(harness.orders(32), 5);
+    let taken = |without: &[Switch]| {
+        let mechanisms = Mechanisms::compose(Preset::Linux71, &[], without).unwrap();
+        let harness = harness_with(mechanisms, 10_000, 4);
+        let (steps, scan) = harness.pass(harness.orders(32), 5);
+        (steps, scan.progress.reclaimed)
+    };
     // Budgets 312, 310, 308, 306, 304: the fifth step, of 64 pages like all, reaches 320.
-    assert_eq!((steps, scan.progress.reclaimed), (vec![64; 5], 320));
+    assert_eq!(taken(&[Switch::StopAtGoal]), (vec![64; 5], 320));
+    assert_eq!(taken(&[]), (vec![64], 64));
 }
 
 /// [book: eviction#batch-limits], row "folios looked at per scan": 7.1 scans its budget, 6.12
@@ -165,7 +170,6 @@ fn patch_by_patch_aging_that_must_come_first() {
 }
 
 /// Computed anew, the budget of 312 shrinks with what is taken, and ends the turn a step earlier.
-/// Limit reclaim stops at its goal only with small batches.
 #[test]
 fn patch_by_patch_the_budget() {
     let visit = |patches, goal| {
@@ -173,10 +177,11 @@ fn patch_by_patch_the_budget() {
         let (steps, scan) = harness.pass(harness.orders(goal), 5);
         (steps, scan.progress.reclaimed)
     };
-    assert_eq!(visit(0, 32), (vec![64; 5], 320));
-    assert_eq!(visit(until(Switch::FixedBudget), 32), (vec![64, 64, 64, 64, 56], 312));
-    assert_eq!(visit(until(Switch::SmallBatches), 32), (vec![64], 64));
-    assert_eq!(visit(until(Switch::SmallBatches), 100), (vec![64, 64], 128));
+    assert_eq!(visit(0, 1000), (vec![64; 5], 320));
+    assert_eq!(visit(until(Switch::FixedBudget), 1000), (vec![64, 64, 64, 64, 56], 312));
+    for patches in [0, until(Switch::FixedBudget), until(Switch::SmallBatches)] {
+        assert_eq!(visit(patches, 100), (vec![64, 64], 128), "they all stop at the goal");
+    }
 }
 
 /// "Use a smaller batch": a step stops at 64 isolated folios in any case, so the request bounds
