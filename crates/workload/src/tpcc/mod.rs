@@ -110,6 +110,8 @@ pub struct Tpcc {
     histories: u64,
     /// The constants of `NURand` (§2.1.6.1).
     constants: [u64; 2],
+    /// Seed of the items of all orders. They are drawn again instead of being stored.
+    items_seed: u64,
 }
 
 impl Tpcc {
@@ -128,6 +130,7 @@ impl Tpcc {
         let districts = warehouses * DISTRICTS;
         let mut random = Random::new(seed);
         let constants = [random.below(1024), random.below(8192)];
+        let items_seed = random.next_u64();
         Tpcc {
             warehouses,
             random,
@@ -140,6 +143,7 @@ impl Tpcc {
             lines: districts * CUSTOMERS * FIRST_LINES,
             histories: districts * CUSTOMERS,
             constants,
+            items_seed,
         }
     }
 
@@ -201,12 +205,10 @@ impl Tpcc {
                 let entry = Some([0, 1, 0, 0, 0]);
                 touch.index(Table::CustomerOrderIndex, district * CUSTOMERS + customer, entry);
                 touch.row(Table::NewOrder, order.row, Some([number, 0, 0, 0, 0]));
-                for line in 0..lines {
-                    let item = nurand(&mut self.random, 8191, self.constants[1], ITEMS);
+                for (line, item) in (order.first_line..).zip(self.items(order)) {
                     // One item in a hundred comes from another warehouse (§2.4.1.5).
                     let remote = self.random.below(100) == 0;
                     let from = if remote { self.random.below(self.warehouses) } else { warehouse };
-                    let line = order.first_line + line;
                     let quantity = 1 + (mix(line) % 10) as u32;
                     touch.indexed(Table::ItemIndex, Table::Item, item, None);
                     let taken = Some([quantity, 1, 0, 0, 0]);
@@ -271,17 +273,19 @@ impl Tpcc {
                 for number in next - RECENT_ORDERS..next {
                     let order = order(&self.appended, district, number);
                     touch.lines(order, None);
-                    // The items of an order are not stored. Others of the same distribution stand
-                    // for them, the same ones at each reading.
-                    let mut items = Random::stream(order.row, 7);
-                    for _ in 0..order.lines {
-                        let item = nurand(&mut items, 8191, self.constants[1], ITEMS);
+                    for item in self.items(order) {
                         touch.indexed(Table::StockIndex, Table::Stock, warehouse * ITEMS + item, None);
                     }
                 }
             }
         }
         kind
+    }
+
+    /// The item of each line of an order.
+    fn items(&self, order: Order) -> impl Iterator<Item = u64> + use<> {
+        let (mut random, constant) = (Random::stream(self.items_seed, order.row), self.constants[1]);
+        (0..order.lines).map(move |_| nurand(&mut random, 8191, constant, ITEMS))
     }
 }
 

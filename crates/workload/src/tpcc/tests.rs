@@ -59,6 +59,30 @@ fn the_servers_cache_spares_reads_and_is_within_its_size() {
     assert!(without.iter().all(|t| !t.anon && !t.mapped));
 }
 
+/// §2.8.2.2: `Stock-Level` reads the stock of the items that the last orders of its district took.
+/// Of another warehouse's stock, it reads that of its own.
+#[test]
+fn stock_level_reads_what_the_last_orders_took() {
+    let (mut tpcc, mut taken, mut checked) = (Tpcc::new(1, 0, 5), BTreeMap::<u64, Vec<u64>>::new(), 0);
+    for _ in 0..20_000 {
+        let mut visits = Vec::new();
+        let kind = tpcc.next_visits(&mut visits);
+        let rows = |table| visits.iter().filter(move |v| !v.file.nodes && v.file.table == table);
+        let stock = rows(Table::Stock).map(|visit| visit.rows.start);
+        let district = rows(Table::District).map(|visit| visit.rows.start).next();
+        match (kind, district) {
+            (Transaction::NewOrder, Some(district)) => taken.entry(district).or_default().extend(stock),
+            (Transaction::StockLevel, Some(district)) if tpcc.appended[district as usize].len() >= 20 => {
+                let stock: Vec<u64> = stock.collect();
+                assert!(taken[&district].ends_with(&stock), "district {district}");
+                checked += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(checked > 500, "{checked}");
+}
+
 /// The conditions hold after the visits are applied to rows in memory, and fail if one change is
 /// omitted.
 #[test]
