@@ -17,8 +17,9 @@ pub const HALF_AN_EFFORT_PAGES: u64 = 28;
 /// Swap of a replay, 1 GiB. The rows use a hundredth of it.
 const SWAP_PAGES: u32 = 1 << 18;
 
-/// Time of an access that reads nothing: the shortest average of a run, one with few misses.
-const HIT_TIME: Duration = Duration::from_micros(17);
+/// Time of an access that reads nothing, in rows that do not name theirs: the shortest average of a
+/// run, one with few misses.
+pub(super) const HIT_TIME: Duration = Duration::from_micros(17);
 
 /// Swappiness of rows that do not name theirs.
 pub(super) const DEFAULT_SWAPPINESS: u8 = 60;
@@ -304,6 +305,8 @@ pub struct KernelRun {
     pub access_nanos: f64,
     /// Requests for which the disk was read, in the whole run.
     pub disk_reads: f64,
+    /// Time of an access that reads nothing.
+    pub hit_time: Duration,
     /// How much reads differ in time: the variance of its natural logarithm; `None`: not measured.
     pub read_log_variance: Option<f64>,
     /// Requests to write to the swap disk; `None`: not measured.
@@ -381,7 +384,7 @@ impl KernelRun {
     /// ([book: fidelity#fidelity-apart]).
     pub fn access_time(&self) -> Duration {
         let time = Duration::from_nanos(self.access_nanos as u64) * self.running();
-        if self.has_own_cpus() { time.min(HIT_TIME) } else { time }
+        if self.has_own_cpus() { time.min(self.hit_time) } else { time }
     }
 
     /// Whether there are several tasks, each with a CPU.
@@ -465,6 +468,7 @@ mod tests {
             access: Access::Reads,
             access_nanos,
             disk_reads: 1000.0,
+            hit_time: HIT_TIME,
             read_log_variance,
             swap_writes: None,
             counts: [0.0; Measure::ALL.len()],
