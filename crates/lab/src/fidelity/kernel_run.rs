@@ -331,8 +331,10 @@ const DISK_SHARE: f64 = 0.25;
 /// Standard deviation of the base-2 logarithm of the disk's times, in thousandths: the median of
 /// the same four, by their quartiles.
 const DISK_SPREAD_PERMILLE: u32 = 1100;
-/// The kernel sends off so many requests at once, also in the middle of a pass.
+/// The kernel sends off so many requests at once, also in the middle of a pass, and a request once
+/// it is full: 512 KiB ([book: fidelity#fidelity-late-writes]).
 const REQUESTS_MOST: f64 = 32.0;
+const REQUEST_PAGES_MOST: u64 = 128;
 /// Time to send off a pass's writes, from the same runs, and for each request.
 const SEND: [Duration; 2] = [Duration::from_micros(70), Duration::from_micros(10)];
 
@@ -359,7 +361,7 @@ impl KernelRun {
     pub fn swap_batches(&self) -> Option<SwapBatches> {
         let SwapWrites { pages, .. } = self.swap_writes?;
         let [send, send_request] = SEND;
-        let most_pages = ((REQUESTS_MOST * pages) as u64).max(1);
+        let most_pages = ((REQUESTS_MOST * pages) as u64).clamp(1, REQUEST_PAGES_MOST);
         Some(SwapBatches { most_pages, send, send_page: send_request.div_f64(pages.max(1.0)) })
     }
 
