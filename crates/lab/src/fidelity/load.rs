@@ -10,7 +10,7 @@
 //!   workers.
 
 use crate::{Error, Watch};
-use mglru_core::{Counter, Mechanisms, Time};
+use mglru_core::{Counter, Grain, Mechanisms, Time};
 use mglru_sim::{
     Access, DeviceModel, DrainStalls, FlusherModel, FlusherStart, Interleaving, Lane, Latency, Machine,
     Operation, Preemption, Simulator, Source, SourceError, Tenant, Writes,
@@ -193,6 +193,11 @@ impl DirtyWriter {
             device: DeviceModel { read: Lane::IDEAL, write },
             memcg_dirty_limits: self.memcg_dirty_limits,
             late_dirty_counts: !self.reads_statistics,
+            // A folio of the buffer's size is charged at once, and reclaim makes room for all of it.
+            grain: Grain {
+                reclaim_pages: if self.large_folios { BUFFER_PAGES } else { Grain::KERNEL.reclaim_pages },
+                ..Grain::KERNEL
+            },
             // Large folios are moved one by one.
             flusher_start: Some(FLUSHER_START),
             drain_stalls: (!self.large_folios).then_some(DRAIN_STALLS),
