@@ -695,7 +695,7 @@ fn of_distances(figures: &mut Figures, traces: &BTreeMap<&str, Trace>) {
     figures.says(
         README,
         format!(
-            "is at most {} points below the best in each row, and up to {} points above the kernel's LRU",
+            "is at most {} points below the best in each row, and up to {} points above the kernel's multi-gen LRU",
             tenths(most(&TRACES_OF_README, Trace::behind)),
             tenths(most(&TRACES_OF_README, Trace::ahead))
         ),
