@@ -193,7 +193,8 @@ impl DirtyWriter {
             device: DeviceModel { read: Lane::IDEAL, write },
             memcg_dirty_limits: self.memcg_dirty_limits,
             late_dirty_counts: !self.reads_statistics,
-            // A folio of the buffer's size is charged at once, and reclaim makes room for all of it.
+            // A folio of the buffer's size is charged at once, and reclaim makes room for all of
+            // it.
             grain: Grain {
                 reclaim_pages: if self.large_folios { BUFFER_PAGES } else { Grain::KERNEL.reclaim_pages },
                 ..Grain::KERNEL
