@@ -95,6 +95,7 @@ fn a_trace_has_counts_and_no_time() {
             "proportional_protection",
             "bounded_steps",
             "shadows_by_size",
+            "stop_at_goal",
             "lru_lock"
         ]
     );

@@ -355,6 +355,8 @@ mod tests {
         assert_eq!(run.swap().map(|swap| swap.device), Some(SwapDevice::lab_disk_with(disk)));
         let [send, send_page] = [70, 5].map(Duration::from_micros);
         assert_eq!(run.swap_batches(), Some(SwapBatches { most_pages: 64, send, send_page }));
+        let large = of(&[columns[0], ("total_swap_wr_sectors", "320000"), columns[2]]);
+        assert_eq!(large.swap_batches().map(|batches| batches.most_pages), Some(128), "a full request");
         let older = of(&columns[..2]);
         assert_eq!((older.swap_writes, older.swap_batches()), (None, None));
         assert_eq!(older.swap().map(|swap| swap.device), Some(SwapDevice::lab_disk()));
