@@ -324,21 +324,20 @@ static void note_time(size_t task, long long ns) {
 	int octave = 63 - __builtin_clzll(ns | 1);
 	times[task][2 * octave + (octave > 0 && (ns >> (octave - 1)) & 1)]++;
 }
-/* Variance of the logarithm of a read's time, and the mean time of the other accesses (hit_ns). An access is a read if it takes
+/* Prints the variance of the logarithm of a read's time, and the mean time of the other accesses. An access is a read if it takes
  * more than a fifth of the average, `mean` ns. */
-static double hit_ns;
-static double read_log_variance(double mean) {
+static void out_times(double mean) {
 	double count = 0, sum = 0, squares = 0, hits = 0, hits_ns = 0;
 	for (int step = 0; step < 128; step++) {
 		double least = (1ull << step / 2) * (1 + step % 2 * 0.5);
 		for (long task = 0; task < tasks; task++) {
 			double number = times[task][step];
-			if (least <= mean / 5) { hits += number; hits_ns += number * least * 1.22; continue; }
+			if (least <= mean / 5) { hits += number; hits_ns += number * least * 1.22; /* the middle of the step */ continue; }
 			count += number; sum += number * log_of(step); squares += number * log_of(step) * log_of(step);
 		}
 	}
-	hit_ns = hits > 0 ? hits_ns / hits : 0;
-	return count > 1 ? squares / count - sum / count * (sum / count) : 0;
+	double variance = count > 1 ? squares / count - sum / count * (sum / count) : 0;
+	printf("\"read_log_variance\":%.3f,\"hit_ns\":%.0f,\n", variance, hits > 0 ? hits_ns / hits : 0);
 }
 static void *replay(void *number) {
 	size_t task = (size_t)number; unsigned long part = 0; int fd = opened();
@@ -451,10 +450,7 @@ int main(int ac, char **av) {
 	printf("\"cap_file_mean\":%.1f,\"cap_file_min\":%lld,\"cap_file_max\":%lld,\"cap_anon_mean\":%.1f,\"cap_unmapped_mean\":%.1f,\"dirty_mean\":%.1f,\"active_file_mean\":%.1f,\"current_mean\":%.1f,\"free_mean\":%.1f,\"watermark_min\":%ld,\"watermark_low\":%ld,\"watermark_high\":%ld,\"sum\":%lu,\n", mf / k, fmin, fmax, ma / k, mu / k, md / k, mx / k, mc / k, me / k, wm[0], wm[1], wm[2], sum & 1);
 	long long reads = get(&s1, "disk_rd_ios") - get(&s0, "disk_rd_ios");
 	printf("\"reclaim_ns\":%lld,\n", procs ? 0 : reclaimed_ns);
-	if (tasks > 1 && reads > 0) {
-		double variance = read_log_variance((double)(get(&s1, "t_ns") - get(&s0, "t_ns")) * tasks / reads);
-		printf("\"read_log_variance\":%.3f,\"hit_ns\":%.0f,\n", variance, hit_ns);
-	}
+	if (tasks > 1 && reads > 0) out_times((double)(get(&s1, "t_ns") - get(&s0, "t_ns")) * tasks / reads);
 	out_delta("total", &s0, &s1); printf(",\n"); out_delta("warm", &sw, &s1); printf(",\n"); out_abs("start", &s0); printf(",\n"); out_abs("end", &s1);
 	printf(",\n\"memcgs\":[");
 	for (int k = 0; k < procs; k++) {
