@@ -12,7 +12,7 @@ use crate::progress::Bars;
 use clap::ValueEnum;
 use mglru_core::Lru;
 use mglru_lab::fidelity::counts::{self, MemoryFrom};
-use mglru_lab::fidelity::{Filter, TableKind, memcg_reclaim, oom};
+use mglru_lab::fidelity::{Filter, TableKind, memcg_reclaim, oom, stores};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -100,6 +100,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
             let rows = compared.iter().flat_map(|one| json!(one).as_array().cloned().unwrap_or_default());
             output.document(&json!({"rows": rows.collect::<Vec<_>>()}))?;
             memcg_reclaim::check(&compared)
+        }
+        TableKind::Stores => {
+            let compared = stores::compare(&args.results, &filter, &bars)?;
+            let changes = stores::changes(&compared);
+            output.text(&report::stores(&compared, &changes))?;
+            output.document(&json!({"rows": compared, "changes": changes}))?;
+            stores::check(&compared)
         }
         TableKind::Counts => {
             let memory = match args.capacity {

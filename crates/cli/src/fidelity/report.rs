@@ -6,7 +6,8 @@ use mglru_lab::fidelity::counts::Compared;
 use mglru_lab::fidelity::deltas::{Agreement, Delta, SIGN_MATTERS_PERCENT, SIZE_POINTS, SIZE_SHARE};
 use mglru_lab::fidelity::load::LoadOutcome;
 use mglru_lab::fidelity::oom::{kernel_kills, kills};
-use mglru_lab::fidelity::{Comparison, Setting, Skipped, memcg_reclaim, oom};
+use mglru_lab::fidelity::stores::Rates;
+use mglru_lab::fidelity::{Comparison, Setting, Skipped, memcg_reclaim, oom, stores};
 use mglru_lab::statistics::median;
 
 /// Wanted distance of a predicted capacity.
@@ -301,4 +302,53 @@ pub fn oom(compared: &[oom::Compared]) -> String {
         ]);
     }
     table.text()
+}
+
+/// Rows of `stores.csv`, and the changes from kernel to kernel.
+pub fn stores(compared: &[stores::Compared], changes: &[stores::Change]) -> String {
+    let mut table = Table::new([
+        "load, kernel",
+        "runs",
+        "stolen/op.",
+        "ours",
+        "range",
+        "apart",
+        "hits",
+        "ours",
+        "gen./100k",
+        "ours",
+        "",
+    ])
+    .with_words_last();
+    for one in compared {
+        let stolen = |rates: &Rates| rates.stolen;
+        let (least, most) = one.our_range(stolen);
+        table.row([
+            one.name(),
+            one.rows.len().to_string(),
+            format!("{:.2}", one.kernel(stolen)),
+            format!("{:.2}", one.ours(stolen)),
+            format!("{least:.2}–{most:.2}"),
+            format!("{:+.1} %", one.difference_percent()),
+            format!("{:.1} %", one.kernel(Rates::hit_percent)),
+            format!("{:.1} %", one.ours(Rates::hit_percent)),
+            format!("{:.1}", one.kernel(|rates| rates.generations)),
+            format!("{:.1}", one.ours(|rates| rates.generations)),
+            if one.within() { "" } else { "OUTSIDE" }.to_owned(),
+        ]);
+    }
+    let mut text = table.text();
+    if !changes.is_empty() {
+        let mut table = Table::new(["load, from", "to", "kernel", "ours"]);
+        for change in changes {
+            table.row([
+                change.from.clone(),
+                change.to.clone(),
+                format!("{:+.1} %", change.kernel_percent),
+                format!("{:+.1} %", change.our_percent),
+            ]);
+        }
+        text += &format!("\nChange of stolen pages per operation\n{}", table.text());
+    }
+    text
 }

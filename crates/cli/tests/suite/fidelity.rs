@@ -426,3 +426,51 @@ fn pages_and_capacities_are_for_tables_of_counts() {
         assert!(error.contains("needs a table like results.csv"), "{error}");
     }
 }
+
+/// A store of 24,000 records in 12 MiB: two kernels, of which the second opens generations.
+#[test]
+fn runs_of_a_store_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let header = "case,kernel,lru,referenced_placement,updates_percent,disk,inserts,old_log_pages,clients,cpus,\
+                  limit_bytes,records,warm_operations,operations,seconds,anon_pages,cache_pages,pages_asked,pages_read,\
+                  pages_stolen,refaults,generations\n";
+    let row = |kernel: &str, stolen: u32, generations: u32| {
+        format!(
+            "small,{kernel},mglru,,5,fast,0,600,8,2,12582912,24000,4000,8000,2,1400,1000,40000,32000,{stolen},16000,{generations}\n"
+        )
+    };
+    let document = |rows: &str, is_within: bool| {
+        fs::write(path.join("stores.csv"), header.to_owned() + rows).unwrap();
+        let output = mglru(path, "fidelity stores.csv --json");
+        assert_eq!(output.status.code(), Some(i32::from(!is_within)), "{output:?}");
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    // What the engine has is what the kernels are to have had.
+    let found = document(&(row("7.1.13", 1, 0) + &row("7.2.12", 1, 1)), false);
+    let ours = |at: usize| {
+        let row = &found["rows"][at];
+        assert_eq!((&row["counter"], &row["within"]), (&"pgsteal_per_operation".into(), &false.into()));
+        row["our_count"].as_f64().unwrap()
+    };
+    let stolen = [0, 1].map(|at: usize| (ours(at) * 8000.0) as u32);
+    let same = row("7.1.13", stolen[0], 0) + &row("7.2.12", stolen[1], 9);
+    assert_eq!(document(&same, true)["changes"].as_array().unwrap().len(), 1);
+    let text = done(path, "fidelity stores.csv --kernel 7.1.13");
+    assert!(text.contains("small 7.1") && !text.contains("OUTSIDE") && !text.contains("Change"), "{text}");
+    // A generation that the engine does not open is a difference, too.
+    let error = {
+        document(&row("7.1.13", stolen[0], 1), false);
+        fails(path, "fidelity stores.csv", 1)
+    };
+    assert!(error.contains("further from the kernel than allowed: small 7.1"), "{error}");
+    fs::write(path.join("stores.csv"), header.to_owned() + &row("7.1.13", 1, 0).replace("fast", "tape"))
+        .unwrap();
+    let error = fails(path, "fidelity stores.csv", 1);
+    assert!(
+        error.contains("stores.csv: small 7.1.13 mglru: cannot be simulated: disk is fast or slow"),
+        "{error}"
+    );
+    let error = fails(path, "fidelity stores.csv --also stores.csv", 2);
+    assert!(error.contains("--also needs a table like oom.csv"), "{error}");
+}

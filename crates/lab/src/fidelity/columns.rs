@@ -2,7 +2,7 @@
 
 use super::compare::difference_percent;
 use super::memcg_reclaim::Place;
-use super::{Comparison, Filter, TableKind, counts, memcg_reclaim, oom};
+use super::{Comparison, Filter, TableKind, counts, memcg_reclaim, oom, stores};
 use crate::columns::{Columns, Get};
 use crate::error::Error;
 use crate::watch::Watch;
@@ -46,6 +46,7 @@ pub fn columns(
             compared.iter().flat_map(Line::of_memcg_reclaim).collect()
         }
         TableKind::Oom => oom::compare(&tables, filter, watch)?.iter().map(Line::of_oom).collect(),
+        TableKind::Stores => stores::compare(table, filter, watch)?.iter().map(Line::of_store).collect(),
     };
     Ok(Columns::of(
         &lines,
@@ -91,6 +92,21 @@ impl Line {
             tolerance_percent: Some(100.0 * figure.tolerance / figure.kernel),
             within: figure.place() == Place::Near,
         })
+    }
+
+    fn of_store(one: &stores::Compared) -> Line {
+        let row = &one.rows[0];
+        Line {
+            workload: one.workload(),
+            kernel: row.kernel.clone(),
+            lru: row.lru.clone(),
+            limit_pages: Some(row.limit_bytes / PAGE_BYTES),
+            counter: "pgsteal_per_operation",
+            kernel_count: one.kernel(|rates| rates.stolen),
+            our_count: one.ours(|rates| rates.stolen),
+            tolerance_percent: Some(stores::STOLEN_PERCENT),
+            within: one.within(),
+        }
     }
 
     fn of_oom(one: &oom::Compared) -> Line {

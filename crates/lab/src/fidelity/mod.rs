@@ -1,8 +1,8 @@
 //! Fidelity: recorded runs of real kernels, repeated with the engine and compared.
 //!
-//! A table of the kernel lab has one row per run of a kernel. Its header identifies one of three
+//! A table of the kernel lab has one row per run of a kernel. Its header identifies one of four
 //! kinds: [`Table`] has replays of traces, [`memcg_reclaim`] has reclaim requests among many
-//! memcgs, and [`oom`] has loads that may end in an OOM kill.
+//! memcgs, [`oom`] has loads that may end in an OOM kill, and [`stores`] has runs of a store.
 //!
 //! # Example
 //!
@@ -37,6 +37,7 @@ pub mod load;
 pub mod memcg_reclaim;
 pub mod oom;
 mod results;
+pub mod stores;
 mod tolerance;
 mod variant;
 
@@ -70,6 +71,8 @@ pub enum TableKind {
     MemcgReclaim,
     /// [`oom`].
     Oom,
+    /// [`stores`].
+    Stores,
 }
 
 impl TableKind {
@@ -106,6 +109,7 @@ impl TableKind {
         Ok(match header {
             header if oom::is_meant(&header) => TableKind::Oom,
             header if memcg_reclaim::is_meant(&header) => TableKind::MemcgReclaim,
+            header if stores::is_meant(&header) => TableKind::Stores,
             _ => TableKind::Counts,
         })
     }

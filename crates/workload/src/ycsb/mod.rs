@@ -11,8 +11,10 @@
 //! [`store`] models the document store. A record takes 1,170 bytes (the fields, their names, the
 //! key), so a leaf of 32 KiB holds 28.
 
+mod indexed;
 mod store;
 
+pub use indexed::{Eviction, IndexedOperations, IndexedYcsb};
 pub(crate) use store::Store;
 
 use crate::distribution::Skewed;
