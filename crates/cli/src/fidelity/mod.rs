@@ -61,10 +61,12 @@ Examples:
   mglru fidelity results.csv --kernel 7.2.12 --lru multigen
   mglru fidelity results.csv --capacity predicted --report fidelity.html
   mglru fidelity oom.csv --json
+  mglru fidelity docs/stores.csv
 
 The file has recorded runs of kernels; lab-kernel/ makes such files. Three tables are printed: each
 count beside the kernel's, the capacity that the limit leaves, and the changes from kernel to kernel
-and from multi-gen to classic. docs/fidelity.md explains them.
+and from multi-gen to classic. Requests, kills and stores have a table of their own.
+docs/fidelity.md explains them.
 
 Status 1: a count is outside of its tolerance, or a file is missing or cannot be read. Capacities and changes do not affect the status.";
 

@@ -6,9 +6,9 @@
 //! the key. Both trees have leaves in files of their own. A changed leaf is written whole, to the
 //! lowest free place of its file: when it leaves the engine's cache, or at a checkpoint.
 //!
-//! The engine's cache is no LRU. WiredTiger is meant to evict leaves that were not used lately, but
-//! in runs of it the leaf that goes is as good as random ([`Eviction`]): with memory for a seventh
-//! of the leaves, it missed 4 % more often than LRU would have. Each tree gives in proportion to its
+//! The engine's cache is no LRU. WiredTiger means to evict leaves that were not used lately. In
+//! runs of it the leaf that goes is as good as random ([`Eviction`]): with memory for a seventh of
+//! the leaves, it missed 4 % more often than LRU would have. Each tree gives in proportion to its
 //! pages.
 //!
 //! Sizes were taken from such runs, of WiredTiger 11.3.1: leaves of at most 32 KiB are split when
@@ -38,7 +38,7 @@ const HEAP: u64 = 5 << 32;
 /// How often each page of the old log is read. It is more than one access, so reclaim keeps these
 /// pages at first; how many more does not matter.
 const LOG_READS: u64 = 6;
-/// Pages that a pass of eviction frees, or an eighth of the cache if that is less: a hundred leaves.
+/// Pages that a pass of eviction frees: a hundred leaves, but at most an eighth of the cache.
 /// Changed leaves among them are written one after the other.
 const PASS_PAGES: u64 = 100 * COLLECTION.leaf_pages;
 
@@ -65,7 +65,7 @@ pub struct IndexedYcsb {
     pub updates_percent: u32,
     /// Pages of the engine's cache, on average.
     pub cache_pages: u32,
-    /// What it evicts.
+    /// Which leaves leave that cache.
     pub eviction: Eviction,
     /// Pages of anonymous memory that the process has beside the cache.
     pub heap_pages: u32,
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(requests.count(), 2);
     }
 
-    /// What the engine has in memory are as many pages as it may have, each in one leaf only.
+    /// The engine has as many pages in memory as it may have, and each belongs to one leaf.
     #[test]
     fn the_cache_has_its_size() {
         let mut store = IndexedOperations::new(SMALL, 7);
