@@ -338,6 +338,11 @@ impl Pass {
     pub(crate) fn priority(&self) -> u8 {
         self.priority
     }
+
+    /// Whether the pass spares anonymous pages, as inactive file pages are plenty.
+    pub(crate) fn trims_cache(&self) -> bool {
+        self.balance.is_some_and(|balance| balance.trims_cache())
+    }
 }
 
 /// One policy's part of an lruvec's turn.
@@ -703,6 +708,8 @@ impl LockedLruvec<'_> {
             self.resize_classic(kind, active, -pages);
             heir.resize_classic(kind, active, pages);
         }
+        let costs = std::mem::take(&mut self.lists.costs);
+        heir.lists.costs.inherit(costs);
         for (list, kind) in ranked::LISTS {
             let pages = self.lruvec.ranked.size(list, kind) as i64;
             if pages != 0 {

@@ -94,6 +94,12 @@ impl Orders {
     pub fn is_root(&self) -> bool {
         self.target == MemcgId::ROOT
     }
+
+    /// Whether a memcg is the reason, be it the root: reclaim is for a limit, or was requested. The
+    /// node itself is not short.
+    pub(crate) fn is_of_memcg(&self) -> bool {
+        !self.is_root() || self.kind == EffortKind::Proactive
+    }
 }
 
 /// Progress of an effort, in pages.
@@ -171,6 +177,10 @@ pub(crate) struct Scan {
     pub(crate) force_deactivation: bool,
     /// Classic: an active list should have been scanned, but was not.
     pub(crate) skipped_deactivation: bool,
+    /// Classic: a pass of background reclaim spared anonymous pages for the sake of inactive file
+    /// pages, and freed nothing. `no_cache_trim`: since no pass freed any, this is over.
+    pub(crate) cache_trim_failed: bool,
+    pub(crate) no_cache_trim: bool,
     /// `memory.low` protected some pages. `low_override`: the effort found nothing else and now
     /// takes them, too.
     pub(crate) low_skipped: bool,

@@ -162,10 +162,11 @@ impl Mechanisms {
     /// The switches of a preset.
     pub const fn preset(preset: Preset) -> Mechanisms {
         const LINUX_612: u16 = Switch::MemcgLru.bit();
-        const LINUX_71: u16 =
-            Switch::MemcgLru.bit() | Switch::WorkingsetRework.bit() | Switch::LuleshFix.bit();
-        const LINUX_72: u16 = LINUX_71 | Switch::ReparentOffline.bit();
-        const OURS: u16 = LINUX_72
+        const LINUX_71: u16 = Switch::MemcgLru.bit()
+            | Switch::WorkingsetRework.bit()
+            | Switch::LuleshFix.bit()
+            | Switch::ReparentOffline.bit();
+        const OURS: u16 = LINUX_71
             | Switch::Prefetch.bit()
             | Switch::ExactStatistics.bit()
             | Switch::SubtreeLru.bit()
@@ -188,11 +189,14 @@ impl Mechanisms {
             // Late updates of 6.12, which were measured, have this part of the reclaim loop
             // ([book: versions#version-names]).
             Preset::Linux612 => {
-                let own = Switch::IsolateDirty.rules() | Switch::ShadowsBySize.rules();
-                (LINUX_612, ALL | own | READAHEAD | Switch::StoresFreeSlots.rules())
+                let own = Switch::IsolateDirty.rules()
+                    | Switch::ShadowsBySize.rules()
+                    | Switch::StoresFreeSlots.rules()
+                    | Switch::DecayWithoutCost.rules();
+                (LINUX_612, ALL | own | READAHEAD)
             }
             Preset::Linux71 => (LINUX_71, SINCE_71 | READAHEAD_71),
-            Preset::Linux72 => (LINUX_72, SINCE_72 | READAHEAD_71),
+            Preset::Linux72 => (LINUX_71, SINCE_72 | READAHEAD_71),
             Preset::Default => {
                 let rules = SINCE_72 | Switch::BatchNonresidentAge.rules() | Switch::ShadowsBySize.rules();
                 (OURS | (Lru::Ranked as u16) << POLICY_SHIFT, rules)
@@ -484,7 +488,7 @@ mod tests {
             ("prefetch", "---x"),
             ("exact_statistics", "---x"),
             ("subtree_lru", "---x"),
-            ("reparent_offline", "--xx"),
+            ("reparent_offline", "-xxx"),
             ("global_dirty_throttle", "---x"),
             ("wait_before_oom", "---x"),
             ("charge_near_limit", "---x"),
@@ -530,6 +534,7 @@ mod tests {
             ("shared_mark", "xxx-"),
             ("stores_free_slots", "x---"),
             ("stop_at_goal", "-xxx"),
+            ("decay_without_cost", "x---"),
         ];
         let found = Switch::ALL.map(|switch| {
             let is_on = |preset| if Mechanisms::preset(preset).is_on(switch) { 'x' } else { '-' };
@@ -559,10 +564,12 @@ mod tests {
     #[test]
     fn switches_compose() {
         use Switch::WorkingsetRework;
-        use Switch::{AlignedReadahead, BoundedSteps, FaultPlacement, IsolateDirty, LuleshFix};
+        use Switch::{
+            AlignedReadahead, BoundedSteps, DecayWithoutCost, FaultPlacement, IsolateDirty, LuleshFix,
+        };
         use Switch::{MissesPerFault, ProportionalProtection, ReclaimLoop, ReparentOffline, ShadowsBySize};
         use Switch::{StopAtGoal, StoresFreeSlots};
-        let of_72 = [FaultPlacement, ReclaimLoop, ReparentOffline, MissesPerFault];
+        let of_72 = [FaultPlacement, ReclaimLoop, MissesPerFault];
         let older = Mechanisms::compose(Preset::Linux72, &[], &of_72).unwrap();
         let word = |mechanisms: Mechanisms| (mechanisms.on, mechanisms.rules);
         assert_eq!((word(older), older.name()), (word(Mechanisms::preset(Preset::Linux71)), "linux-7.2"));
@@ -575,8 +582,9 @@ mod tests {
                 BoundedSteps,
                 AlignedReadahead,
                 StopAtGoal,
+                ReparentOffline,
             ],
-            &[IsolateDirty, ShadowsBySize, StoresFreeSlots],
+            &[DecayWithoutCost, IsolateDirty, ShadowsBySize, StoresFreeSlots],
         );
         assert_eq!(word(newer.unwrap()), word(Mechanisms::preset(Preset::Linux71)));
         assert!(Mechanisms::compose(Preset::Linux612, &[ReclaimLoop], &[]).is_ok());

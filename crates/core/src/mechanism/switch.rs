@@ -51,7 +51,7 @@ switches! {
     /// Of every subtree, the memcg with the coldest page gives next. Needs ages that compare across
     /// memcgs, so it works under the policy `ranked` only. The other policies walk the tree.
     SubtreeLru = "subtree_lru",
-    /// Hand the pages of a removed memcg to its parent (Linux 7.2). Off: they stay without an owner
+    /// Hand the pages of a removed memcg to its parent. Off, as in 6.12: they stay without an owner
     /// until reclaimed.
     ReparentOffline = "reparent_offline",
     /// Root reclaim, too, waits for dirty pages.
@@ -185,6 +185,9 @@ switches! {
     /// Multi-gen: limit reclaim stops after the step that reaches its goal, as all other reclaim
     /// does. Off: it goes on to the end of its budget. Between 6.12 and 7.1.
     StopAtGoal = "stop_at_goal",
+    /// Classic: a scan of inactive pages that costs nothing still halves the costs if they exceed a
+    /// quarter of the lists, as in 6.12. Off: only a scan that adds to them does.
+    DecayWithoutCost = "decay_without_cost",
 }
 
 /// The patches of the reclaim loop's series that change what reclaim decides, in the order of the
@@ -258,7 +261,9 @@ impl Switch {
             | Switch::BoundedSteps
             | Switch::ShadowsBySize
             | Switch::StopAtGoal => Some(Lru::MultiGen),
-            Switch::BatchNonresidentAge | Switch::CostReleasesLock => Some(Lru::Classic),
+            Switch::BatchNonresidentAge | Switch::CostReleasesLock | Switch::DecayWithoutCost => {
+                Some(Lru::Classic)
+            }
             Switch::ReclaimLoop => None,
             _ if self.is_part() => {
                 let of_classic = self.whole() == Some(Switch::BatchNonresidentAge);

@@ -87,6 +87,7 @@ impl Background {
             WalkStep::Wait(throttle) => return BackgroundStep::Wait(throttle),
             WalkStep::Finished => {}
         }
+        self.scan.cache_trim_failed |= walk.trims_cache() && self.scan.progress.reclaimed == 0;
         self.walk = None;
         self.end_pass(core, host)
     }
@@ -105,6 +106,12 @@ impl Background {
         self.met_writeback |= under_writeback && waits;
         let stuck = progress.reclaimed == 0 && (self.scan.tallies.writeback > 0 || self.met_writeback);
         if self.priority == 0 {
+            if self.reclaimed_pages == 0 && self.scan.cache_trim_failed && !self.scan.no_cache_trim {
+                // Once more, with anonymous pages ([book: classic-lru#scan-amounts]).
+                self.scan.no_cache_trim = true;
+                self.priority = PRIORITY_DEFAULT;
+                return wait.map_or(BackgroundStep::More, BackgroundStep::Wait);
+            }
             if stuck {
                 return self.restart(Throttle::Writeback);
             }
@@ -126,6 +133,7 @@ impl Background {
         self.priority = PRIORITY_DEFAULT;
         self.reclaimed_pages = 0;
         self.met_writeback = false;
+        (self.scan.cache_trim_failed, self.scan.no_cache_trim) = (false, false);
         self.scan.stuck = Default::default();
     }
 

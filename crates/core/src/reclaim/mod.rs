@@ -129,6 +129,8 @@ impl Effort {
         }
         if progress.reclaimed == 0 && self.scan.low_skipped && !self.scan.low_override {
             self.scan.low_override = true;
+            // The protected memcgs give inactive pages first, too.
+            self.scan.force_deactivation = false;
             self.priority = PRIORITY_DEFAULT;
             return wait.map_or(Step::More, Step::Wait);
         }

@@ -61,6 +61,11 @@ impl NodeWalk {
         }
     }
 
+    /// [`Pass::trims_cache`].
+    pub(crate) fn trims_cache(&self) -> bool {
+        self.pass.trims_cache()
+    }
+
     /// Begins the next lruvec's turn, or takes one batch from the current one.
     pub(crate) fn step(&mut self, cx: &mut Context<'_, impl Host>) -> WalkStep {
         let (core, orders) = (cx.core, cx.orders);

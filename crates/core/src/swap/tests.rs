@@ -2,9 +2,10 @@ use super::*;
 use crate::access::{Arrival, Lookup, Task};
 use crate::event::Event;
 use crate::host::{FlushReason, Host, Time};
-use crate::lru::{Aging, Seq};
+use crate::lru::{Aging, Context, Queue, Scan, Seq};
 use crate::memcg::{Counter, Memcg};
-use crate::reclaim::{Effort, EffortKind, Orders, OutOfMemory, Step, Watermarks};
+use crate::reclaim::{Background, BackgroundStep, Effort, EffortKind, NodeWalk, Orders, OutOfMemory};
+use crate::reclaim::{Step, WalkStep, Watermarks};
 use crate::testing::Harness;
 use crate::{ChargeStep, Charging, Lru, Mechanisms, MemcgId, Options, Preset};
 use std::cell::{Cell, RefCell};
@@ -62,8 +63,11 @@ impl Anon {
 
     /// The limit is half of the frames.
     fn with_options(swap_pages: u32, store: SwapStore, options: Options) -> Anon {
+        Anon::with_watermarks(swap_pages, store, options, Watermarks { min: 0, low: 0, high: 0 })
+    }
+
+    fn with_watermarks(swap_pages: u32, store: SwapStore, options: Options, watermarks: Watermarks) -> Anon {
         let swap = SwapOptions { pages: swap_pages, store };
-        let watermarks = Watermarks { min: 0, low: 0, high: 0 };
         let limit_pages = u64::from(options.frames) / 2;
         let core = Core::new(Options { swap, watermarks, batch_folios: 1, ..options }, Time::ZERO);
         let memcg = core.add_memcg("anon", limit_pages, Time::ZERO).unwrap().id();
@@ -105,6 +109,13 @@ impl Anon {
             Lookup::Miss => None,
             Lookup::Pending(folio) => panic!("{folio:?} is busy"),
         }
+    }
+
+    /// Moves a page that is on a list to the active list.
+    fn activate(&self, page: u32) {
+        let folio = self.hit(page).unwrap().folio;
+        self.core.enqueue(&self.host, 0, Queue::Activate, folio);
+        self.core.drain(&self.host, 0);
     }
 
     /// A load or a store by the task.
@@ -298,6 +309,72 @@ fn the_classic_lru_frees_a_page_at_its_second_visit() {
         assert_eq!([anon.stat(Counter::WorkingsetRefaultAnon), anon.stat(Counter::Pswpin)], [0, 0]);
         anon.core.validate().unwrap();
     }
+}
+
+/// [book: classic-lru#deactivation]: "if swap exists, be it full or forbidden to the memcg".
+#[test]
+fn the_classic_lru_rebalances_anonymous_pages_without_room_in_swap() {
+    for swap_pages in [1000, 0] {
+        let mechanisms = Mechanisms::default().with_lru(Lru::Classic);
+        let options = Options { mechanisms, ..Options::new(600) };
+        let anon = Anon::with_options(swap_pages, SwapStore::Device, options);
+        anon.store(0..100);
+        let memcg = anon.memcg();
+        (0..100).for_each(|page| anon.activate(page));
+        memcg.set_swap_max_pages(0);
+        assert!(!anon.core.can_swap(memcg.id()));
+        assert_eq!(anon.reclaim(1, Swappiness::DEFAULT), 0);
+        let deactivated = anon.stat(Counter::Pgdeactivate);
+        // Each turn deactivates 32 pages, until not more than half are active.
+        assert_eq!(deactivated, if swap_pages > 0 { 64 } else { 0 });
+        assert_eq!(anon.stat(Counter::PgscanAnon), 0);
+        anon.core.validate().unwrap();
+    }
+}
+
+/// A classic node of 1,000 frames that is short of memory, with 100 anonymous pages.
+fn short_of_memory(late: bool) -> Anon {
+    let without: &[Switch] = if late { &[Switch::ExactStatistics] } else { &[] };
+    let mechanisms = Mechanisms::compose(Preset::Default, &[], without).unwrap().with_lru(Lru::Classic);
+    let options = Options { mechanisms, ..Options::new(1000) };
+    let anon =
+        Anon::with_watermarks(1000, SwapStore::Memory, options, Watermarks { min: 0, low: 980, high: 990 });
+    anon.store(0..100);
+    anon.forget_accesses(0..100);
+    anon
+}
+
+/// [book: classic-lru#deactivation]: background reclaim deactivates anonymous pages before it
+/// counts how many are to be scanned.
+#[test]
+fn background_reclaim_rebalances_first() {
+    let anon = short_of_memory(false);
+    (0..100).for_each(|page| anon.activate(page));
+    let orders = Orders::new(MemcgId::ROOT, EffortKind::Background, 32, EAGER, 0);
+    let mut scan = Scan::default();
+    let cx = &mut Context::new(&anon.core, &anon.host, &orders, &mut scan);
+    let mut walk = NodeWalk::new(cx, 5, true);
+    while walk.step(cx) != WalkStep::Finished {}
+    assert_eq!(
+        (anon.stat(Counter::Pgdeactivate) >= 32, anon.stat(Counter::PgscanAnon)),
+        (true, 1),
+        "32 >> 5"
+    );
+}
+
+/// [book: classic-lru#scan-amounts]: background reclaim that freed nothing while it spared
+/// anonymous pages for the sake of inactive file pages does not spare them the second time.
+#[test]
+fn background_reclaim_stops_sparing_anonymous_pages() {
+    let anon = short_of_memory(true);
+    let memcg = anon.memcg();
+    // Statistics that know of inactive file pages which are gone.
+    memcg.lruvec.know_inactive_file_pages(5000);
+    anon.core.memcg(MemcgId::ROOT).lruvec.know_inactive_file_pages(5000);
+    let mut background = Background::new(&anon.core, 0);
+    while background.step(&anon.core, &anon.host) != BackgroundStep::Sleep {}
+    assert!(anon.stat(Counter::PgstealAnon) > 0);
+    assert!(!anon.core.node.is_hopeless());
 }
 
 /// [book: eviction#verdicts] row 18: "synchronous success (compressed memory) → continue".

@@ -517,6 +517,7 @@ fn is_drawn_last(switch: Switch) -> bool {
                 | Switch::SharedMark
                 | Switch::StoresFreeSlots
                 | Switch::StopAtGoal
+                | Switch::DecayWithoutCost
         )
 }
 

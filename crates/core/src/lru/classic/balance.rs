@@ -39,6 +39,11 @@ impl Costs {
         }
     }
 
+    /// Adds the costs of a removed memcg, which its ancestors know already, as the kernel does.
+    pub(in crate::lru) fn inherit(&mut self, costs: Costs) {
+        self.0.iter_mut().zip(costs.0).for_each(|(own, cost)| *own += cost);
+    }
+
     /// The scan shares of both kinds, by [`Kind`]. Twice the cost halves the share, but no kind
     /// gets less than a third, before swappiness.
     fn shares(self, swappiness: Swappiness) -> [u64; 2] {
@@ -53,7 +58,7 @@ impl Costs {
 /// Circumstances that the scan amounts depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Circumstances {
-    /// Reclaim was requested or is for a limit: the node itself is not short.
+    /// [`Orders::is_of_memcg`](crate::lru::scan_control::Orders::is_of_memcg).
     pub(crate) of_memcg: bool,
     /// Anonymous pages can be swapped out.
     pub(crate) can_swap: bool,
@@ -98,8 +103,10 @@ impl Balance {
             may_deactivate,
             anon_is_low: known.is_low(Kind::Anon),
             costs: target.lruvec.lock(&core.folios).lists.costs,
-            trims_cache: known.inactive(Kind::File) >> priority != 0 && !may(Kind::File),
-            file_is_tiny: orders.is_root() && file_is_tiny(),
+            trims_cache: known.inactive(Kind::File) >> priority != 0
+                && !may(Kind::File)
+                && !cx.scan.no_cache_trim,
+            file_is_tiny: !orders.is_of_memcg() && file_is_tiny(),
         }
     }
 
@@ -110,6 +117,15 @@ impl Balance {
 
     pub(crate) fn anon_is_low(&self) -> bool {
         self.anon_is_low
+    }
+
+    #[cfg(test)]
+    pub(super) fn file_is_tiny(&self) -> bool {
+        self.file_is_tiny
+    }
+
+    pub(crate) fn trims_cache(&self) -> bool {
+        self.trims_cache
     }
 
     /// Pages to scan of each list, in the order of [`LISTS`], for lists of these `sizes`.
@@ -149,15 +165,22 @@ pub(in crate::lru) struct Cost {
     pub(super) pages: u64,
     /// Pages by which the clocks advance in the same walk.
     pub(super) aged: u64,
+    /// Whether inactive pages were scanned, maybe without a cost.
+    pub(super) scanned: bool,
 }
 
 impl Cost {
+    /// Whether it adds to the costs, or halves them if they are too high.
+    pub(super) fn has_effect(&self, core: &Core) -> bool {
+        self.pages > 0 || self.scanned && core.mechanisms().is_on(Switch::DecayWithoutCost)
+    }
+
     /// Adds the cost to a memcg's lruvec and those of its ancestors. `locked`: the memcg's lruvec
     /// lock, which is released before an ancestor is touched ([book: classic-lru#lru-lock],
     /// remedy 3).
     pub(super) fn note(self, core: &Core, host: &impl Host, memcg: &Memcg, locked: Option<LockedLruvec<'_>>) {
-        let Cost { kind, pages, aged } = self;
-        if pages == 0 {
+        let Cost { kind, pages, aged, .. } = self;
+        if !self.has_effect(core) {
             drop(locked);
             if aged > 0 {
                 core.memcgs.advance_nonresident_age(memcg, aged);

@@ -109,7 +109,7 @@ pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<
     if !batched {
         core.memcgs.advance_nonresident_age(memcg, 1);
     }
-    Cost { kind, pages: IO_COST, aged: u64::from(batched) }.note(core, host, memcg, None);
+    Cost { kind, pages: IO_COST, aged: u64::from(batched), scanned: false }.note(core, host, memcg, None);
 }
 
 impl Memcgs {
@@ -172,11 +172,46 @@ fn refault_distance(
     if kind == Kind::Anon {
         pages += known.inactive(Kind::File);
     }
-    if core.free_swap_pages() > 0 && target.swap.margin_pages() > 0 {
+    if core.can_swap(target.id()) {
         pages += known.active(Kind::Anon);
         if kind == Kind::File {
             pages += known.inactive(Kind::Anon);
         }
     }
     Distance { passed, reach: pages }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::swap::{SwapOptions, SwapStore};
+    use crate::testing::Harness;
+    use crate::{Lru, Mechanisms, Options, Preset};
+
+    /// [book: refaults#classic-distance]: anonymous lists count if the memcg can swap. The limit of
+    /// an ancestor may be in the way.
+    #[test]
+    fn the_reach_asks_for_swap_up_to_the_root() {
+        let mut options = Options::new(400);
+        options.mechanisms = Mechanisms::preset(Preset::Default).with_lru(Lru::Classic);
+        options.swap = SwapOptions { pages: 100, store: SwapStore::Device };
+        let harness = Harness::with_options(options, 200);
+        let parent = harness.memcg();
+        let child = harness.core.add_child(parent.id(), "child", 200, crate::Time::ZERO).unwrap().id();
+        let child = harness.core.memcg(child);
+        child.lruvec.classic.sizes[list_number(Kind::Anon)].store(7, crate::sync::Ordering::Relaxed);
+        let reach = || refault_distance(&harness.core, &harness.host, child, Kind::File, 0, TOKEN_MASK).reach;
+        assert_eq!(reach(), 7);
+        for memcg in [child, parent] {
+            memcg.set_swap_max_pages(0);
+            assert_eq!(reach(), 0);
+            memcg.set_swap_max_pages(crate::UNLIMITED);
+        }
+        child.lruvec.classic.sizes[list_number(Kind::Anon)].store(0, crate::sync::Ordering::Relaxed);
+    }
+
+    /// The number of a kind's inactive list among the sizes.
+    fn list_number(kind: Kind) -> usize {
+        kind as usize * 2
+    }
 }

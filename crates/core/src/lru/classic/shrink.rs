@@ -96,7 +96,7 @@ pub(super) fn put_back_inactive(cx: &mut Context<'_, impl Host>, memcg: &Memcg, 
     let Isolated { kind, scanned, taken, .. } = cx.scan.batch;
     let kind = kind.expect("a batch of folios is of one kind");
     let pages = IO_COST * tallies.swapped + (scanned - freed);
-    put_back(core, host, cx.scan, memcg, Some(Cost { kind, pages, aged: 0 }));
+    put_back(core, host, cx.scan, memcg, Some(Cost { kind, pages, aged: 0, scanned: true }));
     core.node.note_put_back(kind, taken);
     if tallies.unqueued_dirty == taken {
         host.wake_flusher(FlushReason::Reclaim);
@@ -171,7 +171,7 @@ pub(in crate::lru) fn put_back(
     let mut back = std::mem::take(&mut scan.back);
     back.extend(scan.rejected.drain(..).map(|folio| (folio, core.folios.flags(folio).load().mlocked())));
     let mut activated = 0;
-    if !back.is_empty() || cost.as_ref().is_some_and(|cost| cost.pages > 0) {
+    if !back.is_empty() || cost.as_ref().is_some_and(|cost| cost.has_effect(core)) {
         let (owner, mut locked) = core.lock_living(memcg.id());
         let mut went = None;
         for &(folio, unevictable) in &back {
@@ -193,7 +193,7 @@ pub(in crate::lru) fn put_back(
             }
         }
         order::grew(core, owner);
-        let cost = cost.unwrap_or(Cost { kind: Kind::File, pages: 0, aged: 0 });
+        let cost = cost.unwrap_or(Cost { kind: Kind::File, pages: 0, aged: 0, scanned: false });
         let carried = if batched && mechanisms.is_on(Switch::AgeWithCost) { activated } else { 0 };
         let (times, pages) = if batched { (1, activated - carried) } else { (activated, 1) };
         let advance = || {

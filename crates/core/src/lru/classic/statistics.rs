@@ -154,3 +154,11 @@ pub(crate) fn has_new_refaults(core: &Core, host: &impl Host, memcg: &Memcg) -> 
     let seen = &memcg.lruvec.classic.refaults_seen;
     std::array::from_fn(|kind| seen[kind].load(Relaxed) != known[kind])
 }
+
+#[cfg(all(test, not(loom)))]
+impl crate::lru::Lruvec {
+    /// Sets the number of inactive file pages that late statistics know of.
+    pub(crate) fn know_inactive_file_pages(&self, pages: u64) {
+        self.classic.aggregated.sizes[Kind::File as usize * 2].store(pages, Relaxed);
+    }
+}

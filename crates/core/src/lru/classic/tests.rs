@@ -2,12 +2,13 @@
 //! [book: refaults#checks].
 
 use super::shrink::{isolate_inactive, put_back_inactive, shrink_active};
+use super::state::Costs;
 use super::{Balance, list_of};
 use crate::folio::Kind;
 use crate::lru::{Context, Evictions, Scan};
 use crate::memcg::Counter;
 use crate::pageout::{Workspace, page_out};
-use crate::reclaim::{EffortKind, Orders};
+use crate::reclaim::{EffortKind, Orders, Watermarks};
 use crate::testing::Harness;
 use crate::workingset::Shadow;
 use crate::{Arrival, FlushReason, Lru, Mechanisms, Preset, Switch};
@@ -542,4 +543,89 @@ fn unevictable_pages_are_culled() {
     }
     assert_eq!(harness.memcg().lruvec.unevictable_pages(), 0);
     harness.core.validate().unwrap();
+}
+
+/// [book: classic-lru#scan-cost]: "In 6.12 an inactive scan that costs nothing halves them, too".
+#[test]
+fn a_scan_without_cost_decays_costs_in_old_kernels() {
+    let costs_after = |with: &[Switch], freed: u32| {
+        let mechanisms = Mechanisms::compose(Preset::Default, with, &[]).unwrap().with_lru(Lru::Classic);
+        let mut harness = Harness::with_mechanisms(mechanisms, 200, 1);
+        harness.fill(0..40, 100..100);
+        let costs = |memcg, set: Option<Costs>| {
+            let lists = &mut harness.core.memcg(memcg).lruvec.lock(&harness.core.folios).lists;
+            lists.costs = set.unwrap_or(lists.costs);
+            lists.costs
+        };
+        let both = [harness.task.memcg, crate::MemcgId::ROOT];
+        both.iter().for_each(|&memcg| _ = costs(memcg, Some(Costs([4, 100]))));
+        assert_eq!(harness.shrink_inactive(u64::from(freed)), u64::from(freed));
+        let [own, root] = both.map(|memcg| costs(memcg, None));
+        assert_eq!(own, root, "and so in each ancestor");
+        own
+    };
+    assert_eq!(costs_after(&[Switch::DecayWithoutCost], 8), Costs([2, 50]));
+    assert_eq!(costs_after(&[], 8), Costs([4, 100]));
+    assert_eq!(costs_after(&[Switch::DecayWithoutCost], 0), Costs([4, 100]), "nothing was scanned");
+}
+
+/// [book: memcgs#offline-memcgs]: "Classic appends list to list and adds the costs".
+#[test]
+fn an_heir_gets_the_costs() {
+    let mut harness = exact(200, 1);
+    let parent = harness.task.memcg;
+    let child = harness.core.add_child(parent, "child", 200, crate::Time::ZERO).unwrap().id();
+    harness.task = harness.core.new_task(child, 0);
+    harness.fill(0..10, 20..30);
+    let lists = |memcg| harness.core.memcg(memcg).lruvec.lock(&harness.core.folios);
+    for (memcg, costs) in [(parent, [1, 20]), (child, [300, 4000])] {
+        lists(memcg).lists.costs = Costs(costs);
+    }
+    harness.core.remove_memcg(&harness.host, child).unwrap();
+    assert_eq!(lists(parent).lists.costs, Costs([301, 4020]));
+    harness.core.validate().unwrap();
+}
+
+/// [book: classic-lru#scan-amounts]: a request for pages of the root is cgroup reclaim, which never
+/// asks whether file pages are few.
+#[test]
+fn a_request_is_no_shortage_of_the_node() {
+    for (kind, few) in [(EffortKind::Direct, true), (EffortKind::Proactive, false)] {
+        let mut options = crate::Options::new(1000);
+        options.mechanisms = mechanisms(&[]);
+        options.watermarks = Watermarks { min: 0, low: 900, high: 1000 };
+        let harness = Harness::with_options(options, 900);
+        (0..64).for_each(|_| _ = harness.add_anon());
+        harness.drain();
+        let orders = Orders { kind, ..harness.root_orders(32) };
+        let mut scan = Scan::default();
+        let cx = Context::new(&harness.core, &harness.host, &orders, &mut scan);
+        assert_eq!((orders.is_of_memcg(), Balance::new(&cx, 0).file_is_tiny()), (!few, few), "{kind:?}");
+    }
+}
+
+/// [book: reclaim-loop#effort]: the try that ignores `low` spares active pages again, though the
+/// try before did not.
+#[test]
+fn ignoring_low_does_not_force_deactivation() {
+    let mut harness = exact(1000, 1);
+    let parent = harness.task.memcg;
+    let mut add = |name, inactive: std::ops::Range<u32>, active: std::ops::Range<u32>| {
+        let memcg = harness.core.add_child(parent, name, 1000, crate::Time::ZERO).unwrap().id();
+        harness.task = harness.core.new_task(memcg, 0);
+        harness.fill(inactive, active);
+        memcg
+    };
+    // One can give none, all of its pages are dirty. The other is protected.
+    let (dirty, protected) = (add("dirty", 0..40, 40..60), add("protected", 100..200, 200..250));
+    (0..60).for_each(|page| harness.write(page));
+    harness.core.memcgs.set_low(protected, 1000);
+    harness.core.memcgs.set_low(parent, 1000);
+    let orders = Orders { target: parent, ..harness.orders(32) };
+    let mut effort = crate::reclaim::Effort::new(&harness.core, orders);
+    while !matches!(effort.step(&harness.core, &harness.host), crate::reclaim::Step::Done(_)) {}
+    let deactivated = |memcg| harness.core.memcg(memcg).stat().get(Counter::Pgdeactivate);
+    assert!(deactivated(dirty) >= 20, "forced");
+    assert_eq!(deactivated(protected), 0);
+    assert!(harness.core.memcg(protected).stat().get(Counter::PgstealFile) >= 32);
 }

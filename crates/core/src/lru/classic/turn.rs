@@ -23,7 +23,6 @@ pub(in crate::lru) struct ClassicTurn {
     memcg: MemcgId,
     balance: Balance,
     priority: u8,
-    can_swap: bool,
     /// Pages to scan of each list, in the order of [`LISTS`].
     budgets: [u64; 4],
     /// Pages still to scan of each list.
@@ -35,9 +34,12 @@ pub(in crate::lru) struct ClassicTurn {
     reclaimed: u64,
     /// Whether to use the whole budget, whatever was freed.
     whole: bool,
-    /// Whether to begin with a little of the active anonymous list, as background reclaim does
-    /// while the node has few inactive anonymous pages.
-    ages_anon: bool,
+}
+
+/// Whether anonymous pages are deactivated even if none is to be scanned: there is swap, be it full
+/// or forbidden to the memcg. It may have room again before the pages are needed.
+fn ages_anon(core: &Core) -> bool {
+    core.swap.slots() > 0
 }
 
 fn lists_of(kind: Kind) -> std::ops::Range<usize> {
@@ -52,7 +54,9 @@ impl ClassicTurn {
     ) -> ClassicTurn {
         let Grant { memcg, spared, priority, .. } = grant;
         let (core, orders) = (cx.core, cx.orders);
-        let can_swap = core.can_swap(memcg.id());
+        if orders.kind == EffortKind::Background && ages_anon(core) && balance.anon_is_low() {
+            shrink_active(cx, memcg, Kind::Anon, CLUSTER_PAGES);
+        }
         let usage = memcg.usage_pages();
         let sizes = LISTS.map(|(kind, active)| {
             let pages = memcg.lruvec.classic.size(kind, active);
@@ -61,27 +65,24 @@ impl ClassicTurn {
             pages
         });
         let how = Circumstances {
-            of_memcg: !orders.is_root(),
-            can_swap,
+            of_memcg: orders.is_of_memcg(),
+            can_swap: core.can_swap(memcg.id()),
             swappiness: orders.swappiness,
             offline: !memcg.is_online(),
             priority,
         };
-        let ages_anon = orders.kind == EffortKind::Background && can_swap && balance.anon_is_low();
         let budgets = balance.amounts(sizes, how);
         let whole = orders.is_root() && orders.kind == EffortKind::Direct && priority == PRIORITY_DEFAULT;
         ClassicTurn {
             memcg: memcg.id(),
             balance,
             priority,
-            can_swap,
             budgets,
             left: budgets,
             next: 0,
             stalled: false,
             reclaimed: 0,
             whole,
-            ages_anon,
         }
     }
 
@@ -96,10 +97,6 @@ impl ClassicTurn {
     pub(in crate::lru) fn step(&mut self, cx: &mut Context<'_, impl Host>) -> TurnStep {
         let core = cx.core;
         let memcg = core.memcg(self.memcg);
-        if std::mem::take(&mut self.ages_anon) {
-            shrink_active(cx, memcg, Kind::Anon, CLUSTER_PAGES);
-            return TurnStep::More;
-        }
         loop {
             if self.next == LISTS.len() {
                 self.next = 0;
@@ -143,7 +140,7 @@ impl ClassicTurn {
             return TurnStep::More;
         }
         // Swapping needs pages that have been on the inactive list for a while.
-        if self.can_swap && statistics::known_sizes(core, cx.host, memcg).is_low(Kind::Anon) {
+        if ages_anon(core) && statistics::known_sizes(core, cx.host, memcg).is_low(Kind::Anon) {
             shrink_active(cx, memcg, Kind::Anon, CLUSTER_PAGES);
         }
         TurnStep::Finished

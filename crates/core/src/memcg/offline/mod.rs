@@ -5,7 +5,7 @@
 //! be colder. A folio that is on no list at that moment keeps its old owner until it is put on one.
 //! The number is free once no page, swap slot, child or handle refers to it.
 //!
-//! Before Linux 7.2 (`reparent_offline` off), an offline memcg keeps its pages until they are
+//! Before Linux 7.1 (`reparent_offline` off), an offline memcg keeps its pages until they are
 //! reclaimed.
 //!
 //! Source: [book: memcgs#offline-memcgs].
@@ -41,7 +41,7 @@ impl Memcg {
 }
 
 impl Core {
-    /// Removes a memcg. Its pages stay cached and become its parent's (before Linux 7.2: they stay
+    /// Removes a memcg. Its pages stay cached and become its parent's (before Linux 7.1: they stay
     /// without an owner). The caller's handle stays: see [`Self::drop_handle`].
     ///
     /// # Errors

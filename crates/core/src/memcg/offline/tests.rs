@@ -142,7 +142,7 @@ fn reclaim_of_a_removed_memcg_spares_its_heir() {
 /// A task outlives its memcg: an ancestor pays, whether pages are handed over or not.
 #[test]
 fn tasks_may_outlive_their_memcg() {
-    for preset in [Preset::Default, Preset::Linux71] {
+    for preset in [Preset::Default, Preset::Linux612] {
         let mut harness = Harness::with_preset(preset, 1000, 1);
         let parent = harness.task.memcg;
         let child = add(&harness, parent, "child");
@@ -332,11 +332,11 @@ fn the_last_batch_of_an_offline_memcg_is_counted() {
     }
 }
 
-/// Before Linux 7.2. The removed memcg has one page left, known only to a batch of activations, and
+/// Before Linux 7.1. The removed memcg has one page left, known only to a batch of activations, and
 /// a shadow of another page in the harness's mapping. Of the harness's own pages, 0 to 63 are
 /// cached.
 fn gone_but_for_a_queued_page(lru: Lru) -> (Harness, MemcgId) {
-    let mut harness = Harness::with_mechanisms(Mechanisms::preset(Preset::Linux71).with_lru(lru), 1000, 31);
+    let mut harness = Harness::with_mechanisms(Mechanisms::preset(Preset::Linux612).with_lru(lru), 1000, 31);
     let own = harness.task.clone();
     let memcg = add(&harness, MemcgId::ROOT, "gone");
     bring(&mut harness, memcg, 6400..6401);
