@@ -96,7 +96,6 @@ fn a_trace_has_counts_and_no_time() {
             "bounded_steps",
             "shadows_by_size",
             "stop_at_goal",
-            "decay_without_cost",
             "lru_lock"
         ]
     );
