@@ -149,8 +149,8 @@ switches! {
     /// This project's addition: the evictions of a batch advance the clocks once, too.
     AgeEvictionsPerBatch = "age_evictions_per_batch",
     /// Published remedy 3 for the classic LRU: noting the cost takes over the held lock and
-    /// releases it. Off: put-back releases the lock, and noting the cost takes it again. All
-    /// measured kernels have it.
+    /// releases it. Off: put-back releases the lock, and noting the cost takes it again. 7.1 has
+    /// it; no count depends on it.
     CostReleasesLock = "cost_releases_lock",
     /// The published patch of [`Switch::Prefetch`] alone: scans of generations prefetch the flag
     /// word of the next folio. Scans of the classic lists do so in every kernel. `prefetch`
