@@ -10,8 +10,9 @@
 //! Source: [book: memcgs#limits].
 
 use super::stock::Charge;
-use super::{Counter, Memcg, MemcgId, Memcgs};
+use super::{CHARGE_BATCH_PAGES, Counter, Memcg, MemcgId, Memcgs};
 use crate::Core;
+use crate::sync::Ordering::Relaxed;
 
 /// Near the limit, a CPU may charge 1/1024 of it at once.
 const NEAR_LIMIT_SHARE: u64 = 1024;
@@ -97,6 +98,31 @@ impl Memcgs {
         let half = counter.margin_pages().div_ceil(2);
         let pages = half.min(counter.max_pages() / NEAR_LIMIT_SHARE).min(self.stocks.batch_pages);
         if pages > 1 && self.charge_pages(memcg, pages).is_ok() { pages } else { 0 }
+    }
+
+    /// Pages on whose behalf `memory.high` is checked after a charge of `charged` pages. A kernel
+    /// charges 64 pages at once where no limit is near, and checks then. Where this engine charges
+    /// page by page, a check is for the next 63 pages, too; 0: this page was one of them.
+    pub(crate) fn pages_to_check(&self, memcg: MemcgId, charged: u64, is_over: bool) -> u64 {
+        if self.stocks.batch_pages > 1 {
+            return if is_over { charged } else { 0 };
+        }
+        let ahead = &self.get(memcg).checked_ahead;
+        if !is_over {
+            if ahead.load(Relaxed) > 0 {
+                ahead.store(0, Relaxed);
+            }
+            return 0;
+        }
+        let rest = CHARGE_BATCH_PAGES - 1;
+        if ahead.fetch_update(Relaxed, Relaxed, |pages| pages.checked_sub(1)).is_ok() {
+            0
+        } else if self.with_ancestors(memcg).any(|payer| payer.memory.margin_pages() < rest) {
+            charged
+        } else {
+            ahead.store(rest, Relaxed);
+            CHARGE_BATCH_PAGES
+        }
     }
 
     /// Pages charged to a memcg and its subtree, without those in stock, which `memory.current`

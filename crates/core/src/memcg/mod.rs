@@ -95,6 +95,8 @@ pub struct Memcg {
     pub(crate) oom: OomState,
     pub(crate) memory: PageCounter,
     pub(crate) swap: PageCounter,
+    /// Where pages are charged one by one: pages that the last check of `memory.high` was for, too.
+    checked_ahead: AtomicU64,
     /// Metadata that it pays for: a packed `Bill` of [`index`].
     index_bill: AtomicU64,
     /// Its cost, which its parent pays: a packed [`HostCharge`], or 0.
@@ -135,6 +137,7 @@ impl Memcg {
             oom: OomState::new(),
             memory: PageCounter::new(UNLIMITED),
             swap: PageCounter::new(UNLIMITED),
+            checked_ahead: AtomicU64::new(0),
             index_bill: AtomicU64::new(0),
             own_charge: AtomicU64::new(0),
             protection: Protection::new(),

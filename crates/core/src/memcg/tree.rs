@@ -173,6 +173,7 @@ impl Memcgs {
         memcg.lruvec.reset(now);
         memcg.spaces.reset();
         memcg.in_turns.store(false, Relaxed);
+        memcg.checked_ahead.store(0, Relaxed);
         memcg.has_children.store(false, Relaxed);
         *memcg.order.lock() = None;
         *memcg.name.lock() = key.1.clone();

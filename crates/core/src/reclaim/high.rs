@@ -46,14 +46,16 @@ pub(crate) enum HighStep {
 }
 
 impl OverHigh {
-    /// `Some` if, after charging `charged_pages`, `memcg` or an ancestor is above its high limit.
+    /// `Some` if, after charging `charged_pages`, `memcg` or an ancestor is above its high limit and
+    /// no earlier check was for these pages, too.
     #[inline]
     pub(crate) fn after(core: &Core, memcg: MemcgId, charged_pages: u64, cpu: usize) -> Option<OverHigh> {
         let over = core
             .memcgs
             .with_ancestors(memcg)
             .any(|payer| payer.memory.overage() > 0 || payer.swap.overage() > 0);
-        over.then(|| OverHigh {
+        let charged_pages = core.memcgs.pages_to_check(memcg, charged_pages, over);
+        (charged_pages > 0).then(|| OverHigh {
             memcg,
             cpu,
             charged_pages,
@@ -124,6 +126,30 @@ impl OverHigh {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::testing::Harness;
+    use crate::{Mechanisms, Preset};
+
+    /// As traced in Linux 6.12 and 7.2, 2026-11-29: an effort for `memory.high` wants 64 pages. The
+    /// next 63 pages are charged without a check.
+    #[test]
+    fn a_check_is_for_64_pages() {
+        let goals = |max_pages| {
+            let mut options = Harness::multigen_options(2000);
+            options.mechanisms = Mechanisms::preset(Preset::Linux72);
+            let mut harness = Harness::with_options(options, max_pages);
+            harness.bring_at(0..1000, 4);
+            let (core, memcg) = (&harness.core, harness.task.memcg);
+            core.memcg(memcg).set_high_pages(1000);
+            assert!(OverHigh::after(core, memcg, 1, 0).is_none());
+            core.memcg(memcg).set_high_pages(900);
+            let after = || OverHigh::after(core, memcg, 1, 0).map(|over| over.goal_pages);
+            std::iter::repeat_with(after).take(65).collect::<Vec<_>>()
+        };
+        let goals_far_below = goals(1063);
+        assert_eq!((goals_far_below[0], goals_far_below[64]), (Some(64), Some(64)));
+        assert_eq!(goals_far_below[1..64], [None; 63]);
+        assert_eq!(goals(1062), [Some(1); 65], "the limit leaves no room for a batch");
+    }
 
     /// [book: memcgs#limits]: "Computed delays with high = 100 MB: 101 MB → 6 ms, 105 → 159 ms, 110
     /// → 639 ms, ≥ 118 → 2000 ms."
