@@ -2,7 +2,7 @@
 //! which the memcg pays, too.
 //!
 //! [`Charging`] is stepped until it has all of them. Over `memory.max` it runs a reclaim effort on
-//! the memcg; below the node's min watermark it runs one on all memcgs. After 16 fruitless efforts
+//! the memcg; below the node's min watermark it runs one on all memcgs. After 16 fruitless retries
 //! it fails with a report, or a tenant is killed ([`crate::OomPolicy`]). With `wait_before_oom`,
 //! which no kernel has, it first waits for pages that are being written or read.
 //!
@@ -28,7 +28,8 @@ use crate::reclaim::{
 use crate::workingset;
 use metadata::MetadataShort;
 
-/// Fruitless efforts before a charge fails.
+/// Retries after fruitless efforts before a charge fails. The first effort is none, nor is the one
+/// after the stocks were drained.
 const RETRIES: u32 = 16;
 
 /// References of a new folio: one for its mapping, one for the per-CPU batch that it will wait in.
@@ -222,7 +223,7 @@ impl Charging {
         Charging { index_bytes: if core.options.charge_metadata { bytes } else { 0 }, ..self }
     }
 
-    /// Makes the charge optional, as for readahead: it fails after one fruitless effort, without
+    /// Makes the charge optional, as for readahead: it fails after two fruitless efforts, without
     /// waiting, OOM kill or `oom` event. The kernel charges readahead likewise (`__GFP_NORETRY`).
     pub fn optional(self) -> Charging {
         Charging { needed: false, ..self }
@@ -567,15 +568,15 @@ impl Charging {
         if room || progress.reclaimed > 0 {
             return ChargeStep::More;
         }
-        let stocked = core.options.charge_batch_pages > 1 && is_limited;
-        if stocked && !std::mem::replace(&mut delay.drained, true) {
+        // Draining the stocks is no retry, even if they were empty.
+        if is_limited && !std::mem::replace(&mut delay.drained, true) {
             charging::drain_stocks(core, delay.limited);
             return ChargeStep::More;
         }
         // Reclaim cannot free folios in the batches of other CPUs. No kernel drains them here.
         core.drain_all(host);
-        delay.retries += 1;
         if needed && delay.retries < RETRIES {
+            delay.retries += 1;
             return ChargeStep::More;
         }
         self.fail(core, host)
@@ -595,7 +596,6 @@ impl Charging {
             LastStep::Fail(report) => self.refuse(core, host, report),
             LastStep::Retry => {
                 delay.retries = 0;
-                delay.drained = false;
                 ChargeStep::More
             }
             LastStep::Wait(throttle) => ChargeStep::Wait(throttle),
@@ -770,7 +770,7 @@ mod tests {
 
     /// As in 96 traced efforts of Linux 6.12 ([book: fidelity#fidelity-kills]): a CPU stalls while
     /// it moves a written page, which is alone in the oldest generation. No effort gets past it, so
-    /// the charge fails after 16 efforts that take no page.
+    /// the charge fails after 18 efforts that take no page.
     #[test]
     fn a_stalled_cpu_that_moves_a_page_stops_the_efforts_of_kernels() {
         const PAGES: u32 = 400;
@@ -809,6 +809,24 @@ mod tests {
         };
         assert_eq!(charge(true), (false, true, true));
         assert!(charge(false).0, "a fruitless effort drains the batches of other CPUs");
+    }
+
+    /// As traced in Linux 6.12 and 7.2, 2026-11-29: 18 fruitless efforts before the first kill,
+    /// each with a `max` event, whether the stocks hold pages or not.
+    #[test]
+    fn a_charge_fails_after_18_efforts() {
+        for charge_batch_pages in [1, 64] {
+            let mechanisms = Mechanisms::preset(Preset::Linux72);
+            let options = Options { charge_batch_pages, mechanisms, ..Options::new(200) };
+            let mut harness = Harness::with_options(options, 100);
+            harness.bring_at(0..100, 4);
+            (0..100).for_each(|page| harness.core.set_mlocked(harness.folio(page), true));
+            let (core, host) = (&harness.core, &harness.host);
+            let before = harness.stat(Counter::EventMax);
+            let mut charging = Charging::new(harness.task.memcg, 0);
+            while !matches!(charging.step(core, host), ChargeStep::OutOfMemory(_)) {}
+            assert_eq!(harness.stat(Counter::EventMax) - before, 18, "{charge_batch_pages}");
+        }
     }
 
     /// A dropped folio leaves nothing behind.

@@ -1,6 +1,6 @@
 //! Last resort after fruitless reclaim: waits for transfers under way, then applies the OOM policy.
 //!
-//! A charge, or a write that lowers a limit, comes here after each 16 fruitless efforts.
+//! A charge, or a write that lowers a limit, comes here after 16 fruitless retries.
 //!
 //! Source: [book: memcgs#limits], [book: reclaim-loop#oom]. No kernel has the wait
 //! (`wait_before_oom`).
@@ -117,7 +117,7 @@ impl LastResort {
             self.fruitless_waits = 0;
         }
         // If all but one of a few generations are empty, nothing can be taken until the threads
-        // that walk for the next one are done, and they may wait for a CPU longer than 16 efforts
+        // that walk for the next one are done, and they may wait for a CPU longer than 18 efforts
         // take (docs/fidelity.md). That justifies another try, but is no progress: otherwise an
         // effort that can take nothing would open a generation each time, forever.
         let aged = std::mem::replace(&mut self.aged_before, totals.get(Counter::Aged));

@@ -24,11 +24,11 @@ const SCAN_TIME: Duration = Duration::from_micros(2);
 const STEP_TIME: Duration = Duration::from_micros(2);
 /// Times of a fruitless effort for files in large folios: of a step, and of sorting a page. A
 /// failing charge of the kernel fails for folios of 256, 128, … and 8 pages in turn, each after 16
-/// efforts; here it fails after 16 efforts. On a CPU of its own, an effort of the kernel took 0.37
+/// retries; here it fails after 18 efforts. On a CPU of its own, an effort of the kernel took 0.37
 /// ms with 64 MiB, 0.55 ms with 128 MiB and 1.1 ms with 256 MiB, because it sorts the whole memcg
-/// several times. With these times, 16 efforts here take as long as 102 of the kernel.
-const LARGE_FOLIO_STEP_TIME: Duration = Duration::from_micros(6);
-const LARGE_FOLIO_SORT_TIME: Duration = Duration::from_nanos(21);
+/// several times. With these times, 18 efforts here take as long as 102 of the kernel.
+const LARGE_FOLIO_STEP_TIME: Duration = Duration::from_nanos(5300);
+const LARGE_FOLIO_SORT_TIME: Duration = Duration::from_nanos(19);
 /// The emulated CPUs share two with other programs. In 8,407 fruitless efforts of 26 runs the
 /// writer lost its CPU every 4 to 9 ms, for 5 ms on average.
 const WRITER_PREEMPTION: Preemption = Preemption {

@@ -706,16 +706,20 @@ impl Naive {
         }
     }
 
-    /// Charges a page. Fails after 16 efforts that freed nothing (counted in `fruitless`), unless
+    /// Charges a page. Fails after 18 efforts that freed nothing (counted in `fruitless`), unless
     /// writes are pending.
     pub fn charge(&mut self, fruitless: &mut u32) -> Charge {
         while self.usage >= self.limit {
             if self.effort(32, false) > 0 || self.usage < self.limit {
                 continue;
             }
-            self.drain();
             *fruitless += 1;
-            if *fruitless >= 16 {
+            if *fruitless == 1 {
+                // The kernel drains its stocks, which are empty here, and retries.
+                continue;
+            }
+            self.drain();
+            if *fruitless >= 18 {
                 let pending =
                     self.cached.values().any(|&id| self.folios[id].dirty || self.folios[id].writeback);
                 self.counts.flusher_woken += u64::from(pending);
