@@ -176,10 +176,10 @@ impl Node {
         self.hopeless_failures.fetch_add(1, Relaxed);
     }
 
-    /// Resets that count after progress, but only if the node is balanced. Otherwise further
-    /// fruitless runs would always start from zero ([book: reclaim-loop#watermarks], 7.2).
-    pub(crate) fn note_progress(&self) {
-        if self.is_balanced() && self.hopeless_failures.load(Relaxed) != 0 {
+    /// Resets that count after progress, if `anyway` or if the node is balanced. Otherwise further
+    /// fruitless runs would always start from zero ([book: reclaim-loop#watermarks]).
+    pub(crate) fn note_progress(&self, anyway: bool) {
+        if (anyway || self.is_balanced()) && self.hopeless_failures.load(Relaxed) != 0 {
             self.hopeless_failures.store(0, Relaxed);
         }
     }

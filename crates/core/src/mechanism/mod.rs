@@ -162,11 +162,11 @@ impl Mechanisms {
     /// The switches of a preset.
     pub const fn preset(preset: Preset) -> Mechanisms {
         const LINUX_612: u16 = Switch::MemcgLru.bit();
-        const LINUX_71: u16 = Switch::MemcgLru.bit()
+        const SINCE_71: u16 = LINUX_612
             | Switch::WorkingsetRework.bit()
             | Switch::LuleshFix.bit()
             | Switch::ReparentOffline.bit();
-        const OURS: u16 = LINUX_71
+        const OURS: u16 = SINCE_71
             | Switch::Prefetch.bit()
             | Switch::ExactStatistics.bit()
             | Switch::SubtreeLru.bit()
@@ -175,30 +175,31 @@ impl Mechanisms {
             | Switch::ChargeNearLimit.bit();
         // The policy `ranked` is whole in every preset.
         const ALL: u64 = ((Switch::CompactShadows.rules() << 1) - 1) | Switch::CostReleasesLock.rules();
-        const SINCE_71: u64 = ALL
+        const RULES_71: u64 = ALL
             | Switch::ProportionalProtection.rules()
             | Switch::BoundedSteps.rules()
-            | Switch::StopAtGoal.rules();
-        const SINCE_72: u64 = SINCE_71
+            | Switch::StopAtGoal.rules()
+            | Switch::HopeByBalance.rules();
+        const RULES_72: u64 = RULES_71
             | Switch::ReclaimLoop.rules()
             | Switch::FaultPlacement.rules()
             | Switch::MissesPerFault.rules();
         const READAHEAD: u64 = Switch::ContextReadahead.rules() | Switch::SharedMark.rules();
         const READAHEAD_71: u64 = Switch::AlignedReadahead.rules() | READAHEAD;
         let (on, rules) = match preset {
-            // Late updates of 6.12, which were measured, have this part of the reclaim loop
+            // Late updates of 6.12, which were measured, have this patch of the reclaim loop
             // ([book: versions#version-names]).
             Preset::Linux612 => {
-                let own = Switch::IsolateDirty.rules()
-                    | Switch::ShadowsBySize.rules()
+                let patch = Switch::IsolateDirty.rules() | Switch::KeepReclaimMark.rules();
+                let own = Switch::ShadowsBySize.rules()
                     | Switch::StoresFreeSlots.rules()
                     | Switch::DecayWithoutCost.rules();
-                (LINUX_612, ALL | own | READAHEAD)
+                (LINUX_612, ALL | patch | own | READAHEAD)
             }
-            Preset::Linux71 => (LINUX_71, SINCE_71 | READAHEAD_71),
-            Preset::Linux72 => (LINUX_71, SINCE_72 | READAHEAD_71),
+            Preset::Linux71 => (SINCE_71, RULES_71 | READAHEAD_71),
+            Preset::Linux72 => (SINCE_71, RULES_72 | READAHEAD_71),
             Preset::Default => {
-                let rules = SINCE_72 | Switch::BatchNonresidentAge.rules() | Switch::ShadowsBySize.rules();
+                let rules = RULES_72 | Switch::BatchNonresidentAge.rules() | Switch::ShadowsBySize.rules();
                 (OURS | (Lru::Ranked as u16) << POLICY_SHIFT, rules)
             }
         };
@@ -512,7 +513,7 @@ mod tests {
             ("small_batches", "--xx"),
             ("scan_after_aging", "--xx"),
             ("isolate_dirty", "x-xx"),
-            ("keep_reclaim_mark", "--xx"),
+            ("keep_reclaim_mark", "x-xx"),
             ("flush_per_batch", "--xx"),
             ("dirty_tallies", "--xx"),
             ("fault_counts", "--xx"),
@@ -535,6 +536,7 @@ mod tests {
             ("stores_free_slots", "x---"),
             ("stop_at_goal", "-xxx"),
             ("decay_without_cost", "x---"),
+            ("hope_by_balance", "-xxx"),
         ];
         let found = Switch::ALL.map(|switch| {
             let is_on = |preset| if Mechanisms::preset(preset).is_on(switch) { 'x' } else { '-' };
@@ -564,11 +566,9 @@ mod tests {
     #[test]
     fn switches_compose() {
         use Switch::WorkingsetRework;
-        use Switch::{
-            AlignedReadahead, BoundedSteps, DecayWithoutCost, FaultPlacement, IsolateDirty, LuleshFix,
-        };
-        use Switch::{MissesPerFault, ProportionalProtection, ReclaimLoop, ReparentOffline, ShadowsBySize};
-        use Switch::{StopAtGoal, StoresFreeSlots};
+        use Switch::{AlignedReadahead, BoundedSteps, DecayWithoutCost, FaultPlacement, HopeByBalance};
+        use Switch::{IsolateDirty, KeepReclaimMark, LuleshFix, MissesPerFault, ProportionalProtection};
+        use Switch::{ReclaimLoop, ReparentOffline, ShadowsBySize, StopAtGoal, StoresFreeSlots};
         let of_72 = [FaultPlacement, ReclaimLoop, MissesPerFault];
         let older = Mechanisms::compose(Preset::Linux72, &[], &of_72).unwrap();
         let word = |mechanisms: Mechanisms| (mechanisms.on, mechanisms.rules);
@@ -583,8 +583,9 @@ mod tests {
                 AlignedReadahead,
                 StopAtGoal,
                 ReparentOffline,
+                HopeByBalance,
             ],
-            &[DecayWithoutCost, IsolateDirty, ShadowsBySize, StoresFreeSlots],
+            &[DecayWithoutCost, IsolateDirty, KeepReclaimMark, ShadowsBySize, StoresFreeSlots],
         );
         assert_eq!(word(newer.unwrap()), word(Mechanisms::preset(Preset::Linux71)));
         assert!(Mechanisms::compose(Preset::Linux612, &[ReclaimLoop], &[]).is_ok());

@@ -51,13 +51,13 @@ switches! {
     /// Of every subtree, the memcg with the coldest page gives next. Needs ages that compare across
     /// memcgs, so it works under the policy `ranked` only. The other policies walk the tree.
     SubtreeLru = "subtree_lru",
-    /// Hand the pages of a removed memcg to its parent. Off, as in 6.12: they stay without an owner
+    /// Hand the pages of a removed memcg to its parent (Linux 7.1). Off: they stay without an owner
     /// until reclaimed.
     ReparentOffline = "reparent_offline",
     /// Root reclaim, too, waits for dirty pages.
     GlobalDirtyThrottle = "global_dirty_throttle",
     /// Before a request fails for lack of memory, wait for pages being written or read. Off: fail
-    /// after 16 fruitless efforts.
+    /// after 16 fruitless retries.
     WaitBeforeOom = "wait_before_oom",
     /// CPUs charge pages in advance even where the limit leaves less than a batch.
     ChargeNearLimit = "charge_near_limit",
@@ -120,7 +120,8 @@ switches! {
     /// are isolated and examined as all others. Off: the scan moves them to the second oldest
     /// generation. Late updates of 6.12 have it, too.
     IsolateDirty = "isolate_dirty",
-    /// Reclaim loop, the same patch: isolation keeps a folio's mark "free it when it is clean".
+    /// Reclaim loop, the same patch: isolation keeps a folio's mark "free it when it is clean". Late
+    /// updates of 6.12 have it, too.
     KeepReclaimMark = "keep_reclaim_mark",
     /// Reclaim loop, patch "simplify and improve dirty writeback handling": the flusher is woken
     /// after each batch of only dirty folios. Off: at the end of a turn that met no others.
@@ -188,6 +189,9 @@ switches! {
     /// Classic: a scan of inactive pages that costs nothing still halves the costs if they exceed a
     /// quarter of the lists, as in 6.12. Off: only a scan that adds to them does.
     DecayWithoutCost = "decay_without_cost",
+    /// Background reclaim that has given up goes on once the node is balanced. Off: after any page
+    /// that was reclaimed, also below a limit. Between 6.12 and 7.1.
+    HopeByBalance = "hope_by_balance",
 }
 
 /// The patches of the reclaim loop's series that change what reclaim decides, in the order of the

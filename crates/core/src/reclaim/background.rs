@@ -12,6 +12,7 @@ use crate::event::Event;
 use crate::folio::Kind;
 use crate::host::{Host, Throttle};
 use crate::lru::{self, Swappiness};
+use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::{Core, Time};
 use std::time::Duration;
@@ -69,7 +70,8 @@ impl Background {
             if core.node.is_balanced() || core.node.is_hopeless() {
                 return self.sleep(core, host);
             }
-            if !std::mem::replace(&mut self.awake, true) {
+            let wakes = !std::mem::replace(&mut self.awake, true);
+            if wakes {
                 host.event(Event::BackgroundWoke);
             }
             if self.priority == PRIORITY_DEFAULT {
@@ -77,8 +79,10 @@ impl Background {
             }
             self.scan.reset_tallies();
             self.scan.progress = Default::default();
-            check_min_ttl(core, host, self.priority, self.orders.swappiness);
-            let cx = &Context::new(core, host, &self.orders, &mut self.scan);
+            // The first check is made before there is a goal, which chooses the priority.
+            let priority = if wakes { PRIORITY_DEFAULT } else { self.priority };
+            check_min_ttl(core, host, priority, self.orders.swappiness);
+            let cx = &mut Context::new(core, host, &self.orders, &mut self.scan);
             self.walk = Some(NodeWalk::new(cx, self.priority, true));
             return BackgroundStep::More;
         };
@@ -138,9 +142,11 @@ impl Background {
     }
 
     fn sleep(&mut self, core: &Core, host: &impl Host) -> BackgroundStep {
-        if self.reclaimed_pages > 0 && core.node.is_balanced() {
-            core.node.note_progress();
-            throttle::end_background(core);
+        if self.reclaimed_pages > 0 {
+            core.node.note_progress(!core.mechanisms().is_on(Switch::HopeByBalance));
+            if core.node.is_balanced() {
+                throttle::end_background(core);
+            }
         }
         lru::end_effort(core, host, MemcgId::ROOT);
         if self.reclaimed_pages > 0 {
@@ -207,12 +213,12 @@ mod tests {
     #[test]
     fn thrashing_is_counted() {
         for (ttl_ms, age_ms, min_pages, expected) in
-            [(0, 0, 0, 0), (1000, 1001, 0, 0), (1000, 1000, 0, 1), (1000, 1001, 1000, 1)]
+            [(0, 0, 0, 0), (1000, 1001, 0, 0), (1000, 1000, 0, 1), (1000, 1001, 5000, 1)]
         {
-            let mut options = Harness::multigen_options(1064);
+            let mut options = Harness::multigen_options(5064);
             options.watermarks = Watermarks { min: 0, low: 100, high: 200 };
-            let mut harness = Harness::with_options(options, 1000);
-            harness.read_ahead(0..930);
+            let mut harness = Harness::with_options(options, 5000);
+            harness.read_ahead(0..4930);
             harness.drain();
             harness.core.tunables.set_min_ttl_ms(ttl_ms);
             harness.core.memcgs.set_min(harness.task.memcg, min_pages);
@@ -223,6 +229,28 @@ mod tests {
             assert_eq!(root.stat.get(Counter::EventOom), expected, "{ttl_ms} {age_ms} {min_pages}");
             while background.step(&harness.core, &harness.host) == BackgroundStep::More {}
             assert_eq!(harness.stat(Counter::PgstealKswapd) > 0, min_pages == 0);
+        }
+    }
+
+    /// [book: aging#thrash-prevention]: the first check after a wake-up is made at priority 12. Then
+    /// a memcg of less than 4,096 pages is too small, however old its pages are. (Linux 7.2 killed
+    /// the program of a memcg of 3,000 pages as kswapd woke, and none of 12,000 pages.)
+    #[test]
+    fn the_first_check_finds_small_memcgs_too_small() {
+        for (pages, expected) in [(4095, [1, 1]), (4096, [0, 0])] {
+            let mut options = Harness::multigen_options(pages + 64);
+            options.watermarks = Watermarks { min: 0, low: 100, high: 200 };
+            let mut harness = Harness::with_options(options, 5000);
+            harness.read_ahead(0..pages);
+            harness.drain();
+            harness.core.tunables.set_min_ttl_ms(1);
+            harness.host.advance(Duration::from_secs(1));
+            let mut background = Background::new(&harness.core, 0);
+            let kills = || harness.core.memcg(MemcgId::ROOT).stat.get(Counter::EventOom);
+            assert_eq!(background.step(&harness.core, &harness.host), BackgroundStep::More);
+            let first = kills();
+            while background.step(&harness.core, &harness.host) == BackgroundStep::More {}
+            assert_eq!([first, kills()], expected, "{pages}");
         }
     }
 

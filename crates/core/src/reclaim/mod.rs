@@ -40,9 +40,9 @@ pub use watermark::Watermarks;
 
 use crate::Core;
 use crate::event::Event;
-use crate::folio::Kind;
 use crate::host::{Host, Throttle};
 use crate::lru::{self, TURN_PAGES};
+use crate::mechanism::Switch;
 use crate::memcg::Counter;
 use crate::workingset;
 
@@ -110,7 +110,7 @@ impl Effort {
             throttle::after_fruitless_pass(core, &self.orders, self.priority, progress.reclaimed)
         });
         if progress.reclaimed > 0 {
-            core.node.note_progress();
+            core.node.note_progress(!core.mechanisms().is_on(Switch::HopeByBalance));
         }
         let done = progress.reclaimed >= self.orders.goal_pages;
         if !done && self.priority > 0 {
@@ -124,14 +124,14 @@ impl Effort {
             // The first repetition is for a shared walk, the second for spared active pages.
             self.scan.force_deactivation = self.repeated;
             self.repeated = true;
-            self.priority = PRIORITY_DEFAULT;
+            self.priority = kernels_priority(core, &self.orders);
             return wait.map_or(Step::More, Step::Wait);
         }
         if progress.reclaimed == 0 && self.scan.low_skipped && !self.scan.low_override {
             self.scan.low_override = true;
             // The protected memcgs give inactive pages first, too.
             self.scan.force_deactivation = false;
-            self.priority = PRIORITY_DEFAULT;
+            self.priority = kernels_priority(core, &self.orders);
             return wait.map_or(Step::More, Step::Wait);
         }
         if progress.reclaimed == 0 && !self.orders.is_root() {
@@ -167,12 +167,8 @@ fn kernels_priority(core: &Core, orders: &Orders) -> u8 {
     if !orders.is_root() || orders.goal_pages < 64 || !core.habits().starts_by_size {
         return PRIORITY_DEFAULT;
     }
-    // File pages always count, anonymous ones only if reclaim may take them.
-    let swappiness = core.swap.swappiness_now(orders.swappiness);
-    let counts = |kind: &Kind| *kind == Kind::File || swappiness.evicts(Kind::Anon);
     let inactive = |kind| core.folios.listed().inactive_pages(kind);
-    let reclaimable = Kind::ALL.into_iter().filter(counts).map(inactive).sum();
-    priority_for(reclaimable, orders.goal_pages)
+    priority_for(core.reclaimable_kinds().map(inactive).sum(), orders.goal_pages)
 }
 
 fn priority_for(reclaimable_pages: u64, goal_pages: u64) -> u8 {
@@ -225,6 +221,26 @@ mod tests {
         );
         assert_eq!(start(harness.root_orders(64)), 7);
         assert_eq!(start(harness.orders(1024)), 12);
+    }
+
+    /// Anonymous pages count as reclaimable while swap has a slot, even if swappiness spares them.
+    #[test]
+    fn the_initial_priority_counts_what_swap_could_take() {
+        for (slots, expected) in [(0, 6), (1, 7)] {
+            let mut options = Harness::multigen_options(30_000);
+            options.mechanisms = crate::Mechanisms::preset(crate::Preset::Linux72);
+            options.swap.pages = slots;
+            options.swappiness = crate::lru::Swappiness::FILE_ONLY;
+            let mut harness = Harness::with_options(options, 30_000);
+            harness.bring_at(0..2000, 4);
+            (0..14_400).for_each(|_| _ = harness.add_anon());
+            for _ in 0..2 {
+                let swappiness = crate::lru::Swappiness::DEFAULT;
+                assert!(crate::lru::Aging { swappiness, ..harness.aging() }.open_generation());
+            }
+            // 2,000 or 16,384 inactive pages: 11 - 1 - 6 or 15 - 1 - 6 - 1.
+            assert_eq!(Effort::new(&harness.core, harness.root_orders(100)).priority, expected, "{slots}");
+        }
     }
 
     /// The priorities of an effort's passes, and its progress.

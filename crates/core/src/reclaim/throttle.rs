@@ -44,8 +44,7 @@ fn waiting_helps(core: &Core) -> bool {
 
 /// Whether more than half of the reclaimable pages wait to be written.
 fn write_back_is_in_the_way(core: &Core) -> bool {
-    let swappiness = core.swap.swappiness_now(core.options.swappiness);
-    let reclaimable: u64 = swappiness.evictable().map(|kind| core.folios.listed().pages(kind)).sum();
+    let reclaimable: u64 = core.reclaimable_kinds().map(|kind| core.folios.listed().pages(kind)).sum();
     2 * core.node.pending.pages() > reclaimable
 }
 

@@ -81,6 +81,13 @@ impl Core {
         }
     }
 
+    /// The kinds whose pages count as reclaimable on the node, whatever the swappiness: anonymous
+    /// ones while a slot is free.
+    pub(crate) fn reclaimable_kinds(&self) -> impl Iterator<Item = Kind> {
+        let can_swap = self.free_swap_pages() > 0;
+        Kind::ALL.into_iter().filter(move |&kind| kind == Kind::File || can_swap)
+    }
+
     /// Whether a page of this memcg could get a slot now.
     pub(crate) fn can_swap(&self, memcg: MemcgId) -> bool {
         self.free_swap_pages_of(memcg) > 0

@@ -518,6 +518,7 @@ fn is_drawn_last(switch: Switch) -> bool {
                 | Switch::StoresFreeSlots
                 | Switch::StopAtGoal
                 | Switch::DecayWithoutCost
+                | Switch::HopeByBalance
         )
 }
 

@@ -1,11 +1,12 @@
 //! Tests of the removal of memcgs.
 
+use crate::UNLIMITED;
 use crate::folio::Kind;
 use crate::lru::{self, Context, Grant, Pass, Queue, References, Scan, Turn, TurnStep};
 use crate::memcg::Effective;
 use crate::reclaim::{EffortKind, Proactive, RequestStep};
 use crate::testing::Harness;
-use crate::{Arrival, ChargeStep, Charging, Counter, Lru, Mechanisms, MemcgId, Preset, Time, UNLIMITED};
+use crate::{Arrival, ChargeStep, Charging, Counter, Lru, Mechanisms, MemcgId, Preset, Switch, Time};
 
 fn add(harness: &Harness, parent: MemcgId, name: &str) -> MemcgId {
     harness.core.add_child(parent, name, UNLIMITED, Time::ZERO).unwrap().id()
@@ -336,7 +337,8 @@ fn the_last_batch_of_an_offline_memcg_is_counted() {
 /// a shadow of another page in the harness's mapping. Of the harness's own pages, 0 to 63 are
 /// cached.
 fn gone_but_for_a_queued_page(lru: Lru) -> (Harness, MemcgId) {
-    let mut harness = Harness::with_mechanisms(Mechanisms::preset(Preset::Linux612).with_lru(lru), 1000, 31);
+    let mechanisms = Mechanisms::compose(Preset::Linux71, &[], &[Switch::ReparentOffline]).unwrap();
+    let mut harness = Harness::with_mechanisms(mechanisms.with_lru(lru), 1000, 31);
     let own = harness.task.clone();
     let memcg = add(&harness, MemcgId::ROOT, "gone");
     bring(&mut harness, memcg, 6400..6401);
