@@ -177,6 +177,11 @@ impl OrderWalk {
             && with_order(core, target, |order| order.lru().segment(memcg)) == Some(Segment::Tail)
     }
 
+    /// Whether this walk goes over the tree.
+    pub(crate) fn is_tree(&self) -> bool {
+        matches!(self, OrderWalk::Tree(_))
+    }
+
     /// Whether this walk respects `low` only at the first visit; elsewhere the effort as a whole
     /// does.
     pub(crate) fn is_lru(&self) -> bool {

@@ -186,7 +186,7 @@ pub(crate) struct Scan {
     pub(crate) low_skipped: bool,
     pub(crate) low_override: bool,
     /// Present while the effort owns a walk context: from aging an lruvec to the end of that
-    /// lruvec's turn.
+    /// lruvec's turn, or for the node, of the pass.
     pub(crate) walk: Option<WalkBatch>,
     /// The folios isolated last, to be examined.
     pub(crate) batch: Isolated,

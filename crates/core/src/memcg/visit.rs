@@ -113,7 +113,7 @@ mod tests {
             let orders = Orders { target: parent, ..harness.orders(500) };
             let mut scan = Scan::default();
             let mut walk =
-                NodeWalk::new(&Context::new(&harness.core, &harness.host, &orders, &mut scan), 1, true);
+                NodeWalk::new(&mut Context::new(&harness.core, &harness.host, &orders, &mut scan), 1, true);
             // Until the child's turn has freed a batch.
             while scan.progress.reclaimed == 0 {
                 walk.step(&mut Context::new(&harness.core, &harness.host, &orders, &mut scan));

@@ -31,6 +31,8 @@ pub(crate) struct NodeWalk {
     /// Result of the previous visit.
     last: Option<(MemcgId, Visit)>,
     workspace: Workspace,
+    /// Visits every memcg of the tree, even after it has reached the goal.
+    is_full: bool,
     finished: bool,
 }
 
@@ -44,9 +46,14 @@ pub(crate) enum WalkStep {
 impl NodeWalk {
     /// A pass that has not begun. `full`: where the tree is walked, this thread visits every memcg
     /// instead of sharing the walk with concurrent reclaimers.
-    pub(crate) fn new(cx: &Context<'_, impl Host>, priority: u8, full: bool) -> NodeWalk {
+    pub(crate) fn new(cx: &mut Context<'_, impl Host>, priority: u8, full: bool) -> NodeWalk {
         let order = OrderWalk::new(cx.core, cx.orders.target, priority, full || cx.orders.whole);
+        let (mechanisms, habits) = (cx.core.mechanisms(), cx.core.habits());
+        let by_tree =
+            order.is_tree() && !mechanisms.subtree_lru() && (!cx.orders.is_root() || habits.finishes_passes);
+        let is_full = cx.orders.whole || full && by_tree;
         let pass = Pass::new(cx, priority);
+        cx.scan.walk = None;
         NodeWalk {
             pass,
             order,
@@ -57,6 +64,7 @@ impl NodeWalk {
             at: None,
             last: None,
             workspace: Workspace::default(),
+            is_full,
             finished: false,
         }
     }
@@ -94,12 +102,14 @@ impl NodeWalk {
             self.turn = None;
             cx.host.end_swap_outs();
             self.last = Some((memcg.id(), visit));
-            cx.scan.walk = None;
+            if !orders.is_root() {
+                cx.scan.walk = None;
+            }
             workingset::shrink(core, memcg, self.pass.priority());
             if visit.aged && !orders.is_root() {
                 order::rejuvenate(core, memcg.id());
             }
-            if !orders.whole && cx.should_stop() {
+            if !self.is_full && cx.should_stop() {
                 self.order.stop(core, orders.target, self.last.take());
                 self.end_visit(core, orders.target);
                 self.finished = true;
@@ -350,6 +360,58 @@ mod tests {
             let gave: Vec<u64> = children.iter().map(gave).collect();
             let near = gave[..2].iter().zip(expected).all(|(&gave, expected)| gave.abs_diff(expected) < 64);
             assert!(near && gave[2..] == [0, 0], "{mechanisms:?}, {goal}: {gave:?}");
+        }
+    }
+
+    /// [book: memcgs#tree-walk]: "In shared mode stop as soon as `reclaimed ≥ goal`"; a full walk
+    /// goes on to the last memcg, from which it takes one batch.
+    #[test]
+    fn a_full_walk_visits_every_memcg() {
+        for (preset, full, expected) in [
+            (crate::Preset::Linux72, false, [64, 0, 0]),
+            (crate::Preset::Linux72, true, [64, 64, 64]),
+            (crate::Preset::Linux612, true, [256, 256, 256]),
+        ] {
+            let mut harness = Harness::with_preset(preset, 4096, 31);
+            let parent = harness.task.memcg;
+            let children = [0, 1, 2].map(|n: u32| {
+                let added = harness.core.add_child(parent, &n.to_string(), 4096, crate::Time::ZERO);
+                let child = added.unwrap().id();
+                harness.task = harness.core.new_task(child, 0);
+                harness.bring_at(n * 1000..(n + 1) * 1000, 4);
+                child
+            });
+            let orders = Orders { target: parent, ..harness.orders(32) };
+            let mut scan = Scan::default();
+            let cx = &mut Context::new(&harness.core, &harness.host, &orders, &mut scan);
+            let mut walk = NodeWalk::new(cx, 2, full);
+            while walk.step(cx) != WalkStep::Finished {}
+            let gave = children.map(|child| 1000 - harness.core.memcg(child).usage_pages());
+            assert_eq!(gave, expected, "{preset:?}, {full}");
+        }
+    }
+
+    /// [book: access#young-neighbours]: "other reclaimers own one only after an aging attempt": one
+    /// of the node keeps it for the memcgs that come next, until the pass ends.
+    #[test]
+    fn a_pass_over_the_node_keeps_its_walk_context() {
+        for is_root in [true, false] {
+            let mut harness = Harness::with_preset(crate::Preset::Linux72, 4096, 31);
+            harness.bring_at(0..1000, 4);
+            let orders = if is_root { harness.root_orders(1000) } else { harness.orders(1000) };
+            let mut scan = Scan { walk: Some(Default::default()), ..Scan::default() };
+            let cx = &mut Context::new(&harness.core, &harness.host, &orders, &mut scan);
+            let mut walk = NodeWalk::new(cx, 3, false);
+            assert!(cx.scan.walk.is_none(), "that of an earlier pass");
+            while walk.turn.as_ref().is_none_or(|turn| turn.memcg() != harness.task.memcg) {
+                walk.step(cx);
+            }
+            // As if this turn had aged.
+            cx.scan.walk = Some(Default::default());
+            while walk.turn.is_some() {
+                walk.step(cx);
+            }
+            assert_eq!(cx.scan.walk.is_some(), is_root);
         }
     }
 

@@ -60,9 +60,11 @@ impl MultiGenTurn {
             visit: Visit::default(),
         };
         turn.budget = turn.share(core, memcg, memcg.lruvec.pages_in_generations(swappiness), cx.scan);
-        // Background reclaim always owns a walk context; other kinds only after aging this lruvec.
-        cx.scan.walk =
-            matches!(orders.kind, EffortKind::Background | EffortKind::Proactive).then(Default::default);
+        // Background and proactive reclaim always own a walk context; other kinds once they have
+        // aged, to the end of the turn or of the pass over the node.
+        if matches!(orders.kind, EffortKind::Background | EffortKind::Proactive) {
+            cx.scan.walk.get_or_insert_default();
+        }
         turn
     }
 
