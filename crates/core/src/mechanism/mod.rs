@@ -174,8 +174,9 @@ impl Mechanisms {
             | Switch::WaitBeforeOom.bit()
             | Switch::ChargeNearLimit.bit();
         // The policy `ranked` is whole in every preset.
-        const ALL: u64 = ((Switch::CompactShadows.rules() << 1) - 1) | Switch::CostReleasesLock.rules();
+        const ALL: u64 = (Switch::CompactShadows.rules() << 1) - 1;
         const RULES_71: u64 = ALL
+            | Switch::CostReleasesLock.rules()
             | Switch::ProportionalProtection.rules()
             | Switch::BoundedSteps.rules()
             | Switch::StopAtGoal.rules()
@@ -523,7 +524,7 @@ mod tests {
             ("age_with_cost", "---x"),
             ("age_once_per_refault", "---x"),
             ("age_evictions_per_batch", "---x"),
-            ("cost_releases_lock", "xxxx"),
+            ("cost_releases_lock", "-xxx"),
             ("prefetch_next", "----"),
             ("minimum_scan", "----"),
             ("proportional_protection", "-xxx"),
@@ -566,8 +567,10 @@ mod tests {
     #[test]
     fn switches_compose() {
         use Switch::WorkingsetRework;
-        use Switch::{AlignedReadahead, BoundedSteps, DecayWithoutCost, FaultPlacement, HopeByBalance};
-        use Switch::{IsolateDirty, KeepReclaimMark, LuleshFix, MissesPerFault, ProportionalProtection};
+        use Switch::{AlignedReadahead, BoundedSteps, CostReleasesLock, DecayWithoutCost, FaultPlacement};
+        use Switch::{
+            HopeByBalance, IsolateDirty, KeepReclaimMark, LuleshFix, MissesPerFault, ProportionalProtection,
+        };
         use Switch::{ReclaimLoop, ReparentOffline, ShadowsBySize, StopAtGoal, StoresFreeSlots};
         let of_72 = [FaultPlacement, ReclaimLoop, MissesPerFault];
         let older = Mechanisms::compose(Preset::Linux72, &[], &of_72).unwrap();
@@ -584,6 +587,7 @@ mod tests {
                 StopAtGoal,
                 ReparentOffline,
                 HopeByBalance,
+                CostReleasesLock,
             ],
             &[DecayWithoutCost, IsolateDirty, KeepReclaimMark, ShadowsBySize, StoresFreeSlots],
         );
