@@ -120,8 +120,8 @@ switches! {
     /// are isolated and examined as all others. Off: the scan moves them to the second oldest
     /// generation. Late updates of 6.12 have it, too.
     IsolateDirty = "isolate_dirty",
-    /// Reclaim loop, the same patch: isolation keeps a folio's mark "free it when it is clean". Late
-    /// updates of 6.12 have it, too.
+    /// Reclaim loop, the same patch: isolation keeps the mark "free it when it is clean". So do
+    /// late updates of 6.12.
     KeepReclaimMark = "keep_reclaim_mark",
     /// Reclaim loop, patch "simplify and improve dirty writeback handling": the flusher is woken
     /// after each batch of only dirty folios. Off: at the end of a turn that met no others.

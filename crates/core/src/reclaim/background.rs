@@ -232,9 +232,9 @@ mod tests {
         }
     }
 
-    /// [book: aging#thrash-prevention]: the first check after a wake-up is made at priority 12. Then
-    /// a memcg of less than 4,096 pages is too small, however old its pages are. (Linux 7.2 killed
-    /// the program of a memcg of 3,000 pages as kswapd woke, and none of 12,000 pages.)
+    /// [book: aging#thrash-prevention]: the first check after a wake-up is at priority 12. Then a
+    /// memcg of less than 4,096 pages is too small, however old its pages are. (As kswapd woke,
+    /// Linux 7.2 killed the program of a memcg of 3,000 pages, and none of 12,000 pages.)
     #[test]
     fn the_first_check_finds_small_memcgs_too_small() {
         for (pages, expected) in [(4095, [1, 1]), (4096, [0, 0])] {

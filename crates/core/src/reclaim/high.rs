@@ -46,8 +46,8 @@ pub(crate) enum HighStep {
 }
 
 impl OverHigh {
-    /// `Some` if, after charging `charged_pages`, `memcg` or an ancestor is above its high limit and
-    /// no earlier check was for these pages, too.
+    /// `Some` if, after charging `charged_pages`, `memcg` or an ancestor is above its high limit
+    /// and no earlier check was for these pages, too.
     #[inline]
     pub(crate) fn after(core: &Core, memcg: MemcgId, charged_pages: u64, cpu: usize) -> Option<OverHigh> {
         let over = core
