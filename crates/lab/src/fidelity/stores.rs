@@ -182,8 +182,14 @@ pub fn compare(path: &Path, filter: &Filter, watch: &dyn Watch) -> Result<Vec<Co
 
 impl StoreRow {
     /// Properties shared by repetitions of a load.
-    fn group(&self) -> (&str, &str, &str, &str) {
-        (&self.case, &self.kernel, &self.lru, &self.referenced_placement)
+    fn group(&self) -> ([&str; 5], u64, [u32; 6]) {
+        let StoreRow { case, kernel, lru, referenced_placement, disk, .. } = self;
+        let StoreRow { updates_percent, inserts, old_log_pages, clients, cpus, records, .. } = *self;
+        (
+            [case, kernel, lru, referenced_placement, disk],
+            self.limit_bytes,
+            [updates_percent, inserts.into(), old_log_pages, clients, cpus, records],
+        )
     }
 
     fn check(&self) -> Result<(), String> {
@@ -242,7 +248,7 @@ impl StoreRow {
     }
 }
 
-/// The store, its clients' common counts, and whether they are to stop.
+/// The store and its clients' common counts.
 #[derive(Debug)]
 struct Shared {
     operations: IndexedOperations,
@@ -309,7 +315,8 @@ impl Compared {
 
     fn run(&self, seed: u64, watch: &dyn Watch) -> Result<Rates, Error> {
         let row = &self.rows[0];
-        let bug = |error: mglru_sim::SimError| Error::work(error).at(&self.name());
+        let failed = |error: Error| error.at(&self.name());
+        let bug = |error: mglru_sim::SimError| failed(Error::work(error));
         let (machine, load) = self.model(seed)?;
         let operations = IndexedOperations::new(load, seed);
         let warm = row.warm_operations + operations.insertions();
@@ -328,7 +335,11 @@ impl Compared {
                 simulator.step().map_err(bug)?;
             }
             let report = simulator.report();
-            let counters = &report.total().counters;
+            let total = report.total();
+            if total.counts.out_of_memory > 0 {
+                return Err(failed(Error::work("limit_bytes are too few for this store: it got no memory")));
+            }
+            let counters = &total.counters;
             let counts = [
                 shared.borrow().asked,
                 report.device.pages_read,
@@ -573,6 +584,32 @@ mod tests {
         assert_eq!(old_71.generations, 0.0);
         assert!(old_72.generations > 0.0);
         assert!((old_71.asked - old_72.asked).abs() < 1e-9, "the store does the same on both");
+    }
+
+    /// Runs of one load are compared as one, those of others are not.
+    #[test]
+    fn repetitions_have_the_same_load() {
+        let good = row("7.2.12");
+        let repeated = StoreRow { operations: 9000, seconds: 1.0, cache_pages: 900, ..good.clone() };
+        assert_eq!(good.group(), repeated.group());
+        for other in [StoreRow { cpus: 4, ..good.clone() }, StoreRow { updates_percent: 20, ..good.clone() }]
+        {
+            assert_ne!(good.group(), other.group());
+        }
+    }
+
+    #[test]
+    fn a_store_without_memory_is_an_error() {
+        let tight = StoreRow {
+            limit_bytes: 1402 << 12,
+            old_log_pages: 0,
+            warm_operations: 1,
+            operations: 200,
+            ..row("7.2.12")
+        };
+        assert_eq!(tight.check(), Ok(()));
+        let error = Compared { rows: vec![tight], ours: Vec::new() }.run(1, &crate::Unwatched).unwrap_err();
+        assert!(error.to_string().contains("reopened 7.2: limit_bytes are too few"), "{error}");
     }
 
     #[test]
