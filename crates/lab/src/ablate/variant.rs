@@ -234,7 +234,10 @@ mod tests {
         let classic = Mechanisms::preset(Preset::Linux612).with_lru(Lru::Classic);
         let variants = Variants::of(classic, false);
         let names: Vec<String> = variants.run.iter().map(Variant::name).collect();
-        assert_eq!(names, ["", "context_readahead", "shared_mark", "stores_free_slots"]);
+        assert_eq!(
+            names,
+            ["", "context_readahead", "shared_mark", "stores_free_slots", "decay_without_cost"]
+        );
         assert!(variants.off.contains(&"workingset_rework"));
     }
 }
