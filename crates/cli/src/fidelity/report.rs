@@ -7,7 +7,7 @@ use mglru_lab::fidelity::deltas::{Agreement, Delta, SIGN_MATTERS_PERCENT, SIZE_P
 use mglru_lab::fidelity::load::LoadOutcome;
 use mglru_lab::fidelity::oom::{kernel_kills, kills};
 use mglru_lab::fidelity::stores::Rates;
-use mglru_lab::fidelity::{Comparison, Setting, Skipped, memcg_reclaim, oom, stores};
+use mglru_lab::fidelity::{Comparison, Setting, Skipped, memcg_reclaim, oom, stores, version_of};
 use mglru_lab::statistics::median;
 
 /// Wanted distance of a predicted capacity.
@@ -183,11 +183,10 @@ fn load_name(workload: &str, swap: &str) -> String {
 /// Both sides of a change, in as few words as tell them apart.
 pub fn sides(delta: &Delta) -> (String, String) {
     let policy = |lru: &str| if lru == "mglru" { "multi-gen" } else { "classic" };
-    let version = |kernel: &str| kernel.split('.').take(2).collect::<Vec<_>>().join(".");
     let (from, to) = (&delta.from, &delta.to);
     match from.kernel == to.kernel {
-        true => (format!("{} {}", version(&from.kernel), policy(&from.lru)), policy(&to.lru).to_owned()),
-        false => (format!("{} {}", version(&from.kernel), policy(&from.lru)), version(&to.kernel)),
+        true => (format!("{} {}", version_of(&from.kernel), policy(&from.lru)), policy(&to.lru).to_owned()),
+        false => (format!("{} {}", version_of(&from.kernel), policy(&from.lru)), version_of(&to.kernel)),
     }
 }
 

@@ -177,9 +177,8 @@ pub(crate) struct Scan {
     pub(crate) force_deactivation: bool,
     /// Classic: an active list should have been scanned, but was not.
     pub(crate) skipped_deactivation: bool,
-    /// Classic: a pass of background reclaim spared anonymous pages for the sake of inactive file
-    /// pages, and freed nothing. `no_cache_trim`: since no pass freed any, this is over.
-    pub(crate) cache_trim_failed: bool,
+    /// Classic: background reclaim does not spare anonymous pages for the sake of inactive file
+    /// pages, since no pass that did freed any.
     pub(crate) no_cache_trim: bool,
     /// `memory.low` protected some pages. `low_override`: the effort found nothing else and now
     /// takes them, too.

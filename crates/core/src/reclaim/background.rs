@@ -6,13 +6,12 @@
 use super::oom::kill_for_thrashing;
 use super::{
     CLUSTER_PAGES, Context, EffortKind, NodeWalk, Orders, PRIORITY_DEFAULT, Scan, WalkStep, initial_priority,
-    throttle,
+    note_progress, throttle,
 };
 use crate::event::Event;
 use crate::folio::Kind;
 use crate::host::{Host, Throttle};
 use crate::lru::{self, Swappiness};
-use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::{Core, Time};
 use std::time::Duration;
@@ -42,6 +41,9 @@ pub struct Background {
     /// earlier ones activated them. Only where background reclaim waits for writeback (the classic
     /// LRU; `global_dirty_throttle`).
     met_writeback: bool,
+    /// Classic: a pass since the wake-up spared anonymous pages for the sake of inactive file
+    /// pages, and freed nothing.
+    cache_trim_failed: bool,
 }
 
 impl Background {
@@ -58,6 +60,7 @@ impl Background {
             awake: false,
             reclaimed_pages: 0,
             met_writeback: false,
+            cache_trim_failed: false,
         }
     }
 
@@ -91,7 +94,7 @@ impl Background {
             WalkStep::Wait(throttle) => return BackgroundStep::Wait(throttle),
             WalkStep::Finished => {}
         }
-        self.scan.cache_trim_failed |= walk.trims_cache() && self.scan.progress.reclaimed == 0;
+        self.cache_trim_failed |= walk.trims_cache() && self.scan.progress.reclaimed == 0;
         self.walk = None;
         self.end_pass(core, host)
     }
@@ -110,7 +113,7 @@ impl Background {
         self.met_writeback |= under_writeback && waits;
         let stuck = progress.reclaimed == 0 && (self.scan.tallies.writeback > 0 || self.met_writeback);
         if self.priority == 0 {
-            if self.reclaimed_pages == 0 && self.scan.cache_trim_failed && !self.scan.no_cache_trim {
+            if self.reclaimed_pages == 0 && self.cache_trim_failed && !self.scan.no_cache_trim {
                 // Once more, with anonymous pages ([book: classic-lru#scan-amounts]).
                 self.scan.no_cache_trim = true;
                 self.priority = PRIORITY_DEFAULT;
@@ -137,13 +140,13 @@ impl Background {
         self.priority = PRIORITY_DEFAULT;
         self.reclaimed_pages = 0;
         self.met_writeback = false;
-        (self.scan.cache_trim_failed, self.scan.no_cache_trim) = (false, false);
+        (self.cache_trim_failed, self.scan.no_cache_trim) = (false, false);
         self.scan.stuck = Default::default();
     }
 
     fn sleep(&mut self, core: &Core, host: &impl Host) -> BackgroundStep {
         if self.reclaimed_pages > 0 {
-            core.node.note_progress(!core.mechanisms().is_on(Switch::HopeByBalance));
+            note_progress(core);
             if core.node.is_balanced() {
                 throttle::end_background(core);
             }

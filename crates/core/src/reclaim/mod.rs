@@ -110,7 +110,7 @@ impl Effort {
             throttle::after_fruitless_pass(core, &self.orders, self.priority, progress.reclaimed)
         });
         if progress.reclaimed > 0 {
-            core.node.note_progress(!core.mechanisms().is_on(Switch::HopeByBalance));
+            note_progress(core);
         }
         let done = progress.reclaimed >= self.orders.goal_pages;
         if !done && self.priority > 0 {
@@ -169,6 +169,12 @@ fn kernels_priority(core: &Core, orders: &Orders) -> u8 {
     }
     let inactive = |kind| core.folios.listed().inactive_pages(kind);
     priority_for(core.reclaimable_kinds().map(inactive).sum(), orders.goal_pages)
+}
+
+/// Reclaim on behalf of the node or of a memcg has freed a page: background reclaim that has given
+/// up may have hope again.
+fn note_progress(core: &Core) {
+    core.node.note_progress(!core.mechanisms().is_on(Switch::HopeByBalance));
 }
 
 fn priority_for(reclaimable_pages: u64, goal_pages: u64) -> u8 {

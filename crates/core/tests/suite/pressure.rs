@@ -32,6 +32,26 @@ fn nodes() -> [Harness; 3] {
     })
 }
 
+/// Background reclaim that has given up after 16 runs over 190 dirty pages, which are clean now.
+fn hopeless(harness: &mut Harness) -> Background {
+    let mut background = Background::new(&harness.core, 0);
+    harness.read_ahead(0..190);
+    harness.drain();
+    (0..190).for_each(|page| harness.write(page));
+    (0..16).for_each(|_| assert_eq!(run_background(&harness.core, &harness.host, &mut background), None));
+    harness.end_writeback(harness.start_writeback());
+    background
+}
+
+/// Runs an effort of a task for file pages of the node, and returns the free pages after it.
+fn reclaim(harness: &Harness, pages: u64) -> u32 {
+    let (target, swappiness) = (MemcgId::ROOT, lru::Swappiness::FILE_ONLY);
+    let mut effort =
+        Effort::new(&harness.core, Orders::new(target, EffortKind::Direct, pages, swappiness, 0));
+    while !matches!(effort.step(&harness.core, &harness.host), Step::Done(_)) {}
+    harness.core.free_pages()
+}
+
 /// A charge that finds no free frame reclaims and is counted; one served by background reclaim is
 /// not.
 #[test]
@@ -76,26 +96,14 @@ fn a_file_that_is_opened_again_is_reclaimed() {
 #[test]
 fn hope_comes_back_with_progress() {
     for mut harness in nodes() {
-        let mut background = Background::new(&harness.core, 0);
-        harness.read_ahead(0..190);
-        harness.drain();
-        (0..190).for_each(|page| harness.write(page));
-        (0..16).for_each(|_| assert_eq!(run_background(&harness.core, &harness.host, &mut background), None));
-        harness.end_writeback(harness.start_writeback());
+        let mut background = hopeless(&mut harness);
         assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
         assert_eq!(harness.core.free_pages(), 10, "it gave up and leaves the work to allocating tasks");
-        let reclaim = |pages| {
-            let (target, swappiness) = (MemcgId::ROOT, lru::Swappiness::FILE_ONLY);
-            let orders = Orders::new(target, EffortKind::Direct, pages, swappiness, 0);
-            let mut effort = Effort::new(&harness.core, orders);
-            while !matches!(effort.step(&harness.core, &harness.host), Step::Done(_)) {}
-            harness.core.free_pages()
-        };
-        let free = reclaim(1);
+        let free = reclaim(&harness, 1);
         assert!(free > 10 && free <= 60, "progress, but no balance");
         assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
         assert_eq!(harness.core.free_pages(), free);
-        assert!(reclaim(100) > 60);
+        assert!(reclaim(&harness, 100) > 60);
         harness.read_ahead(200..350);
         assert!(harness.core.free_pages() < 60);
         assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
@@ -110,16 +118,8 @@ fn hope_came_back_with_any_page() {
         let mut options = Options { mechanisms: Mechanisms::preset(preset), ..Options::new(200) };
         options.watermarks = Watermarks { min: 0, low: 100, high: 150 };
         let mut harness = Harness::with_options(options, UNLIMITED);
-        let mut background = Background::new(&harness.core, 0);
-        harness.read_ahead(0..190);
-        harness.drain();
-        (0..190).for_each(|page| harness.write(page));
-        (0..16).for_each(|_| assert_eq!(run_background(&harness.core, &harness.host, &mut background), None));
-        harness.end_writeback(harness.start_writeback());
-        let orders = Orders::new(MemcgId::ROOT, EffortKind::Direct, 1, lru::Swappiness::FILE_ONLY, 0);
-        let mut effort = Effort::new(&harness.core, orders);
-        while !matches!(effort.step(&harness.core, &harness.host), Step::Done(_)) {}
-        let free = harness.core.free_pages();
+        let mut background = hopeless(&mut harness);
+        let free = reclaim(&harness, 1);
         assert!((11..=150).contains(&free), "progress, but no balance: {free}");
         assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
         assert_eq!(harness.core.free_pages() > 150, preset == Preset::Linux612, "{preset:?}");

@@ -12,6 +12,7 @@
 use super::kernel_run::{Access, KernelRun, Measure, Setting};
 use super::tolerance::{RowKind, Tolerance, tolerance};
 use super::variant::Variant;
+use crate::Error;
 use crate::document::{document, rounded};
 use crate::statistics::{mean, median, range};
 use mglru_core::Lru;
@@ -66,6 +67,21 @@ impl Comparison {
     pub fn difference_percent(&self) -> Option<f64> {
         difference_percent(self.kernel, self.ours)
     }
+}
+
+/// The message of tables whose figures have tolerances.
+pub(super) const FURTHER: &str = "further from the kernel than allowed";
+
+/// Fails if something is outside of what is allowed.
+///
+/// # Errors
+/// `what`, and all that is outside.
+pub(super) fn refuse_outside(what: &str, outside: impl Iterator<Item = String>) -> Result<(), Error> {
+    let outside: Vec<String> = outside.collect();
+    if outside.is_empty() {
+        return Ok(());
+    }
+    Err(Error::work(format_args!("{what}: {}", outside.join("; "))))
 }
 
 /// Difference in percent of the kernel's value; `None` if only that is 0.

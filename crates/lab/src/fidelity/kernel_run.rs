@@ -179,6 +179,11 @@ pub(super) fn lru_of(name: &str) -> Option<Lru> {
 const KERNELS: [(&str, Preset); 3] =
     [("6.12", Preset::Linux612), ("7.1", Preset::Linux71), ("7.2", Preset::Linux72)];
 
+/// The version of a kernel without its patch level: 7.1 of 7.1.13.
+pub fn version_of(kernel: &str) -> String {
+    kernel.split('.').take(2).collect::<Vec<_>>().join(".")
+}
+
 /// Whether a kernel has this version or a later patch level of it.
 fn is_version(kernel: &str, version: &str) -> bool {
     kernel.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

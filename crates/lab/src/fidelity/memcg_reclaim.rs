@@ -4,7 +4,7 @@
 //! starting point of a walk is random in both, so the engine's value is the median over several
 //! seeds.
 
-use super::compare::difference_percent;
+use super::compare::{FURTHER, difference_percent, refuse_outside};
 use super::filter::Filter;
 use super::kernel_run::preset_of;
 use super::results::rows;
@@ -325,7 +325,7 @@ impl Serialize for Compared {
 /// # Errors
 /// A message that names the values outside.
 pub fn check(compared: &[Compared]) -> Result<(), Error> {
-    let outside: Vec<String> = compared
+    let outside = compared
         .iter()
         .flat_map(|one| {
             one.figures()
@@ -335,12 +335,8 @@ pub fn check(compared: &[Compared]) -> Result<(), Error> {
         })
         .map(|(name, figure)| {
             format!("{name}: {} {:.1}, the kernel's {:.1}", figure.counter, figure.ours, figure.kernel)
-        })
-        .collect();
-    if outside.is_empty() {
-        return Ok(());
-    }
-    Err(Error::work(format_args!("further from the kernel than allowed: {}", outside.join("; "))))
+        });
+    refuse_outside(FURTHER, outside)
 }
 
 #[cfg(test)]

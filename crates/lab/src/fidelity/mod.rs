@@ -44,7 +44,7 @@ mod variant;
 pub use columns::columns;
 pub use compare::{Comparison, Subject, subjects};
 pub use filter::Filter;
-pub use kernel_run::{Access, KernelRun, Measure, Setting, Skipped};
+pub use kernel_run::{Access, KernelRun, Measure, Setting, Skipped, version_of};
 pub use results::{Table, trace_of};
 pub use tolerance::Tolerance;
 pub use variant::Variant;

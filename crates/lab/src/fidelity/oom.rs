@@ -6,7 +6,7 @@
 //! by Fisher's exact test: how likely two samples of one rate are at least as far apart. The
 //! project's default preset must never kill.
 
-use super::compare::difference_percent;
+use super::compare::{difference_percent, refuse_outside};
 use super::filter::{Filter, shown};
 use super::kernel_run::preset_of;
 use super::load::{DirtyWriter, LIMIT_PAGES_MAX, LIMITS, LoadOutcome, Mix};
@@ -394,11 +394,7 @@ pub fn check(compared: &[Compared]) -> Result<(), Error> {
             one.default.len()
         )
     });
-    let outside: Vec<String> = outside.collect();
-    if outside.is_empty() {
-        return Ok(());
-    }
-    Err(Error::work(format_args!("different from the kernel: {}", outside.join("; "))))
+    refuse_outside("different from the kernel", outside)
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use std::time::Duration;
 /// and a trace with failing requests would run for a minute instead of seconds.
 pub const SCAN_TIME: Duration = Duration::from_micros(1);
 /// Time for a visit to a memcg.
-const BATCH_TIME: Duration = Duration::from_micros(1);
+pub(crate) const BATCH_TIME: Duration = Duration::from_micros(1);
 
 /// Runs a plan.
 ///

@@ -14,13 +14,11 @@
 //! Sizes were taken from such runs, of WiredTiger 11.3.1: leaves of at most 32 KiB are split when
 //! they are nine tenths full, so they take 28 KiB and hold 24 records.
 
-use super::{CHECKPOINT_PERCENT, Client, Letter, StoreRequest, Ycsb, fnv_hash};
+use super::leaf_file::{LeafFile, touch};
+use super::{Client, Letter, StoreRequest, Ycsb, checkpoint_every, fnv_hash, leaf_of};
 use crate::PAGE_BYTES;
 use crate::load::Step;
 use crate::random::Random;
-use crate::trace::PageAccess;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// Bytes of a record in the log: all of it is logged at each change.
 const RECORD_BYTES: u64 = 1170;
@@ -40,7 +38,7 @@ const HEAP: u64 = 5 << 32;
 const LOG_READS: u64 = 6;
 /// Pages that a pass of eviction frees: a hundred leaves, but at most an eighth of the cache.
 /// Changed leaves among them are written one after the other.
-const PASS_PAGES: u64 = 100 * COLLECTION.leaf_pages;
+const PASS_PAGES: u64 = 100 * COLLECTION.leaf_pages as u64;
 
 /// Which leaf of a tree WiredTiger evicts, whether it was used or not: the distributions fit the
 /// times after which leaves in constant use were evicted, with 6,000 leaves in memory.
@@ -84,14 +82,14 @@ pub struct IndexedYcsb {
 struct Shape {
     file: u64,
     entries_per_leaf: u64,
-    leaf_pages: u64,
+    leaf_pages: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Leaf {
-    /// Place in the file, in units of leaves; `None` until it is written.
+    /// Place in the file; `None` until it is written.
     extent: Option<u32>,
-    /// Place in memory, in units of leaves; `None` if it is not cached.
+    /// Place in memory; `None` while only the file has it.
     place: Option<u32>,
     is_dirty: bool,
 }
@@ -99,20 +97,12 @@ struct Leaf {
 /// A tree and its leaves in the engine's cache.
 #[derive(Debug)]
 struct Tree {
-    shape: Shape,
+    file: LeafFile,
     leaves: Vec<Leaf>,
-    /// Free places of the file, those that become free at the next checkpoint, and the end.
-    free: BinaryHeap<Reverse<u32>>,
-    freed: Vec<u32>,
-    end: u32,
     /// Cached leaves, in the order in which they were brought in.
     cached: Vec<usize>,
     /// Free places in memory.
     places: Vec<u32>,
-}
-
-fn touch(page: u64, write: bool, anon: bool) -> Step {
-    Step::Touch(PageAccess { write, mapped: anon, anon, ..PageAccess::read(page) })
 }
 
 impl Tree {
@@ -121,48 +111,28 @@ impl Tree {
         let leaves = entries.div_ceil(shape.entries_per_leaf) as u32;
         let leaf = |extent| Leaf { extent: is_there.then_some(extent), ..Leaf::default() };
         Tree {
-            shape,
+            file: LeafFile::new(shape.file, shape.leaf_pages, if is_there { leaves } else { 0 }),
             leaves: (0..leaves).map(leaf).collect(),
-            free: BinaryHeap::new(),
-            freed: Vec::new(),
-            end: if is_there { leaves } else { 0 },
             cached: Vec::new(),
             places: Vec::new(),
         }
     }
 
     fn cached_pages(&self) -> u64 {
-        self.cached.len() as u64 * self.shape.leaf_pages
-    }
-
-    /// All pages of a leaf, by its place in the file or in memory.
-    fn pages(&self, place: u32) -> impl Iterator<Item = u64> + use<> {
-        let first = self.shape.file + u64::from(place) * self.shape.leaf_pages;
-        first..first + self.shape.leaf_pages
-    }
-
-    /// Reads or writes a leaf of the file in one request.
-    fn transfer(&self, extent: u32, write: bool, steps: &mut Vec<Step>) {
-        steps.push(Step::Request { pages: self.shape.leaf_pages as u32 });
-        steps.extend(self.pages(extent).map(|page| touch(page, write, false)));
+        self.cached.len() as u64 * self.file.leaf_pages()
     }
 
     /// Touches an entry, whose leaf is brought in before if need be.
     fn visit(&mut self, leaf: usize, entry: u64, write: bool, steps: &mut Vec<Step>) {
         let place = self.leaves[leaf].place.unwrap_or_else(|| self.bring(leaf, steps));
-        let page = self.pages(place).nth((entry % self.shape.leaf_pages) as usize);
-        steps.extend(page.map(|page| touch(page, write, true)));
+        steps.push(touch(self.file.page_of_entry(place, entry), write, true));
         self.leaves[leaf].is_dirty |= write;
     }
 
-    /// Brings a leaf into memory. One that was never written is new.
     fn bring(&mut self, leaf: usize, steps: &mut Vec<Step>) -> u32 {
         // Without a free place, all are taken by cached leaves.
         let place = self.places.pop().unwrap_or(self.cached.len() as u32);
-        if let Some(extent) = self.leaves[leaf].extent {
-            self.transfer(extent, false, steps);
-        }
-        steps.extend(self.pages(place).map(|page| touch(page, true, true)));
+        self.file.bring(self.leaves[leaf].extent, place, steps);
         self.leaves[leaf].place = Some(place);
         self.cached.push(leaf);
         place
@@ -170,13 +140,9 @@ impl Tree {
 
     /// Writes a leaf if it is dirty.
     fn write(&mut self, leaf: usize, steps: &mut Vec<Step>) {
-        let Leaf { is_dirty: true, place: Some(place), .. } = self.leaves[leaf] else { return };
-        let extent = self.free.pop().map_or(self.end, |Reverse(extent)| extent);
-        self.end = self.end.max(extent + 1);
-        self.freed.extend(self.leaves[leaf].extent.replace(extent));
-        self.leaves[leaf].is_dirty = false;
-        steps.extend(self.pages(place).map(|page| touch(page, false, true)));
-        self.transfer(extent, true, steps);
+        let Leaf { is_dirty: true, place: Some(place), extent } = self.leaves[leaf] else { return };
+        let extent = Some(self.file.write(place, extent, steps));
+        self.leaves[leaf] = Leaf { extent, is_dirty: false, ..self.leaves[leaf] };
     }
 
     /// Evicts a cached leaf, by its position from the youngest on.
@@ -189,8 +155,7 @@ impl Tree {
     /// Writes all changed leaves, and syncs the file.
     fn checkpoint(&mut self, steps: &mut Vec<Step>) {
         (0..self.leaves.len()).for_each(|leaf| self.write(leaf, steps));
-        steps.push(Step::Sync { page: self.shape.file });
-        self.free.extend(self.freed.drain(..).map(Reverse));
+        self.file.sync(steps);
     }
 }
 
@@ -248,7 +213,7 @@ impl IndexedOperations {
         let inserts = self.begun < self.insertions();
         let (key, writes) = if inserts { (self.begun, true) } else { self.draw() };
         let hash = fnv_hash(key);
-        let in_index = ((u128::from(hash) * self.index.leaves.len() as u128) >> 63) as usize;
+        let in_index = leaf_of(hash, self.index.leaves.len() as u32) as usize;
         // Bits that did not select the leaf.
         self.index.visit(in_index, hash & 0xffff, inserts, steps);
         self.collection.visit((key / COLLECTION.entries_per_leaf) as usize, key, writes, steps);
@@ -266,8 +231,7 @@ impl IndexedOperations {
         if self.begun.is_multiple_of(self.ycsb.sync_every) {
             steps.push(Step::Sync { page: LOG });
         }
-        let checkpoint_every = (u64::from(self.ycsb.records) * CHECKPOINT_PERCENT / 100).max(1);
-        if self.begun.is_multiple_of(checkpoint_every) {
+        if self.begun.is_multiple_of(checkpoint_every(self.ycsb.records)) {
             self.index.checkpoint(steps);
             self.collection.checkpoint(steps);
         }
@@ -311,6 +275,7 @@ impl IndexedOperations {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::PageAccess;
     use std::collections::BTreeSet;
 
     const SMALL: IndexedYcsb = IndexedYcsb {
@@ -381,7 +346,7 @@ mod tests {
         tree.visit(3, 0, true, &mut steps);
         tree.evict(0, &mut steps);
         assert_eq!(pages(&steps, COLLECTION.file, true), (70..77).collect::<Vec<_>>(), "at the end");
-        assert_eq!((tree.leaves[3].extent, tree.free.len()), (Some(10), 0));
+        assert_eq!((tree.leaves[3].extent, tree.file.free_places()), (Some(10), 0));
         tree.checkpoint(&mut steps);
         assert_eq!(syncs(&steps, COLLECTION.file), 1);
         steps.clear();

@@ -12,6 +12,7 @@
 //! key), so a leaf of 32 KiB holds 28.
 
 mod indexed;
+mod leaf_file;
 mod store;
 
 pub use indexed::{Eviction, IndexedOperations, IndexedYcsb};
@@ -206,7 +207,7 @@ impl Operations {
             store: Store::new(leaves, LEAF_PAGES, u64::from(ycsb.cache_pages)),
             records,
             begun: 0,
-            checkpoint_every: (records * CHECKPOINT_PERCENT / 100).max(1),
+            checkpoint_every: checkpoint_every(ycsb.records),
         }
     }
 
@@ -245,7 +246,7 @@ impl Operations {
 
     /// Records are in the order of their hashed keys.
     fn leaf(&self, key: u64) -> u32 {
-        ((u128::from(fnv_hash(key)) * u128::from(self.store.leaves())) >> 63) as u32
+        leaf_of(fnv_hash(key), self.store.leaves())
     }
 
     fn visit(&mut self, key: u64, write: bool, steps: &mut Vec<Step>) {
@@ -253,6 +254,16 @@ impl Operations {
         // Bits that did not select the leaf.
         self.store.visit(leaf, fnv_hash(key) & 0xffff, write, steps);
     }
+}
+
+/// Operations between two checkpoints.
+fn checkpoint_every(records: u32) -> u64 {
+    (u64::from(records) * CHECKPOINT_PERCENT / 100).max(1)
+}
+
+/// The leaf of a key in a tree of `leaves` leaves that is ordered by the keys' hash.
+fn leaf_of(hash: u64, leaves: u32) -> u32 {
+    ((u128::from(hash) * u128::from(leaves)) >> 63) as u32
 }
 
 /// The hash with which YCSB scatters keys: 64-bit FNV-1a over the value's bytes, without its sign.

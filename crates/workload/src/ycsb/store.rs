@@ -8,10 +8,9 @@
 //! free after the next checkpoint, which writes all changed leaves and syncs the file. Inner pages
 //! stay in memory once read. Leaves do not split.
 
+use super::leaf_file::{LeafFile, touch};
 use crate::load::Step;
-use crate::trace::PageAccess;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 /// Leaves below one inner page of 4 KiB.
 const INNER_ENTRIES: u32 = 512;
@@ -39,13 +38,9 @@ struct Cached {
 /// State of the store.
 #[derive(Debug)]
 pub(crate) struct Store {
-    leaf_pages: u64,
-    /// Place of each leaf in the file, in units of leaves.
+    file: LeafFile,
+    /// Place of each leaf in the file.
     extents: Vec<u32>,
-    free: BinaryHeap<Reverse<u32>>,
-    /// Places that become free at the next checkpoint.
-    freed: Vec<u32>,
-    end: u32,
     /// Cached leaves by place in the cache, which fills in order.
     cached: Vec<Cached>,
     places: usize,
@@ -62,20 +57,13 @@ pub(crate) struct Store {
     inner_read: Vec<bool>,
 }
 
-fn touch(page: u64, write: bool, anon: bool) -> Step {
-    Step::Touch(PageAccess { write, mapped: anon, anon, ..PageAccess::read(page) })
-}
-
 impl Store {
     /// A store of `leaves` leaves whose engine caches at least one leaf.
     pub(crate) fn new(leaves: u32, leaf_pages: u32, cache_pages: u64) -> Store {
         let places = (cache_pages / u64::from(leaf_pages)).max(1) as usize;
         Store {
-            leaf_pages: u64::from(leaf_pages),
+            file: LeafFile::new(LEAVES, leaf_pages, leaves),
             extents: (0..leaves).collect(),
-            free: BinaryHeap::new(),
-            freed: Vec::new(),
-            end: leaves,
             cached: Vec::new(),
             places,
             place_of: vec![NONE; leaves as usize],
@@ -109,7 +97,7 @@ impl Store {
             }
         };
         self.link(place);
-        steps.push(touch(self.cache_page(place) + record % self.leaf_pages, write, true));
+        steps.push(touch(self.file.page_of_entry(place, record), write, true));
         let dirty = &mut self.cached[place as usize].dirty;
         if write && dirty.is_none() {
             *dirty = Some(self.changes);
@@ -129,12 +117,7 @@ impl Store {
         }
         // Those that are left were written when they were evicted.
         self.dirtied.clear();
-        steps.push(Step::Sync { page: LEAVES });
-        self.free.extend(self.freed.drain(..).map(Reverse));
-    }
-
-    fn cache_page(&self, place: u32) -> u64 {
-        LEAVES + u64::from(place) * self.leaf_pages
+        self.file.sync(steps);
     }
 
     fn bring(&mut self, leaf: u32, steps: &mut Vec<Step>) -> u32 {
@@ -151,10 +134,7 @@ impl Store {
             place
         };
         self.place_of[leaf as usize] = place;
-        let from = LEAVES + u64::from(self.extents[leaf as usize]) * self.leaf_pages;
-        self.transfer(from, false, steps);
-        let to = self.cache_page(place);
-        steps.extend((0..self.leaf_pages).map(|page| touch(to + page, true, true)));
+        self.file.bring(Some(self.extents[leaf as usize]), place, steps);
         place
     }
 
@@ -175,19 +155,8 @@ impl Store {
             return;
         }
         self.dirty -= 1;
-        let extent = self.free.pop().map_or(self.end, |Reverse(extent)| extent);
-        self.end = self.end.max(extent + 1);
-        self.freed.push(std::mem::replace(&mut self.extents[cached.leaf as usize], extent));
-        let from = self.cache_page(place);
-        steps.extend((0..self.leaf_pages).map(|page| touch(from + page, false, true)));
-        let to = LEAVES + u64::from(extent) * self.leaf_pages;
-        self.transfer(to, true, steps);
-    }
-
-    /// Reads or writes a leaf of the file in one request.
-    fn transfer(&self, first: u64, write: bool, steps: &mut Vec<Step>) {
-        steps.push(Step::Request { pages: self.leaf_pages as u32 });
-        steps.extend((0..self.leaf_pages).map(|page| touch(first + page, write, false)));
+        let extent = &mut self.extents[cached.leaf as usize];
+        *extent = self.file.write(place, Some(*extent), steps);
     }
 
     /// Removes a place from the list ordered by last use.
