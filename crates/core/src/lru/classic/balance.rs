@@ -119,7 +119,7 @@ impl Balance {
         self.anon_is_low
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) fn file_is_tiny(&self) -> bool {
         self.file_is_tiny
     }
