@@ -280,7 +280,10 @@ impl Tree {
         let (tenant, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
         match name {
             PROCESSES => self.membership.assign_process(tenant, value, thread),
-            USERS => self.membership.assign_user(tenant, value),
+            USERS => {
+                self.membership.assign_user(tenant, value.parse().map_err(|_| Errno::INVAL)?);
+                Ok(())
+            }
             PREFIXES => self.membership.assign_prefix(tenant, value),
             _ if file.path == STATE => Err(Errno::ACCESS.into()),
             _ => Ok(self.control.write(&as_control(&file.path), value)?),

@@ -12,7 +12,7 @@ use crate::refused::Answer;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -183,20 +183,21 @@ impl Membership {
     }
 
     /// Assigns a user, by number.
-    pub(crate) fn assign_user(&self, tenant: &str, uid: &str) -> Answer<()> {
-        let uid = uid.parse().map_err(|_| Errno::INVAL)?;
+    pub(crate) fn assign_user(&self, tenant: &str, uid: u32) {
         self.change(|rules| {
             rules.by_user.insert(uid, tenant.to_owned());
         });
-        Ok(())
     }
 
     /// Assigns all files below a directory, which is relative to the mounted one.
     pub(crate) fn assign_prefix(&self, tenant: &str, prefix: &str) -> Answer<()> {
-        let prefix: PathBuf = Path::new(prefix.trim_matches('/')).components().collect();
-        if prefix.components().any(|part| part == std::path::Component::ParentDir) {
+        let parts = Path::new(prefix).components();
+        let parts: Vec<_> =
+            parts.filter(|part| !matches!(part, Component::RootDir | Component::CurDir)).collect();
+        if parts.contains(&Component::ParentDir) {
             return Err(Errno::INVAL.into());
         }
+        let prefix = parts.into_iter().collect();
         self.change(|rules| {
             rules.by_prefix.insert(prefix, tenant.to_owned());
         });
@@ -245,11 +246,11 @@ mod tests {
         let tenant = |uid, path: &str| membership.tenant(std::process::id(), uid, Path::new(path));
         assert!(!membership.matters());
         membership.assign_prefix("a", "/db/").unwrap();
-        membership.assign_prefix("b", "db//hot").unwrap();
+        membership.assign_prefix("b", "./db//hot/.").unwrap();
         assert_eq!(tenant(0, "db/hot/file").as_deref(), Some("b"));
         assert_eq!(tenant(0, "db/hotter").as_deref(), Some("a"));
         assert_eq!(tenant(0, "other"), None);
-        membership.assign_user("c", "77").unwrap();
+        membership.assign_user("c", 77);
         assert_eq!(tenant(77, "db/hot").as_deref(), Some("c"));
         membership.assign_process("d", "0", std::process::id()).unwrap();
         assert_eq!(tenant(77, "db/hot").as_deref(), Some("d"));
@@ -262,9 +263,9 @@ mod tests {
         for (wrong, error) in [("x", Errno::INVAL), ("-1", Errno::INVAL), ("4194999", Errno::SRCH)] {
             assert_eq!(membership.assign_process("d", wrong, 1).unwrap_err().0, error, "{wrong}");
         }
-        assert!(
-            membership.assign_user("d", "root").is_err() && membership.assign_prefix("d", "../x").is_err()
-        );
+        for wrong in ["../x", "/..", "x/./../y"] {
+            assert_eq!(membership.assign_prefix("d", wrong).unwrap_err().0, Errno::INVAL, "{wrong}");
+        }
     }
 
     #[test]

@@ -202,13 +202,18 @@ impl Mount {
         let files = Files::new(cache, idle_max).map_err(|error| cannot(&error))?;
         let passthrough = Arc::new(Passthrough::new(from, nodes, files, buffers));
         for Member { tenant, who } in &options.members {
-            let assigned = match who {
-                Who::User(uid) => passthrough.membership().assign_user(tenant, &uid.to_string()),
-                Who::Below(prefix) => passthrough.membership().assign_prefix(tenant, prefix),
-            };
-            assigned.map_err(|_| {
-                Error::usage(format_args!("{who:?} is not a directory below {}", directory.display()))
-            })?;
+            match who {
+                Who::User(uid) => passthrough.membership().assign_user(tenant, *uid),
+                Who::Below(prefix) => {
+                    passthrough.membership().assign_prefix(tenant, prefix).map_err(|_| {
+                        let directory = directory.display();
+                        Error::usage(format_args!(
+                            "the path `{prefix}` of tenant '{tenant}' leads out of {directory}: name a directory \
+                             in it, without .."
+                        ))
+                    })?;
+                }
+            }
         }
         let watch = |address| Watch::start(address, &passthrough).map_err(Error::usage);
         let watches = options.listen.iter().map(watch).collect::<Result<_, _>>()?;

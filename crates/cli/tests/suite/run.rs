@@ -655,6 +655,14 @@ fn events_are_filtered_by_tenant() {
         assert_eq!(evicted(path), counter(&with, path, "pgsteal"), "{path}");
     }
     assert!(evicted("b") > 20_000 && evicted("/") == 0);
+    // Those of the last accesses of the run, too.
+    for tenant in with["tenants"].as_array().unwrap() {
+        let path = if tenant["path"] == "" { &Value::from("/") } else { &tenant["path"] };
+        for (name, hit) in [("hits", true), ("misses", false)] {
+            let touches = all.iter().filter(|event| event["tenant"] == *path && event["hit"] == hit);
+            assert_eq!(touches.count() as u64, number(&tenant[name]), "{name} of {path}");
+        }
+    }
     done(
         here.path(),
         &format!("{floors} --events part.jsonl --events-tenant /b --events-from 1 --events-until 1.5"),

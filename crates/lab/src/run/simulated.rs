@@ -126,7 +126,10 @@ fn simulate<R>(
     let end = end_of(scenario);
     let mut steps = 0u64;
     let (mut counted, mut readings_size) = (0, ReadingsSize::default());
-    while simulator.step().map_err(failure)? {
+    let mut goes_on = true;
+    while goes_on {
+        // The last step has events, too.
+        goes_on = simulator.step().map_err(failure)?;
         steps += 1;
         for reading in &simulator.readings()[counted..] {
             let text = reading.text.as_deref().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The control tree: tenants as directories, values as the kernel takes and refuses them.
 
-use crate::common::{Setup, mounted, mounted_with};
+use crate::common::{Setup, mounted, mounted_with, try_mount};
 use mglru_mount::{Member, Who};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
@@ -154,7 +154,7 @@ fn a_program_that_moves_pays_in_its_new_tenant_through_files_that_it_has_open() 
 fn members_can_be_named_at_the_start() {
     let setup = Setup {
         tenants: vec![("web", 1 << 20)],
-        members: vec![Member { tenant: "web".to_owned(), who: Who::Below("www".to_owned()) }],
+        members: vec![Member { tenant: "web".to_owned(), who: Who::Below("./www/".to_owned()) }],
         ..Setup::default()
     };
     let Some(mounted) = mounted_with(setup) else { return };
@@ -164,4 +164,22 @@ fn members_can_be_named_at_the_start() {
     let current: u64 = of("memory.current").trim().parse().unwrap();
     assert!((1 << 19..=1 << 20).contains(&current), "{current}");
     assert_eq!(of("mglru.paths"), "/www\n");
+}
+
+/// Nothing is mounted, so this needs no FUSE.
+#[test]
+fn a_path_that_leads_out_of_the_directory_is_refused_in_words() {
+    let (directory, point) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let setup = Setup {
+        tenants: vec![("web", 1 << 20)],
+        members: vec![Member { tenant: "web".to_owned(), who: Who::Below("../www".to_owned()) }],
+        ..Setup::default()
+    };
+    let mount = try_mount(directory.path(), point.path(), setup).map(drop);
+    let error = mount.unwrap_err().to_string();
+    let expected = format!(
+        "the path `../www` of tenant 'web' leads out of {}: name a directory in it, without ..",
+        directory.path().display()
+    );
+    assert_eq!(error, expected);
 }
