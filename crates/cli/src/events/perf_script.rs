@@ -166,6 +166,12 @@ impl PerfScript {
             }
             (What::Deactivate { anon, taken, deactivated }, _) => {
                 self.scan(memcg, None);
+                // The folios isolated since the last batch are those of the active list.
+                let isolated = std::mem::take(&mut self.batch(memcg).isolated);
+                if isolated > 0 {
+                    let lru = if anon { "active_anon" } else { "active_file" };
+                    self.isolate(memcg, isolated, isolated, lru);
+                }
                 let fields = format!(
                     "nid=0 nr_taken={taken} nr_active=0 nr_deactivated={deactivated} nr_referenced=0"
                 );
@@ -267,19 +273,22 @@ impl PerfScript {
     }
 
     fn examine(&mut self, memcg: MemcgId) {
-        let requested = self.requested;
         let batch = self.batch(memcg);
         if !batch.is_examined && batch.isolated > 0 {
             batch.is_examined = true;
             let Batch { anon, sorted, isolated, .. } = *batch;
-            let (scanned, lru) = (sorted + isolated, if anon { "inactive_anon" } else { "inactive_file" });
-            let requested = requested.unwrap_or(scanned);
-            let fields = format!(
-                "classzone=4 order=0 nr_requested={requested} nr_scanned={scanned} nr_skipped=0 nr_taken={isolated} \
-                 lru={lru}"
-            );
-            self.hold(memcg, "vmscan:mm_vmscan_lru_isolate", &fields, None);
+            let lru = if anon { "inactive_anon" } else { "inactive_file" };
+            self.isolate(memcg, sorted + isolated, isolated, lru);
         }
+    }
+
+    fn isolate(&mut self, memcg: MemcgId, scanned: u64, taken: u64, lru: &str) {
+        let requested = self.requested.unwrap_or(scanned);
+        let fields = format!(
+            "classzone=4 order=0 nr_requested={requested} nr_scanned={scanned} nr_skipped=0 nr_taken={taken} \
+             lru={lru}"
+        );
+        self.hold(memcg, "vmscan:mm_vmscan_lru_isolate", &fields, None);
     }
 
     fn judge(&mut self, memcg: MemcgId, verdict: Verdict, anon: bool) {
@@ -460,7 +469,9 @@ mod tests {
             &[
                 (1, None, What::Wake),
                 (2, Some((3 << 32) + 9), What::Dirty),
-                (3, None, What::Deactivate { anon: false, taken: 32, deactivated: 31 }),
+                (3, Some(7), What::Isolate),
+                (3, Some(8), What::Isolate),
+                (3, None, What::Deactivate { anon: false, taken: 2, deactivated: 1 }),
                 (4, Some(1), What::Isolate),
                 (4, Some(1), What::Judge(Verdict::SwapOut)),
                 (5, None, What::Effort { scanned: 1, reclaimed: 0, priority: 10, direct: true }),
@@ -486,8 +497,12 @@ mod tests {
                     "order=0 gfp_flags=GFP_HIGHUSER_MOVABLE pid=2 memcg_id=1"
                 ),
                 (
+                    "vmscan:mm_vmscan_lru_isolate",
+                    "classzone=4 order=0 nr_requested=2 nr_scanned=2 nr_skipped=0 nr_taken=2 lru=active_file"
+                ),
+                (
                     "vmscan:mm_vmscan_lru_shrink_active",
-                    "nid=0 nr_taken=32 nr_active=0 nr_deactivated=31 nr_referenced=0 priority=10 \
+                    "nid=0 nr_taken=2 nr_active=0 nr_deactivated=1 nr_referenced=0 priority=10 \
                      flags=RECLAIM_WB_FILE|RECLAIM_WB_ASYNC"
                 ),
                 (
