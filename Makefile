@@ -86,7 +86,8 @@ libclang: ## install libclang, which the bindings of SQLite need (root only)
 loom: ## the atomic words under loom
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p mglru-core --lib --profile loom
 
-# Documentation may link to private items: such links serve readers of the sources.
+# Documentation may link to private items: such links serve readers of the sources. The fuzz targets are checked without
+# libFuzzer, which needs a C++ compiler.
 lint: ## formatting, clippy, documentation, widths of comments, packages
 	cargo fmt --all --check
 	cargo fmt --manifest-path bench-compare/Cargo.toml --check
@@ -95,6 +96,7 @@ lint: ## formatting, clippy, documentation, widths of comments, packages
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy -p mglru-cache --no-default-features --lib -- -D warnings
 	CARGO_TARGET_DIR=target cargo clippy --manifest-path bench-compare/Cargo.toml --all-targets -- -D warnings
+	CUSTOM_LIBFUZZER_PATH=target/libnone.a CARGO_TARGET_DIR=target cargo clippy --manifest-path fuzz/Cargo.toml --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --quiet
 	@! grep -rnoE 'href="[^":]*\.md[#"][^>]*' target/doc/mglru_cache/guide \
 		|| { echo "guide.rs must say where these links lead in the documentation of the crate" >&2; exit 1; }

@@ -5,11 +5,18 @@
 use libfuzzer_sys::fuzz_target;
 use mglru_fuzz::{Moment, said};
 use mglru_lab::Error;
-use mglru_lab::fidelity::{Filter, Table, TableKind, Variant, memcg_reclaim, oom, subjects};
+use mglru_lab::fidelity::{Filter, Table, TableKind, Variant, memcg_reclaim, oom, stores, subjects};
 use std::path::PathBuf;
 
 /// Questions of a load whether it is cancelled.
 const QUESTIONS: u64 = 3;
+/// Most digits of a number in a table of stores whose loads are begun: a million records or bytes.
+const DIGITS_MAX: usize = 6;
+
+/// Whether stores of the table fit into a fuzzer's memory and time.
+fn is_small(table: &[u8]) -> bool {
+    table.split(|byte| !byte.is_ascii_digit()).all(|digits| digits.len() <= DIGITS_MAX)
+}
 
 fn ended<T>(result: Result<T, Error>) {
     match result {
@@ -48,6 +55,10 @@ fuzz_target!(|data: &[u8]| {
         },
         Ok(TableKind::MemcgReclaim) => ended(memcg_reclaim::compare(&path, &filter, &Moment::new(QUESTIONS))),
         Ok(TableKind::Oom) => ended(oom::compare(&[&path], &filter, &Moment::new(QUESTIONS))),
+        Ok(TableKind::Stores) if is_small(data) => {
+            ended(stores::compare(&path, &filter, &Moment::new(QUESTIONS)));
+        }
+        Ok(TableKind::Stores) => {}
         Err(error) => said(&error),
     }
     std::fs::remove_file(&path).expect("it was just written");
