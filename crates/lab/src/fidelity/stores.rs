@@ -324,7 +324,9 @@ impl Compared {
         operations.open(&mut opening);
         let mut simulator = Simulator::new(&machine).map_err(bug)?;
         simulator.add_job(0, opening.into_iter().map(Operation::from));
-        simulator.run().map_err(bug)?;
+        while simulator.step().map_err(bug)? {
+            watch.check()?;
+        }
         let shared = Rc::new(RefCell::new(Shared { operations, begun: 0, asked: 0 }));
         for _ in 0..row.clients {
             simulator.add_job(0, Client { shared: shared.clone(), steps: Vec::new() });
@@ -609,6 +611,30 @@ mod tests {
         assert_eq!(tight.check(), Ok(()));
         let error = Compared { rows: vec![tight], ours: Vec::new() }.run(1, &crate::Unwatched).unwrap_err();
         assert!(error.to_string().contains("reopened 7.2: limit_bytes are too few"), "{error}");
+    }
+
+    /// Counts the questions whether the work is cancelled.
+    #[derive(Default)]
+    struct Asked(std::sync::atomic::AtomicU64);
+
+    impl Watch for Asked {
+        fn is_cancelled(&self) -> bool {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            false
+        }
+    }
+
+    #[test]
+    fn a_run_can_be_cancelled_while_its_store_is_opened() {
+        let asked = |old_log_pages| {
+            let rows =
+                vec![StoreRow { old_log_pages, limit_bytes: 160 << 20, warm_operations: 0, ..row("7.1.13") }];
+            let asked = Asked::default();
+            Compared { rows, ours: Vec::new() }.run(1, &asked).unwrap();
+            asked.0.into_inner()
+        };
+        let [short, long] = [0, 30_000].map(asked);
+        assert!(long > short + 2, "{short} and {long} questions");
     }
 
     #[test]
