@@ -12,7 +12,7 @@
  *
  * --tasks N: access i belongs to task i mod N; the tasks are threads with descriptors of their own and run freely.
  * --leave PAGES: no limit of the memcg; locked memory of another memcg leaves that many pages of the machine free, so
- *   that kswapd reclaims.
+ *   that kswapd reclaims. With --part, it reclaims from all memcgs.
  * --part PAGES --anon-part PAGES: as many memcgs as parts, a, b, c, … below the limited one, each with a process. Page p
  *   of the file belongs to process p / PAGES. The processes take turns in the order of the trace, on one CPU.
  * --set FILE=VALUE: writes a control file of the limited memcg, or of one below it (b/memory.low), before the replay.
@@ -191,7 +191,9 @@ static void fill_machine(long leave) {
 	char *at = strstr(buf, "MemFree:"); if (!at || sscanf(at, "MemFree: %ld", &free_kb) != 1) die("meminfo");
 	long bytes = free_kb * 1024 - leave * (long)PG;
 	if (bytes <= 0) { errno = ENOMEM; die("--leave: more than is free"); }
-	if (mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | MAP_LOCKED, -1, 0) == MAP_FAILED) die("locked memory");
+	void *locked = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | MAP_LOCKED, -1, 0);
+	/* A process of a part would have page tables for it. */
+	if (locked == MAP_FAILED || madvise(locked, bytes, MADV_DONTFORK)) die("locked memory");
 }
 /* The watermarks of the largest zone, in pages. */
 static void watermarks(long w[3]) {
@@ -413,7 +415,7 @@ int main(int ac, char **av) {
 	if (tasks < 1 || tasks > 64) { errno = ERANGE; die("--tasks"); }
 	if (!anon_part_pages) anon_part_pages = anon_pages ? anon_pages : 1;
 	for (size_t i = 0; part_pages && i < n; i++) if ((int)owner(i) >= procs) procs = owner(i) + 1;
-	if (procs > 26 || (procs && (leave || tasks > 1))) { errno = EINVAL; die("--part"); }
+	if (procs > 26 || (procs && tasks > 1)) { errno = EINVAL; die("--part"); }
 	if (tasks == 1) { cpu_set_t cs; CPU_ZERO(&cs); CPU_SET(sysconf(_SC_NPROCESSORS_ONLN) - 1, &cs); sched_setaffinity(0, sizeof cs, &cs); }
 	char p[300], q[64];
 	if (!leave) { snprintf(p, 300, "%s/memory.max", cg); snprintf(q, 64, "%ld", limit); wr(p, q); }

@@ -12,13 +12,18 @@
 //! and before an allocation fails. An allocation that can still reclaim does so first: threads that
 //! run out of frames at once would take those that others have just freed.
 //!
+//! The kernel's own rules are at hand for comparison ([`crate::pcp`]): there the watermarks come
+//! first, whatever a CPU has.
+//!
 //! # Locking
 //!
 //! A CPU's frames have a lock, taken before the node's; both are leaves otherwise. Counts are
 //! atomic, and written under the lock.
 
+use crate::Time;
 use crate::folio::FolioId;
-use crate::sync::{AtomicU32, Lock, Mutex, MutexGuard, NumberStack, Ordering::Relaxed};
+use crate::pcp::{NodeState, Pcp, PcpSizes};
+use crate::sync::{AtomicBool, AtomicU32, Lock, Mutex, MutexGuard, NumberStack, Ordering::Relaxed};
 use std::collections::VecDeque;
 
 /// Frames that a CPU of a large node takes at once: as many as a batch of reclaim frees.
@@ -34,6 +39,23 @@ pub(crate) struct FreeFrames {
     pinned_frames: u32,
     cpus: Box<[CpuFrames]>,
     batch_frames: usize,
+    adaptive: Option<Adaptive>,
+}
+
+/// The kernel's lists, which adapt ([`crate::pcp`]).
+#[derive(Debug)]
+struct Adaptive {
+    /// One per CPU; taken with the lock of its frames held.
+    lists: Box<[Mutex<Pcp>]>,
+    high_watermark: u32,
+    below_high: AtomicBool,
+    reclaims: AtomicBool,
+}
+
+impl Adaptive {
+    fn node_state(&self) -> NodeState {
+        NodeState { below_high: self.below_high.load(Relaxed), reclaims: self.reclaims.load(Relaxed) }
+    }
 }
 
 /// Free frames of the node. Lists are last in, first out: a recently used frame is still in some
@@ -57,13 +79,8 @@ struct CpuFrames {
 }
 
 impl CpuFrames {
-    fn new(batch_frames: usize) -> CpuFrames {
-        // With four batches, two go back to the node.
-        CpuFrames {
-            lock: Lock::default(),
-            frames: NumberStack::new(4 * batch_frames),
-            count: AtomicU32::new(0),
-        }
+    fn new(most_frames: usize) -> CpuFrames {
+        CpuFrames { lock: Lock::default(), frames: NumberStack::new(most_frames), count: AtomicU32::new(0) }
     }
 
     /// Notes how many there are, with the lock held.
@@ -96,8 +113,37 @@ impl FreeFrames {
             node: Mutex::new(node),
             node_count: AtomicU32::new(frames),
             pinned_frames,
-            cpus: (0..cpus).map(|_| CpuFrames::new(batch_frames)).collect(),
+            // With four batches, two go back to the node.
+            cpus: (0..cpus).map(|_| CpuFrames::new(4 * batch_frames)).collect(),
             batch_frames,
+            adaptive: None,
+        }
+    }
+
+    /// With the kernel's lists for `cpus`.
+    pub(crate) fn with_adaptive_lists(self, sizes: PcpSizes, cpus: usize, high_watermark: u32) -> FreeFrames {
+        let most_frames = sizes.most_pages().min(self.frames as usize);
+        FreeFrames {
+            cpus: (0..cpus).map(|_| CpuFrames::new(most_frames)).collect(),
+            adaptive: Some(Adaptive {
+                lists: (0..cpus).map(|_| Mutex::new(Pcp::new(sizes))).collect(),
+                high_watermark,
+                below_high: AtomicBool::new(false),
+                reclaims: AtomicBool::new(false),
+            }),
+            ..self
+        }
+    }
+
+    /// Whether CPUs have the kernel's lists.
+    pub(crate) fn are_adaptive(&self) -> bool {
+        self.adaptive.is_some()
+    }
+
+    /// Background reclaim wakes up or goes to sleep.
+    pub(crate) fn set_reclaims(&self, reclaims: bool) {
+        if let Some(adaptive) = &self.adaptive {
+            adaptive.reclaims.store(reclaims, Relaxed);
         }
     }
 
@@ -112,6 +158,71 @@ impl FreeFrames {
         let near_cpus: u32 = self.cpus.iter().map(|cpu| cpu.count.load(Relaxed)).sum();
         // A frame on its way from one to the other may be seen in both.
         (self.node_frames() + near_cpus).min(self.frames)
+    }
+
+    /// As [`Self::take`], by the kernel's rules: watermarks come before a CPU's own frames, and an
+    /// urgent request below them calls all frames back first. Returns the node's frames before the
+    /// refill.
+    pub(crate) fn take_adaptively(
+        &self,
+        cpu: usize,
+        spared_frames: usize,
+        urgent: bool,
+        now: Time,
+    ) -> Option<(FolioId, Option<u32>)> {
+        let adaptive = self.adaptive.as_ref()?;
+        let before = self.node_frames();
+        if before <= adaptive.high_watermark {
+            adaptive.below_high.store(true, Relaxed);
+        }
+        if before as usize <= spared_frames {
+            if !urgent {
+                return None;
+            }
+            self.call_back();
+        }
+        let near = &self.cpus[cpu];
+        let _held = near.lock.lock();
+        let mut list = adaptive.lists[cpu].lock();
+        let count = |frames: &NumberStack| frames.len() as u32;
+        let drained = list.decay(count(&near.frames), now);
+        self.return_oldest(near, drained);
+        let refill = list.take(count(&near.frames), adaptive.node_state());
+        if refill > 0 {
+            let mut node = self.node.lock();
+            let taken: Vec<u32> = (0..refill).map_while(|_| node.pop()).collect();
+            self.count(&node);
+            taken.iter().rev().for_each(|&frame| near.frames.push(frame));
+        }
+        let frame = near.frames.pop();
+        near.note_count();
+        frame.map(|frame| (FolioId(frame), Some(before.saturating_sub(1))))
+    }
+
+    /// Returns the frames of a CPU that were freed first.
+    fn return_oldest(&self, near: &CpuFrames, frames: u32) {
+        if frames > 0 {
+            let all: Vec<u32> = near.frames.iter().collect();
+            let (surplus, kept) = all.split_at(all.len().min(frames as usize));
+            self.give_node(surplus.iter().copied());
+            near.frames.clear();
+            kept.iter().for_each(|&frame| near.frames.push(frame));
+        }
+    }
+
+    fn give_adaptively(&self, adaptive: &Adaptive, cpu: usize, freed: &[FolioId]) {
+        let near = &self.cpus[cpu];
+        let _held = near.lock.lock();
+        let mut list = adaptive.lists[cpu].lock();
+        for folio in freed {
+            near.frames.push(folio.0);
+            let surplus = list.give(near.frames.len() as u32, adaptive.node_state());
+            self.return_oldest(near, surplus);
+            if surplus > 0 && self.node_frames() > adaptive.high_watermark {
+                adaptive.below_high.store(false, Relaxed);
+            }
+        }
+        near.note_count();
     }
 
     /// Takes a frame for `cpu`: one of its own, else one of the node's if that keeps at least
@@ -178,6 +289,9 @@ impl FreeFrames {
             self.give_node(freed.iter().map(|folio| folio.0));
             return;
         };
+        if let (Some(adaptive), Some(cpu)) = (&self.adaptive, cpu) {
+            return self.give_adaptively(adaptive, cpu, freed);
+        }
         let _held = near.lock.lock();
         let freed = freed.iter().map(|folio| folio.0);
         if near.frames.len() + freed.len() < 4 * self.batch_frames {
@@ -280,6 +394,23 @@ mod tests {
         assert_eq!(take(&free, 0, 6), None);
         assert_eq!(free.take_releasable(6), None);
         assert_eq!((take(&free, 0, 0), free.node_frames()), (Some(2), 2));
+    }
+
+    /// The kernel's lists: an allocation fails below the watermark though its CPU has frames, and an
+    /// urgent one calls back all frames first.
+    #[test]
+    fn watermarks_come_before_adaptive_lists() {
+        let sizes = PcpSizes { batch_pages: 4, high_min_pages: 16, high_max_pages: 16 };
+        let free = FreeFrames::new(20, 0, 2, 1).with_adaptive_lists(sizes, 2, 12);
+        let take = |urgent| free.take_adaptively(0, 8, urgent, Time::ZERO);
+        let refilled: Vec<_> = (0..5).map(|_| take(false).unwrap().1.unwrap()).collect();
+        assert_eq!(refilled, [19, 15, 15, 15, 15], "what was free before");
+        assert_eq!((free.node_frames(), free.all_frames()), (8, 15), "4, then 8");
+        assert_eq!(take(false), None, "with seven of its own");
+        assert_eq!(take(true).map(|(_, left)| left), Some(Some(7)));
+        assert_eq!((free.node_frames(), free.all_frames()), (3, 14), "called back, and refilled");
+        free.give(Some(1), &ids([0, 1]));
+        assert_eq!((free.node_frames(), free.all_frames()), (3, 16), "near the CPU that freed them");
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub mod mm;
 mod node;
 pub mod options;
 pub mod pageout;
+mod pcp;
 mod random;
 pub mod readahead;
 pub mod reclaim;
@@ -65,6 +66,7 @@ pub use memcg::{
     UNLIMITED,
 };
 pub use options::{Grain, Options, PAGE_BYTES, Refresh};
+pub use pcp::PcpSizes;
 pub use reclaim::{OomDecision, OomPolicy, OutOfMemory};
 pub use residency::PagesInRange;
 pub use swap::{SwapOptions, SwapOut, SwapOutcome, SwapSlot, SwapStore};

@@ -5,6 +5,7 @@
 //! Free frames have locks of their own ([`crate::free_frames`]), taken last, under that of the
 //! retired ones. Counts are atomic.
 
+use crate::Time;
 use crate::folio::{FolioId, Kind};
 use crate::free_frames::FreeFrames;
 use crate::memcg::Pending;
@@ -43,13 +44,17 @@ pub(crate) enum Allocation {
 
 impl Node {
     pub(crate) fn new(options: &Options) -> Node {
-        let Options { frames, pinned_frames, cpus, pcp_batch_frames, .. } = *options;
+        let Options { frames, pinned_frames, cpus, pcp_batch_frames, watermarks, .. } = *options;
+        let free = FreeFrames::new(frames, pinned_frames, cpus, pcp_batch_frames);
         Node {
-            free: FreeFrames::new(frames, pinned_frames, cpus, pcp_batch_frames),
+            free: match options.pcp_sizes {
+                Some(sizes) => free.with_adaptive_lists(sizes, cpus, watermarks.high),
+                None => free,
+            },
             retired: AtomicU32::new(0),
             retired_frames: Mutex::default(),
             retired_max: frames.saturating_sub(pinned_frames).min(frames / 2),
-            watermarks: options.watermarks,
+            watermarks,
             pending: Pending::default(),
             writeback: AtomicBool::new(false),
             isolated: [AtomicU64::new(0), AtomicU64::new(0)],
@@ -77,9 +82,13 @@ impl Node {
     }
 
     /// Takes a frame for `cpu`. `urgent`: even below the min watermark, and another CPU's, as for a
-    /// charge that has already reclaimed.
-    pub(crate) fn allocate(&self, cpu: usize, urgent: bool) -> Allocation {
-        match self.free.take(cpu, self.spared_frames(urgent), urgent) {
+    /// charge that has already reclaimed. `now` is asked for only where lists of CPUs adapt.
+    pub(crate) fn allocate(&self, cpu: usize, urgent: bool, now: impl FnOnce() -> Time) -> Allocation {
+        let taken = match self.free.are_adaptive() {
+            true => self.free.take_adaptively(cpu, self.watermarks.min as usize, urgent, now()),
+            false => self.free.take(cpu, self.spared_frames(urgent), urgent),
+        };
+        match taken {
             None => Allocation::BelowMin,
             Some((folio, Some(left))) if left < self.watermarks.low => Allocation::Low(folio),
             Some((folio, _)) => Allocation::Frame(folio),
@@ -98,6 +107,12 @@ impl Node {
     /// Returns all CPUs' free frames to the node, where they count.
     pub(crate) fn call_back_frames(&self) {
         self.free.call_back();
+    }
+
+    /// Background reclaim wakes up or goes to sleep. Unless the lists of CPUs adapt, all their
+    /// frames return when it wakes.
+    pub(crate) fn set_reclaims(&self, reclaims: bool) {
+        self.free.set_reclaims(reclaims);
     }
 
     /// Takes a frame, whose memory `give_back` returns to the system. `false`: all such frames are

@@ -4,6 +4,7 @@ use crate::folio::FEW_REFAULTS;
 use crate::host::Time;
 use crate::lru::{BATCH_FOLIOS, CLUSTER_PAGES, Swappiness};
 use crate::mechanism::{MechanismError, Mechanisms, choose};
+use crate::pcp::PcpSizes;
 use crate::reclaim::Watermarks;
 use crate::swap::SwapOptions;
 use std::time::Duration;
@@ -65,6 +66,9 @@ pub struct Options {
     /// frames that it freed. Default: 1, which turns the per-CPU lists off, so that watermarks
     /// count every free frame. A cache sets up to 32 ([`crate::PCP_BATCH_FRAMES`]).
     pub pcp_batch_frames: usize,
+    /// The kernel's lists per CPU instead, which adapt their sizes: watermarks then neither count
+    /// their frames nor let them be taken. Default: none, as in the golden traces.
+    pub pcp_sizes: Option<PcpSizes>,
     /// Quantities that do not depend on the size of memory. Default: the kernel's.
     pub grain: Grain,
     /// Seed of the random choice of bins in the memcg LRU. Default: 0.
@@ -99,6 +103,7 @@ impl Options {
             statistics_refresh: Refresh::default(),
             charge_batch_pages: 1,
             pcp_batch_frames: 1,
+            pcp_sizes: None,
             grain: Grain::KERNEL,
             seed: 0,
             memcg_dirty_limits: true,

@@ -153,7 +153,7 @@ impl Harness {
 
     /// An anonymous folio in no mapping, at the tail of the oldest generation.
     pub(crate) fn add_anon(&self) -> FolioId {
-        let folio = match self.core.node.allocate(0, true) {
+        let folio = match self.core.node.allocate(0, true, Time::default) {
             crate::node::Allocation::BelowMin => panic!("no frame is left"),
             crate::node::Allocation::Frame(folio) | crate::node::Allocation::Low(folio) => folio,
         };

@@ -7,7 +7,7 @@ use mglru_core::lru::Swappiness;
 use mglru_core::mapping::TABLE_PAGES;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::writeback::FlusherOptions;
-use mglru_core::{Grain, Mechanisms, OomPolicy, Options, PAGE_BYTES, Refresh, UNLIMITED};
+use mglru_core::{Grain, Mechanisms, OomPolicy, Options, PAGE_BYTES, PcpSizes, Refresh, UNLIMITED};
 use std::time::Duration;
 
 /// A tenant of the machine. Limits are in pages.
@@ -124,6 +124,8 @@ pub struct Machine {
     /// Frames that a CPU takes from the node at once. With 1, watermarks are compared with the
     /// exact number of free frames; the kernel takes more ([`Options::pcp_batch_frames`]).
     pub pcp_batch_frames: usize,
+    /// The kernel's lists of free pages per CPU instead ([`Options::pcp_sizes`]).
+    pub pcp_sizes: Option<PcpSizes>,
     /// Quantities that do not depend on the size of memory.
     pub grain: Grain,
     /// When the list sizes that the classic LRU uses are refreshed, unless they are exact.
@@ -215,6 +217,7 @@ impl Machine {
             batch_folios: 31,
             charge_batch_pages: 1,
             pcp_batch_frames: 1,
+            pcp_sizes: None,
             grain: Grain::KERNEL,
             statistics_refresh: Refresh::default(),
             statistics_reads: None,
@@ -336,6 +339,11 @@ impl Machine {
                 "a CPU takes more pages at once than any memory has: set charge_batch_pages and pcp_batch_frames lower",
             ),
             (
+                self.pcp_sizes.is_some_and(|sizes| !sizes.are_sound()),
+                "a CPU's list of free pages has no room for four batches: set pcp_sizes' high_min_pages to that at least, \
+                 and high_max_pages to no less",
+            ),
+            (
                 self.swap.is_some_and(|swap| swap.pages == 0),
                 "its swap has 0 pages: set at least one, or no swap",
             ),
@@ -379,6 +387,7 @@ impl Machine {
             batch_folios: self.batch_folios,
             charge_batch_pages: self.charge_batch_pages,
             pcp_batch_frames: self.pcp_batch_frames,
+            pcp_sizes: self.pcp_sizes,
             grain: self.grain,
             seed: self.seed,
             statistics_refresh: self.statistics_refresh,

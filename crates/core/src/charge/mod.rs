@@ -384,7 +384,7 @@ impl Charging {
 
     #[inline]
     fn take_frame<'c, H: Host>(&mut self, core: &'c Core, host: &'c H) -> ChargeStep<NewFolio<'c, H>> {
-        let folio = match core.node.allocate(self.cpu, self.reclaimed_for_frame()) {
+        let folio = match core.node.allocate(self.cpu, self.reclaimed_for_frame(), || host.now()) {
             Allocation::Frame(folio) => folio,
             Allocation::Low(folio) => {
                 host.wake_background();

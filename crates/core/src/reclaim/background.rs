@@ -67,7 +67,7 @@ impl Background {
     /// Reclaims at most one batch.
     pub fn step(&mut self, core: &Core, host: &impl Host) -> BackgroundStep {
         let Some(walk) = &mut self.walk else {
-            if !self.awake && !core.node.is_balanced() {
+            if !self.awake && !core.node.is_balanced() && core.options.pcp_sizes.is_none() {
                 core.node.call_back_frames();
             }
             if core.node.is_balanced() || core.node.is_hopeless() {
@@ -75,6 +75,7 @@ impl Background {
             }
             let wakes = !std::mem::replace(&mut self.awake, true);
             if wakes {
+                core.node.set_reclaims(true);
                 host.event(Event::BackgroundWoke);
             }
             if self.priority == PRIORITY_DEFAULT {
@@ -157,6 +158,7 @@ impl Background {
         }
         self.begin_anew();
         if std::mem::take(&mut self.awake) {
+            core.node.set_reclaims(false);
             host.event(Event::BackgroundSleeps);
         }
         BackgroundStep::Sleep
@@ -264,7 +266,9 @@ mod tests {
         options.watermarks = Watermarks { min: 0, low: 40, high: 50 };
         (options.cpus, options.pcp_batch_frames) = (2, 32);
         let mut harness = Harness::with_options(options, 1000);
-        let Allocation::Frame(idle) = harness.core.node.allocate(1, false) else { panic!("memory is free") };
+        let Allocation::Frame(idle) = harness.core.node.allocate(1, false, Default::default) else {
+            panic!("memory is free")
+        };
         harness.core.node.release(Some(1), &[idle]);
         harness.read_ahead(0..930);
         harness.drain();

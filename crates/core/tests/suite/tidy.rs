@@ -26,6 +26,7 @@ const LAYERS: &[&str] = &[
     "mm",
     "mapping",
     "free_frames",
+    "pcp",
     "folio",
 ];
 

@@ -5,6 +5,7 @@
 //! … mapped, writes, swap     the mean of five replays, at its capacity and 10 and 20 pages beside it
 //! … of the classic LRU       the median of five replays, which differ in when statistics are collected; what they differ by
 //!                            is allowed
+//! … of several memcgs       under background reclaim: as of the classic LRU, with five seeds
 //! … and its repetitions     the same; what they differ by is allowed
 //! five limits, mapped       also: the mean of the runs against the mean of a replay for each
 //! ```
@@ -189,9 +190,9 @@ impl Subject {
         let compare = |measure: Measure| {
             let kernel = mean(&self.runs.iter().map(|run| run.count(measure)).collect::<Vec<_>>());
             let ours: Vec<f64> = (0..self.variants.len()).map(|number| ours(number, measure)).collect();
-            let is_classic = self.kind.lru == Lru::Classic;
+            let varies = self.kind.lru == Lru::Classic || self.runs[0].setting.draws_memcgs();
             let allowed = tolerance(self.kind, measure).or_noise(self.noise_percent(measure));
-            let spread = if is_classic && kernel > 0.0 { 100.0 * spread(&ours) / kernel } else { 0.0 };
+            let spread = if varies && kernel > 0.0 { 100.0 * spread(&ours) / kernel } else { 0.0 };
             Comparison {
                 setting: self.runs[0].setting.clone(),
                 limit_pages: self.runs.iter().map(|run| run.limit_pages).sum::<u64>()
@@ -201,7 +202,7 @@ impl Subject {
                 measure,
                 kernel,
                 kernel_runs: self.runs.len(),
-                ours: if is_classic { median(&ours) } else { mean(&ours) },
+                ours: if varies { median(&ours) } else { mean(&ours) },
                 our_runs: ours.len(),
                 tolerance: allowed.or_noise(spread),
             }

@@ -139,7 +139,7 @@ fn replay(traces: &Traces, subjects: &[Subject], watch: &dyn Watch) -> Result<Ve
             swap_batches: run.swap_batches(),
             statistics_refresh: variant.statistics_refresh,
             statistics_reads: Some(variant.statistics_reads),
-            seed: 1,
+            seed: variant.seed,
             readahead_pages: run.setting.readahead_pages,
             fault_around_pages: run.setting.fault_around_pages,
             access_time: run.access_time(),

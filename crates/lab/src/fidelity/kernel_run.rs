@@ -140,6 +140,12 @@ impl Setting {
         self.readahead_pages > 0 || self.tasks > 1 || self.background
     }
 
+    /// Whether background reclaim takes from several memcgs, so that the policy draws whose turn it
+    /// is.
+    pub fn draws_memcgs(&self) -> bool {
+        self.background && self.controls.memcgs() > 1
+    }
+
     /// The conditions that differ from one task without readahead below a limit, in words; empty if
     /// none does.
     pub fn conditions(&self) -> String {
@@ -456,13 +462,11 @@ impl Serialize for Skipped {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A run with these tasks, of which a quarter of the accesses read.
-    fn run(tasks: u32, access_nanos: f64, read_log_variance: Option<f64>) -> KernelRun {
+impl KernelRun {
+    /// A run of the multi-gen LRU of 7.2 without counts.
+    pub(super) fn example() -> KernelRun {
         KernelRun {
-            setting: Setting { tasks, ..Setting::new("load", "7.2.12", "mglru") },
+            setting: Setting::new("load", "7.2.12", "mglru"),
             preset: Preset::Linux72,
             lru: Lru::MultiGen,
             tag: String::new(),
@@ -473,13 +477,25 @@ mod tests {
             records: 4000,
             warm_from: 0,
             access: Access::Reads,
-            access_nanos,
+            access_nanos: 500.0,
             disk_reads: 1000.0,
             hit_time: HIT_TIME,
-            read_log_variance,
+            read_log_variance: None,
             swap_writes: None,
             counts: [0.0; Measure::ALL.len()],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run with these tasks, of which a quarter of the accesses read.
+    fn run(tasks: u32, access_nanos: f64, read_log_variance: Option<f64>) -> KernelRun {
+        let example = KernelRun::example();
+        let setting = Setting { tasks, ..example.setting };
+        KernelRun { setting, access_nanos, read_log_variance, ..example }
     }
 
     /// All accesses together take as long as in the kernel, with any number of tasks.

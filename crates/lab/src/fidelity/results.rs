@@ -7,8 +7,10 @@ use super::kernel_run::{
 };
 use crate::Error;
 use crate::replay::controls::Controls;
+use crate::replay::run::pcp_sizes;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Lru, PAGE_BYTES, Preset};
+use mglru_sim::Machine;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -199,8 +201,7 @@ impl Fields<'_> {
         let capacity_pages = self.number("cap_file_mean")? + anon_pages + unmapped_pages;
         let watermarks = self.watermarks();
         let limit_pages = self.number("limit_pages")? as u64;
-        let free_pages = watermarks
-            .map_or(HALF_AN_EFFORT_PAGES, |Watermarks { low, high, .. }| u64::from(low.midpoint(high)));
+        let free_pages = watermarks.map_or(HALF_AN_EFFORT_PAGES, free_pages);
         Ok(KernelRun {
             preset,
             lru,
@@ -209,7 +210,7 @@ impl Fields<'_> {
             capacity_pages,
             // A limit that moves or is not reached says less about the pages than the memory
             // beside them.
-            memory_pages: match setting.controls.is_plain() {
+            memory_pages: match watermarks.is_some() || setting.controls.is_plain() {
                 true => (capacity_pages as u64).saturating_add(free_pages),
                 false => {
                     let used = self.optional_number("current_mean").unwrap_or(capacity_pages);
@@ -237,6 +238,13 @@ impl Fields<'_> {
             counts,
         })
     }
+}
+
+/// Free pages of a replay with background reclaim, on average: between the watermarks, and on the
+/// lists of the CPUs 0.7 of their least room (in twenty replays 0.57 to 0.88).
+fn free_pages(watermarks: Watermarks) -> u64 {
+    let near_cpus = pcp_sizes(watermarks, Machine::LAB_CPUS).high_min_pages * 7 / 10;
+    u64::from(watermarks.low.midpoint(watermarks.high) + near_cpus)
 }
 
 impl Table {

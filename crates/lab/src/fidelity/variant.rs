@@ -29,6 +29,8 @@ pub struct Variant {
     pub statistics_refresh: Refresh,
     /// Accesses between two reads of the statistics.
     pub statistics_reads: u64,
+    /// Seed of what the policy draws.
+    pub seed: u64,
 }
 
 impl Variant {
@@ -38,6 +40,7 @@ impl Variant {
             memory_pages: run.memory_pages,
             statistics_refresh: Refresh::NEVER,
             statistics_reads: (run.records / READS).max(1),
+            seed: 1,
         }
     }
 
@@ -54,9 +57,10 @@ impl Variant {
             _ => {
                 let around =
                     AROUND_PAGES.into_iter().filter_map(|by| plain.memory_pages.checked_add_signed(by));
-                around
-                    .filter(|&pages| pages > 0)
-                    .map(|memory_pages| Variant { memory_pages, ..plain })
+                let seed = |number: u64| if run.setting.draws_memcgs() { 1 + number } else { plain.seed };
+                (0..)
+                    .zip(around.filter(|&pages| pages > 0))
+                    .map(|(number, memory_pages)| Variant { memory_pages, seed: seed(number), ..plain })
                     .collect()
             }
         }
@@ -66,4 +70,24 @@ impl Variant {
 /// A refresh every two seconds, the first after so many half seconds.
 fn refresh(half_seconds: u32) -> Refresh {
     Refresh { first: Duration::from_millis(500) * half_seconds, period: PERIOD }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::controls::Controls;
+
+    /// Only where background reclaim takes from several memcgs does a replay draw by its number.
+    #[test]
+    fn seeds_differ_under_background_reclaim_of_several_memcgs() {
+        let seeds = |background, other: &str| -> Vec<u64> {
+            let mut run = KernelRun::example();
+            run.setting.background = background;
+            run.setting.controls = Controls::parse((10, 0), "", "", other).unwrap();
+            Variant::of(&run).iter().map(|variant| variant.seed).collect()
+        };
+        assert_eq!(seeds(true, "1;2"), [1, 2, 3, 4, 5]);
+        assert_eq!(seeds(true, "1"), [1; 5]);
+        assert_eq!(seeds(false, "1;2"), [1], "one reader below a limit");
+    }
 }

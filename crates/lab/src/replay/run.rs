@@ -13,7 +13,7 @@ use crate::trace_file::TraceFile;
 use crate::watch::{Stage, Unit, Unwatched, Watch};
 use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
-use mglru_core::{Counter, Errno, Lru, Mechanisms, Refresh, UNLIMITED};
+use mglru_core::{Counter, Errno, Lru, Mechanisms, PcpSizes, Refresh, UNLIMITED};
 use mglru_sim::{Latency, Machine, Report, SimError, Simulator, SwapBatches, SwapModel, Writes};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -246,6 +246,7 @@ impl Plan<'_> {
         if let Some(watermarks) = self.watermarks {
             machine.memory_pages = frames as u32;
             machine.watermarks = watermarks;
+            machine.pcp_sizes = Some(pcp_sizes(watermarks, machine.cpus));
             machine.tenants[0].max_pages = UNLIMITED;
         }
         let limited = machine.tenants[0].path.clone();
@@ -255,6 +256,13 @@ impl Plan<'_> {
         }
         Ok(machine)
     }
+}
+
+/// The lists of free pages per CPU of the machine that has these watermarks. The kernel's least
+/// free memory is 4 √M KiB on a machine of M KiB.
+pub fn pcp_sizes(watermarks: Watermarks, cpus: usize) -> PcpSizes {
+    let managed_pages = u64::from(watermarks.min).pow(2) / 4;
+    PcpSizes::for_machine(managed_pages.min(u32::MAX.into()) as u32, watermarks.low, cpus)
 }
 
 /// Gives a sample what does not depend on the size of its memory in the same share as the whole

@@ -1,6 +1,7 @@
 //! Machines that cannot be built and operations that name what is not there are errors, and no
 //! panics.
 
+use mglru_core::PcpSizes;
 use mglru_sim::{
     Access, DeviceModel, Machine, Operation, Preemption, Request, SimError, Simulator, SwapDevice, SwapModel,
 };
@@ -23,6 +24,7 @@ fn a_machine_that_cannot_be_built_says_why() {
         let model = DeviceModel { write, ..DeviceModel::IDEAL };
         Some(SwapModel { pages, device: SwapDevice::Disk { model, cpu } })
     };
+    let narrow = PcpSizes { batch_pages: 4, high_min_pages: 15, high_max_pages: 15 };
     for (error, words) in [
         (flawed(&|machine| machine.memory_pages = 0), "set at least one page"),
         (flawed(&|machine| machine.cpus = 0), "set device_cpu below cpus"),
@@ -30,6 +32,7 @@ fn a_machine_that_cannot_be_built_says_why() {
         (flawed(&|machine| machine.batch_folios = 32), "1 to 31 folios"),
         (flawed(&|machine| machine.charge_batch_pages = u64::MAX), "set charge_batch_pages"),
         (flawed(&|machine| machine.pcp_batch_frames = usize::MAX), "pcp_batch_frames lower"),
+        (flawed(&|machine| machine.pcp_sizes = Some(narrow)), "no room for four batches"),
         (flawed(&|machine| machine.device.read = slow), "set the depth"),
         (flawed(&|machine| machine.device.write = broken), "failures_per_million"),
         (flawed(&|machine| machine.swap = disk(0, Lane::IDEAL, 0)), "its swap has 0 pages"),

@@ -23,7 +23,7 @@ use mglru_core::lru::switch::SWITCH_FOLIOS;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::swap::FREE_SLOTS_MIN;
 use mglru_core::writeback::FlusherOptions;
-use mglru_core::{Counter, Lru, LruLock, Mechanisms, OomPolicy, Preset, Switch, Time, UNLIMITED};
+use mglru_core::{Counter, Lru, LruLock, Mechanisms, OomPolicy, PcpSizes, Preset, Switch, Time, UNLIMITED};
 use mglru_sim::{
     Access, Command, DeviceModel, DrainStalls, FlusherStart, Interleaving, Lane, Latency, Machine, Numbering,
     Operation, Report, SimError, Simulator, SwapBatches, SwapDevice, SwapModel, Tenant, Trouble, Writes,
@@ -449,6 +449,11 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
         Numbering::Keys => 0,
     };
     let mut as_kernels = Choices(Random::stream(seed, 0x4E1D));
+    let mut lists = Choices(Random::stream(seed, 0x11575));
+    let batch_pages = lists.between(1, 8) as u32;
+    let high_min_pages = batch_pages * lists.between(4, 12) as u32;
+    let high_max_pages = high_min_pages * lists.between(1, 4) as u32;
+    let pcp_sizes = lists.one_in(4).then_some(PcpSizes { batch_pages, high_min_pages, high_max_pages });
     let ideal = choices.one_in(4);
     let often =
         Refresh { first: choices.micros(1000), period: Duration::from_micros(choices.between(1, 5000)) };
@@ -461,6 +466,7 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
         batch_folios: choices.one_of(&[1, 2, 5, 15, 31, 31, 31, 31]),
         charge_batch_pages: choices.one_of(if large { &[64] } else { &[1, 1, 7, 64] }),
         pcp_batch_frames: choices.one_of(&[1, 1, 3, 32]),
+        pcp_sizes,
         charge_metadata,
         device: if ideal { DeviceModel::IDEAL } else { random_device(choices) },
         flusher: (!choices.one_in(6)).then_some(flusher),
