@@ -396,8 +396,8 @@ mod tests {
         assert_eq!((take(&free, 0, 0), free.node_frames()), (Some(2), 2));
     }
 
-    /// The kernel's lists: an allocation fails below the watermark though its CPU has frames, and an
-    /// urgent one calls back all frames first.
+    /// The kernel's lists: an allocation fails below the watermark though its CPU has frames, and
+    /// an urgent one calls back all frames first.
     #[test]
     fn watermarks_come_before_adaptive_lists() {
         let sizes = PcpSizes { batch_pages: 4, high_min_pages: 16, high_max_pages: 16 };

@@ -64,7 +64,7 @@ impl PcpSizes {
     }
 }
 
-/// What a list must know of the node.
+/// The state of the node that a list depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NodeState {
     /// Free pages were below the high watermark, and have not been above since.
