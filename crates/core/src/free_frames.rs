@@ -17,8 +17,8 @@
 //!
 //! # Locking
 //!
-//! A CPU's frames have a lock, taken before the node's; both are leaves otherwise. Counts are
-//! atomic, and written under the lock.
+//! A CPU's frames have a lock, taken before the node's; both are leaves otherwise. The state of a
+//! list that adapts has one between them. Counts are atomic, and written under the lock.
 
 use crate::Time;
 use crate::folio::FolioId;

@@ -109,8 +109,8 @@ impl Node {
         self.free.call_back();
     }
 
-    /// Background reclaim wakes up or goes to sleep. Unless the lists of CPUs adapt, all their
-    /// frames return when it wakes.
+    /// Background reclaim wakes up or goes to sleep; CPUs' lists that adapt have less room while it
+    /// is awake.
     pub(crate) fn set_reclaims(&self, reclaims: bool) {
         self.free.set_reclaims(reclaims);
     }
