@@ -328,6 +328,8 @@ impl Charging {
         match core.pay_for_metadata(host, self.cpu, urgent, place) {
             Ok(()) => {
                 if self.delay.is_some() {
+                    // Another charge may have paid for it before this one, which has waited, did.
+                    self.wait_for_index(core, self.index.bytes / PAGE_BYTES);
                     self.return_surplus(core);
                     self.wait_for_index(core, 0);
                 }
