@@ -834,8 +834,8 @@ mod tests {
 
     /// Two tests, so that they run side by side. Seeds 2050640 and 2051258: what was seen of a page
     /// in advance was used after the page had changed, and so changed the result.
-    /// Seed 991206: two charges paid for one directory, and the second kept its pages, which have no
-    /// frames, in the peak.
+    /// Seed 991206: two charges paid for one directory, and the second kept its pages, which have
+    /// no frames, in the peak.
     #[test]
     fn even_seeds_run_clean() {
         Reached::by((0..60).map(|seed| 2 * seed).chain([991_206, 2_050_640, 2_051_258]))
