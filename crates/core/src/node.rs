@@ -104,9 +104,12 @@ impl Node {
         self.free.give(cpu, frames);
     }
 
-    /// Returns all CPUs' free frames to the node, where they count.
+    /// Returns all CPUs' free frames to the node, where they count. Lists that adapt return frames
+    /// by their own rules.
     pub(crate) fn call_back_frames(&self) {
-        self.free.call_back();
+        if !self.free.are_adaptive() {
+            self.free.call_back();
+        }
     }
 
     /// Background reclaim wakes up or goes to sleep; CPUs' lists that adapt have less room while it

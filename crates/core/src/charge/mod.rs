@@ -328,10 +328,7 @@ impl Charging {
         match core.pay_for_metadata(host, self.cpu, urgent, place) {
             Ok(()) => {
                 if self.delay.is_some() {
-                    // Another charge may have paid for it before this one, which has waited, did.
-                    self.wait_for_index(core, self.index.bytes / PAGE_BYTES);
                     self.return_surplus(core);
-                    self.wait_for_index(core, 0);
                 }
                 self.stage = Stage::Limit;
                 None
@@ -462,9 +459,11 @@ impl Charging {
         }
     }
 
-    /// Gives back what another charge has paid while this one waited, such as a directory. It has
-    /// no frames, so it must not be noted in the peak: it still waits here.
+    /// Gives back what another charge has paid while this one waited, for frames or for its limit,
+    /// such as a directory. That has no frames of its own, so until then it waits, and is not noted
+    /// in the peak.
     fn return_surplus(&mut self, core: &Core) {
+        self.wait_for_index(core, self.index.bytes / PAGE_BYTES);
         if self.delay().index_waits > 0
             && let Some((mapping, index)) = self.place
             && let Some(mapping) = core.mappings.get(mapping)
@@ -480,6 +479,7 @@ impl Charging {
                 }
             }
         }
+        self.wait_for_index(core, 0);
     }
 
     /// Goes back to the charge for the index, as it is now.

@@ -67,8 +67,7 @@ impl Background {
     /// Reclaims at most one batch.
     pub fn step(&mut self, core: &Core, host: &impl Host) -> BackgroundStep {
         let Some(walk) = &mut self.walk else {
-            // Lists that adapt return frames by their own rules.
-            if !self.awake && !core.node.is_balanced() && core.options.pcp_sizes.is_none() {
+            if !self.awake && !core.node.is_balanced() {
                 core.node.call_back_frames();
             }
             if core.node.is_balanced() || core.node.is_hopeless() {
