@@ -28,6 +28,10 @@ pub struct TenantSample {
     pub accesses: u64,
     /// Accesses to cached pages so far.
     pub hits: u64,
+    /// Its cached pages.
+    pub pages: u64,
+    /// Pages reclaimed from it so far.
+    pub stolen_pages: u64,
     /// Its live generations, oldest first; empty before the tenant is created.
     pub generations: Vec<GenerationRow>,
 }

@@ -331,12 +331,16 @@ impl World {
 
     /// A sample of the current state.
     pub(crate) fn sample_now(&self) -> Sample {
-        let tenant = |(number, state): (usize, &TenantState)| TenantSample {
-            accesses: state.counts.accesses,
-            hits: state.counts.hits,
-            generations: self
-                .memcg(number)
-                .map_or(Vec::new(), |memcg| memcg.lruvec().generations(self.now())),
+        let tenant = |(number, state): (usize, &TenantState)| {
+            let memcg = self.memcg(number);
+            let count = |counter| memcg.map_or(0, |memcg| memcg.stat().get(counter));
+            TenantSample {
+                accesses: state.counts.accesses,
+                hits: state.counts.hits,
+                pages: count(Counter::File) + count(Counter::Anon),
+                stolen_pages: count(Counter::PgstealFile) + count(Counter::PgstealAnon),
+                generations: memcg.map_or(Vec::new(), |memcg| memcg.lruvec().generations(self.now())),
+            }
         };
         let tenants = self.tenants.iter().enumerate().map(tenant).collect();
         Sample { access: self.accesses, time: self.now(), tenants }

@@ -21,6 +21,7 @@ pub(super) fn run(shared: &Shared) {
         match step {
             BackgroundStep::More => {}
             BackgroundStep::Wait(throttle) => shared.host.park(throttle, progress),
+            BackgroundStep::Nap(time) => rings_before = shared.host.background.wait(rings_before, time),
             BackgroundStep::Sleep => rings_before = shared.host.background.wait(rings_before, IDLE),
         }
     }

@@ -1,7 +1,7 @@
 //! Background reclaim ("kswapd"): keeps free memory between the watermarks.
 //!
 //! Source: [book: reclaim-loop#watermarks]. The host runs it on a thread or actor of its own and
-//! wakes it when the core asks.
+//! wakes it when the core asks. After each run it naps: memory may have become short again by then.
 
 use super::oom::kill_for_thrashing;
 use super::{
@@ -23,7 +23,22 @@ pub enum BackgroundStep {
     More,
     /// Wait, then call again.
     Wait(Throttle),
-    /// Free memory is above the high watermark, or reclaim cannot help: sleep until woken.
+    /// Free memory is above the high watermark, or reclaim cannot help: call again after this time,
+    /// or when woken. If free memory is below the mark by then, a new run begins, even if it never
+    /// fell below the low one.
+    Nap(Duration),
+    /// The same after a nap: sleep until woken.
+    Sleep,
+}
+
+/// How long background reclaim naps before it sleeps.
+const NAP: Duration = Duration::from_millis(100);
+
+/// The longest rest that background reclaim has had since its last run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    None,
+    Nap,
     Sleep,
 }
 
@@ -34,14 +49,17 @@ pub struct Background {
     scan: Scan,
     priority: u8,
     walk: Option<NodeWalk>,
-    awake: bool,
-    /// Pages reclaimed since it woke.
+    /// A run is under way: from the moment when free memory is too low until it is above the high
+    /// watermark again, or every priority has been tried.
+    running: bool,
+    rest: Rest,
+    /// Pages reclaimed by this run.
     reclaimed_pages: u64,
-    /// A pass since the wake-up met pages under writeback. The last pass may have met none, because
+    /// A pass of this run met pages under writeback. The last pass may have met none, because
     /// earlier ones activated them. Only where background reclaim waits for writeback (the classic
     /// LRU; `global_dirty_throttle`).
     met_writeback: bool,
-    /// Classic: a pass since the wake-up spared anonymous pages for the sake of inactive file
+    /// Classic: a pass of this run spared anonymous pages for the sake of inactive file
     /// pages, and freed nothing.
     cache_trim_failed: bool,
 }
@@ -57,7 +75,8 @@ impl Background {
             scan: Scan::default(),
             priority: PRIORITY_DEFAULT,
             walk: None,
-            awake: false,
+            running: false,
+            rest: Rest::Sleep,
             reclaimed_pages: 0,
             met_writeback: false,
             cache_trim_failed: false,
@@ -67,16 +86,15 @@ impl Background {
     /// Reclaims at most one batch.
     pub fn step(&mut self, core: &Core, host: &impl Host) -> BackgroundStep {
         let Some(walk) = &mut self.walk else {
-            if !self.awake && !core.node.is_balanced() {
+            if !self.running && !core.node.is_balanced() {
                 core.node.call_back_frames();
             }
             if core.node.is_balanced() || core.node.is_hopeless() {
-                return self.sleep(core, host);
+                return self.rest(core, host);
             }
-            let wakes = !std::mem::replace(&mut self.awake, true);
-            if wakes {
-                core.node.set_reclaims(true);
-                host.event(Event::BackgroundWoke);
+            let begins = !std::mem::replace(&mut self.running, true);
+            if begins {
+                self.begin_run(core, host);
             }
             if self.priority == PRIORITY_DEFAULT {
                 self.priority = initial_priority(core, &self.orders);
@@ -84,7 +102,7 @@ impl Background {
             self.scan.reset_tallies();
             self.scan.progress = Default::default();
             // The first check is made before there is a goal, which chooses the priority.
-            let priority = if wakes { PRIORITY_DEFAULT } else { self.priority };
+            let priority = if begins { PRIORITY_DEFAULT } else { self.priority };
             check_min_ttl(core, host, priority, self.orders.swappiness);
             let cx = &mut Context::new(core, host, &self.orders, &mut self.scan);
             self.walk = Some(NodeWalk::new(cx, self.priority, true));
@@ -126,7 +144,8 @@ impl Background {
             if self.reclaimed_pages == 0 {
                 core.node.note_fruitless_run();
             }
-            return self.sleep(core, host);
+            self.end_run(core, host);
+            return BackgroundStep::More;
         }
         wait.map_or(BackgroundStep::More, BackgroundStep::Wait)
     }
@@ -145,7 +164,14 @@ impl Background {
         self.scan.stuck = Default::default();
     }
 
-    fn sleep(&mut self, core: &Core, host: &impl Host) -> BackgroundStep {
+    fn begin_run(&mut self, core: &Core, host: &impl Host) {
+        self.rest = Rest::None;
+        core.memcg(MemcgId::ROOT).stat.add(Counter::Pageoutrun, 1);
+        core.node.set_reclaims(true);
+        host.event(Event::BackgroundWoke);
+    }
+
+    fn end_run(&mut self, core: &Core, host: &impl Host) {
         if self.reclaimed_pages > 0 {
             note_progress(core);
             if core.node.is_balanced() {
@@ -153,12 +179,21 @@ impl Background {
             }
         }
         lru::end_effort(core, host, MemcgId::ROOT);
-        if self.reclaimed_pages > 0 {
-            core.memcg(MemcgId::ROOT).stat.add(Counter::Pageoutrun, 1);
-        }
         self.begin_anew();
-        if std::mem::take(&mut self.awake) {
-            core.node.set_reclaims(false);
+        self.running = false;
+        core.node.set_reclaims(false);
+    }
+
+    /// There is nothing to do, or nothing that would help.
+    fn rest(&mut self, core: &Core, host: &impl Host) -> BackgroundStep {
+        if self.running {
+            self.end_run(core, host);
+        }
+        if self.rest == Rest::None {
+            self.rest = Rest::Nap;
+            return BackgroundStep::Nap(NAP);
+        }
+        if std::mem::replace(&mut self.rest, Rest::Sleep) == Rest::Nap {
             host.event(Event::BackgroundSleeps);
         }
         BackgroundStep::Sleep

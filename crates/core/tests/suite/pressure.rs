@@ -10,7 +10,7 @@ use std::sync::Arc;
 fn run_background(core: &Core, host: &QuietHost, background: &mut Background) -> Option<Throttle> {
     loop {
         match background.step(core, host) {
-            BackgroundStep::More => {}
+            BackgroundStep::More | BackgroundStep::Nap(_) => {}
             BackgroundStep::Wait(throttle) => return Some(throttle),
             BackgroundStep::Sleep => return None,
         }

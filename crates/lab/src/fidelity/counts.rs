@@ -6,10 +6,11 @@ use super::deltas::{Agreement, Delta, deltas};
 use super::filter::Filter;
 use super::kernel_run::{KernelRun, Measure, Skipped};
 use super::results::{Table, trace_of};
+use super::variant::Variant;
 use crate::document::document;
 use crate::error::Error;
 use crate::parallel;
-use crate::replay::run::{Plan, ReclaimTime, ReplayOutcome, run_all};
+use crate::replay::run::{Plan, ReplayOutcome, run_all};
 use crate::trace_file::TraceFile;
 use crate::watch::Watch;
 use mglru_core::{Counter, Mechanisms};
@@ -76,7 +77,7 @@ pub fn compare(
             run.memory_pages = capacity.memory_pages();
         }
     }
-    let comparisons = replay(&traces, &subjects(&table.runs), watch)?;
+    let comparisons = replay(&traces, subjects(&table.runs), watch)?;
     let deltas = deltas(&comparisons);
     Ok(Compared { comparisons, capacities, skipped: table.skipped, deltas })
 }
@@ -126,42 +127,89 @@ impl Traces {
 }
 
 /// Runs the replays of all subjects, and compares.
-fn replay(traces: &Traces, subjects: &[Subject], watch: &dyn Watch) -> Result<Vec<Comparison>, Error> {
-    let mut plans = Vec::new();
-    for subject in subjects {
-        let run = &subject.runs[0];
-        let mechanisms = Mechanisms::preset(run.preset).with_lru(run.lru);
-        plans.extend(subject.variants.iter().map(|variant| Plan {
-            warm_from: run.warm_from,
-            writes: run.setting.writes(),
-            swap: run.swap(),
-            reclaim_time: run.swap_writes.map(|_| ReclaimTime::LAB),
-            swap_batches: run.swap_batches(),
-            statistics_refresh: variant.statistics_refresh,
-            statistics_reads: Some(variant.statistics_reads),
-            seed: variant.seed,
-            readahead_pages: run.setting.readahead_pages,
-            fault_around_pages: run.setting.fault_around_pages,
-            access_time: run.access_time(),
-            read_latency: run.read_latency(),
-            tasks: run.setting.tasks,
-            watermarks: run.watermarks,
-            swappiness: run.swappiness(),
-            controls: run.setting.controls.clone(),
-            others_pages: run.limit_pages.saturating_sub(variant.memory_pages),
-            ..Plan::plain(traces.of(run), mechanisms, variant.memory_pages)
-        }));
-    }
-    let outcomes = run_all(plans, parallel::threads(), watch)?;
+fn replay(traces: &Traces, mut subjects: Vec<Subject>, watch: &dyn Watch) -> Result<Vec<Comparison>, Error> {
+    balance(traces, &mut subjects, watch)?;
+    let shared = Shared::of(traces, &subjects);
+    let outcomes = run_all(shared.plans, parallel::threads(), watch)?;
     let mut comparisons = Vec::new();
-    let mut next = 0;
-    for subject in subjects {
-        let outcomes = &outcomes[next..next + subject.variants.len()];
-        next += subject.variants.len();
+    for (subject, numbers) in subjects.iter().zip(&shared.numbers) {
         let memcg = &subject.runs[0].setting.memcg;
-        comparisons.extend(subject.compare(|number, measure| count(&outcomes[number], memcg, measure)));
+        comparisons
+            .extend(subject.compare(|variant, measure| count(&outcomes[numbers[variant]], memcg, measure)));
     }
     Ok(comparisons)
+}
+
+/// Gives replays with background reclaim, which keeps changing numbers of pages free, the memory
+/// with which they cache as many pages on average as the kernel did: replays once, and adds what
+/// was missing.
+fn balance(traces: &Traces, subjects: &mut [Subject], watch: &dyn Watch) -> Result<(), Error> {
+    let mut balanced: Vec<&mut Subject> =
+        subjects.iter_mut().filter(|subject| subject.runs[0].watermarks.is_some()).collect();
+    let Shared { mut plans, numbers } = Shared::of(traces, balanced.iter().map(|subject| &**subject));
+    plans.iter_mut().for_each(|plan| plan.averages_pages = true);
+    let outcomes = run_all(plans, parallel::threads(), watch)?;
+    for (subject, numbers) in balanced.iter_mut().zip(numbers) {
+        let run = &subject.runs[0];
+        for (variant, number) in subject.variants.iter_mut().zip(numbers) {
+            let Some(mean_pages) = outcomes[number].mean_pages else { continue };
+            let wanted_pages = run.capacity_pages + variant.memory_pages as f64 - run.memory_pages as f64;
+            let missing_pages = (wanted_pages - mean_pages).round() as i64;
+            variant.memory_pages = variant.memory_pages.saturating_add_signed(missing_pages);
+        }
+    }
+    Ok(())
+}
+
+/// The replays of several subjects. The memcgs of a run share them.
+struct Shared<'a> {
+    plans: Vec<Plan<'a>>,
+    /// Per subject and variant: the number of its plan.
+    numbers: Vec<Vec<usize>>,
+}
+
+impl<'a> Shared<'a> {
+    fn of<'s>(traces: &'a Traces, subjects: impl IntoIterator<Item = &'s Subject>) -> Shared<'a> {
+        let mut shared = Shared { plans: Vec::new(), numbers: Vec::new() };
+        let mut known: Vec<(&KernelRun, &Variant)> = Vec::new();
+        for subject in subjects {
+            let run = &subject.runs[0];
+            let number = |variant: &'s Variant| {
+                let same = |&(other, of): &(&KernelRun, &Variant)| of == variant && run.is_of_run(other);
+                known.iter().position(same).unwrap_or_else(|| {
+                    known.push((run, variant));
+                    shared.plans.push(plan(traces, run, variant));
+                    known.len() - 1
+                })
+            };
+            shared.numbers.push(subject.variants.iter().map(number).collect());
+        }
+        shared
+    }
+}
+
+fn plan<'a>(traces: &'a Traces, run: &KernelRun, variant: &Variant) -> Plan<'a> {
+    let mechanisms = Mechanisms::preset(run.preset).with_lru(run.lru);
+    Plan {
+        warm_from: run.warm_from,
+        writes: run.setting.writes(),
+        swap: run.swap(),
+        reclaim_time: run.reclaim_time(),
+        swap_batches: run.swap_batches(),
+        statistics_refresh: variant.statistics_refresh,
+        statistics_reads: Some(variant.statistics_reads),
+        seed: variant.seed,
+        readahead_pages: run.setting.readahead_pages,
+        fault_around_pages: run.setting.fault_around_pages,
+        access_time: run.access_time(),
+        read_latency: run.read_latency(),
+        tasks: run.setting.tasks,
+        watermarks: run.watermarks,
+        swappiness: run.swappiness(),
+        controls: run.setting.controls.clone(),
+        others_pages: run.limit_pages.saturating_sub(variant.memory_pages),
+        ..Plan::plain(traces.of(run), mechanisms, variant.memory_pages)
+    }
 }
 
 /// Refuses a trace that is not the one of the table's row.

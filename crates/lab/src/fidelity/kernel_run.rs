@@ -2,6 +2,7 @@
 
 use crate::document::document;
 use crate::replay::controls::Controls;
+use crate::replay::run::ReclaimTime;
 use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Lru, Preset};
@@ -302,7 +303,7 @@ pub struct KernelRun {
     /// Measured mean number of file pages in memory, and with swap also of anonymous pages.
     pub capacity_pages: f64,
     /// Memory of the replay: the capacity plus half an effort or, with background reclaim, plus the
-    /// mean of the low and the high watermark.
+    /// high watermark, until a first replay has told how many pages it keeps free.
     pub memory_pages: u64,
     /// The watermarks of a run without a limit.
     pub watermarks: Option<Watermarks>,
@@ -366,6 +367,21 @@ impl KernelRun {
             (device, _) => device,
         };
         Some(SwapModel { pages: SWAP_PAGES, device })
+    }
+
+    /// Durations of reclaim's steps in the replay, where they decide something: of writes to swap,
+    /// and of background reclaim beside the tasks.
+    pub fn reclaim_time(&self) -> Option<ReclaimTime> {
+        match self.watermarks {
+            Some(_) => Some(ReclaimTime::BACKGROUND),
+            None => self.swap_writes.map(|_| ReclaimTime::LAB),
+        }
+    }
+
+    /// Whether these are counts of the same run, of another memcg or all.
+    pub fn is_of_run(&self, other: &KernelRun) -> bool {
+        let setting = Setting { memcg: other.setting.memcg.clone(), ..self.setting.clone() };
+        KernelRun { setting, counts: other.counts, ..self.clone() } == *other
     }
 
     /// How the replay collects the writes of a pass of reclaim to swap.

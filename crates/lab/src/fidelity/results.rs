@@ -7,10 +7,8 @@ use super::kernel_run::{
 };
 use crate::Error;
 use crate::replay::controls::Controls;
-use crate::replay::run::pcp_sizes;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Lru, PAGE_BYTES, Preset};
-use mglru_sim::Machine;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -201,7 +199,7 @@ impl Fields<'_> {
         let capacity_pages = self.number("cap_file_mean")? + anon_pages + unmapped_pages;
         let watermarks = self.watermarks();
         let limit_pages = self.number("limit_pages")? as u64;
-        let free_pages = watermarks.map_or(HALF_AN_EFFORT_PAGES, free_pages);
+        let free_pages = watermarks.map_or(HALF_AN_EFFORT_PAGES, |marks| u64::from(marks.high));
         Ok(KernelRun {
             preset,
             lru,
@@ -238,13 +236,6 @@ impl Fields<'_> {
             counts,
         })
     }
-}
-
-/// Free pages of a replay with background reclaim, on average: between the watermarks, and on the
-/// lists of the CPUs 0.7 of their least room (in twenty replays 0.57 to 0.88).
-fn free_pages(watermarks: Watermarks) -> u64 {
-    let near_cpus = pcp_sizes(watermarks, Machine::LAB_CPUS).high_min_pages * 7 / 10;
-    u64::from(watermarks.low.midpoint(watermarks.high) + near_cpus)
 }
 
 impl Table {

@@ -14,7 +14,9 @@ use crate::watch::{Stage, Unit, Unwatched, Watch};
 use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Counter, Errno, Lru, Mechanisms, PcpSizes, Refresh, UNLIMITED};
-use mglru_sim::{Latency, Machine, Report, SimError, Simulator, SwapBatches, SwapModel, Writes};
+use mglru_sim::{
+    Latency, Machine, Report, Sample, SimError, Simulator, SwapBatches, SwapModel, TenantSample, Writes,
+};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -25,6 +27,9 @@ pub(super) const STEPS: u64 = 1000;
 /// Steps of the simulator between two looks at its progress: looking costs as much as a step in
 /// which little happens.
 const STEPS_PER_LOOK: u32 = 32;
+
+/// Minimum number of samples of the cached pages.
+const AVERAGED_SAMPLES: usize = 1000;
 
 /// A replay by the engine.
 #[derive(Debug, Clone)]
@@ -61,6 +66,8 @@ pub struct Plan<'a> {
     pub explain: Vec<PageName>,
     /// Whether to record a timeline.
     pub over_time: bool,
+    /// Whether to average the cached pages.
+    pub averages_pages: bool,
     /// The largest readahead window, in pages; 0: off.
     pub readahead_pages: u32,
     /// The aligned window, in pages, that a mapped miss maps; 0: off.
@@ -102,6 +109,7 @@ impl<'a> Plan<'a> {
             check_every: None,
             explain: Vec::new(),
             over_time: false,
+            averages_pages: false,
             readahead_pages: 0,
             fault_around_pages: 0,
             access_time: Machine::LAB_ACCESS_TIME,
@@ -117,6 +125,8 @@ impl<'a> Plan<'a> {
 /// Durations of reclaim's steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReclaimTime {
+    /// Each of the two steps of a visit: choosing a memcg, and taking a batch from it.
+    pub step: Duration,
     /// Examining a page.
     pub scan: Duration,
     /// Beginning to write a page to swap, without waiting.
@@ -126,8 +136,15 @@ pub struct ReclaimTime {
 impl ReclaimTime {
     /// Those of the kernel lab on a quiet host, from traced runs: medians of 1.7 to 2.0 µs per
     /// page, and 8.1 µs more per written page ([book: fidelity#fidelity-late-writes]).
-    pub const LAB: ReclaimTime =
-        ReclaimTime { scan: Duration::from_micros(2), swap_out: Duration::from_micros(8) };
+    pub const LAB: ReclaimTime = ReclaimTime {
+        step: Duration::ZERO,
+        scan: Duration::from_micros(2),
+        swap_out: Duration::from_micros(8),
+    };
+
+    /// The same where background reclaim works beside the tasks, whose many short visits take time,
+    /// too: 10 to 19 µs in a traced run ([book: fidelity#fidelity-kswapd-memcgs]).
+    pub const BACKGROUND: ReclaimTime = ReclaimTime { step: Duration::from_micros(5), ..Self::LAB };
 }
 
 /// Result of a replay.
@@ -143,6 +160,8 @@ pub struct ReplayOutcome<'a> {
     pub lives: Vec<Life>,
     /// Timeline, if recorded.
     pub timeline: Option<Timeline>,
+    /// Mean number of cached pages after the warm point and the first reclaim, if averaged.
+    pub mean_pages: Option<f64>,
     /// Work that counters do not show.
     pub costs: Costs,
     /// Duration of the replay.
@@ -232,6 +251,7 @@ impl Plan<'_> {
         machine.writes = self.writes;
         machine.swap = self.swap;
         if let Some(time) = self.reclaim_time {
+            machine.batch_time = time.step;
             machine.scan_time = time.scan;
             machine.swap_out_time = time.swap_out;
         }
@@ -366,6 +386,8 @@ impl<'a> Plan<'a> {
         }
         if self.over_time {
             timeline::watch(&mut simulator);
+        } else if self.averages_pages {
+            simulator.sample(AVERAGED_SAMPLES);
         }
         let began = Instant::now();
         let mut running = true;
@@ -388,13 +410,36 @@ impl<'a> Plan<'a> {
             return Err(Error::work(format_args!("{}: {error}", self.trace.path().display())));
         }
         let report = simulator.report();
+        let mean_pages = if self.averages_pages { mean_pages(&simulator, self.warm_from) } else { None };
         let costs = Costs::of(&simulator);
         if self.check_every.is_some() {
             simulator.finish().map_err(|error| failure(&self, error))?;
         }
         let lives = watcher.map_or(Vec::new(), |watcher| watcher.borrow_mut().finish());
-        Ok(ReplayOutcome { report, lives, timeline, costs, skipped: decoding.skipped(), took, plan: self })
+        Ok(ReplayOutcome {
+            report,
+            lives,
+            timeline,
+            mean_pages,
+            costs,
+            skipped: decoding.skipped(),
+            took,
+            plan: self,
+        })
     }
+}
+
+/// The mean of the samples after the warm point, and from the first reclaim on, as the kernel lab's;
+/// `None` if there are none.
+fn mean_pages(simulator: &Simulator, warm_from: u64) -> Option<f64> {
+    let sum = |sample: &Sample, part: fn(&TenantSample) -> u64| sample.tenants.iter().map(part).sum::<u64>();
+    let samples = simulator.samples();
+    let full: Vec<u64> = samples
+        .iter()
+        .filter(|sample| sample.access > warm_from && sum(sample, |tenant| tenant.stolen_pages) > 0)
+        .map(|sample| sum(sample, |tenant| tenant.pages))
+        .collect();
+    (!full.is_empty()).then(|| full.iter().sum::<u64>() as f64 / full.len() as f64)
 }
 
 /// Ends a replay whose anonymous pages fill memory and swap. A kernel would kill the process here.

@@ -23,6 +23,7 @@ impl BackgroundActor {
                 rest(world, nanos)
             }
             BackgroundStep::Wait(throttle) => Pause::Written(Some(world.now() + throttle.timeout())),
+            BackgroundStep::Nap(time) => Pause::Called(Some(world.now() + time)),
             BackgroundStep::Sleep => Pause::Called(None),
         }
     }
