@@ -126,6 +126,52 @@ fn hope_came_back_with_any_page() {
     }
 }
 
+/// [book: reclaim-loop#watermarks]: "Sleep: 100 ms on trial, then fully if still balanced." Memory
+/// that has fallen below the high watermark by then is reclaimed, though it is above the low one.
+#[test]
+fn background_reclaim_naps_before_it_sleeps() {
+    for mut harness in nodes() {
+        let mut background = Background::new(&harness.core, 0);
+        let step = |harness: &Harness, background: &mut Background| loop {
+            match background.step(&harness.core, &harness.host) {
+                BackgroundStep::More => {}
+                end => return end,
+            }
+        };
+        let nap = BackgroundStep::Nap(std::time::Duration::from_millis(100));
+        let runs =
+            |harness: &Harness| harness.core.memcg(MemcgId::ROOT).stat().get(memcg::Counter::Pageoutrun);
+        harness.read_ahead(0..190);
+        assert_eq!(step(&harness, &mut background), nap);
+        let (free, before) = (harness.core.free_pages(), runs(&harness));
+        assert!(free > 60, "{free}");
+        harness.read_ahead(190..190 + free - 55);
+        assert_eq!(harness.core.free_pages(), 55, "more than the low watermark, less than the high one");
+        assert_eq!(step(&harness, &mut background), nap, "a further run, and a further nap");
+        assert!(harness.core.free_pages() > 60 && runs(&harness) == before + 1);
+        assert_eq!(step(&harness, &mut background), BackgroundStep::Sleep);
+        assert_eq!(step(&harness, &mut background), BackgroundStep::Sleep);
+        assert_eq!(runs(&harness), before + 1, "there was nothing to do");
+    }
+}
+
+/// A run that has tried every priority and freed too little is followed by another without any
+/// rest, until 16 have freed nothing.
+#[test]
+fn background_reclaim_does_not_rest_while_memory_is_short() {
+    for mut harness in nodes() {
+        let mut background = Background::new(&harness.core, 0);
+        harness.read_ahead(0..190);
+        harness.drain();
+        (5..190).for_each(|page| harness.write(page));
+        let step = || background.step(&harness.core, &harness.host);
+        let rest = std::iter::repeat_with(step).find(|step| *step != BackgroundStep::More);
+        assert!(matches!(rest, Some(BackgroundStep::Nap(_))), "{rest:?}");
+        assert_eq!(harness.core.free_pages(), 15, "the five clean pages, in the first run");
+        assert_eq!(harness.core.memcg(MemcgId::ROOT).stat().get(memcg::Counter::Pageoutrun), 17);
+    }
+}
+
 /// If all pages are under writeback, reclaim is slow, not hopeless: background reclaim waits as
 /// often as needed.
 #[test]
