@@ -145,6 +145,9 @@ impl Pcp {
     /// Lets the room decay, as often as its time has come. Returns the pages that a list of `held`
     /// must return to the node.
     pub(crate) fn decay(&mut self, held: u32, now: Time) -> u32 {
+        if now < self.next_decay {
+            return 0;
+        }
         let PcpSizes { batch_pages, high_min_pages, .. } = self.sizes;
         while self.next_decay <= now {
             self.next_decay = self.next_decay + DECAY_PERIOD;
@@ -238,6 +241,7 @@ mod tests {
         let second = |n: u64| Time::from_nanos(n * 1_000_000_000);
         assert_eq!((list.decay(900, second(0)), list.high), (0, high), "not before its time");
         assert_eq!((list.decay(1300, second(1)), list.high), (1300 - (high - high / 8), high - high / 8));
+        assert_eq!(list.decay(9000, second(1)), 0, "once a second, however many there are");
         assert_eq!((list.decay(0, second(60)), list.high), (0, SIZES.high_min_pages));
     }
 }
