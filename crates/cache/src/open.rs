@@ -56,12 +56,12 @@ impl Tenant {
         if mode != OpenMode::ReadOnly && !source.is_writable() {
             return Err(fail(not_writable(&source.name())));
         }
-        let (file, is_known) = self.shared().sources.open(source).map_err(fail)?;
-        self.open_file(&name, file.clone(), mode, is_known.then_some(&file))
+        let (file, may_be_old) = self.shared().sources.open(source).map_err(fail)?;
+        self.open_file(&name, file.clone(), mode, may_be_old.then_some(&file))
     }
 
     /// Opens a handle on a file of the backend. `path`: for messages. `known`: the file, if it is a
-    /// source that was opened before, so that its length may be an old one.
+    /// source whose length may be an old one, because it was opened before.
     fn open_file(
         &self,
         path: &Path,

@@ -189,6 +189,11 @@ impl SourceFile {
         if result.is_ok() {
             self.len.store(len_after(self.len.load(Ordering::Acquire)), Ordering::Release);
         }
+        drop(changing);
+        // Before the file can be dropped: an open finds either the file or this.
+        if let Some(pool) = self.pool.upgrade() {
+            pool.lock().changes += 1;
+        }
         result
     }
 
@@ -283,6 +288,8 @@ struct State {
     /// Open files, by name and version.
     known: BTreeMap<(PathBuf, Option<Arc<str>>), Weak<SourceFile>>,
     next_inode: u64,
+    /// Calls that changed a source and have returned.
+    changes: u64,
 }
 
 /// All sources of a cache.
@@ -331,7 +338,8 @@ impl Sources {
     }
 
     /// Opens a source: the file that is known for its name and version, or a new one. Says whether
-    /// it is known.
+    /// its length may be an old one: the file is known, or another one of this source may have been
+    /// written and forgotten while the source was asked.
     pub(crate) fn open(
         self: &Arc<Self>,
         source: Arc<dyn BlockSource>,
@@ -344,6 +352,7 @@ impl Sources {
         }
         self.calls_of.start(&|| self.start_worker())?;
         let asked = source.clone();
+        let changes = self.lock().changes;
         let mut now = self.call(&path, "say its state", move |_| asked.state())?;
         let is_writable = source.is_writable();
         if is_writable {
@@ -386,7 +395,7 @@ impl Sources {
             this: this.clone(),
         });
         state.known.insert(key, Arc::downgrade(&file));
-        Ok((file, false))
+        Ok((file, state.changes != changes))
     }
 
     /// Drops calls that wait although their deadline has passed, with what they hold of sources.

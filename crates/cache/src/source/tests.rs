@@ -520,7 +520,9 @@ impl BlockSource for Gated {
 
     fn state(&self) -> io::Result<SourceState> {
         self.gate.pass("state");
-        Ok(SourceState { len: self.bytes.lock().unwrap().len() as u64, version: None })
+        let len = self.bytes.lock().unwrap().len() as u64;
+        self.gate.pass("answer of state");
+        Ok(SourceState { len, version: None })
     }
 
     fn read_ranges(&self, requests: Vec<RangeRequest>) {
@@ -732,6 +734,33 @@ fn a_source_that_is_opened_again_has_the_length_of_now() {
             }
         }
     }
+    cache.validate().unwrap();
+}
+
+/// A handle is opened while the last one is closed. The source says its length, then the cache
+/// writes what extends it and forgets the file. The new handle once had the length from before.
+#[test]
+fn a_source_that_is_opened_beside_its_write_back_has_its_whole_length() {
+    let gate = Arc::new(Gate::default());
+    let source = Gated::new(1, 1, true, &gate);
+    let cache = PageCache::builder(1 << 20).build().unwrap();
+    let open = || cache.open_source(source.clone(), OpenMode::ReadWrite).unwrap();
+    let first = open();
+    first.write_at(&[b'a'; PAGE], 2 * PAGE as u64).unwrap();
+    let known = Arc::downgrade(&first.inode.file);
+    gate.close_to("answer of state");
+    let file = std::thread::scope(|scope| {
+        let opening = scope.spawn(open);
+        gate.wait_for(1);
+        drop(first);
+        while known.strong_count() > 0 {
+            std::thread::yield_now();
+        }
+        gate.open();
+        opening.join().unwrap()
+    });
+    assert_eq!((file.len(), source.bytes().len()), (3 * PAGE as u64, 3 * PAGE));
+    assert!(read(&file, 2).unwrap() == [b'a'; PAGE]);
     cache.validate().unwrap();
 }
 
