@@ -202,11 +202,13 @@ crash: ## a thousand power cuts and a thousand killed processes; CRASH=N
 	MGLRU_CRASH=$(CRASH) cargo test -p mglru-cache --test suite -- crash
 	MGLRU_CRASH=$(CRASH) cargo test -p mglru-redb --test crash
 
-# A hundred thousand combinations of failures of the device under the cache, and as many random machines in the simulator;
-# `make test` has 60 and 120. SWARM=N for another number. A failure prints the command that repeats it.
+# A hundred thousand combinations of failures of the device under the cache, a tenth as many beside a model, and a hundred
+# thousand random machines in the simulator; `make test` has 60, 40 and 120. SWARM=N for another number. A failure prints
+# the command or the seed that repeats it.
 SWARM = 100000
 swarm: ## a hundred thousand combinations of failures; SWARM=N
 	MGLRU_SWARM=$(SWARM) cargo test --release -p mglru-cache --test suite -- faults --nocapture
+	MGLRU_FAILING=$$(($(SWARM) / 10)) cargo test --release -p mglru-cache --test suite -- failing --nocapture
 	cargo run --release -p mglru-sim --example swarm 0 $(SWARM)
 
 # An hour at full load, with a line per minute: memory, descriptors, threads and the latency of hits. MINUTES=N for another time.

@@ -1,10 +1,10 @@
 //! Fault swarm: in any combination that a seed chooses, operations of the device fail, stall, are
-//! short and come out of order, while threads read, write, map, truncate, swap, reopen files and
-//! change limits. No byte that was written is lost or wrong, nothing is stuck, memory stays within
-//! the budget, and once the device is well again, so is the cache.
+//! short and come out of order, while threads read, write, map, truncate, punch holes, swap, reopen
+//! files and change limits. No byte that was written is lost or wrong, nothing is stuck, memory
+//! stays within the budget, and once the device is well again, so is the cache.
 //!
 //! Most operations may fail; what they leave is known exactly. A failed write of one page, a failed
-//! truncation and a failed store change nothing.
+//! truncation, a failed hole and a failed store change nothing.
 //!
 //! `MGLRU_SWARM=N` tries so many seeds, `MGLRU_SWARM_SEED=S` begins with `S`. The seed decides what
 //! happens on the device; the system decides how threads interleave.
@@ -81,7 +81,8 @@ impl Worker<'_> {
             0..40 => self.share(),
             40..55 => self.write_own(),
             55..65 => self.read_own(),
-            65..68 => self.truncate_own(),
+            65..67 => self.truncate_own(),
+            67 => self.punch_own(),
             68..78 => self.store(),
             78..86 => self.load(),
             86..88 => self.discard(),
@@ -151,6 +152,17 @@ impl Worker<'_> {
         let Some(own) = &self.own else { return };
         if allowed(own.truncate(pages * PAGE as u64)).is_some() {
             self.own_versions.resize(pages as usize, 0);
+        }
+        self.check_length();
+    }
+
+    fn punch_own(&mut self) {
+        let first = self.random.below(OWN_PAGES);
+        let end = first + 1 + self.random.below(20);
+        let Some(own) = &self.own else { return };
+        if allowed(own.punch_hole(first * PAGE as u64..end * PAGE as u64)).is_some() {
+            let end = self.own_versions.len().min(end as usize);
+            self.own_versions.get_mut(first as usize..end).unwrap_or_default().fill(0);
         }
         self.check_length();
     }
@@ -306,11 +318,11 @@ impl Weather<'_> {
     }
 
     fn fault(&mut self) -> Fault {
-        use FaultOperation::{Length, Open, Read, SetLength, Sync, Write};
+        use FaultOperation::{Length, Open, PunchHole, Read, SetLength, Sync, Write};
         let random = &mut self.random;
         let paths = [None, None, Some("0"), Some("own0"), Some("own1"), Some("swap")];
         let path = paths[random.below(paths.len() as u64) as usize];
-        let operation = [Read, Write, Sync, SetLength, Open, Length][random.below(6) as usize];
+        let operation = [Read, Write, Sync, SetLength, Open, Length, PunchHole][random.below(7) as usize];
         let first = random.below(OWN_PAGES * PAGE as u64);
         let (trigger, lasts) = match random.below(8) {
             0 => (FaultTrigger::Always, true),

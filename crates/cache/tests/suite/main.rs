@@ -7,6 +7,7 @@ mod common;
 mod crash;
 mod endings;
 mod equivalence;
+mod failing;
 mod faults;
 mod flusher;
 #[cfg(feature = "async")]
