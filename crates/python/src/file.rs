@@ -59,9 +59,8 @@ impl File {
 
     /// Up to `size` bytes from `offset` on; fewer only at the end of the file.
     fn read_at<'py>(&self, py: Python<'py>, size: u64, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
-        let len = self.len(py)?;
-        // At the end, a page more is wanted: another process may have appended.
-        let wanted = size.min(len.saturating_sub(offset).max(PAGE_BYTES)) as usize;
+        let len = self.len_for(py, offset.saturating_add(size))?;
+        let wanted = size.min(len.saturating_sub(offset)) as usize;
         let mut read = 0;
         let bytes = PyBytes::new_with(py, wanted, |buffer| {
             read = self.read(py, buffer, offset)?;
@@ -177,6 +176,7 @@ impl File {
     /// Lends a page.
     fn page(&self, py: Python<'_>, index: u32) -> PyResult<Page> {
         let offset = u64::from(index) * PAGE_BYTES;
+        self.len_for(py, offset + PAGE_BYTES)?;
         if self.number == SOURCE && !self.is_resident(py, offset)? {
             // Ctrl-C ends the read, and would not end that of the map.
             self.read(py, &mut [0], offset)?;
@@ -225,6 +225,19 @@ impl File {
         let result = self.state.get().work(py, || work(opened.get()));
         py.detach(|| drop(opened));
         result
+    }
+
+    /// Length for a read up to byte `end`. One beyond the known end looks whether another process
+    /// has changed the length: the cache does so at reads that reach the end only.
+    fn len_for(&self, py: Python<'_>, end: u64) -> PyResult<u64> {
+        let len = self.len(py)?;
+        if end <= len || self.number == SOURCE {
+            return Ok(len);
+        }
+        self.call(py, |opened| {
+            opened.file.read_at(&mut [0], len)?;
+            Ok(opened.file.len())
+        })
     }
 
     /// Whether the page of an offset is in memory.

@@ -66,7 +66,9 @@ fn bytes_of(answer: &Bound<'_, PyAny>) -> io::Result<PyBackedBytes> {
         let exception = match answer.is_instance_of::<PyBaseException>() {
             true => PyErr::from_value(answer.clone()),
             false => {
-                PyTypeError::new_err(format!("the source returned {answer:?} for a range; expected bytes"))
+                let class = answer.get_type();
+                let class = class.name().map_or_else(|_| String::from("an object"), |name| name.to_string());
+                PyTypeError::new_err(format!("the source returned {class} for a range; expected bytes"))
             }
         };
         raised(answer.py(), exception)

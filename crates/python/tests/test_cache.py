@@ -125,6 +125,42 @@ with mglru.Cache("4MiB") as cache:
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "new")], check=True, timeout=60)
 
 
+def test_a_read_to_the_end_sees_what_another_process_changed(cache, tmp_path):
+    """Reads were cut to the length that the cache knew, so that `read()` gave nothing of what was appended."""
+    path = tmp_path / "log"
+    path.write_bytes(b"a" * 10_000)
+    with cache.open(path) as file:
+        assert file.read() == b"a" * 10_000 and file.read() == b""
+        # A lent page stays as it was.
+        last = file.page(2)
+        with open(path, "ab") as other:
+            other.write(b"b" * 10_000)
+        assert file.read() == b"b" * 10_000 and file.tell() == file.size == 20_000
+        assert bytes(last) == b"a" * (10_000 - 2 * PAGE)
+        with open(path, "ab") as other:
+            other.write(b"c" * 10_000)
+        assert bytes(file.page(7)) == b"c" * (30_000 - 7 * PAGE)
+        with open(path, "ab") as other:
+            other.write(b"d")
+        assert b"".join(file.views(29_999, 2)) == b"cd"
+        os.truncate(path, 15_000)
+        assert file.read_at(40_000, 0) == b"a" * 10_000 + b"b" * 5_000 and file.size == 15_000
+        file.seek(0)
+        assert len(file.read()) == 15_000
+
+
+def test_dates_of_numpy_are_bytes(cache, tmp_path):
+    """They are in no format that a memoryview has, and files of Python take them."""
+    days = numpy.arange("2026-01-01", "2026-03-01", dtype="M8[D]")
+    with cache.open(tmp_path / "days", "x+b") as file:
+        assert file.write(days) == days.nbytes and file.write_at(days[:0], 0) == 0
+        again = numpy.zeros_like(days)
+        file.seek(0)
+        assert file.readinto(again) == days.nbytes and (again == days).all()
+        with pytest.raises(ValueError):
+            file.write(days[::2])
+
+
 def test_a_path_may_be_bytes_and_is_the_name_of_its_file(cache, tmp_path):
     path = os.fsencode(tmp_path) + b"/\xff"
     with cache.open(path, "xb") as file:
@@ -305,6 +341,12 @@ def test_errors_of_files_are_those_of_python(cache, tmp_path, data):
             file.page(101)
         with pytest.raises(mglru.UsageError, match="is beyond its end"):
             file.views(len(data) - 2, 5)
+        for offset in (1 << 20, 1 << 63, (1 << 64) - 1):
+            with pytest.raises(mglru.UsageError, match=f"byte {offset + 9} of .* is beyond its end"):
+                file.views(offset, 9)
+        assert file.views(1 << 63, 0) == []
+        with pytest.raises(TypeError, match="'str' object cannot be"):
+            file.read("5")
         with pytest.raises(mglru.UsageError, match="offset: -1"):
             file.read_at(1, -1)
         with pytest.raises(OSError, match="before the beginning"):
@@ -411,6 +453,9 @@ def test_errors_of_sources_reach_the_reader(cache):
             assert (error.value.errno, error.value.filename) == (number, name)
             if isinstance(answer, Exception):
                 assert error.value.__cause__ is answer and type(answer).__name__ in str(error.value)
+            if isinstance(answer, str):
+                # Not the answer itself, which may be long.
+                assert "the source returned str for a range; expected bytes" in str(error.value)
 
     def fail(ranges):
         raise Odd("all of them")

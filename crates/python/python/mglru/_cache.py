@@ -19,6 +19,9 @@ from ._trace import _name, _number
 PAGE_BYTES = 4096
 """Bytes of a page."""
 
+_ALL = (1 << 64) - 1
+"""More bytes than any file has."""
+
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 Source = Callable[[list[tuple[int, int]]], Sequence[Union[bytes, BaseException]]]
 """A function of ranges of bytes, as pairs of start and end. It returns for each its bytes or an exception."""
@@ -33,7 +36,13 @@ def _bytes(name: str, size: Optional[Size]) -> Optional[int]:
 
 def _flat(buffer: Any) -> memoryview:
     """The bytes of a buffer. One without any cannot be cast."""
-    view = memoryview(buffer)
+    try:
+        view = memoryview(buffer)
+    except ValueError:
+        # numpy's dates and times are in no format that a memoryview has.
+        if not hasattr(buffer, "view"):
+            raise
+        view = memoryview(buffer.view("u1"))
     return view.cast("B") if view.nbytes else memoryview(bytearray())
 
 
@@ -344,15 +353,16 @@ class CachedFile(io.RawIOBase):
 
     def read(self, size: Optional[int] = -1, /) -> bytes:
         """Reads ``size`` bytes at the position, or up to the end of the file."""
-        if size is None or size < 0:
+        size = -1 if size is None else operator.index(size)
+        if size < 0:
             return self.readall()
-        data = self._native.read_at(size, self._position)
+        data = self._native.read_at(min(size, _ALL), self._position)
         self._position += len(data)
         return data
 
     def readall(self) -> bytes:
-        """Reads from the position up to the end of the file."""
-        data = self._native.read_at(max(self.size - self._position, 0), self._position)
+        """Reads from the position up to the end of the file, also what another process has appended."""
+        data = self._native.read_at(_ALL, self._position)
         self._position += len(data)
         return data
 
@@ -453,6 +463,8 @@ class CachedFile(io.RawIOBase):
         """
         offset, end = _number("offset", offset), _number("offset", offset) + _number("size", size)
         views = []
+        if offset < end and end > self.size and not self._native.read_at(1, min(end - 1, _ALL)):
+            raise UsageError(f"byte {end} of {self.name} is beyond its end ({self.size} bytes)")
         while offset < end:
             index, start = divmod(offset, PAGE_BYTES)
             view = self.page(index).view[start : start + end - offset]
