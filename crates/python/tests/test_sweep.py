@@ -101,6 +101,56 @@ def test_parts_of_a_cluster_are_read_before_they_count(grid, tmp_path, url):
     assert left == ["notes.txt", *whole]
 
 
+def test_what_workers_wrote_is_seen_beside_an_old_listing(grid, tmp_path):
+    """File systems of object stores list a folder once, so that `dataset()` raised `FileNotFoundError`."""
+    import fsspec
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    class Listed(MemoryFileSystem):
+        protocol = "listed"
+        listings: dict = {}
+
+        @classmethod
+        def _strip_protocol(cls, path):
+            return MemoryFileSystem._strip_protocol(path.removeprefix("listed://"))
+
+        def ls(self, path, detail=True, **options):
+            path = self._strip_protocol(path)
+            if path not in self.listings:
+                self.listings[path] = super().ls(path, detail=True)
+            return self.listings[path] if detail else [entry["name"] for entry in self.listings[path]]
+
+        def info(self, path, **options):
+            path = self._strip_protocol(path)
+            found = [entry for entry in self.ls(self._parent(path)) if entry["name"] == path]
+            if not found:
+                raise FileNotFoundError(path)
+            return found[0]
+
+        def isfile(self, path):
+            try:
+                return self.info(path)["type"] == "file"
+            except FileNotFoundError:
+                return False
+
+        def invalidate_cache(self, path=None):
+            self.listings.clear()
+
+    fsspec.register_implementation("listed", Listed, clobber=True)
+    mglru.sweep(grid, tmp_path / "rows")
+    worker = fsspec.filesystem("memory")
+    worker.makedirs("/listed-rows")
+    store = _sweep._Store("listed://listed-rows")
+    assert store.system.ls(store.folder) == []
+    for part in (tmp_path / "rows").glob("units-*"):
+        worker.pipe_file(f"/listed-rows/{part.name}", part.read_bytes())
+    assert _sweep.SweepReport("listed://listed-rows", 16, 16, 0, None, 0.0).dataset().count_rows() == 16
+    assert not store.has_identity()
+    worker.pipe_file("/listed-rows/_sweep.txt", b"a\nseeds [1]\n")
+    with pytest.raises(mglru.UsageError, match=r"another sweep are there \(now `seeds \[2\]`, there `seeds \[1\]`\)"):
+        store.begin("a\nseeds [2]\n")
+
+
 @pytest.fixture
 def children():
     """The next test has a new child."""

@@ -51,6 +51,8 @@ class SweepReport:
         if "://" not in self.out:
             return pyarrow.dataset.dataset(self.out)
         store = _Store(self.out)
+        # Workers wrote there: what this process has listed before is outdated.
+        store.system.invalidate_cache()
         return pyarrow.dataset.dataset(store.folder, filesystem=store.system)
 
 
@@ -164,6 +166,8 @@ class _Store:
     def begin(self, identity: str) -> None:
         """Refuses a folder where nothing can be written, or with the rows of another sweep."""
         try:
+            # Others may have written there since it was listed.
+            self.system.invalidate_cache()
             self.system.makedirs(self.folder, exist_ok=True)
             there = self.system.cat_file(self.path(_IDENTITY)).decode() if self.has_identity() else None
             if there is None:
@@ -171,8 +175,11 @@ class _Store:
         except Exception as error:
             raise WorkError(f"{self.folder}: cannot write rows there: {error}") from error
         if there is not None and there != identity:
+            lines = zip(identity.splitlines(), there.splitlines())
+            now, before = next((pair for pair in lines if pair[0] != pair[1]), ("more lines", "fewer"))
             raise UsageError(
-                f"{self.folder}: the rows of another sweep are there; choose another folder, or remove it"
+                f"{self.folder}: the rows of another sweep are there (now `{now}`, there `{before}`); choose another "
+                "folder, or remove it"
             )
 
     def has_identity(self) -> bool:
