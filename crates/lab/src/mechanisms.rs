@@ -53,6 +53,20 @@ impl Behaviours {
     }
 }
 
+/// Switches that change the speed on a real machine but no decision, with the rest of a sentence
+/// about each.
+const ON_SPEED_ONLY: [(Switch, &str); 3] = [
+    (Switch::Prefetch, "prefetches the states of folios ahead and changes no decision"),
+    (Switch::CostReleasesLock, "saves a lock and an unlock and changes no decision"),
+    (Switch::PrefetchNext, "prefetches the next folio's state and changes no decision"),
+];
+
+/// The rest of a sentence about a switch that changes the speed on a real machine but no decision,
+/// and so no count of a simulated run.
+pub fn on_speed_only(switch: Switch) -> Option<&'static str> {
+    ON_SPEED_ONLY.iter().find(|(other, _)| *other == switch).map(|(_, does)| *does)
+}
+
 /// Sentences about switches that were named and change nothing in a set, because of its policy or
 /// its other switches. A switch that was turned off together with the one that it works through is
 /// left out.

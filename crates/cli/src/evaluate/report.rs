@@ -5,6 +5,7 @@ use crate::table::{Table, capital, counted, wrapped};
 use mglru_core::{Idle, Mechanisms, Preset, Switch};
 use mglru_lab::effect::{Effect, Verdict};
 use mglru_lab::evaluate::{Change, Evaluation, EvaluationRequest, LoadRow, METRICS, Revision, Revisions};
+use mglru_lab::mechanisms::on_speed_only;
 
 /// An evaluation, for output.
 pub struct Shown<'a> {
@@ -98,7 +99,18 @@ impl Shown<'_> {
                 .into_iter()
                 .map(|(setting, name, why)| format!("Under {setting}, {name} has no effect: {why}.")),
         );
+        lines.extend(self.on_speed_only());
         lines
+    }
+
+    /// Sentences about mechanisms that no simulated run can show.
+    fn on_speed_only(&self) -> Vec<String> {
+        let Change::Mechanisms(switches) = &self.request.change else { return Vec::new() };
+        let sentence = |switch: &Switch| {
+            let does = on_speed_only(*switch)?;
+            Some(format!("{} has no effect here: it {does}.", switch.name()))
+        };
+        switches.iter().filter_map(sentence).collect()
     }
 
     /// Presets, and mechanisms that do nothing there, with the reasons.

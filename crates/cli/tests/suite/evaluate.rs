@@ -112,6 +112,21 @@ fn a_report_names_the_revisions_that_it_compares() {
     let text = done(here.path(), arguments).replace('\n', " ");
     let words = format!("after is revision {commit} with uncommitted changes.");
     assert!(text.contains(" Before is ") && text.contains(&words), "{text}");
+    // A name alone was looked for in `PATH`: another program was run, or none.
+    let named = document(here.path(), &arguments.replace("./mglru", "mglru"));
+    assert_eq!(rows(&named), rows(&of));
+}
+
+/// The report only said that every count is the same, as of a change that does not act.
+#[test]
+fn what_changes_the_speed_alone_is_named() {
+    let here = tempfile::tempdir().unwrap();
+    let rest = "--accesses 1000 --pages 320 --runs 1 --load flat --preset linux-7.2";
+    let text = done(here.path(), &format!("evaluate prefetch {rest}")).replace('\n', " ");
+    let why =
+        "prefetch has no effect here: it prefetches the states of folios ahead and changes no decision.";
+    assert!(text.contains("Every count the same: flat (linux-7.2).") && text.contains(why), "{text}");
+    assert!(!done(here.path(), &format!("evaluate reclaim_loop {rest}")).contains("no effect here"));
 }
 
 /// More shadows change no miss of this cycle, but counters that the report does not show.

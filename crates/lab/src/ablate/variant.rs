@@ -3,6 +3,7 @@
 //! Some mechanisms require others. [`Mechanisms`] rejects an invalid combination with a message.
 //! The dependent mechanisms are then switched off too, and the message is reported.
 
+use crate::mechanisms::on_speed_only;
 use mglru_core::{Idle, Lru, MechanismError, Mechanisms, Switch};
 
 /// A combination to run.
@@ -60,12 +61,7 @@ pub struct Variants {
     pub off: Vec<&'static str>,
 }
 
-/// Mechanisms that change the speed on a real machine but no decision.
-const SPEED_ONLY: [(Switch, &str); 3] = [
-    (Switch::Prefetch, "prefetches the states of folios ahead and changes no decision"),
-    (Switch::CostReleasesLock, "saves a lock and an unlock and changes no decision"),
-    (Switch::PrefetchNext, "prefetches the next folio's state and changes no decision"),
-];
+/// The scope of the LRU lock, which is no switch.
 const LOCK: (&str, &str) =
     ("lru_lock", "changes which threads wait for a lock, and simulated threads never wait for locks");
 
@@ -95,8 +91,8 @@ impl Variants {
             parts.push(Part::Policy);
         }
         for switch in Switch::ALL {
-            if let Some((_, why)) = SPEED_ONLY.iter().find(|(speed, _)| *speed == switch) {
-                variants.cannot_matter.push((switch.name(), NoEffect::OnSpeedOnly(why)));
+            if let Some(does) = on_speed_only(switch) {
+                variants.cannot_matter.push((switch.name(), NoEffect::OnSpeedOnly(does)));
             } else if let Some(idle) = full.idle(switch).filter(|_| full.is_on(switch)) {
                 variants.cannot_matter.push((switch.name(), NoEffect::Idle(idle)));
             } else if full.is_on(switch) {

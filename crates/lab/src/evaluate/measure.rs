@@ -73,7 +73,8 @@ impl Counts {
     /// It cannot be run, or does not know how to count.
     pub fn of_build(binary: &Path, request: &EvaluationRequest) -> Result<Counts, Error> {
         let presets: Vec<&str> = request.presets.iter().map(|preset| preset.name()).collect();
-        let mut command = Command::new(binary);
+        // A name alone is a file of this folder, as everywhere else, and not a program of `PATH`.
+        let mut command = Command::new(Path::new(".").join(binary));
         command.args(["evaluate", "--counts", "--preset", &presets.join(",")]);
         if !request.loads.is_empty() {
             command.args(["--load", &request.loads.join(",")]);
