@@ -116,6 +116,9 @@ struct Paying {
     charging: Option<(u32, Charging)>,
     pause: Pause,
     place: Place,
+    /// Whether the future keeps its turn until it has used the page, because it has lost the page
+    /// before.
+    keeps_turn: bool,
 }
 
 impl Paying {
@@ -163,7 +166,7 @@ impl Paying {
     /// Waits for this future's turn and for the end of its pause.
     fn poll_turn(&mut self, shared: &Shared, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         shared.check_open()?;
-        let is_free = self.place.is_none() && shared.futures.turns.is_quiet();
+        let is_free = !self.keeps_turn && self.place.is_none() && shared.futures.turns.is_quiet();
         let has_turn = is_free || shared.futures.take_turn(&mut self.place, cx);
         match has_turn && !self.pause.goes_on(shared, cx) {
             true => Poll::Ready(Ok(())),
@@ -215,9 +218,11 @@ impl Missing {
         arrival: Arrival,
     ) {
         let outcome = Arc::new(Outcome::default());
-        self.read = Some(outcome.clone());
+        (self.read, self.was_read) = (Some(outcome.clone()), true);
         shared.submit_fault(inode, task, page, window, arrival, outcome);
-        shared.futures.turns.leave(&mut self.paying.place);
+        if !self.paying.keeps_turn {
+            shared.futures.turns.leave(&mut self.paying.place);
+        }
     }
 
     /// Forgets what was found out about a page, before the next one.
@@ -225,7 +230,14 @@ impl Missing {
         self.paying.cancel(shared);
         shared.futures.turns.leave(&mut self.paying.place);
         shared.host.latches.leave(&mut self.seat);
-        (self.read, self.was_read) = (None, false);
+        (self.read, self.was_read, self.paying.keeps_turn) = (None, false, false);
+    }
+
+    /// The page is missing, perhaps again: a runtime that takes long to come to the task lets others
+    /// reclaim it first. If thousands of tasks did so, none would ever find its page. So each of
+    /// them takes a turn now and keeps it until it has used the page.
+    fn note_miss(&mut self) {
+        self.paying.keeps_turn = self.was_read;
     }
 
     /// Takes the error with which the page's read has failed, unless the page is to be read alone.

@@ -204,6 +204,7 @@ impl ReadAt<'_> {
                 Lookup::Miss => {}
             }
             self.missed = true;
+            self.missing.note_miss();
             if let Some(error) = self.missing.error(inode) {
                 return Poll::Ready(Err(error));
             }

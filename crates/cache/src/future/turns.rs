@@ -2,7 +2,8 @@
 //!
 //! Thousands of tasks may miss at the same time. If all of them reclaimed, or looked again at every
 //! page that was read, they would mostly be in each other's way. A few have a turn; the others
-//! queue, and each gets the turn of one that is done.
+//! queue, and each gets the turn of one that is done: once its read is submitted, or, if it has
+//! lost its page before, once it has used the page.
 //!
 //! A program may keep a future and not poll it, for example while it waits for something else in a
 //! `select!`. So a turn whose task did not look for a while is lent on to the next in the queue.

@@ -136,6 +136,7 @@ impl WriteAt<'_> {
                 WriteStep::Missing { whole } => whole,
             };
             self.missed = true;
+            self.missing.note_miss();
             let task = file.task();
             if let Some(error) = self.missing.error(inode) {
                 return Poll::Ready(Err(error));

@@ -113,6 +113,44 @@ fn ten_thousand_misses_at_once_on_two_threads() {
     }
 }
 
+/// A runtime comes to a task long after its page was read: others have reclaimed the page by then.
+/// All tasks read their pages again and again, and hardly one ever found its own.
+#[test]
+fn tasks_find_their_pages_however_late_they_are_polled() {
+    const TASKS: usize = 1000;
+    for disk in [Disk::uring(), memory(1).0] {
+        disk.set("f", &pages(0..TASKS as u64));
+        let cache = disk.builder(2 << 20).tenant("t", 400 << 10).build().unwrap();
+        let file = cache.tenant("t").unwrap().open(disk.path("f"), OpenMode::ReadWrite).unwrap();
+        file.advise(mglru_cache::Advice::Random, 0..0).unwrap();
+        let mut works: Vec<Option<Work<'_>>> = (0..TASKS)
+            .map(|number| -> Option<Work<'_>> {
+                let file = &file;
+                Some(Box::pin(async move {
+                    if number % 4 == 0 {
+                        file.write_at_async(b"new", (number * PAGE) as u64).await.unwrap();
+                    } else {
+                        assert_same(&read_page(file, number).await.unwrap(), &page(number as u64), "page");
+                    }
+                }))
+            })
+            .collect();
+        // All tasks in order, woken or not, and then again.
+        let mut context = Context::from_waker(Waker::noop());
+        while works.iter().any(Option::is_some) {
+            for work in &mut works {
+                if work.as_mut().is_some_and(|work| work.as_mut().poll(&mut context).is_ready()) {
+                    *work = None;
+                }
+            }
+        }
+        let stats = cache.tenant("t").unwrap().stats();
+        let stolen = stats.counter("pgsteal_file").unwrap();
+        assert!(stolen < 4 * TASKS as u64, "{stolen} pages were reclaimed: {stats:?}");
+        cache.validate().unwrap();
+    }
+}
+
 #[test]
 fn a_hit_is_ready_at_once_and_a_file_reads_as_it_is() {
     for disk in Disk::each(2) {
