@@ -233,9 +233,9 @@ impl Missing {
         (self.read, self.was_read, self.paying.keeps_turn) = (None, false, false);
     }
 
-    /// The page is missing, perhaps again: a runtime that takes long to come to the task lets others
-    /// reclaim it first. If thousands of tasks did so, none would ever find its page. So each of
-    /// them takes a turn now and keeps it until it has used the page.
+    /// The page is missing, perhaps again: if the runtime takes long to come to a task, others
+    /// reclaim its page first, and thousands that did so would never find theirs. So a task that
+    /// has lost its page takes a turn and keeps it until it has used the page.
     fn note_miss(&mut self) {
         self.paying.keeps_turn = self.was_read;
     }

@@ -429,8 +429,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The mean of the samples after the warm point, and from the first reclaim on, as the kernel lab's;
-/// `None` if there are none.
+/// The mean of the samples after the warm point and from the first reclaim on, as the kernel lab
+/// takes it; `None` if there are none.
 fn mean_pages(simulator: &Simulator, warm_from: u64) -> Option<f64> {
     let sum = |sample: &Sample, part: fn(&TenantSample) -> u64| sample.tenants.iter().map(part).sum::<u64>();
     let samples = simulator.samples();
