@@ -59,8 +59,8 @@ pub struct Background {
     /// earlier ones activated them. Only where background reclaim waits for writeback (the classic
     /// LRU; `global_dirty_throttle`).
     met_writeback: bool,
-    /// Classic: a pass of this run spared anonymous pages for the sake of inactive file
-    /// pages, and freed nothing.
+    /// Classic: a pass of this run spared anonymous pages for the sake of inactive file pages, and
+    /// freed nothing.
     cache_trim_failed: bool,
 }
 
@@ -145,7 +145,6 @@ impl Background {
                 core.node.note_fruitless_run();
             }
             self.end_run(core, host);
-            return BackgroundStep::More;
         }
         wait.map_or(BackgroundStep::More, BackgroundStep::Wait)
     }
