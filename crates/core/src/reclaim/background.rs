@@ -34,12 +34,15 @@ pub enum BackgroundStep {
 /// How long background reclaim naps before it sleeps.
 const NAP: Duration = Duration::from_millis(100);
 
-/// The longest rest that background reclaim has had since its last run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rest {
-    None,
-    Nap,
-    Sleep,
+enum State {
+    /// A run is under way: from the moment when free memory is too low until it is above the high
+    /// watermark again, or every priority has been tried.
+    Runs,
+    /// A run has ended, without a rest since.
+    Ended,
+    Naps,
+    Sleeps,
 }
 
 /// The state of background reclaim between steps.
@@ -49,10 +52,7 @@ pub struct Background {
     scan: Scan,
     priority: u8,
     walk: Option<NodeWalk>,
-    /// A run is under way: from the moment when free memory is too low until it is above the high
-    /// watermark again, or every priority has been tried.
-    running: bool,
-    rest: Rest,
+    state: State,
     /// Pages reclaimed by this run.
     reclaimed_pages: u64,
     /// A pass of this run met pages under writeback. The last pass may have met none, because
@@ -75,8 +75,7 @@ impl Background {
             scan: Scan::default(),
             priority: PRIORITY_DEFAULT,
             walk: None,
-            running: false,
-            rest: Rest::Sleep,
+            state: State::Sleeps,
             reclaimed_pages: 0,
             met_writeback: false,
             cache_trim_failed: false,
@@ -86,13 +85,13 @@ impl Background {
     /// Reclaims at most one batch.
     pub fn step(&mut self, core: &Core, host: &impl Host) -> BackgroundStep {
         let Some(walk) = &mut self.walk else {
-            if !self.running && !core.node.is_balanced() {
+            let begins = self.state != State::Runs;
+            if begins && !core.node.is_balanced() {
                 core.node.call_back_frames();
             }
             if core.node.is_balanced() || core.node.is_hopeless() {
                 return self.rest(core, host);
             }
-            let begins = !std::mem::replace(&mut self.running, true);
             if begins {
                 self.begin_run(core, host);
             }
@@ -164,7 +163,7 @@ impl Background {
     }
 
     fn begin_run(&mut self, core: &Core, host: &impl Host) {
-        self.rest = Rest::None;
+        self.state = State::Runs;
         core.memcg(MemcgId::ROOT).stat.add(Counter::Pageoutrun, 1);
         core.node.set_reclaims(true);
         host.event(Event::BackgroundWoke);
@@ -179,21 +178,25 @@ impl Background {
         }
         lru::end_effort(core, host, MemcgId::ROOT);
         self.begin_anew();
-        self.running = false;
+        self.state = State::Ended;
         core.node.set_reclaims(false);
     }
 
     /// There is nothing to do, or nothing that would help.
     fn rest(&mut self, core: &Core, host: &impl Host) -> BackgroundStep {
-        if self.running {
+        if self.state == State::Runs {
             self.end_run(core, host);
         }
-        if self.rest == Rest::None {
-            self.rest = Rest::Nap;
-            return BackgroundStep::Nap(NAP);
-        }
-        if std::mem::replace(&mut self.rest, Rest::Sleep) == Rest::Nap {
-            host.event(Event::BackgroundSleeps);
+        match self.state {
+            State::Runs | State::Ended => {
+                self.state = State::Naps;
+                return BackgroundStep::Nap(NAP);
+            }
+            State::Naps => {
+                self.state = State::Sleeps;
+                host.event(Event::BackgroundSleeps);
+            }
+            State::Sleeps => {}
         }
         BackgroundStep::Sleep
     }

@@ -6,15 +6,30 @@ use mglru_core::reclaim::{Background, BackgroundStep, Effort, EffortKind, Orders
 use mglru_core::*;
 use std::sync::Arc;
 
+/// Runs background reclaim until it waits, naps or sleeps.
+fn run_to_rest(core: &Core, host: &QuietHost, background: &mut Background) -> BackgroundStep {
+    loop {
+        match background.step(core, host) {
+            BackgroundStep::More => {}
+            rest => return rest,
+        }
+    }
+}
+
 /// Runs background reclaim until it sleeps. `Some`: it waits for writeback instead.
 fn run_background(core: &Core, host: &QuietHost, background: &mut Background) -> Option<Throttle> {
     loop {
-        match background.step(core, host) {
-            BackgroundStep::More | BackgroundStep::Nap(_) => {}
+        match run_to_rest(core, host, background) {
             BackgroundStep::Wait(throttle) => return Some(throttle),
             BackgroundStep::Sleep => return None,
+            _ => {}
         }
     }
+}
+
+/// Runs of background reclaim so far.
+fn runs(harness: &Harness) -> u64 {
+    harness.core.memcg(MemcgId::ROOT).stat().get(memcg::Counter::Pageoutrun)
 }
 
 /// Nodes of 200 frames on which background reclaim keeps 50 to 60 free: under the multi-gen LRU,
@@ -132,25 +147,18 @@ fn hope_came_back_with_any_page() {
 fn background_reclaim_naps_before_it_sleeps() {
     for mut harness in nodes() {
         let mut background = Background::new(&harness.core, 0);
-        let step = |harness: &Harness, background: &mut Background| loop {
-            match background.step(&harness.core, &harness.host) {
-                BackgroundStep::More => {}
-                end => return end,
-            }
-        };
+        let mut rest = |harness: &Harness| run_to_rest(&harness.core, &harness.host, &mut background);
         let nap = BackgroundStep::Nap(std::time::Duration::from_millis(100));
-        let runs =
-            |harness: &Harness| harness.core.memcg(MemcgId::ROOT).stat().get(memcg::Counter::Pageoutrun);
         harness.read_ahead(0..190);
-        assert_eq!(step(&harness, &mut background), nap);
+        assert_eq!(rest(&harness), nap);
         let (free, before) = (harness.core.free_pages(), runs(&harness));
         assert!(free > 60, "{free}");
         harness.read_ahead(190..190 + free - 55);
         assert_eq!(harness.core.free_pages(), 55, "more than the low watermark, less than the high one");
-        assert_eq!(step(&harness, &mut background), nap, "a further run, and a further nap");
+        assert_eq!(rest(&harness), nap, "a further run, and a further nap");
         assert!(harness.core.free_pages() > 60 && runs(&harness) == before + 1);
-        assert_eq!(step(&harness, &mut background), BackgroundStep::Sleep);
-        assert_eq!(step(&harness, &mut background), BackgroundStep::Sleep);
+        assert_eq!(rest(&harness), BackgroundStep::Sleep);
+        assert_eq!(rest(&harness), BackgroundStep::Sleep);
         assert_eq!(runs(&harness), before + 1, "there was nothing to do");
     }
 }
@@ -164,11 +172,10 @@ fn background_reclaim_does_not_rest_while_memory_is_short() {
         harness.read_ahead(0..190);
         harness.drain();
         (5..190).for_each(|page| harness.write(page));
-        let step = || background.step(&harness.core, &harness.host);
-        let rest = std::iter::repeat_with(step).find(|step| *step != BackgroundStep::More);
-        assert!(matches!(rest, Some(BackgroundStep::Nap(_))), "{rest:?}");
+        let rest = run_to_rest(&harness.core, &harness.host, &mut background);
+        assert!(matches!(rest, BackgroundStep::Nap(_)), "{rest:?}");
         assert_eq!(harness.core.free_pages(), 15, "the five clean pages, in the first run");
-        assert_eq!(harness.core.memcg(MemcgId::ROOT).stat().get(memcg::Counter::Pageoutrun), 17);
+        assert_eq!(runs(&harness), 17);
     }
 }
 

@@ -280,7 +280,7 @@ impl Plan<'_> {
 
 /// The lists of free pages per CPU of the machine that has these watermarks. The kernel's least
 /// free memory is 4 √M KiB on a machine of M KiB.
-pub fn pcp_sizes(watermarks: Watermarks, cpus: usize) -> PcpSizes {
+fn pcp_sizes(watermarks: Watermarks, cpus: usize) -> PcpSizes {
     let managed_pages = u64::from(watermarks.min).pow(2) / 4;
     PcpSizes::for_machine(managed_pages.min(u32::MAX.into()) as u32, watermarks.low, cpus)
 }
@@ -410,7 +410,7 @@ impl<'a> Plan<'a> {
             return Err(Error::work(format_args!("{}: {error}", self.trace.path().display())));
         }
         let report = simulator.report();
-        let mean_pages = if self.averages_pages { mean_pages(&simulator, self.warm_from) } else { None };
+        let mean_pages = self.averages_pages.then(|| mean_pages(&simulator, self.warm_from)).flatten();
         let costs = Costs::of(&simulator);
         if self.check_every.is_some() {
             simulator.finish().map_err(|error| failure(&self, error))?;
