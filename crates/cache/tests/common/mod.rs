@@ -167,3 +167,14 @@ pub fn assert_same(got: &[u8], expected: &[u8], what: impl std::fmt::Display) {
     }
     assert_eq!(got.len(), expected.len(), "{what}: length");
 }
+
+/// Says where a test was, if it panics there.
+pub struct Context(pub String);
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.0);
+        }
+    }
+}

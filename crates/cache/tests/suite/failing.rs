@@ -8,7 +8,9 @@
 //!
 //! `MGLRU_FAILING=N` tries so many seeds, `MGLRU_FAILING_SEED=S` begins with `S`.
 
-use crate::common::{Disk, PAGE, Random, assert_same, memory, mix};
+use crate::common::{Context, Disk, PAGE, Random, assert_same, memory, mix};
+#[cfg(feature = "async")]
+use crate::tasks::block_on;
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
 use mglru_cache::{
     Advice, BlockSource, CachedFile, Error, OpenMode, PageCache, RangeRequest, ReadRequest, SourceState,
@@ -317,36 +319,6 @@ fn change_faults(files: &MemoryFiles, random: &mut Random) {
             _ => FaultEffect::Error(errors[random.below(errors.len() as u64) as usize]),
         };
         files.inject(Fault::new(operation, trigger, effect));
-    }
-}
-
-/// Waits for a future on this thread.
-#[cfg(feature = "async")]
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(std::thread::Thread);
-    impl std::task::Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Arc::new(Unpark(std::thread::current())).into();
-    let mut future = std::pin::pin!(future);
-    loop {
-        match future.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
-            std::task::Poll::Ready(output) => return output,
-            std::task::Poll::Pending => std::thread::park(),
-        }
-    }
-}
-
-/// Printed if a step panics.
-struct Context(String);
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{}", self.0);
-        }
     }
 }
 

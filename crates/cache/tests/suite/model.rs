@@ -1,7 +1,7 @@
 //! Compares the cache with a naive model, one byte vector per file: all operations of handles and
 //! maps, at random offsets and lengths, on every backend, checked after each operation.
 
-use crate::common::{Disk, PAGE, Random, assert_same};
+use crate::common::{Context, Disk, PAGE, Random, assert_same};
 use mglru_cache::{Advice, CachedFile, Map, MapAdvice, OpenMode, PageCache};
 
 const FILES: usize = 3;
@@ -250,16 +250,6 @@ fn handles_and_maps_agree_with_a_vector() {
                     format!("in the end, seed {seed}, file {file}"),
                 );
             }
-        }
-    }
-}
-
-struct Context(String);
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{}", self.0);
         }
     }
 }
