@@ -98,7 +98,7 @@ static void blk(struct snap *s, const char *path, const char *prefix) {
 static const char *const mwant[] = { "anon", "file", "file_mapped", "file_dirty", "file_writeback", "kernel", "slab", "pagetables",
 	"inactive_", "active_", "workingset_", "pg", "swapcached", 0 };
 static const char *const vwant[] = { "workingset_", "pgscan_", "pgsteal_", "pgrefill", "pgactivate", "pgdeactivate", "pgmajfault", "pswp",
-	"pgrotated", "nr_vmscan_write", "nr_vmscan_immediate", "allocstall", "slabs_scanned", "swap_ra", 0 };
+	"pgrotated", "nr_vmscan_write", "nr_vmscan_immediate", "allocstall", "pageoutrun", "kswapd_", "slabs_scanned", "swap_ra", 0 };
 static const char *const fwant[] = { "nr_free_pages", 0 };
 static void take(struct snap *s) {
 	char p[300]; struct rusage ru; s->n = 0;

@@ -532,6 +532,9 @@ impl Charging {
         if let Some(throttle) = delay.last_resort.rest(core, host, target) {
             return ChargeStep::Wait(throttle);
         }
+        if kind == EffortKind::Direct {
+            core.memcg(MemcgId::ROOT).stat.add(Counter::AllocstallMovable, 1);
+        }
         let swappiness = core.options.swappiness;
         delay.effort = Some(Effort::new(core, Orders::new(target, kind, 1, swappiness, cpu)));
         ChargeStep::More

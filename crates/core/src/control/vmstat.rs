@@ -5,8 +5,7 @@ use crate::folio::Kind;
 use crate::memcg::{Counter, MemcgId};
 use std::fmt::Write;
 
-/// Lines that sum counters of the memcgs. `pgskip` and `allocstall` are per zone; there is one
-/// zone.
+/// Lines that sum counters of the memcgs.
 const COUNTERS: &[(&str, Counter)] = &[
     ("nr_anon_pages", Counter::Anon),
     ("nr_mapped", Counter::FileMapped),
@@ -27,7 +26,7 @@ const COUNTERS: &[(&str, Counter)] = &[
     ("nr_written", Counter::NrWritten),
     ("pswpin", Counter::Pswpin),
     ("pswpout", Counter::Pswpout),
-    ("allocstall_normal", Counter::Allocstall),
+    ("allocstall_movable", Counter::AllocstallMovable),
     ("pgactivate", Counter::Pgactivate),
     ("pgdeactivate", Counter::Pgdeactivate),
     ("pgfault", Counter::Pgfault),
@@ -43,6 +42,8 @@ const COUNTERS: &[(&str, Counter)] = &[
     ("pgscan_file", Counter::PgscanFile),
     ("pgsteal_anon", Counter::PgstealAnon),
     ("pgsteal_file", Counter::PgstealFile),
+    ("kswapd_low_wmark_hit_quickly", Counter::KswapdLowWmarkHitQuickly),
+    ("kswapd_high_wmark_hit_quickly", Counter::KswapdHighWmarkHitQuickly),
     ("pageoutrun", Counter::Pageoutrun),
     ("pgrotated", Counter::Pgrotated),
     ("oom_kill", Counter::EventOomKill),

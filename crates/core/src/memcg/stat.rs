@@ -127,11 +127,21 @@ counters! {
     NonresidentAgeWrites "nonresident_age_writes";
     /// Not in the kernel: generations opened.
     Aged "aged";
-    /// Reclaim efforts: one per charge at the limit, plus those of background reclaim and requests.
+    /// Not in the kernel: reclaim efforts, at least one for a charge at the limit or a request.
+    Efforts "efforts";
+    /// Runs of background reclaim.
     Pageoutrun "pageoutrun";
-    /// Charges that had to reclaim: because of `memory.max`, or because background reclaim fell
-    /// behind.
+    /// Runs that a need of memory began while background reclaim napped after the run before.
+    KswapdLowWmarkHitQuickly "kswapd_low_wmark_hit_quickly";
+    /// Runs that began because free memory was below the high watermark right after the run before,
+    /// or after the nap.
+    KswapdHighWmarkHitQuickly "kswapd_high_wmark_hit_quickly";
+    /// Not in the kernel: charges that had to reclaim, because of a limit, or because background
+    /// reclaim fell behind.
     Allocstall "allocstall";
+    /// Efforts of charges because background reclaim fell behind. The kernel counts by the highest
+    /// zone that the pages may be in, which of these pages is `movable`.
+    AllocstallMovable "allocstall_movable";
     /// Times that reclaim took pages while the memcg was below `memory.low`.
     EventLow "low";
     /// Times that reclaim ran or a task was throttled because of `memory.high`.

@@ -41,7 +41,8 @@ enum State {
     Runs,
     /// A run has ended, without a rest since.
     Ended,
-    Naps,
+    /// Until then.
+    Naps(Time),
     Sleeps,
 }
 
@@ -163,8 +164,14 @@ impl Background {
     }
 
     fn begin_run(&mut self, core: &Core, host: &impl Host) {
+        let stat = &core.memcg(MemcgId::ROOT).stat;
+        match self.state {
+            State::Naps(until) if host.now() < until => stat.add(Counter::KswapdLowWmarkHitQuickly, 1),
+            State::Naps(_) | State::Ended => stat.add(Counter::KswapdHighWmarkHitQuickly, 1),
+            State::Sleeps | State::Runs => {}
+        }
+        stat.add(Counter::Pageoutrun, 1);
         self.state = State::Runs;
-        core.memcg(MemcgId::ROOT).stat.add(Counter::Pageoutrun, 1);
         core.node.set_reclaims(true);
         host.event(Event::BackgroundWoke);
     }
@@ -189,10 +196,10 @@ impl Background {
         }
         match self.state {
             State::Runs | State::Ended => {
-                self.state = State::Naps;
+                self.state = State::Naps(host.now() + NAP);
                 return BackgroundStep::Nap(NAP);
             }
-            State::Naps => {
+            State::Naps(_) => {
                 self.state = State::Sleeps;
                 host.event(Event::BackgroundSleeps);
             }

@@ -137,7 +137,7 @@ impl Effort {
         if progress.reclaimed == 0 && !self.orders.is_root() {
             workingset::give_up_charged(core, self.orders.target);
         }
-        core.memcg(self.orders.target).stat.add(Counter::Pageoutrun, 1);
+        core.memcg(self.orders.target).stat.add(Counter::Efforts, 1);
         host.event(Event::Effort {
             target: self.orders.target,
             scanned: progress.scanned,

@@ -67,7 +67,7 @@ fn replay_with(switch: Switch, preset: Preset, batch: usize, trace: &[(u32, Chan
         stat(Counter::PgstealDirect),
         stat(Counter::Pgrefill),
         stat(Counter::Pgactivate),
-        stat(Counter::Pageoutrun),
+        stat(Counter::Efforts),
         stat(Counter::Aged),
         lruvec.max_seq().0,
         lruvec.min_seq(Kind::File).0,
@@ -227,7 +227,7 @@ fn replay_classic(batch: usize, refreshed_every: Option<usize>, trace: &[(u32, C
         stat(Counter::Pgrefill),
         stat(Counter::Pgdeactivate),
         stat(Counter::Pgactivate),
-        stat(Counter::Pageoutrun),
+        stat(Counter::Efforts),
         efforts.iter().map(|effort| 13 - u64::from(effort.priority)).sum(),
         lruvec.nonresident_age(),
         inactive,
@@ -305,7 +305,7 @@ fn late_statistics_make_spells_of_deactivation() {
     let changes = |refreshed_every| {
         let (mut known, mut spells) = ([0, 0], Vec::new());
         run_classic(31, refreshed_every, &t3(Channel::Read), |harness| {
-            let now = [Counter::Pageoutrun, Counter::Pgdeactivate].map(|counter| harness.stat(counter));
+            let now = [Counter::Efforts, Counter::Pgdeactivate].map(|counter| harness.stat(counter));
             if now[0] > known[0] {
                 spells.push(now[1] > known[1]);
                 known = now;

@@ -257,6 +257,9 @@ fn count(outcome: &ReplayOutcome, memcg: &str, measure: Measure) -> f64 {
         Measure::Generations => total.counters.get(Counter::Aged),
         Measure::SwapIns => total.counters.get(Counter::Pswpin),
         Measure::SwapOuts => total.counters.get(Counter::Pswpout),
+        Measure::BackgroundRuns => total.counters.get(Counter::Pageoutrun),
+        Measure::BackgroundRunsInNap => total.counters.get(Counter::KswapdLowWmarkHitQuickly),
+        Measure::BackgroundRunsAfterNap => total.counters.get(Counter::KswapdHighWmarkHitQuickly),
     };
     value as f64
 }

@@ -55,11 +55,18 @@ pub enum Measure {
     SwapIns,
     /// Pages written to swap in the whole replay. Runs with swap only.
     SwapOuts,
+    /// Runs of background reclaim in the whole replay. This and the next two: runs without a limit
+    /// whose table has them.
+    BackgroundRuns,
+    /// Those of them that began during the nap after the run before.
+    BackgroundRunsInNap,
+    /// Those of them that began at its end, or without a nap.
+    BackgroundRunsAfterNap,
 }
 
 impl Measure {
     /// All measures.
-    pub const ALL: [Measure; 12] = [
+    pub const ALL: [Measure; 15] = [
         Measure::TotalMisses,
         Measure::Misses,
         Measure::Refaults,
@@ -72,18 +79,31 @@ impl Measure {
         Measure::Generations,
         Measure::SwapIns,
         Measure::SwapOuts,
+        Measure::BackgroundRuns,
+        Measure::BackgroundRunsInNap,
+        Measure::BackgroundRunsAfterNap,
     ];
 
-    /// The measures of a run, which depend on its policy and swap. Transfers of swap are counted
-    /// for the machine only.
+    /// The measures of a run, which depend on its policy, swap and limit. Transfers of swap and runs
+    /// of background reclaim are counted for the machine only.
     pub fn of(run: &KernelRun) -> impl Iterator<Item = Measure> + use<> {
-        let has_swap = run.setting.has_swap() && run.setting.memcg.is_empty();
-        let shown = if has_swap { Self::ALL.len() } else { Measure::SwapIns as usize };
-        let foreign = match run.lru {
-            Lru::Classic => Measure::Generations,
-            _ => Measure::ActivatedRefaults,
-        };
-        Self::ALL.into_iter().take(shown).filter(move |&measure| measure != foreign)
+        let is_machine = run.setting.memcg.is_empty();
+        let has_swap = run.setting.has_swap() && is_machine;
+        let has_background_runs =
+            run.watermarks.is_some() && run.count(Measure::BackgroundRuns) > 0.0 && is_machine;
+        let lru = run.lru;
+        Self::ALL.into_iter().filter(move |measure| match measure {
+            Measure::Generations => lru != Lru::Classic,
+            Measure::ActivatedRefaults => lru == Lru::Classic,
+            Measure::SwapIns | Measure::SwapOuts => has_swap,
+            measure if measure.is_of_background() => has_background_runs,
+            _ => true,
+        })
+    }
+
+    /// Whether it is of background reclaim. Older tables do not have such columns, or have zeros.
+    pub(super) fn is_of_background(self) -> bool {
+        self as usize >= Measure::BackgroundRuns as usize
     }
 
     /// The kernel's name.
@@ -101,6 +121,9 @@ impl Measure {
             Measure::Generations => "generations_created",
             Measure::SwapIns => "pswpin",
             Measure::SwapOuts => "pswpout",
+            Measure::BackgroundRuns => "pageoutrun",
+            Measure::BackgroundRunsInNap => "kswapd_low_wmark_hit_quickly",
+            Measure::BackgroundRunsAfterNap => "kswapd_high_wmark_hit_quickly",
         }
     }
 }

@@ -55,6 +55,9 @@ impl Measure {
             Measure::Generations => None,
             Measure::SwapIns => Some("total_vm_pswpin"),
             Measure::SwapOuts => Some("total_vm_pswpout"),
+            Measure::BackgroundRuns => Some("total_vm_pageoutrun"),
+            Measure::BackgroundRunsInNap => Some("total_vm_kswapd_low_wmark_hit_quickly"),
+            Measure::BackgroundRunsAfterNap => Some("total_vm_kswapd_high_wmark_hit_quickly"),
         }
     }
 }
@@ -179,6 +182,7 @@ impl Fields<'_> {
         let mut counts = [0.0; Measure::ALL.len()];
         for measure in Measure::ALL {
             counts[measure as usize] = match measure.column() {
+                Some(column) if measure.is_of_background() => self.optional(column).unwrap_or(0) as f64,
                 Some(column) => self.number(column)?,
                 None => self.number(SEQ_COLUMNS[1])? - self.number(SEQ_COLUMNS[0])?,
             };
@@ -247,7 +251,8 @@ impl Table {
         let failed = |error: csv::Error| Error::work(format_args!("{}: {error}", path.display()));
         let mut reader = csv::Reader::from_path(path).map_err(failed)?;
         let headings = reader.headers().map_err(failed)?.clone();
-        let needed = Measure::ALL.into_iter().filter_map(Measure::column).chain(SEQ_COLUMNS).chain(COLUMNS);
+        let needed = Measure::ALL.into_iter().filter(|measure| !measure.is_of_background());
+        let needed = needed.filter_map(Measure::column).chain(SEQ_COLUMNS).chain(COLUMNS);
         let missing: Vec<&str> =
             needed.filter(|column| !headings.iter().any(|there| there == *column)).collect();
         if !missing.is_empty() {
@@ -384,6 +389,27 @@ mod tests {
         let most = u64::MAX.to_string();
         let run = read(&[("read_ahead_kb", &most), ("fault_around", &most)]).unwrap();
         assert_eq!(run.setting.conditions(), "readahead 17179869180 KiB, fault-around 17179869180 KiB");
+    }
+
+    /// Older tables do not have the runs of background reclaim, and runs with a limit have none.
+    #[test]
+    fn runs_of_background_reclaim_are_compared_where_they_were_counted() {
+        let shown = |more: &[(&str, &str)]| {
+            let run = read(more).unwrap();
+            Measure::of(&run)
+                .filter(|measure| measure.is_of_background())
+                .map(|one| run.count(one))
+                .collect::<Vec<_>>()
+        };
+        let [low, high] = ["total_vm_kswapd_low_wmark_hit_quickly", "total_vm_kswapd_high_wmark_hit_quickly"];
+        let marks = [("watermark_min", "1"), ("watermark_low", "2"), ("watermark_high", "3")];
+        let counts = [("total_vm_pageoutrun", "208"), (low, "64"), (high, "21")];
+        assert_eq!(shown(&[&marks[..], &counts].concat()), [208.0, 64.0, 21.0]);
+        assert!(shown(&counts).is_empty() && shown(&marks).is_empty());
+        assert!(
+            shown(&[&marks[..], &counts, &[("memcg", "b")]].concat()).is_empty(),
+            "not known of one memcg"
+        );
     }
 
     /// Where the limit moves, memory is what the limit leaves beside the memory that is not pages.

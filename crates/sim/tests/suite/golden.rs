@@ -93,7 +93,7 @@ fn row(batch_folios: usize, trace: Vec<Access>) -> [u64; 13] {
         total.counters.pgsteal(),
         get(Counter::Pgrefill),
         get(Counter::Pgactivate),
-        get(Counter::Pageoutrun),
+        get(Counter::Efforts),
         get(Counter::Aged),
         seen.max_seq,
         seen.min_seq,
