@@ -73,6 +73,12 @@ impl CachedFile {
         self.shared.has_unwritten(&self.inode)
     }
 
+    /// Number of dirty pages: those that no write has begun to bring to the file. Pages that threads
+    /// dirty meanwhile may be missed.
+    pub fn dirty_pages(&self) -> u64 {
+        self.shared.core.dirty_pages(&self.inode.mapping) as u64
+    }
+
     /// Writes this file's dirty pages and waits for the writes. The device may still hold them in
     /// its own cache; [`Self::sync_data`] also syncs the device.
     ///

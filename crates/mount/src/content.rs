@@ -25,6 +25,7 @@ use crate::node::{Node, Nodes};
 use crate::refused::{Answer, Refused};
 use fuser::{FileAttr, FileType};
 use mglru_cache::{CachedFile, Error, OpenMode, PageCache, Tenant};
+use mglru_workload::PAGE_BYTES;
 use rustix::fs::{AtFlags, Stat, Timespec, Timestamps, UTIME_OMIT, readlink, utimensat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -33,6 +34,9 @@ use std::time::SystemTime;
 
 /// Idle files that are given up at once when memory or descriptors run out.
 const GIVEN_UP_AT_ONCE: usize = 64;
+
+/// Sectors of 512 bytes in a page.
+const SECTORS_PER_PAGE: u64 = PAGE_BYTES / 512;
 
 /// The content of a regular file.
 #[derive(Default)]
@@ -100,6 +104,24 @@ impl Content {
     fn status_changed(&self, stat: &Stat) -> Option<SystemTime> {
         let is_ours = self.changed.is_some() || self.status_left == Some(status_on_disk(stat));
         self.status_changed.filter(|_| is_ours)
+    }
+
+    /// Sectors of 512 bytes that a file of `len` bytes takes on disk, with those that unwritten data
+    /// is about to take. A file that may have data has one at least: programs take a file without
+    /// any for a hole, and copy nothing of it (`tar --sparse`).
+    fn blocks(&self, node: &Node, stat: &Stat, len: u64) -> u64 {
+        let Some(keeper) = self.keeper.as_ref() else { return stat.st_blocks as u64 };
+        let (dirty, unwritten) = (keeper.dirty_pages(), keeper.has_unwritten());
+        let on_disk = match stat.st_blocks {
+            // Another thread may have written it since.
+            0 if !unwritten && len > 0 => node.stat().map_or(0, |stat| stat.st_blocks),
+            blocks => blocks,
+        } as u64;
+        let all = len.div_ceil(PAGE_BYTES) * SECTORS_PER_PAGE;
+        let blocks = on_disk.max(all.min(on_disk + dirty * SECTORS_PER_PAGE));
+        // What a program stores through a map is seen only when the kernel writes it.
+        let may_have_data = unwritten || (self.writable && self.opens > 0);
+        if may_have_data { blocks.max(all.min(SECTORS_PER_PAGE)) } else { blocks }
     }
 
     /// Notes that a program set the time of the last change, which `node` has on disk now.
@@ -487,6 +509,7 @@ impl Files {
         if let Some(keeper) = &content.keeper {
             attributes.size = keeper.len();
         }
+        attributes.blocks = content.blocks(node, stat, attributes.size);
         attributes.mtime = content.changed.unwrap_or(attributes.mtime);
         attributes.ctime = content.status_changed(stat).unwrap_or(attributes.ctime);
         attributes

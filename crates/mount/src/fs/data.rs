@@ -222,11 +222,10 @@ impl Passthrough {
         drop(file);
         open.node.content().note_change(&open.node);
         let written = written?;
-        let flags = open_flags(flags);
-        if flags.contains(OFlags::SYNC) {
-            self.sync(caller, (handle, open), false)?;
-        } else if flags.contains(OFlags::DSYNC) {
-            self.sync(caller, (handle, open), true)?;
+        // Not by rustix's flags: its `DSYNC` is `O_SYNC`, which has one bit more than `O_DSYNC`.
+        if flags & libc::O_DSYNC != 0 {
+            let data_only = flags & libc::O_SYNC != libc::O_SYNC;
+            self.sync(caller, (handle, open), data_only)?;
         }
         Ok(written)
     }

@@ -215,6 +215,14 @@ impl Passthrough {
         let moved = self.named(&old, from.1)?;
         let replaced = self.named(&new, to.1).ok();
         let flags = RenameFlags::from_bits_retain(flags);
+        if replaced.is_some()
+            && !flags.intersects(RenameFlags::EXCHANGE | RenameFlags::NOREPLACE)
+            && let Some(node) = &moved.node
+        {
+            // A program that replaces a file by a new one without a sync shall find one of them after
+            // a crash of the mount, not an empty file. A page that cannot be written stays dirty.
+            let _ = self.files.write_back(node);
+        }
         renameat_with(old.hold()?, from.1, new.hold()?, to.1, flags)?;
         if replaced.as_ref().is_some_and(|other| identity(&other.stat) == identity(&moved.stat)) {
             // Two names of one file stay as they are.

@@ -2,9 +2,10 @@
 
 use crate::common::{Setup, mount_again, mounted, mounted_with};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::IoSlice;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -89,6 +90,28 @@ fn length_holes_and_reserved_space() {
 }
 
 /// On ext4, the largest file has one block less than the cache's largest one.
+/// A file without any space on the disk is a hole to `tar --sparse`, which once kept nothing of files
+/// whose pages were not written yet.
+#[test]
+fn unwritten_data_counts_as_space_on_the_disk() {
+    let Some(mounted) = mounted() else { return };
+    let blocks = |name: &str| fs::metadata(mounted.at(name)).unwrap().blocks();
+    fs::write(mounted.at("full"), [1; 300_000]).unwrap();
+    assert!(blocks("full") * 512 >= 300_000);
+    let sparse = File::create(mounted.at("sparse")).unwrap();
+    sparse.write_all_at(&[1], 5 << 30).unwrap();
+    assert!((1..100).contains(&blocks("sparse")), "{}", blocks("sparse"));
+    sparse.sync_all().unwrap();
+    drop(sparse);
+    assert!((1..100).contains(&blocks("sparse")), "{}", blocks("sparse"));
+    // The kernel does not say what is stored through a map.
+    let mapped = OpenOptions::new().read(true).write(true).create_new(true).open(mounted.at("map")).unwrap();
+    mapped.set_len(100_000).unwrap();
+    assert!(blocks("map") > 0);
+    drop(mapped);
+    assert_eq!(mounted.finish().path().join("map").metadata().unwrap().blocks(), 0);
+}
+
 #[test]
 fn a_write_ends_at_the_largest_length_of_the_file_system() {
     const LARGEST: u64 = 1 << 44;
@@ -274,6 +297,34 @@ fn times_modes_and_symbolic_links() {
     let below = fs::metadata(directory.path().join("f")).unwrap();
     assert_eq!(below.modified().unwrap(), long_ago, "pages written later change the time");
     assert_eq!(below.permissions().mode() & 0o7777, 0o755);
+}
+
+/// A write with `O_DSYNC` was once answered before it was on the disk: only `O_SYNC` was synced.
+#[test]
+fn a_synchronous_write_is_on_disk_when_it_returns() {
+    let Some(mounted) = mounted() else { return };
+    let below = || fs::read(mounted.below().join("f")).unwrap();
+    let open = |flags| OpenOptions::new().write(true).create(true).custom_flags(flags).open(mounted.at("f"));
+    for (value, flags) in [(1, libc::O_DSYNC), (2, libc::O_SYNC), (3, libc::O_DSYNC | libc::O_APPEND)] {
+        open(flags).unwrap().write_all_at(&[value; 100], u64::from(value) * 10_000).unwrap();
+        assert_eq!(below().iter().filter(|&&byte| byte == value).count(), 100, "{value}");
+    }
+    // A single write can be synchronous, too.
+    let file = open(0).unwrap();
+    for (value, how) in [(4, ReadWriteFlags::DSYNC), (5, ReadWriteFlags::SYNC)] {
+        rustix::io::pwritev2(&file, &[IoSlice::new(&[value; 100])], u64::from(value) * 10_000, how).unwrap();
+        assert_eq!(below().iter().filter(|&&byte| byte == value).count(), 100, "{value}");
+    }
+}
+
+/// A mount that was killed once left an empty file where there had been two with content.
+#[test]
+fn a_file_that_replaces_another_is_in_dir_with_its_content() {
+    let Some(mounted) = mounted() else { return };
+    fs::write(mounted.at("f"), "old").unwrap();
+    fs::write(mounted.at("new"), [1; 100_000]).unwrap();
+    fs::rename(mounted.at("new"), mounted.at("f")).unwrap();
+    assert_eq!(fs::read(mounted.below().join("f")).unwrap(), [1; 100_000]);
 }
 
 /// It would be lost if the mount were killed.
