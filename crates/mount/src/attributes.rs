@@ -67,6 +67,15 @@ pub(crate) fn timespec(of: SystemTime) -> Timespec {
     }
 }
 
+/// The time that a program sets, from what the FUSE library makes of it. Nanoseconds count forward
+/// from the second before, but before 1970 the library subtracts them from it.
+pub(crate) fn set_by_program(reported: SystemTime) -> SystemTime {
+    match UNIX_EPOCH.duration_since(reported) {
+        Ok(before) => reported + Duration::from_nanos(2 * u64::from(before.subsec_nanos())),
+        Err(_) => reported,
+    }
+}
+
 /// All attributes, under the inode number `id`.
 pub(crate) fn attributes(stat: &Stat, id: u64) -> FileAttr {
     let at = |seconds: i64, nanoseconds: u64| time(Timespec { tv_sec: seconds, tv_nsec: nanoseconds as i64 });

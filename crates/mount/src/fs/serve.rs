@@ -3,6 +3,7 @@
 use super::meta::Changes;
 use super::names::Known;
 use super::{Caller, Passthrough};
+use crate::attributes;
 use fuser::{
     BsdFileFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
     LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
@@ -40,6 +41,13 @@ fn caller(request: &Request) -> Caller {
 /// Regular files bypass the kernel's page cache, and several threads may write to one at once.
 fn opened() -> FopenFlags {
     FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES | FopenFlags::FOPEN_NOFLUSH
+}
+
+fn as_set(time: TimeOrNow) -> TimeOrNow {
+    match time {
+        TimeOrNow::SpecificTime(time) => TimeOrNow::SpecificTime(attributes::set_by_program(time)),
+        TimeOrNow::Now => time,
+    }
 }
 
 fn send_done(reply: ReplyEmpty, (): ()) {
@@ -110,6 +118,7 @@ impl Filesystem for Served {
         reply: ReplyAttr,
     ) {
         let handle = handle.map(|handle| handle.0);
+        let (atime, mtime) = (atime.map(as_set), mtime.map(as_set));
         let changes = Changes { mode, uid, gid, size, atime, mtime, handle };
         answer!(reply, self.0.setattr(caller(request), id.0, &changes), |reply: ReplyAttr, now| reply
             .attr(&VALID, &now));

@@ -4,7 +4,7 @@ use crate::common::{Setup, mount_again, mounted, mounted_with};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::io::IoSlice;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
@@ -344,6 +344,23 @@ fn a_time_that_was_set_is_on_disk_after_a_sync() {
     file.write_all_at(&[1], 0).unwrap();
     file.sync_all().unwrap();
     assert!(below() > long_ago && file.metadata().unwrap().modified().unwrap() > long_ago);
+}
+
+/// Nanoseconds count forward from the second before; the FUSE library subtracts them.
+#[test]
+fn times_before_1970_are_set_as_they_are() {
+    let Some(mounted) = mounted() else { return };
+    let path = mounted.at("f");
+    fs::write(&path, [1; 10_000]).unwrap();
+    for before in [Duration::new(0, 1), Duration::new(7, 250_000_000), Duration::from_secs(9)] {
+        let time = SystemTime::UNIX_EPOCH - before;
+        let file = File::open(&path).unwrap();
+        file.set_times(FileTimes::new().set_accessed(time).set_modified(time)).unwrap();
+        let shown = file.metadata().unwrap();
+        assert_eq!((shown.accessed().unwrap(), shown.modified().unwrap()), (time, time));
+        file.sync_all().unwrap();
+        assert_eq!(fs::metadata(mounted.below().join("f")).unwrap().modified().unwrap(), time);
+    }
 }
 
 #[test]
