@@ -8,7 +8,7 @@ use mglru_cache::PageCache;
 use mglru_core::Limits;
 use mglru_mount::{
     Address, Ended, Member, Mount, Options, Programs, RecordOptions, Requests, Summary, TemporaryMountPoint,
-    Unmounted, Who, check_program, record_system,
+    Unmounted, Who, check_directories, check_program, record_system,
 };
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -150,6 +150,8 @@ impl Common {
         mountpoint: &Path,
         record: Option<&Path>,
     ) -> Result<(Mount, String), Failure> {
+        // Before memory of gigabytes is pinned for a name that is not there.
+        check_directories(directory, mountpoint).map_err(failure)?;
         let budget = self.cache.budget();
         let (mut builder, mechanisms) = self.cache.builder(budget)?;
         for tenant in &self.tenants {

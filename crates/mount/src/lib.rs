@@ -52,5 +52,5 @@ pub use error::Error;
 pub use mglru_watch::{Address, Requests};
 pub use record::RecordOptions;
 pub use seen::state_of_mount;
-pub use session::{Member, Mount, Options, Summary, Unmounted, Unmounter, Who};
+pub use session::{Member, Mount, Options, Summary, Unmounted, Unmounter, Who, check_directories};
 pub use system::{Programs, Recorded, record_system};

@@ -298,6 +298,15 @@ fn is_below(file: &Path, directory: &Path) -> bool {
     fs::canonicalize(parent).is_ok_and(|parent| parent.starts_with(directory))
 }
 
+/// Checks the directories of a mount, as [`Mount::new`] does first. A large cache takes seconds to
+/// build: a program that checks before it says at once what is wrong with them.
+///
+/// # Errors
+/// As those of [`Mount::new`] about the directories.
+pub fn check_directories(directory: &Path, mountpoint: &Path) -> Result<(), Error> {
+    check(directory, mountpoint).map(|_| ())
+}
+
 /// Checks both directories. Returns them without symbolic links.
 fn check(directory: &Path, mountpoint: &Path) -> Result<(PathBuf, PathBuf), Error> {
     let resolve = |path: &Path, what: &str| {

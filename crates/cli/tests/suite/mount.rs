@@ -353,7 +353,7 @@ fn wrong_usage_is_refused_before_anything_is_mounted() {
         ("mount dir dir/inside", "inside of"),
         ("mount dir full --tenant db", "expected NAME=SIZE"),
         ("mount dir", "MOUNTPOINT"),
-        ("mount dir full --memory 1k", "too small"),
+        ("mount dir point --memory 1k", "too small"),
         ("mount dir point --memory 99999TiB", "a budget of 109950063265972224 bytes is too large: "),
         (
             "record --memory 99999TiB -- true",
@@ -375,6 +375,8 @@ fn wrong_usage_is_refused_before_anything_is_mounted() {
     }
     for (arguments, reason) in [
         ("mount none full", "the directory none: No such file"),
+        // Before the memory is allocated, which may take seconds.
+        ("mount none point --memory 1k", "the directory none: No such file"),
         ("mount dir none", "the mount point none: No such file"),
         ("record --directory none -- true", "the directory none: No such file"),
     ] {
