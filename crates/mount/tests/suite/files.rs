@@ -90,8 +90,8 @@ fn length_holes_and_reserved_space() {
 }
 
 /// On ext4, the largest file has one block less than the cache's largest one.
-/// A file without any space on the disk is a hole to `tar --sparse`, which once kept nothing of files
-/// whose pages were not written yet.
+/// A file without any space on the disk is a hole to `tar --sparse`, which once kept nothing of
+/// files whose pages were not written yet.
 #[test]
 fn unwritten_data_counts_as_space_on_the_disk() {
     let Some(mounted) = mounted() else { return };
