@@ -73,8 +73,8 @@ impl CachedFile {
         self.shared.has_unwritten(&self.inode)
     }
 
-    /// Number of dirty pages: those that no write has begun to bring to the file. Pages that threads
-    /// dirty meanwhile may be missed.
+    /// Number of dirty pages: those that no write has begun to bring to the file. Pages that
+    /// threads dirty meanwhile may be missed.
     pub fn dirty_pages(&self) -> u64 {
         self.shared.core.dirty_pages(&self.inode.mapping) as u64
     }

@@ -219,8 +219,9 @@ impl Passthrough {
             && !flags.intersects(RenameFlags::EXCHANGE | RenameFlags::NOREPLACE)
             && let Some(node) = &moved.node
         {
-            // A program that replaces a file by a new one without a sync shall find one of them after
-            // a crash of the mount, not an empty file. A page that cannot be written stays dirty.
+            // A program that replaces a file by a new one without a sync shall find one of them
+            // after a crash of the mount, not an empty file. A page that cannot be written stays
+            // dirty.
             let _ = self.files.write_back(node);
         }
         renameat_with(old.hold()?, from.1, new.hold()?, to.1, flags)?;
