@@ -106,9 +106,9 @@ impl Content {
         self.status_changed.filter(|_| is_ours)
     }
 
-    /// Sectors of 512 bytes that a file of `len` bytes takes on disk, with those that unwritten data
-    /// is about to take. A file that may have data has one at least: programs take a file without
-    /// any for a hole, and copy nothing of it (`tar --sparse`).
+    /// Sectors of 512 bytes that a file of `len` bytes takes on disk, with those that unwritten
+    /// data is about to take. A file that may have data has one at least: programs take a file
+    /// without any for a hole, and copy nothing of it (`tar --sparse`).
     fn blocks(&self, node: &Node, stat: &Stat, len: u64) -> u64 {
         let Some(keeper) = self.keeper.as_ref() else { return stat.st_blocks as u64 };
         let (dirty, unwritten) = (keeper.dirty_pages(), keeper.has_unwritten());
