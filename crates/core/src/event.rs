@@ -125,6 +125,13 @@ pub enum Event {
         /// The memcg it is charged to.
         memcg: MemcgId,
     },
+    /// A page left memory without reclaim: it was truncated or dropped, or its owner was killed.
+    Removed {
+        /// The folio it had.
+        folio: FolioId,
+        /// The memcg it was charged to.
+        memcg: MemcgId,
+    },
     /// A folio was taken off its list, to be examined.
     Isolated {
         /// The folio.

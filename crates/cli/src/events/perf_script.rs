@@ -6,7 +6,7 @@
 //!
 //! | record | tracepoint |
 //! |---|---|
-//! | a file page is inserted, evicted | `mm_filemap_add_to_page_cache`, `mm_filemap_delete_from_page_cache` |
+//! | a file page is inserted, evicted or truncated | `mm_filemap_add_to_page_cache`, `mm_filemap_delete_from_page_cache` |
 //! | the first scan of an effort; its end | `mm_vmscan_memcg_reclaim_begin`, `mm_vmscan_memcg_reclaim_end` |
 //! | the same of an allocating thread without free memory | `mm_vmscan_direct_reclaim_begin`, `mm_vmscan_direct_reclaim_end` |
 //! | background reclaim wakes, goes to sleep | `mm_vmscan_kswapd_wake`, `mm_vmscan_kswapd_sleep` |
@@ -27,6 +27,8 @@
 //! - the frame number is the page's number in the trace;
 //! - the inode number is the file's number plus 1;
 //! - the process has the name of the tenant and the number of its memcg, plus 1;
+//! - where the ranked policy isolates both types together, each has a batch of its own;
+//! - `nr_congested` has only the pages that background reclaim met under writeback a second time;
 //! - `nr_requested` is `nr_scanned`, but for the multi-gen LRU of 6.12, which asks for 4096;
 //! - folios that were only sorted count in the next batch of the effort, and have no own line;
 //! - an effort is for a page of a file (`GFP_HIGHUSER_MOVABLE`);
@@ -92,23 +94,24 @@ struct State {
     /// Name of its process.
     name: String,
     in_effort: bool,
-    batch: Batch,
+    /// Whether a folio of the batches has been examined.
+    is_examined: bool,
+    /// The batch of files' folios, and that of anonymous ones. A batch of the kernel has one type;
+    /// the ranked policy isolates both together.
+    batches: [Batch; 2],
 }
 
-/// Counts of the folios that were isolated together.
+/// Counts of the folios of one type that were isolated together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Batch {
-    anon: bool,
     sorted: u64,
     isolated: u64,
-    /// Whether a folio of the batch has been examined.
-    is_examined: bool,
     reclaimed: u64,
     dirty: u64,
     writeback: u64,
+    congested: u64,
     immediate: u64,
-    activated_anon: u64,
-    activated_file: u64,
+    activated: u64,
     referenced: u64,
 }
 
@@ -138,15 +141,15 @@ impl PerfScript {
         match (record.what, record.page) {
             (What::Insert(_), Some(page)) => self.filemap(memcg, "mm_filemap_add_to_page_cache", page),
             (What::Sort(..), page) => {
-                self.scan(memcg, page);
-                self.batch(memcg).sorted += 1;
+                self.scan(memcg);
+                self.batch(memcg, is_anon(page)).sorted += 1;
             }
             (What::Isolate, page) => {
-                self.scan(memcg, page);
-                self.batch(memcg).isolated += 1;
+                self.scan(memcg);
+                self.batch(memcg, is_anon(page)).isolated += 1;
             }
             (What::Judge(verdict), page) => {
-                self.judge(memcg, verdict, page.is_some_and(|page| page.anon));
+                self.judge(memcg, verdict, is_anon(page));
                 if let (Verdict::SwapOut, Some(page)) = (verdict, page) {
                     let number = page.number;
                     let fields =
@@ -156,18 +159,19 @@ impl PerfScript {
             }
             (What::Evict(_), page) => {
                 self.examine(memcg);
-                self.batch(memcg).reclaimed += 1;
+                self.batch(memcg, is_anon(page)).reclaimed += 1;
                 if let Some(page) = page {
                     self.filemap(memcg, "mm_filemap_delete_from_page_cache", page);
                 }
             }
+            (What::Remove, Some(page)) => self.filemap(memcg, "mm_filemap_delete_from_page_cache", page),
             (What::Effort { reclaimed, priority, direct, .. }, _) => {
                 self.end_effort(memcg, reclaimed, (priority, direct), tenants)
             }
             (What::Deactivate { anon, taken, deactivated }, _) => {
-                self.scan(memcg, None);
+                self.scan(memcg);
                 // The folios isolated since the last batch are those of the active list.
-                let isolated = std::mem::take(&mut self.batch(memcg).isolated);
+                let isolated = std::mem::take(&mut self.batch(memcg, anon).isolated);
                 if isolated > 0 {
                     let lru = if anon { "active_anon" } else { "active_file" };
                     self.isolate(memcg, isolated, isolated, lru);
@@ -194,7 +198,7 @@ impl PerfScript {
     pub fn finish(mut self, buffer: &mut Vec<u8>) {
         let memcgs: Vec<MemcgId> = self.memcgs.keys().copied().collect();
         for memcg in memcgs {
-            self.end_batch(memcg);
+            self.end_batches(memcg);
         }
         self.now = Time::from_nanos(u64::MAX);
         self.release(buffer);
@@ -204,19 +208,18 @@ impl PerfScript {
         self.memcgs.entry(memcg).or_default()
     }
 
-    fn batch(&mut self, memcg: MemcgId) -> &mut Batch {
-        &mut self.state(memcg).batch
+    fn batch(&mut self, memcg: MemcgId, anon: bool) -> &mut Batch {
+        &mut self.state(memcg).batches[usize::from(anon)]
     }
 
-    /// Begins an effort or a batch, if none is going on.
-    fn scan(&mut self, memcg: MemcgId, page: Option<PageName>) {
+    /// Begins an effort or batches, if none are going on.
+    fn scan(&mut self, memcg: MemcgId) {
         if !std::mem::replace(&mut self.state(memcg).in_effort, true) {
             self.hold(memcg, EFFORT_BEGIN, "", Some(Waits::Target(memcg)));
         }
-        if self.batch(memcg).is_examined {
-            self.end_batch(memcg);
+        if self.state(memcg).is_examined {
+            self.end_batches(memcg);
         }
-        self.batch(memcg).anon = page.is_some_and(|page| page.anon);
     }
 
     /// The last fields of an effort's tracepoints.
@@ -239,10 +242,11 @@ impl PerfScript {
         let within = |memcg: MemcgId| memcg == target || is_below(memcg, target, tenants);
         let ended: Vec<MemcgId> = self.memcgs.keys().copied().filter(|&memcg| within(memcg)).collect();
         for &memcg in &ended {
-            self.end_batch(memcg);
+            self.end_batches(memcg);
             self.state(memcg).in_effort = false;
         }
         let begin = self.begin(target);
+        let process_of_target = self.state(target).name.clone();
         let mut has_begun = false;
         self.held.retain_mut(|held| {
             match held.waits {
@@ -250,12 +254,8 @@ impl PerfScript {
                     if std::mem::replace(&mut has_begun, true) {
                         return false;
                     }
-                    if direct {
-                        // The tracepoint's name is right-aligned.
-                        held.line =
-                            held.line.replace(&format!("{EFFORT_BEGIN:>40}"), &format!("{DIRECT_BEGIN:>40}"));
-                    }
-                    held.line.push_str(&begin);
+                    // The scanned memcg may be below the target, whose process makes the effort.
+                    held.line = line(&process_of_target, target, held.time, name, &begin);
                 }
                 Some(Waits::Priority(memcg, anon)) if ended.contains(&memcg) => {
                     add_priority(&mut held.line, priority, anon);
@@ -273,12 +273,18 @@ impl PerfScript {
     }
 
     fn examine(&mut self, memcg: MemcgId) {
-        let batch = self.batch(memcg);
-        if !batch.is_examined && batch.isolated > 0 {
-            batch.is_examined = true;
-            let Batch { anon, sorted, isolated, .. } = *batch;
-            let lru = if anon { "inactive_anon" } else { "inactive_file" };
-            self.isolate(memcg, sorted + isolated, isolated, lru);
+        let state = self.state(memcg);
+        let batches = state.batches;
+        if state.is_examined || batches.iter().all(|batch| batch.isolated == 0) {
+            return;
+        }
+        state.is_examined = true;
+        for (Batch { sorted, isolated, .. }, lru) in
+            batches.into_iter().zip(["inactive_file", "inactive_anon"])
+        {
+            if isolated > 0 {
+                self.isolate(memcg, sorted + isolated, isolated, lru);
+            }
         }
     }
 
@@ -291,41 +297,68 @@ impl PerfScript {
         self.hold(memcg, "vmscan:mm_vmscan_lru_isolate", &fields, None);
     }
 
+    /// Counts a verdict as `shrink_folio_list` does: a page under writeback is dirty, too, and only
+    /// pages of files are either.
     fn judge(&mut self, memcg: MemcgId, verdict: Verdict, anon: bool) {
         self.examine(memcg);
-        let batch = self.batch(memcg);
-        match verdict {
-            Verdict::Keep(Reason::Dirty) => batch.dirty += 1,
-            Verdict::Keep(Reason::Writeback) => batch.writeback += 1,
-            Verdict::Keep(Reason::Immediate) => batch.immediate += 1,
-            Verdict::Keep(Reason::Referenced) => batch.referenced += 1,
-            Verdict::Activate(_) if anon => batch.activated_anon += 1,
-            Verdict::Activate(_) => batch.activated_file += 1,
+        let batch = self.batch(memcg, anon);
+        let of_file = u64::from(!anon);
+        let reason = match verdict {
+            Verdict::Activate(reason) => {
+                batch.activated += 1;
+                reason
+            }
+            Verdict::Keep(Reason::Referenced) => {
+                batch.referenced += 1;
+                return;
+            }
+            Verdict::Keep(reason) => reason,
+            _ => return,
+        };
+        match reason {
+            Reason::Dirty => batch.dirty += of_file,
+            Reason::Writeback => {
+                batch.dirty += of_file;
+                batch.writeback += 1;
+            }
+            Reason::Immediate => {
+                batch.dirty += of_file;
+                batch.congested += of_file;
+                batch.immediate += 1;
+            }
             _ => {}
         }
     }
 
-    fn end_batch(&mut self, memcg: MemcgId) {
-        let batch = std::mem::take(self.batch(memcg));
-        if batch.isolated == 0 {
-            // Folios that were only sorted belong to the next batch of the effort.
-            self.batch(memcg).sorted = batch.sorted;
-            return;
+    fn end_batches(&mut self, memcg: MemcgId) {
+        let state = self.state(memcg);
+        state.is_examined = false;
+        let batches = std::mem::take(&mut state.batches);
+        for (batch, anon) in batches.into_iter().zip([false, true]) {
+            if batch.isolated > 0 {
+                self.end_batch(memcg, batch, anon);
+            } else {
+                // Folios that were only sorted belong to the next batch of the effort.
+                self.batch(memcg, anon).sorted = batch.sorted;
+            }
         }
+    }
+
+    fn end_batch(&mut self, memcg: MemcgId, batch: Batch, anon: bool) {
         let sorted = if self.lru == Lru::Classic { 0 } else { batch.sorted };
+        let [activated_file, activated_anon] = if anon { [0, batch.activated] } else { [batch.activated, 0] };
         let fields = format!(
-            "nid=0 nr_scanned={} nr_reclaimed={} nr_dirty={} nr_writeback={} nr_congested=0 nr_immediate={} \
-             nr_activate_anon={} nr_activate_file={} nr_ref_keep={} nr_unmap_fail=0",
+            "nid=0 nr_scanned={} nr_reclaimed={} nr_dirty={} nr_writeback={} nr_congested={} nr_immediate={} \
+             nr_activate_anon={activated_anon} nr_activate_file={activated_file} nr_ref_keep={} nr_unmap_fail=0",
             sorted + batch.isolated,
             batch.reclaimed,
             batch.dirty,
             batch.writeback,
+            batch.congested,
             batch.immediate,
-            batch.activated_anon,
-            batch.activated_file,
             batch.referenced,
         );
-        let waits = Waits::Priority(memcg, batch.anon);
+        let waits = Waits::Priority(memcg, anon);
         self.hold(memcg, "vmscan:mm_vmscan_lru_shrink_inactive", &fields, Some(waits));
     }
 
@@ -340,10 +373,7 @@ impl PerfScript {
     }
 
     fn hold(&mut self, memcg: MemcgId, event: &str, fields: &str, waits: Option<Waits>) {
-        let micros = self.now.as_nanos() / 1000;
-        let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
-        let (name, pid) = (&self.memcgs[&memcg].name, process(memcg));
-        let line = format!("{name:>16} {pid:>5} [000] {seconds:>5}.{micros:06}: {event:>40}: {fields}");
+        let line = line(&self.memcgs[&memcg].name, memcg, self.now, event, fields);
         self.held.push_back(Held { line, time: self.now, waits });
     }
 
@@ -371,10 +401,22 @@ impl PerfScript {
     }
 }
 
+fn is_anon(page: Option<PageName>) -> bool {
+    page.is_some_and(|page| page.anon)
+}
+
 /// The last fields of `mm_vmscan_lru_shrink_inactive` and `…_active`.
 fn add_priority(line: &mut String, priority: u8, anon: bool) {
     let kind = if anon { "RECLAIM_WB_ANON" } else { "RECLAIM_WB_FILE" };
     line.push_str(&format!(" priority={priority} flags={kind}|RECLAIM_WB_ASYNC"));
+}
+
+/// A line of the process with this name, which stands for the tasks of a memcg.
+fn line(process_name: &str, memcg: MemcgId, time: Time, event: &str, fields: &str) -> String {
+    let micros = time.as_nanos() / 1000;
+    let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
+    let pid = process(memcg);
+    format!("{process_name:>16} {pid:>5} [000] {seconds:>5}.{micros:06}: {event:>40}: {fields}")
 }
 
 /// The number of the process that stands for a memcg's tasks.
@@ -539,6 +581,52 @@ mod tests {
         );
     }
 
+    /// The whole batch had the type of its last page, and no page was dirty or under writeback.
+    #[test]
+    fn a_batch_of_both_types_has_lines_of_both() {
+        let (mut script, mut buffer) = (PerfScript::new(Mechanisms::default()), Vec::new());
+        let records = [
+            (Some((1, false)), What::Isolate),
+            (Some((2, false)), What::Isolate),
+            (Some((3, false)), What::Isolate),
+            (Some((4, true)), What::Isolate),
+            (Some((1, false)), What::Judge(Verdict::Activate(Reason::Dirty))),
+            (Some((2, false)), What::Judge(Verdict::Activate(Reason::Writeback))),
+            (Some((3, false)), What::Judge(Verdict::Activate(Reason::Immediate))),
+            (Some((4, true)), What::Judge(Verdict::Activate(Reason::Writeback))),
+            (None, What::Effort { scanned: 4, reclaimed: 0, priority: 12, direct: false }),
+        ];
+        for (page, what) in records {
+            let page = page.map(|(number, anon)| PageName { number, anon });
+            let record = Record { access: 1, now: Time::ZERO, memcg: MemcgId(1), page, what };
+            script.write(&mut buffer, &record, &Tenants::default());
+        }
+        script.finish(&mut buffer);
+        let text = String::from_utf8(buffer).unwrap();
+        let fields = |event: &str| -> Vec<&str> {
+            let of_event = text.lines().filter_map(|line| line.split_once(event));
+            of_event.map(|(_, fields)| fields).collect()
+        };
+        assert_eq!(
+            fields("lru_isolate: classzone=4 order=0 nr_requested="),
+            [
+                "3 nr_scanned=3 nr_skipped=0 nr_taken=3 lru=inactive_file",
+                "1 nr_scanned=1 nr_skipped=0 nr_taken=1 lru=inactive_anon"
+            ]
+        );
+        assert_eq!(
+            fields("lru_shrink_inactive: nid=0 "),
+            [
+                "nr_scanned=3 nr_reclaimed=0 nr_dirty=3 nr_writeback=1 nr_congested=1 nr_immediate=1 \
+                 nr_activate_anon=0 nr_activate_file=3 nr_ref_keep=0 nr_unmap_fail=0 priority=12 \
+                 flags=RECLAIM_WB_FILE|RECLAIM_WB_ASYNC",
+                "nr_scanned=1 nr_reclaimed=0 nr_dirty=0 nr_writeback=1 nr_congested=0 nr_immediate=0 \
+                 nr_activate_anon=1 nr_activate_file=0 nr_ref_keep=0 nr_unmap_fail=0 priority=12 \
+                 flags=RECLAIM_WB_ANON|RECLAIM_WB_ASYNC",
+            ]
+        );
+    }
+
     /// As `format` of the tracepoints of Linux 6.12 has it.
     #[test]
     fn linux_6_12_names_no_process_and_asks_for_4096() {
@@ -555,7 +643,7 @@ mod tests {
     }
 
     /// Lines stay in the order of time while the efforts of two tenants overlap. An effort of an
-    /// ancestor has one begin and one end.
+    /// ancestor has one begin and one end, of one process: tools pair them by it.
     #[test]
     fn tenants_have_efforts_of_their_own() {
         let mut tenants = Tenants::default();
@@ -590,7 +678,7 @@ mod tests {
         };
         let lines: Vec<String> = text.lines().map(short).collect();
         let expected = [
-            "web-server-of-t memcg_reclaim_begin memcg_id=1",
+            "a memcg_reclaim_begin memcg_id=1",
             "b memcg_reclaim_begin memcg_id=3",
             "web-server-of-t lru_isolate lru=inactive_file",
             "b lru_isolate lru=inactive_file",

@@ -220,7 +220,7 @@ impl Perfetto {
         }
         match record.what {
             What::Insert(_) => self.count(out, self.cached_pages + 1),
-            What::Evict(_) => self.count(out, self.cached_pages.saturating_sub(1)),
+            What::Evict(_) | What::Remove => self.count(out, self.cached_pages.saturating_sub(1)),
             _ => {}
         }
     }

@@ -129,6 +129,7 @@ fn words(what: What) -> String {
         }
         What::Evict(Some(seq)) => format!("evicted; the oldest generation is {seq}"),
         What::Evict(None) => "evicted".to_owned(),
+        What::Remove => "removed: its bytes were truncated, or its owner was killed".to_owned(),
         What::Age(seq) => format!("generation {seq} was created"),
         What::Dirty => "became dirty".to_owned(),
         What::Effort { scanned, reclaimed, priority, .. } => {

@@ -252,6 +252,58 @@ fn tracepoints_are_printed_as_perf_script_does() {
     assert!(text.lines().map(time).is_sorted());
 }
 
+/// Batches of the ranked policy have pages of both types, and the whole batch had the type of one.
+#[test]
+fn sums_of_tracepoints_equal_the_counters_by_type() {
+    let folder = folder();
+    done(folder.path(), "trace generate tpcc both.bin --accesses 30000");
+    let replay = "replay both.bin --swap 64MiB --memory 300p --events both.txt";
+    for rules in ["default", "linux-7.2", "linux-7.2 --lru classic"] {
+        let run = run(document(folder.path(), &format!("{replay} --preset {rules}")));
+        let text = fs::read_to_string(folder.path().join("both.txt")).unwrap();
+        let sum = |event: &str, of: &str, field: &str| -> u64 {
+            let field = format!(" {field}=");
+            let lines = text.lines().filter(|line| line.contains(event) && line.contains(of));
+            let values = lines.map(|line| line.split_once(&field).unwrap().1.split(' ').next().unwrap());
+            values.map(|value| value.parse::<u64>().unwrap()).sum()
+        };
+        let counter = |name: &str| number(&run["counters"][name]);
+        for (of, lru, flag) in [
+            ("file", "lru=inactive_file", "RECLAIM_WB_FILE"),
+            ("anon", "lru=inactive_anon", "RECLAIM_WB_ANON"),
+        ] {
+            let taken = sum("mm_vmscan_lru_isolate", lru, "nr_taken");
+            assert_eq!(taken, counter(&format!("pgscan_{of}")), "{rules}: {of}");
+            let reclaimed = sum("mm_vmscan_lru_shrink_inactive", flag, "nr_reclaimed");
+            assert_eq!(reclaimed, counter(&format!("pgsteal_{of}")), "{rules}: {of}");
+        }
+        let dirty = sum("mm_vmscan_lru_shrink_inactive", "", "nr_dirty");
+        assert!(dirty >= counter("nr_vmscan_immediate_reclaim") && dirty > 0, "{rules}: {dirty}");
+    }
+}
+
+/// A page that was truncated went without an event, and came back as if it had never been cached.
+#[test]
+fn truncated_pages_are_removed() {
+    let folder = folder();
+    let read = |page: u64| format!("f read {} 4096", page * 4096);
+    let mut log = vec!["fio version 2 iolog".to_owned(), "f add".to_owned(), "f open".to_owned()];
+    log.extend((0..40).map(read));
+    log.extend(["f trim 0 81920".to_owned(), read(5), "f close".to_owned()]);
+    fs::write(folder.path().join("trim.log"), log.join("\n") + "\n").unwrap();
+    let replay = "replay trim.log --memory 100p --preset linux-7.2 --events";
+    let run = run(document(folder.path(), &format!("{replay} all.txt")));
+    let text = fs::read_to_string(folder.path().join("all.txt")).unwrap();
+    let lines = |event: &str| text.lines().filter(|line| line.contains(event)).count() as u64;
+    assert_eq!((lines("add_to_page_cache"), lines("delete_from_page_cache")), (41, 20));
+    assert_eq!(number(&run["counters"]["file"]), 21);
+    done(folder.path(), &format!("{replay} all.jsonl"));
+    let removed = events(folder.path(), "all.jsonl").into_iter().filter(|event| event["event"] == "remove");
+    assert!(removed.map(|event| number(&event["page"])).eq(0..20));
+    let life = done(folder.path(), "replay trim.log --memory 100p --explain 5");
+    assert!(life.contains("  removed: its bytes were truncated"), "{life}");
+}
+
 #[test]
 fn events_are_filtered_by_page_and_time() {
     let folder = folder();

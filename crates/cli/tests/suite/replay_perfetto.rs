@@ -308,6 +308,7 @@ fn the_file_has_every_event_and_every_field() {
         "set_dirty",
         "wake",
         "sleep",
+        "remove",
         "cached",
     ];
     assert_eq!(names, kinds);

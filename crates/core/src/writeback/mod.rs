@@ -504,6 +504,9 @@ impl Core {
             host.wake_waiters(folio);
         }
         self.forget_folios(memcg, mapping.kind(), 1);
+        if host.observes() {
+            host.event(Event::Removed { folio, memcg: memcg.id() });
+        }
         self.put(host, folio);
         Removal::Done
     }

@@ -88,6 +88,8 @@ pub enum What {
     /// The page left memory. With the multi-gen LRU, the value is the oldest generation at that
     /// time.
     Evict(Option<u64>),
+    /// The page left memory without reclaim: its bytes were truncated, or its owner was killed.
+    Remove,
     /// A generation was created.
     Age(u64),
     /// A reclaim effort ended.
@@ -198,6 +200,7 @@ impl Recorder {
                 let oldest = (self.lru == Lru::MultiGen).then(|| shadow.seq());
                 (self.page(folio, memcg), What::Evict(oldest))
             }
+            Event::Removed { folio, memcg } => (self.page(folio, memcg), What::Remove),
             Event::Listed { folio, memcg, list, from } => (self.page(folio, memcg), What::List(list, from)),
             Event::Promoted { folio, memcg, seq, by } => (self.page(folio, memcg), What::Promote(seq, by)),
             Event::Sorted { folio, memcg, seq, why } => (self.page(folio, memcg), What::Sort(seq, why)),
@@ -237,7 +240,7 @@ impl Recorder {
 
 impl What {
     /// Words for the kinds of events.
-    pub const KINDS: [Word; 14] = [
+    pub const KINDS: [Word; 15] = [
         word!("touch"),
         word!("insert"),
         word!("list"),
@@ -252,6 +255,7 @@ impl What {
         word!("set_dirty"),
         word!("wake"),
         word!("sleep"),
+        word!("remove"),
     ];
 
     /// Index of the event's kind in [`What::KINDS`].
@@ -271,6 +275,7 @@ impl What {
             What::Dirty => 11,
             What::Wake => 12,
             What::Sleep => 13,
+            What::Remove => 14,
         }
     }
 
@@ -393,7 +398,7 @@ impl What {
                 visit(word!("taken"), Value::Number(taken));
                 visit(word!("deactivated"), Value::Number(deactivated));
             }
-            What::Evict(None) | What::Isolate | What::Dirty | What::Wake | What::Sleep => {}
+            What::Evict(None) | What::Isolate | What::Dirty | What::Wake | What::Sleep | What::Remove => {}
         }
     }
 }

@@ -9,8 +9,8 @@ pub struct Word(u8);
 
 /// All words. The kinds of events come first.
 #[rustfmt::skip]
-pub const WORDS: [&str; 68] = [
-    "touch", "insert", "list", "promote", "sort", "isolate", "judge", "evict", "age", "effort", "deactivate", "set_dirty", "wake", "sleep",
+pub const WORDS: [&str; 69] = [
+    "touch", "insert", "list", "promote", "sort", "isolate", "judge", "evict", "age", "effort", "deactivate", "set_dirty", "wake", "sleep", "remove",
     "hit", "miss", "refault",
     "access", "tenant", "page", "anon", "write", "mapped", "recent", "distance", "reach", "generation", "from", "by", "why", "tier", "verdict",
     "reason", "oldest_generation", "scanned", "reclaimed", "priority", "direct", "taken", "deactivated",
