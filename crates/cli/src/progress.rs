@@ -55,6 +55,8 @@ impl Watch for Bars {
             Unit::Bytes => of_bytes(steps, what),
             Unit::Steps => of_share(steps).with_message(what.to_owned()),
         };
+        // Also a stage whose first step takes long is on the screen.
+        bar.tick();
         self.0.lock().expect("no panic").push(bar);
     }
 

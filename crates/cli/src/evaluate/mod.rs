@@ -91,7 +91,7 @@ Examples:
   mglru evaluate --presets linux-7.1,linux-7.2 --load skewed,writes
   mglru evaluate --binary ../my-branch/target/release/mglru --runs 12
 
-A load gains (or loses) if all of the interval of its misses is below (or above) 0. Seeds vary the
+A change of misses or of a cost is certain if all of its interval is on one side of 0. Seeds vary the
 accesses of a load, and its memory by at most 1 %. docs/evaluate-a-patch.md explains the report.";
 
 /// The loads, and examples.
@@ -125,7 +125,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     (request.seed, request.runs) = (args.seed, args.runs);
     request.size = Size { accesses: args.accesses, pages: args.pages };
     if let Some(binary) = args.binary {
-        let counts = Counts::of_build(&binary, &request)?;
+        let counts = Counts::of_build(&binary, &request, &bars)?;
         request.change = Change::Build { binary, counts };
     }
     if args.counts {

@@ -3,9 +3,12 @@
 use crate::effect::{difference, median_and_interval};
 use crate::table::{Table, capital, counted, wrapped};
 use mglru_core::{Idle, Mechanisms, Preset, Switch};
-use mglru_lab::effect::{Effect, Verdict};
-use mglru_lab::evaluate::{Change, Evaluation, EvaluationRequest, LoadRow, METRICS, Revision, Revisions};
+use mglru_lab::effect::{Effect, Metric, Verdict};
+use mglru_lab::evaluate::{
+    Change, Evaluation, EvaluationRequest, LoadRow, METRICS, NOTABLE_PERCENT, Revision, Revisions,
+};
 use mglru_lab::mechanisms::on_speed_only;
+use std::path::Path;
 
 /// An evaluation, for output.
 pub struct Shown<'a> {
@@ -82,15 +85,16 @@ impl Shown<'_> {
             (!rows.is_empty()).then(|| format!("{words}: {}.", rows.join(", ")))
         };
         let mut lines: Vec<String> = [
-            list(Verdict::Gains, "Gain"),
-            list(Verdict::Loses, "Lose"),
-            list(Verdict::Nothing, "Nothing to see"),
+            list(Verdict::Gains, "Fewer misses"),
+            list(Verdict::Loses, "More misses"),
+            list(Verdict::Nothing, "No certain change of misses"),
             list(Verdict::Untouched, "Every count the same"),
             list(Verdict::Uncertain, "Too few runs to tell"),
         ]
         .into_iter()
         .flatten()
         .collect();
+        lines.extend(self.notable_costs());
         lines.extend(
             self.evaluation.refused.iter().map(|(preset, why)| format!("Not tried on {preset}: {why}.")),
         );
@@ -100,7 +104,31 @@ impl Shown<'_> {
                 .map(|(setting, name, why)| format!("Under {setting}, {name} has no effect: {why}.")),
         );
         lines.extend(self.on_speed_only());
+        lines.extend(self.same_program());
         lines
+    }
+
+    /// A sentence about another build that is this one: cargo takes two work trees with one target
+    /// folder for the same packages.
+    fn same_program(&self) -> Option<String> {
+        let Change::Build { binary, .. } = &self.request.change else { return None };
+        let bytes = |path: &Path| std::fs::read(path).ok();
+        let is_same = bytes(binary)? == bytes(&std::env::current_exe().ok()?)?;
+        let words = "Both builds are the same program, byte for byte: give the work tree of the branch a target folder \
+                     of its own, and build it.";
+        is_same.then(|| words.to_owned())
+    }
+
+    /// The costs that rise or fall clearly.
+    fn notable_costs(&self) -> Vec<String> {
+        let costs = METRICS.iter().enumerate().skip(1);
+        let both = costs.flat_map(|(at, metric)| [(at, metric, true), (at, metric, false)]);
+        let line = |(at, metric, up): (usize, &Metric, bool)| {
+            let loads = self.evaluation.with_cost(at, up);
+            let word = if up { "More" } else { "Fewer" };
+            (!loads.is_empty()).then(|| format!("{word} {}: {}.", metric.words(), loads.join(", ")))
+        };
+        both.filter_map(line).collect()
     }
 
     /// Sentences about mechanisms that no simulated run can show.
@@ -125,11 +153,16 @@ impl Shown<'_> {
     }
 
     fn how(&self) -> String {
-        let how = "Before and after see the same accesses, seed by seed. A load gains (loses) if all of the interval is below (above) 0";
+        let how = "Before and after see the same accesses, seed by seed";
         match self.evaluation.confidence() {
             0.0 => format!("{how}. One seed gives no interval."),
             confidence => {
-                format!("{how}; the interval holds the median with {:.1} % confidence.", 100.0 * confidence)
+                let confidence = 100.0 * confidence;
+                format!(
+                    "{how}. A change is certain if all of its interval is on one side of 0; the interval holds the \
+                     median with {confidence:.1} % confidence. Costs are listed above if they change by {NOTABLE_PERCENT} % \
+                     or more for certain."
+                )
             }
         }
     }

@@ -112,6 +112,7 @@ fn a_report_names_the_revisions_that_it_compares() {
     let text = done(here.path(), arguments).replace('\n', " ");
     let words = format!("after is revision {commit} with uncommitted changes.");
     assert!(text.contains(" Before is ") && text.contains(&words), "{text}");
+    assert!(text.contains("Both builds are the same program, byte for byte"), "{text}");
     // A name alone was looked for in `PATH`: another program was run, or none.
     let named = document(here.path(), &arguments.replace("./mglru", "mglru"));
     assert_eq!(rows(&named), rows(&of));
@@ -154,6 +155,40 @@ fn names_that_are_repeated_count_once() {
     let fewer = "evaluate --presets linux-7.1,default --load flat";
     let one = done(here.path(), &format!("{fewer} {rest}"));
     assert!(one.contains("\nMisses: change\n") && !one.contains('['), "one seed gives no interval: {one}");
+}
+
+/// The advice for a build that crashed was that for an old one, and a program that printed without
+/// end took all memory.
+#[test]
+fn another_build_that_fails_is_described() {
+    let here = tempfile::tempdir().unwrap();
+    // A shell writes them: a file that this process has open for writing, or a child of another
+    // test's, cannot be run.
+    let write = r#"printf '#!/bin/sh\n%s\n' "$2" > "$1" && chmod +x "$1""#;
+    let program = |name: &str, script: &str| {
+        let mut shell = std::process::Command::new("sh");
+        shell.current_dir(here.path()).args(["-c", write, "sh", name, script]);
+        assert!(shell.status().unwrap().success());
+    };
+    program("crash", "kill -SEGV $$");
+    program("panics", "echo 'index out of bounds' >&2; exit 101");
+    program("old", "echo \"error: unexpected argument '--counts' found\" >&2; exit 2");
+    program("endless", "exec yes");
+    program("noisy", "head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 1");
+    let repeats = "`./crash evaluate --counts --preset linux-7.2 --load flat --runs 1 --seed 1 --accesses 120000 \
+                   --pages 12000` repeats it";
+    for (name, parts) in [
+        ("crash", ["crash: it cannot count the loads (signal: 11 (SIGSEGV)", repeats]),
+        ("panics", ["(index out of bounds)", "repeats it"]),
+        ("old", ["unexpected argument '--counts' found)", "rebase its branch on this build's revision"]),
+        ("endless", ["endless: cannot be run", "it prints without end"]),
+        ("noisy", ["noisy: it cannot count the loads (xxx", "x); `./noisy evaluate"]),
+    ] {
+        let arguments = format!("evaluate --binary {name} --preset linux-7.2 --load flat --runs 1");
+        let error = fails(here.path(), &arguments, 1);
+        assert!(parts.iter().all(|part| error.contains(part)), "{name}: {error}");
+        assert!(error.len() < 3000, "{name}: {error}");
+    }
 }
 
 #[test]

@@ -14,8 +14,9 @@ use mglru_core::Mechanisms;
 use mglru_workload::Random;
 use mglru_workload::trace::Record;
 use serde::{Deserialize, Serialize};
+use std::io::{self, Read};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus, Stdio};
 
 /// Share of the accesses before counting starts.
 const WARM: u64 = 4;
@@ -70,14 +71,48 @@ impl Counts {
     /// Has another build of the command `mglru` count the loads of a request.
     ///
     /// # Errors
-    /// It cannot be run, or does not know how to count.
-    pub fn of_build(binary: &Path, request: &EvaluationRequest) -> Result<Counts, Error> {
-        let presets: Vec<&str> = request.presets.iter().map(|preset| preset.name()).collect();
+    /// A load is unknown, or the build cannot be run, fails, or does not know how to count.
+    pub fn of_build(binary: &Path, request: &EvaluationRequest, watch: &dyn Watch) -> Result<Counts, Error> {
+        let loads = request.loads()?.len();
+        let runs = loads * request.presets.len() * request.runs.max(1) as usize;
+        let _stage = Stage::begin(watch, &format!("{runs} runs by {}", binary.display()), 1, Unit::Steps);
+        let name = binary.display();
+        let arguments = Counts::arguments(request);
         // A name alone is a file of this folder, as everywhere else, and not a program of `PATH`.
-        let mut command = Command::new(Path::new(".").join(binary));
-        command.args(["evaluate", "--counts", "--preset", &presets.join(",")]);
+        let program = if binary.components().count() == 1 { &Path::new(".").join(binary) } else { binary };
+        let mut command = Command::new(program);
+        command.args(&arguments);
+        let Answer { status, printed, said } = Answer::of(command).map_err(|error| {
+            Error::work(format_args!(
+                "{name}: cannot be run: {error}; name the program `mglru` of another build, such as \
+                 ../branch/target/release/mglru"
+            ))
+        })?;
+        if !status.success() {
+            let said = if said.is_empty() { status.to_string() } else { said };
+            let advice = match status.code() {
+                // Its command line knows less than that of this build.
+                Some(2) => "rebase its branch on this build's revision".to_owned(),
+                _ => format!("`{} {}` repeats it", program.display(), arguments.join(" ")),
+            };
+            return Err(Error::work(format_args!("{name}: it cannot count the loads ({said}); {advice}")));
+        }
+        serde_json::from_slice(&printed).map_err(|error| {
+            Error::work(format_args!(
+                "{name}: its answer is not what this build counts ({error}); name the program `mglru` of a \
+                 branch, and rebase the branch on this build's revision"
+            ))
+        })
+    }
+
+    /// The arguments with which another build counts the loads of a request.
+    fn arguments(request: &EvaluationRequest) -> Vec<String> {
+        let presets: Vec<&str> = request.presets.iter().map(|preset| preset.name()).collect();
+        let mut arguments: Vec<String> =
+            ["evaluate", "--counts", "--preset"].into_iter().map(str::to_owned).collect();
+        arguments.push(presets.join(","));
         if !request.loads.is_empty() {
-            command.args(["--load", &request.loads.join(",")]);
+            arguments.extend(["--load".to_owned(), request.loads.join(",")]);
         }
         for (option, value) in [
             ("--runs", u64::from(request.runs)),
@@ -85,24 +120,9 @@ impl Counts {
             ("--accesses", request.size.accesses),
             ("--pages", request.size.pages),
         ] {
-            command.args([option, &value.to_string()]);
+            arguments.extend([option.to_owned(), value.to_string()]);
         }
-        let name = binary.display();
-        let run = command.output();
-        let run = run.map_err(|error| Error::work(format_args!("{name}: cannot be run: {error}")))?;
-        if !run.status.success() {
-            let said = String::from_utf8_lossy(&run.stderr);
-            let said = if said.trim().is_empty() { run.status.to_string() } else { said.trim().to_owned() };
-            return Err(Error::work(format_args!(
-                "{name}: it cannot count the loads ({said}); build it from a branch that has `mglru evaluate`"
-            )));
-        }
-        serde_json::from_slice(&run.stdout).map_err(|error| {
-            Error::work(format_args!(
-                "{name}: its answer is not what this build counts ({error}); name the program `mglru` of a \
-                 branch, and rebase the branch on this build's revision"
-            ))
-        })
+        arguments
     }
 
     /// The counts by setting, load and seed.
@@ -133,6 +153,45 @@ impl Counts {
             .iter()
             .map(|setting| loads.iter().map(|load| of(setting, load)).collect::<Result<_, _>>())
             .collect()
+    }
+}
+
+/// Most bytes of an answer. Counts of a thousand seeds of all loads under all presets take a tenth.
+const PRINTED_MAX: u64 = 64 << 20;
+/// Bytes of the errors of another program that are repeated.
+const SAID_MAX: u64 = 2000;
+
+/// What another program printed.
+struct Answer {
+    status: ExitStatus,
+    printed: Vec<u8>,
+    /// The beginning of its errors.
+    said: String,
+}
+
+impl Answer {
+    /// Runs a program to its end, or until it has printed too much.
+    fn of(mut command: Command) -> io::Result<Answer> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let mut errors = child.stderr.take().expect("it is a pipe");
+        let said = std::thread::spawn(move || {
+            let mut said = Vec::new();
+            let _ = errors.by_ref().take(SAID_MAX).read_to_end(&mut said);
+            // The program would wait for room in the pipe.
+            let _ = io::copy(&mut errors, &mut io::sink());
+            String::from_utf8_lossy(&said).trim().to_owned()
+        });
+        let mut printed = Vec::new();
+        let output = child.stdout.take().expect("it is a pipe");
+        output.take(PRINTED_MAX + 1).read_to_end(&mut printed)?;
+        if printed.len() as u64 > PRINTED_MAX {
+            child.kill()?;
+            child.wait()?;
+            return Err(io::Error::other("it prints without end"));
+        }
+        let status = child.wait()?;
+        Ok(Answer { status, printed, said: said.join().expect("reading does not panic") })
     }
 }
 

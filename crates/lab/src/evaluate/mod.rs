@@ -36,7 +36,7 @@ mod revision;
 
 pub use loads::{LOADS, Load, Size};
 pub use measure::{CountRow, Counts, counts};
-pub use result::{Evaluation, LoadRow, METRICS};
+pub use result::{Evaluation, LoadRow, METRICS, NOTABLE_PERCENT};
 pub use revision::{Revision, Revisions};
 
 use crate::error::Error;

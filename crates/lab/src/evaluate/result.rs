@@ -10,6 +10,9 @@ use serde::{Serialize, Serializer};
 pub const METRICS: [Metric; 5] =
     [Metric::Misses, Metric::ScannedPerReclaimed, Metric::Written, Metric::LockHolds, Metric::WalkedEntries];
 
+/// The smallest median change of a cost that a report names, in percent.
+pub const NOTABLE_PERCENT: f64 = 5.0;
+
 /// A load in a setting.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LoadRow {
@@ -88,10 +91,50 @@ impl Evaluation {
         self.rows.first().map_or(0.0, |row| row.misses().interval.confidence)
     }
 
-    /// Names of the loads and settings with a verdict: `skewed (linux-7.2)`.
+    /// The loads with a verdict, each with the settings in which it has it: `skewed (linux-7.2)`.
     pub fn with(&self, verdict: Verdict) -> Vec<String> {
-        let rows = self.rows.iter().filter(|row| row.verdict == verdict);
-        rows.map(|row| format!("{} ({})", row.load, row.setting)).collect()
+        self.loads_of(|row| (row.verdict == verdict).then(String::new))
+    }
+
+    /// The loads for which a cost, a metric after the first, rises (`up`) or falls by at least
+    /// [`NOTABLE_PERCENT`], with the changes: `writes (linux-7.2 +8.0 %)`. All of the interval is on
+    /// that side of 0.
+    pub fn with_cost(&self, metric: usize, up: bool) -> Vec<String> {
+        self.loads_of(|row| {
+            let effect = &row.effects[metric];
+            let is_notable = effect.is_noise() == Some(false)
+                && (effect.median > 0.0) == up
+                // A cost that is 0 before is notable from 1 on: it has no percentage.
+                && effect.median.abs() >= if effect.is_percent { NOTABLE_PERCENT } else { 1.0 };
+            is_notable.then(|| match effect.is_percent {
+                true => format!(" {:+.1} %", effect.median),
+                false => format!(" {:.2} → {:.2}", effect.before, effect.after),
+            })
+        })
+    }
+
+    /// The loads of the rows for which there is a remark, each with the settings and the remarks;
+    /// `all` stands for all of several settings without a remark, and `all loads` for all rows.
+    fn loads_of(&self, remark: impl Fn(&LoadRow) -> Option<String>) -> Vec<String> {
+        let of_load = |rows: &[LoadRow]| {
+            let found: Vec<(&str, String)> =
+                rows.iter().filter_map(|row| Some((&row.setting[..], remark(row)?))).collect();
+            let is_bare = found.iter().all(|(_, remark)| remark.is_empty());
+            let settings = match &found[..] {
+                [] => return None,
+                all if is_bare && all.len() == self.settings.len() && all.len() > 1 => "all".to_owned(),
+                some => {
+                    let words: Vec<String> =
+                        some.iter().map(|(setting, remark)| format!("{setting}{remark}")).collect();
+                    words.join(", ")
+                }
+            };
+            Some(format!("{} ({settings})", rows[0].load))
+        };
+        if self.rows.len() > 1 && self.rows.iter().all(|row| remark(row).is_some_and(|it| it.is_empty())) {
+            return vec!["all loads".to_owned()];
+        }
+        self.rows.chunk_by(|a, b| a.load == b.load).filter_map(of_load).collect()
     }
 }
 
@@ -166,6 +209,34 @@ mod tests {
         let locks = &row.effects[3];
         assert_eq!((locks.before, locks.after, locks.is_same), (50.0, 60.0, false));
         assert!([1, 2, 4].into_iter().all(|other| row.effects[other].is_same));
+    }
+
+    /// A change that made reclaim scan twice as much was called nothing to see.
+    #[test]
+    fn loads_are_listed_with_their_settings_and_notable_costs() {
+        let before = counts([100; 6]);
+        let after: Vec<Count> =
+            before.iter().map(|&count| Count { scanned: 60, lock_holds: 51, ..count }).collect();
+        let mut evaluation = evaluated(before, after);
+        assert_eq!(evaluation.with_cost(1, true), ["skewed (linux-7.2 +100.0 %)"]);
+        assert_eq!(evaluation.with_cost(1, false), Vec::<String>::new());
+        assert_eq!(evaluation.with_cost(3, true), Vec::<String>::new(), "2 %");
+        let first = evaluation.rows.remove(0);
+        evaluation.settings.push("default".to_owned());
+        for (load, verdicts) in [("skewed", [Verdict::Gains; 2]), ("flat", [Verdict::Gains, Verdict::Loses])]
+        {
+            let settings = evaluation.settings.iter().zip(verdicts);
+            evaluation.rows.extend(settings.map(|(setting, verdict)| LoadRow {
+                load,
+                setting: setting.clone(),
+                verdict,
+                ..first.clone()
+            }));
+        }
+        assert_eq!(evaluation.with(Verdict::Gains), ["skewed (all)", "flat (linux-7.2)"]);
+        assert_eq!(evaluation.with(Verdict::Loses), ["flat (default)"]);
+        evaluation.rows[3].verdict = Verdict::Gains;
+        assert_eq!(evaluation.with(Verdict::Gains), ["all loads"]);
     }
 
     /// A change that only moved when pages were written, or which pages were activated, was called
