@@ -372,7 +372,8 @@ fn scenario_errors_name_their_place() {
             "s.toml:6:9: unknown mechanism 'reclaimloop'; did you mean `reclaim_loop`?",
         ),
         ("seed = 3", "lru = \"random\"", "s.toml:6:7: "),
-        ("t/memory.max", "t/memory.mx", "s.toml:33:10: "),
+        ("t/memory.max", "t/memory.mx", "no control file 'memory.mx' (ENOENT); did you mean `memory.max`?"),
+        ("t/memory.max", "t/memory.high.low", "control-files.md lists the files"),
         (
             "[print]",
             "[[action]]\nat = \"1s\"\nwrite = {}\n[print]",

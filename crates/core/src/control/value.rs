@@ -115,6 +115,10 @@ pub(super) fn capabilities(text: &str) -> Result<u64, Failure> {
     match text.chars().next() {
         Some('y' | 'Y') => Ok(u64::MAX),
         Some('n' | 'N') => Ok(0),
+        // A name that is no policy's comes here, too.
+        Some(letter) if letter.is_ascii_alphabetic() => {
+            Err(invalid(format!("'{text}' is not a number, y, n or the name of a policy, such as ranked")))
+        }
         _ => small_number(text),
     }
 }

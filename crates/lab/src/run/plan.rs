@@ -10,7 +10,8 @@ use crate::load::RealLoad;
 use crate::mechanisms::parse_switch;
 use crate::memory;
 use mglru_core::{
-    Core, Counter, Lru, Mechanisms, OomPolicy, Options, PAGE_BYTES, Preset, Switch, Time, UNLIMITED,
+    ControlError, Core, Counter, Errno, Lru, Mechanisms, OomPolicy, Options, PAGE_BYTES, Preset, Switch,
+    Time, UNLIMITED,
 };
 use mglru_sim::SimHost;
 use mglru_workload::names;
@@ -221,16 +222,29 @@ fn rehearse(scenario: &Scenario, mechanisms: Mechanisms) -> Result<(), Error> {
                     write.cancel(&core, &host);
                     checked.map_err(|error| at(scenario, action.place, error))?;
                 }
-                Err(error) => return Err(at(scenario, action.place, error)),
+                Err(error) => return Err(at(scenario, action.place, with_advice(&core, error))),
             },
         }
         unread.retain(|file| core.read_control(&file.value, Time::ZERO).is_err());
     }
     match unread.first() {
         Some(file) => match core.read_control(&file.value, Time::ZERO) {
-            Err(error) => Err(at(scenario, file.place, error)),
+            Err(error) => Err(at(scenario, file.place, with_advice(&core, error))),
             Ok(_) => unreachable!("the rehearsal failed to read this file"),
         },
         None => Ok(()),
+    }
+}
+/// Adds to the error of a file that does not exist which file there is.
+fn with_advice(core: &Core, error: ControlError) -> String {
+    let path = error.path.trim_matches('/');
+    let (tenant, name) = path.rsplit_once('/').unwrap_or(("", path));
+    if error.errno != Errno::NoEntry || core.memcgs().find(tenant).is_err() {
+        return error.to_string();
+    }
+    let files = core.list_control(tenant).unwrap_or_default();
+    match names::nearest(name, files.iter().map(String::as_str)) {
+        Some(near) if near != name => format!("{error}; did you mean `{near}`?"),
+        _ => format!("{error}; docs/book/src/control-files.md lists the files"),
     }
 }
