@@ -97,8 +97,8 @@ impl Evaluation {
     }
 
     /// The loads for which a cost, a metric after the first, rises (`up`) or falls by at least
-    /// [`NOTABLE_PERCENT`], with the changes: `writes (linux-7.2 +8.0 %)`. All of the interval is on
-    /// that side of 0.
+    /// [`NOTABLE_PERCENT`], with the changes: `writes (linux-7.2 +8.0 %)`. All of the interval is
+    /// on that side of 0.
     pub fn with_cost(&self, metric: usize, up: bool) -> Vec<String> {
         self.loads_of(|row| {
             let effect = &row.effects[metric];

@@ -84,8 +84,8 @@ impl Measure {
         Measure::BackgroundRunsAfterNap,
     ];
 
-    /// The measures of a run, which depend on its policy, swap and limit. Transfers of swap and runs
-    /// of background reclaim are counted for the machine only.
+    /// The measures of a run, which depend on its policy, swap and limit. Transfers of swap and
+    /// runs of background reclaim are counted for the machine only.
     pub fn of(run: &KernelRun) -> impl Iterator<Item = Measure> + use<> {
         let is_machine = run.setting.memcg.is_empty();
         let has_swap = run.setting.has_swap() && is_machine;
