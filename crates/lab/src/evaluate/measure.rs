@@ -12,8 +12,9 @@ use crate::trace_file::TraceFile;
 use crate::watch::{Stage, Unit, Watch};
 use mglru_core::Mechanisms;
 use mglru_workload::Random;
-use mglru_workload::trace::Record;
+use mglru_workload::trace::{PageAccess, Record};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
@@ -32,6 +33,9 @@ pub struct Counts {
     pub pages: u64,
     /// The first seed.
     pub seed: u64,
+    /// Checksums of the accesses that this seed draws, by load. Older builds have none.
+    #[serde(default)]
+    pub drawn: BTreeMap<String, u32>,
     /// The rows.
     pub rows: Vec<CountRow>,
 }
@@ -63,8 +67,19 @@ pub fn counts(request: &EvaluationRequest, watch: &dyn Watch) -> Result<Counts, 
             counts,
         }));
     }
+    let drawn = loads.iter().map(|load| (load.name.to_owned(), drawn(load, request))).collect();
     let Size { accesses, pages } = request.size;
-    Ok(Counts { accesses, pages, seed: request.seed, rows })
+    Ok(Counts { accesses, pages, seed: request.seed, drawn, rows })
+}
+
+/// A checksum of the accesses that a request's first seed draws.
+fn drawn(load: &Load, request: &EvaluationRequest) -> u32 {
+    let records = load.records(request.size, request.seed);
+    records.iter().filter_map(Record::access).fold(0, |sum, access| {
+        let PageAccess { page, write, mapped, anon, inside, fault } = access;
+        let flags = [write, mapped, anon, inside, fault].map(u8::from);
+        crc32c::crc32c_append(crc32c::crc32c_append(sum, &page.to_le_bytes()), &flags)
+    })
 }
 
 impl Counts {
@@ -137,6 +152,15 @@ impl Counts {
             return Err(Error::usage(
                 "the other build counted loads of another size or seed; run it with the same options",
             ));
+        }
+        let differs =
+            |load: &&Load| self.drawn.get(load.name).is_some_and(|&sum| sum != drawn(load, request));
+        if let Some(load) = loads.iter().find(differs) {
+            return Err(Error::work(format_args!(
+                "the other build draws other accesses for `{}`, so its counts say nothing; rebase its branch on this \
+                 build's revision",
+                load.name
+            )));
         }
         let of = |setting: &Setting, load: &Load| {
             let row = self.rows.iter().find(|row| row.load == load.name && row.preset == setting.name);
@@ -314,6 +338,12 @@ mod tests {
             let error = counts.of(&wrong.loads().unwrap(), &settings, &wrong).unwrap_err();
             assert!(error.text().contains("with the same options"), "{error}");
         }
+        let mut others = counts.clone();
+        *others.drawn.get_mut("mapped").expect("a load") += 1;
+        let error = others.of(&request.loads().unwrap(), &settings, &request).unwrap_err();
+        assert!(error.text().contains("draws other accesses for `mapped`"), "{error}");
+        let older = Counts { drawn: BTreeMap::new(), ..counts };
+        assert!(older.of(&request.loads().unwrap(), &settings, &request).is_ok());
     }
 
     #[test]

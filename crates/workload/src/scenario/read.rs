@@ -142,6 +142,7 @@ fn read_machine(table: &Table) -> Result<Machine, Error> {
 /// A size in pages. 0 turns it off.
 fn readahead(value: &Value, text: &Text) -> Result<u32, Error> {
     match value.size(text)? {
+        1..PAGE_BYTES => Err(value.wrong(text, "is less than a page; write 0, or at least \"4KiB\"")),
         bytes if bytes > READAHEAD_BYTES_MAX => Err(value.wrong(text, "is more than 256 MiB, the maximum")),
         bytes => Ok((bytes / PAGE_BYTES) as u32),
     }
@@ -330,7 +331,10 @@ impl JobReader<'_, '_> {
             "" => Ok(None),
             path => tree.find_at(path, value.at, start).map(Some),
         });
-        let runtime = table.optional("runtime", time)?;
+        let runtime = table.optional("runtime", |value, text| match time(value, text)? {
+            Duration::ZERO => Err(value.wrong(text, "is no time, so nothing would be done")),
+            runtime => Ok(runtime),
+        })?;
         let refuse = |key: &str, why: &str| match table.get(key) {
             Some(value) => Err(value.wrong(source, why)),
             None => Ok(()),

@@ -201,6 +201,7 @@ fn errors_name_file_line_and_column() {
         ("load = \"tpcc:warehouses=1\"", "load = \"tpch\"", "expected one of tpcc, sweep"),
         ("load = \"tpcc:warehouses=1\"", "", "a job has one of `fio`, `trace` and `load`"),
         ("runtime = \"5s\"", "", "a load has no end"),
+        ("runtime = \"5s\"", "runtime = \"0s\"", "is no time, so nothing would be done"),
         ("rw=randread", "rw=randraed", "dir/s.toml:45:1: `rw=randraed`"),
         ("rw=randread", "stonewalll", "45:1: unknown option `stonewalll`; did you mean `stonewall`?"),
         (
@@ -245,6 +246,7 @@ fn readahead_and_fault_around_are_sizes_and_off_by_default() {
     assert_eq!(machine("readahead = \"128KiB\"\nfault_around = \"64KiB\"").unwrap(), (32, 16));
     for (keys, reason) in [
         ("readahead = \"1GiB\"", "more than 256 MiB"),
+        ("readahead = \"3\"", "less than a page"),
         ("readahead = 32", "in quotes"),
         ("fault_around = \"48KiB\"", "a power of two"),
         ("fault_around = \"4MiB\"", "4KiB to 2MiB"),
