@@ -185,7 +185,7 @@ const PRINTED_MAX: u64 = 64 << 20;
 /// Bytes of the errors of another program that are repeated.
 const SAID_MAX: u64 = 2000;
 
-/// What another program printed.
+/// The output of another program.
 struct Answer {
     status: ExitStatus,
     printed: Vec<u8>,
