@@ -119,7 +119,7 @@ impl Content {
         } as u64;
         let all = len.div_ceil(PAGE_BYTES) * SECTORS_PER_PAGE;
         let blocks = on_disk.max(all.min(on_disk + dirty * SECTORS_PER_PAGE));
-        // What a program stores through a map is seen only when the kernel writes it.
+        // Stores through a map are seen only when the kernel writes them.
         let may_have_data = unwritten || (self.writable && self.opens > 0);
         if may_have_data { blocks.max(all.min(SECTORS_PER_PAGE)) } else { blocks }
     }

@@ -103,7 +103,10 @@ impl Measure {
 
     /// Whether it is of background reclaim. Older tables do not have such columns, or have zeros.
     pub(super) fn is_of_background(self) -> bool {
-        self as usize >= Measure::BackgroundRuns as usize
+        matches!(
+            self,
+            Measure::BackgroundRuns | Measure::BackgroundRunsInNap | Measure::BackgroundRunsAfterNap
+        )
     }
 
     /// The kernel's name.

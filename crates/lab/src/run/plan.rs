@@ -235,6 +235,7 @@ fn rehearse(scenario: &Scenario, mechanisms: Mechanisms) -> Result<(), Error> {
         None => Ok(()),
     }
 }
+
 /// Adds to the error of a file that does not exist which file there is.
 fn with_advice(core: &Core, error: ControlError) -> String {
     let path = error.path.trim_matches('/');

@@ -89,7 +89,6 @@ fn length_holes_and_reserved_space() {
     assert_eq!(fs::read(&path).unwrap()[..4096], [7; 4096]);
 }
 
-/// On ext4, the largest file has one block less than the cache's largest one.
 /// A file without any space on the disk is a hole to `tar --sparse`, which once kept nothing of
 /// files whose pages were not written yet.
 #[test]
@@ -112,6 +111,7 @@ fn unwritten_data_counts_as_space_on_the_disk() {
     assert_eq!(mounted.finish().path().join("map").metadata().unwrap().blocks(), 0);
 }
 
+/// On ext4, the largest file has one block less than the cache's largest one.
 #[test]
 fn a_write_ends_at_the_largest_length_of_the_file_system() {
     const LARGEST: u64 = 1 << 44;
