@@ -195,15 +195,28 @@ static void fill_machine(long leave) {
 	/* A process of a part would have page tables for it. */
 	if (locked == MAP_FAILED || madvise(locked, bytes, MADV_DONTFORK)) die("locked memory");
 }
-/* The watermarks of the largest zone, in pages. */
-static void watermarks(long w[3]) {
-	static char zones[1 << 18]; long most = -1, of[3] = {0}, v;
-	rd("/proc/zoneinfo", zones, sizeof zones);
-	for (char *l = strtok(zones, "\n"); l; l = strtok(NULL, "\n")) {
-		if (sscanf(l, " min %ld", &v) == 1) of[0] = v; else if (sscanf(l, " low %ld", &v) == 1) of[1] = v;
-		else if (sscanf(l, " high %ld", &v) == 1 && !strstr(l, ":")) of[2] = v;
-		else if (sscanf(l, " managed %ld", &v) == 1 && v > most) { most = v; memcpy(w, of, sizeof of); }
+/* The zones that have pages, lowest first: their watermarks, their pages, and those that a request spares which a higher
+ * zone serves, too ("protection"). */
+struct zone { long min, low, high, managed, spared; };
+static struct zone zones[8]; static int n_zones;
+static void read_zones(void) {
+	static char text[1 << 18]; struct zone z = {0}; long v;
+	rd("/proc/zoneinfo", text, sizeof text);
+	for (char *l = strtok(text, "\n"); l; l = strtok(NULL, "\n")) {
+		if (sscanf(l, " min %ld", &v) == 1) z.min = v; else if (sscanf(l, " low %ld", &v) == 1) z.low = v;
+		else if (sscanf(l, " high %ld", &v) == 1 && !strstr(l, ":")) z.high = v;
+		else if (sscanf(l, " managed %ld", &v) == 1) z.managed = v;
+		else if (strstr(l, "protection:")) {
+			/* The last number is for requests that any zone serves. */
+			char *last = strrchr(l, ' '); z.spared = last ? atol(last) : 0;
+			if (z.managed > 0 && n_zones < 8) zones[n_zones++] = z;
+		}
 	}
+}
+static struct zone largest_zone(void) {
+	struct zone z = {0};
+	for (int i = 0; i < n_zones; i++) if (zones[i].managed > z.managed) z = zones[i];
+	return z;
 }
 /* What the threads of a replay share. Task 0 takes the samples and the state at the warm point. */
 static struct { long i; long long file, anon, dirty, act, rd, swrd, cur, refault, t, free, unmapped, steal; } smp[2048];
@@ -363,7 +376,7 @@ static void *replay(void *number) {
 	return NULL;
 }
 int main(int ac, char **av) {
-	const char *trace = 0; long limit = 0, leave = 0, wm[3] = {0}; double warm = 0.2; int sync_end = 0, madvr = 0;
+	const char *trace = 0; long limit = 0, leave = 0; double warm = 0.2; int sync_end = 0, madvr = 0;
 	unsigned long anon_pages = 0, file_pages = 0;
 	for (int i = 1; i + 1 < ac; i += 2) {
 		char *k = av[i], *v = av[i + 1];
@@ -420,7 +433,7 @@ int main(int ac, char **av) {
 	char p[300], q[64];
 	if (!leave) { snprintf(p, 300, "%s/memory.max", cg); snprintf(q, 64, "%ld", limit); wr(p, q); }
 	sync(); wr("/proc/sys/vm/drop_caches", "3"); sync(); wr("/proc/sys/vm/drop_caches", "3");
-	if (leave) { fill_machine(leave); watermarks(wm); }
+	if (leave) { fill_machine(leave); read_zones(); }
 	if (procs) { snprintf(p, 300, "%s/cgroup.subtree_control", cg); wr(p, "+memory +io");
 		snprintf(p, 300, "%.*s/dev", (int)(strrchr(diskstat, '/') - diskstat), diskstat); rd(p, disk_number, sizeof disk_number - 1);
 		char *end = strchr(disk_number, '\n'); if (end) *end = ' '; else { errno = ENODEV; die(p); } }
@@ -442,6 +455,7 @@ int main(int ac, char **av) {
 	if (debuggen) lrugen(g1, sizeof g1, cgname);
 	if (sync_end) sync();
 	/* leave the limited cgroup for printing */
+	struct zone marks = largest_zone();
 	double mf = 0, ma = 0, md = 0, mx = 0, mc = 0, me = 0, mu = 0; int k = 0; long long fmin = 1LL << 60, fmax = 0;
 	/* Memory that is not full yet says nothing about the capacity: if anything was reclaimed, the means begin with that. */
 	int full = ns && smp[ns - 1].steal > 0;
@@ -449,7 +463,10 @@ int main(int ac, char **av) {
 	if (!k) k = 1, fmin = 0;
 	printf("\nKLAB-JSON-BEGIN\n{\"n\":%zu,\"warm_index\":%zu,\"limit_pages\":%ld,\"file_pages\":%lu,\"anon_pages\":%lu,\"rbytes\":%d,\"wbytes\":%d,\"wmode\":\"%s\",\"tasks\":%d,\"readahead\":%d,", n, wi, limit / (long)PG, file_pages, anon_pages, rb, wb, blind ? "blind" : "rmw", tasks, ahead);
 	printf("\"acc_fd\":%ld,\"acc_mapped\":%ld,\"acc_anon\":%ld,\"acc_write\":%ld,\"distinct_file\":%ld,\"distinct_anon\":%ld,\n", c_fd, c_map, c_anon, c_w, d_file, d_anon);
-	printf("\"cap_file_mean\":%.1f,\"cap_file_min\":%lld,\"cap_file_max\":%lld,\"cap_anon_mean\":%.1f,\"cap_unmapped_mean\":%.1f,\"dirty_mean\":%.1f,\"active_file_mean\":%.1f,\"current_mean\":%.1f,\"free_mean\":%.1f,\"watermark_min\":%ld,\"watermark_low\":%ld,\"watermark_high\":%ld,\"sum\":%lu,\n", mf / k, fmin, fmax, ma / k, mu / k, md / k, mx / k, mc / k, me / k, wm[0], wm[1], wm[2], sum & 1);
+	printf("\"cap_file_mean\":%.1f,\"cap_file_min\":%lld,\"cap_file_max\":%lld,\"cap_anon_mean\":%.1f,\"cap_unmapped_mean\":%.1f,\"dirty_mean\":%.1f,\"active_file_mean\":%.1f,\"current_mean\":%.1f,\"free_mean\":%.1f,\"watermark_min\":%ld,\"watermark_low\":%ld,\"watermark_high\":%ld,\"sum\":%lu,\n", mf / k, fmin, fmax, ma / k, mu / k, md / k, mx / k, mc / k, me / k, marks.min, marks.low, marks.high, sum & 1);
+	printf("\"zones\":\"");
+	for (int i = 0; i < n_zones; i++) printf("%s%ld:%ld:%ld:%ld:%ld", i ? ";" : "", zones[i].managed, zones[i].min, zones[i].low, zones[i].high, zones[i].spared);
+	printf("\",\n");
 	long long reads = get(&s1, "disk_rd_ios") - get(&s0, "disk_rd_ios");
 	printf("\"reclaim_ns\":%lld,\n", procs ? 0 : reclaimed_ns);
 	if (tasks > 1 && reads > 0) out_times((double)(get(&s1, "t_ns") - get(&s0, "t_ns")) * tasks / reads);

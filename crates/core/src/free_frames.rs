@@ -1,14 +1,14 @@
-//! Free frames: the node's, and a few per CPU.
+//! Free frames of a zone: those in common, and a few per CPU.
 //!
 //! Frames near a CPU keep cache lines local: a frame brings along its flags, page and links, and
 //! with eight flags per line those of its neighbours. A CPU keeps the frames that it frees and
-//! takes them again. It takes a batch from the node at once and returns two when it has four. An
-//! effort frees up to two at once, and with less room they would go back and forth through the node
+//! takes them again. It takes a batch from the zone at once and returns two when it has four. An
+//! effort frees up to two at once, and with less room they would go back and forth through the zone
 //! (two threads: 3.9 M pages per second instead of 4.3 M). Without per-CPU frames, two
 //! threads reclaim less together than one alone (docs/experiments/lru-lock.md).
 //!
 //! Watermarks neither count a CPU's frames as free nor hold them back, as with the kernel's per-CPU
-//! pages. All of them return to the node when background reclaim wakes up, so that none lie idle,
+//! pages. All of them return to the zone when background reclaim wakes up, so that none lie idle,
 //! and before an allocation fails. An allocation that can still reclaim does so first: threads that
 //! run out of frames at once would take those that others have just freed.
 //!
@@ -17,24 +17,25 @@
 //!
 //! # Locking
 //!
-//! A CPU's frames have a lock, taken before the node's; both are leaves otherwise. The state of a
+//! A CPU's frames have a lock, taken before the zone's; both are leaves otherwise. The state of a
 //! list that adapts has one between them. Counts are atomic, and written under the lock.
 
 use crate::Time;
 use crate::folio::FolioId;
-use crate::pcp::{NodeState, Pcp, PcpSizes};
+use crate::pcp::{Pcp, PcpSizes, ZoneState};
 use crate::sync::{AtomicBool, AtomicU32, Lock, Mutex, MutexGuard, NumberStack, Ordering::Relaxed};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Frames that a CPU of a large node takes at once: as many as a batch of reclaim frees.
 pub const PCP_BATCH_FRAMES: usize = 32;
 
 #[derive(Debug)]
 pub(crate) struct FreeFrames {
-    /// All frames, free and used.
-    frames: u32,
-    node: Mutex<NodeFrames>,
-    node_count: AtomicU32,
+    /// All frames, free and used, by number.
+    frames: Range<u32>,
+    zone: Mutex<CommonFrames>,
+    zone_count: AtomicU32,
     /// Frames below this number are pinned by the kernel and can never be given back to the system.
     pinned_frames: u32,
     cpus: Box<[CpuFrames]>,
@@ -53,15 +54,15 @@ struct Adaptive {
 }
 
 impl Adaptive {
-    fn node_state(&self) -> NodeState {
-        NodeState { below_high: self.below_high.load(Relaxed), reclaims: self.reclaims.load(Relaxed) }
+    fn zone_state(&self) -> ZoneState {
+        ZoneState { below_high: self.below_high.load(Relaxed), reclaims: self.reclaims.load(Relaxed) }
     }
 }
 
-/// Free frames of the node. Lists are last in, first out: a recently used frame is still in some
+/// Free frames that no CPU has. Lists are last in, first out: a recently used frame is still in some
 /// CPU's caches.
 #[derive(Debug)]
-struct NodeFrames {
+struct CommonFrames {
     pinned: Vec<u32>,
     /// Used only when no pinned frame is left, so that these can pay for metadata. Frames are
     /// retired from the front, where those are that were used the longest ago or never: so holes
@@ -89,7 +90,7 @@ impl CpuFrames {
     }
 }
 
-impl NodeFrames {
+impl CommonFrames {
     fn len(&self) -> usize {
         self.pinned.len() + self.releasable.len()
     }
@@ -101,28 +102,39 @@ impl NodeFrames {
 
 impl FreeFrames {
     /// All frames free. `batch_frames` of 1: CPUs keep no frames.
-    pub(crate) fn new(frames: u32, pinned_frames: u32, cpus: usize, batch_frames: usize) -> FreeFrames {
-        let pinned_frames = pinned_frames.min(frames);
-        let node = NodeFrames {
-            pinned: (0..pinned_frames).rev().collect(),
-            releasable: (pinned_frames..frames).rev().collect(),
+    pub(crate) fn new(
+        frames: Range<u32>,
+        pinned_frames: u32,
+        cpus: usize,
+        batch_frames: usize,
+    ) -> FreeFrames {
+        let Range { start, end } = frames;
+        let pinned_frames = pinned_frames.clamp(start, end);
+        let zone = CommonFrames {
+            pinned: (start..pinned_frames).rev().collect(),
+            releasable: (pinned_frames..end).rev().collect(),
         };
         let cpus = if batch_frames > 1 { cpus } else { 0 };
         FreeFrames {
             frames,
-            node: Mutex::new(node),
-            node_count: AtomicU32::new(frames),
+            zone: Mutex::new(zone),
+            zone_count: AtomicU32::new(end - start),
             pinned_frames,
-            // With four batches, two go back to the node.
+            // With four batches, two go back to the zone.
             cpus: (0..cpus).map(|_| CpuFrames::new(4 * batch_frames)).collect(),
             batch_frames,
             adaptive: None,
         }
     }
 
+    /// Whether a frame is one of these.
+    pub(crate) fn has(&self, folio: FolioId) -> bool {
+        self.frames.contains(&folio.0)
+    }
+
     /// With the kernel's lists for `cpus`.
     pub(crate) fn with_adaptive_lists(self, sizes: PcpSizes, cpus: usize, high_watermark: u32) -> FreeFrames {
-        let most_frames = sizes.most_pages().min(self.frames as usize);
+        let most_frames = sizes.most_pages().min(self.frames.len());
         FreeFrames {
             cpus: (0..cpus).map(|_| CpuFrames::new(most_frames)).collect(),
             adaptive: Some(Adaptive {
@@ -147,21 +159,21 @@ impl FreeFrames {
         }
     }
 
-    /// Free frames of the node.
-    pub(crate) fn node_frames(&self) -> u32 {
-        self.node_count.load(Relaxed)
+    /// Free frames that no CPU has.
+    pub(crate) fn zone_frames(&self) -> u32 {
+        self.zone_count.load(Relaxed)
     }
 
-    /// Free frames of the node and of all CPUs, never more than all frames. Exact while no thread
+    /// Free frames of the zone with those near CPUs, never more than all frames. Exact while no thread
     /// takes or frees one.
     pub(crate) fn all_frames(&self) -> u32 {
         let near_cpus: u32 = self.cpus.iter().map(|cpu| cpu.count.load(Relaxed)).sum();
         // A frame on its way from one to the other may be seen in both.
-        (self.node_frames() + near_cpus).min(self.frames)
+        (self.zone_frames() + near_cpus).min(self.frames.len() as u32)
     }
 
     /// As [`Self::take`], by the kernel's rules: watermarks come before a CPU's own frames, and an
-    /// urgent request below them calls all frames back first. Returns the node's frames before the
+    /// urgent request below them calls all frames back first. Returns the zone's frames before the
     /// refill.
     pub(crate) fn take_adaptively(
         &self,
@@ -171,7 +183,7 @@ impl FreeFrames {
         now: Time,
     ) -> Option<(FolioId, Option<u32>)> {
         let adaptive = self.adaptive.as_ref()?;
-        let before = self.node_frames();
+        let before = self.zone_frames();
         if before <= adaptive.high_watermark {
             adaptive.below_high.store(true, Relaxed);
         }
@@ -187,11 +199,11 @@ impl FreeFrames {
         let count = |frames: &NumberStack| frames.len() as u32;
         let drained = list.decay(count(&near.frames), now);
         self.return_oldest(near, drained);
-        let refill = list.take(count(&near.frames), adaptive.node_state());
+        let refill = list.take(count(&near.frames), adaptive.zone_state());
         if refill > 0 {
-            let mut node = self.node.lock();
-            let taken: Vec<u32> = (0..refill).map_while(|_| node.pop()).collect();
-            self.count(&node);
+            let mut zone = self.zone.lock();
+            let taken: Vec<u32> = (0..refill).map_while(|_| zone.pop()).collect();
+            self.count(&zone);
             taken.iter().rev().for_each(|&frame| near.frames.push(frame));
         }
         let frame = near.frames.pop();
@@ -204,7 +216,7 @@ impl FreeFrames {
         if frames > 0 {
             let all: Vec<u32> = near.frames.iter().collect();
             let (surplus, kept) = all.split_at(all.len().min(frames as usize));
-            self.give_node(surplus.iter().copied());
+            self.give_zone(surplus.iter().copied());
             near.frames.clear();
             kept.iter().for_each(|&frame| near.frames.push(frame));
         }
@@ -216,18 +228,18 @@ impl FreeFrames {
         let mut list = adaptive.lists[cpu].lock();
         for folio in freed {
             near.frames.push(folio.0);
-            let surplus = list.give(near.frames.len() as u32, adaptive.node_state());
+            let surplus = list.give(near.frames.len() as u32, adaptive.zone_state());
             self.return_oldest(near, surplus);
-            if surplus > 0 && self.node_frames() > adaptive.high_watermark {
+            if surplus > 0 && self.zone_frames() > adaptive.high_watermark {
                 adaptive.below_high.store(false, Relaxed);
             }
         }
         near.note_count();
     }
 
-    /// Takes a frame for `cpu`: one of its own, else one of the node's if that keeps at least
-    /// `spared_frames`, else, if it is urgent, one of another CPU's. Also returns the node's
-    /// remaining free frames, if the node was asked.
+    /// Takes a frame for `cpu`: one of its own, else one of the zone's if that keeps at least
+    /// `spared_frames`, else, if it is urgent, one of another CPU's. Also returns the zone's
+    /// remaining free frames, if the zone was asked.
     #[inline]
     pub(crate) fn take(
         &self,
@@ -236,45 +248,45 @@ impl FreeFrames {
         urgent: bool,
     ) -> Option<(FolioId, Option<u32>)> {
         let Some(near) = self.cpus.get(cpu) else {
-            let mut node = self.node.lock();
-            let frame = (node.len() > spared_frames).then(|| node.pop()).flatten()?;
-            return Some((FolioId(frame), Some(self.count(&node))));
+            let mut zone = self.zone.lock();
+            let frame = (zone.len() > spared_frames).then(|| zone.pop()).flatten()?;
+            return Some((FolioId(frame), Some(self.count(&zone))));
         };
         let held = near.lock.lock();
         if let Some(frame) = near.frames.pop() {
             near.note_count();
             return Some((FolioId(frame), None));
         }
-        let mut node = self.node.lock();
-        if node.len() <= spared_frames {
-            drop((node, held));
+        let mut zone = self.zone.lock();
+        if zone.len() <= spared_frames {
+            drop((zone, held));
             return if urgent { self.take_from_others(spared_frames) } else { None };
         }
-        let batch = self.batch_frames.min(node.len() - spared_frames);
-        let taken: Vec<u32> = (0..batch).map_while(|_| node.pop()).collect();
+        let batch = self.batch_frames.min(zone.len() - spared_frames);
+        let taken: Vec<u32> = (0..batch).map_while(|_| zone.pop()).collect();
         // In the order of their numbers, as without batches.
         taken.iter().rev().for_each(|&frame| near.frames.push(frame));
         let frame = near.frames.pop()?;
         near.note_count();
-        Some((FolioId(frame), Some(self.count(&node))))
+        Some((FolioId(frame), Some(self.count(&zone))))
     }
 
     /// As [`Self::take`], from the frames of other CPUs.
     #[cold]
     fn take_from_others(&self, spared_frames: usize) -> Option<(FolioId, Option<u32>)> {
         self.call_back();
-        let mut node = self.node.lock();
-        let frame = (node.len() > spared_frames).then(|| node.pop()).flatten()?;
-        Some((FolioId(frame), Some(self.count(&node))))
+        let mut zone = self.zone.lock();
+        let frame = (zone.len() > spared_frames).then(|| zone.pop()).flatten()?;
+        Some((FolioId(frame), Some(self.count(&zone))))
     }
 
-    /// Takes a frame for good, to give its memory back to the system, if the node keeps at least
+    /// Takes a frame for good, to give its memory back to the system, if the zone keeps at least
     /// `spared_frames`.
     pub(crate) fn take_releasable(&self, spared_frames: usize) -> Option<FolioId> {
         let take = || {
-            let mut node = self.node.lock();
-            let frame = (node.len() > spared_frames).then(|| node.releasable.pop_front()).flatten()?;
-            self.count(&node);
+            let mut zone = self.zone.lock();
+            let frame = (zone.len() > spared_frames).then(|| zone.releasable.pop_front()).flatten()?;
+            self.count(&zone);
             Some(FolioId(frame))
         };
         take().or_else(|| {
@@ -286,7 +298,7 @@ impl FreeFrames {
     /// Returns frames. `cpu`: the CPU that is likely to need them next, if known.
     pub(crate) fn give(&self, cpu: Option<usize>, freed: &[FolioId]) {
         let Some(near) = cpu.and_then(|cpu| self.cpus.get(cpu)) else {
-            self.give_node(freed.iter().map(|folio| folio.0));
+            self.give_zone(freed.iter().map(|folio| folio.0));
             return;
         };
         if let (Some(adaptive), Some(cpu)) = (&self.adaptive, cpu) {
@@ -297,44 +309,44 @@ impl FreeFrames {
         if near.frames.len() + freed.len() < 4 * self.batch_frames {
             freed.for_each(|frame| near.frames.push(frame));
         } else {
-            // The node gets the frames that were freed first.
+            // The zone gets the frames that were freed first.
             let all: Vec<u32> = near.frames.iter().chain(freed).collect();
             let (surplus, kept) = all.split_at(all.len() - 2 * self.batch_frames);
-            self.give_node(surplus.iter().copied());
+            self.give_zone(surplus.iter().copied());
             near.frames.clear();
             kept.iter().for_each(|&frame| near.frames.push(frame));
         }
         near.note_count();
     }
 
-    fn give_node(&self, freed: impl Iterator<Item = u32>) {
-        let mut node = self.node.lock();
+    fn give_zone(&self, freed: impl Iterator<Item = u32>) {
+        let mut zone = self.zone.lock();
         for frame in freed {
             if frame < self.pinned_frames {
-                node.pinned.push(frame);
+                zone.pinned.push(frame);
             } else {
-                node.releasable.push_back(frame);
+                zone.releasable.push_back(frame);
             }
         }
-        self.count(&node);
+        self.count(&zone);
     }
 
-    /// Returns all CPUs' frames to the node.
+    /// Returns all CPUs' frames to the zone.
     pub(crate) fn call_back(&self) {
         for near in &self.cpus {
             if near.count.load(Relaxed) == 0 {
                 continue;
             }
             let _held = near.lock.lock();
-            self.give_node(near.frames.iter());
+            self.give_zone(near.frames.iter());
             near.frames.clear();
             near.note_count();
         }
     }
 
-    fn count(&self, node: &MutexGuard<'_, NodeFrames>) -> u32 {
-        self.node_count.store(node.len() as u32, Relaxed);
-        node.len() as u32
+    fn count(&self, zone: &MutexGuard<'_, CommonFrames>) -> u32 {
+        self.zone_count.store(zone.len() as u32, Relaxed);
+        zone.len() as u32
     }
 }
 
@@ -352,48 +364,48 @@ mod tests {
 
     #[test]
     fn a_cpu_takes_a_batch_and_reuses_its_last_freed_frame() {
-        let free = FreeFrames::new(16, 0, 2, 4);
+        let free = FreeFrames::new(0..16, 0, 2, 4);
         assert_eq!(free.take(0, 0, true), Some((FolioId(0), Some(12))));
         assert_eq!(free.take(0, 0, true), Some((FolioId(1), None)), "from those that it has");
         assert_eq!(free.take(1, 0, true), Some((FolioId(4), Some(8))), "the other has its own");
-        assert_eq!((free.node_frames(), free.all_frames()), (8, 13));
+        assert_eq!((free.zone_frames(), free.all_frames()), (8, 13));
         free.give(Some(0), &ids([0, 1]));
         assert_eq!((take(&free, 0, 0), take(&free, 0, 0)), (Some(1), Some(0)));
     }
 
     #[test]
     fn four_batches_are_too_many() {
-        let free = FreeFrames::new(20, 0, 1, 4);
+        let free = FreeFrames::new(0..20, 0, 1, 4);
         let taken: Vec<_> = (0..16).map(|_| take(&free, 0, 0).unwrap()).collect();
-        assert_eq!((free.node_frames(), free.all_frames()), (4, 4));
+        assert_eq!((free.zone_frames(), free.all_frames()), (4, 4));
         free.give(Some(0), &ids(taken[..15].iter().copied()));
-        assert_eq!((free.node_frames(), free.all_frames()), (4, 19));
+        assert_eq!((free.zone_frames(), free.all_frames()), (4, 19));
         free.give(Some(0), &ids([taken[15]]));
-        assert_eq!((free.node_frames(), free.all_frames()), (12, 20), "two are left");
+        assert_eq!((free.zone_frames(), free.all_frames()), (12, 20), "two are left");
         assert_eq!(take(&free, 0, 0), Some(taken[15]), "of those freed last");
     }
 
     #[test]
     fn frames_of_other_cpus_are_called_back_before_a_take_fails() {
-        let free = FreeFrames::new(8, 0, 2, 4);
+        let free = FreeFrames::new(0..8, 0, 2, 4);
         assert_eq!((take(&free, 0, 0), take(&free, 1, 0)), (Some(0), Some(4)));
-        assert_eq!((free.node_frames(), free.all_frames()), (0, 6));
+        assert_eq!((free.zone_frames(), free.all_frames()), (0, 6));
         let own: Vec<_> = std::iter::from_fn(|| free.take(0, 0, false)).collect();
         assert_eq!((own.len(), free.all_frames()), (3, 3), "not those of the other");
         let rest: Vec<_> = std::iter::from_fn(|| take(&free, 0, 0)).collect();
         assert_eq!((rest.len(), free.all_frames()), (3, 0));
         free.give(None, &ids([5]));
-        assert_eq!((free.node_frames(), take(&free, 1, 0)), (1, Some(5)));
+        assert_eq!((free.zone_frames(), take(&free, 1, 0)), (1, Some(5)));
     }
 
     #[test]
     fn the_node_keeps_its_spared_frames() {
-        let free = FreeFrames::new(8, 0, 1, 4);
+        let free = FreeFrames::new(0..8, 0, 1, 4);
         assert_eq!(free.take(0, 6, true), Some((FolioId(0), Some(6))), "two, not four");
         assert_eq!(take(&free, 0, 6), Some(1));
         assert_eq!(take(&free, 0, 6), None);
         assert_eq!(free.take_releasable(6), None);
-        assert_eq!((take(&free, 0, 0), free.node_frames()), (Some(2), 2));
+        assert_eq!((take(&free, 0, 0), free.zone_frames()), (Some(2), 2));
     }
 
     /// The kernel's lists: an allocation fails below the watermark though its CPU has frames, and
@@ -401,22 +413,22 @@ mod tests {
     #[test]
     fn watermarks_come_before_adaptive_lists() {
         let sizes = PcpSizes { batch_pages: 4, high_min_pages: 16, high_max_pages: 16 };
-        let free = FreeFrames::new(20, 0, 2, 1).with_adaptive_lists(sizes, 2, 12);
+        let free = FreeFrames::new(0..20, 0, 2, 1).with_adaptive_lists(sizes, 2, 12);
         let take = |urgent| free.take_adaptively(0, 8, urgent, Time::ZERO);
         let refilled: Vec<_> = (0..5).map(|_| take(false).unwrap().1.unwrap()).collect();
         assert_eq!(refilled, [19, 15, 15, 15, 15], "what was free before");
-        assert_eq!((free.node_frames(), free.all_frames()), (8, 15), "4, then 8");
+        assert_eq!((free.zone_frames(), free.all_frames()), (8, 15), "4, then 8");
         assert_eq!(take(false), None, "with seven of its own");
         assert_eq!(take(true).map(|(_, left)| left), Some(Some(7)));
-        assert_eq!((free.node_frames(), free.all_frames()), (3, 14), "called back, and refilled");
+        assert_eq!((free.zone_frames(), free.all_frames()), (3, 14), "called back, and refilled");
         free.give(Some(1), &ids([0, 1]));
-        assert_eq!((free.node_frames(), free.all_frames()), (3, 16), "near the CPU that freed them");
+        assert_eq!((free.zone_frames(), free.all_frames()), (3, 16), "near the CPU that freed them");
     }
 
     #[test]
     fn pinned_frames_never_pay_for_metadata() {
         for batch_frames in [1, 4] {
-            let free = FreeFrames::new(6, 3, 1, batch_frames);
+            let free = FreeFrames::new(0..6, 3, 1, batch_frames);
             let taken: Vec<_> = (0..5).map(|_| take(&free, 0, 0).unwrap()).collect();
             assert_eq!(taken[..3], [0, 1, 2]);
             free.give(Some(0), &ids(taken));
@@ -434,12 +446,12 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// Frames on their way between the node and a CPU are not counted twice: more free frames than
+    /// Frames on their way between the zone and a CPU are not counted twice: more free frames than
     /// there are would make the used ones negative.
     #[test]
     fn no_more_frames_are_free_than_there_are() {
         loom::model(|| {
-            let frames = Arc::new(FreeFrames::new(2, 0, 1, 2));
+            let frames = Arc::new(FreeFrames::new(0..2, 0, 1, 2));
             let other = {
                 let frames = frames.clone();
                 thread::spawn(move || {

@@ -160,6 +160,9 @@ pub trait Host {
     /// timeout, and it never begins while only one thread reclaims.
     fn wake_isolated(&self) {}
 
+    /// Threads that wait for [`Throttle::Background`] may go on.
+    fn wake_throttled(&self) {}
+
     /// Asks to write an anonymous page to its swap slot. A host with swap must implement this; the
     /// others are never asked.
     fn swap_out(&self, write: SwapOut) -> SwapOutcome {
@@ -258,6 +261,10 @@ pub enum Throttle {
     /// Classic: concurrent reclaimers have isolated more pages than they left on the inactive
     /// lists: until they put them back ([`Host::wake_isolated`]), at most 20 ms.
     Isolated,
+    /// Less than half of the pages below the min watermark are free: direct reclaim begins when
+    /// background reclaim has freed some ([`Host::wake_throttled`]), at the latest after a second.
+    /// Only where CPUs have the kernel's lists ([`crate::Options::pcp_sizes`]).
+    Background,
     /// The charging task is above `memory.high`: this long.
     OverHigh(Duration),
     /// The task dirties pages faster than they are written: this long.
@@ -272,6 +279,7 @@ impl Throttle {
             // One tick of the 250 Hz clock of the measured kernels.
             Throttle::Congested | Throttle::NoProgress => Duration::from_millis(4),
             Throttle::Isolated => Duration::from_millis(20),
+            Throttle::Background => Duration::from_secs(1),
             Throttle::OverHigh(pause) | Throttle::Dirty(pause) => pause,
         }
     }

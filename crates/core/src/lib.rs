@@ -50,6 +50,7 @@ mod tunables;
 mod validate;
 pub mod workingset;
 pub mod writeback;
+mod zone;
 
 pub use access::{Arrival, Hit, LockAttempt, Lookup, Peek, Task};
 pub use bias::{Bias, VisibleReader, VisibleReaders};
@@ -71,6 +72,7 @@ pub use reclaim::{OomDecision, OomPolicy, OutOfMemory};
 pub use residency::PagesInRange;
 pub use swap::{SwapOptions, SwapOut, SwapOutcome, SwapSlot, SwapStore};
 pub use sync::LockCounts;
+pub use zone::Zone;
 
 use folio::FolioTable;
 use lru::Arrivals;
@@ -163,7 +165,8 @@ impl Core {
         let (first_leaves, first_directories) = first_of_index(&options, one_thread);
         let core = Core {
             folios: FolioTable::with_mechanisms(options.frames, options.mechanisms)
-                .with_few_refaults(options.grain.few_refaults),
+                .with_few_refaults(options.grain.few_refaults)
+                .with_lower_zones(&options.lower_zones.iter().map(|zone| zone.pages).collect::<Vec<_>>()),
             leaves: LeafPool::new(
                 first_leaves,
                 leaves,

@@ -5,8 +5,8 @@ use crate::host::Time;
 use crate::lru::{BATCH_FOLIOS, CLUSTER_PAGES, Swappiness};
 use crate::mechanism::{MechanismError, Mechanisms, choose};
 use crate::pcp::PcpSizes;
-use crate::reclaim::Watermarks;
 use crate::swap::SwapOptions;
+use crate::zone::{Watermarks, Zone};
 use std::time::Duration;
 
 /// Bytes of a page.
@@ -41,8 +41,11 @@ pub struct Options {
     pub frames: u32,
     /// Frames below this number are pinned by the kernel and never pay for metadata. Default: 0.
     pub pinned_frames: u32,
-    /// Watermarks of free memory. Default: the kernel's marks for `frames`.
+    /// Watermarks of the highest zone. Default: the kernel's marks for `frames`.
     pub watermarks: Watermarks,
+    /// The zones below the highest one, the highest of them first, at most two. They take their
+    /// pages from the end of `frames`. Default: none, so that all memory is one zone.
+    pub lower_zones: Vec<Zone>,
     /// The switches that are on.
     pub mechanisms: Mechanisms,
     /// The swap area for anonymous pages. Default: none.
@@ -95,6 +98,7 @@ impl Options {
             frames,
             pinned_frames: 0,
             watermarks: Watermarks::for_pages(frames),
+            lower_zones: Vec::new(),
             mechanisms: Mechanisms::default(),
             swap: SwapOptions::default(),
             swappiness: Swappiness::DEFAULT,

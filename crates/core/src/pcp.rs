@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!             refill: batch, twice as much after each, up to `high`     above `high`: back in batches
-//! node  ─────────────────────────────────────────────▶  CPU  ─────────────────────────────▶  node
+//! zone  ─────────────────────────────────────────────▶  CPU  ─────────────────────────────▶  zone
 //! ```
 //!
 //! A list that is refilled again and again takes up to 32 batches at once, which can be more than
-//! lie between two watermarks: the allocation after it finds the node below `min`, wakes background
+//! lie between two watermarks: the allocation after it finds the zone below `min`, wakes background
 //! reclaim and reclaims itself, with pages left on its own list. The room of a list, `high`, grows
-//! while the node has more than the high watermark, and shrinks by an eighth a second and with
+//! while the zone has more than the high watermark, and shrinks by an eighth a second and with
 //! pages that are freed in shortage.
 //!
 //! Source: Linux 6.12 to 7.2, whose rules agree; [book: reclaim-loop#per-cpu-pages].
@@ -64,9 +64,9 @@ impl PcpSizes {
     }
 }
 
-/// The state of the node that a list depends on.
+/// The state of the zone that a list depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NodeState {
+pub(crate) struct ZoneState {
     /// Free pages were below the high watermark, and have not been above since.
     pub(crate) below_high: bool,
     /// Background reclaim is awake.
@@ -97,15 +97,15 @@ impl Pcp {
     }
 
     /// Notes that a page is taken from the list, which has so many. Returns the pages that it must
-    /// take from the node first.
-    pub(crate) fn take(&mut self, held: u32, node: NodeState) -> u32 {
+    /// take from the zone first.
+    pub(crate) fn take(&mut self, held: u32, zone: ZoneState) -> u32 {
         self.freed >>= 1;
         if held > 0 {
             return 0;
         }
         let PcpSizes { batch_pages, high_max_pages, .. } = self.sizes;
         let pages = batch_pages << self.alloc_factor;
-        if !node.below_high {
+        if !zone.below_high {
             self.high = (self.high + pages).min(high_max_pages);
         }
         let most = self.high.saturating_sub(batch_pages).max(batch_pages);
@@ -116,16 +116,16 @@ impl Pcp {
     }
 
     /// Notes that a page is freed to the list, which then has `held`. Returns the pages that it
-    /// must return to the node.
-    pub(crate) fn give(&mut self, held: u32, node: NodeState) -> u32 {
+    /// must return to the zone.
+    pub(crate) fn give(&mut self, held: u32, zone: ZoneState) -> u32 {
         let PcpSizes { batch_pages, high_min_pages, high_max_pages } = self.sizes;
         self.alloc_factor >>= 1;
         self.freed = (self.freed + 1).min(batch_pages << SCALE_MAX);
         let shrunk = self.high.saturating_sub(self.freed.max(batch_pages)).max(high_min_pages);
-        let high = if node.reclaims {
+        let high = if zone.reclaims {
             self.high = shrunk;
             shrunk.min(BATCHES * batch_pages)
-        } else if node.below_high {
+        } else if zone.below_high {
             self.high = shrunk;
             held.max(high_min_pages)
         } else {
@@ -143,7 +143,7 @@ impl Pcp {
     }
 
     /// Lets the room decay, as often as its time has come. Returns the pages that a list of `held`
-    /// must return to the node.
+    /// must return to the zone.
     pub(crate) fn decay(&mut self, held: u32, now: Time) -> u32 {
         if now < self.next_decay {
             return 0;
@@ -163,9 +163,9 @@ mod tests {
     use super::*;
 
     const SIZES: PcpSizes = PcpSizes { batch_pages: 31, high_min_pages: 408, high_max_pages: 6662 };
-    const CALM: NodeState = NodeState { below_high: false, reclaims: false };
-    const SHORT: NodeState = NodeState { below_high: true, reclaims: false };
-    const RECLAIMING: NodeState = NodeState { below_high: true, reclaims: true };
+    const CALM: ZoneState = ZoneState { below_high: false, reclaims: false };
+    const SHORT: ZoneState = ZoneState { below_high: true, reclaims: false };
+    const RECLAIMING: ZoneState = ZoneState { below_high: true, reclaims: true };
 
     /// [book: reclaim-loop#per-cpu-pages]: the example, and machines too small for batches.
     #[test]
@@ -206,11 +206,11 @@ mod tests {
     /// the more at once the more were freed in a row.
     #[test]
     fn surplus_returns_in_batches() {
-        let returns = |node: NodeState| {
+        let returns = |zone: ZoneState| {
             let (mut list, mut held, mut returned) = (Pcp::new(SIZES), 0, Vec::new());
             for freed in 1..=500 {
                 held += 1;
-                match list.give(held, node) {
+                match list.give(held, zone) {
                     0 => {}
                     surplus => {
                         held -= surplus;

@@ -78,7 +78,8 @@ impl Core {
                     put(folio, Place::Listed { list, memcg: memcg.id() })?;
                     let flags = self.folios.flags(folio).load();
                     let hinted = flags.active() && flags.mark() != 0;
-                    let belongs = self.folios.memcg_of(folio) == memcg.id() && may_be_on(flags, list);
+                    let belongs = self.folios.memcg_of(folio) == memcg.id()
+                        && may_be_on(flags, self.folios.zone_of(folio), list);
                     if !belongs || flags.lru() == (held == Some(folio)) || hinted {
                         return Err(format!("{folio:?} on list {list} of '{name}' is {flags:?}"));
                     }

@@ -67,6 +67,8 @@ pub(crate) struct Calls {
     pub(crate) flush_for_background: bool,
     /// Free memory is below the low watermark.
     pub(crate) background: bool,
+    /// Tasks that wait for background reclaim may go on.
+    pub(crate) throttled: bool,
     /// Memcgs to kill.
     pub(crate) kills: Vec<MemcgId>,
     /// Pages to write to swap.
@@ -192,6 +194,10 @@ impl Host for SimHost {
 
     fn wake_background(&self) {
         self.call(|calls| calls.background = true);
+    }
+
+    fn wake_throttled(&self) {
+        self.call(|calls| calls.throttled = true);
     }
 
     fn wake_waiters(&self, folio: FolioId) {

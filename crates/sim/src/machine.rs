@@ -3,11 +3,12 @@
 use crate::device::{DeviceModel, Lane, Latency, Trouble};
 use crate::operation::Numbering;
 use crate::swap::{Swap, SwapBatches, SwapDevice, SwapModel};
+use mglru_core::folio::ZONES_MAX;
 use mglru_core::lru::Swappiness;
 use mglru_core::mapping::TABLE_PAGES;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::writeback::FlusherOptions;
-use mglru_core::{Grain, Mechanisms, OomPolicy, Options, PAGE_BYTES, PcpSizes, Refresh, UNLIMITED};
+use mglru_core::{Grain, Mechanisms, OomPolicy, Options, PAGE_BYTES, PcpSizes, Refresh, UNLIMITED, Zone};
 use std::time::Duration;
 
 /// A tenant of the machine. Limits are in pages.
@@ -107,6 +108,9 @@ pub struct Machine {
     pub memory_pages: u32,
     /// Thresholds of free memory.
     pub watermarks: Watermarks,
+    /// The zones below the highest one ([`Options::lower_zones`]). Their pages are a part of
+    /// `memory_pages`.
+    pub lower_zones: Vec<Zone>,
     /// The tenants. A job belongs to one of them.
     pub tenants: Vec<Tenant>,
     /// The enabled mechanisms.
@@ -210,6 +214,7 @@ impl Machine {
         Machine {
             memory_pages,
             watermarks: Watermarks::for_pages(memory_pages),
+            lower_zones: Vec::new(),
             tenants: vec![Tenant::new("all", u64::from(memory_pages))],
             mechanisms: Mechanisms::default(),
             cpus: 1,
@@ -339,7 +344,16 @@ impl Machine {
                 "a CPU takes more pages at once than any memory has: set charge_batch_pages and pcp_batch_frames lower",
             ),
             (
-                self.pcp_sizes.is_some_and(|sizes| !sizes.are_sound()),
+                self.lower_zones.len() >= ZONES_MAX,
+                "it has more zones than a kernel would give it: set at most two in lower_zones",
+            ),
+            (
+                self.lower_zones.iter().map(|zone| u64::from(zone.pages)).sum::<u64>()
+                    >= self.memory_pages.into(),
+                "its lower zones leave no memory for the highest one: set memory_pages to more than all lower_zones",
+            ),
+            (
+                self.all_pcp_sizes().any(|sizes| !sizes.are_sound()),
                 "a CPU's list of free pages has no room for four batches: set pcp_sizes' high_min_pages to that at least, \
                  and high_max_pages to no less",
             ),
@@ -379,9 +393,16 @@ impl Machine {
         flaws.into_iter().find_map(|(is_there, flaw)| is_there.then_some(flaw))
     }
 
+    /// The lists of free pages per CPU, of all zones.
+    fn all_pcp_sizes(&self) -> impl Iterator<Item = PcpSizes> {
+        let lower = self.lower_zones.iter().map(|zone| zone.pcp_sizes);
+        std::iter::once(self.pcp_sizes).chain(lower).flatten()
+    }
+
     pub(crate) fn options(&self) -> Options {
         Options {
             watermarks: self.watermarks,
+            lower_zones: self.lower_zones.clone(),
             mechanisms: self.mechanisms,
             cpus: self.cpus,
             batch_folios: self.batch_folios,

@@ -404,6 +404,9 @@ impl Simulator {
             }
             self.call(flusher);
         }
+        if calls.throttled {
+            self.wake_where(|pause| matches!(pause, Pause::Throttled(_)));
+        }
         if !calls.folios.is_empty() {
             self.wake_where(|pause| matches!(pause, Pause::Folio(folio) if calls.folios.contains(&folio)));
         }
@@ -476,7 +479,7 @@ impl Simulator {
         self.writes_awaited += usize::from(matches!(pause, Pause::Written(_)));
         let until = match pause {
             Pause::Ready => Some(now),
-            Pause::Until(time) => Some(time),
+            Pause::Until(time) | Pause::Throttled(time) => Some(time),
             Pause::Written(until) | Pause::Called(until) => until,
             Pause::Folio(_) => None,
             Pause::Done => {

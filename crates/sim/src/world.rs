@@ -57,6 +57,8 @@ pub(crate) enum Pause {
     Folio(mglru_core::FolioId),
     /// It waits for a completed write, at most until that time.
     Written(Option<Time>),
+    /// It waits for background reclaim, at most until that time.
+    Throttled(Time),
     /// It waits for a call, at most until that time.
     Called(Option<Time>),
     /// It has ended.

@@ -181,6 +181,8 @@ struct Delay {
     last_resort: LastResort,
     /// Reclaim ran because the node is below its min watermark; a frame may be taken now.
     reclaimed_for_frame: bool,
+    /// The task waits for background reclaim; then it reclaims itself.
+    is_throttled: bool,
     /// Whether its memcg counts the page as one that waits for a frame.
     waits: bool,
     /// Pages of the index that it counts so.
@@ -270,6 +272,9 @@ impl Charging {
     #[inline]
     fn go_on<N>(&mut self, core: &Core, host: &impl Host) -> Option<ChargeStep<N>> {
         let delay = self.delay.as_mut()?;
+        if std::mem::take(&mut delay.is_throttled) {
+            return Some(self.begin_effort(core, MemcgId::ROOT, EffortKind::Direct));
+        }
         match delay.effort.as_mut()?.step(core, host) {
             Step::More => Some(ChargeStep::More),
             Step::Wait(throttle) => Some(ChargeStep::Wait(throttle)),
@@ -521,7 +526,7 @@ impl Charging {
 
     fn reclaim<N>(&mut self, core: &Core, host: &impl Host, kind: EffortKind) -> ChargeStep<N> {
         self.begin_stall(core, host);
-        let (memcg, cpu) = (self.memcg, self.cpu);
+        let memcg = self.memcg;
         let delay = self.delay();
         let target = if kind == EffortKind::Limit { delay.limited } else { MemcgId::ROOT };
         if !delay.reclaims {
@@ -533,10 +538,21 @@ impl Charging {
             return ChargeStep::Wait(throttle);
         }
         if kind == EffortKind::Direct {
-            core.memcg(MemcgId::ROOT).stat.add(Counter::AllocstallMovable, 1);
+            let stat = &core.memcg(MemcgId::ROOT).stat;
+            stat.add(Counter::AllocstallMovable, 1);
+            if core.node.throttle() {
+                stat.add(Counter::PgscanDirectThrottle, 1);
+                host.wake_background();
+                delay.is_throttled = true;
+                return ChargeStep::Wait(Throttle::Background);
+            }
         }
-        let swappiness = core.options.swappiness;
-        delay.effort = Some(Effort::new(core, Orders::new(target, kind, 1, swappiness, cpu)));
+        self.begin_effort(core, target, kind)
+    }
+
+    fn begin_effort<N>(&mut self, core: &Core, target: MemcgId, kind: EffortKind) -> ChargeStep<N> {
+        let orders = Orders::new(target, kind, 1, core.options.swappiness, self.cpu);
+        self.delay().effort = Some(Effort::new(core, orders));
         ChargeStep::More
     }
 
@@ -565,7 +581,7 @@ impl Charging {
         }
         let room = match stage {
             Stage::Index | Stage::Limit => core.memcg(delay.limited).memory.margin_pages() >= wanted_pages,
-            Stage::Frame => core.free_pages() > 0,
+            Stage::Frame => core.node.urgent_pages() > 0,
             Stage::High => unreachable!("its efforts are its own"),
             // Free frames do not suffice: some frames cannot be given back to the system.
             Stage::Metadata => false,
@@ -626,6 +642,7 @@ impl Delay {
             retries: 0,
             last_resort: LastResort::default(),
             reclaimed_for_frame: false,
+            is_throttled: false,
             waits: false,
             index_waits: 0,
         }

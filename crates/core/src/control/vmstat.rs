@@ -38,6 +38,7 @@ const COUNTERS: &[(&str, Counter)] = &[
     ("pgscan_kswapd", Counter::PgscanKswapd),
     ("pgscan_direct", Counter::PgscanDirect),
     ("pgscan_proactive", Counter::PgscanProactive),
+    ("pgscan_direct_throttle", Counter::PgscanDirectThrottle),
     ("pgscan_anon", Counter::PgscanAnon),
     ("pgscan_file", Counter::PgscanFile),
     ("pgsteal_anon", Counter::PgstealAnon),

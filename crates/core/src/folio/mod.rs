@@ -11,7 +11,7 @@ pub(crate) use flags::{Climb, CountedFull, HandStep, MAIN, NEWCOMER, Neighbour, 
 pub use flags::{Flags, FolioFlags, GenIndex, LOANS_MAX, NotLent, Tier, WriteAttempt};
 pub(crate) use list::FolioLists;
 pub(crate) use table::{FEW_REFAULTS, MEMCG_BITS, STAMP_BITS, Stamp};
-pub use table::{FolioId, FolioTable, MAX_FOLIOS};
+pub use table::{FolioId, FolioTable, MAX_FOLIOS, ZONES_MAX};
 
 /// The backing of a folio: swap or a file, whether the folio is mapped or not
 /// ([book: overview#terms]).

@@ -30,6 +30,9 @@ pub struct FolioId(pub u32);
 /// the end.
 pub const MAX_FOLIOS: u32 = 1 << 31;
 
+/// The most zones of a node.
+pub const ZONES_MAX: usize = 3;
+
 /// The kernel's threshold of refault feedback ([`crate::Grain::few_refaults`]).
 pub(crate) const FEW_REFAULTS: u64 = 64;
 /// Bits of a memcg's number.
@@ -115,6 +118,8 @@ pub struct FolioTable {
     settings: RareU64,
     node_lock: Mutex<LockCounts>,
     few_refaults: u64,
+    /// The first folio of each lower zone, and [`MAX_FOLIOS`] for those that are missing.
+    zone_starts: [u32; ZONES_MAX - 1],
 }
 
 /// The word of settings, for switches and for how often the policy was switched.
@@ -145,12 +150,36 @@ impl FolioTable {
             settings: RareU64::new(settings_word((mechanisms, 0))),
             node_lock: Mutex::default(),
             few_refaults: FEW_REFAULTS,
+            zone_starts: [MAX_FOLIOS; ZONES_MAX - 1],
         }
     }
 
     /// The table with another threshold of refault feedback ([`crate::Grain::few_refaults`]).
     pub(crate) fn with_few_refaults(self, few_refaults: u64) -> FolioTable {
         FolioTable { few_refaults, ..self }
+    }
+
+    /// The table with lower zones of so many pages, the highest of them first
+    /// ([`crate::Options::lower_zones`]).
+    pub(crate) fn with_lower_zones(mut self, pages: &[u32]) -> FolioTable {
+        let mut end = self.len();
+        for (start, pages) in self.zone_starts.iter_mut().zip(pages).rev() {
+            end -= pages;
+            *start = end;
+        }
+        self
+    }
+
+    /// The zone of a folio; 0 is the highest one.
+    #[inline]
+    pub(crate) fn zone_of(&self, folio: FolioId) -> usize {
+        self.zone_starts.iter().map(|&start| usize::from(folio.0 >= start)).sum()
+    }
+
+    /// All zones, the highest first.
+    #[inline]
+    pub(crate) fn zones(&self) -> std::ops::Range<usize> {
+        0..1 + self.zone_starts.iter().filter(|&&start| start < MAX_FOLIOS).count()
     }
 
     /// The threshold of refault feedback ([`crate::Grain::few_refaults`]).

@@ -9,11 +9,11 @@
 
 use super::classic::state::{Classic, Costs};
 use super::multigen::bloom::Filters;
-use super::multigen::window::{Averages, Seq, Window};
+use super::multigen::window::{Averages, GENERATION_LISTS, Seq, Window};
 use super::ranked::{List, RankedOnUse};
 use super::{MAX_GENERATIONS, Swappiness};
 use crate::Time;
-use crate::folio::{FolioId, FolioLists, FolioTable, GenIndex, Kind};
+use crate::folio::{FolioId, FolioLists, FolioTable, GenIndex, Kind, ZONES_MAX};
 use crate::mapping::ShadowLeaf;
 use crate::memcg::MemcgId;
 use crate::sync::{
@@ -21,9 +21,11 @@ use crate::sync::{
 };
 use std::collections::VecDeque;
 
-/// Number of lists: four generations, active and inactive, newcomers and main, each by kind, and
-/// the unevictable list.
-const LISTS: usize = super::ranked::FIRST_LIST + 4 + if cfg!(test) { 2 } else { 0 };
+/// Number of lists: four generations, active and inactive, newcomers and main, each by kind, the
+/// unevictable list, and the generations of the lower zones.
+const LISTS: usize = LOWER_ZONE_LISTS + (ZONES_MAX - 1) * GENERATION_LISTS;
+/// The first list of a generation in a lower zone.
+pub(super) const LOWER_ZONE_LISTS: usize = super::ranked::FIRST_LIST + 4 + if cfg!(test) { 2 } else { 0 };
 /// The first list of the policy for tests, by kind.
 #[cfg(test)]
 pub(super) const FIFO_LISTS: usize = super::ranked::FIRST_LIST + 4;

@@ -68,6 +68,7 @@ use crate::host::Host;
 use crate::mapping::ShadowEra;
 use crate::mechanism::{Lru, Mechanisms, Switch};
 use crate::memcg::{Memcg, MemcgId};
+use multigen::lists::zone_and_kind;
 use multigen::window::GENERATION_LISTS;
 
 impl Lru {
@@ -729,7 +730,7 @@ impl LockedLruvec<'_> {
 /// The policy that owns a list; `None` for the unevictable list.
 pub(crate) fn policy_of_list(list: usize) -> Option<Lru> {
     match list {
-        _ if list < GENERATION_LISTS => Some(Lru::MultiGen),
+        _ if zone_and_kind(list).is_some() => Some(Lru::MultiGen),
         terms::UNEVICTABLE => None,
         #[cfg(test)]
         _ if list >= lruvec::FIFO_LISTS => Some(Lru::Fifo),
@@ -738,7 +739,8 @@ pub(crate) fn policy_of_list(list: usize) -> Option<Lru> {
     }
 }
 
-/// The list that a listed folio's state names; its size includes the folio.
+/// The list that a listed folio's state names, that of the highest zone; its size includes the
+/// folio.
 pub(crate) fn list_named(now: Flags) -> usize {
     let kind = now.kind();
     if now.unevictable() {
@@ -755,21 +757,22 @@ pub(crate) fn list_named(now: Flags) -> usize {
     }
 }
 
-/// Whether a folio in this state may be on `list`. In the multi-gen LRU it may be on any generation
-/// of its kind.
-pub(crate) fn may_be_on(now: Flags, list: usize) -> bool {
+/// Whether a folio in this state and zone may be on `list`. In the multi-gen LRU it may be on any
+/// generation of its zone and kind.
+pub(crate) fn may_be_on(now: Flags, zone: usize, list: usize) -> bool {
     let named = list_named(now);
     match policy_of_list(named) {
-        Some(Lru::MultiGen) => list < GENERATION_LISTS && list % 2 == named % 2,
+        Some(Lru::MultiGen) => zone_and_kind(list) == Some((zone, now.kind())),
         _ => list == named,
     }
 }
 
 /// Pages that a policy counts on a list, or labels as the list's.
 pub(crate) fn size_of_list(lruvec: &Lruvec, list: usize) -> u64 {
-    let kind = Kind::ALL[list % 2];
     match policy_of_list(list) {
-        Some(Lru::MultiGen) => lruvec.size(GenIndex::new((list / 2) as u8), kind),
+        // A size is that of all zones together, and belongs to the list of the highest.
+        Some(Lru::MultiGen) if list >= GENERATION_LISTS => 0,
+        Some(Lru::MultiGen) => lruvec.size(GenIndex::new((list / 2) as u8), Kind::ALL[list % 2]),
         Some(Lru::Classic) => {
             let (kind, active) = classic::LISTS[list - GENERATION_LISTS];
             lruvec.classic.size(kind, active)

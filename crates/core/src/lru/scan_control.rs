@@ -241,7 +241,7 @@ impl<'a, H: Host> Context<'a, H> {
         if self.scan.progress.reclaimed >= orders.goal_pages.max(gap) {
             return true;
         }
-        background && core.node.free_pages() > core.node.watermarks().high + WATERMARK_SLACK_PAGES
+        background && core.node.has_plenty(WATERMARK_SLACK_PAGES)
     }
 }
 

@@ -68,7 +68,7 @@ pub struct Background {
 impl Background {
     /// Background reclaim, asleep. `cpu` is its thread's.
     pub fn new(core: &Core, cpu: usize) -> Background {
-        let goal_pages = u64::from(core.node.watermarks().high).max(CLUSTER_PAGES);
+        let goal_pages = core.node.high_pages(CLUSTER_PAGES);
         let swappiness = core.options.swappiness;
         let orders = Orders::new(MemcgId::ROOT, EffortKind::Background, goal_pages, swappiness, cpu);
         Background {
@@ -122,6 +122,9 @@ impl Background {
         let progress = self.scan.progress;
         let wait = throttle::after_background_pass(core, &self.orders, &self.scan.tallies);
         self.reclaimed_pages += progress.reclaimed;
+        if core.node.unthrottle(false) {
+            host.wake_throttled();
+        }
         if progress.scanned < self.orders.goal_pages || progress.reclaimed == 0 {
             self.priority -= 1;
         }
@@ -201,6 +204,9 @@ impl Background {
             }
             State::Naps(_) => {
                 self.state = State::Sleeps;
+                if core.node.unthrottle(true) {
+                    host.wake_throttled();
+                }
                 host.event(Event::BackgroundSleeps);
             }
             State::Sleeps => {}

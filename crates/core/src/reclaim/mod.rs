@@ -23,11 +23,11 @@ mod oom_report;
 mod order;
 mod proactive;
 mod throttle;
-mod watermark;
 
 pub(crate) use crate::lru::CLUSTER_PAGES;
 pub(crate) use crate::lru::scan_control::{Context, PRIORITY_DEFAULT, Scan, Tallies};
 pub use crate::lru::scan_control::{EffortKind, Orders, Progress};
+pub use crate::zone::Watermarks;
 pub use background::{Background, BackgroundStep};
 pub(crate) use high::{HighStep, OverHigh};
 pub(crate) use last_resort::{LastResort, LastStep};
@@ -36,7 +36,6 @@ pub use oom::{OomDecision, OomPolicy, ReapStep, Reaping};
 pub use oom_report::{GenerationPages, OutOfMemory};
 pub(crate) use order::{NodeWalk, WalkStep, evict_step};
 pub use proactive::{Lowering, Proactive, RequestStep};
-pub use watermark::Watermarks;
 
 use crate::Core;
 use crate::event::Event;

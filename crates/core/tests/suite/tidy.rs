@@ -26,6 +26,7 @@ const LAYERS: &[&str] = &[
     "mm",
     "mapping",
     "free_frames",
+    "zone",
     "pcp",
     "folio",
 ];
@@ -44,7 +45,6 @@ const UPWARDS: &[(&str, &str, &str)] = &[
     ("mapping", "memcg", "`MemcgId` is a noun, defined beside the memcg that it numbers"),
     ("memcg", "lru", "a memcg owns its lruvec"),
     ("memcg", "workingset", "a removed memcg is released with its last page, and its shadows with it"),
-    ("node", "reclaim", "a node has watermarks, which are defined with the reclaim that keeps them"),
 ];
 
 /// Files that may contain `unsafe`.

@@ -145,7 +145,7 @@ fn replay(traces: &Traces, mut subjects: Vec<Subject>, watch: &dyn Watch) -> Res
 /// was missing.
 fn balance(traces: &Traces, subjects: &mut [Subject], watch: &dyn Watch) -> Result<(), Error> {
     let mut balanced: Vec<&mut Subject> =
-        subjects.iter_mut().filter(|subject| subject.runs[0].watermarks.is_some()).collect();
+        subjects.iter_mut().filter(|subject| subject.runs[0].is_background()).collect();
     let Shared { mut plans, numbers } = Shared::of(traces, balanced.iter().map(|subject| &**subject));
     plans.iter_mut().for_each(|plan| plan.averages_pages = true);
     let outcomes = run_all(plans, parallel::threads(), watch)?;
@@ -204,7 +204,7 @@ fn plan<'a>(traces: &'a Traces, run: &KernelRun, variant: &Variant) -> Plan<'a> 
         access_time: run.access_time(),
         read_latency: run.read_latency(),
         tasks: run.setting.tasks,
-        watermarks: run.watermarks,
+        zones: run.zones.clone(),
         swappiness: run.swappiness(),
         controls: run.setting.controls.clone(),
         others_pages: run.limit_pages.saturating_sub(variant.memory_pages),

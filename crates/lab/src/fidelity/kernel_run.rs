@@ -3,8 +3,8 @@
 use crate::document::document;
 use crate::replay::controls::Controls;
 use crate::replay::run::ReclaimTime;
+use mglru_core::Zone;
 use mglru_core::lru::Swappiness;
-use mglru_core::reclaim::Watermarks;
 use mglru_core::{Lru, Preset};
 use mglru_sim::{Latency, Machine, SwapBatches, SwapDevice, SwapModel, Writes};
 use serde::{Serialize, Serializer};
@@ -90,7 +90,7 @@ impl Measure {
         let is_machine = run.setting.memcg.is_empty();
         let has_swap = run.setting.has_swap() && is_machine;
         let has_background_runs =
-            run.watermarks.is_some() && run.count(Measure::BackgroundRuns) > 0.0 && is_machine;
+            run.is_background() && run.count(Measure::BackgroundRuns) > 0.0 && is_machine;
         let lru = run.lru;
         Self::ALL.into_iter().filter(move |measure| match measure {
             Measure::Generations => lru != Lru::Classic,
@@ -331,8 +331,8 @@ pub struct KernelRun {
     /// Memory of the replay: the capacity plus half an effort or, with background reclaim, plus the
     /// high watermark, until a first replay has told how many pages it keeps free.
     pub memory_pages: u64,
-    /// The watermarks of a run without a limit.
-    pub watermarks: Option<Watermarks>,
+    /// The zones of a run without a limit, the highest of them first; empty if there is one.
+    pub zones: Vec<Zone>,
     /// Number of records in the trace.
     pub records: u64,
     /// The access at which counting started.
@@ -398,10 +398,15 @@ impl KernelRun {
     /// Durations of reclaim's steps in the replay, where they decide something: of writes to swap,
     /// and of background reclaim beside the tasks.
     pub fn reclaim_time(&self) -> Option<ReclaimTime> {
-        match self.watermarks {
-            Some(_) => Some(ReclaimTime::BACKGROUND),
-            None => self.swap_writes.map(|_| ReclaimTime::LAB),
+        match self.is_background() {
+            true => Some(ReclaimTime::BACKGROUND),
+            false => self.swap_writes.map(|_| ReclaimTime::LAB),
         }
+    }
+
+    /// Whether background reclaim keeps memory free, without a limit.
+    pub fn is_background(&self) -> bool {
+        !self.zones.is_empty()
     }
 
     /// Whether these are counts of the same run, of another memcg or all.
@@ -426,7 +431,7 @@ impl KernelRun {
     /// Whether the capacity can be predicted from the limit: one that holds from the first access
     /// to the last, for one memcg.
     pub fn is_predicted(&self) -> bool {
-        self.watermarks.is_none() && self.setting.controls.is_plain()
+        !self.is_background() && self.setting.controls.is_plain()
     }
 
     /// Number of tasks that run at the same time.
@@ -515,7 +520,7 @@ impl KernelRun {
             limit_pages: 100,
             capacity_pages: 90.0,
             memory_pages: 90,
-            watermarks: None,
+            zones: Vec::new(),
             records: 4000,
             warm_from: 0,
             access: Access::Reads,

@@ -7,8 +7,11 @@ use super::kernel_run::{
 };
 use crate::Error;
 use crate::replay::controls::Controls;
+use mglru_core::folio::{MAX_FOLIOS, ZONES_MAX};
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Lru, PAGE_BYTES, Preset};
+use mglru_core::{PcpSizes, Zone};
+use mglru_sim::Machine;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -120,11 +123,32 @@ impl Fields<'_> {
         self.optional_field(column)?.parse().ok().filter(|number: &f64| number.is_finite())
     }
 
-    /// The watermarks of a run without a limit.
-    fn watermarks(&self) -> Option<Watermarks> {
+    /// The zones of a run without a limit, the highest of them first.
+    fn zones(&self) -> Result<Vec<Zone>, Error> {
         let pages = |column| self.optional(column).and_then(|pages| u32::try_from(pages).ok());
-        let (min, low, high) = (pages("watermark_min")?, pages("watermark_low")?, pages("watermark_high")?);
-        (high > 0).then_some(Watermarks { min, low, high })
+        let marks = (pages("watermark_min"), pages("watermark_low"), pages("watermark_high"));
+        let (Some(min), Some(low), Some(high @ 1..)) = marks else { return Ok(Vec::new()) };
+        let text = self.optional_text("zones");
+        if text.is_empty() {
+            // Older tables have the watermarks of the largest zone only. The kernel's least free
+            // memory is 4 √M KiB on a machine of M KiB.
+            let managed_pages = (u64::from(min).pow(2) / 4).min(u32::MAX.into()) as u32;
+            return Ok(vec![zone(managed_pages, Watermarks { min, low, high }, 0)]);
+        }
+        let parsed = text.split(';').map(parse_zone).collect::<Option<Vec<Zone>>>();
+        // The table has them as the kernel shows them, the lowest first.
+        let parsed = parsed.filter(|zones| zones.len() <= ZONES_MAX).map(|mut zones| {
+            zones.reverse();
+            zones
+        });
+        parsed.ok_or_else(|| {
+            let line = self.record.position().map_or(0, csv::Position::line);
+            let path = self.path.display();
+            Error::work(format_args!(
+                "{path}: line {line}, column zones: '{text}' is not a list of 1 to {ZONES_MAX} zones as lab-kernel/klab \
+                 writes it: MANAGED:MIN:LOW:HIGH:PROTECTION pages of each, with ';' between them"
+            ))
+        })
     }
 
     /// The text of such a column.
@@ -160,7 +184,7 @@ impl Fields<'_> {
             readahead_pages: pages("read_ahead_kb", 1024),
             fault_around_pages,
             tasks: self.optional("tasks").unwrap_or(1).clamp(1, 1024) as u32,
-            background: self.watermarks().is_some(),
+            background: !self.zones()?.is_empty(),
             workload: text("workload"),
             kernel: text("kernel"),
             lru: text("lru"),
@@ -201,9 +225,12 @@ impl Fields<'_> {
         let unmapped_pages =
             self.optional_number("cap_unmapped_mean").filter(|_| setting.has_swap()).unwrap_or(0.0);
         let capacity_pages = self.number("cap_file_mean")? + anon_pages + unmapped_pages;
-        let watermarks = self.watermarks();
+        let zones = self.zones()?;
         let limit_pages = self.number("limit_pages")? as u64;
-        let free_pages = watermarks.map_or(HALF_AN_EFFORT_PAGES, |marks| u64::from(marks.high));
+        let free_pages = match zones.as_slice() {
+            [] => HALF_AN_EFFORT_PAGES,
+            zones => zones.iter().map(|zone| u64::from(zone.watermarks.high + zone.spared_pages)).sum(),
+        };
         Ok(KernelRun {
             preset,
             lru,
@@ -212,14 +239,14 @@ impl Fields<'_> {
             capacity_pages,
             // A limit that moves or is not reached says less about the pages than the memory
             // beside them.
-            memory_pages: match watermarks.is_some() || setting.controls.is_plain() {
+            memory_pages: match !zones.is_empty() || setting.controls.is_plain() {
                 true => (capacity_pages as u64).saturating_add(free_pages),
                 false => {
                     let used = self.optional_number("current_mean").unwrap_or(capacity_pages);
                     limit_pages.saturating_sub((used - capacity_pages).max(0.0) as u64)
                 }
             },
-            watermarks,
+            zones,
             records: self.number("n")? as u64,
             warm_from: self.number("warm_index")? as u64,
             access,
@@ -240,6 +267,19 @@ impl Fields<'_> {
             counts,
         })
     }
+}
+
+/// A zone of the lab's machine.
+fn zone(pages: u32, watermarks: Watermarks, spared_pages: u32) -> Zone {
+    let pcp_sizes = Some(PcpSizes::for_machine(pages, watermarks.low, Machine::LAB_CPUS));
+    Zone { pages, watermarks, spared_pages, pcp_sizes }
+}
+
+fn parse_zone(text: &str) -> Option<Zone> {
+    let pages = text.split(':').map(|pages| pages.parse().ok()).collect::<Option<Vec<u32>>>()?;
+    let [managed, min, low, high, spared] = pages[..] else { return None };
+    let is_sound = managed < MAX_FOLIOS && u64::from(high) + u64::from(spared) <= managed.into();
+    is_sound.then(|| zone(managed, Watermarks { min, low, high }, spared))
 }
 
 impl Table {
@@ -410,6 +450,34 @@ mod tests {
             shown(&[&marks[..], &counts, &[("memcg", "b")]].concat()).is_empty(),
             "not known of one memcg"
         );
+    }
+
+    /// A table of the present lab has all zones, the lowest first; older ones the marks of the
+    /// largest.
+    #[test]
+    fn zones_of_the_machine() {
+        let marks = [("watermark_min", "657"), ("watermark_low", "821"), ("watermark_high", "985")];
+        let zones = |more: &[(&str, &str)]| read(&[&marks[..], more].concat()).map(|run| run.zones);
+        let [one] = zones(&[]).unwrap()[..] else { panic!("one zone") };
+        assert_eq!((one.watermarks, one.spared_pages), (Watermarks { min: 657, low: 821, high: 985 }, 0));
+        assert_eq!(one.pcp_sizes.unwrap().batch_pages, 31);
+        let [highest, dma] = zones(&[("zones", "3840:22:27:32:437;114838:657:821:985:0")]).unwrap()[..]
+        else {
+            panic!("two zones")
+        };
+        assert_eq!((highest.pages, highest.watermarks, highest.spared_pages), (114_838, one.watermarks, 0));
+        assert_eq!((dma.pages, dma.watermarks.high, dma.spared_pages), (3840, 32, 437));
+        assert_eq!(dma.pcp_sizes, Some(PcpSizes { batch_pages: 1, high_min_pages: 13, high_max_pages: 240 }));
+        for wrong in
+            ["x", "1:2:3:4", "100:1:2:90:11", "9:0:0:0:0;9:0:0:0:0;9:0:0:0:0;9:0:0:0:0", "9:0:0:0:0;"]
+        {
+            let error = zones(&[("zones", wrong)]).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("line 2, column zones: '{wrong}' is not a list of 1 to 3")),
+                "{error}"
+            );
+        }
+        assert!(read(&[("zones", "x")]).unwrap().zones.is_empty(), "a run with a limit needs none");
     }
 
     /// Where the limit moves, memory is what the limit leaves beside the memory that is not pages.

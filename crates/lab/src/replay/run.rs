@@ -12,8 +12,7 @@ use crate::timeline::{self, Timeline};
 use crate::trace_file::TraceFile;
 use crate::watch::{Stage, Unit, Unwatched, Watch};
 use mglru_core::lru::Swappiness;
-use mglru_core::reclaim::Watermarks;
-use mglru_core::{Counter, Errno, Lru, Mechanisms, PcpSizes, Refresh, UNLIMITED};
+use mglru_core::{Counter, Errno, Lru, Mechanisms, Refresh, UNLIMITED, Zone};
 use mglru_sim::{
     Latency, Machine, Report, Sample, SimError, Simulator, SwapBatches, SwapModel, TenantSample, Writes,
 };
@@ -78,9 +77,10 @@ pub struct Plan<'a> {
     pub tasks: u32,
     /// Time of a read, after which the task goes on.
     pub read_latency: Latency,
-    /// Instead of a limit: memory is the machine's, and background reclaim keeps its free pages
-    /// between these marks.
-    pub watermarks: Option<Watermarks>,
+    /// Instead of a limit: memory is the machine's, and background reclaim keeps free pages between
+    /// the watermarks of these zones, the highest of them first. The highest gives pages up until
+    /// all of them have [`Plan::memory_pages`]. Empty: memory has a limit.
+    pub zones: Vec<Zone>,
     /// Memcgs below the limited one, and control files that the replay writes.
     pub controls: Controls,
     /// Memory of the limited memcg that is not its pages: [`Plan::memory_pages`] is its limit less
@@ -115,7 +115,7 @@ impl<'a> Plan<'a> {
             access_time: Machine::LAB_ACCESS_TIME,
             tasks: 1,
             read_latency: Latency::Fixed(Duration::ZERO),
-            watermarks: None,
+            zones: Vec::new(),
             controls: Controls::default(),
             others_pages: 0,
         }
@@ -263,10 +263,11 @@ impl Plan<'_> {
         machine.device.read.latency = self.read_latency;
         machine.readahead_pages = self.readahead_pages;
         machine.fault_around_pages = self.fault_around_pages;
-        if let Some(watermarks) = self.watermarks {
+        if let Some((highest, lower)) = self.zones.split_first() {
             machine.memory_pages = frames as u32;
-            machine.watermarks = watermarks;
-            machine.pcp_sizes = Some(pcp_sizes(watermarks, machine.cpus));
+            machine.watermarks = highest.watermarks;
+            machine.pcp_sizes = highest.pcp_sizes;
+            machine.lower_zones = lower.to_vec();
             machine.tenants[0].max_pages = UNLIMITED;
         }
         let limited = machine.tenants[0].path.clone();
@@ -276,13 +277,6 @@ impl Plan<'_> {
         }
         Ok(machine)
     }
-}
-
-/// The lists of free pages per CPU of the machine that has these watermarks. The kernel's least
-/// free memory is 4 √M KiB on a machine of M KiB.
-fn pcp_sizes(watermarks: Watermarks, cpus: usize) -> PcpSizes {
-    let managed_pages = u64::from(watermarks.min).pow(2) / 4;
-    PcpSizes::for_machine(managed_pages.min(u32::MAX.into()) as u32, watermarks.low, cpus)
 }
 
 /// Gives a sample what does not depend on the size of its memory in the same share as the whole

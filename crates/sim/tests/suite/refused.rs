@@ -1,7 +1,8 @@
 //! Machines that cannot be built and operations that name what is not there are errors, and no
 //! panics.
 
-use mglru_core::PcpSizes;
+use mglru_core::reclaim::Watermarks;
+use mglru_core::{PcpSizes, Zone};
 use mglru_sim::{
     Access, DeviceModel, Machine, Operation, Preemption, Request, SimError, Simulator, SwapDevice, SwapModel,
 };
@@ -25,6 +26,12 @@ fn a_machine_that_cannot_be_built_says_why() {
         Some(SwapModel { pages, device: SwapDevice::Disk { model, cpu } })
     };
     let narrow = PcpSizes { batch_pages: 4, high_min_pages: 15, high_max_pages: 15 };
+    let zone = |pages, pcp_sizes| Zone {
+        pages,
+        watermarks: Watermarks { min: 0, low: 0, high: 0 },
+        spared_pages: 0,
+        pcp_sizes,
+    };
     for (error, words) in [
         (flawed(&|machine| machine.memory_pages = 0), "set at least one page"),
         (flawed(&|machine| machine.cpus = 0), "set device_cpu below cpus"),
@@ -33,6 +40,13 @@ fn a_machine_that_cannot_be_built_says_why() {
         (flawed(&|machine| machine.charge_batch_pages = u64::MAX), "set charge_batch_pages"),
         (flawed(&|machine| machine.pcp_batch_frames = usize::MAX), "pcp_batch_frames lower"),
         (flawed(&|machine| machine.pcp_sizes = Some(narrow)), "no room for four batches"),
+        (flawed(&|machine| machine.lower_zones = vec![zone(1, None); 3]), "at most two in lower_zones"),
+        (
+            flawed(&|machine| machine.lower_zones = vec![zone(machine.memory_pages, None)]),
+            "no memory for the highest",
+        ),
+        (flawed(&|machine| machine.lower_zones = vec![zone(u32::MAX, None); 2]), "no memory for the highest"),
+        (flawed(&|machine| machine.lower_zones = vec![zone(1, Some(narrow))]), "no room for four batches"),
         (flawed(&|machine| machine.device.read = slow), "set the depth"),
         (flawed(&|machine| machine.device.write = broken), "failures_per_million"),
         (flawed(&|machine| machine.swap = disk(0, Lane::IDEAL, 0)), "its swap has 0 pages"),

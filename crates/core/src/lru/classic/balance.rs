@@ -95,7 +95,7 @@ impl Balance {
         let file_is_tiny = || {
             let file = core.folios.listed().pages(Kind::File);
             let anon = core.folios.listed().inactive_pages(Kind::Anon);
-            file + u64::from(core.node.free_pages()) <= u64::from(core.node.watermarks().high)
+            file + u64::from(core.node.free_pages()) <= core.node.high_pages(0)
                 && !may(Kind::Anon)
                 && anon >> priority != 0
         };

@@ -11,7 +11,7 @@
 //! A walk only changes flags and collects size changes; opening and closing generations takes the
 //! lruvec lock.
 
-use super::lists::list_of;
+use super::lists::list_in;
 use super::window::WalkBatch;
 use crate::Core;
 use crate::event::Event;
@@ -90,13 +90,17 @@ impl LockedLruvec<'_> {
         // youngest generation, which uses the same list: a cold/hot inversion that the kernel
         // accepts.
         if swappiness.evicts(kind) {
-            let is_empty = match self.looks_ahead(list_of(label, kind), false) {
-                AHEAD => self.move_on::<AHEAD>(host, kind, label),
-                NEXT => self.move_on::<NEXT>(host, kind, label),
-                _ => self.move_on::<TAIL>(host, kind, label),
-            };
-            if !is_empty {
-                return false;
+            let mut moves_left = MOVES_PER_LOCK;
+            for zone in self.folios.zones().rev() {
+                let list = list_in(zone, label, kind);
+                moves_left = match self.looks_ahead(list, false) {
+                    AHEAD => self.move_on::<AHEAD>(host, list, kind, label, moves_left),
+                    NEXT => self.move_on::<NEXT>(host, list, kind, label, moves_left),
+                    _ => self.move_on::<TAIL>(host, list, kind, label, moves_left),
+                };
+                if moves_left == 0 {
+                    return false;
+                }
             }
         }
         self.carry_over(kind);
@@ -104,11 +108,19 @@ impl LockedLruvec<'_> {
         true
     }
 
-    /// Moves the folios of a generation to the next one. `false`: some are left.
-    fn move_on<const LOOK: u8>(&mut self, host: &impl Host, kind: Kind, label: GenIndex) -> bool {
+    /// Moves the folios of a generation's list to the next generation. Returns the moves that are
+    /// left; with 0, folios may be left, too.
+    fn move_on<const LOOK: u8>(
+        &mut self,
+        host: &impl Host,
+        list: usize,
+        kind: Kind,
+        label: GenIndex,
+        moves_left: u32,
+    ) -> u32 {
         let mechanisms = self.folios.mechanisms();
-        let (mut next, mut moves) = (None, 0);
-        while let Some(folio) = next.or_else(|| self.tail(label, kind)) {
+        let (mut next, mut moves_left) = (None, moves_left);
+        while let Some(folio) = next.or_else(|| self.lists.lists.tail(list)) {
             next = self.look_ahead::<LOOK>(host, folio);
             let flags = &self.folios.flags(folio);
             let before = flags.load();
@@ -116,20 +128,22 @@ impl LockedLruvec<'_> {
                 Climb::Moved(next) => {
                     self.resize(label, kind, -1);
                     self.resize(next, kind, 1);
-                    self.relist(folio, list_of(next, kind), false);
+                    self.relist(folio, self.generation_list(folio, next, kind), false);
                     if mechanisms.workingset_rework() && !before.saturated(mechanisms) {
                         let tier = usize::from(before.tier(mechanisms));
                         self.lists.averages[kind as usize].protected[tier] += 1;
                     }
                 }
-                Climb::Relabelled(label) => self.relist(folio, list_of(label, kind), false),
+                Climb::Relabelled(label) => {
+                    self.relist(folio, self.generation_list(folio, label, kind), false);
+                }
             }
-            moves += 1;
-            if moves == MOVES_PER_LOCK {
-                return false;
+            moves_left -= 1;
+            if moves_left == 0 {
+                break;
             }
         }
-        true
+        moves_left
     }
 
     /// Closes oldest generations with empty lists ([book: aging#oldest-generation]). A generation
@@ -324,7 +338,10 @@ mod tests {
         assert!(harness.open_generation());
         assert_eq!((lruvec.min_seq(Kind::Anon), lruvec.max_seq()), (Seq(1), Seq(4)));
         assert_eq!(harness.core.folios.flags(anon).load().generation(), Some(oldest));
-        assert_eq!(lruvec.lock(&harness.core.folios).tail(oldest, Kind::Anon), Some(anon));
+        assert_eq!(
+            lruvec.lock(&harness.core.folios).lists.lists.tail(list_in(0, oldest, Kind::Anon)),
+            Some(anon)
+        );
         assert_eq!((pages(Seq(1)), pages(Seq(4))), (Some(0), Some(1)));
         // With a swappiness that allows it, it would have been moved.
         assert!(Aging { swappiness: Swappiness::DEFAULT, ..harness.aging() }.open_generation());

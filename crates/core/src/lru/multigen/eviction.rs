@@ -8,7 +8,7 @@
 //! A scan of at most 64 folios holds the lruvec lock. The isolated folios are examined without it,
 //! in [`crate::pageout`].
 
-use super::lists::list_of;
+use super::lists::list_in;
 use crate::event::Sorted;
 use crate::folio::{Climb, Kind, Tier};
 use crate::host::Host;
@@ -72,7 +72,8 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// Scans the oldest generation of one kind from the tail. Tiers above `limit` are protected.
+    /// Scans the oldest generation of one kind from the tail, the highest zone first
+    /// ([book: eviction#scan-order]). Tiers above `limit` are protected.
     fn scan(
         &mut self,
         host: &impl Host,
@@ -86,17 +87,25 @@ impl LockedLruvec<'_> {
             return;
         }
         batch.kind = Some(kind);
-        let (list, bounds) = (list_of(window.min(kind).index(), kind), (request, most));
-        match self.looks_ahead(list, false) {
-            AHEAD => self.scan_list::<AHEAD>(host, kind, limit, bounds, batch),
-            NEXT => self.scan_list::<NEXT>(host, kind, limit, bounds, batch),
-            _ => self.scan_list::<TAIL>(host, kind, limit, bounds, batch),
+        let (oldest, before) = (window.min(kind).index(), batch.scanned);
+        for zone in self.folios.zones() {
+            let left = request - (batch.scanned - before);
+            if left == 0 || batch.folios.len() >= most {
+                break;
+            }
+            let (list, bounds) = (list_in(zone, oldest, kind), (left, most));
+            match self.looks_ahead(list, false) {
+                AHEAD => self.scan_list::<AHEAD>(host, list, kind, limit, bounds, batch),
+                NEXT => self.scan_list::<NEXT>(host, list, kind, limit, bounds, batch),
+                _ => self.scan_list::<TAIL>(host, list, kind, limit, bounds, batch),
+            }
         }
     }
 
     fn scan_list<const LOOK: u8>(
         &mut self,
         host: &impl Host,
+        list: usize,
         kind: Kind,
         limit: Tier,
         (request, most): (u64, usize),
@@ -105,7 +114,7 @@ impl LockedLruvec<'_> {
         let oldest = self.lruvec.window.min(kind).index();
         let (mut next, mut left) = (None, request);
         while left > 0 && batch.folios.len() < most && batch.skipped.len() < STOP_PAGES {
-            let Some(folio) = next.or_else(|| self.tail(oldest, kind)) else { break };
+            let Some(folio) = next.or_else(|| self.lists.lists.tail(list)) else { break };
             next = self.look_ahead::<LOOK>(host, folio);
             left -= 1;
             batch.scanned += 1;
@@ -122,7 +131,7 @@ impl LockedLruvec<'_> {
             }
         }
         for &folio in &batch.skipped {
-            self.lists.lists.push_head(self.folios, list_of(oldest, kind), folio);
+            self.lists.lists.push_head(self.folios, list, folio);
         }
         batch.skipped.clear();
     }
@@ -146,7 +155,7 @@ impl LockedLruvec<'_> {
         if let Some(label) = now.generation()
             && label != oldest
         {
-            self.relist(folio, list_of(label, kind), true);
+            self.relist(folio, self.generation_list(folio, label, kind), true);
             batch.note_sorted(folio, label, Sorted::Relabelled);
             return true;
         }
@@ -175,7 +184,7 @@ impl LockedLruvec<'_> {
                 // Before the rework, a protected folio is evicted next in its new generation; since
                 // then, last.
                 let at_head = !protected || mechanisms.workingset_rework();
-                self.relist(folio, list_of(next, kind), at_head);
+                self.relist(folio, self.generation_list(folio, next, kind), at_head);
                 batch.protected += u64::from(protected);
                 // Before the rework, saturated folios were counted as protected, too.
                 if protected && (!saturated || !mechanisms.workingset_rework()) {
@@ -183,7 +192,7 @@ impl LockedLruvec<'_> {
                 }
             }
             Climb::Relabelled(label) => {
-                self.relist(folio, list_of(label, kind), true);
+                self.relist(folio, self.generation_list(folio, label, kind), true);
                 batch.note_sorted(folio, label, Sorted::Relabelled);
             }
         }
@@ -195,8 +204,10 @@ impl LockedLruvec<'_> {
 mod tests {
     use super::*;
     use crate::Preset;
+    use crate::Zone;
     use crate::folio::GenIndex;
     use crate::lru::Seq;
+    use crate::reclaim::Watermarks;
     use crate::sync::Ordering::Relaxed;
     use crate::testing::Harness;
 
@@ -214,6 +225,28 @@ mod tests {
         assert_eq!((harness.rfw(0), harness.seq_of(0)), ((false, 0, true), Some(1)));
         assert_eq!(harness.feedback(), [[0; 4]; 3]);
         assert_eq!(harness.sizes(), [1, 3, 0, 0]);
+    }
+
+    /// [book: eviction#scan-order]: "A scan begins at the highest zone that the request can use and
+    /// goes down to zone 0."
+    #[test]
+    fn a_generations_pages_in_lower_zones_are_scanned_last() {
+        let mut options = Harness::multigen_options(10);
+        options.watermarks = Watermarks { min: 0, low: 2, high: 2 };
+        let watermarks = Watermarks { min: 0, low: 0, high: 0 };
+        options.lower_zones = vec![Zone { pages: 3, watermarks, spared_pages: 0, pcp_sizes: None }];
+        let mut harness = Harness::with_options(options, 100);
+        // Pages 5 to 7 are in the lower zone, since only two others are free then.
+        harness.read_ahead(0..10);
+        harness.drain();
+        let zone = |page| harness.core.folios.zone_of(harness.folio(page));
+        assert_eq!((0..10).filter(|&page| zone(page) == 1).collect::<Vec<u32>>(), [5, 6, 7]);
+        harness.core.validate().unwrap();
+        let pages = |request| harness.pages(&harness.isolate(request));
+        assert_eq!(pages(4), [0, 1, 2, 3]);
+        assert_eq!(pages(4), [4, 8, 9, 5], "one scan visits both");
+        assert_eq!(pages(64), [6, 7]);
+        assert!(pages(64).is_empty());
     }
 
     /// [book: eviction#checks]: "A tier-2 folio above the limit moves likewise and `protected[2]`

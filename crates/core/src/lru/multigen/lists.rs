@@ -2,10 +2,32 @@
 
 use crate::Core;
 use crate::folio::{FolioId, GenIndex, Kind};
+use crate::lru::lruvec::LOWER_ZONE_LISTS;
+use crate::lru::multigen::window::GENERATION_LISTS;
 use crate::lru::{LockedLruvec, MAX_GENERATIONS, Seq};
 
+/// The list of a generation's folios, of those in the highest zone.
 pub(crate) fn list_of(generation: GenIndex, kind: Kind) -> usize {
-    generation.as_usize() * 2 + kind as usize
+    list_in(0, generation, kind)
+}
+
+/// The list of a generation's folios in a zone; 0 is the highest one.
+pub(super) fn list_in(zone: usize, generation: GenIndex, kind: Kind) -> usize {
+    let first = if zone == 0 { 0 } else { LOWER_ZONE_LISTS + (zone - 1) * GENERATION_LISTS };
+    first + generation.as_usize() * 2 + kind as usize
+}
+
+/// The zone and kind of such a list; `None` for the lists of other policies.
+pub(in crate::lru) fn zone_and_kind(list: usize) -> Option<(usize, Kind)> {
+    let (zone, place) = match list {
+        _ if list < GENERATION_LISTS => (0, list),
+        _ if list >= LOWER_ZONE_LISTS => {
+            let lower = list - LOWER_ZONE_LISTS;
+            (1 + lower / GENERATION_LISTS, lower % GENERATION_LISTS)
+        }
+        _ => return None,
+    };
+    Some((zone, Kind::ALL[place % 2]))
 }
 
 impl LockedLruvec<'_> {
@@ -18,7 +40,7 @@ impl LockedLruvec<'_> {
         let seq = self.lruvec.window.place(kind, flags.load(), rotation, mechanisms);
         flags.enlist(seq.index(), mechanisms);
         self.resize(seq.index(), kind, 1);
-        self.push(folio, list_of(seq.index(), kind), !rotation);
+        self.push(folio, self.generation_list(folio, seq.index(), kind), !rotation);
         seq
     }
 
@@ -26,7 +48,8 @@ impl LockedLruvec<'_> {
     pub(in crate::lru) fn generation_lists(&self) -> Vec<usize> {
         let max = self.lruvec.window.max();
         (0..MAX_GENERATIONS)
-            .flat_map(|age| Kind::ALL.map(|kind| list_of(Seq(max.0 - age).index(), kind)))
+            .flat_map(|age| Kind::ALL.map(|kind| (Seq(max.0 - age).index(), kind)))
+            .flat_map(|(label, kind)| self.folios.zones().map(move |zone| list_in(zone, label, kind)))
             .collect()
     }
 
@@ -50,16 +73,18 @@ impl LockedLruvec<'_> {
         let seq = self.lruvec.window.place(kind, now, false, mechanisms);
         flags.join_generation(seq.index(), mechanisms);
         self.resize(seq.index(), kind, 1);
-        self.relist(folio, list_of(seq.index(), kind), false);
+        self.relist(folio, self.generation_list(folio, seq.index(), kind), false);
     }
 
-    /// The next folio to scan in a generation.
-    pub(crate) fn tail(&self, generation: GenIndex, kind: Kind) -> Option<FolioId> {
-        self.lists.lists.tail(list_of(generation, kind))
+    /// The list of a generation for this folio.
+    #[inline]
+    pub(super) fn generation_list(&self, folio: FolioId, generation: GenIndex, kind: Kind) -> usize {
+        list_in(self.folios.zone_of(folio), generation, kind)
     }
 
-    pub(crate) fn is_empty(&self, generation: GenIndex, kind: Kind) -> bool {
-        self.lists.lists.is_empty(list_of(generation, kind))
+    /// Whether a generation has no folio in any zone.
+    pub(super) fn is_empty(&self, generation: GenIndex, kind: Kind) -> bool {
+        self.folios.zones().all(|zone| self.lists.lists.is_empty(list_in(zone, generation, kind)))
     }
 }
 

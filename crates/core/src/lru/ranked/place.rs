@@ -27,8 +27,8 @@ fn weight(swappiness: Swappiness, kind: Kind) -> u64 {
 /// The most pages that a memcg may have, by its limits, its ancestors' limits and the size of
 /// memory.
 pub(super) fn memory_limit(core: &Core, memcg: MemcgId) -> u64 {
-    let of_node = core.folios.len() - core.node.watermarks().high.min(core.folios.len());
-    core.memcgs.limit_pages(memcg).min(of_node.into())
+    let of_node = u64::from(core.folios.len()).saturating_sub(core.node.high_pages(0));
+    core.memcgs.limit_pages(memcg).min(of_node)
 }
 
 /// The decision of a scan about a folio at the newcomers' tail.

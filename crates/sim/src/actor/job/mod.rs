@@ -290,6 +290,7 @@ pub(super) fn wait_out(world: &World, throttle: Throttle) -> Pause {
     let until = world.now() + throttle.timeout();
     match throttle {
         Throttle::Writeback => Pause::Written(Some(until)),
+        Throttle::Background => Pause::Throttled(until),
         _ => Pause::Until(until),
     }
 }

@@ -1,7 +1,27 @@
-//! Watermarks of the node: when background reclaim starts and stops, and when allocations must
-//! wait.
+//! Zones: parts of memory with watermarks of their own, which say when background reclaim starts and
+//! stops, and when allocations must wait.
 //!
-//! Source: [book: reclaim-loop#watermarks]. There is one zone.
+//! All memory is one zone, unless [`crate::Options::lower_zones`] splits it as a kernel does on PCs,
+//! where old devices reach only the first 16 MiB. An allocation takes a page of the highest zone
+//! that has enough, and from a lower one it leaves a reserve for requests that no other zone serves.
+//!
+//! Source: [book: reclaim-loop#watermarks].
+
+use crate::pcp::PcpSizes;
+
+/// A lower zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// Its pages, used or free.
+    pub pages: u32,
+    /// Its watermarks.
+    pub watermarks: Watermarks,
+    /// Pages that it keeps free above a watermark, as these requests are served by higher zones,
+    /// too ("protection" in `/proc/zoneinfo`).
+    pub spared_pages: u32,
+    /// The kernel's lists per CPU, as [`crate::Options::pcp_sizes`].
+    pub pcp_sizes: Option<PcpSizes>,
+}
 
 /// Watermarks, in free pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
