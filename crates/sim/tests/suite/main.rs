@@ -24,3 +24,4 @@ mod rereads;
 mod samples;
 mod swarm;
 mod trouble;
+mod zones;
