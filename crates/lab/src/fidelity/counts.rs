@@ -260,6 +260,7 @@ fn count(outcome: &ReplayOutcome, memcg: &str, measure: Measure) -> f64 {
         Measure::BackgroundRuns => total.counters.get(Counter::Pageoutrun),
         Measure::BackgroundRunsInNap => total.counters.get(Counter::KswapdLowWmarkHitQuickly),
         Measure::BackgroundRunsAfterNap => total.counters.get(Counter::KswapdHighWmarkHitQuickly),
+        Measure::ThrottledEfforts => total.counters.get(Counter::PgscanDirectThrottle),
     };
     value as f64
 }

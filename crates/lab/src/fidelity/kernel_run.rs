@@ -55,18 +55,20 @@ pub enum Measure {
     SwapIns,
     /// Pages written to swap in the whole replay. Runs with swap only.
     SwapOuts,
-    /// Runs of background reclaim in the whole replay. This and the next two: runs without a limit
+    /// Runs of background reclaim in the whole replay. This and the next three: runs without a limit
     /// whose table has them.
     BackgroundRuns,
     /// Those of them that began during the nap after the run before.
     BackgroundRunsInNap,
     /// Those of them that began at its end, or without a nap.
     BackgroundRunsAfterNap,
+    /// Efforts of tasks that first waited for background reclaim, in the whole replay.
+    ThrottledEfforts,
 }
 
 impl Measure {
     /// All measures.
-    pub const ALL: [Measure; 15] = [
+    pub const ALL: [Measure; 16] = [
         Measure::TotalMisses,
         Measure::Misses,
         Measure::Refaults,
@@ -82,6 +84,7 @@ impl Measure {
         Measure::BackgroundRuns,
         Measure::BackgroundRunsInNap,
         Measure::BackgroundRunsAfterNap,
+        Measure::ThrottledEfforts,
     ];
 
     /// The measures of a run, which depend on its policy, swap and limit. Transfers of swap and
@@ -105,7 +108,10 @@ impl Measure {
     pub(super) fn is_of_background(self) -> bool {
         matches!(
             self,
-            Measure::BackgroundRuns | Measure::BackgroundRunsInNap | Measure::BackgroundRunsAfterNap
+            Measure::BackgroundRuns
+                | Measure::BackgroundRunsInNap
+                | Measure::BackgroundRunsAfterNap
+                | Measure::ThrottledEfforts
         )
     }
 
@@ -127,6 +133,7 @@ impl Measure {
             Measure::BackgroundRuns => "pageoutrun",
             Measure::BackgroundRunsInNap => "kswapd_low_wmark_hit_quickly",
             Measure::BackgroundRunsAfterNap => "kswapd_high_wmark_hit_quickly",
+            Measure::ThrottledEfforts => "pgscan_direct_throttle",
         }
     }
 }

@@ -61,6 +61,7 @@ impl Measure {
             Measure::BackgroundRuns => Some("total_vm_pageoutrun"),
             Measure::BackgroundRunsInNap => Some("total_vm_kswapd_low_wmark_hit_quickly"),
             Measure::BackgroundRunsAfterNap => Some("total_vm_kswapd_high_wmark_hit_quickly"),
+            Measure::ThrottledEfforts => Some("total_vm_pgscan_direct_throttle"),
         }
     }
 }
@@ -443,8 +444,13 @@ mod tests {
         };
         let [low, high] = ["total_vm_kswapd_low_wmark_hit_quickly", "total_vm_kswapd_high_wmark_hit_quickly"];
         let marks = [("watermark_min", "1"), ("watermark_low", "2"), ("watermark_high", "3")];
-        let counts = [("total_vm_pageoutrun", "208"), (low, "64"), (high, "21")];
-        assert_eq!(shown(&[&marks[..], &counts].concat()), [208.0, 64.0, 21.0]);
+        let counts = [
+            ("total_vm_pageoutrun", "208"),
+            (low, "64"),
+            (high, "21"),
+            ("total_vm_pgscan_direct_throttle", "29"),
+        ];
+        assert_eq!(shown(&[&marks[..], &counts].concat()), [208.0, 64.0, 21.0, 29.0]);
         assert!(shown(&counts).is_empty() && shown(&marks).is_empty());
         assert!(
             shown(&[&marks[..], &counts, &[("memcg", "b")]].concat()).is_empty(),
