@@ -255,6 +255,19 @@ impl Machine {
         }
     }
 
+    /// This machine with the kernel's page allocator on a PC: zones and lists of free pages per CPU.
+    /// They decide when background reclaim runs, and for how many pages
+    /// ([book: fidelity#fidelity-zones]). Set `cpus` first.
+    pub fn with_kernel_allocator(mut self) -> Machine {
+        let mut zones = Zone::of_pc(self.memory_pages, self.cpus);
+        if !zones.is_empty() {
+            let highest = zones.remove(0);
+            (self.watermarks, self.pcp_sizes, self.lower_zones) =
+                (highest.watermarks, highest.pcp_sizes, zones);
+        }
+        self
+    }
+
     /// The idealised harness of the golden traces ([book: golden-traces#harness]): one tenant with
     /// a limit, on a machine that is never short of memory. Work takes no time, dirty pages are not
     /// written, and every access counts.

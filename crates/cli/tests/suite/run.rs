@@ -355,6 +355,30 @@ fn a_real_run_says_that_swap_leaves_no_room() {
     assert!(error.contains("s.toml: a budget of") && error.contains("have less swap"), "{error}");
 }
 
+/// With zones and lists of free pages per CPU, kswapd is late at times, and the classic LRU's stops
+/// early.
+#[test]
+fn the_kernels_allocator_decides_when_kswapd_runs() {
+    let here = tempfile::tempdir().unwrap();
+    let scenario = |allocator: &str| {
+        format!(
+            "[machine]\nmemory = \"128MiB\"\npreset = \"linux-7.2\"\nallocator = \"{allocator}\"\n[[job]]\nfio = \"\"\"\n\
+             [reader]\nrw=randread\nsize=512m\nrate_iops=20000\nio_size=512m\n\"\"\"\n\
+             [print]\ncounters = [\"pageoutrun\", \"allocstall\"]\n"
+        )
+    };
+    let counts = |allocator: &str, lru: &str| {
+        fs::write(here.path().join("s.toml"), scenario(allocator)).unwrap();
+        let root = tenant(&document(here.path(), &format!("run s.toml --lru {lru}")), "").clone();
+        ["pageoutrun", "allocstall"].map(|name| number(&root["counters"][name]))
+    };
+    assert!(counts("plain", "multigen")[1] == 0 && counts("plain", "classic")[1] == 0);
+    let [multigen_runs, multigen_efforts] = counts("kernel", "multigen");
+    let [classic_runs, classic_efforts] = counts("kernel", "classic");
+    assert!(multigen_efforts > 0 && classic_efforts > 0);
+    assert!(classic_runs > 2 * multigen_runs, "{classic_runs} {multigen_runs}");
+}
+
 #[test]
 fn scenario_errors_name_their_place() {
     let here = folder();

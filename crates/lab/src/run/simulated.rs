@@ -15,7 +15,7 @@ use mglru_sim::{
     TenantReport, Writes,
 };
 use mglru_workload::fio;
-use mglru_workload::scenario::{self, Device, Job, MEMORY_BYTES_MAX, Work};
+use mglru_workload::scenario::{self, Allocator, Device, Job, MEMORY_BYTES_MAX, Work};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -226,7 +226,7 @@ fn machine(plan: &Plan, tenants: Vec<Tenant>) -> Result<Machine, Error> {
             false => SwapDevice::zram(),
         },
     });
-    Ok(Machine {
+    let machine = Machine {
         tenants,
         mechanisms: plan.mechanisms,
         cpus: wanted.cpus.unwrap_or(1) as usize,
@@ -242,6 +242,10 @@ fn machine(plan: &Plan, tenants: Vec<Tenant>) -> Result<Machine, Error> {
         readahead_pages: wanted.readahead_pages,
         fault_around_pages: wanted.fault_around_pages,
         ..Machine::new(pages)
+    };
+    Ok(match wanted.allocator {
+        Allocator::Plain => machine,
+        Allocator::Kernel => machine.with_kernel_allocator(),
     })
 }
 

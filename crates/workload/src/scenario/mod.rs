@@ -89,6 +89,8 @@ pub struct Machine {
     pub device: Device,
     /// Number of processors of the simulated machine.
     pub cpus: Option<u32>,
+    /// Where the simulated machine's free pages are.
+    pub allocator: Allocator,
     /// The largest readahead window of the simulated machine, in pages; 0: off.
     pub readahead_pages: u32,
     /// The aligned window that a mapped miss maps on the simulated machine, in pages: a power of
@@ -105,6 +107,16 @@ pub struct Swap {
     pub bytes: u64,
     /// Whether swap is on a disk. Otherwise it is compressed memory.
     pub on_disk: bool,
+}
+
+/// The page allocator of the simulated machine, which decides when background reclaim runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Allocator {
+    /// All free pages together.
+    #[default]
+    Plain,
+    /// The kernel's on a PC: zones, and lists of free pages per processor.
+    Kernel,
 }
 
 /// A storage device of the simulated machine.

@@ -7,8 +7,8 @@ use super::error::Error;
 use super::table::{Table, Text, Value};
 use super::tree::Tree;
 use super::{
-    Action, Command, Device, Job, Limits, MEMORY_BYTES_MAX, Machine, Print, Scenario, Swap, TIME_MAX, Work,
-    split_control,
+    Action, Allocator, Command, Device, Job, Limits, MEMORY_BYTES_MAX, Machine, Print, Scenario, Swap,
+    TIME_MAX, Work, split_control,
 };
 use crate::PAGE_BYTES;
 use crate::fio;
@@ -31,6 +31,7 @@ const MACHINE: &[&str] = &[
     "oom_policy",
     "device",
     "cpus",
+    "allocator",
     "readahead",
     "fault_around",
     "seed",
@@ -133,6 +134,7 @@ fn read_machine(table: &Table) -> Result<Machine, Error> {
         oom_policy: table.optional("oom_policy", name)?,
         device: table.optional("device", device)?.unwrap_or_default(),
         cpus: table.optional("cpus", |value, text| Ok(value.number(text, 1..=CPUS_MAX)? as u32))?,
+        allocator: table.optional("allocator", allocator)?.unwrap_or_default(),
         readahead_pages: table.optional("readahead", readahead)?.unwrap_or(0),
         fault_around_pages: table.optional("fault_around", fault_around)?.unwrap_or(0),
         seed: table.optional("seed", |value, text| value.number(text, 0..=u64::MAX))?.unwrap_or(SEED_DEFAULT),
@@ -156,6 +158,16 @@ fn fault_around(value: &Value, text: &Text) -> Result<u32, Error> {
             Ok((bytes / PAGE_BYTES) as u32)
         }
         _ => Err(value.wrong(text, "is not 0 or a power of two from 4KiB to 2MiB, such as \"64KiB\"")),
+    }
+}
+
+fn allocator(value: &Value, text: &Text) -> Result<Allocator, Error> {
+    match value.text(text)? {
+        "plain" => Ok(Allocator::Plain),
+        "kernel" => Ok(Allocator::Kernel),
+        other => {
+            Err(value.wrong(text, format_args!("unknown allocator `{other}`; expected plain or kernel")))
+        }
     }
 }
 

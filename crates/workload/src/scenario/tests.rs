@@ -256,6 +256,19 @@ fn readahead_and_fault_around_are_sizes_and_off_by_default() {
     }
 }
 
+#[test]
+fn the_allocator_is_plain_or_the_kernels() {
+    let machine = |keys: &str| {
+        parse(&WHOLE.replace("seed = 7", &format!("seed = 7\n{keys}")))
+            .map(|scenario| scenario.machine.allocator)
+    };
+    assert_eq!(machine("").unwrap(), Allocator::Plain);
+    assert_eq!(machine("allocator = \"plain\"").unwrap(), Allocator::Plain);
+    assert_eq!(machine("allocator = \"kernel\"").unwrap(), Allocator::Kernel);
+    let error = machine("allocator = \"zones\"").unwrap_err().to_string();
+    assert!(error.contains("unknown allocator `zones`; expected plain or kernel"), "{error}");
+}
+
 /// As in Linux, a tenant may have no page at all.
 #[test]
 fn a_limit_of_nothing_is_allowed() {
