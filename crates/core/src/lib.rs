@@ -142,6 +142,9 @@ fn first_of_index(options: &Options, one_thread: bool) -> (u32, u32) {
 
 impl Core {
     /// An empty node with a root memcg. `now` is the birth time of its first generations.
+    ///
+    /// # Panics
+    /// If there are more than two lower zones, or they leave no frame for the highest one.
     pub fn new(options: Options, now: Time) -> Core {
         sync::share();
         Core::make(options, now, false)
@@ -151,6 +154,9 @@ impl Core {
     /// nodes of the process are such, it takes fewer cycles. If two threads call it all the same,
     /// its counts and lists become wrong. It has up to 9 MiB more of metadata, unless that is
     /// charged.
+    ///
+    /// # Panics
+    /// As [`Self::new`].
     pub fn of_one_thread(options: Options, now: Time) -> Core {
         sync::alone();
         Core::make(options, now, true)
@@ -163,10 +169,17 @@ impl Core {
         // case each needs a leaf of its own.
         let leaves = (options.frames + options.frames / 4 + 1024).saturating_add(options.swap.pages);
         let (first_leaves, first_directories) = first_of_index(&options, one_thread);
+        let lower_zones: Vec<u32> = options.lower_zones.iter().map(|zone| zone.pages).collect();
+        let lower_pages: u64 = lower_zones.iter().map(|&pages| u64::from(pages)).sum();
+        assert!(lower_zones.len() < folio::ZONES_MAX, "a node has at most two lower zones");
+        assert!(
+            lower_zones.is_empty() || lower_pages < options.frames.into(),
+            "lower zones leave no frame for the highest one"
+        );
         let core = Core {
             folios: FolioTable::with_mechanisms(options.frames, options.mechanisms)
                 .with_few_refaults(options.grain.few_refaults)
-                .with_lower_zones(&options.lower_zones.iter().map(|zone| zone.pages).collect::<Vec<_>>()),
+                .with_lower_zones(&lower_zones),
             leaves: LeafPool::new(
                 first_leaves,
                 leaves,

@@ -253,6 +253,7 @@ impl Node {
     pub(crate) fn throttle(&self) -> bool {
         let waits = self.highest.free.are_adaptive() && self.is_exhausted();
         if waits {
+            // If background reclaim frees enough before it sees this, the wait ends by its timeout.
             self.throttled_waiters.store(true, Relaxed);
         }
         waits
