@@ -89,6 +89,13 @@ impl CachedFile {
         self.shared.write_back(&self.inode)
     }
 
+    /// Starts writing this file's dirty pages, and does not wait for the writes, as Linux's
+    /// `sync_file_range` with `SYNC_FILE_RANGE_WRITE` does. A page that cannot be written stays in
+    /// memory, and each handle reports the error at its next sync.
+    pub fn start_write_back(&self) {
+        self.shared.submit_dirty(&self.inode);
+    }
+
     /// Truncates the file to `len` bytes, or extends it with zeros. Pages beyond the end are
     /// dropped, including dirty ones.
     ///

@@ -60,6 +60,8 @@ pub(crate) struct Content {
     idle: Option<u64>,
     /// The file has no name left.
     removed: bool,
+    /// A program has cut off all content since the last close.
+    emptied: bool,
     /// Length and time of change on disk that what is cached belongs to: as of when the keeper was
     /// opened or, after a change by a program, when the file became idle with everything written.
     seen: Option<(u64, Timespec)>,
@@ -89,6 +91,18 @@ impl Content {
         // DIR's file system may have noted an earlier change more precisely.
         self.status_changed = self.status_changed.max(Some(now));
         (self.is_set, self.seen) = (false, None);
+    }
+
+    /// Notes that a program has cut off all content of a file that had some.
+    pub(crate) fn note_emptied(&mut self) {
+        self.emptied = true;
+    }
+
+    /// Whether what was written since a file was emptied is to be written to DIR at this close. A
+    /// program that replaces the content of a file this way, and does not sync, would lose the old
+    /// and the new one if the mount were killed before the flusher comes. ext4 does the same.
+    pub(crate) fn take_emptied(&mut self) -> bool {
+        std::mem::take(&mut self.emptied) && !self.removed
     }
 
     /// Notes that a program has changed names, owner, permissions or extended attributes of `node`.

@@ -306,6 +306,27 @@ fn a_reader_and_a_writer_share_a_file() {
     }
 }
 
+/// The device does not answer, and the call returns all the same.
+#[test]
+fn write_back_can_be_started_without_waiting_for_it() {
+    let (disk, files) = memory(11);
+    disk.set("f", &[]);
+    let cache = disk.builder(4 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
+    file.write_at(&pages(0..20), 0).unwrap();
+    files.hold();
+    file.start_write_back();
+    files.wait_held(1);
+    let sizes = || [counter(&cache, "", "file_dirty"), counter(&cache, "", "file_writeback")];
+    assert!(file.has_unwritten() && sizes() == [0, 20], "{:?}", sizes());
+    files.inject(fail(FaultOperation::Write, libc::ENOSPC));
+    files.release();
+    assert!(is_write_back(file.sync_data()), "an error is left to the next sync");
+    files.clear_faults();
+    file.sync_data().unwrap();
+    assert_same(&disk.contents("f"), &pages(0..20), "on disk");
+}
+
 /// Write-back planned before a truncation must not restore truncated data.
 #[test]
 fn truncation_waits_for_write_back_under_way() {

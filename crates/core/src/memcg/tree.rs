@@ -289,6 +289,11 @@ impl Memcgs {
         tree.names.range(children_of(parent)).map(|((_, name), _)| name.clone()).collect()
     }
 
+    /// Whether a memcg has online children.
+    pub(crate) fn has_children(&self, parent: MemcgId) -> bool {
+        self.tree.lock().names.range(children_of(parent)).next().is_some()
+    }
+
     /// Visits a memcg and its descendants, parents first, while none can be added or released.
     /// `visit` must not take a lock.
     pub(crate) fn visit<'a>(&'a self, top: MemcgId, mut visit: impl FnMut(&'a Memcg)) {

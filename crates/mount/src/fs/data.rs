@@ -268,8 +268,12 @@ impl Passthrough {
 
     pub(crate) fn release(&self, caller: Caller, handle: u64) -> Answer<()> {
         let open = self.open_files.remove(handle)?;
-        if let Open::File(OpenFile { node, traced, .. }) = &*open {
+        if let Open::File(OpenFile { node, file, traced, .. }) = &*open {
             let (node, traced) = (node.clone(), *traced);
+            let emptied = node.content().take_emptied();
+            if emptied {
+                file.get().start_write_back();
+            }
             drop(open);
             let gone = self.files.release(&self.nodes, &node);
             if let (Some(recording), Some(file), Some(len)) = (self.recording.get(), traced, gone) {

@@ -6,6 +6,7 @@ use crate::control::is_control;
 use crate::node::{Node, ROOT};
 use crate::refused::Answer;
 use fuser::{FileAttr, FileType, TimeOrNow};
+use mglru_cache::CachedFile;
 use rustix::fs::{
     AtFlags, Gid, Mode, StatVfs, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, XattrFlags, chmod,
     chownat, fstatvfs, getxattr, listxattr, removexattr, setxattr, utimensat,
@@ -85,12 +86,20 @@ impl Passthrough {
         let recording = self.recording.get();
         let traced = recording.and_then(|recording| Some((recording, recording.number(node)?)));
         let before = if traced.is_some() { self.files.attributes(node, &node.stat()?).size } else { 0 };
-        match handle.and_then(|handle| self.open_files.get(handle).ok()).as_deref() {
+        let truncate = |file: &CachedFile| {
+            let empties = len == 0 && !file.is_empty();
+            file.truncate(len).map(|()| empties)
+        };
+        let emptied = match handle.and_then(|handle| self.open_files.get(handle).ok()).as_deref() {
             Some(Open::File(open)) => {
-                open.file.get().truncate(len)?;
+                let emptied = truncate(&open.file.get())?;
                 open.node.content().note_change(&open.node);
+                emptied
             }
-            _ => self.files.with_writable(&self.nodes, node, |file| file.truncate(len))?,
+            _ => self.files.with_writable(&self.nodes, node, truncate)?,
+        };
+        if emptied {
+            node.content().note_emptied();
         }
         if let Some((recording, file)) = traced
             && len < before

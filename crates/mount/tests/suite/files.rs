@@ -1,6 +1,7 @@
 //! Names, links, attributes and what databases rely on.
 
 use crate::common::{Setup, mount_again, mounted, mounted_with};
+use mglru_workload::PAGE_BYTES;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::BTreeSet;
@@ -325,6 +326,36 @@ fn a_file_that_replaces_another_is_in_dir_with_its_content() {
     fs::write(mounted.at("new"), [1; 100_000]).unwrap();
     fs::rename(mounted.at("new"), mounted.at("f")).unwrap();
     assert_eq!(fs::read(mounted.below().join("f")).unwrap(), [1; 100_000]);
+}
+
+/// A mount that was killed once left an empty file long after a program had replaced the content.
+#[test]
+fn new_content_of_a_file_that_was_emptied_is_written_from_its_close_on() {
+    // One thread answers requests in their order: a close, which no program waits for, and then the
+    // reader of the control file.
+    let setup = Setup { threads: Some(1), ..Setup::default() };
+    let Some(mounted) = mounted_with(setup) else { return };
+    let dirty = || {
+        let stat = fs::read_to_string(mounted.at(".mglru/memory.stat")).unwrap();
+        stat.lines().find_map(|line| line.strip_prefix("file_dirty ")).unwrap().parse::<u64>().unwrap()
+    };
+    let of_pages = |pages: u64| pages * PAGE_BYTES;
+    fs::write(mounted.at("new"), [1; 10_000]).unwrap();
+    assert_eq!(dirty(), of_pages(3), "a new file waits for the flusher");
+    fs::write(mounted.at("new"), [2; 10_000]).unwrap();
+    assert_eq!(dirty(), 0, "it was opened with O_TRUNC");
+    let file = OpenOptions::new().read(true).write(true).open(mounted.at("new")).unwrap();
+    for shorter in [5000, 0] {
+        file.set_len(shorter).unwrap();
+        file.write_all_at(&[3; 10_000], 0).unwrap();
+        drop(File::open(mounted.at("new")).unwrap());
+        assert_eq!(dirty(), if shorter == 0 { 0 } else { of_pages(3) }, "cut to {shorter}");
+    }
+    // That close has done it.
+    file.write_all_at(&[4; 10_000], 0).unwrap();
+    drop(file);
+    assert_eq!(dirty(), of_pages(3));
+    assert_eq!(fs::read(mounted.finish().path().join("new")).unwrap(), [4; 10_000]);
 }
 
 /// It would be lost if the mount were killed.

@@ -157,7 +157,7 @@ pub(super) fn kill_for_thrashing(core: &Core, host: &impl Host) {
 }
 
 /// Kills `victim`; or the whole subtree of its highest ancestor, up to `target`, that has
-/// `memory.oom.group` set.
+/// `memory.oom.group` set, without memcgs that only hold others.
 fn kill(core: &Core, host: &impl Host, victim: MemcgId, target: MemcgId, report: &OutOfMemory) -> bool {
     if !core.memcgs.is_within(victim, target) {
         return false;
@@ -166,7 +166,10 @@ fn kill(core: &Core, host: &impl Host, victim: MemcgId, target: MemcgId, report:
         core.memcgs.with_ancestors(victim).filter(|memcg| core.memcgs.is_within(memcg.id(), target));
     let group = up_to_target.filter(|memcg| memcg.oom_group()).last();
     let members: Vec<&Memcg> = match group {
-        Some(group) => core.subtree(group.id()).collect(),
+        Some(group) => {
+            let has_tasks = |memcg: &&Memcg| memcg.id() == victim || core.memcgs.may_have_tasks(memcg);
+            core.subtree(group.id()).filter(has_tasks).collect()
+        }
         None => vec![core.memcg(victim)],
     };
     let mut killed = false;
@@ -209,6 +212,13 @@ fn is_mortal(memcg: &Memcg) -> bool {
 }
 
 impl Memcgs {
+    /// Whether a memcg of a group that is killed has tasks to kill. In cgroup v2 one with children
+    /// has none. Here it may, and then it has regions.
+    fn may_have_tasks(&self, memcg: &Memcg) -> bool {
+        let has_regions = || memcg.spaces.lock().all().any(|space| !space.regions().is_empty());
+        !self.has_children(memcg.id()) || has_regions()
+    }
+
     fn oom_candidate(&self, memcg: &Memcg, target: MemcgId) -> Option<OomCandidate> {
         if !is_mortal(memcg) {
             return None;

@@ -219,7 +219,7 @@ fn the_greedy_may_kill_itself() {
 }
 
 /// memory.oom.group, as the kernel documents it: "all tasks belonging to the cgroup or to its
-/// descendants … are killed together or not at all".
+/// descendants … are killed together or not at all". The group itself has no tasks.
 #[test]
 fn a_group_is_killed_together() {
     let world = World::new(OomPolicy::Victim);
@@ -227,8 +227,23 @@ fn a_group_is_killed_together() {
     world.bring_all(0, 70);
     world.bring_all(1, 30);
     assert_eq!(world.report(1, 30).victim.as_deref(), Some("top/b"), "it belongs to the group");
-    assert_eq!(world.all_events(), [[1, 1, 1], [0, 1, 0], [0, 1, 0], [0, 1, 0]]);
+    assert_eq!(world.all_events(), [[1, 0, 1], [0, 1, 0], [0, 1, 0], [0, 1, 0]]);
     assert_eq!(world.core.memcg(world.top).usage_pages(), 0);
+    assert!(world.core.oom_killed(world.top).is_none());
+    let events = world.core.read_control("top/memory.events", Time::ZERO).unwrap();
+    assert!(events.contains("oom 1\noom_kill 3\noom_group_kill 1\n"), "{events}");
+}
+
+/// Unlike in cgroup v2, a tenant may use memory itself and have others below it.
+#[test]
+fn a_group_with_memory_of_its_own_is_killed_too() {
+    let world = World::new(OomPolicy::Victim);
+    world.core.memcg(world.top).set_oom_group(true);
+    let (task, region) = (world.core.new_task(world.top, 0), world.core.open_mapping(Kind::Anon));
+    world.core.map(&task, &region, 512);
+    world.bring_all(0, 100);
+    assert_eq!(world.report(0, 100).victim.as_deref(), Some("top/a"));
+    assert_eq!(world.all_events(), [[1, 1, 1], [0, 1, 0], [0, 1, 0], [0, 1, 0]]);
 }
 
 #[test]
