@@ -193,7 +193,7 @@ fuzz-coverage: ## inputs that reach new code, a minute for each target; SECONDS_
 	cargo +nightly fuzz run -s none controls fuzz/corpus/controls crates/workload/tests/corpus/controls -- $(LIBFUZZER) $(SLOW)
 	cargo +nightly fuzz run -s none cache fuzz/corpus/cache -- $(LIBFUZZER) $(SLOW) -len_control=0
 LIBFUZZER = -max_total_time=$(SECONDS_EACH) -timeout=5 -rss_limit_mb=1024 -max_len=4096
-# An input of the cache has threads and takes a tenth of a second, and many times that on a busy machine.
+# An input of the cache has threads. It takes 5 ms of a CPU, and many times that on a busy machine, where it waits for them.
 SLOW = -timeout=30
 
 # A thousand power cuts with torn sectors, and a thousand killed processes; `make test` has 20 and 4. CRASH=N for another number.

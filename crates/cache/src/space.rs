@@ -203,7 +203,8 @@ impl CachedFile {
     ///
     /// # Errors
     /// The handle is read-only, the range is empty (`EINVAL`), its end is beyond 16 TiB, or the
-    /// file system has too little space or cannot reserve any.
+    /// file system has too little space or cannot reserve any. Where space runs out, the file may
+    /// have grown by a part of the range, as on ext4.
     pub fn allocate(&self, range: Range<u64>, keep_len: bool) -> Result<(), Error> {
         self.check_writable()?;
         if range.end > LEN_MAX {
@@ -214,13 +215,19 @@ impl CachedFile {
         let _alone = inode.resize.alone(&self.shared.writers);
         inode.adopt_len(&self.shared, true)?;
         // As in a truncation: write-back depends on the length.
-        let _held = inode.hold_transfers();
-        file.allocate(range.clone(), keep_len).map_err(|source| inode.error("reserve space for", source))?;
-        if !keep_len {
+        let transfers = inode.hold_transfers();
+        let allocated = file.allocate(range.clone(), keep_len);
+        if allocated.is_ok() && !keep_len {
             inode.disk_len_reached(range.end);
             inode.grow_to(range.end);
         }
-        Ok(())
+        drop(transfers);
+        if allocated.is_err() {
+            // By how much the file has grown, if at all. If the system does not say, a later read
+            // or sync asks again.
+            let _ = inode.adopt_len(&self.shared, true);
+        }
+        allocated.map_err(|source| inode.error("reserve space for", source))
     }
 }
 

@@ -314,7 +314,7 @@ fn a_truncation_sees_what_others_appended_or_cut() {
                 disk.set("f", &pages(0..others));
                 let (end, mut expected) = (5 * PAGE as u64, pages(0..others.min(5)));
                 match if allocates { file.allocate(0..end, false) } else { file.truncate(end) } {
-                    // Files in memory, and some file systems, reserve no space.
+                    // Some file systems reserve no space.
                     Err(error) if allocates && error.kind() == std::io::ErrorKind::Unsupported => continue,
                     result => result.unwrap(),
                 }

@@ -306,6 +306,31 @@ fn a_reader_and_a_writer_share_a_file() {
     }
 }
 
+/// The file was longer on disk than in the cache, which took that for a change by another process.
+#[test]
+fn a_file_has_the_length_that_a_failed_allocation_left() {
+    let (disk, files) = memory(5);
+    disk.set("f", &pages(0..2)[..PAGE + 100]);
+    let cache = disk.builder(4 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::ReadWrite).unwrap();
+    file.write_at(b"unwritten", PAGE as u64 + 50).unwrap();
+    files.set_capacity_pages(6);
+    let full = file.allocate(0..10 * PAGE as u64, false);
+    assert_eq!(number(full), libc::ENOSPC);
+    let grown = 6 * PAGE;
+    assert_eq!((file.len() as usize, disk.contents("f").len()), (grown, grown), "by a part of it");
+    let mut expected = pages(0..2)[..PAGE + 100].to_vec();
+    expected[PAGE + 50..PAGE + 59].copy_from_slice(b"unwritten");
+    expected.resize(grown, 0);
+    assert_same(&read(&file, 0, grown), &expected, "read");
+    file.sync_data().unwrap();
+    assert_same(&disk.contents("f"), &expected, "on disk");
+    // A kept length stays.
+    file.allocate(0..10 * PAGE as u64, true).unwrap();
+    assert_eq!(file.len() as usize, grown);
+    cache.validate().unwrap();
+}
+
 /// The device does not answer, and the call returns all the same.
 #[test]
 fn write_back_can_be_started_without_waiting_for_it() {

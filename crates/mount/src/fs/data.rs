@@ -309,13 +309,15 @@ impl Passthrough {
             return Err(Errno::FBIG.into());
         }
         let file = self.charged(caller, open)?;
+        let before = file.len();
         if clears {
             file.punch_hole(range.clone())?;
         }
-        // Where this fails, the bytes are cleared all the same.
+        // Where this fails, the bytes are cleared all the same, and the file may have grown.
         let allocated = if allocates { file.allocate(range, mode.contains(keep)) } else { Ok(()) };
+        let has_grown = file.len() > before;
         drop(file);
-        if clears || allocated.is_ok() {
+        if clears || allocated.is_ok() || has_grown {
             open.node.content().note_change(&open.node);
         }
         if let (Some(recording), Some(file), true) = (self.recording.get(), open.traced, clears) {

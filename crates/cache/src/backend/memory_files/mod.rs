@@ -640,6 +640,34 @@ impl BackendFile for MemoryFile {
         Ok(())
     }
 
+    /// As ext4 does, extends the file until the disk is full. Reserves nothing beyond its end.
+    fn allocate(&self, range: Range<u64>, keep_len: bool) -> io::Result<()> {
+        let mut state = self.files.lock();
+        state.count_down();
+        let page_bytes = FRAME_BYTES as u64;
+        let len = state.content(self.identity).bytes;
+        let wanted_end = if keep_len { range.end.min(len) } else { range.end };
+        let lacks = |number: &u64, file: &Content| !file.pages.contains_key(number);
+        let reached = (range.start / page_bytes..wanted_end.div_ceil(page_bytes)).find(|number| {
+            if !lacks(number, state.content(self.identity)) {
+                return false;
+            }
+            if state.used_pages >= state.capacity_pages || !state.powered {
+                return true;
+            }
+            let file = state.content(self.identity);
+            file.note_change(*number);
+            file.pages.insert(*number, Box::new([0; FRAME_BYTES]));
+            state.used_pages += 1;
+            false
+        });
+        let end = reached.map_or(wanted_end, |full| full * page_bytes);
+        if end > len {
+            state.set_len(self.identity, end);
+        }
+        reached.map_or(Ok(()), |_| Err(io::Error::from_raw_os_error(libc::ENOSPC)))
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.files.lock();
         state.count_down();
