@@ -189,11 +189,11 @@ fuzz-coverage: ## inputs that reach new code, a minute for each target; SECONDS_
 	cargo +nightly fuzz run -s none roundtrip fuzz/corpus/roundtrip -- $(LIBFUZZER)
 	cargo +nightly fuzz run -s none jobs fuzz/corpus/jobs crates/workload/tests/corpus/fio-jobs -- $(LIBFUZZER)
 	cargo +nightly fuzz run -s none scenarios fuzz/corpus/scenarios crates/workload/tests/corpus/scenarios fuzz/seeds/scenarios -- $(LIBFUZZER)
-	cargo +nightly fuzz run -s none tables fuzz/corpus/tables fuzz/seeds/tables -- $(LIBFUZZER)
+	cargo +nightly fuzz run -s none tables fuzz/corpus/tables fuzz/seeds/tables -- $(LIBFUZZER) $(SLOW)
 	cargo +nightly fuzz run -s none controls fuzz/corpus/controls crates/workload/tests/corpus/controls -- $(LIBFUZZER) $(SLOW)
 	cargo +nightly fuzz run -s none cache fuzz/corpus/cache -- $(LIBFUZZER) $(SLOW) -len_control=0
 LIBFUZZER = -max_total_time=$(SECONDS_EACH) -timeout=5 -rss_limit_mb=1024 -max_len=4096
-# An input of the cache has threads. It takes 5 ms of a CPU, and many times that on a busy machine, where it waits for them.
+# On a busy machine, loads of a table take seconds, and an input of the cache, of 5 ms on idle CPUs, waits for its threads.
 SLOW = -timeout=30
 
 # A thousand power cuts with torn sectors, and a thousand killed processes; `make test` has 20 and 4. CRASH=N for another number.

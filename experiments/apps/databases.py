@@ -12,6 +12,9 @@ import tempfile
 
 from bench import Failure, call, wait_until
 
+# Servers run as users of their own, who may not write to a folder of another user.
+os.environ["TMPDIR"] = "/tmp"
+
 
 class Server:
     """A server's process, and its folder with socket and log."""
