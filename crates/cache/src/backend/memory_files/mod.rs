@@ -642,17 +642,22 @@ impl BackendFile for MemoryFile {
 
     /// As ext4 does, extends the file until the disk is full. Reserves nothing beyond its end.
     fn allocate(&self, range: Range<u64>, keep_len: bool) -> io::Result<()> {
+        if range.is_empty() {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
         let mut state = self.files.lock();
         state.count_down();
+        if !state.powered {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
         let page_bytes = FRAME_BYTES as u64;
         let len = state.content(self.identity).bytes;
         let wanted_end = if keep_len { range.end.min(len) } else { range.end };
-        let lacks = |number: &u64, file: &Content| !file.pages.contains_key(number);
         let reached = (range.start / page_bytes..wanted_end.div_ceil(page_bytes)).find(|number| {
-            if !lacks(number, state.content(self.identity)) {
+            if state.content(self.identity).pages.contains_key(number) {
                 return false;
             }
-            if state.used_pages >= state.capacity_pages || !state.powered {
+            if state.used_pages >= state.capacity_pages {
                 return true;
             }
             let file = state.content(self.identity);
