@@ -135,6 +135,9 @@ fn bad_traces_are_refused_with_place_and_remedy() {
     lines(path, "damaged.txt", ["R 1 1", "R 2 1", "R three 1", "R 4 1"].map(str::to_owned).into_iter());
     fs::write(path.join("cut.bin"), [0; 10]).unwrap();
     fs::write(path.join("columns.csv"), "when,where\n1,2\n3,4\n").unwrap();
+    fs::write(path.join("large.txt"), "1\n18446744073709551616\n3\n").unwrap();
+    fs::write(path.join("alibaba.csv"), "419,W,8192,4096,7\n419,R,8192,4096,8\n").unwrap();
+    fs::write(path.join("utf16.txt"), b"\xff\xfe1\0\n\0").unwrap();
     fs::write(path.join("binary.dat"), (0..=255u8).cycle().take(4096).collect::<Vec<_>>()).unwrap();
     for (arguments, status, what) in [
         ("replay empty.txt", 1, "empty.txt: empty trace"),
@@ -143,7 +146,11 @@ fn bad_traces_are_refused_with_place_and_remedy() {
         ("replay damaged.txt", 1, "--lossy"),
         ("replay cut.bin", 1, "byte 8: truncated"),
         ("replay columns.csv --format libcachesim-csv", 1, "columns.csv: not the columns"),
-        ("replay columns.csv", 1, "neither id nor lbn and size"),
+        ("replay columns.csv", 1, "neither id, nor lbn and size, nor offset and size"),
+        ("replay large.txt", 1, "large.txt: line 2, byte 2: damaged plain record"),
+        ("replay large.txt", 1, "expected at most 18446744073709551615"),
+        ("replay alibaba.csv", 1, "put a line in front that names the columns"),
+        ("replay utf16.txt", 1, "utf16.txt: text in UTF-16, which is not supported; convert it first: iconv"),
         ("replay kv.csv", 1, "kv.csv: line 3, byte 13: damaged cachelib record: op is \"TOUCH\""),
         ("replay block.csv --format cachelib", 1, "io_offset"),
         ("replay damaged.txt --format mqsim", 1, "damaged mqsim record"),

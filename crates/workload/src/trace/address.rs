@@ -14,7 +14,7 @@
 use super::PAGE_BYTES;
 use super::decode::{LineFormat, Parsed, Request};
 use super::plain;
-use super::text::{fields, number, quote, wrong};
+use super::text::{expected_number, fields, number, quote, wrong};
 
 pub(super) struct Address;
 
@@ -31,7 +31,9 @@ impl LineFormat for Address {
             b"s" => true,
             _ => return Err(wrong("the operation", operation, "l or s")),
         };
-        let byte = plain::number(address).ok_or_else(|| wrong("the address", address, "a number, 0x..."))?;
+        let byte = plain::number(address).ok_or_else(|| {
+            wrong("the address", address, format!("{}, such as 0x1000", expected_number(address)))
+        })?;
         number(instructions, "the third field")?;
         let request = Request::pages(byte / PAGE_BYTES, 1)?.writing(write);
         // Neighbouring words are one use of their page.

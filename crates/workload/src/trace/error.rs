@@ -1,7 +1,7 @@
 //! Errors of traces. Every message says what is wrong, where, and what to do.
 
 use super::members::TrailingBytes;
-use super::source::{Compression, Input, is_memory_error};
+use super::source::{Compression, Foreign, Input, is_memory_error};
 use super::{Format, OpenOptions, OptionOrigin};
 use std::fmt;
 use std::io;
@@ -51,6 +51,13 @@ pub enum TraceError {
         path: PathBuf,
         /// Name of the compression.
         compression: &'static str,
+    },
+    /// The file is of a kind that the reader does not support, such as an archive.
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Its kind, and what makes a trace of it.
+        kind: Foreign,
     },
     /// The compressed stream is damaged or incomplete.
     Compressed {
@@ -257,6 +264,9 @@ impl fmt::Display for TraceError {
                 "{}: compressed with {compression}, which is not supported; decompress it first",
                 path.display()
             ),
+            TraceError::Foreign { path, kind: Foreign { name, remedy } } => {
+                write!(f, "{}: {name}, which is not supported; {remedy}", path.display())
+            }
             TraceError::Ambiguous { path, candidates, advice } => {
                 let (path, option) = (path.display(), advice.format());
                 write!(f, "{path}: several formats fit; name one with {option}:")?;

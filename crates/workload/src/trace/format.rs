@@ -96,7 +96,7 @@ impl Format {
             }
             Format::OracleGeneral => "binary, 24 bytes: time, id, size, next access; an id is one page",
             Format::LibCacheSimCsv => {
-                "columns time, id, size (an id is one page) or op, size in bytes, lbn in units"
+                "columns time, id, size (an id is one page), or in a header op, size, lbn in units or offset"
             }
             Format::Vscsi => "binary, version 1 or 2; SCSI reads and writes, lbn in units, length in bytes",
             Format::Msr => "CSV: time, host, disk, Read|Write, offset in bytes, size in bytes, latency",
@@ -183,8 +183,10 @@ impl FromStr for Format {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let wanted = name.to_ascii_lowercase().replace('_', "-");
-        Format::ALL.into_iter().find(|format| format.name() == wanted).ok_or_else(|| {
+        // libCacheSim writes oracleGeneral, and others oracle_general.
+        let letters = |name: &str| name.to_ascii_lowercase().replace(['-', '_'], "");
+        let wanted = letters(name);
+        Format::ALL.into_iter().find(|format| letters(format.name()) == wanted).ok_or_else(|| {
             let names: Vec<_> = Format::ALL.iter().map(|format| format.name()).collect();
             format!("unknown trace format \"{name}\"; expected one of {}", names.join(", "))
         })

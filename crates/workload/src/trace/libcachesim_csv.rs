@@ -1,23 +1,28 @@
 //! libCacheSim's CSV: columns of time, object id and size (AdaptSize's traces too, with blanks), or
-//! block requests with an `lbn` column.
+//! block requests with an `lbn` or `offset` column.
 //!
 //! ```text
-//! time,id,size                  an id is an opaque key: one page, whatever its size
-//! version,time,op,size,lbn      a block request: lbn in units, size in bytes, op 28 or 2a as in SCSI
+//! time,id,size                      an id is an opaque key: one page, whatever its size
+//! version,time,op,size,lbn          a block request: lbn in units, size in bytes, op 28 or 2a as in SCSI
+//! volume,op,offset,size,time        the same in bytes, of several volumes
 //! ```
 //!
 //! A header names the columns, in any order and with others in between: `id` (`obj_id`, `obj-id`,
-//! `object_id`, `object`) or `lbn` (`lba`, `sector`), `size` (`obj_size`, `obj-size`, `length`,
-//! `len`), `op` (`operation`, `opcode`). Without a header the first three are time, id and size.
-//! Columns are separated by commas, semicolons, tabs or single blanks. The first line decides, and
-//! every line must have as many columns.
+//! `object_id`, `object`), or else `lbn` (`lba`, `sector`) or `offset`; `size` (`obj_size`,
+//! `obj-size`, `length`, `len`); `op` (`operation`, `opcode`). Block requests may also have `volume`
+//! (`volume_id`, `disk`, `device`, `device_id`, `lun`, `asu`), and their `op` may be called `iotype`
+//! (`io_type`, `type`). Without a header the first three are time, id and size: that of Twitter's
+//! cache traces is, and block requests (of UMass, Alibaba, Tencent) need one. Columns are separated
+//! by commas, semicolons, tabs or single blanks. The first line decides, and every line must have
+//! as many columns.
 //!
 //! *Offset:* an id is not an offset. It is a number if most sampled ids are; otherwise it is any
-//! word, hashed as in [`plain`]. An `lbn` counts units of 512 bytes by default, in one flat space.
-//! *Size:* not used with an id; with an `lbn` every touched 4 KiB page counts. Without `op` every
-//! access is a read.
+//! word, hashed as in [`plain`]. An `lbn` counts units of 512 bytes by default, and an `offset`
+//! bytes: in one flat space, or with `volume` from the beginning of each, which is then a file.
+//! *Size:* not used with an id; otherwise every touched 4 KiB page counts. Without `op` every access
+//! is a read.
 
-use super::decode::{Fault, LineFormat, Parsed, Request};
+use super::decode::{Fault, LineFormat, Names, Parsed, Request};
 use super::plain;
 use super::source::Sample;
 use super::text::{decimal, number, quote, wrong};
@@ -25,14 +30,20 @@ use super::text::{decimal, number, quote, wrong};
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b' '];
 const IDS: [&str; 5] = ["id", "obj_id", "obj-id", "object_id", "object"];
 const BLOCKS: [&str; 3] = ["lbn", "lba", "sector"];
+const BYTES: [&str; 1] = ["offset"];
+const VOLUMES: [&str; 7] = ["volume", "volume_id", "disk", "device", "device_id", "lun", "asu"];
 const SIZES: [&str; 5] = ["size", "obj_size", "obj-size", "length", "len"];
 const OPERATIONS: [&str; 3] = ["op", "operation", "opcode"];
+/// Further names of that column where a line is a block request. Of a line with an id, they may say
+/// something else.
+const BLOCK_OPERATIONS: [&str; 3] = ["iotype", "io_type", "type"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     Number(usize),
     Word(usize),
     Block { lbn: usize, size: usize },
+    Bytes { offset: usize, size: usize },
 }
 
 /// Column numbers of the used fields.
@@ -42,6 +53,7 @@ struct Layout {
     header: bool,
     key: Key,
     operation: Option<usize>,
+    volume: Option<usize>,
 }
 
 impl Layout {
@@ -58,15 +70,33 @@ impl Layout {
         };
         if names.iter().all(|name| is_name(name)) {
             let operation = find(&OPERATIONS);
-            let layout = |key| Ok(Layout { delimiter, columns, header: true, key, operation });
-            return match (find(&IDS), find(&BLOCKS), find(&SIZES)) {
-                (Some(id), _, _) => layout(id_key(sample, delimiter, id, true)),
-                (None, Some(lbn), Some(size)) => layout(Key::Block { lbn, size }),
-                _ => Err(format!("the header {} has neither id nor lbn and size", quote(first))),
+            let layout = |key| Layout { delimiter, columns, header: true, key, operation, volume: None };
+            if let Some(id) = find(&IDS) {
+                return Ok(layout(id_key(sample, delimiter, id, true)));
+            }
+            let key = match (find(&BLOCKS), find(&BYTES), find(&SIZES)) {
+                (Some(lbn), _, Some(size)) => Key::Block { lbn, size },
+                (None, Some(offset), Some(size)) => Key::Bytes { offset, size },
+                _ => {
+                    let header = quote(first);
+                    return Err(format!(
+                        "the header {header} has neither id, nor lbn and size, nor offset and size"
+                    ));
+                }
             };
+            let operation = operation.or_else(|| find(&BLOCK_OPERATIONS));
+            return Ok(Layout { operation, volume: find(&VOLUMES), ..layout(key) });
         }
         if columns < 3 || !is_time(names[0]) || decimal(names[2]).is_none() {
             return Err(format!("the first line, {}, is neither a header nor time, id, size", quote(first)));
+        }
+        if let Some(column) = column_of_operations(sample, delimiter) {
+            return Err(format!(
+                "column {} of {} holds operations, so this is not time, id, size; put a line in front that names the \
+                 columns, such as volume,op,offset,size,time for bytes or volume,lbn,size,op,time for sectors",
+                column + 1,
+                quote(first)
+            ));
         }
         Ok(Layout {
             delimiter,
@@ -74,8 +104,21 @@ impl Layout {
             header: false,
             key: id_key(sample, delimiter, 1, false),
             operation: None,
+            volume: None,
         })
     }
+}
+
+/// The column that says in every sampled line whether it reads or writes. A trace of block requests
+/// without a header, of UMass or Alibaba for example, has one, and its other columns are not those
+/// of a trace of objects.
+fn column_of_operations(sample: &Sample, delimiter: u8) -> Option<usize> {
+    let is_operation = |field: &[u8]| {
+        [&b"r"[..], b"w", b"read", b"write"].iter().any(|name| field.eq_ignore_ascii_case(name))
+    };
+    let mut lines = sample.lines().filter(|line| !line.starts_with(b"#")).take(200);
+    let column = split(lines.next()?, delimiter).position(is_operation)?;
+    lines.all(|line| split(line, delimiter).nth(column).is_some_and(is_operation)).then_some(column)
 }
 
 /// Whether the ids are numbers or words. The majority of the sampled ids decides, so that a damaged
@@ -114,21 +157,29 @@ pub(super) fn fits(sample: &Sample) -> bool {
         // Four numbers between blanks are an ARC trace.
         Ok(layout) => (layout.delimiter != b' ' && layout.delimiter != b'\t') || layout.columns == 3,
         // A CSV of another kind: the reader reports the missing columns.
+        Err(_) if DELIMITERS[..3].iter().any(|it| column_of_operations(sample, *it).is_some()) => true,
         Err(_) => first.contains(&b',') && split(first, b',').count() >= 2 && split(first, b',').all(is_name),
     }
+}
+
+/// Whether positions count units. `true` if the columns are none of this format, which is another
+/// error.
+pub(super) fn counts_units(sample: &Sample) -> bool {
+    Layout::of(sample).map_or(true, |layout| matches!(layout.key, Key::Block { .. }))
 }
 
 pub(super) struct LibCacheSimCsv {
     layout: Layout,
     unit_bytes: u64,
     header_ahead: bool,
+    volumes: Names,
 }
 
 impl LibCacheSimCsv {
     pub fn new(sample: &Sample, unit_bytes: u64) -> Result<Self, Fault> {
         let layout = Layout::of(sample).map_err(Fault::Columns)?;
         let header_ahead = layout.header;
-        Ok(Self { layout, unit_bytes, header_ahead })
+        Ok(Self { layout, unit_bytes, header_ahead, volumes: Names::default() })
     }
 }
 
@@ -137,12 +188,13 @@ impl LineFormat for LibCacheSimCsv {
         if std::mem::take(&mut self.header_ahead) || line.starts_with(b"#") {
             return Ok(Parsed::Nothing);
         }
-        let Layout { delimiter, columns, key, operation, .. } = self.layout;
+        let Layout { delimiter, columns, key, operation, volume, .. } = self.layout;
         let (id_column, size_column) = match key {
             Key::Number(column) | Key::Word(column) => (column, None),
-            Key::Block { lbn, size } => (lbn, Some(size)),
+            Key::Block { lbn: column, size } | Key::Bytes { offset: column, size } => (column, Some(size)),
         };
-        let (mut id, mut size, mut write, mut found) = (&line[..0], &line[..0], Some(false), 0);
+        let (mut id, mut size, mut file, mut write, mut found) =
+            (&line[..0], &line[..0], None, Some(false), 0);
         for (column, field) in split(line, delimiter).enumerate() {
             if column == id_column {
                 id = field;
@@ -150,6 +202,8 @@ impl LineFormat for LibCacheSimCsv {
                 size = field;
             } else if Some(column) == operation {
                 write = writes(field)?;
+            } else if Some(column) == volume {
+                file = Some(field);
             }
             found = column + 1;
         }
@@ -164,6 +218,11 @@ impl LineFormat for LibCacheSimCsv {
             Key::Block { .. } => {
                 Request::units(number(id, "the block")?, self.unit_bytes, number(size, "the size")?)?
             }
+            Key::Bytes { .. } => Request::bytes(number(id, "the offset")?, number(size, "the size")?)?,
+        };
+        let request = match file {
+            Some(file) => request.in_file(self.volumes.id(file)?)?,
+            None => request,
         };
         Ok(Parsed::Request(request.writing(write)))
     }
@@ -213,6 +272,37 @@ mod tests {
     fn blocks_have_sizes() {
         let text = "version,time,op,size,lbn\n1,5633898,2a,512,42932745\n1,5633898,28,6656,40409911\n";
         assert_eq!(parse(text), Ok(vec![(5366593, 1, true), (5051238, 3, false)]));
+    }
+
+    #[test]
+    fn volumes_have_blocks_or_bytes() {
+        let bytes = "volume,op,offset,size,time\n7,W,8192,4097,1\n9,R,0,4096,2\n7,R,4096,1,3\n";
+        assert_eq!(parse(bytes), Ok(vec![(2, 2, true), (1 << 32, 1, false), (1, 1, false)]));
+        let sectors = "asu,lba,size,op,time\n0,16,8192,w,0.1\n1,8,512,r,0.2\n";
+        assert_eq!(parse(sectors), Ok(vec![(2, 2, true), (1 << 32 | 1, 1, false)]));
+        let systor = "Timestamp,Response,IOType,LUN,Offset,Size\n1.5,,W,2,4096,4096\n1.6,0.1,R,2,0,1\n";
+        assert_eq!(parse(systor), Ok(vec![(1, 1, true), (0, 1, false)]));
+        assert!(parse("volume,offset,size\n1,17592186044416,1\n").unwrap_err().contains("16 TiB"));
+        // With an id, `type` and `volume` are columns like others.
+        assert_eq!(parse("id,type,volume\n7,photo,1\n7,text,2\n"), Ok(vec![(7, 1, false), (7, 1, false)]));
+    }
+
+    /// UMass' and Alibaba's traces have no header. Read as time, id and size, the second has two ids:
+    /// `R` and `W`.
+    #[test]
+    fn block_requests_without_a_header_are_refused() {
+        for (text, column) in [
+            ("0,303567,3584,w,0.000000\n1,55590,3072,r,0.000000\n", "column 4"),
+            ("419,W,8792731648,16384,1577808144360767\n419,R,0,4096,1577808144360768\n", "column 2"),
+        ] {
+            let sample = Sample { bytes: text.into(), complete: true };
+            assert!(fits(&sample), "{text}");
+            let Err(Fault::Columns(what)) = LibCacheSimCsv::new(&sample, 512) else { panic!("{text}") };
+            assert!(what.contains(column) && what.contains("volume,op,offset,size,time"), "{what}");
+        }
+        // Twitter's: time, key, sizes of key and value, client, operation, lifetime.
+        let twitter = "0,q:q:1,7,4,1,get,0\n0,q:q:2,7,4,2,set,60\n0,q:q:1,7,4,1,get,0\n";
+        assert_eq!(parse(twitter).unwrap().len(), 3);
     }
 
     #[test]

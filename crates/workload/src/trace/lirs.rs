@@ -8,7 +8,7 @@
 
 use super::decode::{LineFormat, Parsed, Request};
 use super::plain;
-use super::text::wrong;
+use super::text::{expected_number, wrong};
 
 pub(super) struct Lirs;
 
@@ -17,7 +17,8 @@ impl LineFormat for Lirs {
         if line == b"*" {
             return Ok(Parsed::Nothing);
         }
-        let block = plain::number(line).ok_or_else(|| wrong("the block", line, "a number or *"))?;
+        let block = plain::number(line)
+            .ok_or_else(|| wrong("the block", line, format!("{}, or *", expected_number(line))))?;
         Ok(Parsed::Request(Request::pages(block, 1)?))
     }
 }

@@ -18,7 +18,7 @@
 //! Every format's file documents its sizes and offsets. There are four kinds of page numbers:
 //!
 //! * One flat space (kernel lab, ARC, vscsi, ...): the page number is the position in 4 KiB pages.
-//! * Several files or disks (fio, MSR, MQSim, blkparse): file id << 32 | page in the file. Ids
+//! * Several files or disks (fio, MSR, MQSim, blkparse, CSV with volumes): file id << 32 | page in the file. Ids
 //!   count from 0 in the order in which the trace first names the files, so a trace of one disk is
 //!   a flat space again.
 //! * Anonymous memory (kernel lab): a separate space. Anonymous page 5 is not file page 5.
@@ -69,7 +69,7 @@ pub use format::Format;
 pub use info::{Counting, TraceInfo, info, info_with};
 pub use kernel_lab::{Sidecar, sidecar};
 pub use request_log::{LoggedRequest, RequestKind, RequestLog};
-pub use source::Compression;
+pub use source::{Compression, Foreign};
 pub use write::{Converted, TraceWriter, WriteOptions, convert};
 
 use crate::PAGE_BYTES;
@@ -246,6 +246,12 @@ impl TraceReader {
         {
             return Err(TraceError::Unsupported { path, compression });
         }
+        if options.format.is_none()
+            && !recognise::is_named_binary(&name)
+            && let Some(kind) = source::foreign(&sample.bytes)
+        {
+            return Err(TraceError::Foreign { path, kind });
+        }
         let format = match options.format.map_or_else(|| recognise::recognise(&name, &sample), Ok) {
             Ok(format) => format,
             Err(unsure) => {
@@ -254,6 +260,13 @@ impl TraceReader {
         };
         if options.unit_bytes.is_some() && !format.counts_units() {
             let what = format!("a unit size means nothing for the format {format}");
+            return Err(TraceError::Usage { path, what });
+        }
+        if options.unit_bytes.is_some()
+            && format == Format::LibCacheSimCsv
+            && !libcachesim_csv::counts_units(&sample)
+        {
+            let what = "a unit size means nothing without a column lbn".to_owned();
             return Err(TraceError::Usage { path, what });
         }
         let unit_bytes = options.unit_bytes.unwrap_or(512);
@@ -269,6 +282,9 @@ impl TraceReader {
                 return Err(broken_off(&path, &mut input, advice).unwrap_or(error));
             }
         };
+        if sample.is_marked() && !format.is_binary() {
+            input.consume(source::BYTE_ORDER_MARK.len());
+        }
         Ok(Self {
             advice,
             path,

@@ -10,7 +10,7 @@
 
 use super::PageAccess;
 use super::decode::{LineFormat, Parsed, Request};
-use super::text::{decimal, quote, wrong};
+use super::text::{decimal, expected_number, quote, wrong};
 use super::write::{Encode, Run};
 use crate::hash::fnv1a;
 use std::io::Write;
@@ -48,7 +48,10 @@ impl LineFormat for Plain {
             None if line == b"*" => {
                 return Err("* is a mark in LIRS traces, whose format is lirs".to_string());
             }
-            None => return Err(wrong("the line", line, "a number (the format keys takes words)")),
+            None => {
+                let expected = format!("{} (the format keys takes words)", expected_number(line));
+                return Err(wrong("the line", line, expected));
+            }
         };
         Ok(Parsed::Request(Request::pages(page, 1)?))
     }
@@ -94,6 +97,8 @@ mod tests {
         assert_eq!(hash(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(hash(b"a"), 0xaf63_dc4c_8601_ec8c);
         assert!(Plain.line(b"a").is_err());
+        let error = Plain.line(b"18446744073709551616").unwrap_err();
+        assert!(error.contains("expected at most 18446744073709551615"), "{error}");
         assert!(Keys.line(b"a").is_ok());
     }
 }

@@ -5,9 +5,12 @@
 //! exclude each other by shape, except that a column of numbers may be `lirs` or `plain`. Both name
 //! the same pages, so the result is `plain` unless a `*` or the name indicates LIRS.
 //!
+//! A byte order mark of UTF-8 before a text is skipped. A few control characters are damage of a
+//! text, if its first line has none.
+//!
 //! Binary formats have no magic number. `vscsi` and `oracle-general` have fields that must agree
-//! from record to record. Any bytes are a possible kernel-lab trace, so that format requires the
-//! name `.bin` or an explicit `--format`.
+//! from record to record, and their names are believed. Any bytes are a possible kernel-lab trace,
+//! so that format requires the name `.bin` or an explicit `--format`.
 
 use super::source::{Sample, name_inside};
 use super::text::{decimal, field, fields};
@@ -24,6 +27,8 @@ const LINES: usize = 200;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unsure {
     Unknown,
+    /// Text of comments and empty lines only.
+    Empty,
     Ambiguous(Vec<Format>),
 }
 
@@ -32,6 +37,7 @@ impl Unsure {
         let path = path.to_path_buf();
         match self {
             Unsure::Unknown => TraceError::UnknownFormat { path, advice },
+            Unsure::Empty => TraceError::Empty { path, format: None, skipped: 0, advice },
             Unsure::Ambiguous(candidates) => TraceError::Ambiguous { path, candidates, advice },
         }
     }
@@ -39,19 +45,28 @@ impl Unsure {
 
 /// Chooses the format of a trace named `name` that begins with `sample`.
 pub(super) fn recognise(name: &str, sample: &Sample) -> Result<Format, Unsure> {
-    let candidates = if is_text(&sample.bytes) { text(sample) } else { binary(sample) };
+    let is_text = is_text(&sample.bytes);
+    let candidates = if is_text || is_damaged_text(sample) { text(sample) } else { binary(sample) };
     let named = named(name_inside(name));
     match (candidates.as_slice(), named) {
         (fit, Some(named)) if fit.contains(&named) => Ok(named),
         // No content fits, or only `keys`, which accepts any word: trust the name. Its reader
         // reports the error.
         ([] | [Format::Keys], Some(named)) => Ok(named),
+        // The bytes are those of kernel-lab only because any are.
+        ([Format::KernelLab], Some(named)) if named.is_binary() => Ok(named),
+        ([], None) if is_text && sample.complete && lines(sample).next().is_none() => Err(Unsure::Empty),
         ([], None) => Err(Unsure::Unknown),
         ([only], _) if *only != Format::KernelLab => Ok(*only),
         // Both read the same pages from a column of numbers.
         ([Format::Plain, Format::Lirs], _) => Ok(Format::Plain),
         (several, _) => Err(Unsure::Ambiguous(several.to_vec())),
     }
+}
+
+/// Whether a file name suggests a binary format.
+pub(super) fn is_named_binary(name: &str) -> bool {
+    named(name_inside(name)).is_some_and(Format::is_binary)
 }
 
 /// The format that a file name suggests.
@@ -81,9 +96,22 @@ fn is_text(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte >= b' ' && *byte != 0x7f || byte.is_ascii_whitespace())
 }
 
+/// Whether control characters are few, and none is in the first line: zeroes that a crash left in
+/// a text, whose reader reports their place. Binary formats have more.
+fn is_damaged_text(sample: &Sample) -> bool {
+    let damaged = sample.bytes.iter().filter(|byte| !is_text(std::slice::from_ref(*byte))).count();
+    damaged * 8 < sample.bytes.len()
+        && sample.lines().next().is_some_and(is_text)
+        && !matches!(text(sample)[..], [] | [Format::Keys])
+}
+
+/// The lines that may be records.
+fn lines(sample: &Sample) -> impl Iterator<Item = &[u8]> {
+    sample.lines().filter(|line| !line.starts_with(b"#") && *line != b"*")
+}
+
 fn text(sample: &Sample) -> Vec<Format> {
-    let lines: Vec<&[u8]> =
-        sample.lines().filter(|line| !line.starts_with(b"#") && *line != b"*").take(LINES).collect();
+    let lines: Vec<&[u8]> = lines(sample).take(LINES).collect();
     let most = |fits: &dyn Fn(&[u8]) -> bool| {
         let fitting = lines.iter().filter(|line| fits(line)).count();
         fitting * 2 > lines.len()

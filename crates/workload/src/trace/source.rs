@@ -52,6 +52,52 @@ impl Compression {
     }
 }
 
+/// U+FEFF in UTF-8.
+pub(super) const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+
+/// A kind of file that is not a trace, but may hold one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    /// The kind.
+    pub name: &'static str,
+    /// What makes a trace of it.
+    pub remedy: &'static str,
+}
+
+/// The kind of a file that holds a trace in a form that is not read, by its first bytes.
+pub(super) fn foreign(bytes: &[u8]) -> Option<Foreign> {
+    let archive = |name| Foreign { name, remedy: "unpack the trace first" };
+    match bytes {
+        // Version and flags follow, of which the high bytes are zero and small.
+        [b'P', b'K', 3, 4, 10..=63, 0, ..] => Some(archive("a zip archive")),
+        [b'7', b'z', 0xbc, 0xaf, 0x27, 0x1c, ..] => Some(archive("a 7-Zip archive")),
+        // The magic of a tar header stands behind the name, mode, owner and size of the first file.
+        _ if bytes.get(257..262) == Some(b"ustar") => Some(archive("a tar archive")),
+        [b'P', b'A', b'R', b'1', ..] => Some(Foreign {
+            name: "a Parquet file",
+            remedy: "write its column of pages as CSV first, or give the column to mglru.Trace in Python",
+        }),
+        [0xf0, 0xde, 0xbc, 0x9a, 0x78, 0x56, 0x34, 0x12, ..] => Some(Foreign {
+            name: "in libCacheSim's format lcs",
+            remedy: "convert it to oracleGeneral or CSV with libCacheSim first",
+        }),
+        [0xff, 0xfe, units @ ..] | [0xfe, 0xff, units @ ..] if is_utf16(units, bytes[0] == 0xfe) => {
+            Some(Foreign { name: "text in UTF-16", remedy: "convert it first: iconv -f UTF-16 -t UTF-8" })
+        }
+        _ => None,
+    }
+}
+
+/// Whether units of UTF-16 are ASCII text. Four bytes may also begin a trace of page numbers.
+fn is_utf16(units: &[u8], big_endian: bool) -> bool {
+    let mut units = units.chunks_exact(2).take(100).peekable();
+    units.peek().is_some()
+        && units.all(|unit| {
+            let (high, low) = if big_endian { (unit[0], unit[1]) } else { (unit[1], unit[0]) };
+            high == 0 && (low.is_ascii_graphic() || low.is_ascii_whitespace())
+        })
+}
+
 /// The name of a compression that is not supported, if `bytes` begin with its magic number.
 pub(super) fn unsupported_compression(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
@@ -100,13 +146,20 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// The complete lines, and the last one if the trace ends without a newline.
+    /// Whether it begins with the byte order mark of UTF-8, as some programs write it before text.
+    pub fn is_marked(&self) -> bool {
+        self.bytes.starts_with(&BYTE_ORDER_MARK)
+    }
+
+    /// The complete lines, and the last one if the trace ends without a newline. A byte order mark
+    /// is no part of the first.
     pub fn lines(&self) -> impl Iterator<Item = &[u8]> {
         let end = match memchr::memrchr(b'\n', &self.bytes) {
             Some(last) if !self.complete => last,
             _ => self.bytes.len(),
         };
-        self.bytes[..end].split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty())
+        let text = self.bytes[..end].strip_prefix(&BYTE_ORDER_MARK).unwrap_or(&self.bytes[..end]);
+        text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty())
     }
 }
 

@@ -34,7 +34,22 @@ pub(super) fn leading_decimal(text: &[u8]) -> Option<(u64, &[u8])> {
 /// Parses a decimal number, or returns a message that names the field.
 #[inline]
 pub(super) fn number(text: &[u8], field: &str) -> Result<u64, String> {
-    decimal(text).ok_or_else(|| wrong(field, text, "a number"))
+    decimal(text).ok_or_else(|| wrong(field, text, expected_number(text)))
+}
+
+/// What is expected instead of text that is not a number of 64 bits.
+#[cold]
+pub(super) fn expected_number(found: &[u8]) -> &'static str {
+    let is_digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    match found {
+        [b'0', b'x' | b'X', digits @ ..] if digits.len() > 16 && digits.iter().all(u8::is_ascii_hexdigit) => {
+            "at most 16 hexadecimal digits: it is too large for 64 bits"
+        }
+        [b'0', ..] if is_digits(found) => "a number without zeroes in front",
+        _ if is_digits(found) => "at most 18446744073709551615: it is too large for 64 bits",
+        [b'-', digits @ ..] if is_digits(digits) => "a number that is not negative",
+        _ => "a number",
+    }
 }
 
 /// Message about an invalid field.
@@ -92,6 +107,22 @@ mod tests {
             "000000000000000000001",
         ] {
             assert_eq!(decimal(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_expectation_says_why_a_number_is_none() {
+        for (text, expected) in [
+            ("18446744073709551616", "at most 18446744073709551615: it is too large for 64 bits"),
+            ("0x10000000000000000", "at most 16 hexadecimal digits: it is too large for 64 bits"),
+            ("000000000000000000001", "a number without zeroes in front"),
+            ("-1", "a number that is not negative"),
+            ("-", "a number"),
+            ("12a", "a number"),
+            ("", "a number"),
+        ] {
+            let error = number(text.as_bytes(), "the offset").unwrap_err();
+            assert_eq!(error, format!("the offset is \"{text}\", expected {expected}"));
         }
     }
 

@@ -375,6 +375,47 @@ fn compressions_that_are_not_supported_are_named() {
 }
 
 #[test]
+fn files_that_hold_no_trace_as_they_are_say_what_they_are() {
+    let tar = [&[b'a'; 257][..], b"ustar\0", &[0; 249]].concat();
+    let utf16 = |units: fn(u16) -> [u8; 2]| "\u{feff}12\r\n13\r\n".encode_utf16().flat_map(units).collect();
+    let files: [(&str, Vec<u8>); 7] = [
+        ("a zip archive", b"PK\x03\x04\x14\0\0\0\x08\0".to_vec()),
+        ("a 7-Zip archive", b"7z\xbc\xaf\x27\x1c\0\x04".to_vec()),
+        ("a tar archive", tar),
+        ("a Parquet file", b"PAR1\x15\x04\x15\0".to_vec()),
+        ("libCacheSim's format lcs", 0x1234_5678_9abc_def0u64.to_le_bytes().to_vec()),
+        ("text in UTF-16", utf16(u16::to_le_bytes)),
+        ("text in UTF-16", utf16(u16::to_be_bytes)),
+    ];
+    for (name, bytes) in files {
+        for stored in [bytes.clone(), compress(Compression::Zstd, &bytes)] {
+            let error = reader("x.txt", &stored, OpenOptions::default()).unwrap_err();
+            assert!(matches!(error, TraceError::Foreign { .. }), "{name}: {error}");
+            let text = error.to_string();
+            assert!(text.contains(name) && text.contains(" first"), "{text}");
+        }
+        assert!(reader("x.bin", &bytes, OpenOptions::default()).is_ok(), "any bytes can be kernel-lab");
+    }
+    // A page number that begins like a byte order mark.
+    let error = reader("x", &[0xff, 0xfe, 0x41, 0, 1, 0, 0, 0], OpenOptions::default()).unwrap_err();
+    assert!(matches!(error, TraceError::Ambiguous { .. }), "{error}");
+}
+
+/// Zeroes that a crash left in a text are damage at a line, and do not make it a binary file.
+#[test]
+fn zeroes_in_a_text_are_damage_at_their_line() {
+    let text: String = (0..1000).map(|page| format!("{page}\n")).collect();
+    let mut bytes = text.into_bytes();
+    bytes[2000..2300].fill(0);
+    let (records, error, _) = read_all("x.txt", &bytes, OpenOptions::default());
+    let Some(error @ TraceError::Damaged { format: Format::Plain, .. }) = error else { panic!("{error:?}") };
+    assert_eq!((records.len(), error.line()), (527, Some(528)), "{error}");
+    let (records, error, skipped) =
+        read_all("x.txt", &bytes, OpenOptions { lossy: true, ..OpenOptions::default() });
+    assert!(error.is_none() && skipped == 1 && records.len() == 924, "{} {skipped}", records.len());
+}
+
+#[test]
 fn advice_names_options_that_exist() {
     let cut = compress(Compression::Gzip, b"R 1 1\n")[..20].to_vec();
     let record = b"R 1 1\nR 2 1\nR x 1\n".to_vec();

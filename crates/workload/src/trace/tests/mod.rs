@@ -283,6 +283,42 @@ fn the_file_name_decides_between_ambiguous_formats() {
     assert!(matches!(recognised("x.csv", b"what is this?\n"), Err(TraceError::Columns { .. })));
 }
 
+/// A name says more than bytes that can be anything.
+#[test]
+fn a_name_of_a_binary_format_is_believed() {
+    let (_, _, oracle, expected) = samples().swap_remove(2);
+    // Alone, the records name accesses that are not there.
+    let cut = &oracle[24..49];
+    let (records, error, _) = read_all("x.oracleGeneral.bin.zst", cut, OpenOptions::default());
+    let Some(TraceError::Truncated { format: Format::OracleGeneral, offset: 24, .. }) = error else {
+        panic!("{error:?}")
+    };
+    assert_eq!(records, expected[1..2]);
+    let error =
+        reader("x.vscsi", &oracle[24..72], OpenOptions::default()).map(|reader| reader.format()).unwrap_err();
+    assert!(error.to_string().contains("neither version 1 nor version 2"), "{error}");
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_text() {
+    for (format, name, bytes, expected) in samples() {
+        if format.is_binary() {
+            continue;
+        }
+        let marked = [&[0xef, 0xbb, 0xbf][..], &bytes].concat();
+        for options in [OpenOptions::default(), forced(format)] {
+            let opened = reader(name, &marked, options).unwrap();
+            assert_eq!(opened.format(), format, "{name}");
+            assert!(opened.map(Result::unwrap).eq(expected.iter().copied()), "{name}");
+        }
+    }
+    // In a binary trace these bytes are data.
+    let (records, error, _) = read_all("x.bin", b"\xef\xbb\xbf\x01", OpenOptions::default());
+    assert!(error.is_none() && records == [read(0x01bf_bbef)], "{records:?} {error:?}");
+    let (_, error, _) = read_all("x.txt", b"\xef\xbb\xbfR 1 1\nR 2 1\nR x 1\n", OpenOptions::default());
+    assert_eq!(error.and_then(|error| error.offset()), Some(15));
+}
+
 #[test]
 fn format_names_parse() {
     for format in Format::ALL {
@@ -291,6 +327,7 @@ fn format_names_parse() {
         assert_eq!(format.encoder().is_some(), Format::WRITABLE.contains(&format));
     }
     assert_eq!("Kernel_Lab".parse(), Ok(Format::KernelLab));
+    assert_eq!("oracleGeneral".parse(), Ok(Format::OracleGeneral));
     assert!("kernel".parse::<Format>().unwrap_err().contains("shared-text"));
 }
 
@@ -303,6 +340,10 @@ fn a_trace_without_accesses_is_empty() {
     empty("x.bin", b"");
     empty("x.txt.zst", &compress(Compression::Zstd, b""));
     empty("x.lirs", b"*\n");
+    empty("x", b"*\n");
+    empty("x.txt", b"\n\n \r\n");
+    empty("x.txt", b"# a comment\n\n");
+    empty("x.txt", b"\xef\xbb\xbf");
     empty("x.txt", b"S 0 0\nR 1 0\n");
     assert!(empty("x", b"8,0 3 2 0.1 697 G W 17 + 8 [k]\n").contains("only Q events"));
     let (_, error, _) = read_all("x", b"a\nb\n", lossy(Format::Plain));
@@ -359,6 +400,12 @@ fn unit_sizes_apply_where_units_are_counted() {
     assert_eq!(records, [read(10), read(11)]);
     for bad in [options(Format::Plain, 4096), options(Format::Arc, 0), options(Format::Arc, 1 << 21)] {
         assert!(matches!(reader("x", b"10 2 0 0\n", bad), Err(TraceError::Usage { .. })));
+    }
+    // Of CSV, only `lbn` counts units.
+    let csv = |text: &str| read_all("x.csv", text.as_bytes(), options(Format::LibCacheSimCsv, 4096));
+    assert_eq!(csv("lbn,size\n3,4096\n").0, [read(3)]);
+    for bytes in ["offset,size\n4096,1\n", "id,size\n4096,1\n"] {
+        assert!(matches!(csv(bytes).1, Some(TraceError::Usage { .. })), "{bytes}");
     }
 }
 
