@@ -52,7 +52,8 @@ pub struct Member {
 pub enum Who {
     /// All programs of a user, by number.
     User(u32),
-    /// Programs that open files below a directory, relative to the mounted one.
+    /// Programs that open files below a directory: its path in the mounted one, or its absolute
+    /// path.
     Below(String),
 }
 
@@ -176,7 +177,11 @@ impl Mount {
         cache: PageCache,
         options: Options,
     ) -> Result<Mount, Error> {
+        let named = [directory, mountpoint].map(std::path::absolute);
         let (from, mountpoint) = check(directory, mountpoint)?;
+        // As the user may call the directory and the mount point: by links, and without.
+        let tops: Vec<PathBuf> =
+            named.into_iter().flatten().chain([from.clone(), mountpoint.clone()]).collect();
         options.check_files(&mountpoint)?;
         let cannot = |error: &dyn std::fmt::Display| {
             Error::usage(format_args!("cannot mount {}: {error}", directory.display()))
@@ -205,7 +210,8 @@ impl Mount {
             match who {
                 Who::User(uid) => passthrough.membership().assign_user(tenant, *uid),
                 Who::Below(prefix) => {
-                    passthrough.membership().assign_prefix(tenant, prefix).map_err(|_| {
+                    let inside = below(prefix, &tops, |inside| directory.join(inside).exists());
+                    passthrough.membership().assign_prefix(tenant, inside).map_err(|_| {
                         let directory = directory.display();
                         Error::usage(format_args!(
                             "the path `{prefix}` of tenant '{tenant}' leads out of {directory}: name a directory \
@@ -307,6 +313,20 @@ pub fn check_directories(directory: &Path, mountpoint: &Path) -> Result<(), Erro
     check(directory, mountpoint).map(|_| ())
 }
 
+/// The directory that a tenant's path names, relative to the mounted one. A path with a slash before
+/// it is relative, too. If no such directory exists, it may be the absolute path of one: below the
+/// mounted directory or the mount point.
+fn below<'a>(path: &'a str, tops: &[PathBuf], exists: impl Fn(&Path) -> bool) -> &'a str {
+    let absolute = Path::new(path);
+    match absolute.strip_prefix("/") {
+        Ok(relative) if !exists(relative) => {
+            let inside = tops.iter().find_map(|top| absolute.strip_prefix(top).ok());
+            inside.and_then(Path::to_str).unwrap_or(path)
+        }
+        _ => path,
+    }
+}
+
 /// Checks both directories. Returns them without symbolic links.
 fn check(directory: &Path, mountpoint: &Path) -> Result<(PathBuf, PathBuf), Error> {
     let resolve = |path: &Path, what: &str| {
@@ -392,4 +412,28 @@ fn raise_descriptors() -> u64 {
 fn shares(descriptors: u64) -> (usize, usize) {
     let share = |part: u64| usize::try_from(descriptors / part).unwrap_or(usize::MAX).clamp(16, 1 << 16);
     (share(8), share(4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absolute_path_is_one_below_the_directory_unless_that_has_such_a_directory() {
+        let tops = ["/srv", "/data/srv", "/mnt/srv"].map(PathBuf::from);
+        for (path, inside) in [
+            ("db", "db"),
+            ("/db", "/db"),
+            ("/srv/db", "db"),
+            ("/data/srv/db/hot", "db/hot"),
+            ("/mnt/srv/db", "db"),
+            ("/srv", ""),
+            ("/srvdb", "/srvdb"),
+            ("srv/db", "srv/db"),
+            ("/srv/there", "/srv/there"),
+        ] {
+            let found = below(path, &tops, |relative| relative == Path::new("srv/there"));
+            assert_eq!(found, inside, "{path}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The control tree: tenants as directories, values as the kernel takes and refuses them.
 
-use crate::common::{Setup, mounted, mounted_with, try_mount};
+use crate::common::{Setup, mounted, mounted_in, mounted_with, try_mount};
 use mglru_mount::{Member, Who};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
@@ -164,6 +164,19 @@ fn members_can_be_named_at_the_start() {
     let current: u64 = of("memory.current").trim().parse().unwrap();
     assert!((1 << 19..=1 << 20).contains(&current), "{current}");
     assert_eq!(of("mglru.paths"), "/www\n");
+}
+
+#[test]
+fn a_member_can_be_named_by_an_absolute_path() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("www").to_str().unwrap().to_owned();
+    let setup = Setup {
+        tenants: vec![("web", 1 << 20)],
+        members: vec![Member { tenant: "web".to_owned(), who: Who::Below(path) }],
+        ..Setup::default()
+    };
+    let Some(mounted) = mounted_in(directory, setup) else { return };
+    assert_eq!(fs::read_to_string(mounted.at(".mglru/web/mglru.paths")).unwrap(), "/www\n");
 }
 
 /// Nothing is mounted, so this needs no FUSE.
