@@ -96,7 +96,7 @@ impl Format {
             }
             Format::OracleGeneral => "binary, 24 bytes: time, id, size, next access; an id is one page",
             Format::LibCacheSimCsv => {
-                "columns time, id, size (an id is one page), or in a header op, size, lbn in units or offset"
+                "columns time, id, size (an id is one page), or op, size, lbn in units or byte offset"
             }
             Format::Vscsi => "binary, version 1 or 2; SCSI reads and writes, lbn in units, length in bytes",
             Format::Msr => "CSV: time, host, disk, Read|Write, offset in bytes, size in bytes, latency",
