@@ -59,8 +59,8 @@ impl Adaptive {
     }
 }
 
-/// Free frames that no CPU has. Lists are last in, first out: a recently used frame is still in some
-/// CPU's caches.
+/// Free frames that no CPU has. Lists are last in, first out: a recently used frame is still in
+/// some CPU's caches.
 #[derive(Debug)]
 struct CommonFrames {
     pinned: Vec<u32>,
@@ -164,8 +164,8 @@ impl FreeFrames {
         self.zone_count.load(Relaxed)
     }
 
-    /// Free frames of the zone with those near CPUs, never more than all frames. Exact while no thread
-    /// takes or frees one.
+    /// Free frames of the zone with those near CPUs, never more than all frames. Exact while no
+    /// thread takes or frees one.
     pub(crate) fn all_frames(&self) -> u32 {
         let near_cpus: u32 = self.cpus.iter().map(|cpu| cpu.count.load(Relaxed)).sum();
         // A frame on its way from one to the other may be seen in both.

@@ -359,7 +359,8 @@ mod tests {
     }
 
     /// [book: reclaim-loop#zones]: "The highest zone above its low watermark serves a request, else
-    /// the highest above its min watermark. In a lower zone, the reserve comes on top of each mark."
+    /// the highest above its min watermark. In a lower zone, the reserve comes on top of each
+    /// mark."
     #[test]
     fn zones_serve_from_the_highest_down() {
         let node = two_zones();

@@ -1,9 +1,10 @@
-//! Zones: parts of memory with watermarks of their own, which say when background reclaim starts and
-//! stops, and when allocations must wait.
+//! Zones: parts of memory with watermarks of their own, which say when background reclaim starts
+//! and stops, and when allocations must wait.
 //!
-//! All memory is one zone, unless [`crate::Options::lower_zones`] splits it as a kernel does on PCs,
-//! where old devices reach only the first 16 MiB. An allocation takes a page of the highest zone
-//! that has enough, and from a lower one it leaves a reserve for requests that no other zone serves.
+//! All memory is one zone, unless [`crate::Options::lower_zones`] splits it as a kernel does on
+//! PCs, where old devices reach only the first 16 MiB. An allocation takes a page of the highest
+//! zone that has enough, and from a lower one it leaves a reserve for requests that no other zone
+//! serves.
 //!
 //! Source: [book: reclaim-loop#watermarks].
 
@@ -34,8 +35,8 @@ impl Zone {
     /// The zones of a PC with `pages`, the highest first, with the kernel's marks and lists for
     /// `cpus`: above 4 GiB, below, and the first 16 MiB. A zone without pages is missing.
     ///
-    /// Source: [book: reclaim-loop#zones]. A real PC has less memory below 4 GiB, where devices are,
-    /// and more above.
+    /// Source: [book: reclaim-loop#zones]. A real PC has less memory below 4 GiB, where devices
+    /// are, and more above.
     pub fn of_pc(pages: u32, cpus: usize) -> Vec<Zone> {
         let dma = DMA_PAGES.min(pages);
         let dma32 = DMA32_PAGES.min(pages - dma);

@@ -313,9 +313,9 @@ pub fn check_directories(directory: &Path, mountpoint: &Path) -> Result<(), Erro
     check(directory, mountpoint).map(|_| ())
 }
 
-/// The directory that a tenant's path names, relative to the mounted one. A path with a slash before
-/// it is relative, too. If no such directory exists, it may be the absolute path of one: below the
-/// mounted directory or the mount point.
+/// The directory that a tenant's path names, relative to the mounted one. A path with a slash
+/// before it is relative, too. If no such directory exists, it may be the absolute path of one:
+/// below the mounted directory or the mount point.
 fn below<'a>(path: &'a str, tops: &[PathBuf], exists: impl Fn(&Path) -> bool) -> &'a str {
     let absolute = Path::new(path);
     match absolute.strip_prefix("/") {

@@ -255,9 +255,9 @@ impl Machine {
         }
     }
 
-    /// This machine with the kernel's page allocator on a PC: zones and lists of free pages per CPU.
-    /// They decide when background reclaim runs, and for how many pages
-    /// ([book: fidelity#fidelity-zones]). Set `cpus` first.
+    /// This machine with the kernel's page allocator on a PC: zones and lists of free pages per
+    /// CPU, which decide when background reclaim runs ([book: fidelity#fidelity-zones]). Set `cpus`
+    /// first.
     pub fn with_kernel_allocator(mut self) -> Machine {
         let mut zones = Zone::of_pc(self.memory_pages, self.cpus);
         if !zones.is_empty() {

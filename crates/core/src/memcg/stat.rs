@@ -142,7 +142,8 @@ counters! {
     /// Efforts of charges because background reclaim fell behind. The kernel counts by the highest
     /// zone that the pages may be in, which of these pages is `movable`.
     AllocstallMovable "allocstall_movable";
-    /// Efforts of charges that first waited for background reclaim ([`crate::Throttle::Background`]).
+    /// Efforts of charges that first waited for background reclaim
+    /// ([`crate::Throttle::Background`]).
     PgscanDirectThrottle "pgscan_direct_throttle";
     /// Times that reclaim took pages while the memcg was below `memory.low`.
     EventLow "low";

@@ -55,8 +55,8 @@ pub enum Measure {
     SwapIns,
     /// Pages written to swap in the whole replay. Runs with swap only.
     SwapOuts,
-    /// Runs of background reclaim in the whole replay. This and the next three: runs without a limit
-    /// whose table has them.
+    /// Runs of background reclaim in the whole replay. This and the next three: runs without a
+    /// limit whose table has them.
     BackgroundRuns,
     /// Those of them that began during the nap after the run before.
     BackgroundRunsInNap,

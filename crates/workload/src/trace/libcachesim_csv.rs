@@ -9,18 +9,18 @@
 //!
 //! A header names the columns, in any order and with others in between: `id` (`obj_id`, `obj-id`,
 //! `object_id`, `object`), or else `lbn` (`lba`, `sector`) or `offset`; `size` (`obj_size`,
-//! `obj-size`, `length`, `len`); `op` (`operation`, `opcode`). Block requests may also have `volume`
-//! (`volume_id`, `disk`, `device`, `device_id`, `lun`, `asu`), and their `op` may be called `iotype`
-//! (`io_type`, `type`). Without a header the first three are time, id and size: that of Twitter's
-//! cache traces is, and block requests (of UMass, Alibaba, Tencent) need one. Columns are separated
-//! by commas, semicolons, tabs or single blanks. The first line decides, and every line must have
-//! as many columns.
+//! `obj-size`, `length`, `len`); `op` (`operation`, `opcode`). Block requests may also have
+//! `volume` (`volume_id`, `disk`, `device`, `device_id`, `lun`, `asu`), and their `op` may be
+//! called `iotype` (`io_type`, `type`). Without a header the first three are time, id and size:
+//! that of Twitter's cache traces is, and block requests (of UMass, Alibaba, Tencent) need one.
+//! Columns are separated by commas, semicolons, tabs or single blanks. The first line decides, and
+//! every line must have as many columns.
 //!
 //! *Offset:* an id is not an offset. It is a number if most sampled ids are; otherwise it is any
 //! word, hashed as in [`plain`]. An `lbn` counts units of 512 bytes by default, and an `offset`
 //! bytes: in one flat space, or with `volume` from the beginning of each, which is then a file.
-//! *Size:* not used with an id; otherwise every touched 4 KiB page counts. Without `op` every access
-//! is a read.
+//! *Size:* not used with an id; otherwise every touched 4 KiB page counts. Without `op` every
+//! access is a read.
 
 use super::decode::{Fault, LineFormat, Names, Parsed, Request};
 use super::plain;
@@ -287,8 +287,8 @@ mod tests {
         assert_eq!(parse("id,type,volume\n7,photo,1\n7,text,2\n"), Ok(vec![(7, 1, false), (7, 1, false)]));
     }
 
-    /// UMass' and Alibaba's traces have no header. Read as time, id and size, the second has two ids:
-    /// `R` and `W`.
+    /// UMass' and Alibaba's traces have no header. Read as time, id and size, the second has two
+    /// ids: `R` and `W`.
     #[test]
     fn block_requests_without_a_header_are_refused() {
         for (text, column) in [
