@@ -21,11 +21,9 @@ use crate::sync::{
 };
 use std::collections::VecDeque;
 
-/// Number of lists: four generations, active and inactive, newcomers and main, each by kind, the
-/// unevictable list, and the generations of the lower zones.
-const LISTS: usize = LOWER_ZONE_LISTS + (ZONES_MAX - 1) * GENERATION_LISTS;
-/// The first list of a generation in a lower zone.
-pub(super) const LOWER_ZONE_LISTS: usize = super::ranked::FIRST_LIST + 4 + if cfg!(test) { 2 } else { 0 };
+/// Number of lists: four generations, active and inactive, newcomers and main, each by kind, and
+/// the unevictable list. Those of the lower zones' generations come after them.
+pub(super) const LISTS: usize = super::ranked::FIRST_LIST + 4 + if cfg!(test) { 2 } else { 0 };
 /// The first list of the policy for tests, by kind.
 #[cfg(test)]
 pub(super) const FIFO_LISTS: usize = super::ranked::FIRST_LIST + 4;
@@ -119,7 +117,7 @@ impl LockAndLists {
 }
 
 pub(crate) fn all_lists() -> std::ops::Range<usize> {
-    0..LISTS
+    0..LISTS + (ZONES_MAX - 1) * GENERATION_LISTS
 }
 
 /// One generation, as a row of `lru_gen`.

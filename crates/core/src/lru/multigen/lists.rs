@@ -2,7 +2,7 @@
 
 use crate::Core;
 use crate::folio::{FolioId, GenIndex, Kind};
-use crate::lru::lruvec::LOWER_ZONE_LISTS;
+use crate::lru::lruvec::LISTS;
 use crate::lru::multigen::window::GENERATION_LISTS;
 use crate::lru::{LockedLruvec, MAX_GENERATIONS, Seq};
 
@@ -13,7 +13,7 @@ pub(crate) fn list_of(generation: GenIndex, kind: Kind) -> usize {
 
 /// The list of a generation's folios in a zone; 0 is the highest one.
 pub(super) fn list_in(zone: usize, generation: GenIndex, kind: Kind) -> usize {
-    let first = if zone == 0 { 0 } else { LOWER_ZONE_LISTS + (zone - 1) * GENERATION_LISTS };
+    let first = if zone == 0 { 0 } else { LISTS + (zone - 1) * GENERATION_LISTS };
     first + generation.as_usize() * 2 + kind as usize
 }
 
@@ -21,8 +21,8 @@ pub(super) fn list_in(zone: usize, generation: GenIndex, kind: Kind) -> usize {
 pub(in crate::lru) fn zone_and_kind(list: usize) -> Option<(usize, Kind)> {
     let (zone, place) = match list {
         _ if list < GENERATION_LISTS => (0, list),
-        _ if list >= LOWER_ZONE_LISTS => {
-            let lower = list - LOWER_ZONE_LISTS;
+        _ if list >= LISTS => {
+            let lower = list - LISTS;
             (1 + lower / GENERATION_LISTS, lower % GENERATION_LISTS)
         }
         _ => return None,
