@@ -120,6 +120,7 @@ pub struct FolioTable {
     few_refaults: u64,
     /// The first folio of each lower zone, and [`MAX_FOLIOS`] for those that are missing.
     zone_starts: [u32; ZONES_MAX - 1],
+    zones: usize,
 }
 
 /// The word of settings, for switches and for how often the policy was switched.
@@ -151,6 +152,7 @@ impl FolioTable {
             node_lock: Mutex::default(),
             few_refaults: FEW_REFAULTS,
             zone_starts: [MAX_FOLIOS; ZONES_MAX - 1],
+            zones: 1,
         }
     }
 
@@ -167,19 +169,21 @@ impl FolioTable {
             end -= pages;
             *start = end;
         }
+        self.zones = 1 + pages.len();
         self
     }
 
     /// The zone of a folio; 0 is the highest one.
     #[inline]
     pub(crate) fn zone_of(&self, folio: FolioId) -> usize {
-        self.zone_starts.iter().map(|&start| usize::from(folio.0 >= start)).sum()
+        let [second, third] = self.zone_starts;
+        usize::from(folio.0 >= second) + usize::from(folio.0 >= third)
     }
 
     /// All zones, the highest first.
     #[inline]
     pub(crate) fn zones(&self) -> std::ops::Range<usize> {
-        0..1 + self.zone_starts.iter().filter(|&&start| start < MAX_FOLIOS).count()
+        0..self.zones
     }
 
     /// The threshold of refault feedback ([`crate::Grain::few_refaults`]).

@@ -110,6 +110,8 @@ impl LockedLruvec<'_> {
 
     /// Moves the folios of a generation's list to the next generation. Returns the moves that are
     /// left; with 0, folios may be left, too.
+    // The caller's frame would have three of them.
+    #[inline(never)]
     fn move_on<const LOOK: u8>(
         &mut self,
         host: &impl Host,
