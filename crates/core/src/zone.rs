@@ -15,7 +15,7 @@ use crate::pcp::PcpSizes;
 pub struct Zone {
     /// Its pages, used or free.
     pub pages: u32,
-    /// Its watermarks.
+    /// The marks of its free pages, beyond `spared_pages`.
     pub watermarks: Watermarks,
     /// Pages that it keeps free above a watermark, as these requests are served by higher zones,
     /// too ("protection" in `/proc/zoneinfo`).

@@ -60,7 +60,7 @@ pub(super) const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 pub struct Foreign {
     /// The kind.
     pub name: &'static str,
-    /// What makes a trace of it.
+    /// The step that makes a trace of it.
     pub remedy: &'static str,
 }
 

@@ -37,7 +37,7 @@ pub(super) fn number(text: &[u8], field: &str) -> Result<u64, String> {
     decimal(text).ok_or_else(|| wrong(field, text, expected_number(text)))
 }
 
-/// What is expected instead of text that is not a number of 64 bits.
+/// The expectation to name in the error about a text that is not a number of 64 bits.
 #[cold]
 pub(super) fn expected_number(found: &[u8]) -> &'static str {
     let is_digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
