@@ -187,9 +187,11 @@ impl Node {
         if self.lower.is_empty() {
             return self.highest.free.give(cpu, frames);
         }
-        let zone_of = |&folio: &FolioId| self.zones().position(|zone| zone.free.has(folio));
-        for frames in frames.chunk_by(|one, next| zone_of(one) == zone_of(next)) {
-            if let Some(zone) = frames.first().and_then(zone_of).and_then(|zone| self.zones().nth(zone)) {
+        let zone_of = |folio| self.zones().find(|zone| zone.free.has(folio));
+        let are_of_one =
+            |&one: &FolioId, &next: &FolioId| zone_of(one).is_some_and(|zone| zone.free.has(next));
+        for frames in frames.chunk_by(are_of_one) {
+            if let Some(zone) = zone_of(frames[0]) {
                 zone.free.give(cpu, frames);
             }
         }

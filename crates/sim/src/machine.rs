@@ -259,13 +259,18 @@ impl Machine {
     /// CPU, which decide when background reclaim runs ([book: fidelity#fidelity-zones]). Set `cpus`
     /// first.
     pub fn with_kernel_allocator(mut self) -> Machine {
-        let mut zones = Zone::of_pc(self.memory_pages, self.cpus);
-        if !zones.is_empty() {
-            let highest = zones.remove(0);
-            (self.watermarks, self.pcp_sizes, self.lower_zones) =
-                (highest.watermarks, highest.pcp_sizes, zones);
-        }
+        self.set_zones(&Zone::of_pc(self.memory_pages, self.cpus));
         self
+    }
+
+    /// Gives the machine these zones, the highest of them first; none: it stays as it is. The
+    /// highest has what the others leave of `memory_pages`.
+    pub fn set_zones(&mut self, zones: &[Zone]) {
+        if let Some((highest, lower)) = zones.split_first() {
+            self.watermarks = highest.watermarks;
+            self.pcp_sizes = highest.pcp_sizes;
+            self.lower_zones = lower.to_vec();
+        }
     }
 
     /// The idealised harness of the golden traces ([book: golden-traces#harness]): one tenant with

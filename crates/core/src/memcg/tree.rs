@@ -290,7 +290,7 @@ impl Memcgs {
     }
 
     /// Whether a memcg has online children.
-    pub(crate) fn has_children(&self, parent: MemcgId) -> bool {
+    pub(crate) fn has_online_children(&self, parent: MemcgId) -> bool {
         self.tree.lock().names.range(children_of(parent)).next().is_some()
     }
 

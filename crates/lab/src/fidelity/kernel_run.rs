@@ -3,9 +3,8 @@
 use crate::document::document;
 use crate::replay::controls::Controls;
 use crate::replay::run::ReclaimTime;
-use mglru_core::Zone;
 use mglru_core::lru::Swappiness;
-use mglru_core::{Lru, Preset};
+use mglru_core::{Lru, Preset, Zone};
 use mglru_sim::{Latency, Machine, SwapBatches, SwapDevice, SwapModel, Writes};
 use serde::{Serialize, Serializer};
 use std::f64::consts::LN_2;

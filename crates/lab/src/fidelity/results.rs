@@ -9,8 +9,7 @@ use crate::Error;
 use crate::replay::controls::Controls;
 use mglru_core::folio::{MAX_FOLIOS, ZONES_MAX};
 use mglru_core::reclaim::Watermarks;
-use mglru_core::{Lru, PAGE_BYTES, Preset};
-use mglru_core::{PcpSizes, Zone};
+use mglru_core::{Lru, PAGE_BYTES, PcpSizes, Preset, Zone};
 use mglru_sim::Machine;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -124,17 +123,22 @@ impl Fields<'_> {
         self.optional_field(column)?.parse().ok().filter(|number: &f64| number.is_finite())
     }
 
+    /// The watermarks of a run without a limit, of the largest zone.
+    fn watermarks(&self) -> Option<Watermarks> {
+        let pages = |column| self.optional(column).and_then(|pages| u32::try_from(pages).ok());
+        let (min, low, high) = (pages("watermark_min")?, pages("watermark_low")?, pages("watermark_high")?);
+        (high > 0).then_some(Watermarks { min, low, high })
+    }
+
     /// The zones of a run without a limit, the highest of them first.
     fn zones(&self) -> Result<Vec<Zone>, Error> {
-        let pages = |column| self.optional(column).and_then(|pages| u32::try_from(pages).ok());
-        let marks = (pages("watermark_min"), pages("watermark_low"), pages("watermark_high"));
-        let (Some(min), Some(low), Some(high @ 1..)) = marks else { return Ok(Vec::new()) };
+        let Some(watermarks) = self.watermarks() else { return Ok(Vec::new()) };
         let text = self.optional_text("zones");
         if text.is_empty() {
             // Older tables have the watermarks of the largest zone only. The kernel's least free
             // memory is 4 √M KiB on a machine of M KiB.
-            let managed_pages = (u64::from(min).pow(2) / 4).min(u32::MAX.into()) as u32;
-            return Ok(vec![zone(managed_pages, Watermarks { min, low, high }, 0)]);
+            let managed_pages = (u64::from(watermarks.min).pow(2) / 4).min(u32::MAX.into()) as u32;
+            return Ok(vec![zone(managed_pages, watermarks, 0)]);
         }
         let parsed = text.split(';').map(parse_zone).collect::<Option<Vec<Zone>>>();
         // The table has them as the kernel shows them, the lowest first.
@@ -185,7 +189,7 @@ impl Fields<'_> {
             readahead_pages: pages("read_ahead_kb", 1024),
             fault_around_pages,
             tasks: self.optional("tasks").unwrap_or(1).clamp(1, 1024) as u32,
-            background: !self.zones()?.is_empty(),
+            background: self.watermarks().is_some(),
             workload: text("workload"),
             kernel: text("kernel"),
             lru: text("lru"),

@@ -263,11 +263,9 @@ impl Plan<'_> {
         machine.device.read.latency = self.read_latency;
         machine.readahead_pages = self.readahead_pages;
         machine.fault_around_pages = self.fault_around_pages;
-        if let Some((highest, lower)) = self.zones.split_first() {
+        if !self.zones.is_empty() {
             machine.memory_pages = frames as u32;
-            machine.watermarks = highest.watermarks;
-            machine.pcp_sizes = highest.pcp_sizes;
-            machine.lower_zones = lower.to_vec();
+            machine.set_zones(&self.zones);
             machine.tenants[0].max_pages = UNLIMITED;
         }
         let limited = machine.tenants[0].path.clone();

@@ -18,9 +18,9 @@
 //! Every format's file documents its sizes and offsets. There are four kinds of page numbers:
 //!
 //! * One flat space (kernel lab, ARC, vscsi, ...): the page number is the position in 4 KiB pages.
-//! * Several files or disks (fio, MSR, MQSim, blkparse, CSV with volumes): file id << 32 | page in the file. Ids
-//!   count from 0 in the order in which the trace first names the files, so a trace of one disk is
-//!   a flat space again.
+//! * Several files or disks (fio, MSR, MQSim, blkparse, CSV with volumes): file id << 32 | page in
+//!   the file. Ids count from 0 in the order in which the trace first names the files, so a trace
+//!   of one disk is a flat space again.
 //! * Anonymous memory (kernel lab): a separate space. Anonymous page 5 is not file page 5.
 //! * Opaque keys (libCacheSim, CacheLib, plain): each key is one page, whatever its size.
 //!   Neighbouring numbers are unrelated. (A block of CacheLib's block store is such a key, with a

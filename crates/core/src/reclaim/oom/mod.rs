@@ -216,7 +216,7 @@ impl Memcgs {
     /// has none. Here it may, and then it has regions.
     fn may_have_tasks(&self, memcg: &Memcg) -> bool {
         let has_regions = || memcg.spaces.lock().all().any(|space| !space.regions().is_empty());
-        !self.has_children(memcg.id()) || has_regions()
+        !self.has_online_children(memcg.id()) || has_regions()
     }
 
     fn oom_candidate(&self, memcg: &Memcg, target: MemcgId) -> Option<OomCandidate> {
