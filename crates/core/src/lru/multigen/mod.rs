@@ -2,7 +2,7 @@
 //!
 //! Each kind has two to four generations. New folios enter at the old side. Accesses found in page
 //! tables move labels to the youngest generation; accesses through descriptors raise tiers.
-//! Eviction takes folios of the oldest generation that neither protects.
+//! Eviction takes folios of the oldest generation that neither their label nor their tier protects.
 
 mod aging;
 pub(super) mod bloom;

@@ -1,7 +1,7 @@
 //! The policy `ranked`: newcomers and a main list, ranked by age.
 //!
 //! ```text
-//!            unknown ──────────────► newcomers S ──── tail: not accessed ──► out, with a shadow
+//!            unknown ──────────────► newcomers S ──── tail: fewer than 2 ──► out, with a shadow
 //! new page ─┤        M has room ──┐        │ accessed twice
 //!            remembered            ▼        ▼
 //!            └─ younger than ──► main M ◄───┘   the hand at its tail takes one access of each that has some;

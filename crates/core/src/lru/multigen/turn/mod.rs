@@ -2,10 +2,10 @@
 //!
 //! Source: [book: reclaim-loop#loop-after] (Linux 7.2): the budget of an lruvec is fixed when its
 //! turn begins, and aging is part of the turn. Before ([book: reclaim-loop#loop-before], 6.12 and
-//! 7.1), each step computed the budget anew and compared it with all pages scanned so far. A thread
-//! that aged, or found another thread aging, evicted nothing in this turn. Steps were large, limit
-//! reclaim went on past its goal, and the flusher was woken at the end. Each of these differences
-//! is a switch ([`Switch::parts`] of the reclaim loop).
+//! 7.1), each step computes the budget anew and compares it with all pages scanned so far. A thread
+//! that ages, or finds another thread aging, evicts nothing in this turn. Steps are large, and the
+//! flusher is woken at the end. Each of these differences is a switch ([`Switch::parts`] of the
+//! reclaim loop). In 6.12, limit reclaim also goes on past its goal ([`Switch::StopAtGoal`]).
 
 #[cfg(all(test, not(loom)))]
 mod series;
