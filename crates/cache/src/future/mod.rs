@@ -11,7 +11,7 @@
 //! finds memory for a miss. Where a thread would sleep (reclaim waits for the device, the tenant is
 //! above `memory.high`, too many pages are dirty), the future is pending until there was progress
 //! or a timer ends. Only syncs need threads, because they wait in the system: a few per cache
-//! ([`syncs`]), and one for each source that is being synced.
+//! (`syncs.rs`), and one for each source that is being synced.
 //!
 //! # Dropping a future
 //!
