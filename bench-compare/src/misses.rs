@@ -1,14 +1,14 @@
 //! Cost of a miss: random pages at queue depth 32 from one thread and from two, with our cache and
 //! with fio on the same file.
 //!
-//! Our depth is that of `read_many`. Only reads that missed count. The processor's time is that of
+//! Ours are a `read_stream`. Only reads that missed count. The processor's time is that of
 //! the whole process, with background reclaim; fio's is what fio says of its jobs. A cache also
 //! copies a page to the reader, so our time stands beside fio's with the time of a copy added.
 
 use crate::Failure;
 use crate::file::{DataFile, PAGE_BYTES, uniform_pages};
 use crate::measure::{Effort, Figures, cpu_time};
-use mglru_cache::{Advice, OpenMode, PageCache, ReadRequest, Tenant};
+use mglru_cache::{Advice, OpenMode, PageCache, ReadStream, Tenant};
 use std::hint::black_box;
 use std::path::Path;
 use std::process::Command;
@@ -18,10 +18,8 @@ use std::time::{Duration, Instant};
 
 /// fio's `numjobs`.
 const THREADS: [usize; 2] = [1, 2];
-/// fio's `iodepth`.
+/// Reads under way, fio's `iodepth`.
 const DEPTH: usize = 32;
-/// Reads per call, of which `read_many` has `DEPTH` active.
-const TOGETHER: usize = 1024;
 const OFFSETS: usize = 4 << 20;
 /// File size divided by cache size, so that nearly all reads miss.
 const CACHE_DIVISOR: u64 = 64;
@@ -99,6 +97,29 @@ fn ns_per_copy(from: &[u8], offsets: &[u64]) -> f64 {
     (cpu_time() - before) * 1e9 / COPIES as f64
 }
 
+/// Reads of whole pages until a time.
+struct Reads<'a> {
+    offsets: std::iter::Cycle<std::slice::Iter<'a, u64>>,
+    end: Instant,
+    /// Those that no read uses.
+    buffers: Vec<Vec<u8>>,
+}
+
+impl ReadStream for Reads<'_> {
+    type Buffer = Vec<u8>;
+
+    fn next(&mut self) -> Option<(u64, Vec<u8>)> {
+        let &offset = self.offsets.next().filter(|_| Instant::now() < self.end)?;
+        Some((offset, self.buffers.pop().unwrap_or_else(|| vec![0; PAGE_BYTES as usize])))
+    }
+
+    fn ended(&mut self, offset: u64, buffer: Vec<u8>, _: usize) {
+        let word = buffer.first_chunk().map(|&word| u64::from_ne_bytes(word));
+        assert_eq!(word, Some(offset), "a page holds its offset");
+        self.buffers.push(buffer);
+    }
+}
+
 fn cost_of_misses(
     tenant: &Tenant,
     path: &Path,
@@ -113,23 +134,10 @@ fn cost_of_misses(
         for offsets in offsets.chunks(OFFSETS / threads) {
             let (start, file) = (&start, file.try_clone().expect("there is memory for a handle"));
             scope.spawn(move || {
-                let mut pages = vec![0; TOGETHER * PAGE_BYTES as usize];
                 start.wait();
-                let began = Instant::now();
-                for offsets in offsets.chunks_exact(TOGETHER).cycle() {
-                    let pages = pages.chunks_exact_mut(PAGE_BYTES as usize);
-                    let mut requests: Vec<ReadRequest<'_>> = (offsets.iter().zip(pages))
-                        .map(|(&offset, buffer)| ReadRequest { offset, buffer, read: 0 })
-                        .collect();
-                    file.read_many(&mut requests).expect("pages of the file can be read");
-                    for request in requests {
-                        let word = request.buffer.first_chunk().map(|&word| u64::from_ne_bytes(word));
-                        assert_eq!(word, Some(request.offset), "a page holds its offset");
-                    }
-                    if began.elapsed() >= length {
-                        break;
-                    }
-                }
+                let end = Instant::now() + length;
+                let mut reads = Reads { offsets: offsets.iter().cycle(), end, buffers: Vec::new() };
+                file.read_stream(DEPTH, &mut reads).expect("pages of the file can be read");
             });
         }
         let before = tenant.stats().misses;

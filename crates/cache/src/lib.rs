@@ -109,7 +109,7 @@ pub use file::{Advice, CachedFile};
 pub use future::{ReadAt, SyncFile, WriteAt};
 pub use guard::{OwnedPageGuard, PageGuard};
 pub use host::Observer;
-pub use many::{ReadRequest, ReadStep};
+pub use many::{ReadRequest, ReadStream};
 pub use mapped::{Map, MapAdvice};
 pub use prefetch::prefetch_for_write;
 pub use range::LockedRange;

@@ -1,13 +1,13 @@
-//! Batched reads: missing pages are read from the device concurrently and copied out as they
+//! Many reads at once: missing pages are read from the device concurrently and copied out as they
 //! arrive.
 //!
 //! ```text
-//! requests ── in memory: copied ────────────────────────────────┐
-//!          ── missing: charged, inserted, being read ── done ──┴─► next
-//!          └─ read by another thread, or memory is short: postponed to `read_at`
+//! next ── in memory: copied ────────────────────────────────┐
+//!      ── missing: charged, inserted, being read ── done ──┴─► ended, next
+//!      └─ read by another thread, or memory is short: postponed to `read_at`
 //! ```
 //!
-//! A new read starts as soon as one completes, so the batch does not wait for its slowest read.
+//! A new read starts as soon as one completes, so none waits for the slowest.
 //!
 //! # Locking
 //!
@@ -19,13 +19,14 @@ use crate::file::CachedFile;
 use crate::flight::Flight;
 use crate::source::source_of;
 use mglru_core::{FolioId, PAGE_BYTES};
+use std::collections::VecDeque;
 use std::io;
 
 /// Reads in progress at once, like a usual `iodepth` of fio. More per thread gain nothing on a
 /// single device queue.
 const UNDER_WAY: usize = 32;
 
-/// One read of a batch.
+/// One read of [`CachedFile::read_many`].
 #[derive(Debug)]
 pub struct ReadRequest<'a> {
     /// Offset in the file, in bytes.
@@ -37,31 +38,74 @@ pub struct ReadRequest<'a> {
     pub read: usize,
 }
 
-/// A step of one read of a batch ([`CachedFile::read_many_observed`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadStep {
-    /// The read is taken up: its page is looked for, and requested from the device if missing.
-    Begins,
-    /// Its bytes are in the buffer.
-    Ends,
+/// Reads that follow each other ([`CachedFile::read_stream`]).
+///
+/// Both functions run while pages are locked: they must not read or write through the cache, or
+/// they may wait for themselves. A panic in them aborts the process.
+pub trait ReadStream {
+    /// Receives the bytes of a read.
+    type Buffer: AsMut<[u8]>;
+
+    /// The next read: its offset in bytes, and a buffer as long as the read. `None`: no read
+    /// follows, and the stream ends when all that have begun have ended.
+    fn next(&mut self) -> Option<(u64, Self::Buffer)>;
+
+    /// The bytes of a read are in its buffer: so many, fewer than it has room for only at the end
+    /// of the file.
+    fn ended(&mut self, offset: u64, buffer: Self::Buffer, bytes: usize);
 }
 
-/// A missing page that is being read.
-struct Flying {
-    request: usize,
+/// A read that has begun.
+struct Read<B> {
+    offset: u64,
+    buffer: B,
+    /// Whether it is already counted as a miss.
+    missed: bool,
+}
+
+/// A read whose page is missing and comes from the device.
+struct Flying<B> {
+    read: Read<B>,
     index: u32,
     folio: FolioId,
 }
 
-struct Many<'a, 'b> {
+struct Many<'a, S: ReadStream> {
     file: &'a CachedFile,
-    requests: &'a mut [ReadRequest<'b>],
-    observe: &'a mut dyn FnMut(usize, ReadStep),
-    /// Index of the first request not yet started.
-    next: usize,
-    flying: Vec<Flying>,
-    /// Postponed requests: the index, and whether it is already counted as a miss.
-    later: Vec<(usize, bool)>,
+    stream: &'a mut S,
+    /// Whether the stream has no further reads.
+    is_over: bool,
+    /// Reads under way, by the number of their transfer.
+    flying: Vec<Option<Flying<S::Buffer>>>,
+    /// Numbers without a transfer.
+    free: Vec<usize>,
+    /// Postponed reads, in their order.
+    later: VecDeque<Read<S::Buffer>>,
+    /// Postponed reads with which no further one begins.
+    later_max: usize,
+}
+
+/// The requests of [`CachedFile::read_many`] as a stream.
+struct Requests<'r, 'b>(std::slice::IterMut<'r, ReadRequest<'b>>);
+
+struct Requested<'r, 'b>(&'r mut ReadRequest<'b>);
+
+impl AsMut<[u8]> for Requested<'_, '_> {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.0.buffer
+    }
+}
+
+impl<'r, 'b> ReadStream for Requests<'r, 'b> {
+    type Buffer = Requested<'r, 'b>;
+
+    fn next(&mut self) -> Option<(u64, Requested<'r, 'b>)> {
+        self.0.next().map(|request| (request.offset, Requested(request)))
+    }
+
+    fn ended(&mut self, _: u64, buffer: Requested<'r, 'b>, bytes: usize) {
+        buffer.0.read = bytes;
+    }
 }
 
 impl CachedFile {
@@ -69,109 +113,176 @@ impl CachedFile {
     /// concurrently, 32 at a time, so pass as many requests as possible; [`Self::read_at`] would
     /// wait for each. Requests that cross a page boundary are read last, one by one.
     ///
+    /// A source is asked for all pages at once, as far as memory is free, and so are files without
+    /// io_uring, whose pool of threads reads as many as it has threads.
+    ///
     /// # Errors
     /// As for [`Self::read_at`], of one request that failed; the state of the others is
     /// unspecified.
     pub fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Result<(), Error> {
-        self.read_many_observed(UNDER_WAY, requests, &mut |_, _| {})
+        self.perform_reads(UNDER_WAY, usize::MAX, &mut Requests(requests.iter_mut()))
     }
 
-    /// Performs reads as [`Self::read_many`] does, with at most `depth` missing pages being read at
-    /// once (from 1 to 64), and calls `observe` with the index of each request and its step. For
-    /// latencies of single reads, and to use the bytes that are there before the last ones are. A
-    /// source is asked for all of them at once, as far as memory is free, and so are files without
-    /// io_uring, whose pool of threads reads as many as it has threads.
+    /// Performs the reads of a stream, with at most `depth` missing pages being read at once (from
+    /// 1 to 64). The next read begins when one has ended, for as long as the stream lasts:
+    /// [`Self::read_many`] ends with fewer and fewer reads under way, each time.
     ///
-    /// `observe` runs while pages are locked: it must not read or write through the cache, or it
-    /// may wait for itself. A panic in it aborts the process.
+    /// Reads may end in another order than they began in. At most `3 * depth + 8` have begun and
+    /// not ended. One that crosses a page boundary waits until no other is under way.
+    ///
+    /// ```
+    /// # use mglru_cache::{OpenMode, PageCache, ReadStream};
+    /// /// Sums the first bytes of pages.
+    /// struct Sum<P> {
+    ///     pages: P,
+    ///     sum: u64,
+    /// }
+    ///
+    /// impl<P: Iterator<Item = u64>> ReadStream for Sum<P> {
+    ///     type Buffer = [u8; 1];
+    ///
+    ///     fn next(&mut self) -> Option<(u64, [u8; 1])> {
+    ///         Some((4096 * self.pages.next()?, [0]))
+    ///     }
+    ///
+    ///     fn ended(&mut self, _offset: u64, buffer: [u8; 1], bytes: usize) {
+    ///         self.sum += u64::from(buffer[0]) * bytes as u64;
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), mglru_cache::Error> {
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let path = directory.path().join("data");
+    /// # std::fs::write(&path, vec![3; 4096 * 1000]).unwrap();
+    /// let cache = PageCache::builder(1 << 20).build()?;
+    /// let file = cache.open(&path, OpenMode::ReadOnly)?;
+    /// let mut reads = Sum { pages: (0..1000).step_by(10), sum: 0 };
+    /// file.read_stream(32, &mut reads)?;
+    /// assert_eq!(reads.sum, 300);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// As for [`Self::read_many`].
-    pub fn read_many_observed(
+    /// As for [`Self::read_at`], of the first read that failed. No read begins after it; those
+    /// under way may end, or their buffers are dropped.
+    pub fn read_stream(&self, depth: usize, stream: &mut impl ReadStream) -> Result<(), Error> {
+        let depth = depth.clamp(1, 64);
+        self.perform_reads(depth, depth, stream)
+    }
+
+    fn perform_reads(
         &self,
         depth: usize,
-        requests: &mut [ReadRequest<'_>],
-        observe: &mut dyn FnMut(usize, ReadStep),
+        later_max: usize,
+        stream: &mut impl ReadStream,
     ) -> Result<(), Error> {
-        let (flying, later) = (Vec::new(), Vec::new());
-        let mut many = Many { file: self, requests, observe, next: 0, flying, later };
-        let is_source = source_of(&self.inode.file).is_some();
-        if is_source || !self.shared.backend.read_many(depth.max(1), &mut many) {
-            many.submit_all();
-        }
-        let Many { requests, observe, later, .. } = many;
-        for (number, missed) in later {
-            let request = &mut requests[number];
-            request.read = self.read(request.buffer, request.offset, missed)?;
-            observe(number, ReadStep::Ends);
+        let (flying, free, later) = (Vec::new(), Vec::new(), VecDeque::new());
+        let mut many = Many { file: self, stream, is_over: false, flying, free, later, later_max };
+        let has_ring = source_of(&self.inode.file).is_none();
+        while !many.is_over {
+            if has_ring && self.shared.backend.read_many(depth, &mut many) {
+                while many.read_postponed()? {}
+            } else {
+                many.submit_all()?;
+            }
         }
         Ok(())
     }
 }
 
-impl Many<'_, '_> {
-    /// Copies a request's bytes if its page is in memory. Otherwise returns the page to read, or
-    /// `None` if the request is postponed.
-    fn try_copy(&mut self, number: usize, missed: bool) -> Option<u32> {
-        let (file, request) = (self.file, &mut self.requests[number]);
-        let in_page = (request.offset % PAGE_BYTES) as usize;
-        let end = request.offset.saturating_add(request.buffer.len() as u64);
-        let simple = in_page + request.buffer.len() <= PAGE_BYTES as usize && end <= file.len();
-        let (true, Ok(index)) = (simple, u32::try_from(request.offset / PAGE_BYTES)) else {
-            self.later.push((number, missed));
+impl<S: ReadStream> Many<'_, S> {
+    /// Copies a read's bytes if its page is in memory. Otherwise returns it with the page to read,
+    /// or `None` if it is postponed.
+    fn try_copy(&mut self, mut read: Read<S::Buffer>) -> Option<(Read<S::Buffer>, u32)> {
+        let (file, offset) = (self.file, read.offset);
+        let buffer = read.buffer.as_mut();
+        let (in_page, bytes) = ((offset % PAGE_BYTES) as usize, buffer.len());
+        let end = offset.saturating_add(bytes as u64);
+        let simple = in_page + bytes <= PAGE_BYTES as usize && end <= file.len();
+        let (true, Ok(index)) = (simple, u32::try_from(offset / PAGE_BYTES)) else {
+            self.later.push_back(read);
             return None;
         };
-        match file.copy_cached(index, in_page, request.buffer, false, missed) {
-            true => {
-                request.read = request.buffer.len();
-                (self.observe)(number, ReadStep::Ends);
-                None
+        if file.copy_cached(index, in_page, buffer, false, read.missed) {
+            self.stream.ended(offset, read.buffer, bytes);
+            return None;
+        }
+        Some((read, index))
+    }
+
+    /// Reads the first postponed page, with waiting. `false`: there is none.
+    fn read_postponed(&mut self) -> Result<bool, Error> {
+        let Some(Read { offset, mut buffer, missed }) = self.later.pop_front() else { return Ok(false) };
+        let bytes = self.file.read(buffer.as_mut(), offset, missed)?;
+        self.stream.ended(offset, buffer, bytes);
+        Ok(true)
+    }
+
+    /// For backends without batches: submits reads, and waits for the first of them where the next
+    /// must not begin.
+    fn submit_all(&mut self) -> Result<(), Error> {
+        loop {
+            while let Some((number, transfer)) = Batch::next(self) {
+                let Flying { read, index, folio } = self.land(number);
+                let (inode, folios) = (self.file.inode.clone(), vec![folio]);
+                let flight = Flight::Read { inode, folios, first: index, waiter: None };
+                let shared = &self.file.shared;
+                shared.backend.submit(Direction::Read, transfer, shared.in_flight.begin(flight));
+                self.later.push_back(Read { missed: true, ..read });
             }
-            false => Some(index),
+            if !self.read_postponed()? && self.is_over {
+                return Ok(());
+            }
         }
     }
 
-    /// For backends without batches: submits all reads, then waits for each in turn.
-    fn submit_all(&mut self) {
-        while let Some(transfer) = Batch::next(self) {
-            let Flying { request, index, folio } = self.flying.pop().expect("of that transfer");
-            let (inode, folios) = (self.file.inode.clone(), vec![folio]);
-            let flight = Flight::Read { inode, folios, first: index, waiter: None };
-            let shared = &self.file.shared;
-            shared.backend.submit(Direction::Read, transfer, shared.in_flight.begin(flight));
-            self.later.push((request, true));
-        }
+    /// Takes the read of a transfer that is over.
+    fn land(&mut self, number: usize) -> Flying<S::Buffer> {
+        self.free.push(number);
+        self.flying[number].take().expect("a transfer ends once")
     }
 }
 
-impl Batch for Many<'_, '_> {
-    fn next(&mut self) -> Option<Transfer> {
-        while self.next < self.requests.len() {
-            let number = self.next;
-            self.next += 1;
-            (self.observe)(number, ReadStep::Begins);
-            let Some(index) = self.try_copy(number, false) else { continue };
+impl<S: ReadStream> Batch for Many<'_, S> {
+    fn next(&mut self) -> Option<(usize, Transfer)> {
+        while self.later.len() < self.later_max {
+            let Some((offset, buffer)) = self.stream.next() else {
+                self.is_over = true;
+                return None;
+            };
+            let read = Read { offset, buffer, missed: false };
+            let Some((read, index)) = self.try_copy(read) else { continue };
             let (shared, inode) = (&self.file.shared, &self.file.inode);
-            match shared.try_insert(inode, &self.file.task(), index) {
-                Some(folio) => {
-                    let transfer = shared.transfer(inode, index, &[folio]);
-                    self.flying.push(Flying { request: number, index, folio });
-                    return Some(transfer);
-                }
+            let Some(folio) = shared.try_insert(inode, &self.file.task(), index) else {
                 // Another thread reads this page, or memory is short. Waiting for memory is not
                 // allowed while pages are locked.
-                None => self.later.push((number, false)),
-            }
+                self.later.push_back(read);
+                continue;
+            };
+            let transfer = shared.transfer(inode, index, &[folio]);
+            let flying = Some(Flying { read, index, folio });
+            let number = match self.free.pop() {
+                Some(number) => {
+                    self.flying[number] = flying;
+                    number
+                }
+                None => {
+                    self.flying.push(flying);
+                    self.flying.len() - 1
+                }
+            };
+            return Some((number, transfer));
         }
         None
     }
 
     fn done(&mut self, number: usize, result: io::Result<usize>) {
-        let Flying { request, index, folio } = self.flying[number];
+        let Flying { read, index, folio } = self.land(number);
         self.file.shared.end_read(&self.file.inode, index, &[folio], result.ok());
         // Evicted already, or not readable: the later read reports the error.
-        if self.try_copy(request, true).is_some() {
-            self.later.push((request, true));
+        if let Some((read, _)) = self.try_copy(Read { missed: true, ..read }) {
+            self.later.push_back(read);
         }
     }
 }

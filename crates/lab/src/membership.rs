@@ -58,7 +58,13 @@ impl Membership {
     /// thread's number of page accesses so far.
     #[inline]
     pub fn moved(&self, member: &mut Member, accesses: u64) -> Option<Tenant> {
-        (self.moves.load(Ordering::Acquire) != member.seen).then(|| self.follow(member, accesses))
+        self.was_moved(member).then(|| self.follow(member, accesses))
+    }
+
+    /// Whether the job was moved since the thread's last call of [`Self::moved`].
+    #[inline]
+    pub fn was_moved(&self, member: &Member) -> bool {
+        self.moves.load(Ordering::Acquire) != member.seen
     }
 
     #[cold]

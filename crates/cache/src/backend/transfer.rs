@@ -117,10 +117,10 @@ pub(crate) trait Completion: Send + Sync {
 
 /// Transfers that a thread wants carried out concurrently.
 pub(crate) trait Batch {
-    /// The next transfer to start.
-    fn next(&mut self) -> Option<Transfer>;
-    /// Called when the transfer that `next` returned as the `number`-th, from 0 on, is over. A
-    /// panic in here aborts the process.
+    /// The next transfer to start, and its number, which no other one has until it is over. `None`:
+    /// no transfer starts any more.
+    fn next(&mut self) -> Option<(usize, Transfer)>;
+    /// Called when the transfer of that number is over. A panic in here aborts the process.
     #[cfg_attr(not(feature = "io-uring"), allow(dead_code, reason = "for rings"))]
     fn done(&mut self, number: usize, result: io::Result<usize>);
 }

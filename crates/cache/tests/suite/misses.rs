@@ -3,7 +3,7 @@
 
 use crate::common::{Disk, PAGE, assert_same, counter, memory, number, page, pages, read};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
-use mglru_cache::{Advice, OpenMode, ReadRequest, ReadStep};
+use mglru_cache::{Advice, OpenMode, ReadRequest, ReadStream};
 use std::io::{IoSlice, Write};
 
 fn fault(trigger: FaultTrigger, effect: FaultEffect) -> Fault {
@@ -87,24 +87,89 @@ fn many_pages_are_read_together() {
     assert_eq!(number(file.read_many(&mut failing)), libc::EIO);
 }
 
+/// Reads of a file of `pages` pages, one after another, of which each checks its bytes.
+struct Checked<'a> {
+    pages: u64,
+    offsets: std::vec::IntoIter<u64>,
+    bytes: usize,
+    /// Offsets of reads that have begun and not ended.
+    open: Vec<u64>,
+    most_open: usize,
+    ended: &'a mut Vec<u64>,
+}
+
+impl<'a> Checked<'a> {
+    fn new(pages: u64, offsets: Vec<u64>, bytes: usize, ended: &'a mut Vec<u64>) -> Checked<'a> {
+        Checked { pages, offsets: offsets.into_iter(), bytes, open: Vec::new(), most_open: 0, ended }
+    }
+}
+
+impl ReadStream for Checked<'_> {
+    type Buffer = Vec<u8>;
+
+    fn next(&mut self) -> Option<(u64, Vec<u8>)> {
+        let offset = self.offsets.next()?;
+        self.open.push(offset);
+        self.most_open = self.most_open.max(self.open.len());
+        Some((offset, vec![0; self.bytes]))
+    }
+
+    fn ended(&mut self, offset: u64, buffer: Vec<u8>, bytes: usize) {
+        let at = self.open.iter().position(|&open| open == offset).expect("a read ends once");
+        self.open.swap_remove(at);
+        self.ended.push(offset);
+        let expected = self.bytes.min((self.pages * PAGE as u64).saturating_sub(offset) as usize);
+        assert_eq!(bytes, expected, "at {offset}");
+        let first = offset / PAGE as u64;
+        let there = pages(first..first + 3);
+        assert_same(&buffer[..bytes], &there[offset as usize % PAGE..][..bytes], "the read's bytes");
+    }
+}
+
+/// Of whole pages, parts of pages and pieces across their boundaries, some beyond the end of the
+/// file, in much less memory than the file.
 #[test]
-fn an_observer_of_many_reads_sees_each_begin_and_end() {
+fn the_reads_of_a_stream_each_begin_and_end() {
+    const PAGES: u64 = 800;
     for disk in Disk::each(5) {
-        disk.set("f", &pages(0..200));
-        let cache = disk.builder(4 << 20).build().unwrap();
+        disk.set("f", &pages(0..PAGES));
+        let cache = disk.builder(1 << 20).build().unwrap();
         let file = cache.open(disk.path("f"), OpenMode::ReadOnly).unwrap();
-        read(&file, 7 * PAGE, PAGE);
-        let mut buffers = vec![vec![0; PAGE]; 200];
-        let request = |(at, buffer)| ReadRequest { offset: (at * 77 % 200 * PAGE) as u64, buffer, read: 0 };
-        let mut requests: Vec<_> =
-            buffers.iter_mut().map(Vec::as_mut_slice).enumerate().map(request).collect();
-        let mut seen = vec![Vec::new(); 200];
-        file.read_many_observed(4, &mut requests, &mut |number, step| seen[number].push(step)).unwrap();
-        assert_eq!(seen, vec![[ReadStep::Begins, ReadStep::Ends]; 200]);
-        for (at, request) in requests.iter().enumerate() {
-            assert_same(request.buffer, &page((at * 77 % 200) as u64), "page");
+        for (depth, bytes, shift) in [(1, PAGE, 0), (32, 300, 40), (64, PAGE, 9), (200, PAGE, 0)] {
+            let offset = |at: u64| at * 77 % (PAGES + 9) * PAGE as u64 + shift;
+            let mut offsets: Vec<u64> = (0..2000).map(offset).collect();
+            let mut ended = Vec::new();
+            let mut reads = Checked::new(PAGES, offsets.clone(), bytes, &mut ended);
+            file.read_stream(depth, &mut reads).unwrap();
+            assert!(reads.open.is_empty(), "depth {depth}: {:?}", reads.open);
+            assert!(reads.most_open <= 3 * depth + 8, "depth {depth}: {} at once", reads.most_open);
+            offsets.sort_unstable();
+            ended.sort_unstable();
+            assert_eq!(ended, offsets, "depth {depth}");
         }
     }
+}
+
+/// No read begins after it, and no page stays locked.
+#[test]
+fn a_stream_ends_with_the_first_read_that_fails() {
+    let (disk, files) = memory(4);
+    disk.set("f", &pages(0..1000));
+    let cache = disk.builder(8 << 20).build().unwrap();
+    let file = cache.open("f", OpenMode::ReadOnly).unwrap();
+    files.inject(fault(bytes_of(500..501), FaultEffect::Error(libc::EIO)));
+    let mut ended = Vec::new();
+    let offsets = (0..1000).map(|at| at * PAGE as u64).collect();
+    let mut reads = Checked::new(1000, offsets, PAGE, &mut ended);
+    assert_eq!(number(file.read_stream(16, &mut reads)), libc::EIO);
+    let left = reads.offsets.len();
+    assert!((400..500).contains(&left), "{left} reads did not begin");
+    assert!((485..=500 + 16).contains(&ended.len()), "{} reads ended", ended.len());
+    assert!(!ended.contains(&(500 * PAGE as u64)));
+    let offsets = (501..1000).map(|at| at * PAGE as u64).collect();
+    let mut ended = Vec::new();
+    file.read_stream(16, &mut Checked::new(1000, offsets, PAGE, &mut ended)).unwrap();
+    assert_eq!(ended.len(), 499);
 }
 
 /// In far less memory than the file's size, also on real files.

@@ -3,8 +3,8 @@
 //! # Depth
 //!
 //! Random reads of one file by descriptor, in blocks of at most a page, are read together: one
-//! thread gives them to [`CachedFile::read_many_observed`], which has as many under way as the
-//! job's depth. Other accesses are synchronous calls. A job with a depth then uses that number of
+//! thread gives them to [`CachedFile::read_stream`], which has as many under way as the job's
+//! depth. Other accesses are synchronous calls. A job with a depth then uses that number of
 //! threads, its *lanes*, which take their accesses from one [`Source`].
 //!
 //! # Time
@@ -21,13 +21,14 @@ use super::blocks::Blocks;
 use super::meter::{LaneMeter, Meter};
 use super::plan::PlannedJob;
 use super::source::{Drawn, Source};
+use super::together::{Supply, Together};
 use crate::Error;
 use crate::cpu::ThreadClock;
 use crate::gate::Gate;
 use crate::layout;
 use crate::load::{LoadError, Performed, RealLoad};
 use crate::membership::{Member, Membership};
-use mglru_cache::{self as cache, Advice, CachedFile, Map, MapAdvice, ReadRequest, ReadStep, Tenant};
+use mglru_cache::{self as cache, Advice, CachedFile, Map, MapAdvice, Tenant};
 use mglru_core::PAGE_BYTES;
 use mglru_workload::fio::report::{self, JobOutcome};
 use mglru_workload::fio::{Channel, Hint, Job};
@@ -38,9 +39,6 @@ use std::time::{Duration, Instant};
 
 /// Accesses that a single thread draws at once: a few milliseconds of hits.
 const BATCH_ACCESSES: usize = 4096;
-
-/// Reads of one call, per read under way: the depth decreases only at the end of a call.
-const CALL_DEPTHS: usize = 32;
 
 /// Error number of failed verification: `EILSEQ`, as in fio.
 const ERRNO_VERIFY: i32 = 84;
@@ -176,8 +174,7 @@ impl<'a> Runner<'a> {
         });
         let together = self.reads_together();
         let batch = match job.depth {
-            1 => BATCH_ACCESSES,
-            depth if together => CALL_DEPTHS * depth as usize,
+            depth if depth == 1 || together => BATCH_ACCESSES,
             _ => job.batch as usize,
         };
         let lanes = if together { 1 } else { job.depth };
@@ -385,45 +382,39 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Runs a job whose reads are read in batches.
+    /// Runs a job whose reads are under way together.
     fn work_together(&mut self, source: &Mutex<Source>) {
         let deadline = self.deadline();
-        let bytes = self.job.block_bytes.read;
-        let depth = self.job.depth as usize;
-        let mut buffers = vec![0; CALL_DEPTHS * depth * bytes as usize];
-        let mut starts = vec![self.began; CALL_DEPTHS * depth];
-        let mut batch = Vec::new();
+        let (bytes, depth) = (self.job.block_bytes.read, self.job.depth as usize);
+        let mut supply = Supply::default();
         loop {
-            source.lock().unwrap_or_else(PoisonError::into_inner).draw(&mut batch, self.began.elapsed());
-            if batch.is_empty() {
-                return;
-            }
-            let buffers = buffers.chunks_exact_mut(bytes as usize);
-            let mut requests: Vec<ReadRequest<'_>> = (batch.iter().zip(buffers))
-                .map(|(drawn, buffer)| ReadRequest { offset: drawn.access.offset, buffer, read: 0 })
-                .collect();
-            let Lane { files, outcome, mine, .. } = self;
+            let end_of_ramp = self.in_ramp.then(|| self.began + self.job.ramp);
+            let Lane { files, outcome, mine, meter, membership, member, answered, began, .. } = self;
+            let pauses = |now| {
+                [deadline, end_of_ramp].into_iter().flatten().any(|end| now >= end)
+                    || meter.stop.load(Relaxed)
+                    || meter.asked.load(Relaxed) != *answered
+                    || membership.is_some_and(|job| job.was_moved(member))
+            };
+            let (supply, began) = (&mut supply, *began);
+            let (begun, is_over, short) = (0, false, None);
+            let mut reads =
+                Together { source, supply, began, bytes, outcome, mine, pauses, begun, is_over, short };
             let file = &files[0].file;
-            let read = file.read_many_observed(depth, &mut requests, &mut |number, step| match step {
-                ReadStep::Begins => starts[number] = Instant::now(),
-                ReadStep::Ends => {
-                    outcome.read.record(bytes, starts[number].elapsed().as_nanos() as u64);
-                    mine.count(false, bytes);
-                }
-            });
-            self.page_accesses += batch.len() as u64;
-            let short = requests.iter().find(|request| request.read < request.buffer.len());
+            let read = file.read_stream(depth, &mut reads);
+            let Together { begun, is_over, short, .. } = reads;
+            self.page_accesses += begun;
+            let file = &self.files[0].file;
             if let Err(error) = read {
                 let message = format!("read of {}: {error}", file.path().display());
                 return self.fail(errno(&error), message);
             }
-            if let Some(ReadRequest { offset, read, .. }) = short {
-                let message = became_shorter(file, *read, bytes, *offset);
+            if let Some((offset, read)) = short {
+                let message = became_shorter(file, read, bytes, offset);
                 return self.fail(ERRNO_IO, message);
             }
             self.publish_if_asked();
-            let ended = Instant::now();
-            if !self.goes_on(ended, deadline) {
+            if !self.goes_on(Instant::now(), deadline) || is_over {
                 return;
             }
         }

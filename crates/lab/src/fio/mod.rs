@@ -34,6 +34,7 @@ pub(crate) mod meter;
 mod monitor;
 pub(crate) mod plan;
 pub(crate) mod source;
+mod together;
 
 use crate::cache_counts::CacheCounts;
 use crate::load::{RealLoad, Setup};

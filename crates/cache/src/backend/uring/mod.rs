@@ -393,8 +393,8 @@ struct One {
 }
 
 impl Batch for One {
-    fn next(&mut self) -> Option<Transfer> {
-        self.transfer.take()
+    fn next(&mut self) -> Option<(usize, Transfer)> {
+        Some((0, self.transfer.take()?))
     }
 
     fn done(&mut self, _: usize, result: io::Result<usize>) {
@@ -588,12 +588,13 @@ mod tests {
     }
 
     impl Batch for Reads<'_> {
-        fn next(&mut self) -> Option<Transfer> {
+        fn next(&mut self) -> Option<(usize, Transfer)> {
             let frame = if self.next < self.pages { self.free.pop()? } else { return None };
             self.under_way.push(Some(frame));
+            let number = self.next;
             self.next += 1;
-            let offset = (self.next - 1) * FRAME_BYTES as u64;
-            Some(Transfer::pages(self.file.clone(), offset, vec![frame]))
+            let offset = number * FRAME_BYTES as u64;
+            Some((number as usize, Transfer::pages(self.file.clone(), offset, vec![frame])))
         }
 
         fn done(&mut self, number: usize, result: io::Result<usize>) {

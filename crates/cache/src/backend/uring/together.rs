@@ -71,7 +71,7 @@ impl<'a, 'ring> Together<'a, 'ring> {
             places: (0..depth).map(|_| None).collect(),
             free: (0..depth).rev().collect(),
             ended: VecDeque::with_capacity(depth),
-            ahead: Ahead { batch, direction, frames, handed_out: 0, more: true, ready },
+            ahead: Ahead { batch, direction, frames, more: true, ready },
         }
     }
 
@@ -232,7 +232,6 @@ struct Ahead<'a> {
     batch: &'a mut dyn Batch,
     direction: Direction,
     frames: &'a Frames,
-    handed_out: usize,
     /// Whether the batch may have further transfers.
     more: bool,
     /// With their numbers.
@@ -249,12 +248,10 @@ impl Ahead<'_> {
         if !self.wants_more() {
             return;
         }
-        let Some(transfer) = self.batch.next() else {
+        let Some((number, transfer)) = self.batch.next() else {
             self.more = false;
             return;
         };
-        let number = self.handed_out;
-        self.handed_out += 1;
         if DiskFile::of(&transfer).is_direct() {
             self.ready.push_back((number, transfer));
         } else {
