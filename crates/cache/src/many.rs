@@ -4,10 +4,13 @@
 //! ```text
 //! next ── in memory: copied ────────────────────────────────┐
 //!      ── missing: charged, inserted, being read ── done ──┴─► ended, next
+//!      ├─ being read by an earlier one: copied with that
 //!      └─ read by another thread, or memory is short: postponed to `read_at`
 //! ```
 //!
-//! A new read starts as soon as one completes, so none waits for the slowest.
+//! A new read starts as soon as one completes, so none waits for the slowest. A stream pauses for
+//! postponed reads, which wait until no page is being read, after it has begun so many others as
+//! its depth.
 //!
 //! # Locking
 //!
@@ -66,6 +69,8 @@ struct Read<B> {
 /// A read whose page is missing and comes from the device.
 struct Flying<B> {
     read: Read<B>,
+    /// Later reads of the same page.
+    also: Vec<Read<B>>,
     index: u32,
     folio: FolioId,
 }
@@ -79,10 +84,14 @@ struct Many<'a, S: ReadStream> {
     flying: Vec<Option<Flying<S::Buffer>>>,
     /// Numbers without a transfer.
     free: Vec<usize>,
+    /// Reads that wait for the page of an earlier one.
+    also: usize,
     /// Postponed reads, in their order.
     later: VecDeque<Read<S::Buffer>>,
-    /// Postponed reads with which no further one begins.
-    later_max: usize,
+    /// Reads that have begun while some were postponed.
+    begun_meanwhile: usize,
+    /// Reads that may wait for others, and that may begin while some are postponed.
+    waiting_max: usize,
 }
 
 /// The requests of [`CachedFile::read_many`] as a stream.
@@ -128,7 +137,8 @@ impl CachedFile {
     /// [`Self::read_many`] ends with fewer and fewer reads under way, each time.
     ///
     /// Reads may end in another order than they began in. At most `3 * depth + 8` have begun and
-    /// not ended. One that crosses a page boundary waits until no other is under way.
+    /// not ended. For one that crosses a page boundary the stream soon pauses, so reads within
+    /// pages are faster.
     ///
     /// ```
     /// # use mglru_cache::{OpenMode, PageCache, ReadStream};
@@ -174,11 +184,20 @@ impl CachedFile {
     fn perform_reads(
         &self,
         depth: usize,
-        later_max: usize,
+        waiting_max: usize,
         stream: &mut impl ReadStream,
     ) -> Result<(), Error> {
-        let (flying, free, later) = (Vec::new(), Vec::new(), VecDeque::new());
-        let mut many = Many { file: self, stream, is_over: false, flying, free, later, later_max };
+        let mut many = Many {
+            file: self,
+            stream,
+            is_over: false,
+            flying: Vec::new(),
+            free: Vec::new(),
+            also: 0,
+            later: VecDeque::new(),
+            begun_meanwhile: 0,
+            waiting_max,
+        };
         let has_ring = source_of(&self.inode.file).is_none();
         while !many.is_over {
             if has_ring && self.shared.backend.read_many(depth, &mut many) {
@@ -186,6 +205,7 @@ impl CachedFile {
             } else {
                 many.submit_all()?;
             }
+            many.begun_meanwhile = 0;
         }
         Ok(())
     }
@@ -224,16 +244,36 @@ impl<S: ReadStream> Many<'_, S> {
     fn submit_all(&mut self) -> Result<(), Error> {
         loop {
             while let Some((number, transfer)) = Batch::next(self) {
-                let Flying { read, index, folio } = self.land(number);
+                let Flying { read, index, folio, .. } = self.land(number);
                 let (inode, folios) = (self.file.inode.clone(), vec![folio]);
                 let flight = Flight::Read { inode, folios, first: index, waiter: None };
                 let shared = &self.file.shared;
                 shared.backend.submit(Direction::Read, transfer, shared.in_flight.begin(flight));
                 self.later.push_back(Read { missed: true, ..read });
             }
+            // The first of them is waited for next, so none waits for long.
+            self.begun_meanwhile = 0;
             if !self.read_postponed()? && self.is_over {
                 return Ok(());
             }
+        }
+    }
+
+    /// Whether a further read may begin.
+    fn may_begin(&self) -> bool {
+        self.also + self.later.len() < self.waiting_max && self.begun_meanwhile < self.waiting_max
+    }
+
+    /// Lets a read wait for its page, which is locked or has no memory.
+    fn postpone(&mut self, read: Read<S::Buffer>, index: u32) {
+        match self.flying.iter_mut().flatten().find(|flying| flying.index == index) {
+            Some(flying) => {
+                flying.also.push(read);
+                self.also += 1;
+            }
+            // Another thread reads this page, or memory is short. Waiting for memory is not allowed
+            // while pages are locked.
+            None => self.later.push_back(read),
         }
     }
 
@@ -246,22 +286,21 @@ impl<S: ReadStream> Many<'_, S> {
 
 impl<S: ReadStream> Batch for Many<'_, S> {
     fn next(&mut self) -> Option<(usize, Transfer)> {
-        while self.later.len() < self.later_max {
+        while self.may_begin() {
             let Some((offset, buffer)) = self.stream.next() else {
                 self.is_over = true;
                 return None;
             };
+            self.begun_meanwhile += usize::from(!self.later.is_empty());
             let read = Read { offset, buffer, missed: false };
             let Some((read, index)) = self.try_copy(read) else { continue };
             let (shared, inode) = (&self.file.shared, &self.file.inode);
             let Some(folio) = shared.try_insert(inode, &self.file.task(), index) else {
-                // Another thread reads this page, or memory is short. Waiting for memory is not
-                // allowed while pages are locked.
-                self.later.push_back(read);
+                self.postpone(read, index);
                 continue;
             };
             let transfer = shared.transfer(inode, index, &[folio]);
-            let flying = Some(Flying { read, index, folio });
+            let flying = Some(Flying { read, also: Vec::new(), index, folio });
             let number = match self.free.pop() {
                 Some(number) => {
                     self.flying[number] = flying;
@@ -278,11 +317,14 @@ impl<S: ReadStream> Batch for Many<'_, S> {
     }
 
     fn done(&mut self, number: usize, result: io::Result<usize>) {
-        let Flying { read, index, folio } = self.land(number);
+        let Flying { read, also, index, folio } = self.land(number);
         self.file.shared.end_read(&self.file.inode, index, &[folio], result.ok());
-        // Evicted already, or not readable: the later read reports the error.
-        if let Some((read, _)) = self.try_copy(Read { missed: true, ..read }) {
-            self.later.push_back(read);
+        self.also -= also.len();
+        for read in std::iter::once(Read { missed: true, ..read }).chain(also) {
+            // Evicted already, or not readable: the later read reports the error.
+            if let Some((read, _)) = self.try_copy(read) {
+                self.later.push_back(read);
+            }
         }
     }
 }

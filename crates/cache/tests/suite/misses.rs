@@ -150,6 +150,49 @@ fn the_reads_of_a_stream_each_begin_and_end() {
     }
 }
 
+/// Reads that go on until the first three have ended: two of one page and one across a boundary.
+#[derive(Default)]
+struct Endless {
+    begun: u64,
+    first_ended: usize,
+}
+
+impl Endless {
+    const FIRST: [u64; 3] = [0, 300, 8 * PAGE as u64 - 100];
+    /// No device answers so many reads before an earlier one.
+    const MANY: u64 = 200_000;
+}
+
+impl ReadStream for Endless {
+    type Buffer = [u8; 200];
+
+    fn next(&mut self) -> Option<(u64, [u8; 200])> {
+        if self.first_ended == Self::FIRST.len() || self.begun == Self::MANY {
+            return None;
+        }
+        self.begun += 1;
+        let other = (20 + self.begun * 77 % 700) * PAGE as u64;
+        Some((*Self::FIRST.get(self.begun as usize - 1).unwrap_or(&other), [0; 200]))
+    }
+
+    fn ended(&mut self, offset: u64, _: [u8; 200], bytes: usize) {
+        assert_eq!(bytes, 200);
+        self.first_ended += usize::from(Self::FIRST.contains(&offset));
+    }
+}
+
+#[test]
+fn no_read_waits_for_the_end_of_its_stream() {
+    for disk in Disk::each(5) {
+        disk.set("f", &pages(0..800));
+        let cache = disk.builder(1 << 20).build().unwrap();
+        let file = cache.open(disk.path("f"), OpenMode::ReadOnly).unwrap();
+        let mut reads = Endless::default();
+        file.read_stream(16, &mut reads).unwrap();
+        assert!(reads.begun < Endless::MANY, "{} of three reads ended", reads.first_ended);
+    }
+}
+
 /// No read begins after it, and no page stays locked.
 #[test]
 fn a_stream_ends_with_the_first_read_that_fails() {
