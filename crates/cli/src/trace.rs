@@ -269,7 +269,8 @@ fn formats(args: FormatsArgs) -> Result<(), Failure> {
     output.text(&format!(
         "{}\nRequests are split into pages of 4 KiB. A unit has 512 bytes, or --unit BYTES.\n\
          A CSV without a header has columns time, id, size. If yours has others, put a line with their\n\
-         names in front: volume,op,offset,size,time for Alibaba's, volume,lbn,size,op,time for UMass'.\n\
+         names in front: volume,op,offset,size,time for Alibaba's, volume,lbn,size,op,time for UMass',\n\
+         time,lbn,sectors,io_type,volume for Tencent's, whose sizes are sectors, too.\n\
          rw: `trace convert` also writes this format. Formats are recognised by content or name, also inside\n\
          gzip, xz and zstd.\n",
         table.text()

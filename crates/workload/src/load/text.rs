@@ -86,6 +86,11 @@ impl Load {
                 *array_pages =
                     u32::try_from(pages).map_err(|_| "`size` must give each array at most 2^32 pages")?;
             }
+            Load::Ycsb(ycsb) if ycsb.uniform && ycsb.letter == Letter::D => {
+                return Err(
+                    "workload d reads by age, so `requests=uniform` does nothing: leave it out".to_owned()
+                );
+            }
             Load::Ycsb(ycsb) => ycsb.writes_percent = writes.unwrap_or(ycsb.letter.writes_percent()),
             _ => {}
         }
@@ -227,6 +232,7 @@ mod tests {
             ("tpcc:cache=17179869184k", "16 TiB"),
             ("ycsb:workload=g", "a, b, c, d, e and f"),
             ("ycsb:writes=101", "from 0 to 100"),
+            ("ycsb:requests=uniform,workload=d", "`requests=uniform` does nothing"),
             ("requests:heap=1k", "at least a page"),
             ("compile:heap=8193g", "at most 8 TiB"),
         ] {

@@ -5,22 +5,24 @@
 //! time,id,size                      an id is an opaque key: one page, whatever its size
 //! version,time,op,size,lbn          a block request: lbn in units, size in bytes, op 28 or 2a as in SCSI
 //! volume,op,offset,size,time        the same in bytes, of several volumes
+//! time,lbn,sectors,io_type,volume   the same with a length in units, as Tencent's; io_type 0 or 1
 //! ```
 //!
 //! A header names the columns, in any order and with others in between: `id` (`obj_id`, `obj-id`,
 //! `object_id`, `object`), or else `lbn` (`lba`, `sector`) or `offset`; `size` (`obj_size`,
-//! `obj-size`, `length`, `len`); `op` (`operation`, `opcode`). Block requests may also have
-//! `volume` (`volume_id`, `disk`, `device`, `device_id`, `lun`, `asu`), and their `op` may be
-//! called `iotype` (`io_type`, `type`). Without a header the first three are time, id and size:
-//! that of Twitter's cache traces is, and block requests (of UMass, Alibaba, Tencent) need one.
+//! `obj-size`, `length`, `len`), or `sectors` beside `lbn`; `op` (`operation`, `opcode`). Block
+//! requests may also have `volume` (`volume_id`, `disk`, `device`, `device_id`, `lun`, `asu`), and
+//! their `op` may be called `iotype` (`io_type`, `type`), where 0 reads and 1 writes. Without a
+//! header the first three are time, id and size: that of Twitter's cache traces is, and block
+//! requests (of UMass, Alibaba, Tencent) need one.
 //! Columns are separated by commas, semicolons, tabs or single blanks. The first line decides, and
 //! every line must have as many columns.
 //!
 //! *Offset:* an id is not an offset. It is a number if most sampled ids are; otherwise it is any
-//! word, hashed as in [`plain`]. An `lbn` counts units of 512 bytes by default, and an `offset`
-//! bytes: in one flat space, or with `volume` from the beginning of each, which is then a file.
-//! *Size:* not used with an id; otherwise every touched 4 KiB page counts. Without `op` every
-//! access is a read.
+//! word, hashed as in [`plain`]. An `lbn` counts units of 512 bytes by default, as `sectors` do,
+//! and an `offset` bytes: in one flat space, or with `volume` from the beginning of each, which is
+//! then a file. *Size:* not used with an id; otherwise every touched 4 KiB page counts. Without
+//! `op` every access is a read.
 
 use super::decode::{Fault, LineFormat, Names, Parsed, Request};
 use super::plain;
@@ -33,6 +35,8 @@ const BLOCKS: [&str; 3] = ["lbn", "lba", "sector"];
 const BYTES: [&str; 1] = ["offset"];
 const VOLUMES: [&str; 7] = ["volume", "volume_id", "disk", "device", "device_id", "lun", "asu"];
 const SIZES: [&str; 5] = ["size", "obj_size", "obj-size", "length", "len"];
+/// Names of a size in units.
+const UNITS: [&str; 1] = ["sectors"];
 const OPERATIONS: [&str; 3] = ["op", "operation", "opcode"];
 /// Further names of that column where a line is a block request. Of a line with an id, they may say
 /// something else.
@@ -43,6 +47,7 @@ enum Key {
     Number(usize),
     Word(usize),
     Block { lbn: usize, size: usize },
+    Units { lbn: usize, count: usize },
     Bytes { offset: usize, size: usize },
 }
 
@@ -53,6 +58,8 @@ struct Layout {
     header: bool,
     key: Key,
     operation: Option<usize>,
+    /// Whether operations may be 0 and 1: read and write.
+    numbered: bool,
     volume: Option<usize>,
 }
 
@@ -70,22 +77,28 @@ impl Layout {
         };
         if names.iter().all(|name| is_name(name)) {
             let operation = find(&OPERATIONS);
-            let layout = |key| Layout { delimiter, columns, header: true, key, operation, volume: None };
+            let layout = |key| {
+                let (numbered, volume) = (false, None);
+                Layout { delimiter, columns, header: true, key, operation, numbered, volume }
+            };
             if let Some(id) = find(&IDS) {
                 return Ok(layout(id_key(sample, delimiter, id, true)));
             }
-            let key = match (find(&BLOCKS), find(&BYTES), find(&SIZES)) {
-                (Some(lbn), _, Some(size)) => Key::Block { lbn, size },
-                (None, Some(offset), Some(size)) => Key::Bytes { offset, size },
+            let key = match (find(&BLOCKS), find(&BYTES), find(&SIZES), find(&UNITS)) {
+                (Some(lbn), _, Some(size), _) => Key::Block { lbn, size },
+                (Some(lbn), _, None, Some(count)) => Key::Units { lbn, count },
+                (None, Some(offset), Some(size), _) => Key::Bytes { offset, size },
                 _ => {
                     let header = quote(first);
                     return Err(format!(
-                        "the header {header} has neither id, nor lbn and size, nor offset and size"
+                        "the header {header} has neither id, nor lbn and size or sectors, nor offset and size"
                     ));
                 }
             };
-            let operation = operation.or_else(|| find(&BLOCK_OPERATIONS));
-            return Ok(Layout { operation, volume: find(&VOLUMES), ..layout(key) });
+            let kind = find(&BLOCK_OPERATIONS).filter(|_| operation.is_none());
+            let operation = operation.or(kind);
+            let numbered = kind.is_some();
+            return Ok(Layout { operation, numbered, volume: find(&VOLUMES), ..layout(key) });
         }
         if columns < 3 || !is_time(names[0]) || decimal(names[2]).is_none() {
             return Err(format!("the first line, {}, is neither a header nor time, id, size", quote(first)));
@@ -98,12 +111,20 @@ impl Layout {
                 quote(first)
             ));
         }
+        if is_tencent(sample, delimiter) {
+            return Err(format!(
+                "{} may be a block request, as Tencent's are, so this is not read as time, id, size; put a line in front \
+                 that names the columns, such as time,lbn,sectors,io_type,volume, or time,id,size,a,b for objects",
+                quote(first)
+            ));
+        }
         Ok(Layout {
             delimiter,
             columns,
             header: false,
             key: id_key(sample, delimiter, 1, false),
             operation: None,
+            numbered: false,
             volume: None,
         })
     }
@@ -119,6 +140,20 @@ fn column_of_operations(sample: &Sample, delimiter: u8) -> Option<usize> {
     let mut lines = sample.lines().filter(|line| !line.starts_with(b"#")).take(200);
     let column = split(lines.next()?, delimiter).position(is_operation)?;
     lines.all(|line| split(line, delimiter).nth(column).is_some_and(is_operation)).then_some(column)
+}
+
+/// Whether the sampled lines have the columns of Tencent's block requests without a header: five
+/// numbers, of which the fourth is 0 for a read and 1 for a write.
+fn is_tencent(sample: &Sample, delimiter: u8) -> bool {
+    let mut lines = sample.lines().filter(|line| !line.starts_with(b"#")).take(200).peekable();
+    delimiter == b','
+        && lines.peek().is_some()
+        && lines.all(|line| {
+            let fields: Vec<&[u8]> = split(line, delimiter).collect();
+            fields.len() == 5
+                && matches!(fields[3], b"0" | b"1")
+                && fields.iter().all(|it| decimal(it).is_some())
+        })
 }
 
 /// Whether the ids are numbers or words. The majority of the sampled ids decides, so that a damaged
@@ -158,6 +193,7 @@ pub(super) fn fits(sample: &Sample) -> bool {
         Ok(layout) => (layout.delimiter != b' ' && layout.delimiter != b'\t') || layout.columns == 3,
         // A CSV of another kind: the reader reports the missing columns.
         Err(_) if DELIMITERS[..3].iter().any(|it| column_of_operations(sample, *it).is_some()) => true,
+        Err(_) if is_tencent(sample, b',') => true,
         Err(_) => first.contains(&b',') && split(first, b',').count() >= 2 && split(first, b',').all(is_name),
     }
 }
@@ -165,7 +201,7 @@ pub(super) fn fits(sample: &Sample) -> bool {
 /// Whether positions count units. `true` if the columns are none of this format, which is another
 /// error.
 pub(super) fn counts_units(sample: &Sample) -> bool {
-    Layout::of(sample).map_or(true, |layout| matches!(layout.key, Key::Block { .. }))
+    Layout::of(sample).map_or(true, |layout| matches!(layout.key, Key::Block { .. } | Key::Units { .. }))
 }
 
 pub(super) struct LibCacheSimCsv {
@@ -188,10 +224,12 @@ impl LineFormat for LibCacheSimCsv {
         if std::mem::take(&mut self.header_ahead) || line.starts_with(b"#") {
             return Ok(Parsed::Nothing);
         }
-        let Layout { delimiter, columns, key, operation, volume, .. } = self.layout;
+        let Layout { delimiter, columns, key, operation, numbered, volume, .. } = self.layout;
         let (id_column, size_column) = match key {
             Key::Number(column) | Key::Word(column) => (column, None),
-            Key::Block { lbn: column, size } | Key::Bytes { offset: column, size } => (column, Some(size)),
+            Key::Block { lbn: column, size }
+            | Key::Units { lbn: column, count: size }
+            | Key::Bytes { offset: column, size } => (column, Some(size)),
         };
         let (mut id, mut size, mut file, mut write, mut found) =
             (&line[..0], &line[..0], None, Some(false), 0);
@@ -201,7 +239,10 @@ impl LineFormat for LibCacheSimCsv {
             } else if Some(column) == size_column {
                 size = field;
             } else if Some(column) == operation {
-                write = writes(field)?;
+                write = match field {
+                    b"0" | b"1" if numbered => Some(field == b"1"),
+                    _ => writes(field)?,
+                };
             } else if Some(column) == volume {
                 file = Some(field);
             }
@@ -217,6 +258,13 @@ impl LineFormat for LibCacheSimCsv {
             Key::Word(_) => Request::pages(plain::hash(id), 1)?,
             Key::Block { .. } => {
                 Request::units(number(id, "the block")?, self.unit_bytes, number(size, "the size")?)?
+            }
+            Key::Units { .. } => {
+                let count = number(size, "the number of sectors")?;
+                let Some(bytes) = count.checked_mul(self.unit_bytes) else {
+                    return Err(format!("a request of {count} sectors is too large"));
+                };
+                Request::units(number(id, "the block")?, self.unit_bytes, bytes)?
             }
             Key::Bytes { .. } => Request::bytes(number(id, "the offset")?, number(size, "the size")?)?,
         };
@@ -300,6 +348,17 @@ mod tests {
             let Err(Fault::Columns(what)) = LibCacheSimCsv::new(&sample, 512) else { panic!("{text}") };
             assert!(what.contains(column) && what.contains("volume,op,offset,size,time"), "{what}");
         }
+        // Tencent's: time, offset and size in sectors, 1 for a write, volume.
+        let tencent = "1538323200,12910952,128,0,1063\n1538323200,6338688,8,1,1627\n";
+        let sample = Sample { bytes: tencent.into(), complete: true };
+        assert!(fits(&sample));
+        let Err(Fault::Columns(what)) = LibCacheSimCsv::new(&sample, 512) else { panic!("{tencent}") };
+        let header = "time,lbn,sectors,io_type,volume";
+        assert!(what.contains(header), "{what}");
+        let expected = vec![(1_613_869, 16, false), (1 << 32 | 792_336, 1, true)];
+        assert_eq!(parse(&format!("{header}\n{tencent}")), Ok(expected));
+        assert_eq!(parse("1,7,4096,0,a\n2,7,4096,1,b\n").unwrap().len(), 2, "a word is no volume");
+        assert_eq!(parse("1,7,4096,2,9\n2,7,4096,1,9\n").unwrap().len(), 2, "2 is no operation");
         // Twitter's: time, key, sizes of key and value, client, operation, lifetime.
         let twitter = "0,q:q:1,7,4,1,get,0\n0,q:q:2,7,4,2,set,60\n0,q:q:1,7,4,1,get,0\n";
         assert_eq!(parse(twitter).unwrap().len(), 3);
