@@ -257,10 +257,7 @@ fn count(outcome: &ReplayOutcome, memcg: &str, measure: Measure) -> f64 {
         Measure::Generations => total.counters.get(Counter::Aged),
         Measure::SwapIns => total.counters.get(Counter::Pswpin),
         Measure::SwapOuts => total.counters.get(Counter::Pswpout),
-        Measure::BackgroundRuns => total.counters.get(Counter::Pageoutrun),
-        Measure::BackgroundRunsInNap => total.counters.get(Counter::KswapdLowWmarkHitQuickly),
-        Measure::BackgroundRunsAfterNap => total.counters.get(Counter::KswapdHighWmarkHitQuickly),
-        Measure::ThrottledEfforts => total.counters.get(Counter::PgscanDirectThrottle),
+        Measure::Background(counter) => total.counters.get(counter),
     };
     value as f64
 }

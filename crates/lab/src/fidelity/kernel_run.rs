@@ -4,7 +4,7 @@ use crate::document::document;
 use crate::replay::controls::Controls;
 use crate::replay::run::ReclaimTime;
 use mglru_core::lru::Swappiness;
-use mglru_core::{Lru, Preset, Zone};
+use mglru_core::{Counter, Lru, Preset, Zone};
 use mglru_sim::{Latency, Machine, SwapBatches, SwapDevice, SwapModel, Writes};
 use serde::{Serialize, Serializer};
 use std::f64::consts::LN_2;
@@ -54,15 +54,10 @@ pub enum Measure {
     SwapIns,
     /// Pages written to swap in the whole replay. Runs with swap only.
     SwapOuts,
-    /// Runs of background reclaim in the whole replay. This and the next three: runs without a
-    /// limit whose table has them.
-    BackgroundRuns,
-    /// Those of them that began during the nap after the run before.
-    BackgroundRunsInNap,
-    /// Those of them that began at its end, or without a nap.
-    BackgroundRunsAfterNap,
-    /// Efforts of tasks that first waited for background reclaim, in the whole replay.
-    ThrottledEfforts,
+    /// A counter of background reclaim, in the whole replay: its runs, those of them that began
+    /// during the nap after the run before, those that began at its end or without a nap, or the
+    /// efforts of tasks that first waited for it. Runs without a limit whose table has them.
+    Background(Counter),
 }
 
 impl Measure {
@@ -80,10 +75,10 @@ impl Measure {
         Measure::Generations,
         Measure::SwapIns,
         Measure::SwapOuts,
-        Measure::BackgroundRuns,
-        Measure::BackgroundRunsInNap,
-        Measure::BackgroundRunsAfterNap,
-        Measure::ThrottledEfforts,
+        Measure::Background(Counter::Pageoutrun),
+        Measure::Background(Counter::KswapdLowWmarkHitQuickly),
+        Measure::Background(Counter::KswapdHighWmarkHitQuickly),
+        Measure::Background(Counter::PgscanDirectThrottle),
     ];
 
     /// The measures of a run, which depend on its policy, swap and limit. Transfers of swap and
@@ -91,27 +86,17 @@ impl Measure {
     pub fn of(run: &KernelRun) -> impl Iterator<Item = Measure> + use<> {
         let is_machine = run.setting.memcg.is_empty();
         let has_swap = run.setting.has_swap() && is_machine;
+        // Older tables do not have such columns, or have zeros.
         let has_background_runs =
-            run.is_background() && run.count(Measure::BackgroundRuns) > 0.0 && is_machine;
+            run.is_background() && run.count(Measure::Background(Counter::Pageoutrun)) > 0.0 && is_machine;
         let lru = run.lru;
         Self::ALL.into_iter().filter(move |measure| match measure {
             Measure::Generations => lru != Lru::Classic,
             Measure::ActivatedRefaults => lru == Lru::Classic,
             Measure::SwapIns | Measure::SwapOuts => has_swap,
-            measure if measure.is_of_background() => has_background_runs,
+            Measure::Background(_) => has_background_runs,
             _ => true,
         })
-    }
-
-    /// Whether it is of background reclaim. Older tables do not have such columns, or have zeros.
-    pub(super) fn is_of_background(self) -> bool {
-        matches!(
-            self,
-            Measure::BackgroundRuns
-                | Measure::BackgroundRunsInNap
-                | Measure::BackgroundRunsAfterNap
-                | Measure::ThrottledEfforts
-        )
     }
 
     /// The kernel's name.
@@ -129,10 +114,7 @@ impl Measure {
             Measure::Generations => "generations_created",
             Measure::SwapIns => "pswpin",
             Measure::SwapOuts => "pswpout",
-            Measure::BackgroundRuns => "pageoutrun",
-            Measure::BackgroundRunsInNap => "kswapd_low_wmark_hit_quickly",
-            Measure::BackgroundRunsAfterNap => "kswapd_high_wmark_hit_quickly",
-            Measure::ThrottledEfforts => "pgscan_direct_throttle",
+            Measure::Background(counter) => counter.name(),
         }
     }
 }
@@ -355,7 +337,7 @@ pub struct KernelRun {
     pub read_log_variance: Option<f64>,
     /// Requests to write to the swap disk; `None`: not measured.
     pub swap_writes: Option<SwapWrites>,
-    /// Counts by [`Measure`].
+    /// Counts in the order of [`Measure::ALL`].
     pub(super) counts: [f64; Measure::ALL.len()],
 }
 
@@ -385,7 +367,8 @@ const SEND: [Duration; 2] = [Duration::from_micros(70), Duration::from_micros(10
 impl KernelRun {
     /// Value of a measure.
     pub fn count(&self, measure: Measure) -> f64 {
-        self.counts[measure as usize]
+        let known = Measure::ALL.iter().zip(self.counts).find(|(one, _)| **one == measure);
+        known.map_or(0.0, |(_, count)| count)
     }
 
     /// Swap for anonymous pages, large enough to be never short.

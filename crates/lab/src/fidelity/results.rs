@@ -42,7 +42,8 @@ const COLUMNS: [&str; 15] = [
 ];
 
 impl Measure {
-    /// Column of the table; `None` for the difference of [`SEQ_COLUMNS`].
+    /// Column that each table has; `None` for the difference of [`SEQ_COLUMNS`], and for
+    /// [`Measure::Background`].
     fn column(self) -> Option<&'static str> {
         match self {
             Measure::TotalMisses => Some("total_misses"),
@@ -54,13 +55,9 @@ impl Measure {
             Measure::Activated => Some("warm_pgactivate"),
             Measure::Restored => Some("warm_workingset_restore_file"),
             Measure::ActivatedRefaults => Some("warm_workingset_activate_file"),
-            Measure::Generations => None,
+            Measure::Generations | Measure::Background(_) => None,
             Measure::SwapIns => Some("total_vm_pswpin"),
             Measure::SwapOuts => Some("total_vm_pswpout"),
-            Measure::BackgroundRuns => Some("total_vm_pageoutrun"),
-            Measure::BackgroundRunsInNap => Some("total_vm_kswapd_low_wmark_hit_quickly"),
-            Measure::BackgroundRunsAfterNap => Some("total_vm_kswapd_high_wmark_hit_quickly"),
-            Measure::ThrottledEfforts => Some("total_vm_pgscan_direct_throttle"),
         }
     }
 }
@@ -209,11 +206,13 @@ impl Fields<'_> {
 
     fn run(&self, setting: Setting, (preset, lru): (Preset, Lru)) -> Result<KernelRun, Error> {
         let mut counts = [0.0; Measure::ALL.len()];
-        for measure in Measure::ALL {
-            counts[measure as usize] = match measure.column() {
-                Some(column) if measure.is_of_background() => self.optional(column).unwrap_or(0) as f64,
-                Some(column) => self.number(column)?,
-                None => self.number(SEQ_COLUMNS[1])? - self.number(SEQ_COLUMNS[0])?,
+        for (count, measure) in counts.iter_mut().zip(Measure::ALL) {
+            *count = match (measure, measure.column()) {
+                (_, Some(column)) => self.number(column)?,
+                (Measure::Background(counter), None) => {
+                    self.optional(&format!("total_vm_{}", counter.name())).unwrap_or(0) as f64
+                }
+                _ => self.number(SEQ_COLUMNS[1])? - self.number(SEQ_COLUMNS[0])?,
             };
         }
         let some = |column| self.number(column).map(|accesses| accesses > 0.0);
@@ -259,7 +258,7 @@ impl Fields<'_> {
             disk_reads: self
                 .optional_number("total_disk_rd_ios")
                 .filter(|&reads| reads > 0.0)
-                .unwrap_or(counts[Measure::TotalMisses as usize]),
+                .map_or_else(|| self.number("total_misses"), Ok)?,
             hit_time: self
                 .optional("hit_ns")
                 .filter(|&nanos| nanos > 0)
@@ -296,8 +295,8 @@ impl Table {
         let failed = |error: csv::Error| Error::work(format_args!("{}: {error}", path.display()));
         let mut reader = csv::Reader::from_path(path).map_err(failed)?;
         let headings = reader.headers().map_err(failed)?.clone();
-        let needed = Measure::ALL.into_iter().filter(|measure| !measure.is_of_background());
-        let needed = needed.filter_map(Measure::column).chain(SEQ_COLUMNS).chain(COLUMNS);
+        let measured = Measure::ALL.into_iter().filter_map(Measure::column);
+        let needed = measured.chain(SEQ_COLUMNS).chain(COLUMNS);
         let missing: Vec<&str> =
             needed.filter(|column| !headings.iter().any(|there| there == *column)).collect();
         if !missing.is_empty() {
@@ -442,7 +441,7 @@ mod tests {
         let shown = |more: &[(&str, &str)]| {
             let run = read(more).unwrap();
             Measure::of(&run)
-                .filter(|measure| measure.is_of_background())
+                .filter(|measure| matches!(measure, Measure::Background(_)))
                 .map(|one| run.count(one))
                 .collect::<Vec<_>>()
         };

@@ -86,10 +86,7 @@ pub fn tolerance(kind: RowKind, measure: Measure) -> Tolerance {
         Measure::Activated | Measure::Restored | Measure::ActivatedRefaults => (percents[4], 20.0),
         Measure::Generations => (10.0, 1.0),
         Measure::SwapIns | Measure::SwapOuts => (25.0, 0.0),
-        Measure::BackgroundRuns
-        | Measure::BackgroundRunsInNap
-        | Measure::BackgroundRunsAfterNap
-        | Measure::ThrottledEfforts => (25.0, 20.0),
+        Measure::Background(_) => (25.0, 20.0),
     };
     Tolerance { percent, count }
 }
@@ -105,10 +102,7 @@ fn classic(access: Access, measure: Measure) -> Tolerance {
         Measure::Activated | Measure::ActivatedRefaults => (3.0, 20.0),
         Measure::Sorted | Measure::Restored => (5.0, 20.0),
         Measure::SwapIns | Measure::SwapOuts => (5.0, 0.0),
-        Measure::BackgroundRuns
-        | Measure::BackgroundRunsInNap
-        | Measure::BackgroundRunsAfterNap
-        | Measure::ThrottledEfforts => (25.0, 20.0),
+        Measure::Background(_) => (25.0, 20.0),
         Measure::Generations => (0.0, 0.0),
     };
     Tolerance { percent, count }
