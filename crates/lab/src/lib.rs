@@ -56,6 +56,7 @@
 pub mod ablate;
 pub mod arguments;
 pub mod cache_counts;
+mod clients;
 pub mod columns;
 mod cpu;
 pub mod demo;

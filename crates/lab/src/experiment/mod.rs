@@ -34,7 +34,7 @@
 //! # }
 //! ```
 
-mod crosscheck;
+pub(crate) mod crosscheck;
 mod evidence;
 mod lru_lock;
 mod memcg_lru;

@@ -10,6 +10,7 @@ use super::compare::{FURTHER, difference_percent, refuse_outside};
 use super::filter::Filter;
 use super::kernel_run::{preset_of, version_of};
 use super::results::rows;
+use crate::clients::{Clients, Window};
 use crate::document::document;
 use crate::memory::{self, Room};
 use crate::parallel;
@@ -17,15 +18,10 @@ use crate::run::simulated::{BATCH_TIME, SCAN_TIME};
 use crate::statistics::{mean, median, range};
 use crate::{Error, Stage, Unit, Watch};
 use mglru_core::{Counter, Mechanisms, PAGE_BYTES, Switch};
-use mglru_sim::{
-    DeviceModel, Interleaving, Machine, Operation, Simulator, Source, SourceError, Tenant, Writes,
-};
-use mglru_workload::load::Step;
+use mglru_sim::{DeviceModel, Interleaving, Machine, Operation, SimError, Simulator, Tenant, Writes};
 use mglru_workload::ycsb::{Eviction, IndexedOperations, IndexedYcsb};
 use serde::{Serialize, Serializer};
-use std::cell::RefCell;
 use std::path::Path;
-use std::rc::Rc;
 
 const SEEDS: u64 = 6;
 /// Largest allowed difference of stolen pages per operation. The kernels' own runs are up to 3 %
@@ -248,33 +244,6 @@ impl StoreRow {
     }
 }
 
-/// The store and its clients' common counts.
-#[derive(Debug)]
-struct Shared {
-    operations: IndexedOperations,
-    begun: u64,
-    /// Pages of files that were to be read.
-    asked: u64,
-}
-
-struct Client {
-    shared: Rc<RefCell<Shared>>,
-    steps: Vec<Step>,
-}
-
-impl Source for Client {
-    fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError> {
-        self.steps.clear();
-        let shared = &mut *self.shared.borrow_mut();
-        shared.operations.next(&mut self.steps);
-        shared.begun += 1;
-        let is_read = |step: &&Step| matches!(step, Step::Touch(touch) if !touch.anon && !touch.write);
-        shared.asked += self.steps.iter().filter(is_read).count() as u64;
-        batch.extend(self.steps.iter().map(|&step| Operation::from(step)));
-        Ok(())
-    }
-}
-
 impl Compared {
     /// The machine and the load of the engine's runs: the first row's, with the mean sizes.
     fn model(&self, seed: u64) -> Result<(Machine, IndexedYcsb), Error> {
@@ -316,10 +285,14 @@ impl Compared {
     fn run(&self, seed: u64, watch: &dyn Watch) -> Result<Rates, Error> {
         let row = &self.rows[0];
         let failed = |error: Error| error.at(&self.name());
-        let bug = |error: mglru_sim::SimError| failed(Error::work(error));
+        let bug = |error: SimError| failed(Error::work(error));
         let (machine, load) = self.model(seed)?;
-        let operations = IndexedOperations::new(load, seed);
-        let warm = row.warm_operations + operations.insertions();
+        let mut operations = IndexedOperations::new(load, seed);
+        let window = Window {
+            warm_draws: row.warm_operations + operations.insertions(),
+            draws: row.operations,
+            ..Window::default()
+        };
         let mut opening = Vec::new();
         operations.open(&mut opening);
         let mut simulator = Simulator::new(&machine).map_err(bug)?;
@@ -327,32 +300,18 @@ impl Compared {
         while simulator.step().map_err(bug)? {
             watch.check()?;
         }
-        let shared = Rc::new(RefCell::new(Shared { operations, begun: 0, asked: 0 }));
-        for _ in 0..row.clients {
-            simulator.add_job(0, Client { shared: shared.clone(), steps: Vec::new() });
+        let number = row.clients;
+        let clients =
+            Clients { tenants: &machine.tenants, number, allocators: number, window, watched: false };
+        let facts = clients.run(simulator, move |_, steps| operations.next(steps), watch).map_err(failed)?;
+        if facts.died {
+            return Err(failed(Error::work("limit_bytes are too few for this store: it got no memory")));
         }
-        let mut until = |begun: u64| {
-            while shared.borrow().begun < begun {
-                watch.check()?;
-                simulator.step().map_err(bug)?;
-            }
-            let report = simulator.report();
-            let total = report.total();
-            if total.counts.out_of_memory > 0 {
-                return Err(failed(Error::work("limit_bytes are too few for this store: it got no memory")));
-            }
-            let counters = &total.counters;
-            let counts = [
-                shared.borrow().asked,
-                report.device.pages_read,
-                counters.pgsteal(),
-                counters.get(Counter::WorkingsetRefaultFile),
-                counters.get(Counter::Aged),
-            ];
-            Ok::<_, Error>((shared.borrow().begun, counts))
-        };
-        let (from, to) = (until(warm)?, until(warm + row.operations)?);
-        Ok(Rates::new(to.0 - from.0, std::array::from_fn(|at| to.1[at] - from.1[at])))
+        let counters = &facts.tally.counters;
+        let [refaults, generations] =
+            [Counter::WorkingsetRefaultFile, Counter::Aged].map(|counter| counters.get(counter));
+        let counts = [facts.file_reads, facts.pages_read, counters.pgsteal(), refaults, generations];
+        Ok(Rates::new(facts.operations, counts))
     }
 
     /// The mean of the kernel's runs.

@@ -4,8 +4,8 @@
 //! Sizes are the published ones divided by the factor stated for each row. Ratios are kept.
 
 use super::super::SCAN_TIME;
-use super::clients::{self, Facts, Script, Window};
 use super::store::WALK_TIME;
+use crate::clients::{self, Facts, Script, Window};
 use crate::fidelity::load::DirtyWriter;
 use crate::{Error, Watch};
 use mglru_core::Mechanisms;

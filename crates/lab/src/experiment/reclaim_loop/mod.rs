@@ -13,7 +13,6 @@
 //! The other rows of the publication are in [`loads`], at smaller sizes. [`patches`] applies the
 //! series patch by patch.
 
-mod clients;
 mod loads;
 mod patches;
 mod real;
@@ -22,10 +21,10 @@ mod store;
 use super::crosscheck;
 use super::evidence::{Check, Experiment, MetricRow, Published, Shares, Shown, Values};
 use super::{Claim, Effort, Environment, ExperimentRequest, Registration};
+use crate::clients::Facts;
 use crate::parallel;
 use crate::statistics::deviation_percent;
 use crate::{Error, Stage, Unit, Watch};
-use clients::Facts;
 use mglru_core::{Counter, Mechanisms, Preset, Switch};
 use store::{PUBLISHED_LIMIT_PAGES, StoreRun};
 

@@ -1,8 +1,8 @@
 //! The series patch by patch: each step has all patches up to it.
 
-use super::clients::Facts;
 use super::{BASE, Part, Task};
 use crate::Error;
+use crate::clients::Facts;
 use crate::experiment::Effort;
 use crate::experiment::evidence::{Column, Shown};
 use mglru_core::{Counter, Mechanisms, Switch};

@@ -1,7 +1,7 @@
 //! YCSB on a document store under one limit: the runs of row 1 and its controls.
 
 use super::super::SCAN_TIME;
-use super::clients::{self, Facts, Script, Window};
+use crate::clients::{self, Facts, Script, Window};
 use crate::{Error, Watch};
 use mglru_core::Mechanisms;
 use mglru_sim::{DeviceModel, FlusherModel, Interleaving, Lane, Latency, Machine, Writes};

@@ -6,9 +6,9 @@ use crate::statistics::jain;
 use crate::timeline::{self, Timeline};
 use crate::{Error, Watch};
 use mglru_core::{Counter, Event, Time};
-use mglru_sim::{Machine, Operation, Report, Simulator, Source, SourceError, Tally};
+use mglru_sim::{Machine, Operation, Report, Simulator, Source, SourceError, Tally, Tenant};
 use mglru_workload::Load;
-use mglru_workload::load::{Running, Step};
+use mglru_workload::load::Step;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -140,8 +140,11 @@ struct Counts {
     over: bool,
 }
 
+/// Gives a client its next steps.
+type Draw = dyn FnMut(usize, &mut Vec<Step>);
+
 struct Client {
-    running: Rc<RefCell<Running>>,
+    draw: Rc<RefCell<Draw>>,
     counts: Rc<RefCell<Counts>>,
     number: usize,
     /// Whether a draw is under way.
@@ -158,7 +161,7 @@ impl Source for Client {
 
     fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError> {
         self.steps.clear();
-        self.running.borrow_mut().draw(self.number, &mut self.steps);
+        self.draw.borrow_mut()(self.number, &mut self.steps);
         let counts = &mut *self.counts.borrow_mut();
         counts.begun += 1;
         let reads = |step: &&Step| matches!(step, Step::Touch(touch) if !touch.anon && !touch.write);
@@ -179,91 +182,128 @@ impl Source for Client {
 /// # Errors
 /// A bug in the simulator, or [`Error::Cancelled`].
 pub fn run(script: &Script, watch: &dyn Watch) -> Result<Facts, Error> {
-    let mut simulator = Simulator::new(&script.machine).map_err(Error::work)?;
-    let running = script.load.start(script.clients, script.machine.seed).map_err(Error::work)?;
-    let running = Rc::new(RefCell::new(running));
-    let counts = Counts { done_of_client: vec![0; script.clients as usize], ..Counts::default() };
-    let counts = Rc::new(RefCell::new(counts));
-    for number in 0..script.clients as usize {
-        let client = Client {
-            running: running.clone(),
-            counts: counts.clone(),
-            number,
-            began: false,
-            steps: Vec::new(),
-        };
-        simulator.add_job(number % script.machine.tenants.len(), client);
-    }
-    let watcher = script.watched.then(|| {
-        timeline::watch(&mut simulator);
-        Watcher::watch(&mut simulator)
-    });
-    let efforts = Rc::new(RefCell::new(Efforts::default()));
-    let seen = efforts.clone();
-    simulator.observe(move |_, event: &Event| seen.borrow_mut().note(event));
-
-    let Window { warm_draws, draws, time, rounds } = script.window;
-    while counts.borrow().begun < warm_draws {
-        watch.check()?;
-        simulator.step().map_err(Error::work)?;
-    }
-    let (from, efforts_before, begun_before) =
-        (simulator.report(), efforts.borrow().clone(), counts.borrow().begun);
-    {
-        let counts = &mut *counts.borrow_mut();
-        counts.done_of_client.fill(0);
-        counts.file_reads = 0;
-    }
+    let simulator = Simulator::new(&script.machine).map_err(Error::work)?;
+    let mut running = script.load.start(script.clients, script.machine.seed).map_err(Error::work)?;
     let allocators = match script.load {
-        Load::FileAnon(mix) => u64::from(script.clients - mix.readers),
-        _ => u64::from(script.clients),
+        Load::FileAnon(mix) => script.clients - mix.readers,
+        _ => script.clients,
     };
-    let end = from.now + time;
-    let died = |now: &Report| now.total().counts.out_of_memory > 0;
-    let mut steps = 0_u64;
-    loop {
-        watch.check()?;
-        steps += 1;
-        // Reading all counters is slow and needed rarely: an allocator without memory only retries
-        // for a long time.
-        if rounds > 0 && steps.is_multiple_of(64) && died(&simulator.report()) {
-            break;
+    let clients = Clients {
+        tenants: &script.machine.tenants,
+        number: script.clients,
+        allocators,
+        window: script.window,
+        watched: script.watched,
+    };
+    clients.run(simulator, move |client, steps| running.draw(client, steps), watch)
+}
+
+/// Clients that draw from one load, and the counted part of their run.
+pub struct Clients<'a> {
+    /// The machine's tenants, which the clients use in turn.
+    pub tenants: &'a [Tenant],
+    /// Number of clients.
+    pub number: u32,
+    /// Number of those that allocate memory in rounds.
+    pub allocators: u32,
+    /// Counted part of the run.
+    pub window: Window,
+    /// Whether to observe events and record a timeline.
+    pub watched: bool,
+}
+
+impl Clients<'_> {
+    /// Runs the clients on a machine. `draw` gives the client with a number its next steps.
+    ///
+    /// # Errors
+    /// A bug in the simulator, or [`Error::Cancelled`].
+    pub fn run(
+        &self,
+        mut simulator: Simulator,
+        draw: impl FnMut(usize, &mut Vec<Step>) + 'static,
+        watch: &dyn Watch,
+    ) -> Result<Facts, Error> {
+        let draw = Rc::new(RefCell::new(draw));
+        let counts = Counts { done_of_client: vec![0; self.number as usize], ..Counts::default() };
+        let counts = Rc::new(RefCell::new(counts));
+        for number in 0..self.number as usize {
+            let client = Client {
+                draw: draw.clone(),
+                counts: counts.clone(),
+                number,
+                began: false,
+                steps: Vec::new(),
+            };
+            simulator.add_job(number % self.tenants.len(), client);
         }
-        let (begun, releases) = (counts.borrow().begun, counts.borrow().releases);
-        let all_rounds = rounds > 0 && releases >= rounds * allocators;
-        let enough = begun >= warm_draws + draws && simulator.now() >= end;
-        if all_rounds || rounds == 0 && enough || !simulator.step().map_err(Error::work)? {
-            break;
+        let watcher = self.watched.then(|| {
+            timeline::watch(&mut simulator);
+            Watcher::watch(&mut simulator)
+        });
+        let efforts = Rc::new(RefCell::new(Efforts::default()));
+        let seen = efforts.clone();
+        simulator.observe(move |_, event: &Event| seen.borrow_mut().note(event));
+
+        let Window { warm_draws, draws, time, rounds } = self.window;
+        while counts.borrow().begun < warm_draws {
+            watch.check()?;
+            simulator.step().map_err(Error::work)?;
         }
+        let (from, efforts_before, begun_before) =
+            (simulator.report(), efforts.borrow().clone(), counts.borrow().begun);
+        {
+            let counts = &mut *counts.borrow_mut();
+            counts.done_of_client.fill(0);
+            counts.file_reads = 0;
+        }
+        let allocators = u64::from(self.allocators);
+        let end = from.now + time;
+        let died = |now: &Report| now.total().counts.out_of_memory > 0;
+        let mut steps = 0_u64;
+        loop {
+            watch.check()?;
+            steps += 1;
+            // Reading all counters is slow and needed rarely: an allocator without memory only
+            // retries for a long time.
+            if rounds > 0 && steps.is_multiple_of(64) && died(&simulator.report()) {
+                break;
+            }
+            let (begun, releases) = (counts.borrow().begun, counts.borrow().releases);
+            let all_rounds = rounds > 0 && releases >= rounds * allocators;
+            let enough = begun >= warm_draws + draws && simulator.now() >= end;
+            if all_rounds || rounds == 0 && enough || !simulator.step().map_err(Error::work)? {
+                break;
+            }
+        }
+        let to = simulator.report();
+        let died = died(&to);
+        let efforts_seen = efforts;
+        let efforts = efforts_seen.borrow().since(&efforts_before);
+        // All clients finish before the final count.
+        let ended = counts.borrow().clone();
+        counts.borrow_mut().over = true;
+        // A client without memory would keep failing slowly, page by page.
+        let adds_up = rounds > 0 && died || {
+            let whole = simulator.run().map_err(Error::work)?.total().counters;
+            simulator.finish().map_err(Error::work)?;
+            whole.pgscan() >= whole.pgsteal()
+                && efforts_seen.borrow().reclaimed == whole.get(Counter::PgstealDirect)
+        };
+        let names: Vec<String> = self.tenants.iter().map(|tenant| tenant.path.clone()).collect();
+        let counts = &ended;
+        Ok(Facts {
+            tally: to.total().since(&from.total()),
+            pages_read: to.device.pages_read - from.device.pages_read,
+            file_reads: counts.file_reads,
+            operations: counts.begun - begun_before,
+            of_client: counts.done_of_client.clone(),
+            rounds: counts.releases as f64 / allocators as f64,
+            died,
+            seconds: to.now.since(from.now).as_secs_f64(),
+            efforts,
+            adds_up,
+            timeline: watcher.as_ref().map(|_| Timeline::of("", &simulator, &names)),
+            crosscheck: watcher.map(|watcher| watcher.finish(&simulator)),
+        })
     }
-    let to = simulator.report();
-    let died = rounds > 0 && died(&to);
-    let efforts_seen = efforts;
-    let efforts = efforts_seen.borrow().since(&efforts_before);
-    // All clients finish before the final count.
-    let ended = counts.borrow().clone();
-    counts.borrow_mut().over = true;
-    // A client without memory would keep failing slowly, page by page.
-    let adds_up = died || {
-        let whole = simulator.run().map_err(Error::work)?.total().counters;
-        simulator.finish().map_err(Error::work)?;
-        whole.pgscan() >= whole.pgsteal()
-            && efforts_seen.borrow().reclaimed == whole.get(Counter::PgstealDirect)
-    };
-    let names: Vec<String> = script.machine.tenants.iter().map(|tenant| tenant.path.clone()).collect();
-    let counts = &ended;
-    Ok(Facts {
-        tally: to.total().since(&from.total()),
-        pages_read: to.device.pages_read - from.device.pages_read,
-        file_reads: counts.file_reads,
-        operations: counts.begun - begun_before,
-        of_client: counts.done_of_client.clone(),
-        rounds: counts.releases as f64 / allocators as f64,
-        died,
-        seconds: to.now.since(from.now).as_secs_f64(),
-        efforts,
-        adds_up,
-        timeline: watcher.as_ref().map(|_| Timeline::of("", &simulator, &names)),
-        crosscheck: watcher.map(|watcher| watcher.finish(&simulator)),
-    })
 }
