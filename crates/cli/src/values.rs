@@ -19,14 +19,3 @@ pub fn words<const N: usize, T: Clone + Send + Sync + 'static>(
 ) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(words).try_map(move |word| parse(&word))
 }
-
-/// The values of a list, each once, in the order of their first mention.
-pub fn each_once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
-    let mut once = Vec::new();
-    for value in values {
-        if !once.contains(&value) {
-            once.push(value);
-        }
-    }
-    once
-}

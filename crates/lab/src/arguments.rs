@@ -33,3 +33,14 @@ pub fn either<T>(name: &str, word: &str, choices: [(&str, T); 2]) -> Result<T, E
     let found = choices.into_iter().find(|(choice, _)| *choice == word);
     named(name, found.map(|(_, value)| value).ok_or_else(|| format!("unknown `{word}`; expected {expected}")))
 }
+
+/// The values of a list, each once, in the order of their first mention.
+pub fn each_once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut once = Vec::new();
+    for value in values {
+        if !once.contains(&value) {
+            once.push(value);
+        }
+    }
+    once
+}

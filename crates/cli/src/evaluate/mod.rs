@@ -11,10 +11,10 @@ mod report;
 use crate::error::Failure;
 use crate::output::Output;
 use crate::progress::Bars;
-use crate::values::each_once;
 use clap::ValueEnum;
 use mglru_core::{Preset, Switch};
-use mglru_lab::evaluate::{Change, Counts, EvaluationRequest, LOADS, Size, counts, evaluate};
+use mglru_lab::arguments::each_once;
+use mglru_lab::evaluate::{Change, EvaluationRequest, LOADS, Size, counts, evaluate};
 use mglru_lab::mechanisms::parse_switch;
 use report::Shown;
 use serde_json::json;
@@ -109,13 +109,16 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let bars = Bars::default();
     let change = match (&args.presets[..], &args.mechanisms[..]) {
         (&[before, after], _) => Change::Presets(before, after),
-        ([], []) if !args.counts && args.binary.is_none() => {
-            return Err(Failure::usage(
-                "nothing to evaluate: name a mechanism, such as reclaim_loop, or give --presets or --binary",
-            ));
-        }
-        // Without another build, the counts are those of this build.
-        ([], []) => Change::Presets(Preset::Default, Preset::Default),
+        ([], []) => match args.binary {
+            Some(binary) => Change::Build { binary },
+            // The counts are of presets, not of a change.
+            None if args.counts => Change::Presets(Preset::Default, Preset::Default),
+            None => {
+                return Err(Failure::usage(
+                    "nothing to evaluate: name a mechanism, such as reclaim_loop, or give --presets or --binary",
+                ));
+            }
+        },
         ([], named) => Change::Mechanisms(each_once(named.iter().copied())),
         _ => return Err(Failure::usage("--presets needs two presets: before,after")),
     };
@@ -124,10 +127,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
     request.loads = args.load;
     (request.seed, request.runs) = (args.seed, args.runs);
     request.size = Size { accesses: args.accesses, pages: args.pages };
-    if let Some(binary) = args.binary {
-        let counts = Counts::of_build(&binary, &request, &bars)?;
-        request.change = Change::Build { binary, counts };
-    }
     if args.counts {
         return output.document(&json!(counts(&request, &bars)?));
     }

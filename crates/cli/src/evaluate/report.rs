@@ -8,7 +8,6 @@ use mglru_lab::evaluate::{
     Change, Evaluation, EvaluationRequest, LoadRow, METRICS, NOTABLE_PERCENT, Revision, Revisions,
 };
 use mglru_lab::mechanisms::on_speed_only;
-use std::path::Path;
 
 /// An evaluation, for output.
 pub struct Shown<'a> {
@@ -111,12 +110,9 @@ impl Shown<'_> {
     /// A sentence about another build that is this one: cargo takes two work trees with one target
     /// folder for the same packages.
     fn same_program(&self) -> Option<String> {
-        let Change::Build { binary, .. } = &self.request.change else { return None };
-        let bytes = |path: &Path| std::fs::read(path).ok();
-        let is_same = bytes(binary)? == bytes(&std::env::current_exe().ok()?)?;
         let words = "Both builds are the same program, byte for byte: give the work tree of the branch a target folder \
                      of its own, and build it.";
-        is_same.then(|| words.to_owned())
+        self.evaluation.is_same_program.then(|| words.to_owned())
     }
 
     /// The costs that rise or fall clearly.

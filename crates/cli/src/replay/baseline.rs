@@ -1,6 +1,6 @@
 //! The value of `--baseline`.
 
-use crate::values::each_once;
+use mglru_lab::arguments::each_once;
 use mglru_sim::Baseline;
 
 /// A value of `--baseline`: a policy, or `all`.

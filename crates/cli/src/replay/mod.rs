@@ -21,9 +21,10 @@ use crate::page::ReportFile;
 use crate::parallel;
 use crate::progress::Bars;
 use crate::trace_options::{self, TraceOptions};
-use crate::values::{each_once, words};
+use crate::values::words;
 use crate::whole_file::refuse_input;
 use mglru_core::{Preset, Switch};
+use mglru_lab::arguments::each_once;
 use mglru_lab::mechanisms::parse_switch;
 use mglru_lab::replay::life::Sink;
 use mglru_lab::replay::memory::Memory;
@@ -173,7 +174,7 @@ impl Args {
         let is_curve = !self.curve.is_empty();
         Ok(Options {
             mechanisms: presets.into_iter().map(mechanisms).collect::<Result<_, _>>()?,
-            sizes: if is_curve { self.curve.clone() } else { vec![self.memory.clone()] },
+            sizes: if is_curve { each_once(self.curve.iter().cloned()) } else { vec![self.memory.clone()] },
             baselines: baseline::chosen(&self.baseline),
             warm: self.warm,
             writes: self.writes,

@@ -113,6 +113,7 @@ fn a_report_names_the_revisions_that_it_compares() {
     let words = format!("after is revision {commit} with uncommitted changes.");
     assert!(text.contains(" Before is ") && text.contains(&words), "{text}");
     assert!(text.contains("Both builds are the same program, byte for byte"), "{text}");
+    assert_eq!(of["evaluation"]["same_program"], true);
     // A name alone was looked for in `PATH`: another program was run, or none.
     let named = document(here.path(), &arguments.replace("./mglru", "mglru"));
     assert_eq!(rows(&named), rows(&of));
@@ -175,8 +176,8 @@ fn another_build_that_fails_is_described() {
     program("old", "echo \"error: unexpected argument '--counts' found\" >&2; exit 2");
     program("endless", "exec yes");
     program("noisy", "head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 1");
-    let repeats = "`./crash evaluate --counts --preset linux-7.2 --load flat --runs 1 --seed 1 --accesses 120000 \
-                   --pages 12000` repeats it";
+    let repeats = "`./crash evaluate --counts --preset linux-7.2 --load flat --runs 1 --seed 1 --accesses 1000 \
+                   --pages 320` repeats it";
     for (name, parts) in [
         ("crash", ["crash: it cannot count the loads (signal: 11 (SIGSEGV)", repeats]),
         ("panics", ["(index out of bounds)", "repeats it"]),
@@ -184,7 +185,8 @@ fn another_build_that_fails_is_described() {
         ("endless", ["endless: cannot be run", "it prints without end"]),
         ("noisy", ["noisy: it cannot count the loads (xxx", "x); `./noisy evaluate"]),
     ] {
-        let arguments = format!("evaluate --binary {name} --preset linux-7.2 --load flat --runs 1");
+        let load = "--preset linux-7.2 --load flat --runs 1 --accesses 1000 --pages 320";
+        let arguments = format!("evaluate --binary {name} {load}");
         let error = fails(here.path(), &arguments, 1);
         assert!(parts.iter().all(|part| error.contains(part)), "{name}: {error}");
         assert!(error.len() < 3000, "{name}: {error}");
@@ -205,7 +207,8 @@ fn wrong_usage_is_refused() {
         ("evaluate --binary /bin/false --runs 1", 1, "/bin/false: it cannot count the loads"),
         ("evaluate --binary /bin/true --runs 1", 1, "name the program `mglru` of a branch"),
     ] {
-        let error = fails(here.path(), arguments, status);
+        let smaller = if arguments.contains("--runs") { " --accesses 1000 --pages 320" } else { "" };
+        let error = fails(here.path(), &format!("{arguments}{smaller}"), status);
         assert!(error.contains(what), "{arguments}: {error}");
     }
 }

@@ -233,6 +233,11 @@ fn curves_are_the_single_replays_side_by_side() {
     });
     let text = done(folder.path(), "replay skewed.txt --curve 5%,20%");
     assert!(text.contains("miss ratio") && text.contains("20%"), "{text}");
+    // Sizes that were named twice were replayed twice.
+    let twice = document(folder.path(), "replay skewed.txt --curve 5%,256p,5%,5.0%,1MiB");
+    let points = twice["curves"][0]["points"].as_array().unwrap();
+    assert_eq!(points.iter().map(|point| &point["memory"]).collect::<Vec<_>>(), ["5%", "256p"]);
+    assert_eq!(twice["runs"].as_array().unwrap().len(), 2);
 }
 
 #[test]

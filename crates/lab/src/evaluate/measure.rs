@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 /// Share of the accesses before counting starts.
 const WARM: u64 = 4;
@@ -83,32 +84,49 @@ fn drawn(load: &Load, request: &EvaluationRequest) -> u32 {
 }
 
 impl Counts {
-    /// Has another build of the command `mglru` count the loads of a request.
+    /// Has another build of the command `mglru` count the loads of a request, which may take
+    /// `limit`.
     ///
     /// # Errors
-    /// A load is unknown, or the build cannot be run, fails, or does not know how to count.
-    pub fn of_build(binary: &Path, request: &EvaluationRequest, watch: &dyn Watch) -> Result<Counts, Error> {
+    /// A load is unknown, or the build cannot be run, fails, takes too long, or does not know how
+    /// to count.
+    pub(super) fn of_build(
+        binary: &Path,
+        request: &EvaluationRequest,
+        limit: Limit,
+        watch: &dyn Watch,
+    ) -> Result<Counts, Error> {
         let loads = request.loads()?.len();
         let runs = loads * request.presets.len() * request.runs.max(1) as usize;
-        let _stage = Stage::begin(watch, &format!("{runs} runs by {}", binary.display()), 1, Unit::Steps);
         let name = binary.display();
+        let what = format!("{runs} runs by {name}");
+        let _stage = Stage::begin(watch, &what, 1, Unit::Steps);
         let arguments = Counts::arguments(request);
         // A name alone is a file of this folder, as everywhere else, and not a program of `PATH`.
         let program = if binary.components().count() == 1 { &Path::new(".").join(binary) } else { binary };
+        let repeats = format!("`{} {}` repeats it", program.display(), arguments.join(" "));
         let mut command = Command::new(program);
         command.args(&arguments);
-        let Answer { status, printed, said } = Answer::of(command).map_err(|error| {
-            Error::work(format_args!(
-                "{name}: cannot be run: {error}; name the program `mglru` of another build, such as \
-                 ../branch/target/release/mglru"
-            ))
-        })?;
+        let look = |time: Duration| {
+            watch.check()?;
+            if time >= limit.most {
+                return Err(Error::work(format_args!(
+                    "{name}: it has no counts after {:.1} s and was stopped, as this build took {:.1} s; {repeats}",
+                    time.as_secs_f64(),
+                    limit.own.as_secs_f64()
+                )));
+            }
+            let (time, own) = (time.as_secs(), limit.own.as_secs_f64());
+            watch.note(&format!("{what}, {time} s (this build took {own:.1} s)"));
+            Ok(())
+        };
+        let Answer { status, printed, said } = Answer::of(command, binary, look)?;
         if !status.success() {
             let said = if said.is_empty() { status.to_string() } else { said };
             let advice = match status.code() {
                 // Its command line knows less than that of this build.
-                Some(2) => "rebase its branch on this build's revision".to_owned(),
-                _ => format!("`{} {}` repeats it", program.display(), arguments.join(" ")),
+                Some(2) => "rebase its branch on this build's revision",
+                _ => &repeats,
             };
             return Err(Error::work(format_args!("{name}: it cannot count the loads ({said}); {advice}")));
         }
@@ -180,10 +198,37 @@ impl Counts {
     }
 }
 
+/// The error about another build that cannot be run.
+pub(super) fn cannot_be_run(binary: &Path, error: &io::Error) -> Error {
+    Error::work(format_args!(
+        "{}: cannot be run: {error}; name the program `mglru` of another build, such as \
+         ../branch/target/release/mglru",
+        binary.display()
+    ))
+}
+
+/// How long another build may count what this build has counted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limit {
+    /// The time that this build took.
+    own: Duration,
+    most: Duration,
+}
+
+impl Limit {
+    /// A minute, and a hundred times as long as this build took: the other one may be built without
+    /// optimisation.
+    pub fn after(own: Duration) -> Limit {
+        Limit { own, most: Duration::from_secs(60).saturating_add(own.saturating_mul(100)) }
+    }
+}
+
 /// Most bytes of an answer. Counts of a thousand seeds of all loads under all presets take a tenth.
 const PRINTED_MAX: u64 = 64 << 20;
 /// Bytes of the errors of another program that are repeated.
 const SAID_MAX: u64 = 2000;
+/// Time between looks at another program.
+const TICK: Duration = Duration::from_millis(20);
 
 /// The output of another program.
 struct Answer {
@@ -194,10 +239,17 @@ struct Answer {
 }
 
 impl Answer {
-    /// Runs a program to its end, or until it has printed too much.
-    fn of(mut command: Command) -> io::Result<Answer> {
+    /// Runs a program to its end. `look` is told the time so far, again and again; its error stops
+    /// the program.
+    fn of(
+        mut command: Command,
+        binary: &Path,
+        look: impl Fn(Duration) -> Result<(), Error>,
+    ) -> Result<Answer, Error> {
+        let failed = |error: io::Error| cannot_be_run(binary, &error);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn()?;
+        let begun = Instant::now();
+        let mut child = command.spawn().map_err(failed)?;
         let mut errors = child.stderr.take().expect("it is a pipe");
         let said = std::thread::spawn(move || {
             let mut said = Vec::new();
@@ -206,16 +258,30 @@ impl Answer {
             let _ = io::copy(&mut errors, &mut io::sink());
             String::from_utf8_lossy(&said).trim().to_owned()
         });
-        let mut printed = Vec::new();
+        // A program that prints more is ended by its closed pipe.
         let output = child.stdout.take().expect("it is a pipe");
-        output.take(PRINTED_MAX + 1).read_to_end(&mut printed)?;
+        let printed = std::thread::spawn(move || {
+            let mut printed = Vec::new();
+            output.take(PRINTED_MAX + 1).read_to_end(&mut printed).map(|_| printed)
+        });
+        let status = loop {
+            let status = child.try_wait().map_err(failed)?;
+            // Other programs that it began may have its pipes.
+            if let Some(status) = status.filter(|_| said.is_finished() && printed.is_finished()) {
+                break status;
+            }
+            if let Err(error) = look(begun.elapsed()) {
+                child.kill().and_then(|()| child.wait()).map_err(failed)?;
+                return Err(error);
+            }
+            std::thread::sleep(TICK);
+        };
+        let joined = "reading does not panic";
+        let printed = printed.join().expect(joined).map_err(failed)?;
         if printed.len() as u64 > PRINTED_MAX {
-            child.kill()?;
-            child.wait()?;
-            return Err(io::Error::other("it prints without end"));
+            return Err(failed(io::Error::other("it prints without end")));
         }
-        let status = child.wait()?;
-        Ok(Answer { status, printed, said: said.join().expect("reading does not panic") })
+        Ok(Answer { status, printed, said: said.join().expect(joined) })
     }
 }
 
@@ -315,11 +381,9 @@ mod tests {
         let request = request();
         let counts = counts(&request, &Unwatched).unwrap();
         assert_eq!(counts.rows.len(), 6);
-        let (settings, _) = EvaluationRequest {
-            change: Change::Build { binary: "other".into(), counts: counts.clone() },
-            ..request.clone()
-        }
-        .settings();
+        let (settings, _) =
+            EvaluationRequest { change: Change::Build { binary: "other".into() }, ..request.clone() }
+                .settings();
         let found = counts.of(&request.loads().unwrap(), &settings, &request).unwrap();
         let again = measure(
             &request.loads().unwrap(),
@@ -344,6 +408,24 @@ mod tests {
         assert!(error.text().contains("draws other accesses for `mapped`"), "{error}");
         let older = Counts { drawn: BTreeMap::new(), ..counts };
         assert!(older.of(&request.loads().unwrap(), &settings, &request).is_ok());
+    }
+
+    /// The command waited for a build that hangs until it was interrupted.
+    #[test]
+    fn a_build_that_hangs_is_stopped() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = r#"printf '#!/bin/sh\nexec sleep 1000\n' > "$1" && chmod +x "$1""#;
+        let hangs = folder.path().join("hangs");
+        // A shell writes it: a file that a child of another test has open cannot be run.
+        assert!(Command::new("sh").args(["-c", script, "sh"]).arg(&hangs).status().unwrap().success());
+        let limit = Limit { own: Duration::from_millis(300), most: Duration::ZERO };
+        let error = Counts::of_build(&hangs, &request(), limit, &Unwatched).unwrap_err();
+        let words = "s and was stopped, as this build took 0.3 s; `";
+        assert!(error.text().contains(words) && error.text().ends_with("repeats it"), "{error}");
+        let limit = Limit::after(limit.own);
+        assert_eq!(limit.most, Duration::from_secs(90));
+        let cancelled = Counts::of_build(&hangs, &request(), limit, &crate::watch::CancelAfter::looks(1));
+        assert_eq!(cancelled.unwrap_err(), Error::Cancelled);
     }
 
     #[test]

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! All runs are simulated: the same request gives the same figures on every machine. The other
-//! build of a [`Change::Build`] is asked for its [`Counts`] through its own command
-//! ([`Counts::of_build`]).
+//! build of a [`Change::Build`] is asked for its [`Counts`] through its own command, and is stopped
+//! if it takes far longer than this build.
 //!
 //! ```
 //! use mglru_core::{Preset, Switch};
@@ -39,10 +39,13 @@ pub use measure::{CountRow, Counts, counts};
 pub use result::{Evaluation, LoadRow, METRICS, NOTABLE_PERCENT};
 pub use revision::{Revision, Revisions};
 
+use crate::arguments::each_once;
 use crate::error::Error;
 use crate::watch::Watch;
+use measure::Limit;
 use mglru_core::{MechanismError, Mechanisms, Preset, Switch};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// The evaluated change.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,12 +55,10 @@ pub enum Change {
     Mechanisms(Vec<Switch>),
     /// A preset, and the one after it.
     Presets(Preset, Preset),
-    /// This build before, and what another build of this program counted after.
+    /// This build before, and another build of this program after.
     Build {
-        /// The program.
+        /// The other program.
         binary: PathBuf,
-        /// The counts of the loads as that program printed them.
-        counts: Counts,
     },
 }
 
@@ -70,7 +71,7 @@ impl Change {
                 format!("{}: off → on", names.join(", "))
             }
             Change::Presets(before, after) => format!("preset {} → {}", before.name(), after.name()),
-            Change::Build { binary, .. } => format!("this build → {}", binary.display()),
+            Change::Build { binary } => format!("this build → {}", binary.display()),
         }
     }
 }
@@ -97,10 +98,21 @@ impl EvaluationRequest {
     fn revisions(&self) -> Revisions {
         let before = std::env::current_exe().ok().and_then(|own| Revision::of_program(&own));
         let after = match &self.change {
-            Change::Build { binary, .. } => Revision::of_program(binary),
+            Change::Build { binary } => Revision::of_program(binary),
             _ => before.clone(),
         };
         Revisions { before, after }
+    }
+
+    /// Whether another build is this one, byte for byte.
+    fn is_same_program(&self) -> Result<bool, Error> {
+        let Change::Build { binary } = &self.change else { return Ok(false) };
+        let other = std::fs::metadata(binary).map_err(|error| measure::cannot_be_run(binary, &error))?;
+        let Ok(own) = std::env::current_exe() else { return Ok(false) };
+        // Devices have no end.
+        let is_as_long = other.is_file() && own.metadata().is_ok_and(|own| own.len() == other.len());
+        let bytes = |path: &Path| std::fs::read(path).ok();
+        Ok(is_as_long && bytes(&own).is_some_and(|own| bytes(binary) == Some(own)))
     }
 
     /// A change over all loads, on three presets, with six seeds.
@@ -124,14 +136,8 @@ impl EvaluationRequest {
                 Error::usage(format_args!("unknown load `{name}`; expected {}", names.join(", ")))
             })
         };
-        let mut loads: Vec<Load> = Vec::new();
-        for name in &self.loads {
-            let load = find(name)?;
-            if loads.iter().all(|other| other.name != load.name) {
-                loads.push(load);
-            }
-        }
-        Ok(loads)
+        let loads: Result<Vec<Load>, Error> = self.loads.iter().map(find).collect();
+        loads.map(each_once)
     }
 }
 
@@ -191,12 +197,15 @@ pub fn evaluate(request: &EvaluationRequest, watch: &dyn Watch) -> Result<Evalua
             reasons.join("; ")
         )));
     }
+    let is_same_program = request.is_same_program()?;
     let before: Vec<Mechanisms> = settings.iter().map(|setting| setting.before).collect();
     let after: Vec<Mechanisms> = settings.iter().map(|setting| setting.after).collect();
     let (before, after) = match &request.change {
-        Change::Build { counts, .. } => {
+        Change::Build { binary } => {
+            let begun = Instant::now();
             let before = measure::measure(&loads, &before, request, watch)?;
-            (before, counts.of(&loads, &settings, request)?)
+            let after = Counts::of_build(binary, request, Limit::after(begun.elapsed()), watch)?;
+            (before, after.of(&loads, &settings, request)?)
         }
         _ => {
             let both: Vec<Mechanisms> = before.iter().chain(&after).copied().collect();
@@ -205,5 +214,6 @@ pub fn evaluate(request: &EvaluationRequest, watch: &dyn Watch) -> Result<Evalua
             (measured, after)
         }
     };
-    Ok(Evaluation::new(request, &loads, &settings, refused, &before, &after))
+    let evaluation = Evaluation::new(request, &loads, &settings, refused, &before, &after);
+    Ok(Evaluation { is_same_program, ..evaluation })
 }

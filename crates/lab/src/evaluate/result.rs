@@ -55,6 +55,8 @@ pub struct Evaluation {
     pub runs: usize,
     /// The revisions of the builds.
     pub revisions: Revisions,
+    /// Whether the other build is this one, byte for byte.
+    pub is_same_program: bool,
 }
 
 impl Evaluation {
@@ -83,7 +85,8 @@ impl Evaluation {
         let settings = settings.iter().map(|setting| setting.name.clone()).collect();
         let (change, revisions) = (request.change.words(), request.revisions());
         let (seed, size) = (request.seed, request.size);
-        Evaluation { change, seed, size, rows, settings, refused, runs, revisions }
+        let is_same_program = false;
+        Evaluation { change, seed, size, rows, settings, refused, runs, revisions, is_same_program }
     }
 
     /// Confidence of the intervals, 0 to 1.
@@ -145,6 +148,7 @@ impl Serialize for Evaluation {
             "change": self.change,
             "version": env!("CARGO_PKG_VERSION"),
             "revisions": self.revisions,
+            "same_program": self.is_same_program,
             "settings": self.settings,
             "not_applicable": refused.collect::<Vec<_>>(),
             "runs": self.runs,

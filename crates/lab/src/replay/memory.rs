@@ -18,11 +18,20 @@ const PER_PERCENT: u64 = 1_000_000;
 /// let pages = |text: &str| text.parse::<Memory>().unwrap().pages(|| 5000);
 /// assert_eq!([pages("64MiB"), pages("100p"), pages("10%")], [16384, 100, 500]);
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Memory {
     text: String,
     amount: Amount,
 }
+
+/// Amounts are equal however they are typed: `1MiB` and `256p`.
+impl PartialEq for Memory {
+    fn eq(&self, other: &Memory) -> bool {
+        self.amount == other.amount
+    }
+}
+
+impl Eq for Memory {}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Amount {
