@@ -1,10 +1,12 @@
 //! `mglru fidelity`: tables made here, and some rows of the kernel lab.
 
-use crate::common::{document, done, fails, mglru, shared, text};
+use crate::common::{document, done, fails, mglru, shared, skipped, text};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 const MAPPED: u32 = 1 << 30;
 
@@ -473,4 +475,68 @@ fn runs_of_a_store_are_compared() {
     );
     let error = fails(path, "fidelity stores.csv --also stores.csv", 2);
     assert!(error.contains("--also needs a table like oom.csv"), "{error}");
+}
+
+/// `lab-kernel/store-row` on these runs; `None` without Python.
+fn store_rows(runs: &[u8]) -> Option<String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab-kernel/store-row");
+    let mut command = Command::new("python3");
+    command.arg(script).arg("-").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let Ok(mut child) = command.spawn() else {
+        skipped("python3 is not installed");
+        return None;
+    };
+    child.stdin.take().unwrap().write_all(runs).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    Some(text(&output.stdout))
+}
+
+/// The script that made `docs/stores.csv` was not in the repository.
+#[test]
+fn a_recorded_run_of_a_store_becomes_a_row() {
+    let state = |ops: u32, t: f64, pages: u32, seq: u32| {
+        let count = 10 * ops;
+        serde_json::json!({
+            "ops": ops, "t": t, "lru_gen": format!("memcg 1 /a\n node 0\n 9 5 0 1 \n {seq} 1 0 7 \n x 0r 0e 0p 1\n"),
+            "mem": { "pgsteal": count, "workingset_refault_file": count / 2 }, "vm": { "pgpgin": 4 * count },
+            "wt": { "block_byte_read": 4096 * 12 * ops, "bytes_inuse": 4096 * pages },
+        })
+    };
+    let run = |kernel: &str, load: u32, more: &[u32], end: &str| {
+        let sample = |ops: u32, anon: u32, cache: u32| {
+            let mut sample = vec![0; 19];
+            (sample[1], sample[5]) = (ops, anon);
+            sample.extend(more.iter().map(|more| cache + more));
+            sample
+        };
+        let series = [sample(50, 1, 1), sample(100, 2, 1), sample(200, 500, 222), sample(300, 502, 444)];
+        let run = serde_json::json!({
+            "kernel": kernel, "lru": "mglru", "limit": 8_388_608, "n": 1000, "threads": 4, "warm": 100, "upd": 0.2,
+            "smp": 2, "load": load, "throttle": [], "series": series,
+            "snaps": { "warm": state(100, 1.5, 111, 10), end: state(300, 3.04, 333, 12) },
+        });
+        run.to_string() + "\n"
+    };
+    let runs = run("7.2.12", 0, &[0], "end")
+        + &run("7.1.13-placement", 0, &[], "end")
+        + &run("7.1.13-noplacement", 1, &[], "end")
+        + &run("7.1.13", 0, &[], "died");
+    let Some(rows) = store_rows(runs.as_bytes()) else { return };
+    let table = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/stores.csv")).unwrap();
+    let size = "4,2,8388608,1000,100,200,1.5,501";
+    let counts = "2400,2000,2000,1000,2";
+    let expected = [
+        table.lines().next().unwrap().to_owned(),
+        format!("updates-20,7.2.12,mglru,,20,fast,0,25600,{size},300,{counts}"),
+        format!("updates-20,7.1.13,mglru,on,20,fast,0,25600,{size},200,{counts}"),
+        format!("loaded,7.1.13,mglru,off,20,fast,1,0,{size},300,{counts}"),
+    ];
+    assert_eq!(rows.lines().collect::<Vec<_>>(), expected);
+    // The rows of the repository, from the runs that they are of.
+    let Some(folder) = shared("kernel-lab/wiredtiger") else { return };
+    let unpacked = Command::new("gzip").arg("-dc").arg(folder.join("results.jsonl.gz")).output().unwrap();
+    let rows = store_rows(&unpacked.stdout).unwrap();
+    let sorted = |text: &str| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
+    assert_eq!(sorted(&rows), sorted(&table));
 }
