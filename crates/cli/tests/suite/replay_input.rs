@@ -146,7 +146,7 @@ fn bad_traces_are_refused_with_place_and_remedy() {
         ("replay damaged.txt", 1, "--lossy"),
         ("replay cut.bin", 1, "byte 8: truncated"),
         ("replay columns.csv --format libcachesim-csv", 1, "columns.csv: not the columns"),
-        ("replay columns.csv", 1, "neither id, nor lbn and size, nor offset and size"),
+        ("replay columns.csv", 1, "neither id, nor lbn and size or sectors, nor offset and size"),
         ("replay large.txt", 1, "large.txt: line 2, byte 2: damaged plain record"),
         ("replay large.txt", 1, "expected at most 18446744073709551615"),
         ("replay alibaba.csv", 1, "put a line in front that names the columns"),
