@@ -108,6 +108,7 @@ impl Core {
         let usage = self.validate_frames(&place, charged)?;
         let counted = self.validate_mappings()?;
         self.validate_memcgs(&usage, &counted)?;
+        self.memcgs.validate_claims()?;
         self.validate_index()?;
         self.validate_totals()?;
         self.validate_swap()

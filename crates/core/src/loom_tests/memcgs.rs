@@ -267,3 +267,22 @@ fn loom_a_memcg_that_has_its_turn_is_not_replaced() {
     );
     assert_eq!(outcomes, ["gone", "visited"]);
 }
+
+/// Two threads change the usage of a protected memcg: in the end, it claims as much of its
+/// protection as it uses (`validate` compares them). A thread that was late once reported a usage
+/// that was over.
+#[test]
+fn loom_a_memcg_claims_what_it_uses() {
+    let prepare = |world: &World| {
+        let (memcgs, memcg) = (&world.core.memcgs, world.task.memcg);
+        assert!(truncate(world));
+        memcgs.set_min(memcg, 5);
+        memcgs.charge_pages(memcg, 2).unwrap();
+    };
+    let uncharge = |world: &World| world.core.uncharge_pages(world.task.memcg, 1);
+    let outcomes = explore(prepare, uncharge, uncharge, |world, (), ()| {
+        assert_eq!(world.core.memcg(world.task.memcg).usage_pages(), 0);
+        "nothing"
+    });
+    assert_eq!(outcomes, ["nothing"]);
+}

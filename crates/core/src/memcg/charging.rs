@@ -37,10 +37,11 @@ impl Memcgs {
     #[inline]
     pub(crate) fn charge_pages(&self, memcg: MemcgId, pages: u64) -> Result<(), MemcgId> {
         let charge = |payer: &Memcg| {
-            let usage = payer.memory.try_charge(pages);
-            let charged =
-                usage.map(|usage| payer.protection.update(usage, || &self.get(payer.parent()).protection));
-            charged.is_some()
+            let is_charged = payer.memory.try_charge(pages);
+            if is_charged {
+                self.update_protection(payer);
+            }
+            is_charged
         };
         self.charge_all(memcg, charge, |paid| _ = self.set_usage(paid, paid.memory.cancel(pages)))
     }
@@ -52,7 +53,7 @@ impl Memcgs {
 
     fn set_usage(&self, payer: &Memcg, usage: Option<u64>) -> u64 {
         let usage = usage.unwrap_or_else(|| panic!("memcg {:?} was uncharged below zero", payer.id));
-        payer.protection.update(usage, || &self.get(payer.parent()).protection);
+        self.update_protection(payer);
         usage
     }
 
@@ -80,7 +81,7 @@ impl Memcgs {
     /// # Errors
     /// The memcg whose swap limit this would exceed.
     pub(crate) fn charge_swap(&self, memcg: MemcgId) -> Result<(), MemcgId> {
-        self.charge_all(memcg, |payer| payer.swap.try_charge(1).is_some(), |paid| _ = paid.swap.cancel(1))?;
+        self.charge_all(memcg, |payer| payer.swap.try_charge(1), |paid| _ = paid.swap.cancel(1))?;
         let over = self.with_ancestors(memcg).filter(|payer| payer.swap.overage() > 0);
         over.for_each(|payer| payer.stat.add(Counter::EventSwapHigh, 1));
         Ok(())

@@ -121,20 +121,20 @@ impl PageCounter {
         self.max_pages().saturating_sub(self.usage_pages())
     }
 
-    /// Charges `pages` if they fit under the limit, and returns the new usage.
+    /// Charges `pages`. `false`: they do not fit under the limit.
     #[inline]
-    pub(super) fn try_charge(&self, pages: u64) -> Option<u64> {
+    pub(super) fn try_charge(&self, pages: u64) -> bool {
         let max = self.max_pages();
         let charged = self.usage.fetch_update(AcqRel, Relaxed, |usage| {
             let next = usage + pages;
             (next <= max).then_some(next)
         });
-        Some(charged.ok()? + pages)
+        charged.is_ok()
     }
 
-    /// Charges `pages` regardless of the limit, and returns the new usage.
-    pub(super) fn charge(&self, pages: u64) -> u64 {
-        self.usage.fetch_add(pages, AcqRel) + pages
+    /// Charges `pages` regardless of the limit.
+    pub(super) fn charge(&self, pages: u64) {
+        self.usage.fetch_add(pages, AcqRel);
     }
 
     /// Ends a charge and returns the new usage. `None`: less than `pages` was charged.
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn charges_stop_at_the_limit() {
         let counter = PageCounter::new(10);
-        assert_eq!([8, 3, 2].map(|pages| counter.try_charge(pages)), [Some(8), None, Some(10)]);
+        assert_eq!([8, 3, 2].map(|pages| counter.try_charge(pages)), [true, false, true]);
         assert_eq!(counter.uncharge(4), Some(6));
         assert_eq!((counter.usage_pages(), counter.peak_pages(), counter.margin_pages()), (6, 10, 4));
         assert_eq!(counter.uncharge(7), None);
@@ -181,10 +181,10 @@ mod tests {
     #[test]
     fn the_peak_leaves_out_pages_without_frames() {
         let counter = PageCounter::new(10);
-        counter.try_charge(4).unwrap();
+        assert!(counter.try_charge(4));
         // Two pages wait while reclaim frees one and one gets its frame; the other gives up.
         for _ in 0..2 {
-            counter.try_charge(1).unwrap();
+            assert!(counter.try_charge(1));
             counter.begin_wait(1);
         }
         assert_eq!((counter.usage_pages(), counter.held_pages(), counter.peak_pages()), (6, 4, 4));
@@ -194,7 +194,7 @@ mod tests {
         counter.end_wait(1);
         counter.cancel(1).unwrap();
         assert_eq!((counter.usage_pages(), counter.held_pages(), counter.peak_pages()), (4, 4, 4));
-        counter.try_charge(2).unwrap();
+        assert!(counter.try_charge(2));
         assert_eq!(counter.peak_pages(), 6, "before it falls");
         counter.uncharge(2).unwrap();
         assert_eq!(counter.peak_pages(), 6, "and after");
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn overage_is_a_share_of_the_limit() {
         let counter = PageCounter::new(UNLIMITED);
-        counter.try_charge(110);
+        assert!(counter.try_charge(110));
         assert_eq!(counter.overage(), 0);
         counter.set_high(100);
         assert_eq!(counter.overage(), (10 << 20) / 100);

@@ -24,7 +24,7 @@ impl Memcgs {
         let usage = own.memory.usage_pages();
         let of = |claim: &Claim, above: u64, siblings: &Claim| {
             let claimed = usage.min(claim.setting.load(Relaxed));
-            effective(usage, claimed, parent.memory.usage_pages(), above, siblings.children.load(Relaxed))
+            effective(usage, claimed, parent.memory.usage_pages(), above, siblings.children_pages())
         };
         Effective {
             min_pages: of(min, above.min_pages, &parent.protection.min),
@@ -34,19 +34,51 @@ impl Memcgs {
 
     /// Sets `memory.min`, in pages. The effect is capped at `memory.max`.
     pub fn set_min(&self, memcg: MemcgId, pages: u64) {
-        self.get(memcg).protection.set_min(pages);
+        let memcg = self.get(memcg);
+        memcg.protection.set_min(pages);
         self.update_protection(memcg);
     }
 
     /// Sets `memory.low`, in pages.
     pub fn set_low(&self, memcg: MemcgId, pages: u64) {
-        self.get(memcg).protection.set_low(pages);
+        let memcg = self.get(memcg);
+        memcg.protection.set_low(pages);
         self.update_protection(memcg);
     }
 
-    fn update_protection(&self, memcg: MemcgId) {
-        let memcg = self.get(memcg);
-        memcg.protection.update(memcg.usage_pages(), || &self.get(memcg.parent()).protection);
+    /// Reports what a memcg claims to its parent, after its usage or a protection changed.
+    #[inline]
+    pub(super) fn update_protection(&self, memcg: &Memcg) {
+        memcg.protection.update(|| memcg.usage_pages(), || &self.get(memcg.parent()).protection);
+    }
+
+    /// Checks that each memcg claims as much of its protections as it uses, and that each parent
+    /// knows the sums.
+    pub(crate) fn validate_claims(&self) -> Result<(), String> {
+        fn claim(memcg: &Memcg, is_low: bool) -> &Claim {
+            if is_low { &memcg.protection.low } else { &memcg.protection.min }
+        }
+        for (is_low, name) in [(false, "min"), (true, "low")] {
+            let mut sums = vec![0; self.numbers() as usize];
+            for memcg in self.iter().filter(|memcg| memcg.id() != MemcgId::ROOT) {
+                let claim = claim(memcg, is_low);
+                let expected = memcg.usage_pages().min(claim.setting.load(Relaxed));
+                let claimed = claim.claimed.load(Relaxed);
+                if claimed != expected {
+                    let tenant = memcg.name();
+                    return Err(format!("'{tenant}' claims {claimed} pages of {name}, not {expected}"));
+                }
+                sums[memcg.parent().0 as usize] += claimed;
+            }
+            for memcg in self.iter() {
+                let (known, sum) = (claim(memcg, is_low).children_pages(), sums[memcg.id().0 as usize]);
+                if known != sum {
+                    let tenant = memcg.name();
+                    return Err(format!("'{tenant}' counts {known} claimed pages of {name}, not {sum}"));
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -100,6 +132,13 @@ mod tests {
             [33, 16, 0, 0],
             "two thirds and one third"
         );
+    }
+
+    /// A page that is being charged is counted by the child and not yet by the parent, which
+    /// protects everything.
+    #[test]
+    fn a_parent_that_protects_everything_protects_each_child() {
+        assert_eq!(effective(10, 4, 3, UNLIMITED, 0), UNLIMITED);
     }
 
     /// [book: memcgs#protections]: a child of the target has its full claim, the target itself

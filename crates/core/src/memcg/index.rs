@@ -126,8 +126,8 @@ impl Memcgs {
     /// Charges pages to a memcg and its ancestors, regardless of limits.
     fn charge_pages_anyway(&self, memcg: MemcgId, pages: u64) {
         for payer in self.with_ancestors(memcg) {
-            let usage = payer.memory.charge(pages);
-            payer.protection.update(usage, || &self.get(payer.parent()).protection);
+            payer.memory.charge(pages);
+            self.update_protection(payer);
         }
     }
 

@@ -16,7 +16,8 @@
 //! None: atomic words. Each memcg reports its claim to its parent whenever its usage changes,
 //! because every visit needs the sum over perhaps thousands of siblings.
 
-use crate::sync::{AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
+use super::pace::scale;
+use crate::sync::{AtomicU64, Ordering::AcqRel, Ordering::Relaxed, Ordering::SeqCst, fence};
 
 /// The fewest pages to scan that protection leaves.
 const SCAN_PAGES_MIN: u64 = 32;
@@ -27,9 +28,9 @@ pub(super) struct Claim {
     /// Requested protection, in pages.
     pub(super) setting: AtomicU64,
     /// min(usage, setting), as the parent knows it.
-    claimed: AtomicU64,
-    /// Sum of the children's `claimed`.
-    pub(super) children: AtomicU64,
+    pub(super) claimed: AtomicU64,
+    /// Sum of the children's `claimed`. A decrease may come before the increase that it follows.
+    children: AtomicU64,
 }
 
 impl Claim {
@@ -41,23 +42,29 @@ impl Claim {
         [&self.setting, &self.claimed, &self.children].into_iter().for_each(|word| word.store(0, Relaxed));
     }
 
-    /// Reports a change of the claim to the parent.
+    /// The claims of all children, in pages.
+    pub(super) fn children_pages(&self) -> u64 {
+        self.children.load(Relaxed).cast_signed().max(0).cast_unsigned()
+    }
+
+    /// Reports a change of the claim to the parent. Looks at usage and setting after each report,
+    /// too: another thread may have changed them and seen the report before.
     #[inline]
-    fn update<'a>(&self, usage_pages: u64, parent: impl Fn() -> &'a Claim) {
-        let mut setting = self.setting.load(Relaxed);
+    fn update<'a>(&self, usage_pages: impl Fn() -> u64, parent: impl Fn() -> &'a Claim) {
+        // Most memcgs are not protected.
+        if self.setting.load(Relaxed) == 0 && self.claimed.load(Relaxed) == 0 {
+            return;
+        }
         loop {
-            let claim = usage_pages.min(setting);
+            // Between the change, or the report, and the looks: of two threads that change
+            // something at the same time, the one that reports last sees both changes.
+            fence(SeqCst);
+            let claim = usage_pages().min(self.setting.load(Relaxed));
             if claim == self.claimed.load(Relaxed) {
                 return;
             }
             let before = self.claimed.swap(claim, AcqRel);
             parent().children.fetch_add(claim.wrapping_sub(before), Relaxed);
-            // If the memcg was removed meanwhile, nobody else takes this claim back.
-            let now = self.setting.load(Relaxed);
-            if now == setting {
-                return;
-            }
-            setting = now;
         }
     }
 }
@@ -96,9 +103,9 @@ impl Protection {
 
     /// Updates the claims after the memcg's usage changed.
     #[inline]
-    pub(super) fn update<'a>(&self, usage_pages: u64, parent: impl Fn() -> &'a Protection) {
-        self.min.update(usage_pages, || &parent().min);
-        self.low.update(usage_pages, || &parent().low);
+    pub(super) fn update<'a>(&self, usage_pages: impl Fn() -> u64, parent: impl Fn() -> &'a Protection) {
+        self.min.update(&usage_pages, || &parent().min);
+        self.low.update(&usage_pages, || &parent().low);
     }
 }
 
@@ -114,14 +121,13 @@ pub struct Effective {
 /// Effective protection of one kind. `usage` and `claimed` are the memcg's, `parent` the parent's
 /// effective protection, `siblings` the sum of all children's claims.
 pub(super) fn effective(usage: u64, claimed: u64, parent_usage: u64, parent: u64, siblings: u64) -> u64 {
-    let share = |part: u64, of: u64, whole: u64| {
-        (u128::from(part) * u128::from(of) / u128::from(whole.max(1))) as u64
-    };
     if siblings > parent {
-        return share(claimed, parent, siblings);
+        return scale(claimed, parent, siblings);
     }
     if parent > siblings && parent_usage > siblings && usage > claimed {
-        return claimed + share(parent - siblings, usage - claimed, parent_usage - siblings);
+        // The parent may protect everything, and may not count a page yet that its child counts.
+        let rest = scale(parent - siblings, usage - claimed, parent_usage - siblings);
+        return claimed.saturating_add(rest);
     }
     claimed
 }
@@ -154,15 +160,50 @@ mod loom_tests {
             let world = Arc::new((Protection::new(), Protection::new()));
             let (memcg, parent) = &*world;
             memcg.set_min(5);
-            memcg.update(2, || parent);
+            memcg.update(|| 2, || parent);
             let uncharging = {
                 let world = world.clone();
-                loom::thread::spawn(move || world.0.update(1, || &world.1))
+                loom::thread::spawn(move || world.0.update(|| 1, || &world.1))
             };
             memcg.set_min(0);
-            memcg.update(1, || parent);
+            memcg.update(|| 1, || parent);
             uncharging.join().unwrap();
-            assert_eq!(parent.min.children.load(Relaxed), 0);
+            assert_eq!(parent.min.children_pages(), 0);
+        });
+    }
+
+    /// A charge and the end of the protection are reported at once, while the parent looks: the
+    /// claims of its children do not wrap around, which would leave each of them next to nothing.
+    #[test]
+    fn loom_claims_do_not_wrap_around() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let world = Arc::new((Protection::new(), Protection::new(), AtomicU64::new(1)));
+            fn report((memcg, parent, usage): &(Protection, Protection, AtomicU64)) {
+                memcg.min.update(|| usage.load(Relaxed), || &parent.min);
+            }
+            world.0.set_min(5);
+            report(&world);
+            let charge = {
+                let world = world.clone();
+                loom::thread::spawn(move || {
+                    world.2.fetch_add(2, AcqRel);
+                    report(&world);
+                })
+            };
+            let unprotect = {
+                let world = world.clone();
+                loom::thread::spawn(move || {
+                    world.0.set_min(0);
+                    report(&world);
+                })
+            };
+            // Increases may come before the decreases between them.
+            assert!(world.1.min.children_pages() < 100);
+            charge.join().unwrap();
+            unprotect.join().unwrap();
+            assert_eq!(world.1.min.children_pages(), 0);
         });
     }
 }

@@ -234,7 +234,7 @@ impl Core {
                     own_charge = Some(memcg.take_own_charge());
                     order::leave(self, memcg);
                     self.remembering.forget(memcg);
-                    memcg.protection.update(0, || &parent.protection);
+                    self.memcgs.update_protection(memcg);
                     self.leaves.forget_bytes(memcg.lruvec.filters.forget());
                     // A thread that looked up an owner before its removal may have counted here
                     // what moved to the heir. Threads that still do so are waited for
