@@ -120,3 +120,60 @@ impl Core {
         self.end_content(mapping, folio);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::testing::Harness;
+    use crate::{Lru, Mechanisms, Options};
+
+    const CPUS: usize = 32;
+
+    fn harness(lru: Lru) -> Harness {
+        let mechanisms = Mechanisms::default().with_lru(lru);
+        let mut harness = Harness::with_options(Options { cpus: CPUS, mechanisms, ..Options::new(100) }, 100);
+        harness.read_ahead([0]);
+        harness.drain();
+        harness
+    }
+
+    fn can_be_written(harness: &Harness) -> bool {
+        let (core, host, mapping) = (&harness.core, &harness.host, &harness.mapping);
+        let crate::Lookup::Hit(hit) = core.lookup(mapping, 0) else { panic!("it is cached") };
+        let attempt = core.begin_write(host, mapping, 0, &hit);
+        if attempt == WriteAttempt::Begun {
+            core.end_write(host, mapping, hit.folio);
+        }
+        attempt == WriteAttempt::Begun
+    }
+
+    /// Advice about a mapped page waits in the batches of many CPUs, as does an activation of the
+    /// classic LRU. Their references once filled the counter, and a writer looked the page up
+    /// forever.
+    #[test]
+    fn a_page_that_waits_in_many_batches_can_be_written() {
+        for lru in [Lru::Classic, Lru::Ranked] {
+            let mut harness = harness(lru);
+            harness.load(0);
+            for cpu in 0..CPUS {
+                (0..30).for_each(|_| harness.core.invalidate(&harness.host, &harness.mapping, 0, 1, cpu));
+            }
+            assert!(harness.flags(0).references() > 1 && can_be_written(&harness), "{}", lru.name());
+            harness.core.drain_all(&harness.host);
+            assert_eq!(harness.flags(0).references(), 1);
+            harness.core.validate().unwrap();
+        }
+        let harness = harness(Lru::Classic);
+        let hit = || match harness.core.lookup(&harness.mapping, 0) {
+            crate::Lookup::Hit(hit) => hit,
+            other => panic!("{other:?}"),
+        };
+        for cpu in 0..CPUS {
+            (0..60).for_each(|_| harness.core.accessed(&harness.host, || cpu, &hit()));
+        }
+        assert!(harness.flags(0).references() > 1 && can_be_written(&harness));
+        harness.core.drain_all(&harness.host);
+        assert_eq!(harness.flags(0).references(), 1);
+        harness.core.validate().unwrap();
+    }
+}

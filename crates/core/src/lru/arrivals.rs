@@ -19,9 +19,10 @@ use crate::host::Host;
 use crate::memcg::{Counter, Memcg, MemcgId};
 
 impl Core {
-    /// Queues a folio with a reference of its own, and drains the batch if it is full.
+    /// Queues a folio with a reference of its own, and drains the batch if it is full. Does nothing
+    /// if the folio waits in many batches already.
     pub(crate) fn enqueue(&self, host: &impl Host, cpu: usize, queue: Queue, folio: FolioId) {
-        if self.folios.flags(folio).try_get() {
+        if self.folios.flags(folio).try_get_queued() {
             self.enqueue_held(host, cpu, queue, folio);
         }
     }
@@ -37,7 +38,7 @@ impl Core {
     /// Sends a folio that was written to be evicted next. Until its batch is drained it stays where
     /// it is on its list; a scan that takes it cannot free it.
     pub(crate) fn rotate(&self, host: &impl Host, cpu: usize, folio: FolioId) {
-        if !self.folios.flags(folio).try_get() {
+        if !self.folios.flags(folio).try_get_queued() {
             return;
         }
         if self.habits().rotates_at_once {

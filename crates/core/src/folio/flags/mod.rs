@@ -98,6 +98,9 @@ const VERSION_SHIFT: u32 = 40;
 /// The most references that fit. The last one is for writeback, which cannot do without.
 const REFERENCES_MAX: u32 = 0x1ff;
 const REFERENCES_MASK: u64 = REFERENCES_MAX as u64 * REFERENCE;
+/// With fewer references than this, a folio may be queued once more. The batches of many CPUs may
+/// hold it for long; the other half is for threads that lock it or keep its frame.
+const QUEUED_REFERENCES_MAX: u32 = REFERENCES_MAX / 2;
 /// How often the bytes of a folio can be lent at once.
 pub const LOANS_MAX: u32 = 0x7ff;
 const LOANS_MASK: u64 = LOANS_MAX as u64 * LOAN;
@@ -254,6 +257,11 @@ impl Flags {
     /// writeback.
     fn can_be_held(self) -> bool {
         (1..REFERENCES_MAX - 1).contains(&self.references())
+    }
+
+    /// Whether one more batch may hold the folio.
+    fn can_be_queued(self) -> bool {
+        (1..QUEUED_REFERENCES_MAX).contains(&self.references())
     }
 
     fn held_once_more(self) -> Flags {
@@ -466,6 +474,11 @@ impl FolioFlags {
     /// Takes a reference. `false`: the folio is being freed, or the counter is full.
     pub fn try_get(&self) -> bool {
         self.update(|f| if f.can_be_held() { (Some(f.held_once_more()), true) } else { (None, false) })
+    }
+
+    /// Takes a reference for a batch. `false`: the folio is being freed, or many batches hold it.
+    pub(crate) fn try_get_queued(&self) -> bool {
+        self.update(|f| if f.can_be_queued() { (Some(f.held_once_more()), true) } else { (None, false) })
     }
 
     /// Takes a reference if the version is still that of `then`.

@@ -22,7 +22,7 @@ impl FolioFlags {
                 return (Some(f.set(REFERENCED)), None);
             }
             let settled = f.active() || f.unevictable();
-            if settled || !f.can_be_held() {
+            if settled || !f.can_be_queued() {
                 return (None, None);
             }
             (Some(f.clear(REFERENCED).held_once_more()), Some(f))

@@ -82,7 +82,7 @@ pub(crate) fn look_around(cx: &mut Context<'_, impl Host>, memcg: &Memcg, folio:
         }
         if flags.found_young_as_neighbour(max.index(), mechanisms) {
             let label = flags.load().generation();
-            if label.is_some_and(|label| label != max.index()) && flags.try_get() {
+            if label.is_some_and(|label| label != max.index()) && flags.try_get_queued() {
                 activated[activations] = other;
                 activations += 1;
             }
