@@ -359,7 +359,7 @@ impl Core {
         }
         mapping.settle(index);
         if mapping.touch_table(&self.leaves, index) {
-            task.space.mark_ran();
+            task.space.mark_accessed();
         }
     }
 
@@ -372,7 +372,7 @@ impl Core {
         // The lock keeps the leaf in this mapping.
         let without = mapping.lock(&self.leaves, first).touch_mapped(first, pages);
         if without != pages && mapping.touch_table(&self.leaves, first) {
-            task.space.mark_ran();
+            task.space.mark_accessed();
         }
         without
     }

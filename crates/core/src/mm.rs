@@ -12,7 +12,9 @@
 //! its regions.
 
 use crate::mapping::Mapping;
-use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering::AcqRel, Ordering::Relaxed};
+use crate::sync::{
+    AtomicBool, Mutex, MutexGuard, Ordering::AcqRel, Ordering::Relaxed, Ordering::SeqCst, fence,
+};
 use std::sync::Arc;
 
 /// The mappings of one task, or of all threads of one tenant.
@@ -29,6 +31,22 @@ impl AddressSpace {
         if !self.ran.load(Relaxed) {
             self.ran.store(true, Relaxed);
         }
+    }
+
+    /// Notes that a task has set the accessed bit of a page table.
+    #[inline]
+    pub(crate) fn mark_accessed(&self) {
+        // Between the bit and the look at the mark: a walk that has just taken the mark sees the
+        // bit. [`Self::take_ran`] has the other fence.
+        fence(SeqCst);
+        self.mark_ran();
+    }
+
+    /// Takes the mark that a task has run, before a walk.
+    fn take_ran(&self) -> bool {
+        let ran = self.ran.swap(false, AcqRel);
+        fence(SeqCst);
+        ran
     }
 
     /// Maps a whole file. Has no effect if it is mapped.
@@ -101,7 +119,7 @@ impl SpaceList {
     /// The address spaces that ran since the last walk. Their marks are cleared.
     pub(crate) fn take_ran(&self) -> Vec<Arc<AddressSpace>> {
         let iteration = self.0.lock();
-        let ran = iteration.spaces.iter().filter(|(space, _)| space.ran.swap(false, AcqRel));
+        let ran = iteration.spaces.iter().filter(|(space, _)| space.take_ran());
         ran.map(|(space, _)| space.clone()).collect()
     }
 
@@ -135,7 +153,7 @@ impl SpaceList {
             iteration.next += 1;
             iteration.forced |= *fresh;
             let forced = force || iteration.forced;
-            if space.ran.swap(false, AcqRel) || forced {
+            if space.take_ran() || forced {
                 if !std::mem::replace(&mut iteration.selected, true) {
                     begin();
                 }

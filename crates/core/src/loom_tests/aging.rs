@@ -59,3 +59,29 @@ fn loom_no_thread_of_a_walk_empties_the_filter_of_the_other() {
         world.core.validate().unwrap();
     });
 }
+
+/// A page is accessed while a walk begins: the walk finds its page table accessed, or the next walk
+/// visits the address space.
+#[test]
+fn loom_an_address_space_that_ran_is_walked() {
+    fn walk(world: &World) -> bool {
+        world.core.memcg(world.task.memcg).spaces.take_ran();
+        world.mapping.clear_young_table(&world.core.leaves, 0)
+    }
+    fn of_two_walks(world: &World, (): (), found: bool) -> &'static str {
+        let again = !world.core.memcg(world.task.memcg).spaces.take_ran().is_empty();
+        assert!(found || again, "no walk finds the access");
+        if found { "found" } else { "found by the next" }
+    }
+    let prepare = |world: &World| {
+        load(world);
+        assert!(world.mapping.clear_young_table(&world.core.leaves, 0));
+    };
+    let in_range = move |world: &World| {
+        settle(world);
+        prepare(world);
+    };
+    let both = ["found", "found by the next"];
+    assert_eq!(explore(prepare, load, walk, of_two_walks), both);
+    assert_eq!(explore(in_range, load, walk, of_two_walks), both);
+}

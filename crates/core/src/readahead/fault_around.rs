@@ -44,7 +44,7 @@ impl Core {
             }
         }
         if made > 0 && mapping.touch_table(&self.leaves, index) {
-            task.space.mark_ran();
+            task.space.mark_accessed();
         }
         made
     }
