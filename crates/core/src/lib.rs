@@ -349,7 +349,7 @@ impl Core {
         if let Some(busy) = self.truncate(host, mapping, 0, MAPPING_PAGES_MAX) {
             return Some(busy);
         }
-        if self.mappings.close(mapping.id()) {
+        if self.mappings.close(mapping) {
             mapping.lock_all(&self.leaves).close_index();
             self.return_frames(host);
         }

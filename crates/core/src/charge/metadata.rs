@@ -12,7 +12,7 @@
 
 use crate::Core;
 use crate::host::Host;
-use crate::mapping::{Mapping, MappingId};
+use crate::mapping::Mapping;
 use crate::memcg::{Counter, IndexPaid};
 use crate::options::PAGE_BYTES;
 use crate::workingset;
@@ -42,7 +42,7 @@ impl Core {
         host: &impl Host,
         cpu: usize,
         urgent: bool,
-        place: Option<((MappingId, u32), &mut IndexPaid)>,
+        place: Option<(&Mapping, u32, &mut IndexPaid)>,
     ) -> Result<(), MetadataShort> {
         // For the metadata of hosts and filters: one effort per request. The request that added the
         // metadata insists on its own (`Self::owes_frames`).
@@ -50,10 +50,8 @@ impl Core {
         if self.pay_for(host, urgent, owed).is_err() && !urgent && self.may_retire(owed) {
             return Err(MetadataShort::Frames);
         }
-        if let Some(((mapping, index), paid)) = place
-            && let Some(mapping) = self.mappings.get(mapping)
-        {
-            self.pay_for_directory(host, urgent, &mapping, index, paid)?;
+        if let Some((mapping, index, paid)) = place {
+            self.pay_for_directory(host, urgent, mapping, index, paid)?;
         }
         loop {
             if self.leaves.reserve(cpu) {
@@ -190,5 +188,32 @@ impl Core {
         self.leaves.rest(host);
         let needed = || self.leaves.bytes().div_ceil(PAGE_BYTES);
         while self.node.restore(needed(), |frame| host.frame_restored(frame)) {}
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::testing::Harness;
+    use crate::{Arrival, ChargeStep, Charging, InsertError, Kind, Options, UNLIMITED};
+
+    /// A file is closed while a page of it is paid for, and a new file gets its number. The charge
+    /// makes no directory in the new one, where no page needs it.
+    #[test]
+    fn another_mapping_of_the_number_gets_no_directory() {
+        let options = Options { charge_metadata: true, ..Harness::multigen_options(2048) };
+        let harness = Harness::with_options(options, UNLIMITED);
+        let (core, host, task) = (&harness.core, &harness.host, &harness.task);
+        let closed = core.open_mapping(Kind::File);
+        let page = 1 << 16;
+        let mut charging = Charging::new(task.memcg, 0).for_page(core, &closed, page);
+        assert_eq!(core.close_mapping(host, &closed), None);
+        let other = core.open_mapping(Kind::File);
+        assert_eq!(other.id(), closed.id());
+        let ChargeStep::Charged(new) = charging.step(core, host) else { panic!("there is room") };
+        assert!(!other.has_directory(page) && !closed.has_directory(page));
+        let inserted = core.insert(host, task, &closed, page, new, Arrival::default());
+        assert_eq!(inserted, Err(InsertError::Closed));
+        assert_eq!((harness.memcg().usage_pages(), harness.memcg().index_bytes()), (0, 0));
+        core.validate().unwrap();
     }
 }

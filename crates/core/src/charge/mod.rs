@@ -18,7 +18,7 @@ mod metadata;
 use crate::Core;
 use crate::folio::FolioId;
 use crate::host::{Host, Throttle};
-use crate::mapping::{Mapping, MappingId};
+use crate::mapping::Mapping;
 use crate::memcg::{Charge, Counter, HostCharge, IndexPaid, MemcgId, Stall, charging};
 use crate::node::Allocation;
 use crate::options::PAGE_BYTES;
@@ -27,6 +27,7 @@ use crate::reclaim::{
 };
 use crate::workingset;
 use metadata::MetadataShort;
+use std::sync::Arc;
 
 /// Retries after fruitless efforts before a charge fails. The first effort is none, nor is the one
 /// after the stocks were drained.
@@ -152,7 +153,7 @@ pub struct Charging {
     memcg: MemcgId,
     cpu: usize,
     /// The page, if its directory is missing.
-    place: Option<(MappingId, u32)>,
+    place: Option<(Arc<Mapping>, u32)>,
     /// Bytes of the index that the page needs, or of a host's metadata.
     index_bytes: u64,
     /// The part of these that is paid.
@@ -214,7 +215,8 @@ impl Charging {
         if !core.options.charge_metadata {
             return self;
         }
-        let place = (!mapping.has_directory(index)).then(|| (mapping.id(), index));
+        let place = if mapping.has_directory(index) { None } else { core.mappings.find(mapping) };
+        let place = place.map(|mapping| (mapping, index));
         let index_bytes = mapping.missing_bytes(&core.leaves, index);
         Charging { place, index_bytes, for_page: true, ..self }
     }
@@ -329,7 +331,7 @@ impl Charging {
     #[inline]
     fn reserve_room<N>(&mut self, core: &Core, host: &impl Host) -> Option<ChargeStep<N>> {
         let urgent = self.reclaimed_for_frame();
-        let place = self.place.map(|place| (place, &mut self.index));
+        let place = self.place.as_ref().map(|(mapping, index)| (&**mapping, *index, &mut self.index));
         match core.pay_for_metadata(host, self.cpu, urgent, place) {
             Ok(()) => {
                 if self.delay.is_some() {
@@ -436,10 +438,8 @@ impl Charging {
         if !matches!(self.stage, Stage::Index | Stage::Metadata) {
             core.leaves.unreserve(Some(self.cpu));
         }
-        if let Some((mapping, index)) = self.place
-            && let Some(mapping) = core.mappings.get(mapping)
-        {
-            mapping.lock(&core.leaves, index).free_directory_if_empty(index);
+        if let Some((mapping, index)) = &self.place {
+            mapping.lock(&core.leaves, *index).free_directory_if_empty(*index);
         }
         self.uncharge_index(core);
         core.settle_index();
@@ -470,10 +470,9 @@ impl Charging {
     fn return_surplus(&mut self, core: &Core) {
         self.wait_for_index(core, self.index.bytes / PAGE_BYTES);
         if self.delay().index_waits > 0
-            && let Some((mapping, index)) = self.place
-            && let Some(mapping) = core.mappings.get(mapping)
+            && let Some((mapping, index)) = &self.place
         {
-            let missing_bytes = mapping.missing_bytes(&core.leaves, index);
+            let missing_bytes = mapping.missing_bytes(&core.leaves, *index);
             let surplus_bytes = self.index.bytes.saturating_sub(missing_bytes);
             match missing_bytes {
                 _ if surplus_bytes == 0 => {}
@@ -490,10 +489,8 @@ impl Charging {
     /// Goes back to the charge for the index, as it is now.
     fn pay_anew(&mut self, core: &Core) {
         self.uncharge_index(core);
-        if let Some((mapping, index)) = self.place
-            && let Some(mapping) = core.mappings.get(mapping)
-        {
-            self.index_bytes = mapping.missing_bytes(&core.leaves, index);
+        if let Some((mapping, index)) = &self.place {
+            self.index_bytes = mapping.missing_bytes(&core.leaves, *index);
         }
         self.stage = Stage::Index;
     }

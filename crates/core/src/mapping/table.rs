@@ -39,21 +39,51 @@ impl MappingTable {
         mapping
     }
 
-    /// Frees the number of an empty mapping. `false`: it was free already.
-    pub(crate) fn close(&self, id: MappingId) -> bool {
+    /// Frees the number of an empty mapping. `false`: it was freed before, and another mapping may
+    /// have it by now.
+    pub(crate) fn close(&self, mapping: &Mapping) -> bool {
         let mut slots = self.slots.lock();
-        let open = slots.mappings[id.0 as usize].take().is_some();
-        if open {
-            slots.free.push(id.0);
+        let id = mapping.id().0;
+        let slot = &mut slots.mappings[id as usize];
+        let is_open = slot.as_deref().is_some_and(|open| std::ptr::eq(open, mapping));
+        if is_open {
+            *slot = None;
+            slots.free.push(id);
         }
-        open
+        is_open
     }
 
     pub(crate) fn get(&self, id: MappingId) -> Option<Arc<Mapping>> {
         self.slots.lock().mappings.get(id.0 as usize)?.clone()
     }
 
+    /// An open mapping itself. `None`: it was closed.
+    pub(crate) fn find(&self, mapping: &Mapping) -> Option<Arc<Mapping>> {
+        self.get(mapping.id()).filter(|open| std::ptr::eq(&**open, mapping))
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<Mapping>> {
         self.slots.lock().mappings.iter().flatten().cloned().collect()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::Kind;
+    use crate::testing::Harness;
+
+    /// A thread closes a file that another one has closed, and whose number a new file has: the new
+    /// one stays open. Reclaim would not find its pages otherwise.
+    #[test]
+    fn a_mapping_is_closed_once() {
+        let harness = Harness::new(100, 1);
+        let (core, host) = (&harness.core, &harness.host);
+        let closed = core.open_mapping(Kind::File);
+        assert_eq!(core.close_mapping(host, &closed), None);
+        let other = core.open_mapping(Kind::File);
+        assert_eq!(other.id(), closed.id());
+        assert_eq!(core.close_mapping(host, &closed), None);
+        let found = core.mapping(other.id()).expect("it is open");
+        assert!(std::sync::Arc::ptr_eq(&found, &other));
     }
 }
