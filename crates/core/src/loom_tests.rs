@@ -12,6 +12,7 @@ use crate::*;
 
 mod aging;
 mod anon;
+mod charges;
 mod memcgs;
 mod switches;
 
