@@ -11,8 +11,9 @@
 //!
 //! # Locking
 //!
-//! `insert` and `abandon` lock the page's part of the mapping, `map` and `unmap` all of it; all
-//! else is lock-free.
+//! `insert`, `abandon` and `touch_mapped` lock the page's part of the mapping, and so does
+//! `is_there` if another thread has locked the folio; `map` and `unmap` lock all of it. All else is
+//! lock-free, except that a second access under the classic LRU may drain a batch.
 
 use crate::Core;
 use crate::charge::NewFolio;

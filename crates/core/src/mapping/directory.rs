@@ -1,10 +1,11 @@
 //! Directories: each names the leaves of 32,768 pages (128 MiB of file). They come from one pool,
 //! so that their memory is bounded, counted and reused.
 //!
-//! A directory is put into its place when the first leaf below it is created, and taken out with
-//! the last one if memcgs pay for the index; otherwise it stays until the mapping is closed. A
-//! lock-free reader that still holds it then may find leaves of another file, and notices because
-//! the mapping no longer names that directory (see [`super::Mapping::find`] and [`super::Glance`]).
+//! A directory is put into its place when the first leaf below it is created. If memcgs pay for the
+//! index, the charge of a page does that before, and the directory is taken out with the last leaf;
+//! otherwise it stays until the mapping is closed. A lock-free reader that still holds it then may
+//! find leaves of another file, and notices because the mapping no longer names that directory (see
+//! [`super::Mapping::find`] and [`super::Glance`]).
 //!
 //! # Locking
 //!
