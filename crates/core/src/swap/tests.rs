@@ -529,6 +529,41 @@ fn swappiness_decides_which_kind_is_evicted() {
     assert_eq!((Swappiness::new(201), Swappiness::new(202)), (Some(Swappiness::ANON_ONLY), None));
 }
 
+/// Two efforts side by side: each takes only what its own swappiness allows.
+#[test]
+fn efforts_side_by_side_keep_their_swappiness() {
+    for lru in Lru::ALL {
+        let mechanisms = Mechanisms::default().with_lru(lru);
+        let anon = Anon::with_options(1000, SwapStore::Memory, Options { mechanisms, ..Options::new(600) });
+        anon.store(0..100);
+        anon.forget_accesses(0..100);
+        let file = anon.core.open_mapping(Kind::File);
+        for page in 0..100 {
+            let folio = anon.try_bring_to(&file, page).unwrap();
+            anon.core.publish(&anon.host, &file, folio);
+        }
+        let begin = |swappiness| {
+            let orders = Orders::new(anon.task.memcg, EffortKind::Limit, 32, swappiness, 0);
+            Some(Effort::new(&anon.core, orders))
+        };
+        let stolen = || [Counter::PgstealAnon, Counter::PgstealFile].map(|counter| anon.stat(counter));
+        // The first spares anonymous pages, the second those of files.
+        let mut efforts = [Swappiness::FILE_ONLY, Swappiness::ANON_ONLY].map(begin);
+        while efforts.iter().any(Option::is_some) {
+            for (spared, going) in efforts.iter_mut().enumerate() {
+                let Some(effort) = going else { continue };
+                let before = stolen();
+                if matches!(effort.step(&anon.core, &anon.host), Step::Done(_)) {
+                    *going = None;
+                }
+                assert_eq!(stolen()[spared], before[spared], "{lru:?}");
+            }
+        }
+        assert!(stolen().iter().all(|&pages| pages >= 10), "{lru:?}: {:?}", stolen());
+        anon.core.validate().unwrap();
+    }
+}
+
 /// [book: swap#swap-out]: "A slot is released early when … the system's swap is more than half
 /// used"; it is as good as free then.
 #[test]

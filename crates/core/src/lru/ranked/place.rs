@@ -65,6 +65,7 @@ pub(super) struct Manner {
     pub(super) left: [u64; 2],
     /// Pages of the main list that are in use are left alone.
     pub(super) spares_used: bool,
+    pub(super) swappiness: Swappiness,
 }
 
 /// The outcome of a scan beside the batch.
@@ -169,7 +170,8 @@ impl LockedLruvec<'_> {
             return true;
         }
         let away = self.folios.stamp(folio);
-        match self.candidate((core, host), &mut LastMapping::default(), HAND_STEPS) {
+        let swappiness = self.lruvec.ranked.swappiness();
+        match self.candidate((core, host), &mut LastMapping::default(), swappiness, HAND_STEPS) {
             None => self.lruvec.ranked.takeable()[List::Main as usize] == 0,
             Some(candidate) => {
                 let clock = self.lruvec.ranked.clock();
@@ -180,9 +182,8 @@ impl LockedLruvec<'_> {
 
     /// The kind with the older tail, which is scanned first; swappiness weighs the ages.
     #[inline]
-    fn older_tail(&self, list: List) -> Option<(Kind, FolioId)> {
+    fn older_tail(&self, list: List, swappiness: Swappiness) -> Option<(Kind, FolioId)> {
         let ranked: &Ranked = &self.lruvec.ranked;
-        let swappiness = ranked.swappiness();
         let tail =
             |kind| self.tail_of(list, kind).filter(|_| swappiness.evicts(kind)).map(|folio| (kind, folio));
         let (anon, file) = match (tail(Kind::Anon), tail(Kind::File)) {
@@ -226,10 +227,11 @@ impl LockedLruvec<'_> {
         &mut self,
         (core, host): (&Core, &impl Host),
         last: &mut LastMapping,
+        swappiness: Swappiness,
         steps: u64,
     ) -> Option<FolioId> {
         for _ in 0..steps {
-            let (kind, folio) = self.older_tail(List::Main)?;
+            let (kind, folio) = self.older_tail(List::Main, swappiness)?;
             self.fetch_ahead(host, folio);
             self.look(core, last, folio);
             let step = self.folios.flags(folio).hand_step();
@@ -255,25 +257,29 @@ impl LockedLruvec<'_> {
         &mut self,
         (core, host): (&Core, &impl Host),
         (request, budget): (u64, u64),
-        Manner { left, spares_used }: Manner,
+        manner: Manner,
         last: &mut LastMapping,
         batch: &mut Isolated,
     ) -> Looked {
+        let Manner { left, spares_used, swappiness } = manner;
         let [mut newcomers, mut of_main] = [0; 2];
         let [mut all_in_use, mut unread] = [false; 2];
         let lruvec = self.lruvec;
         let ranked: &Ranked = &lruvec.ranked;
         while batch.scanned < budget && (batch.folios.len() as u64) < request {
+            // Which list gives is decided by all pages of the ranking, those that a request with
+            // another swappiness may not take included.
             let takeable = ranked.takeable();
             let of_newcomers = takeable[List::Newcomers as usize];
-            let newcomers_gave = of_newcomers == 0 || newcomers >= left[List::Newcomers as usize];
-            let main_has_pages = takeable[List::Main as usize] > 0;
+            let [newcomers_here, main_here] = ranked.takeable_with(swappiness);
+            let newcomers_gave = newcomers_here == 0 || newcomers >= left[List::Newcomers as usize];
+            let main_has_pages = main_here > 0;
             let main_gives = main_has_pages && of_main < left[List::Main as usize];
             let from_main = main_has_pages
                 && (newcomers_gave || main_gives && of_newcomers < ranked.newcomers_target(takeable));
             let spares_unread = !newcomers_gave && of_newcomers <= ranked.unread_pages();
             batch.scanned += 1;
-            let met = if from_main { None } else { self.look_at_newcomer(core, host, last) };
+            let met = if from_main { None } else { self.look_at_newcomer(core, host, last, swappiness) };
             if met.is_none() && !from_main {
                 break;
             }
@@ -287,7 +293,7 @@ impl LockedLruvec<'_> {
             }
             let Some(Met { kind, folio, fate, .. }) = met.filter(|_| !is_spared) else {
                 of_main += 1;
-                if !self.take_from_main(core, host, last, spares_used, batch) {
+                if !self.take_from_main(core, host, last, manner, batch) {
                     all_in_use = true;
                     break;
                 }
@@ -303,7 +309,7 @@ impl LockedLruvec<'_> {
                     batch.protected += 1;
                     emit::listed(core, host, core.memcg(self.lruvec.memcg), folio, ListedFrom::Activation);
                     if ranked.main_is_full() {
-                        self.take_from_main(core, host, last, spares_used, batch);
+                        self.take_from_main(core, host, last, manner, batch);
                     }
                 }
             }
@@ -313,8 +319,14 @@ impl LockedLruvec<'_> {
 
     /// Looks at the next newcomer. `None`: the lists are empty.
     #[inline]
-    fn look_at_newcomer(&mut self, core: &Core, host: &impl Host, last: &mut LastMapping) -> Option<Met> {
-        let (kind, folio) = self.older_tail(List::Newcomers)?;
+    fn look_at_newcomer(
+        &mut self,
+        core: &Core,
+        host: &impl Host,
+        last: &mut LastMapping,
+        swappiness: Swappiness,
+    ) -> Option<Met> {
+        let (kind, folio) = self.older_tail(List::Newcomers, swappiness)?;
         self.fetch_ahead(host, folio);
         let first_use = self.look(core, last, folio);
         let now = self.folios.flags(folio).load();
@@ -336,17 +348,20 @@ impl LockedLruvec<'_> {
         core: &Core,
         host: &impl Host,
         last: &mut LastMapping,
-        spares_used: bool,
+        Manner { spares_used, swappiness, .. }: Manner,
         batch: &mut Isolated,
     ) -> bool {
         // The hand has taken the uses of a small list after one lap: a second one would find none.
-        let lap = if spares_used { self.lruvec.ranked.takeable()[List::Main as usize] } else { HAND_STEPS };
-        let candidate = self.candidate((core, host), last, lap.min(HAND_STEPS));
+        let [_, of_main] = self.lruvec.ranked.takeable_with(swappiness);
+        let lap = if spares_used { of_main } else { HAND_STEPS };
+        let candidate = self.candidate((core, host), last, swappiness, lap.min(HAND_STEPS));
         if candidate.is_none() && spares_used {
             return false;
         }
         // If all were accessed, take the next one all the same.
-        let Some(folio) = candidate.or_else(|| Some(self.older_tail(List::Main)?.1)) else { return true };
+        let Some(folio) = candidate.or_else(|| Some(self.older_tail(List::Main, swappiness)?.1)) else {
+            return true;
+        };
         self.lruvec.ranked.note_period(self.folios.stamp(folio));
         let list = list_of(List::Main, self.kind_of(folio));
         self.take_off(host, folio, list, batch);

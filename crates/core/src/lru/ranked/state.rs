@@ -98,7 +98,7 @@ pub(crate) struct Ranked {
     slack_pages: AtomicU64,
     /// Pages expected at the end of the first reclaim, by the limits.
     expected_pages: AtomicU64,
-    /// Swappiness of the last reclaim.
+    /// Swappiness of reclaim that nobody requested.
     swappiness: AtomicU32,
 }
 
@@ -197,7 +197,8 @@ impl Ranked {
         self.size(List::Newcomers, kind) + self.size(List::Main, kind)
     }
 
-    /// Swappiness of the last reclaim.
+    /// Swappiness of reclaim that nobody requested, as of the last turn. Requests may have another:
+    /// that holds for their own turns only.
     pub(super) fn swappiness(&self) -> Swappiness {
         Swappiness::new(self.swappiness.load(Relaxed) as u8).expect("stored from a swappiness")
     }
@@ -206,7 +207,12 @@ impl Ranked {
     /// in the ranking.
     #[inline]
     pub(super) fn takeable(&self) -> [u64; 2] {
-        let swappiness = self.swappiness();
+        self.takeable_with(self.swappiness())
+    }
+
+    /// Pages that a turn with this swappiness may take, by list.
+    #[inline]
+    pub(super) fn takeable_with(&self, swappiness: Swappiness) -> [u64; 2] {
         let size = |list, kind| if swappiness.evicts(kind) { self.size(list, kind) } else { 0 };
         [List::Newcomers, List::Main].map(|list| size(list, Kind::Anon) + size(list, Kind::File))
     }
@@ -459,7 +465,7 @@ impl Ranked {
         (passed < reach).then_some(Signal::Larger)
     }
 
-    /// Begins a turn of reclaim with this swappiness.
+    /// Begins a turn of reclaim. `swappiness`: that of reclaim that nobody requested.
     pub(super) fn begin_reclaim(&self, swappiness: Swappiness) {
         self.swappiness.store(u32::from(swappiness.get()), Relaxed);
         let low = self.low_pages.load(Relaxed);

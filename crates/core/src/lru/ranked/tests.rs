@@ -10,8 +10,9 @@ use super::constants::{
 use super::place::Manner;
 use super::share::{Share, ShareRules, Signal};
 use crate::folio::{Kind, Stamp};
+use crate::lru::Swappiness;
 use crate::lru::scan_control::{Isolated, LastMapping};
-use crate::reclaim::EffortKind;
+use crate::reclaim::{EffortKind, Proactive, RequestStep};
 use crate::sync::AtomicU32;
 use crate::testing::{Fetching, Harness};
 use crate::{Arrival, Counter, Lru, Mechanisms, Preset, Switch};
@@ -534,6 +535,33 @@ fn a_limit_that_changes_is_followed() {
     harness.core.validate().unwrap();
 }
 
+/// A request for pages of one kind is no reason to rank by that kind alone: memory is as large as
+/// before, and the clock as fast.
+#[test]
+fn a_request_for_one_kind_leaves_the_size_of_memory_alone() {
+    for wish in [Swappiness::ANON_ONLY, Swappiness::FILE_ONLY] {
+        let mut options = Harness::multigen_options(1000);
+        options.mechanisms = Mechanisms::default();
+        options.swap.pages = 1000;
+        let mut harness = Harness::with_options(options, 800);
+        let few = if wish == Swappiness::ANON_ONLY { (700, 20) } else { (20, 700) };
+        harness.read_all(0..few.0);
+        let (core, host, memcg) = (&harness.core, &harness.host, harness.task.memcg);
+        for _ in 0..few.1 {
+            core.folios.set_memcg(harness.add_anon(), memcg.0);
+            core.memcgs.charge_pages(memcg, 1).unwrap();
+        }
+        let ranked = &harness.memcg().lruvec.ranked;
+        let mut request = Proactive::new(core, memcg, 1, Some(wish), 0);
+        while matches!(request.step(core, host), RequestStep::More | RequestStep::Wait(_)) {}
+        assert!((700..=720).contains(&ranked.memory_pages()), "{wish:?}: {}", ranked.memory_pages());
+        let generation = |harness: &Harness| harness.memcg().lruvec.ranked.clock().words().2;
+        let before = generation(&harness);
+        harness.read_all(10_000..10_050);
+        assert!(generation(&harness) - before <= 1, "{wish:?}: 50 pages are less than a quarter of memory");
+    }
+}
+
 /// Each mechanism of the policy has an effect that disappears when it is off.
 #[test]
 fn every_mechanism_does_something() {
@@ -615,7 +643,8 @@ fn the_words_of_the_folio_after_the_next_are_prefetched() {
         let page = |folio| std::ptr::from_ref(folios.page_word(folio)).addr();
         let (host, mut batch) = (Fetching::default(), Isolated::default());
         let mut locked = harness.memcg().lruvec.lock(folios);
-        let manner = Manner { left: [u64::MAX; 2], spares_used: false };
+        let swappiness = Swappiness::DEFAULT;
+        let manner = Manner { left: [u64::MAX; 2], spares_used: false, swappiness };
         locked.isolate_ranked(
             (&harness.core, &host),
             (64, 64),

@@ -53,12 +53,15 @@ impl RankedTurn {
         let core = cx.core;
         core.drain(cx.host, cx.orders.cpu);
         let ranked = &memcg.lruvec.ranked;
-        let swappiness = core.swappiness_of(memcg.id(), cx.orders.swappiness);
         // As in the kernel, 200 leaves files alone while there is anonymous memory, but in the last
         // pass: that may find none it can take.
-        let spares_files = swappiness.get() == 200 && priority > 0 && ranked.pages(Kind::Anon) > 0;
-        let swappiness = if spares_files { Swappiness::ANON_ONLY } else { swappiness };
-        ranked.begin_reclaim(swappiness);
+        let spares_files = priority > 0 && ranked.pages(Kind::Anon) > 0;
+        let of = |wish| match core.swappiness_of(memcg.id(), wish) {
+            swappiness if spares_files && swappiness.get() == 200 => Swappiness::ANON_ONLY,
+            swappiness => swappiness,
+        };
+        ranked.begin_reclaim(of(core.options.swappiness));
+        let swappiness = of(cx.orders.swappiness);
         walk(core, memcg, swappiness);
         let pages = pages(ranked, swappiness);
         let now = order::pages_reclaimed(core);
@@ -85,7 +88,7 @@ impl RankedTurn {
         } else {
             pages
         };
-        let left = ranked.takeable();
+        let left = ranked.takeable_with(swappiness);
         let memcg = memcg.id();
         RankedTurn {
             memcg,
@@ -141,7 +144,7 @@ impl RankedTurn {
             if are_stuck {
                 left[List::Newcomers as usize] = 0;
             }
-            let manner = Manner { left, spares_used: self.spares_used };
+            let manner = Manner { left, spares_used: self.spares_used, swappiness: self.swappiness };
             let looked =
                 locked.isolate_ranked((core, host), amounts, manner, &mut cx.scan.last_mapping, &mut batch);
             for (left, looked) in self.left.iter_mut().zip(looked.of_lists) {
