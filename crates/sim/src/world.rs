@@ -1,6 +1,6 @@
 //! The state that actors act upon: the core and everything around it, except the actors.
 
-use crate::actor::{Answer, Reading};
+use crate::actor::{Answer, Reading, after};
 use crate::clock::Events;
 use crate::device::{Device, Latency};
 use crate::files::{FileNumber, Files};
@@ -295,7 +295,7 @@ impl World {
     pub(crate) fn compute(&mut self, cpu: usize, nanos: u64) -> Pause {
         let now = self.now();
         let busy_until = &mut self.busy_until[cpu];
-        *busy_until = Time::from_nanos((*busy_until).max(now).as_nanos() + nanos);
+        *busy_until = after((*busy_until).max(now), nanos);
         Pause::Until(*busy_until)
     }
 

@@ -1,5 +1,6 @@
 //! Jobs compute on the CPUs of the machine.
 
+use mglru_core::Time;
 use mglru_sim::{Access, Machine, Operation, Simulator};
 use std::time::Duration;
 
@@ -42,4 +43,17 @@ fn waits_need_no_cpu() {
     }
     while simulator.step().unwrap() {}
     assert_eq!(simulator.now().as_nanos(), 1000);
+}
+
+/// Waits that end after the end of the clock, some 584 years, end with it.
+#[test]
+fn no_wait_goes_beyond_the_end_of_time() {
+    let forever = [Operation::Rest { nanos: u64::MAX }, Operation::Compute { nanos: u64::MAX }];
+    for wait in forever {
+        let mut simulator = Simulator::new(&Machine::ideal(100, 1)).unwrap();
+        let operations = [Access::read(0).into(), wait, wait, Access::read(1).into()];
+        simulator.add_job(0, operations.into_iter());
+        let report = simulator.run().unwrap();
+        assert_eq!((report.now, report.accesses()), (Time::from_nanos(u64::MAX), 2));
+    }
 }
