@@ -5,10 +5,13 @@
 
 use crate::checker::Model;
 use crate::clock::Clock;
+use crate::machine::Machine;
+use crate::swap::Swap;
 use mglru_core::{
     Event, FlushReason, FolioId, Host, MappingId, MemcgId, OomDecision, OutOfMemory, SwapOut, SwapOutcome,
     SwapStore, Time,
 };
+use mglru_workload::Random;
 use prefetch_index::prefetch_index;
 use std::cell::{Cell, RefCell};
 
@@ -90,6 +93,9 @@ pub struct SimHost {
     retired_frames: Cell<u32>,
     /// How swap writes end; `None`: no swap.
     swap: Option<SwapStore>,
+    /// How many pages of a million compressed memory refuses, and the draws that choose them.
+    /// `None`: it takes all.
+    refusals: RefCell<Option<(u64, Random)>>,
     /// Pages compressed since last taken.
     compressed: Cell<u64>,
     observers: Vec<RefCell<Box<dyn Observer>>>,
@@ -99,9 +105,21 @@ pub struct SimHost {
 }
 
 impl SimHost {
-    /// The host of a machine with this kind of swap, if any.
-    pub(crate) fn new(swap: Option<SwapStore>) -> SimHost {
-        SimHost { swap, ..SimHost::default() }
+    /// The host of a machine.
+    pub(crate) fn new(machine: &Machine) -> SimHost {
+        let per_million = u64::from(machine.swap_refusals_per_million);
+        let refusals = (per_million > 0).then(|| (per_million, Random::stream(machine.seed, 0x2EF5)));
+        SimHost {
+            swap: machine.swap.map(|_| Swap::options(machine.swap).store),
+            refusals: RefCell::new(refusals),
+            ..SimHost::default()
+        }
+    }
+
+    /// Whether compressed memory refuses the next page.
+    fn refuses_page(&self) -> bool {
+        let mut refusals = self.refusals.borrow_mut();
+        refusals.as_mut().is_some_and(|(per_million, random)| random.below(1_000_000) < *per_million)
     }
 
     /// Whether there are requests.
@@ -209,7 +227,7 @@ impl Host for SimHost {
             None => SwapOutcome::Refused,
             Some(SwapStore::Memory) => {
                 self.compressed.set(self.compressed.get() + 1);
-                SwapOutcome::Done
+                if self.refuses_page() { SwapOutcome::Refused } else { SwapOutcome::Done }
             }
             Some(SwapStore::Device) => {
                 self.call(|calls| calls.swap_outs.push(write));

@@ -162,6 +162,9 @@ pub struct Machine {
     /// How the writes of a pass of reclaim to a swap disk are collected. `None`: each begins at
     /// once.
     pub swap_batches: Option<SwapBatches>,
+    /// Pages per million that compressed swap does not take, chosen by the seed: its pool is full,
+    /// or the page does not become smaller. They stay in memory, and the time is lost.
+    pub swap_refusals_per_million: u32,
     /// Additional duration for each page that reclaim moves on without examining it: sorted to
     /// another generation, or scanned on an active list.
     pub sort_time: Duration,
@@ -238,6 +241,7 @@ impl Machine {
             scan_time: Duration::ZERO,
             swap_out_time: Duration::ZERO,
             swap_batches: None,
+            swap_refusals_per_million: 0,
             sort_time: Duration::ZERO,
             walk_time: Duration::ZERO,
             preemption: None,
@@ -390,6 +394,10 @@ impl Machine {
             (
                 lanes.iter().any(|lane| lane.failures_per_million > 1_000_000),
                 "a device fails at most a million of a million transfers: set failures_per_million to that",
+            ),
+            (
+                self.swap_refusals_per_million > 1_000_000,
+                "swap refuses at most a million of a million pages: set swap_refusals_per_million to that",
             ),
             (
                 self.preemption.is_some_and(|preemption| preemption.slice.is_zero()),

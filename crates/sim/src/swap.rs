@@ -22,7 +22,8 @@ pub struct SwapModel {
 /// The storage of swapped pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapDevice {
-    /// Compressed memory. The reclaiming or faulting task does the work, and it never fails.
+    /// Compressed memory. The reclaiming or faulting task does the work. Reads never fail, nor do
+    /// writes unless the machine says so ([`crate::Machine::swap_refusals_per_million`]).
     Memory {
         /// Duration of decompressing a page.
         read: Duration,
@@ -175,6 +176,34 @@ mod tests {
         for (most_pages, send) in [(u64::MAX, 2 * micros), (1, Duration::ZERO)] {
             let sent = collected(most_pages, send);
             assert!(sent.abs_diff(in_time) < in_time / 50, "{sent} of {in_time}, {most_pages} pages");
+        }
+    }
+
+    /// Compressed memory that refuses some pages, or all, as a pool that is full does: other pages
+    /// leave instead, and requests fail once none is left.
+    #[test]
+    fn refused_pages_stay_in_memory() {
+        for lru in Lru::ALL {
+            let run = |swap_refusals_per_million| {
+                let machine = Machine {
+                    mechanisms: Mechanisms::default().with_lru(lru),
+                    swap: Some(SwapModel { pages: 10_000, device: SwapDevice::zram() }),
+                    swap_refusals_per_million,
+                    ..Machine::kernel_lab(500)
+                };
+                let mut simulator = Simulator::new(&machine).unwrap();
+                simulator.check_every(97);
+                simulator.add_job(0, (0..600).map(|page| Operation::from(Access::store(page).anon())));
+                let report = simulator.run().unwrap();
+                simulator.finish().unwrap();
+                let total = report.total();
+                (total.counts.out_of_memory, total.counters.get(Counter::Pswpout))
+            };
+            let [(none, _), (few, some), (all, zero)] = [0, 500_000, 1_000_000].map(run);
+            assert!(
+                (none, few, zero) == (0, 0, 0) && some >= 100 && all == 100,
+                "{lru:?}: {few} {some} {all}"
+            );
         }
     }
 }

@@ -211,7 +211,7 @@ impl World {
         }
         Ok(World {
             core,
-            host: SimHost::new(machine.swap.map(|_| Swap::options(machine.swap).store)),
+            host: SimHost::new(machine),
             events: Events::default(),
             device: Device::new(machine.device, machine.seed).in_trouble(machine.trouble),
             swap: machine.swap.map(|model| Swap::new(model, machine.seed)),
