@@ -51,7 +51,8 @@ fn no_wait_goes_beyond_the_end_of_time() {
     let forever = [Operation::Rest { nanos: u64::MAX }, Operation::Compute { nanos: u64::MAX }];
     for wait in forever {
         let mut simulator = Simulator::new(&Machine::ideal(100, 1)).unwrap();
-        let operations = [Access::read(0).into(), wait, wait, Access::read(1).into()];
+        let moment = Operation::Rest { nanos: 1 };
+        let operations = [Access::read(0).into(), moment, wait, wait, Access::read(1).into()];
         simulator.add_job(0, operations.into_iter());
         let report = simulator.run().unwrap();
         assert_eq!((report.now, report.accesses()), (Time::from_nanos(u64::MAX), 2));
