@@ -206,6 +206,9 @@ impl fmt::Display for Error {
                 write!(f, "cannot {doing} {}: {source}", path.display())?;
                 match source.raw_os_error() {
                     Some(libc::EMFILE) => write!(f, "; close files or raise `ulimit -n`"),
+                    _ if *doing == "sync" => {
+                        write!(f, "; writes since its last good sync may be lost: repeat them, then sync")
+                    }
                     _ => Ok(()),
                 }
             }

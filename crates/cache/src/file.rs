@@ -531,7 +531,8 @@ impl CachedFile {
     /// # Errors
     /// A page could not be written, now or since the last sync of this handle
     /// ([`Error::WriteBack`]; the page stays in memory and is written again later), or the device
-    /// cannot sync.
+    /// cannot sync ([`Error::Io`]): then what was written since the last sync may be lost, and no
+    /// later sync stores it unless it is written again.
     pub fn sync_data(&self) -> Result<(), Error> {
         self.sync(false)
     }

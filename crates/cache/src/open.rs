@@ -13,6 +13,7 @@ use crate::inode::{Inode, LEN_MAX};
 use crate::source::{BlockSource, SourceFile, not_writable};
 use crate::tenant::Tenant;
 use mglru_core::{Kind, Mapping, Task};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -48,7 +49,8 @@ impl Tenant {
     ///
     /// # Errors
     /// The source has no state now, is beyond 16 TiB, or cannot be written although `mode` says so;
-    /// the cache is closed, or no memory is left for the metadata of an open file.
+    /// a source of the same name and version that cannot be written is open; the cache is closed,
+    /// or no memory is left for the metadata of an open file.
     pub fn open_source(&self, source: Arc<dyn BlockSource>, mode: OpenMode) -> Result<CachedFile, Error> {
         self.shared().check_open()?;
         let name = PathBuf::from(source.name());
@@ -57,6 +59,10 @@ impl Tenant {
             return Err(fail(not_writable(&source.name())));
         }
         let (file, may_be_old) = self.shared().sources.open(source).map_err(fail)?;
+        if mode != OpenMode::ReadOnly && !file.is_writable() {
+            let what = "it is open through a source that cannot be written: drop those handles first";
+            return Err(fail(io::Error::new(io::ErrorKind::ResourceBusy, what)));
+        }
         self.open_file(&name, file.clone(), mode, may_be_old.then_some(&file))
     }
 

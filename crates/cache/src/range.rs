@@ -201,6 +201,7 @@ impl Shared {
 }
 
 /// Pages of a file that are locked in memory, until this is dropped. See [`CachedFile::lock`].
+#[must_use = "dropped at once, it locks nothing"]
 #[derive(Debug)]
 pub struct LockedRange {
     file: CachedFile,

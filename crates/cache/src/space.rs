@@ -89,9 +89,10 @@ impl CachedFile {
         self.shared.write_back(&self.inode)
     }
 
-    /// Starts writing this file's dirty pages, and does not wait for the writes, as Linux's
-    /// `sync_file_range` with `SYNC_FILE_RANGE_WRITE` does. A page that cannot be written stays in
-    /// memory, and each handle reports the error at its next sync.
+    /// Starts writing this file's dirty pages, and does not wait for the writes, only for room in
+    /// the queue of the device, as Linux's `sync_file_range` with `SYNC_FILE_RANGE_WRITE` does. A
+    /// page that cannot be written stays in memory, and each handle reports the error at its next
+    /// sync.
     pub fn start_write_back(&self) {
         self.shared.submit_dirty(&self.inode);
     }

@@ -1,8 +1,8 @@
-//! How often a source is asked for a page that it does not give.
+//! How often a source is asked for a page that it does not give, and other failures of sources.
 
-use super::tests::{Manner, PAGE, kind, object, read};
-use super::{BlockSource, RangeRequest, SourceState};
-use crate::{CachedFile, Error, OpenMode, PageCache};
+use super::tests::{Gate, Gated, Manner, PAGE, kind, object, read};
+use super::{BlockSource, FileSource, RangeRequest, SourceState};
+use crate::{Advice, CachedFile, Error, OpenMode, PageCache};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -108,4 +108,80 @@ fn a_source_that_reads_its_own_pages_is_told() {
     }
     // The source has a handle of a file that has the source.
     source.file.lock().unwrap().take();
+}
+
+/// A file as a source, whose reads pass a gate.
+#[derive(Debug)]
+struct GatedFile(FileSource, Arc<Gate>);
+
+impl BlockSource for GatedFile {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn state(&self) -> io::Result<SourceState> {
+        self.0.state()
+    }
+
+    fn read_ranges(&self, requests: Vec<RangeRequest>) {
+        self.1.pass("read");
+        self.0.read_ranges(requests);
+    }
+
+    fn is_writable(&self) -> bool {
+        true
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+}
+
+/// A read failed if the file was truncated before the source came to read it.
+#[test]
+fn a_file_is_read_as_far_as_it_goes_when_it_is_cut_meanwhile() {
+    let (directory, gate) = (tempfile::tempdir().unwrap(), Arc::new(Gate::default()));
+    let path = directory.path().join("f");
+    std::fs::write(&path, [7; 3 * PAGE]).unwrap();
+    let source = Arc::new(GatedFile(FileSource::create(&path).unwrap(), gate.clone()));
+    let cache = PageCache::builder(1 << 20).build().unwrap();
+    let file = cache.open_source(source, OpenMode::ReadWrite).unwrap();
+    file.advise(Advice::Random, 0..0).unwrap();
+    gate.close_to("read");
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| read(&file, 2));
+        gate.wait_for(1);
+        let cutting = scope.spawn(|| file.truncate(PAGE as u64));
+        while std::fs::metadata(&path).unwrap().len() > PAGE as u64 {
+            std::thread::yield_now();
+        }
+        gate.open();
+        assert_eq!(reading.join().unwrap().unwrap(), []);
+        cutting.join().unwrap().unwrap();
+    });
+    assert_eq!(read(&file, 0).unwrap(), [7; PAGE]);
+    cache.validate().unwrap();
+}
+
+/// What was written through the second handle stayed in memory, and no sync could write it.
+#[test]
+fn a_source_that_is_open_for_reading_only_is_not_opened_for_writing() {
+    let gate = Arc::new(Gate::default());
+    let cache = PageCache::builder(1 << 20).build().unwrap();
+    let open = |is_writable, mode| cache.open_source(Gated::new(1, 3, is_writable, &gate), mode);
+    let reader = open(false, OpenMode::ReadOnly).unwrap();
+    let error = open(true, OpenMode::ReadWrite).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
+    assert!(error.to_string().contains("cannot open gated/1: it is open through a source"), "{error}");
+    drop(reader);
+    let writer = loop {
+        match open(true, OpenMode::ReadWrite) {
+            Ok(file) => break file,
+            // The cache is about to forget it.
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::ResourceBusy),
+        }
+    };
+    writer.write_at(b"written", 0).unwrap();
+    writer.sync_data().unwrap();
+    assert_eq!(open(false, OpenMode::ReadOnly).unwrap().read_at(&mut [0; PAGE], 0).unwrap(), PAGE);
 }

@@ -307,10 +307,10 @@ impl BlockSource for FileSource {
         for request in requests {
             let range = request.range();
             let mut bytes = vec![0; (range.end - range.start) as usize];
-            let read = self.file.read_exact_at(&mut bytes, range.start);
+            let read = read_to_end_at(&self.file, &mut bytes, range.start);
             // The version after the read is that of the bytes, or of a later change.
-            match read.and_then(|()| self.version()) {
-                Ok((_, version)) => request.fulfil(Some(&version), &bytes),
+            match read.and_then(|read| Ok((read, self.version()?))) {
+                Ok((read, (_, version))) => request.fulfil(Some(&version), &bytes[..read]),
                 Err(error) => request.fail(error),
             }
         }
@@ -336,4 +336,18 @@ impl BlockSource for FileSource {
     fn sync(&self) -> io::Result<()> {
         self.file.sync_all()
     }
+}
+
+/// Fills a buffer from `offset` on, as far as the file goes. Returns how many bytes these are.
+fn read_to_end_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(bytes) => done += bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
 }

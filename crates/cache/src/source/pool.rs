@@ -98,6 +98,11 @@ impl SourceFile {
         self.len.load(Ordering::Acquire).saturating_sub(transfer.offset).min(transfer.bytes as u64)
     }
 
+    /// Whether the source that the file was opened with can be written.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
     /// Begins to note truncations for a read.
     fn note_cuts(&self) -> Shortest {
         if !self.is_writable {

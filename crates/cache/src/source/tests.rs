@@ -464,21 +464,21 @@ fn futures_of_a_source_need_no_threads() {
 
 /// A gate that calls of a source wait at while it is closed.
 #[derive(Debug, Default)]
-struct Gate(Mutex<(Option<&'static str>, usize)>, Condvar);
+pub(super) struct Gate(Mutex<(Option<&'static str>, usize)>, Condvar);
 
 impl Gate {
     /// Closes the gate to one kind of call; opens it to the others.
-    fn close_to(&self, call: &'static str) {
+    pub(super) fn close_to(&self, call: &'static str) {
         self.0.lock().unwrap().0 = Some(call);
         self.1.notify_all();
     }
 
-    fn open(&self) {
+    pub(super) fn open(&self) {
         self.0.lock().unwrap().0 = None;
         self.1.notify_all();
     }
 
-    fn pass(&self, call: &'static str) {
+    pub(super) fn pass(&self, call: &'static str) {
         let mut state = self.0.lock().unwrap();
         state.1 += 1;
         self.1.notify_all();
@@ -488,14 +488,14 @@ impl Gate {
     }
 
     /// Waits until so many calls are at the gate.
-    fn wait_for(&self, calls: usize) {
+    pub(super) fn wait_for(&self, calls: usize) {
         drop(self.1.wait_while(self.0.lock().unwrap(), |(_, now)| *now != calls).unwrap());
     }
 }
 
 /// A source in memory, each of whose calls passes a gate.
 #[derive(Debug)]
-struct Gated {
+pub(super) struct Gated {
     name: String,
     bytes: Mutex<Vec<u8>>,
     writable: bool,
@@ -503,7 +503,7 @@ struct Gated {
 }
 
 impl Gated {
-    fn new(number: u64, pages: usize, writable: bool, gate: &Arc<Gate>) -> Arc<Gated> {
+    pub(super) fn new(number: u64, pages: usize, writable: bool, gate: &Arc<Gate>) -> Arc<Gated> {
         let bytes = Mutex::new(content(number, pages * PAGE));
         Arc::new(Gated { name: format!("gated/{number}"), bytes, writable, gate: gate.clone() })
     }

@@ -152,7 +152,7 @@ pub(super) fn header(layout: &Layout, seed: u64) -> [u8; FRAME_BYTES] {
 /// The kind of a file, by its first page.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The file is new.
+    /// The file is new, if the rest of it is zeros, too.
     Nothing,
     /// A tier with the wanted layout and this seed.
     Tier(u64),

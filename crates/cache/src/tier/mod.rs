@@ -36,7 +36,7 @@ pub(crate) use format::SourceKey;
 use format::{Entry, Found, Layout, header, identity, page_sum, piece_key, read_header};
 use index::Index;
 use mglru_core::Mechanisms;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, SeekFrom, flock};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
@@ -263,7 +263,39 @@ impl Tier {
         self.files.read(&self.table_page(0))?;
         let mut page = [0; FRAME_BYTES];
         self.frames.copy_out(self.table_frame, 0, &mut page);
-        Ok(read_header(&page, &self.layout))
+        match read_header(&page, &self.layout) {
+            // Images of some disks and file systems begin with a page of zeros.
+            Found::Nothing if !self.is_empty()? => Ok(Found::Foreign),
+            found => Ok(found),
+        }
+    }
+
+    /// Whether a file whose first page is zeros has nothing else: its space was set aside, by an
+    /// earlier start that ended before it wrote the header or by an administrator.
+    fn is_empty(&self) -> io::Result<bool> {
+        let frames = self.some_spare();
+        let end = self.file.len()?.div_ceil(FRAME_BYTES as u64);
+        let mut first = 1;
+        while first < end {
+            if let Some(file) = &self.lock {
+                match rustix::fs::seek(file, SeekFrom::Data(first * FRAME_BYTES as u64)) {
+                    Ok(data) => first = data / FRAME_BYTES as u64,
+                    Err(rustix::io::Errno::NXIO) => return Ok(true),
+                    // A file system that does not tell.
+                    Err(_) => {}
+                }
+            }
+            let count = TABLE_PAGES_AT_ONCE.min(end.saturating_sub(first)) as usize;
+            let frames = &frames[..count];
+            if count > 0 {
+                self.files.read(&self.pages(first, frames.to_vec()))?;
+            }
+            if !frames.iter().all(|&frame| self.frames.is_zero(frame)) {
+                return Ok(false);
+            }
+            first += TABLE_PAGES_AT_ONCE;
+        }
+        Ok(true)
     }
 
     /// Gives the file its length, and its space where the file system can reserve it.
@@ -288,10 +320,7 @@ impl Tier {
         let mut found = Vec::new();
         let end = 1 + self.layout.table_pages();
         let per_page = self.layout.entries_per_page();
-        let frames: Vec<u32> = {
-            let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-            spare[..TABLE_PAGES_AT_ONCE as usize].to_vec()
-        };
+        let frames = self.some_spare();
         for first in (1..end).step_by(TABLE_PAGES_AT_ONCE as usize) {
             let count = TABLE_PAGES_AT_ONCE.min(end - first) as usize;
             let transfer = self.pages(first, frames[..count].to_vec());
@@ -313,6 +342,12 @@ impl Tier {
         *self.written.get_mut() = found.last().map_or(0, |(last, _)| last.written);
         let pieces = found.into_iter().map(|(entry, slot)| (entry.key, slot, entry.sums));
         self.found_slots = self.index.get_mut().unwrap_or_else(PoisonError::into_inner).restore(pieces);
+    }
+
+    /// As many spare frames as are read at once at the start, when nothing else uses them.
+    fn some_spare(&self) -> Vec<u32> {
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        spare[..TABLE_PAGES_AT_ONCE as usize].to_vec()
     }
 
     /// The identity of a source in this tier.

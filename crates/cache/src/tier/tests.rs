@@ -337,7 +337,11 @@ fn fill(files: &Arc<MemoryFiles>, object: &Arc<Object>, pages: usize) {
 #[test]
 fn files_of_others_are_refused_and_those_of_other_formats_are_begun_anew() {
     let files = MemoryFiles::new(6);
-    for foreign in [&b"SQLite format 3\0 and a database behind it"[..], &[1; 10_000]] {
+    // The last two begin with zeros, as images of ISO 9660 and btrfs do.
+    let [mut image, mut last] = [vec![0; 300 * PAGE], vec![0; 2 * TIER as usize + 1]];
+    image[64 << 10..].fill(7);
+    *last.last_mut().unwrap() = 1;
+    for foreign in [&b"SQLite format 3\0 and a database behind it"[..], &[1; 10_000], &image, &last] {
         files.set_contents("tier", foreign);
         let error = cache(&files).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
@@ -345,7 +349,8 @@ fn files_of_others_are_refused_and_those_of_other_formats_are_begun_anew() {
         assert_eq!(files.contents("tier").unwrap(), foreign);
     }
     let (all, object) = (content(1, 100 * PAGE), Arc::new(object(100 * PAGE)));
-    files.set_contents("tier", &[]);
+    // Its space was set aside, or an earlier start ended before it wrote the header.
+    files.set_contents("tier", &vec![0; TIER as usize]);
     fill(&files, &object, 100);
     let good = files.contents("tier").unwrap();
     for (at, byte, why) in
@@ -557,13 +562,23 @@ fn futures_can_be_dropped_at_any_point() {
 /// The file of a real disk: two caches, a restart, another user, no room.
 #[test]
 fn a_file_belongs_to_one_cache_at_a_time() {
-    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::fs::{FileExt, MetadataExt};
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tier");
     let build = |path: &Path| {
         PageCache::builder(2 << 20).disk_tier(DiskTier::new(path, TIER).slot_bytes(SLOT)).build()
     };
     let (all, object) = (content(1, 90 * PAGE), Arc::new(object(90 * PAGE)));
+    // A sparse file of another program.
+    std::fs::write(directory.path().join("image"), b"a disk's").unwrap();
+    let image = File::options().write(true).open(directory.path().join("image")).unwrap();
+    image.write_all_at(&[0; 8], 0).unwrap();
+    image.write_all_at(b"its bytes", 5 << 20).unwrap();
+    let error = build(&directory.path().join("image")).unwrap_err();
+    assert_eq!(
+        (error.kind(), image.metadata().unwrap().len()),
+        (io::ErrorKind::AlreadyExists, (5 << 20) + 9)
+    );
     let first = build(&path).unwrap();
     let error = build(&path).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);

@@ -99,7 +99,9 @@ fn a_failed_sync_is_not_hidden_by_a_failed_write() {
     one.write_at(&[1; 4096], 0).unwrap();
     let once = |operation| Fault::new(operation, FaultTrigger::Nth(1), FaultEffect::Error(libc::EIO)).on("f");
     files.inject(once(FaultOperation::Sync));
-    assert!(matches!(one.sync_data(), Err(Error::Io { doing: "sync", .. })));
+    let error = one.sync_data().unwrap_err();
+    assert!(matches!(error, Error::Io { doing: "sync", .. }));
+    assert!(error.to_string().contains("may be lost: repeat them, then sync"), "{error}");
     one.write_at(&[2; 4096], 0).unwrap();
     files.inject(once(FaultOperation::Write));
     assert!(is_write_back(one.sync_data()));
