@@ -1,6 +1,6 @@
 //! The state of a cache at one time, as JSON.
 
-use mglru_cache::{Control, GenerationRow, PAGE_BYTES, PageCache, Pressure, Tenant};
+use mglru_cache::{Control, GenerationRow, PAGE_BYTES, PageCache, Pressure, Tenant, TenantStats};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -169,8 +169,7 @@ fn values(text: &str) -> BTreeMap<&str, u64> {
 }
 
 /// A tenant's figures. Hits and misses are of this tenant alone.
-fn tenant_state(control: &Control, tenant: &Tenant, budget_bytes: u64) -> TenantState {
-    let stats = tenant.stats();
+fn tenant_state(control: &Control, stats: TenantStats, budget_bytes: u64) -> TenantState {
     let text = control_file(control, &stats.name, "memory.stat");
     let stat = values(&text);
     let of = |name: &str| stat.get(name).copied().unwrap_or(0);
@@ -216,12 +215,13 @@ fn tenant_state(control: &Control, tenant: &Tenant, budget_bytes: u64) -> Tenant
     }
 }
 
-/// Adds accesses of each tenant to all tenants above it.
-fn include_children(tenants: &mut [TenantState]) {
+/// A tenant's path, and its own hits, mapped hits and misses.
+type Accesses = (String, [u64; 3]);
+
+/// Adds accesses of each tenant to all tenants above it that are listed.
+fn include_children(tenants: &mut [TenantState], own: Vec<Accesses>) {
     let place: BTreeMap<String, usize> =
         tenants.iter().enumerate().map(|(at, tenant)| (tenant.path.clone(), at)).collect();
-    let counts = |tenant: &TenantState| [tenant.hits, tenant.mapped_hits, tenant.misses];
-    let own: Vec<_> = tenants.iter().map(|tenant| (tenant.path.clone(), counts(tenant))).collect();
     for (path, [hits, mapped_hits, misses]) in own {
         let mut path = path.as_str();
         while !path.is_empty() {
@@ -241,20 +241,23 @@ impl State {
     pub fn of(cache: &PageCache) -> State {
         let stats = cache.stats();
         let control = cache.control();
-        let mut all = cache.tenants();
+        let mut all: Vec<_> = cache.tenants().iter().map(Tenant::stats).collect();
+        // Also of those that are left out.
+        let accesses = |of: &TenantStats| (of.name.clone(), [of.hits, of.mapped_hits, of.misses]);
+        let own = all.iter().map(accesses).collect();
         let mut left_out = 0;
         if all.len() > TENANTS_MAX + 1 {
             left_out = all.len() - TENANTS_MAX - 1;
             // The root comes first and stays.
             let mut others = all.split_off(1);
-            others.sort_by_cached_key(|tenant| std::cmp::Reverse(tenant.stats().usage_pages));
+            others.sort_by_key(|stats| std::cmp::Reverse(stats.usage_pages));
             others.truncate(TENANTS_MAX);
             all.extend(others);
         }
         let mut tenants: Vec<TenantState> =
-            all.iter().map(|tenant| tenant_state(&control, tenant, stats.budget_bytes)).collect();
+            all.into_iter().map(|of| tenant_state(&control, of, stats.budget_bytes)).collect();
         tenants.sort_by(|a, b| a.path.cmp(&b.path));
-        include_children(&mut tenants);
+        include_children(&mut tenants, own);
         let now = clock_gettime(ClockId::Monotonic);
         State {
             name: program_name(),
@@ -300,7 +303,9 @@ mod tests {
         let of =
             |path: &str, hits, misses| TenantState { path: path.into(), hits, misses, ..Default::default() };
         let mut tenants = vec![of("", 1, 0), of("a", 10, 1), of("a/b", 100, 2), of("ab", 1000, 3)];
-        include_children(&mut tenants);
+        let own = tenants.iter().map(|tenant| (tenant.path.clone(), [tenant.hits, 0, tenant.misses]));
+        let own = own.collect();
+        include_children(&mut tenants, own);
         let sums: Vec<_> = tenants.iter().map(|tenant| (tenant.hits, tenant.misses)).collect();
         assert_eq!(sums, [(1111, 6), (110, 3), (100, 2), (1000, 3)]);
         assert_eq!((tenants[1].hit_ratio(), of("", 0, 0).hit_ratio()), (Some(110.0 / 113.0), None));

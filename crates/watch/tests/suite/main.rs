@@ -1,6 +1,7 @@
 //! A watch as clients meet it: good ones, and those that send or read nothing.
 
-use mglru_cache::{Mechanisms, OpenMode, PageCache, Preset};
+use mglru_cache::backend::MemoryFiles;
+use mglru_cache::{BackendKind, Mechanisms, OpenMode, PageCache, Preset};
 use mglru_watch::{Address, ListState, State, TenantState, Watch};
 use std::fs;
 use std::io::{Read, Write};
@@ -94,16 +95,27 @@ fn generations_are_those_of_the_multi_gen_policy() {
 
 #[test]
 fn many_tenants_are_cut_to_those_that_use_most() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("f");
-    fs::write(&path, vec![1; 4096]).unwrap();
-    let cache = Arc::new(PageCache::builder(64 << 20).build().unwrap());
+    let files = MemoryFiles::new(1);
+    let builder = PageCache::builder(64 << 20).backend(BackendKind::Memory(files.clone()));
+    let cache = Arc::new(builder.build().unwrap());
+    let read = |number: usize| {
+        let name = number.to_string();
+        files.set_contents(&name, &[1; 8192]);
+        let tenant = cache.tenant(&format!("t{number}")).unwrap();
+        let file = tenant.open(&name, OpenMode::ReadOnly).unwrap();
+        file.read_at(&mut [0; 8192], 0).unwrap();
+        file
+    };
     for number in 0..1010 {
         cache.add_tenant(&format!("t{number}"), &mglru_cache::Limits::default()).unwrap();
     }
-    let file = cache.tenant("t1009").unwrap().open(&path, OpenMode::ReadOnly).unwrap();
-    file.read_at(&mut [0; 4096], 0).unwrap();
+    // The first nine use little, or nothing any more.
+    (0..9).for_each(|number| drop(read(number)));
+    let _files: Vec<_> = (10..1010).map(read).collect();
     let state = State::of(&cache);
+    let misses: u64 = cache.tenants().iter().map(|tenant| tenant.stats().misses).sum();
+    assert!(misses >= 1009 && state.tenants[0].misses == misses, "also of those left out: {misses}");
+    assert!(state.tenants.iter().all(|tenant| tenant.path != "t8"));
     assert_eq!((state.tenants.len(), state.tenants_left_out), (1001, 10));
     assert!(state.tenants[0].path.is_empty() && state.tenants.iter().any(|tenant| tenant.path == "t1009"));
 }
