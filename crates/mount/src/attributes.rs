@@ -14,6 +14,9 @@ pub(crate) const SET_USER_ID: u32 = 0o4000;
 /// The permission of the group to execute. Without it, set-group-id means something else.
 pub(crate) const GROUP_MAY_EXECUTE: u32 = 0o010;
 
+/// The permissions of the owner to read and to write.
+pub(crate) const OWNER_MAY_READ_AND_WRITE: u32 = 0o600;
+
 /// The set-group-id bit: of a directory, new files inherit its group.
 pub(crate) const SET_GROUP_ID: u32 = 0o2000;
 

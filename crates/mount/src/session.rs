@@ -111,12 +111,15 @@ pub struct Mount {
     passthrough: Arc<Passthrough>,
     mountpoint: PathBuf,
     watches: Vec<Watch>,
+    cache: Arc<Mutex<Option<PageCache>>>,
 }
 
 /// Ends a mount from another thread.
 pub struct Unmounter {
     mountpoint: PathBuf,
     helper: Mutex<SessionUnmounter>,
+    /// The cache, until the mount has ended.
+    cache: Arc<Mutex<Option<PageCache>>>,
 }
 
 /// How a request to unmount ended.
@@ -129,11 +132,22 @@ pub enum Unmounted {
 }
 
 impl Unmounter {
-    /// Unmounts. [`Mount::serve`] returns once no program uses the mount any more.
+    /// Unmounts, and writes to the mounted directory what programs have written by then.
+    /// [`Mount::serve`] returns once no program uses the mount any more.
     ///
     /// # Errors
-    /// The system refuses to unmount.
+    /// The system refuses to unmount. A file that cannot be written is an error of
+    /// [`Mount::serve`], if it still cannot be written in the end.
     pub fn unmount(&self) -> Result<Unmounted, Error> {
+        let unmounted = self.detach()?;
+        // Programs may use the mount for long: those with open files, and those in another
+        // namespace. A service manager does not wait for them, and kills this process.
+        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let _ = cache.map(|cache| cache.sync());
+        Ok(unmounted)
+    }
+
+    fn detach(&self) -> Result<Unmounted, Error> {
         match unmount(&self.mountpoint, UnmountFlags::empty()) {
             Ok(()) => Ok(Unmounted::Now),
             Err(Errno::BUSY) => match unmount(&self.mountpoint, UnmountFlags::DETACH) {
@@ -205,6 +219,7 @@ impl Mount {
         let nodes = Nodes::new(fd, names_max, root, budget_bytes)
             .map_err(|refused| cannot(&io::Error::from(refused.0)))?;
         let files = Files::new(cache, idle_max).map_err(|error| cannot(&error))?;
+        let cache = Arc::new(Mutex::new(Some(files.cache.clone())));
         let passthrough = Arc::new(Passthrough::new(from, nodes, files, buffers));
         for Member { tenant, who } in &options.members {
             match who {
@@ -229,13 +244,13 @@ impl Mount {
             .map_err(|error| refused_mount(&mountpoint, &error))?;
         // The last step, so that no other can fail and leave a trace of nothing.
         options.record.map(|record| passthrough.record(record)).transpose()?;
-        Ok(Mount { session, passthrough, mountpoint, watches })
+        Ok(Mount { session, passthrough, mountpoint, watches, cache })
     }
 
     /// A handle that ends the mount.
     pub fn unmounter(&mut self) -> Unmounter {
         let helper = Mutex::new(self.session.unmount_callable());
-        Unmounter { mountpoint: self.mountpoint.clone(), helper }
+        Unmounter { mountpoint: self.mountpoint.clone(), helper, cache: self.cache.clone() }
     }
 
     /// Where the state of the mount is served, in the order of [`Options::listen`]; ports that the
@@ -250,7 +265,7 @@ impl Mount {
     /// [`Error::Work`]: the connection to the kernel broke, or dirty pages could not be written;
     /// they are lost.
     pub fn serve(self) -> Result<Summary, Error> {
-        let Mount { session, passthrough, mountpoint, watches } = self;
+        let Mount { session, passthrough, mountpoint, watches, cache } = self;
         let device = session.as_fd().try_clone_to_owned().map_err(Error::work)?;
         let channel = Channel { notifier: session.notifier(), device: Mutex::new(Some(device)) };
         passthrough.set_channel(channel);
@@ -269,6 +284,7 @@ impl Mount {
             std::panic::resume_unwind(panic);
         }
         let written = passthrough.finish();
+        *cache.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let summary = Arc::into_inner(passthrough).map(Passthrough::end);
         if let Err(error) = written {
             let at = mountpoint.display();

@@ -2,12 +2,14 @@
 
 use super::names::Known;
 use super::{Caller, Open, OpenDirectory, OpenFile, Passthrough};
-use crate::attributes::{CAPABILITY, GROUP_MAY_EXECUTE, PERMISSIONS, SET_GROUP_ID, SET_USER_ID};
+use crate::attributes::{
+    CAPABILITY, GROUP_MAY_EXECUTE, OWNER_MAY_READ_AND_WRITE, PERMISSIONS, SET_GROUP_ID, SET_USER_ID,
+};
 use crate::charged::Charged;
 use crate::control::is_control;
 use crate::directory::{Directory, Entry};
 use crate::node::Node;
-use crate::refused::Answer;
+use crate::refused::{Answer, Refused};
 use fuser::INodeNo;
 use mglru_cache::{CachedFile, Tenant};
 use mglru_watch::Watched;
@@ -94,8 +96,21 @@ impl Passthrough {
         flags: i32,
     ) -> Answer<(Known, u64)> {
         let exclusive = open_flags(flags).contains(OFlags::EXCL);
-        let known = self.create_file(caller, parent, name, mode, exclusive)?;
-        match self.open_node(caller, known.0.clone(), flags) {
+        // A program may write to a file that it makes, whatever the permissions are. The cache
+        // opens it by these, unless it is root: so it gets them afterwards.
+        let made = if self.gives_away { mode } else { mode | OWNER_MAY_READ_AND_WRITE };
+        let (mut known, is_new) = self.create_file(caller, parent, name, made, exclusive)?;
+        let narrow = |known: &mut Known| -> Answer<()> {
+            if is_new && made != mode {
+                chmod(known.0.hold()?.path(), Mode::from_raw_mode(mode & PERMISSIONS))?;
+                known.1.perm = (mode & PERMISSIONS) as u16;
+            }
+            Ok(())
+        };
+        let opened = self.open_node(caller, known.0.clone(), flags).and_then(|handle| {
+            narrow(&mut known).map(|()| handle).inspect_err(|_| _ = self.release(caller, handle))
+        });
+        match opened {
             Ok(handle) => Ok((known, handle)),
             Err(error) => {
                 self.forget(known.0.id, 1);
@@ -143,7 +158,11 @@ impl Passthrough {
         }
         let held = open.node.hold()?;
         let reopen = || rustix::fs::open(held.path(), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
-        let below = self.nodes.descriptors.with_room(reopen)?;
+        let below = match self.nodes.descriptors.with_room(reopen) {
+            // It may not be written to any more, except by those that have it open.
+            Err(Refused(Errno::ACCESS)) => return Ok(CACHED_LEN_MAX),
+            opened => opened?,
+        };
         // The kernel refuses positions beyond the limit, and changes nothing.
         let can_be = |len: u64| seek(&below, SeekFrom::Start(len)).is_ok();
         let mut max = CACHED_LEN_MAX;
@@ -241,13 +260,15 @@ impl Passthrough {
         if dropped != 0 {
             chmod(node.hold()?.path(), Mode::from_raw_mode(mode & PERMISSIONS & !dropped))?;
             node.content().note_status(node);
-            // The kernel would show the old mode until its attributes are too old. An error: the
-            // mount has ended.
-            if let Some(notifier) = self.nodes.known.notifier() {
-                let _ = notifier.inval_inode(INodeNo(node.id), -1, 0);
-            }
+            self.show_anew(node);
         }
         Ok(())
+    }
+
+    /// Has the kernel ask for a file's attributes, which it would show until they are too old.
+    fn show_anew(&self, node: &Node) {
+        // An error: the mount has ended.
+        let _ = self.nodes.known.notifier().map(|notifier| notifier.inval_inode(INodeNo(node.id), -1, 0));
     }
 
     /// Writes dirty pages and syncs the device. An error is reported once per handle.
@@ -304,26 +325,35 @@ impl Passthrough {
             other if other == zero => (true, true),
             _ => return Err(Errno::OPNOTSUPP.into()),
         };
-        if allocates && range.end > CACHED_LEN_MAX {
-            // Before anything is cleared.
-            return Err(Errno::FBIG.into());
-        }
         let file = self.charged(caller, open)?;
-        let before = file.len();
-        if clears {
-            file.punch_hole(range.clone())?;
-        }
-        // Where this fails, the bytes are cleared all the same, and the file may have grown.
-        let allocated = if allocates { file.allocate(range, mode.contains(keep)) } else { Ok(()) };
+        let (before, mut cleared) = (file.len(), false);
+        let change = || {
+            if clears && allocates {
+                // Without room, nothing is cleared: the kernel would go on showing the old bytes to
+                // programs that have mapped them.
+                file.allocate(range.clone(), true)?;
+            }
+            if clears {
+                file.punch_hole(range.clone())?;
+                cleared = true;
+            }
+            if allocates { file.allocate(range, mode.contains(keep)) } else { Ok(()) }
+        };
+        let changed = change();
+        // Also where it failed: as on ext4, by a part of the range.
         let has_grown = file.len() > before;
         drop(file);
-        if clears || allocated.is_ok() || has_grown {
+        if cleared || changed.is_ok() || has_grown {
             open.node.content().note_change(&open.node);
         }
-        if let (Some(recording), Some(file), true) = (self.recording.get(), open.traced, clears) {
+        if changed.is_err() {
+            // For the kernel, a failure has changed nothing.
+            self.show_anew(&open.node);
+        }
+        if let (Some(recording), Some(file), true) = (self.recording.get(), open.traced, cleared) {
             recording.add((caller.thread, None), file, RequestKind::Trim, offset, bytes);
         }
-        Ok(allocated?)
+        Ok(changed?)
     }
 
     pub(crate) fn opendir(&self, id: u64) -> Answer<u64> {

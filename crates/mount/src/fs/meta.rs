@@ -28,8 +28,13 @@ pub(crate) struct Changes {
     pub(crate) handle: Option<u64>,
 }
 
-/// Names of extended attributes whose meaning the mount does not enforce.
-const ACCESS_LISTS: &str = "system.posix_acl_";
+/// Names of extended attributes whose meaning the mount does not enforce, such as access control
+/// lists. Who may change them, the kernel leaves to DIR's file system, which would see the mount's
+/// user (`system.nfs4_acl`).
+const OF_FILE_SYSTEMS: &str = "system.";
+
+/// Names of extended attributes that only root may read and set.
+const OF_ROOT: &str = "trusted.";
 
 impl Passthrough {
     pub(crate) fn getattr(&self, id: u64) -> Answer<FileAttr> {
@@ -124,13 +129,23 @@ impl Passthrough {
         grown(|buffer| getxattr(held.path(), name, buffer))
     }
 
-    /// The names of all extended attributes, each with a zero behind it.
-    pub(crate) fn listxattr(&self, id: u64) -> Answer<Vec<u8>> {
+    /// The names of the extended attributes that can be read, each with a zero behind it.
+    pub(crate) fn listxattr(&self, caller: Caller, id: u64) -> Answer<Vec<u8>> {
         if is_control(id) {
             return Ok(Vec::new());
         }
         let held = self.nodes.get(id)?.hold()?;
-        grown(|buffer| listxattr(held.path(), buffer))
+        let mut names = grown(|buffer| listxattr(held.path(), buffer))?;
+        let is_hidden = |name: &[u8]| {
+            name.starts_with(OF_FILE_SYSTEMS.as_bytes())
+                // The kernel lists them to root alone.
+                || (caller.uid != 0 && name.starts_with(OF_ROOT.as_bytes()))
+        };
+        if names.split(|&byte| byte == 0).any(is_hidden) {
+            let kept = names.split_inclusive(|&byte| byte == 0).filter(|name| !is_hidden(name));
+            names = kept.collect::<Vec<_>>().concat();
+        }
+        Ok(names)
     }
 
     pub(crate) fn setxattr(&self, id: u64, name: &OsStr, value: &[u8], flags: i32) -> Answer<()> {
@@ -164,7 +179,7 @@ impl Passthrough {
 
 /// The kernel checks permissions by mode only, so access control lists are refused, not ignored.
 fn refuse_access_lists(name: &OsStr) -> Answer<()> {
-    let refused = name.as_encoded_bytes().starts_with(ACCESS_LISTS.as_bytes());
+    let refused = name.as_encoded_bytes().starts_with(OF_FILE_SYSTEMS.as_bytes());
     if refused { Err(Errno::OPNOTSUPP.into()) } else { Ok(()) }
 }
 

@@ -114,7 +114,8 @@ impl Passthrough {
         self.own(New { caller, parent: &parent, name, mode: None })
     }
 
-    /// Creates a regular file, unless it exists and `exclusive` is `false`.
+    /// Creates a regular file, unless it exists and `exclusive` is `false`. Returns whether it is
+    /// new.
     pub(super) fn create_file(
         &self,
         caller: Caller,
@@ -122,14 +123,14 @@ impl Passthrough {
         name: &OsStr,
         mode: u32,
         exclusive: bool,
-    ) -> Answer<Known> {
+    ) -> Answer<(Known, bool)> {
         let parent = self.parent_of(parent, name)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
         let above = parent.hold()?;
         let permissions = Mode::from_raw_mode(mode & PERMISSIONS);
         match self.nodes.descriptors.with_room(|| openat(&above, name, flags, permissions)) {
-            Ok(_) => self.own(New { caller, parent: &parent, name, mode: Some(mode) }),
-            Err(Refused(Errno::EXIST)) if !exclusive => self.lookup_in(caller, &parent, name),
+            Ok(_) => Ok((self.own(New { caller, parent: &parent, name, mode: Some(mode) })?, true)),
+            Err(Refused(Errno::EXIST)) if !exclusive => Ok((self.lookup_in(caller, &parent, name)?, false)),
             Err(refused) => Err(refused),
         }
     }

@@ -343,8 +343,9 @@ impl Filesystem for Served {
         answer!(reply, self.0.getxattr(id.0, name), |reply, value| send_xattr(reply, value, size));
     }
 
-    fn listxattr(&self, _: &Request, id: INodeNo, size: u32, reply: ReplyXattr) {
-        answer!(reply, self.0.listxattr(id.0), |reply, names| send_xattr(reply, names, size));
+    fn listxattr(&self, request: &Request, id: INodeNo, size: u32, reply: ReplyXattr) {
+        let names = self.0.listxattr(caller(request), id.0);
+        answer!(reply, names, |reply, names| send_xattr(reply, names, size));
     }
 
     fn removexattr(&self, _: &Request, id: INodeNo, name: &OsStr, reply: ReplyEmpty) {

@@ -1,7 +1,7 @@
 //! A mount of a temporary directory.
 
 use mglru_cache::PageCache;
-use mglru_mount::{Address, Error, Member, Mount, Options, RecordOptions, Summary, Unmounter};
+use mglru_mount::{Address, Error, Member, Mount, Options, RecordOptions, Summary, Unmounted, Unmounter};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -104,6 +104,11 @@ impl Mounted {
     /// Where the state is served.
     pub fn listening(&self) -> &[Address] {
         &self.listening
+    }
+
+    /// Frees the mount point.
+    pub fn unmount(&self) -> Unmounted {
+        self.unmounter.unmount().unwrap()
     }
 
     /// Unmounts, and returns the directory when everything is written.

@@ -138,3 +138,16 @@ fn a_sync_reaches_the_directory_while_mounted() {
     let Some(again) = mount_again(directory) else { return };
     assert!(fs::read(again.at("f")).unwrap()[100..] == page(1, 1, 1));
 }
+
+/// A service manager kills a mount that does not end soon, and it ends when programs close files.
+#[test]
+fn an_unmount_writes_what_programs_have_written_though_they_have_files_open() {
+    let Some(mounted) = mounted() else { return };
+    let file = File::create(mounted.at("f")).unwrap();
+    file.write_all_at(&[1; 100_000], 0).unwrap();
+    assert_eq!(mounted.unmount(), mglru_mount::Unmounted::WhenClosed);
+    assert_eq!(fs::read(mounted.below().join("f")).unwrap(), [1; 100_000]);
+    file.write_all_at(b"later", 0).unwrap();
+    drop(file);
+    assert_eq!(fs::read(mounted.finish().path().join("f")).unwrap()[..5], *b"later");
+}

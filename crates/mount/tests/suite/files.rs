@@ -1,6 +1,6 @@
 //! Names, links, attributes and what databases rely on.
 
-use crate::common::{Setup, mount_again, mounted, mounted_with};
+use crate::common::{Setup, mount_again, mounted, mounted_with, skipped};
 use mglru_workload::PAGE_BYTES;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -190,6 +190,36 @@ fn extended_attributes() {
         rustix::fs::XattrFlags::empty(),
     );
     assert!(refused.is_err(), "access control lists would not be enforced");
+}
+
+/// Copying programs ask for the value of each name, and report those that they do not get.
+#[test]
+fn each_extended_attribute_that_is_listed_can_be_read() {
+    let Some(mounted) = mounted() else { return };
+    fs::write(mounted.at("f"), "x").unwrap();
+    // Version 2: the owner, the user 1, the group, the mask, and others.
+    let mut list = vec![2, 0, 0, 0];
+    for (tag, permissions, id) in
+        [(1_u16, 6_u16, u32::MAX), (2, 4, 1), (4, 4, u32::MAX), (16, 6, u32::MAX), (32, 4, u32::MAX)]
+    {
+        list.extend(tag.to_ne_bytes().into_iter().chain(permissions.to_ne_bytes()).chain(id.to_ne_bytes()));
+    }
+    let below = mounted.below().join("f");
+    for (name, value) in [("user.a", &[1][..]), ("system.posix_acl_access", &list), ("trusted.b", &[2])] {
+        if let Err(reason) = rustix::fs::setxattr(&below, name, value, rustix::fs::XattrFlags::empty()) {
+            return skipped(&format!("{name} cannot be set here: {reason}"));
+        }
+    }
+    let listed = |program: &mut Command| {
+        let script = "import os; [print(name, os.getxattr('f', name)) for name in sorted(os.listxattr('f'))]";
+        let output = program.args(["-c", script]).current_dir(mounted.at("")).output().ok()?;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Some(String::from_utf8(output.stdout).unwrap())
+    };
+    let Some(by_root) = listed(&mut Command::new("python3")) else { return skipped("there is no python3") };
+    assert_eq!(by_root, "trusted.b b'\\x02'\nuser.a b'\\x01'\n");
+    fs::set_permissions(mounted.at(""), Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(listed(Command::new("python3").uid(65534)).unwrap(), "user.a b'\\x01'\n");
 }
 
 /// Of a file whose pages are not written yet, the mount remembers when they changed. A later change

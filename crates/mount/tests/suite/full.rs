@@ -1,11 +1,14 @@
 //! A directory whose file system is full.
 
 use crate::common::{Setup, mount_again, mounted, mounted_in, skipped};
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::ffi::CStr;
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::fs::{self, File, FileTimes};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
 
 /// A small file system in memory, unmounted when dropped.
 pub struct Small(PathBuf);
@@ -19,6 +22,27 @@ pub fn small(at: &Path, options: &CStr) -> Option<Small> {
             None
         }
     }
+}
+
+/// Mounts a new ext4 of so many bytes, kept in the file `image`; `None` where that is impossible.
+fn ext4(at: &Path, image: &Path, bytes: u64) -> Option<Small> {
+    File::create(image).unwrap().set_len(bytes).unwrap();
+    let ran = |command: &mut Command| match command.output() {
+        Ok(output) if output.status.success() => true,
+        Ok(output) => {
+            let reason =
+                String::from_utf8_lossy(&output.stderr).replace(&image.display().to_string(), "a file");
+            skipped(&format!("no ext4 can be made or mounted: {}", reason.trim()));
+            false
+        }
+        Err(reason) => {
+            skipped(&format!("no ext4 can be made or mounted: {command:?}: {reason}"));
+            false
+        }
+    };
+    let is_there = ran(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(image))
+        && ran(Command::new("mount").args(["-o", "loop"]).args([image, at]));
+    is_there.then(|| Small(at.to_owned()))
 }
 
 impl Drop for Small {
@@ -186,4 +210,37 @@ fn a_directory_that_vanishes_is_an_error_of_each_request() {
     drop(file);
     // Nothing is left to be written.
     mounted.finish();
+}
+
+/// ext4 extends a file before it finds the disk full. The kernel showed the length and the time of
+/// before for up to a second.
+#[test]
+fn a_failed_allocation_shows_the_length_that_the_file_has() {
+    let (folder, images) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let Some(_small) = ext4(folder.path(), &images.path().join("image"), 16 << 20) else { return };
+    let Some(mounted) = mount_again(folder) else { return };
+    let file = File::options().read(true).write(true).create_new(true).open(mounted.at("f")).unwrap();
+    file.write_all_at(b"content", 0).unwrap();
+    let long_ago = SystemTime::UNIX_EPOCH;
+    file.set_times(FileTimes::new().set_modified(long_ago)).unwrap();
+    let shown = || file.metadata().unwrap();
+    assert_eq!((shown().len(), shown().modified().unwrap()), (7, long_ago));
+    let full = fallocate(&file, FallocateFlags::empty(), 0, 64 << 20);
+    assert_eq!(full, Err(rustix::io::Errno::NOSPC));
+    let below = fs::metadata(mounted.below().join("f")).unwrap();
+    assert!((8..64 << 20).contains(&below.len()), "by a part of it: {below:?}");
+    assert_eq!(shown().len(), below.len());
+    assert!(shown().modified().unwrap() > long_ago);
+    // Without a new length, nothing has changed but the space that the file takes.
+    file.set_len(7).unwrap();
+    file.set_times(FileTimes::new().set_modified(long_ago)).unwrap();
+    let full = fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 64 << 20);
+    assert_eq!(full, Err(rustix::io::Errno::NOSPC));
+    assert_eq!((shown().len(), shown().modified().unwrap()), (7, long_ago));
+    let below = fs::metadata(mounted.below().join("f")).unwrap();
+    assert_eq!(shown().blocks(), below.blocks());
+    file.set_len(0).unwrap();
+    file.write_all_at(b"new", 0).unwrap();
+    drop(file);
+    assert_eq!(fs::read(mounted.finish().path().join("f")).unwrap(), b"new");
 }
