@@ -9,9 +9,11 @@ import tempfile
 import threading
 import types
 
+import fsspec
 import numpy
 import pyarrow.parquet
 import pytest
+from fsspec import AbstractFileSystem
 
 import mglru
 from mglru import _mglru, _process, _sweep
@@ -145,10 +147,75 @@ def test_what_workers_wrote_is_seen_beside_an_old_listing(grid, tmp_path):
     for part in (tmp_path / "rows").glob("units-*"):
         worker.pipe_file(f"/listed-rows/{part.name}", part.read_bytes())
     assert _sweep.SweepReport("listed://listed-rows", 16, 16, 0, None, 0.0).dataset().count_rows() == 16
-    assert not store.has_identity()
+    assert not store.system.exists(store.path("_sweep.txt"))
     worker.pipe_file("/listed-rows/_sweep.txt", b"a\nseeds [1]\n")
     with pytest.raises(mglru.UsageError, match=r"another sweep are there \(now `seeds \[2\]`, there `seeds \[1\]`\)"):
         store.begin("a\nseeds [2]\n")
+
+
+class Buckets(AbstractFileSystem):
+    """A store of objects, as s3fs is one: there are no folders, and a bucket that is missing is made with them."""
+
+    protocol = "buckets"
+    buckets: dict = {}
+    fails = False
+
+    def mkdir(self, path, create_parents=True, **options):
+        bucket, _, key = self._strip_protocol(path).partition("/")
+        if bucket not in self.buckets:
+            if key and not create_parents:
+                raise FileNotFoundError(bucket)
+            self.buckets[bucket] = {}
+
+    def makedirs(self, path, exist_ok=False):
+        self.mkdir(path)
+
+    def info(self, path, **options):
+        if self.fails:
+            raise TimeoutError("no answer")
+        bucket, _, key = self._strip_protocol(path).partition("/")
+        if key not in self.buckets.get(bucket, {}):
+            raise FileNotFoundError(path)
+        return {"name": path, "type": "file", "size": len(self.buckets[bucket][key])}
+
+    def cat_file(self, path, start=None, end=None, **options):
+        self.info(path)
+        bucket, _, key = self._strip_protocol(path).partition("/")
+        return self.buckets[bucket][key][start:end]
+
+    def pipe_file(self, path, value, mode="overwrite", **options):
+        bucket, _, key = self._strip_protocol(path).partition("/")
+        if bucket not in self.buckets:
+            raise FileNotFoundError("The specified bucket does not exist")
+        self.buckets[bucket][key] = value
+
+
+@pytest.fixture
+def buckets(monkeypatch):
+    fsspec.register_implementation("buckets", Buckets, clobber=True)
+    monkeypatch.setattr(Buckets, "buckets", {"there": {}})
+    return Buckets
+
+
+def test_a_cluster_makes_neither_a_misspelt_bucket_nor_a_misspelt_folder(tmp_path, buckets):
+    for out in ("buckets://their/a/rows", "buckets://their", f"file://{tmp_path}/mispelt/rows", f"{tmp_path}/a/rows"):
+        with pytest.raises(mglru.UsageError, match="what it is in does not exist; correct the path"):
+            _sweep._Store(out).begin("seeds [1]\n")
+    assert list(buckets.buckets) == ["there"] and not list(tmp_path.iterdir())
+    for out in ("buckets://there", "buckets://there/a/rows", f"file://{tmp_path}/a", f"{tmp_path}/b"):
+        for _ in range(2):
+            _sweep._Store(out).begin("seeds [1]\n")
+        with pytest.raises(mglru.UsageError, match="the rows of another sweep are there"):
+            _sweep._Store(out).begin("seeds [2]\n")
+
+
+def test_a_store_that_does_not_answer_has_not_lost_the_rows_of_another_sweep(buckets, monkeypatch):
+    store = _sweep._Store("buckets://there/rows")
+    store.begin("seeds [1]\n")
+    monkeypatch.setattr(buckets, "fails", True)
+    with pytest.raises(mglru.WorkError, match="cannot write rows there: no answer"):
+        store.begin("seeds [2]\n")
+    assert buckets.buckets["there"] == {"rows/_sweep.txt": b"seeds [1]\n"}
 
 
 @pytest.fixture

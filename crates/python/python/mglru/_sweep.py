@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import posixpath
@@ -72,8 +73,8 @@ def sweep(
         grid: the path of a TOML file as ``mglru sweep`` has it, or the same as a dictionary:
             ``{"traces": [...], "policies": [...], "memory": [...], "seeds": [...]}``. Every worker
             reads the traces by their absolute paths.
-        out: folder for the rows; with Dask or Ray also an fsspec URL such as ``s3://bucket/rows``.
-            Workers write there.
+        out: folder for the rows, which is made if it is missing; with Dask or Ray also an fsspec URL such
+            as ``s3://bucket/rows``. Workers write there. With them, what the folder is in must exist.
         on: ``"local"``, a ``dask.distributed.Client``, or ``"ray"``.
         threads: with ``"local"``, replays at a time; ``None``: one per processor.
 
@@ -85,11 +86,11 @@ def sweep(
     >>> import mglru, tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     trace = pathlib.Path(folder, "loop.plain")
-    ...     _ = trace.write_text("".join(f"{page % 100}\\\\n" for page in range(1000)))
+    ...     _ = trace.write_text("".join(f"{page % 100}\\n" for page in range(1000)))
     ...     grid = {"traces": [str(trace)], "policies": ["lru", "opt"], "memory": ["50%", "100%"]}
     ...     report = mglru.sweep(grid, pathlib.Path(folder, "rows"))
-    ...     report.units, report.failed_units, report.dataset().count_rows()
-    (4, 0, 4)
+    ...     report.units, report.failed_units, report.dataset().to_table()["accesses"].to_pylist()
+    (4, 0, [1000, 1000, 1000, 1000])
     """
     threads = _threads(threads)
     description = _describe(grid)
@@ -164,14 +165,18 @@ class _Store:
         return posixpath.join(self.folder, name)
 
     def begin(self, identity: str) -> None:
-        """Refuses a folder where nothing can be written, or with the rows of another sweep."""
+        """Makes the folder. Refuses one where nothing can be written, or with the rows of another sweep."""
         try:
             # Others may have written there since it was listed.
             self.system.invalidate_cache()
-            self.system.makedirs(self.folder, exist_ok=True)
-            there = self.system.cat_file(self.path(_IDENTITY)).decode() if self.has_identity() else None
+            self._make_folder()
+            there = self._identity()
             if there is None:
                 self.write(_IDENTITY, identity.encode())
+        except FileNotFoundError as error:
+            raise UsageError(
+                f"out: {self.folder}: what it is in does not exist; correct the path, or make that folder or bucket"
+            ) from error
         except Exception as error:
             raise WorkError(f"{self.folder}: cannot write rows there: {error}") from error
         if there is not None and there != identity:
@@ -182,8 +187,21 @@ class _Store:
                 "folder, or remove it"
             )
 
-    def has_identity(self) -> bool:
-        return self.system.exists(self.path(_IDENTITY))
+    def _make_folder(self) -> None:
+        """Makes the folder and nothing that it is in, which would also make a misspelt bucket. A bucket is in
+        nothing."""
+        if "/" in self.folder and not self.system.isdir(self.folder):
+            # Another sweep makes it at the same time, or it is a file, which the first write refuses.
+            with contextlib.suppress(FileExistsError):
+                self.system.mkdir(self.folder, create_parents=False)
+
+    def _identity(self) -> Optional[str]:
+        """What the rows there depend on; ``None`` if there are none. Not by `exists`: that is also no for a store
+        that does not answer."""
+        try:
+            return str(self.system.cat_file(self.path(_IDENTITY)).decode())
+        except FileNotFoundError:
+            return None
 
     def parts(self) -> list[str]:
         """The names of the parts that count. A damaged part is removed, and so is one whose rows are in
