@@ -7,8 +7,10 @@
 use crate::errno::kind_raised;
 use mglru_cache::{BlockSource, RangeRequest, SourceState};
 use pyo3::exceptions::{PyBaseException, PyTypeError};
+use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyList, PyTuple};
 use std::fmt;
 use std::io;
 
@@ -50,12 +52,54 @@ fn raised(py: Python<'_>, exception: PyErr) -> io::Error {
     io::Error::new(kind_raised(py, &exception), Raised { exception, words })
 }
 
+/// Stops its thread for good when it is dropped. Before 3.14, Python unwinds a thread that needs
+/// the interpreter's lock while the interpreter is ending. The frames further out would give back
+/// the lock that the thread does not have, which ends the process by a signal.
+struct Stop;
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        while !std::thread::panicking() {
+            std::thread::park();
+        }
+    }
+}
+
+type CallOfPython = unsafe extern "C-unwind" fn(*mut PyObject, *mut PyObject, *mut PyObject) -> *mut PyObject;
+
+unsafe extern "C-unwind" {
+    fn PyObject_Call(
+        function: *mut PyObject,
+        arguments: *mut PyObject,
+        names: *mut PyObject,
+    ) -> *mut PyObject;
+}
+
+/// Calls Python code, which may run until after the interpreter has ended. The caller keeps all
+/// that the call refers to.
+fn call<'py>(function: &Bound<'py, PyAny>, argument: impl IntoPyObject<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = PyTuple::new(function.py(), [argument])?;
+    // `pyo3::ffi` declares that it never unwinds. The compiler must not know that this is the same.
+    let call: CallOfPython = std::hint::black_box(PyObject_Call);
+    let stop = Stop;
+    // SAFETY: the thread holds the interpreter's lock. The function and the tuple live as long as
+    // the call, and names may be null. It returns a new reference, or null with an exception.
+    let returned = unsafe {
+        let returned = call(function.as_ptr(), arguments.as_ptr(), std::ptr::null_mut());
+        Bound::from_owned_ptr_or_err(function.py(), returned)
+    };
+    std::mem::forget(stop);
+    returned
+}
+
 impl Function {
     /// The answers to the first ranges, in their order.
     fn answers(&self, py: Python<'_>, ranges: Vec<(u64, u64)>) -> Vec<io::Result<PyBackedBytes>> {
         let count = ranges.len();
-        let answers = self.read.call1(py, (ranges,)).and_then(|answers| {
-            answers.bind(py).try_iter()?.map(|answer| answer.map(|answer| bytes_of(&answer))).collect()
+        // The answers may be those of a generator.
+        let answers = call(self.read.bind(py), ranges).and_then(|answers| {
+            let answers = call(py.get_type::<PyList>().as_any(), answers)?;
+            Ok(answers.cast_into::<PyList>()?.iter().map(|answer| bytes_of(&answer)).collect())
         });
         answers.unwrap_or_else(|error| (0..count).map(|_| Err(raised(py, error.clone_ref(py)))).collect())
     }

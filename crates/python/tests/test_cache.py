@@ -535,6 +535,37 @@ def test_a_program_that_closes_nothing_writes_and_ends(tmp_path):
     assert (tmp_path / "kept").read_bytes() == b"kept"
 
 
+SILENT = """
+import os
+import mglru
+
+def answer():
+    while True:
+        pass
+    yield
+
+class Last:
+    def __del__(self, stat=os.stat):
+        for _ in range(50_000):
+            stat("/")
+
+last = Last()
+cache = mglru.Cache("4MiB", source_deadline_s=0.05)
+try:
+    cache.tenant().open_source({read}, name="silent", size=5).read()
+except TimeoutError:
+    print("done")
+"""
+
+
+@pytest.mark.parametrize("read", ["lambda ranges: next(answer())", "lambda ranges: answer()"])
+def test_a_program_ends_while_a_source_still_runs(read):
+    """The thread that called the source ended the process by a signal, before Python 3.14."""
+    program = [sys.executable, "-c", SILENT.format(read=read)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
 def test_what_is_missing_is_asked_for_once():
     calls = []
 
