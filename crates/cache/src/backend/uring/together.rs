@@ -8,8 +8,8 @@
 //!          └────────────── one of each at a time, until something arrives ──────────┘
 //! ```
 //!
-//! Entries are submitted a few at a time. The kernel sends none of the entries of a submission to
-//! the device before it has taken the last of them.
+//! Entries are submitted a few at a time, and one by one to a device that has few: the kernel sends
+//! none of the entries of a submission to the device before it has taken the last of them.
 //!
 //! # Locking
 //!
@@ -25,9 +25,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::Ordering;
 
-/// Entries per submission. On a virtual disk, fewer are no faster and take more time of the
-/// processor.
+/// Most entries of a submission. On a virtual disk, fewer are no faster while the device is busy,
+/// and take more time of the processor.
 const SUBMITTED_TOGETHER: usize = 4;
+/// Requests at the device for each entry of a submission. Some virtual disks answer all requests at
+/// once, and then idle until the next comes: with four entries always, one thread has 0.91 of fio's
+/// rate there, and so 0.95.
+const REQUESTS_PER_ENTRY: usize = 4;
 /// Transfers prepared for the places of those that are about to be answered.
 const READY: usize = 8;
 
@@ -124,7 +128,10 @@ impl<'a, 'ring> Together<'a, 'ring> {
             let step = DiskFile::of(&transfer).step(&self.shared.frames, &transfer, &progress);
             self.places[at] = Some(Place { number, transfer, progress, step });
             self.push(at);
-            if self.has_work() && self.ring.submission().len() >= SUBMITTED_TOGETHER {
+            let queued = self.ring.submission().len();
+            let at_device = self.under_way() - queued;
+            let together = (at_device / REQUESTS_PER_ENTRY).clamp(1, SUBMITTED_TOGETHER);
+            if self.has_work() && queued >= together {
                 self.ring.submit()?;
             }
         }
