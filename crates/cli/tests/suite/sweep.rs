@@ -75,9 +75,9 @@ fn a_wrong_grid_is_refused_before_it_starts() {
     refused("grid.toml: policies: unknown policy `mru`");
     write(&(GRID.to_owned() + "fault_around = \"4MiB\"\n"));
     refused("grid.toml: fault_around: expected a power of two from 4KiB to 2MiB");
-    let seeds = |count: usize| format!("seeds = {:?}\n", vec![1; count]);
-    write(&(GRID.to_owned() + &seeds(2_000_000)));
-    refused("grid.toml: the grid has 12000000 units");
+    let seeds = |count: usize| format!("seeds = {:?}\n", (0..count).collect::<Vec<_>>());
+    write(&(GRID.to_owned() + &seeds(1_700_000)));
+    refused("grid.toml: the grid has 10200000 units");
     write(&GRID.replace("skewed", "other"));
     let error = fails(folder.path(), "sweep grid.toml --out rows", 1);
     assert!(error.contains("other.plain: No such file"), "{error}");

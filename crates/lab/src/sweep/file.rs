@@ -2,7 +2,7 @@
 
 use super::Sweep;
 use super::remote::is_url;
-use crate::arguments::{named, optional};
+use crate::arguments::{each_once, named, optional};
 use crate::error::Error;
 use crate::replay::grid::{Choice, Grid};
 use crate::replay::memory::Memory;
@@ -11,10 +11,11 @@ use crate::sampling::Sample;
 use mglru_sim::Baseline;
 use mglru_workload::trace::{Format, OpenOptions, OptionOrigin};
 use serde::Deserialize;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// A grid as it is written in TOML or JSON. Paths are relative to the folder of the file; a path
-/// may also be a URL.
+/// may also be a URL. A policy, size or seed that is named twice counts once.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GridFile {
@@ -127,18 +128,16 @@ impl GridFile {
     pub fn sweep(&self, folder: &Path) -> Result<Sweep, Error> {
         let mut policies: Vec<Choice> = Vec::new();
         for name in &self.policies {
-            let chosen = match name.as_str() {
-                "all" => Baseline::ALL.map(Choice::Baseline).to_vec(),
-                name => vec![name.parse::<Choice>().map_err(|error| error.at("policies"))?],
-            };
-            for choice in chosen {
-                if !policies.contains(&choice) {
-                    policies.push(choice);
-                }
+            match name.as_str() {
+                "all" => policies.extend(Baseline::ALL.map(Choice::Baseline)),
+                name => policies.push(name.parse::<Choice>().map_err(|error| error.at("policies"))?),
             }
         }
         let sizes = self.memory.iter().map(|size| named("memory", size.text().parse::<Memory>()));
         let sizes = sizes.collect::<Result<Vec<_>, _>>()?;
+        // There may be millions.
+        let mut known = HashSet::new();
+        let seeds = self.seeds.iter().copied().filter(|&seed| known.insert(seed)).collect();
         let texts = [&self.warm, &self.swap, &self.swappiness, &self.readahead, &self.fault_around];
         let [warm, size, swappiness, readahead, fault_around] = texts.map(text);
         let swap = TextSwap {
@@ -154,7 +153,7 @@ impl GridFile {
             fault_around: fault_around.as_deref(),
         };
         let options = options.options()?;
-        let grid = Grid { policies, sizes, seeds: self.seeds.clone(), options };
+        let grid = Grid { policies: each_once(policies), sizes: each_once(sizes), seeds, options };
         let traces = self.traces.iter().map(|entry| entry.trace(folder)).collect::<Result<_, _>>()?;
         Sweep::new(grid, traces)
     }

@@ -106,6 +106,21 @@ fn wrong_grids_are_refused_with_their_key() {
     assert!(sweep.check_traces().unwrap_err().text().contains("c.plain: No such file"));
 }
 
+/// As `mglru replay` does with `--curve`: rows that are there twice would count twice in a mean.
+#[test]
+fn what_a_grid_names_twice_is_replayed_once() {
+    let folder = traces();
+    let twice = GRID
+        .replace("\"arc\"", "\"arc\", \"default\", \"all\"")
+        .replace("1048576]", "1048576, \"256p\", \"1MiB\", \"10%\", \"10.0%\"]")
+        .replace("seeds = [1, 2]", "seeds = [2, 1, 2, 1, 1]");
+    let sweep = GridFile::parse(&twice).unwrap().sweep(folder.path()).unwrap();
+    let Grid { policies, sizes, seeds, .. } = &sweep.grid;
+    assert_eq!(policies.len(), 2 + mglru_sim::Baseline::ALL.len());
+    let sizes: Vec<&str> = sizes.iter().map(|size| size.text()).collect();
+    assert_eq!((sizes, seeds.as_slice()), (vec!["10%", "64p", "1048576"], &[2, 1][..]));
+}
+
 #[test]
 fn a_billion_units_are_refused_before_they_start() {
     let grid = Grid { seeds: (0..1000).collect(), ..Grid::default() };
