@@ -18,6 +18,7 @@ use mglru_core::folio::MAX_FOLIOS;
 use mglru_core::{Mechanisms, PAGE_BYTES, Refresh};
 use mglru_sim::Machine;
 use serde::{Serialize, Serializer};
+use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
@@ -56,7 +57,8 @@ pub struct ReclaimRow {
     pub scan_per_steal: f64,
     /// Share reclaimed from the first quarter of the memcgs, in percent.
     pub first_quarter_percent: f64,
-    /// Number of earlier rounds on this machine; 0 starts a new one.
+    /// Number of earlier rounds on this machine, whose rows come right before this one; 0 starts a
+    /// new one.
     pub first_round: u32,
     /// Duration in seconds.
     pub seconds: f64,
@@ -95,8 +97,15 @@ pub fn compare(path: &Path, filter: &Filter, watch: &dyn Watch) -> Result<Vec<Co
     for row in all.iter().filter(wanted).cloned() {
         row.check().map_err(|what| Error::work(format_args!("{}: {what}", path.display())))?;
         match machines.last_mut() {
-            Some(phases) if row.first_round > 0 => phases.push(row),
-            _ => machines.push(vec![row]),
+            _ if row.first_round == 0 => machines.push(vec![row]),
+            Some(phases) if row.continues(phases) => phases.push(row),
+            _ => {
+                let what = row.refused(format_args!(
+                    "first_round is {}, and the rows before it are not {0} rounds of the same machine",
+                    row.first_round
+                ));
+                return Err(Error::work(format_args!("{}: {what}", path.display())));
+            }
         }
     }
     let needs = machines.iter().map(|phases| phases[0].needed_bytes());
@@ -143,6 +152,8 @@ impl ReclaimRow {
             "memcgs, pages_each and rounds are at least 1, and request_bytes a page"
         } else if !(0.0..1.0).contains(&self.touch_fraction) {
             "touch_fraction is at least 0 and less than 1"
+        } else if !(0.0..f64::INFINITY).contains(&self.seconds) {
+            "seconds is at least 0"
         } else if pages > u64::from(MAX_FOLIOS) / 2 {
             "all memcgs together have less than 4 TiB"
         } else if self.memcgs > MEMCGS_MAX {
@@ -150,8 +161,21 @@ impl ReclaimRow {
         } else {
             return preset_of(&self.kernel, &self.lru).map(drop);
         };
+        Err(self.refused(what))
+    }
+
+    fn refused(&self, what: impl Display) -> String {
         let ReclaimRow { kernel, lru, memcgs, pages_each, .. } = self;
-        Err(format!("{kernel} {lru}, {memcgs} memcgs of {pages_each} pages: cannot be simulated: {what}"))
+        format!("{kernel} {lru}, {memcgs} memcgs of {pages_each} pages: cannot be simulated: {what}")
+    }
+
+    /// Whether the rounds of this row follow those of a machine's earlier rows.
+    fn continues(&self, earlier: &[ReclaimRow]) -> bool {
+        let machine = |row: &ReclaimRow| {
+            (row.kernel.clone(), row.lru.clone(), row.memcgs, row.pages_each, row.touch_fraction)
+        };
+        let rounds: u64 = earlier.iter().map(|row| u64::from(row.rounds)).sum();
+        machine(self) == machine(&earlier[0]) && u64::from(self.first_round) == rounds
     }
 
     /// Memory that a run needs at most, in bytes.
@@ -409,6 +433,8 @@ mod tests {
             ReclaimRow { request_bytes: 4095, ..good.clone() },
             ReclaimRow { touch_fraction: 1.0, ..good.clone() },
             ReclaimRow { touch_fraction: f64::NAN, ..good.clone() },
+            ReclaimRow { seconds: -1.0, ..good.clone() },
+            ReclaimRow { seconds: f64::NAN, ..good.clone() },
             ReclaimRow { memcgs: usize::MAX, ..good.clone() },
             ReclaimRow { memcgs: MEMCGS_MAX + 1, pages_each: 1, ..good.clone() },
         ];
@@ -417,6 +443,34 @@ mod tests {
         }
         let unknown = ReclaimRow { kernel: "5.4".to_owned(), ..good };
         assert!(unknown.check().unwrap_err().contains("no preset for kernel 5.4"));
+    }
+
+    /// Such a row ran on the machine of the row before it, with that one's kernel and load.
+    #[test]
+    fn rows_that_continue_no_machine_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table.csv");
+        let header = "kernel,lru,memcgs,pages_each,rounds,request_bytes,touch_fraction,ratio_percent,stddev_over_mean_percent,\
+                      scan_per_steal,first_quarter_percent,first_round,seconds\n";
+        let first = "7.2.12,mglru,4,256,2,65536,0.5,100,60,1,25,0,1\n";
+        let compared = |rows: &[&str]| {
+            std::fs::write(&path, header.to_owned() + &rows.concat()).unwrap();
+            compare(&path, &Filter::default(), &crate::Unwatched)
+        };
+        let second = "7.2.12,mglru,4,256,2,131072,0.5,100,60,1,25,2,1\n";
+        assert_eq!(compared(&[first, second]).unwrap().len(), 2);
+        for row in [
+            second.replace("7.2.12", "6.12.117"),
+            second.replace("mglru", "classic"),
+            second.replace(",4,", ",8,"),
+            second.replace(",256,", ",512,"),
+            second.replace(",0.5,", ",0.25,"),
+            second.replace(",2,1\n", ",3,1\n"),
+        ] {
+            let error = compared(&[first, &row]).unwrap_err();
+            assert!(error.text().contains(" rounds of the same machine"), "{row}: {error}");
+        }
+        assert!(compared(&[second]).is_err(), "no row is before it");
     }
 
     #[test]
