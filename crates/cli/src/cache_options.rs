@@ -1,6 +1,6 @@
 //! Options that several commands share: size, behaviour and I/O backend of the cache.
 
-use crate::error::Failure;
+use crate::error::{Failure, say};
 use crate::size;
 use crate::table::wrapped;
 use clap::ValueEnum;
@@ -89,7 +89,7 @@ pub fn note_without_effect(mechanisms: Mechanisms, named: &[Switch]) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     for sentence in without_effect(mechanisms, named) {
         if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(sentence.clone()) {
-            eprintln!("mglru: note: {sentence}");
+            say(format_args!("note: {sentence}"));
         }
     }
 }

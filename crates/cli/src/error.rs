@@ -2,14 +2,19 @@
 
 use crate::table::printable;
 pub use mglru_lab::Error as Failure;
+use std::fmt::Display;
 use std::io::Write;
 use std::num::{IntErrorKind, ParseIntError};
 
 /// Prints a failure on stderr. The exit status is 2 for wrong usage and 1 if the work failed.
 pub fn print(failure: &Failure) -> u8 {
-    // Without a stderr, the status has to do.
-    let _ = writeln!(std::io::stderr(), "mglru: {}", printable(failure.text().trim_end()));
+    say(failure.text().trim_end());
     if matches!(failure, Failure::Usage(_)) { 2 } else { 1 }
+}
+
+/// Prints a message on stderr. If its reader left, as in `2>&1 | head`, the work goes on.
+pub fn say(message: impl Display) {
+    let _ = writeln!(std::io::stderr(), "mglru: {}", printable(&message.to_string()));
 }
 
 /// Wrong arguments, in clap's words: the help if a command is missing.

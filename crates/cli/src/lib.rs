@@ -144,17 +144,26 @@ fn handle_signals() {
 
 /// Ends the program when it is interrupted, terminated, or loses its terminal. `last` runs before.
 fn end_at_signals(last: impl FnOnce() + Send + 'static) {
+    let mut last = Some(last);
+    at_signals(move |signal| {
+        if let Some(last) = last.take() {
+            last();
+        }
+        std::process::exit(SIGNALLED + signal);
+    });
+}
+
+/// Calls `heard` with the signal, on a thread of its own, whenever the program is interrupted,
+/// terminated, or loses its terminal.
+fn at_signals(heard: impl FnMut(i32) + Send + 'static) {
     // `nohup` has the loss of the terminal ignored.
-    let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| signal != SIGHUP || !ignores(signal));
-    let heard: Vec<_> = heard.collect();
+    let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| signal != SIGHUP || !ignores(signal));
+    let wanted: Vec<_> = wanted.collect();
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
     let wait = move || {
-        let Ok(mut signals) = Signals::new(heard) else { return };
+        let Ok(mut signals) = Signals::new(wanted) else { return };
         drop(sender);
-        if let Some(signal) = signals.forever().next() {
-            last();
-            std::process::exit(SIGNALLED + signal);
-        }
+        signals.forever().for_each(heard);
     };
     // Without a thread that hears them, signals end the program as they would any other.
     if std::thread::Builder::new().spawn(wait).is_ok() {

@@ -1,19 +1,20 @@
 //! `mglru mount` and `mglru record`: a directory mounted with its files' content in the cache.
 
 use crate::cache_options::{CacheOptions, with_mechanisms};
-use crate::error::Failure;
+use crate::error::{Failure, say};
 use crate::size;
 use crate::table::{counted, shell_word};
 use mglru_cache::PageCache;
 use mglru_core::Limits;
 use mglru_mount::{
-    Address, Ended, Member, Mount, Options, Programs, RecordOptions, Requests, Summary, TemporaryMountPoint,
-    Unmounted, Who, check_directories, check_program, record_system,
+    Address, Ended, Member, Mount, Options, Programs, RecordOptions, Requests, Running, Summary,
+    TemporaryMountPoint, Unmounted, Who, check_directories, check_program, record_system,
 };
+use signal_hook::consts::SIGINT;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
@@ -161,7 +162,7 @@ impl Common {
         let record = record.map(|path| RecordOptions {
             path: path.to_owned(),
             failed: Box::new(|error| {
-                eprintln!("mglru: {error}; the recording has ended, and the mount goes on");
+                say(format_args!("{error}; the recording has ended, and the mount goes on"));
             }),
         });
         let of = |tenant: &Tenant| {
@@ -176,9 +177,9 @@ impl Common {
         for address in mount.listening() {
             match address {
                 Address::Tcp(at) => {
-                    eprintln!("mglru: http://{at}/ has charts, http://{at}/metrics is for Prometheus")
+                    say(format_args!("http://{at}/ has charts, http://{at}/metrics is for Prometheus"))
                 }
-                Address::Unix(at) => eprintln!("mglru: `mglru top {}` shows tenants", at.display()),
+                Address::Unix(at) => say(format_args!("`mglru top {}` shows tenants", at.display())),
                 _ => {}
             }
         }
@@ -194,62 +195,61 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let (mut mount, cache) = args.common.mount(&args.directory, &args.mountpoint, args.record.as_deref())?;
     let unmounter = mount.unmounter();
     let at = args.mountpoint.display().to_string();
-    ctrlc::set_handler(move || match unmounter.unmount() {
+    crate::at_signals(move |_| match unmounter.unmount() {
         Ok(Unmounted::Now) => {}
         Ok(Unmounted::WhenClosed) => {
-            eprintln!("mglru: programs have files in {at} open; the mount ends when they close them");
+            say(format_args!("programs have files in {at} open; the mount ends when they close them"));
         }
-        Err(error) => eprintln!("mglru: {error}"),
-    })
-    .map_err(Failure::work)?;
+        Err(error) => say(error),
+    });
     let (directory, at) = (args.directory.display(), args.mountpoint.display());
-    eprintln!("mglru: {directory} is mounted at {at} with {cache}; interrupt to unmount");
+    say(format_args!("{directory} is mounted at {at} with {cache}; interrupt to unmount"));
     let summary = mount.serve().map_err(failure)?;
-    eprintln!("mglru: {at} is unmounted, and everything is written");
-    say(&summary, &args.common.cache);
+    say(format_args!("{at} is unmounted, and everything is written"));
+    say_summary(&summary, &args.common.cache);
     Ok(())
 }
 
 fn say_requests(requests: &Requests) {
-    eprintln!(
-        "mglru: {} of {}, {} of {}, {}",
+    say(format_args!(
+        "{} of {}, {} of {}, {}",
         counted(requests.reads, ["read", "reads"]),
         size::show(requests.read_bytes),
         counted(requests.writes, ["write", "writes"]),
         size::show(requests.written_bytes),
         counted(requests.syncs, ["sync", "syncs"]),
-    );
+    ));
 }
 
 fn say_trace(path: &Path) {
     let word = path.to_string_lossy();
     let (path, word) = (path.display(), shell_word(&word));
-    eprintln!("mglru: the trace is {path}; `mglru replay {word} --curve 1%,5%,10%,20%` shows miss ratios");
+    say(format_args!("the trace is {path}; `mglru replay {word} --curve 1%,5%,10%,20%` shows miss ratios"));
 }
 
 fn say_empty_trace(path: &Path) {
-    eprintln!("mglru: the trace {} has no access: no page was read or written", path.display());
+    say(format_args!("the trace {} has no access: no page was read or written", path.display()));
 }
 
 /// Prints what was served.
-fn say(summary: &Summary, cache: &CacheOptions) {
+fn say_summary(summary: &Summary, cache: &CacheOptions) {
     let Summary { requests, hits, misses, memory_pages, recorded, .. } = summary;
     say_requests(requests);
     let accesses = hits + misses;
     if accesses > 0 {
         let share = *hits as f64 / accesses as f64 * 100.0;
         let accesses = counted(accesses, ["access", "accesses"]);
-        eprintln!("mglru: {accesses} to pages, {share:.1} % in memory");
+        say(format_args!("{accesses} to pages, {share:.1} % in memory"));
     }
     match recorded {
         Some((path, Ok(()))) if accesses == 0 => say_empty_trace(path),
         Some((path, Ok(()))) => {
             say_trace(path);
             let (path, options) = (path.to_string_lossy(), cache.as_replayed(*memory_pages));
-            eprintln!("mglru: as it was mounted: `mglru replay {} {options}`", shell_word(&path));
+            say(format_args!("as it was mounted: `mglru replay {} {options}`", shell_word(&path)));
         }
         Some((path, Err(error))) => {
-            eprintln!("mglru: the trace {} ends early: {error}", path.display());
+            say(format_args!("the trace {} ends early: {error}", path.display()));
         }
         None => {}
     }
@@ -259,17 +259,17 @@ fn say(summary: &Summary, cache: &CacheOptions) {
 fn record_running(programs: &Programs, args: &RecordArgs) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let heard = stop.clone();
-    let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Release));
-    let begun = || eprintln!("mglru: recording; interrupt to end");
+    crate::at_signals(move |_| heard.store(true, Ordering::Release));
+    let begun = || say("recording; interrupt to end");
     let time = args.seconds.map(|seconds| Duration::from_secs(seconds.into()));
     let recorded = record_system(programs, &args.output, time, &stop, begun).map_err(failure)?;
     if recorded.ended {
-        eprintln!("mglru: the programs have ended");
+        say("the programs have ended");
     }
     say_requests(&recorded.requests);
     if recorded.lost > 0 {
         let lost = size::count(recorded.lost);
-        eprintln!("mglru: the kernel dropped {lost} events, because they came faster than they were read");
+        say(format_args!("the kernel dropped {lost} events, because they came faster than they were read"));
     }
     match recorded.requests.reads + recorded.requests.writes {
         0 => say_empty_trace(&args.output),
@@ -294,14 +294,21 @@ pub fn record(args: RecordArgs) -> Result<(), Failure> {
     check_program(program, &args.directory).map_err(|reason| cannot_run(program, reason))?;
     let at = TemporaryMountPoint::create().map_err(failure)?;
     let (mount, cache) = args.common.mount(&args.directory, at.path(), Some(&args.output))?;
-    // The command gets the interrupt, too, and the mount has to outlive it.
-    let _ = ctrlc::set_handler(|| {});
-    eprintln!("mglru: {} is mounted with {cache}; the command runs in it", args.directory.display());
-    let lingers = || eprintln!("mglru: a process still has files open; the mount ends when it closes them");
-    let Ended { status, summary } = at.run(mount, &args.command, lingers).map_err(failure)?;
+    // The mount has to outlive the command, which gets an interrupt from the terminal, too.
+    let running = Arc::new(OnceLock::<Running>::new());
+    let heard = running.clone();
+    crate::at_signals(move |signal| {
+        if signal != SIGINT {
+            heard.wait().signal(signal);
+        }
+    });
+    let begun = |command| drop(running.set(command));
+    say(format_args!("{} is mounted with {cache}; the command runs in it", args.directory.display()));
+    let lingers = || say("a process still has files open; the mount ends when it closes them");
+    let Ended { status, summary } = at.run(mount, &args.command, begun, lingers).map_err(failure)?;
     match status {
         Ok(status) => {
-            say(&summary, &args.common.cache);
+            say_summary(&summary, &args.common.cache);
             if status.success() {
                 return Ok(());
             }

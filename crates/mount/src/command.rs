@@ -3,9 +3,12 @@
 use crate::error::Error;
 use crate::session::{Mount, Summary, Unmounted};
 use rustix::fs::{Access, access};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal, setrlimit,
+};
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -16,6 +19,18 @@ pub struct TemporaryMountPoint {
     path: PathBuf,
     /// The limit of descriptors that there was before the mount raised it.
     descriptors: Rlimit,
+}
+
+/// A command that runs in a mount.
+pub struct Running(OwnedFd);
+
+impl Running {
+    /// Sends a signal, by its number. Once the command has ended, this does nothing.
+    pub fn signal(&self, number: i32) {
+        if let Some(signal) = Signal::from_named_raw(number) {
+            let _ = pidfd_send_signal(&self.0, signal);
+        }
+    }
 }
 
 /// A command that ran in a mount.
@@ -47,8 +62,8 @@ impl TemporaryMountPoint {
     }
 
     /// Runs a command with its arguments in a mount at this place, which `MGLRU_MOUNT` names for
-    /// it, and unmounts. `lingers` is called if another process still has files open; the mount
-    /// then ends when it closes them.
+    /// it, and unmounts. `begun` is called when the command runs, before Linux 5.3 never. `lingers`
+    /// is called if another process still has files open; the mount then ends when it closes them.
     ///
     /// # Errors
     /// The mount cannot be served or ended.
@@ -59,6 +74,7 @@ impl TemporaryMountPoint {
         &self,
         mut mount: Mount,
         command: &[OsString],
+        begun: impl FnOnce(Running),
         lingers: impl FnOnce(),
     ) -> Result<Ended, Error> {
         let unmounter = mount.unmounter();
@@ -66,7 +82,12 @@ impl TemporaryMountPoint {
         let (program, arguments) = command.split_first().expect("a program to run");
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&self.path).env("MGLRU_MOUNT", &self.path);
-        let status = self.start(&mut command).and_then(|mut child| child.wait());
+        let status = self.start(&mut command).and_then(|mut child| {
+            if let Ok(process) = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+                begun(Running(process));
+            }
+            child.wait()
+        });
         if unmounter.unmount()? == Unmounted::WhenClosed {
             lingers();
         }

@@ -47,7 +47,7 @@ mod session;
 mod space;
 mod system;
 
-pub use command::{Ended, TemporaryMountPoint, check_program};
+pub use command::{Ended, Running, TemporaryMountPoint, check_program};
 pub use error::Error;
 pub use mglru_watch::{Address, Requests};
 pub use record::RecordOptions;

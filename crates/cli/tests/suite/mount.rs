@@ -213,6 +213,51 @@ fn a_recorded_command_can_be_replayed() {
     assert!(stderr.contains("the command `sh` failed: exit status: 3"), "{stderr}");
 }
 
+/// A supervisor signals `mglru record` alone, a terminal its command, too. `nohup` holds for both.
+#[test]
+fn a_command_that_is_recorded_is_ended_with_the_recording() {
+    let here = tempfile::tempdir().unwrap();
+    fs::create_dir(here.path().join("dir")).unwrap();
+    let mut record = Command::new("sh");
+    record.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_mglru"), "record"]);
+    record.args(["--directory=dir", "--output=trace.zst", "--memory=4MiB", "--", "sh", "-c"]);
+    record.arg("grep SigIgn: /proc/self/status; exec sleep 60");
+    record.current_dir(here.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = Serving(record.spawn().unwrap());
+    let mut ignored = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut ignored).unwrap();
+    let mut stderr = child.stderr.take().unwrap();
+    let mut said = String::new();
+    if ignored.is_empty() {
+        stderr.read_to_string(&mut said).unwrap();
+        assert!(said.contains("cannot mount"), "{said}");
+        return skipped(&said);
+    }
+    let mask = u64::from_str_radix(ignored.trim_start_matches("SigIgn:").trim(), 16).unwrap();
+    assert_eq!(mask & 1, 1, "the loss of the terminal is ignored: {ignored}");
+    signal(&child, Signal::INT);
+    signal(&child, Signal::TERM);
+    stderr.read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("the command `sh` failed: signal: 15"), "{said}");
+}
+
+/// As in `2>&1 | head -1`: the first message ended the mount.
+#[test]
+fn a_mount_goes_on_if_nobody_reads_its_messages() {
+    let here = tempfile::tempdir().unwrap();
+    fs::create_dir(here.path().join("dir")).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let arguments = "record --directory dir --output trace.zst --memory 4MiB -- cp /proc/self/status out";
+    let status = command(here.path(), arguments).stderr(writer).status().unwrap();
+    if status.code() == Some(2) {
+        return skipped("cannot mount");
+    }
+    assert_eq!(status.code(), Some(0));
+    assert!(fs::metadata(here.path().join("dir/out")).unwrap().len() > 0);
+}
+
 /// A trace without accesses cannot be replayed.
 #[test]
 fn no_replay_of_an_empty_trace_is_advised() {
