@@ -141,13 +141,17 @@ impl Shared {
         }
     }
 
-    /// Starts reading a window asynchronously, unless the cache is closed.
-    pub(crate) fn read_ahead(&self, inode: &Arc<Inode>, task: &Task, window: Window) {
+    /// Starts reading a window asynchronously, unless the cache is closed. `waits`: waits for room
+    /// in the queue of the device; otherwise the window ends where there is none.
+    pub(crate) fn read_ahead(&self, inode: &Arc<Inode>, task: &Task, window: Window, waits: bool) {
         if self.stopping.load(Ordering::Acquire) {
             return;
         }
         let mut filling = Filling::ahead(&self.core, task.memcg, window, file_pages(inode), false);
         while let Some(run) = self.fill(&mut filling, inode, task) {
+            if !waits && !self.backend.has_room(&inode.file) {
+                return self.end_read(inode, run.first, &run.folios, None);
+            }
             self.submit_read(inode, run, None);
         }
     }

@@ -388,7 +388,8 @@ impl CachedFile {
 
     #[cold]
     fn continue_readahead(&self, index: u32, hit: &Hit) {
-        if self.random.load(Ordering::Relaxed) {
+        // A hit waits for no device. The mark stays, and a later hit reads on.
+        if self.random.load(Ordering::Relaxed) || !self.shared.backend.has_room(&self.inode.file) {
             return;
         }
         let window = {
@@ -403,7 +404,7 @@ impl CachedFile {
             readahead.on_mark(index, |page| self.is_cached(page))
         };
         if let Some(window) = window {
-            self.shared.read_ahead(&self.inode, &self.task(), window);
+            self.shared.read_ahead(&self.inode, &self.task(), window, false);
         }
     }
 
@@ -594,7 +595,7 @@ impl CachedFile {
                 while at < end {
                     let pages = (end - at).min(u64::from(self.inode.pages_ahead_max()));
                     let window = Window { first: at as u32, pages: pages as u32, mark: None };
-                    self.shared.read_ahead(&self.inode, &task, window);
+                    self.shared.read_ahead(&self.inode, &task, window, true);
                     at += pages;
                 }
             }

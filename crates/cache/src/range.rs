@@ -117,7 +117,7 @@ impl CachedFile {
             }
             let end = pages.end.min(first + chunk);
             let window = Window { first: first as u32, pages: (end - first) as u32, mark: None };
-            self.shared.read_ahead(&self.inode, task, window);
+            self.shared.read_ahead(&self.inode, task, window, true);
             for index in first..end {
                 self.read_one(index as u32, task, lock)?;
             }

@@ -5,7 +5,9 @@ use super::{BlockSource, FileSource, RangeRequest, SourceState};
 use crate::{Advice, CachedFile, Error, OpenMode, PageCache};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// A source whose reads all fail: one that is gone is not asked twice for a page.
 #[test]
@@ -184,4 +186,44 @@ fn a_source_that_is_open_for_reading_only_is_not_opened_for_writing() {
     writer.write_at(b"written", 0).unwrap();
     writer.sync_data().unwrap();
     assert_eq!(open(false, OpenMode::ReadOnly).unwrap().read_at(&mut [0; PAGE], 0).unwrap(), PAGE);
+}
+
+/// A hit of a page with the readahead mark waited until the queue had room for the next window.
+#[test]
+fn hits_continue_while_the_queue_of_a_stalled_source_is_full() {
+    let gate = Arc::new(Gate::default());
+    let cache = PageCache::builder(32 << 20).source_deadline(Duration::from_secs(3600)).build().unwrap();
+    let file = cache.open_source(Gated::new(1, 6000, false, &gate), OpenMode::ReadOnly).unwrap();
+    // Brings in pages 0 to 3. Page 1 has the mark.
+    read(&file, 0).unwrap();
+    gate.wait_for(0);
+    gate.close_to("read");
+    // Runs of one page, until each thread that a source may have is in a call, and the queue full.
+    let mut page = 100;
+    while file.shared.backend.has_room(&file.inode.file) || gate.waiting() < 8 {
+        if file.shared.backend.has_room(&file.inode.file) {
+            file.advise(Advice::WillNeed, page * PAGE as u64..(page + 1) * PAGE as u64).unwrap();
+            page += 2;
+        }
+        std::thread::yield_now();
+    }
+    std::thread::scope(|scope| {
+        let (done, is_done) = sync_channel(2);
+        let file = &file;
+        scope.spawn(move || {
+            read(file, 1).unwrap();
+            done.send("read").unwrap();
+            file.cached_page(1).unwrap();
+            done.send("lent").unwrap();
+        });
+        // Time for the slowest machine; without the limit the test would hang instead of fail.
+        let hits = [(); 2].map(|()| is_done.recv_timeout(Duration::from_secs(60)));
+        gate.open();
+        assert_eq!(hits, [Ok("read"), Ok("lent")]);
+    });
+    // The mark is still there, and continues readahead once there is room.
+    cache.shared.backend.drain();
+    assert!(!cache.shared.core.is_cached(&file.inode.mapping, 4));
+    read(&file, 1).unwrap();
+    assert!(cache.shared.core.is_cached(&file.inode.mapping, 4));
 }

@@ -487,6 +487,11 @@ impl Gate {
         self.1.notify_all();
     }
 
+    /// Calls that are at the gate now.
+    pub(super) fn waiting(&self) -> usize {
+        self.0.lock().unwrap().1
+    }
+
     /// Waits until so many calls are at the gate.
     pub(super) fn wait_for(&self, calls: usize) {
         drop(self.1.wait_while(self.0.lock().unwrap(), |(_, now)| *now != calls).unwrap());
