@@ -4,7 +4,7 @@
 //! its time is up, so that clients which send or read nothing cannot hold all connections.
 
 use crate::address::Address;
-use crate::answer::answer;
+use crate::answer::Answers;
 use crate::error::Error;
 use crate::listener::{self, Listener, SocketFile};
 use crate::state::Watched;
@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -56,10 +56,10 @@ impl Watch {
         let (listener, at, file) = listener::open(address)?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
         let (stop, stopped) = oneshot::channel();
-        let watched: Weak<W> = Arc::downgrade(watched);
+        let answers = Arc::new(Answers::new(Arc::<W>::downgrade(watched)));
         let serving = accept(runtime.handle(), listener).map_err(cannot)?;
         let thread = std::thread::Builder::new().name("mglru-watch".to_owned());
-        let thread = thread.spawn(move || serve(&runtime, serving, stopped, watched)).map_err(cannot)?;
+        let thread = thread.spawn(move || serve(&runtime, serving, stopped, answers)).map_err(cannot)?;
         Ok(Watch { address: at, stop: Some(stop), thread: Some(thread), _file: file })
     }
 
@@ -102,17 +102,17 @@ fn accept(runtime: &tokio::runtime::Handle, listener: Listener) -> io::Result<Se
 }
 
 /// Serves until `stopped`. Connections that are open then are cut off.
-fn serve(runtime: &Runtime, serving: Serving, stopped: oneshot::Receiver<()>, watched: Weak<dyn Watched>) {
+fn serve(runtime: &Runtime, serving: Serving, stopped: oneshot::Receiver<()>, answers: Arc<Answers>) {
     runtime.spawn(async move {
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
             let Ok(permit) = connections.clone().acquire_owned().await else { return };
             let accepted = match &serving {
                 Serving::Tcp(listener) => {
-                    listener.accept().await.map(|(stream, _)| connection(stream, &watched, permit))
+                    listener.accept().await.map(|(stream, _)| connection(stream, &answers, permit))
                 }
                 Serving::Unix(listener) => {
-                    listener.accept().await.map(|(stream, _)| connection(stream, &watched, permit))
+                    listener.accept().await.map(|(stream, _)| connection(stream, &answers, permit))
                 }
             };
             if accepted.is_err() {
@@ -127,13 +127,13 @@ fn serve(runtime: &Runtime, serving: Serving, stopped: oneshot::Receiver<()>, wa
 /// Serves one client.
 fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    watched: &Weak<dyn Watched>,
+    answers: &Arc<Answers>,
     permit: OwnedSemaphorePermit,
 ) {
-    let watched = watched.clone();
+    let answers = answers.clone();
     tokio::spawn(async move {
         let service = service_fn(|request: hyper::Request<_>| {
-            let answer = answer(request.method(), request.uri().path(), &watched);
+            let answer = answers.answer(request.method(), request.uri().path());
             async { Ok::<_, Infallible>(answer) }
         });
         let mut http = http1::Builder::new();

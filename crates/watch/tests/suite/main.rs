@@ -2,13 +2,14 @@
 
 use mglru_cache::backend::MemoryFiles;
 use mglru_cache::{BackendKind, Mechanisms, OpenMode, PageCache, Preset};
-use mglru_watch::{Address, ListState, State, TenantState, Watch};
+use mglru_watch::{Address, ListState, State, TenantState, Watch, Watched};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 fn cache() -> Arc<PageCache> {
     let builder =
@@ -182,6 +183,47 @@ fn clients_that_send_nonsense_or_nothing_or_never_read_delay_neither_others_nor_
     assert!(TcpStream::connect(at).is_err());
     drop(idle);
     Arc::into_inner(cache).expect("the watch holds no reference").close().unwrap();
+}
+
+/// Texts that are longer than a socket holds. Each begins with its number.
+#[derive(Default)]
+struct Long(AtomicUsize);
+
+impl Watched for Long {
+    fn state(&self) -> State {
+        State::default()
+    }
+
+    fn metrics(&self) -> String {
+        format!("{:03} {}", self.0.fetch_add(1, Relaxed), "x".repeat(4 << 20))
+    }
+}
+
+/// Each of them kept a text of its own in memory.
+#[test]
+fn clients_that_do_not_read_share_a_few_texts_and_delay_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("watch");
+    let long = Arc::new(Long::default());
+    let _watch = Watch::start(&Address::Unix(path.clone()), &long).unwrap();
+    let number = || {
+        let answer = ask(UnixStream::connect(&path).unwrap(), "GET /metrics HTTP/1.0\r\n\r\n");
+        assert_eq!(body(&answer).len(), 4 + (4 << 20));
+        body(&answer)[..3].parse::<usize>().unwrap()
+    };
+    assert_eq!((number(), number()), (0, 1), "each is of its time");
+    let slow: Vec<_> = (0..40)
+        .map(|_| {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+            // The answer has begun.
+            stream.read_exact(&mut [0; 8]).unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!((number(), long.0.load(Relaxed)), (5, 6), "four texts for all that do not read");
+    drop(slow);
+    while number() < 6 {}
 }
 
 #[test]
