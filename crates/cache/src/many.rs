@@ -261,7 +261,8 @@ impl<S: ReadStream> Many<'_, S> {
 
     /// Whether a further read may begin.
     fn may_begin(&self) -> bool {
-        self.also + self.later.len() < self.waiting_max && self.begun_meanwhile < self.waiting_max
+        let waiting = self.also + self.later.len();
+        !self.is_over && waiting < self.waiting_max && self.begun_meanwhile < self.waiting_max
     }
 
     /// Lets a read wait for its page, which is locked or has no memory.

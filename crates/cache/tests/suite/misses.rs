@@ -95,12 +95,14 @@ struct Checked<'a> {
     /// Offsets of reads that have begun and not ended.
     open: Vec<u64>,
     most_open: usize,
+    is_over: bool,
     ended: &'a mut Vec<u64>,
 }
 
 impl<'a> Checked<'a> {
     fn new(pages: u64, offsets: Vec<u64>, bytes: usize, ended: &'a mut Vec<u64>) -> Checked<'a> {
-        Checked { pages, offsets: offsets.into_iter(), bytes, open: Vec::new(), most_open: 0, ended }
+        let (offsets, open) = (offsets.into_iter(), Vec::new());
+        Checked { pages, offsets, bytes, open, most_open: 0, is_over: false, ended }
     }
 }
 
@@ -108,6 +110,8 @@ impl ReadStream for Checked<'_> {
     type Buffer = Vec<u8>;
 
     fn next(&mut self) -> Option<(u64, Vec<u8>)> {
+        assert!(!self.is_over, "a stream that has ended is asked for nothing");
+        self.is_over = self.offsets.as_slice().is_empty();
         let offset = self.offsets.next()?;
         self.open.push(offset);
         self.most_open = self.most_open.max(self.open.len());
