@@ -202,10 +202,10 @@ impl CachedFile {
         while !many.is_over {
             if has_ring && self.shared.backend.read_many(depth, &mut many) {
                 while many.read_postponed()? {}
+                many.begun_meanwhile = 0;
             } else {
                 many.submit_all()?;
             }
-            many.begun_meanwhile = 0;
         }
         Ok(())
     }

@@ -165,7 +165,7 @@ fn a_file_is_read_as_far_as_it_goes_when_it_is_cut_meanwhile() {
     cache.validate().unwrap();
 }
 
-/// What was written through the second handle stayed in memory, and no sync could write it.
+/// Bytes written through the second handle stayed in memory, and no sync could write them.
 #[test]
 fn a_source_that_is_open_for_reading_only_is_not_opened_for_writing() {
     let gate = Arc::new(Gate::default());

@@ -7,7 +7,7 @@ use mglru_workload::fio::report::JobOutcome;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// What outlives a stream: accesses drawn and not yet begun, and buffers that are not in use.
+/// The part that outlives a stream: accesses drawn and not yet begun, and buffers not in use.
 #[derive(Default)]
 pub struct Supply {
     drawn: Vec<Drawn>,

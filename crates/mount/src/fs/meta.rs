@@ -29,8 +29,8 @@ pub(crate) struct Changes {
 }
 
 /// Names of extended attributes whose meaning the mount does not enforce, such as access control
-/// lists. Who may change them, the kernel leaves to DIR's file system, which would see the mount's
-/// user (`system.nfs4_acl`).
+/// lists. The kernel leaves it to DIR's file system to say which users may change them, and that
+/// would see the mount's user (`system.nfs4_acl`).
 const OF_FILE_SYSTEMS: &str = "system.";
 
 /// Names of extended attributes that only root may read and set.
@@ -135,17 +135,14 @@ impl Passthrough {
             return Ok(Vec::new());
         }
         let held = self.nodes.get(id)?.hold()?;
-        let mut names = grown(|buffer| listxattr(held.path(), buffer))?;
+        let names = grown(|buffer| listxattr(held.path(), buffer))?;
         let is_hidden = |name: &[u8]| {
             name.starts_with(OF_FILE_SYSTEMS.as_bytes())
                 // The kernel lists them to root alone.
                 || (caller.uid != 0 && name.starts_with(OF_ROOT.as_bytes()))
         };
-        if names.split(|&byte| byte == 0).any(is_hidden) {
-            let kept = names.split_inclusive(|&byte| byte == 0).filter(|name| !is_hidden(name));
-            names = kept.collect::<Vec<_>>().concat();
-        }
-        Ok(names)
+        let kept = names.split_inclusive(|&byte| byte == 0).filter(|name| !is_hidden(name));
+        Ok(kept.collect::<Vec<_>>().concat())
     }
 
     pub(crate) fn setxattr(&self, id: u64, name: &OsStr, value: &[u8], flags: i32) -> Answer<()> {
