@@ -113,6 +113,10 @@ impl ReadStream for Reads<'_> {
         Some((offset, self.buffers.pop().unwrap_or_else(|| vec![0; PAGE_BYTES as usize])))
     }
 
+    fn peek(&self) -> Option<u64> {
+        self.offsets.clone().next().copied()
+    }
+
     fn ended(&mut self, offset: u64, buffer: Vec<u8>, _: usize) {
         let word = buffer.first_chunk().map(|&word| u64::from_ne_bytes(word));
         assert_eq!(word, Some(offset), "a page holds its offset");

@@ -53,6 +53,12 @@ pub trait ReadStream {
     /// follows, and the stream ends when all that have begun have ended.
     fn next(&mut self) -> Option<(u64, Self::Buffer)>;
 
+    /// The offset of the read that [`Self::next`] returns next, if it is known. A hint, by which
+    /// the read's place in the index is prefetched. Default: unknown.
+    fn peek(&self) -> Option<u64> {
+        None
+    }
+
     /// The bytes of a read are in its buffer: so many, fewer than it has room for only at the end
     /// of the file.
     fn ended(&mut self, offset: u64, buffer: Self::Buffer, bytes: usize);
@@ -110,6 +116,10 @@ impl<'r, 'b> ReadStream for Requests<'r, 'b> {
 
     fn next(&mut self) -> Option<(u64, Requested<'r, 'b>)> {
         self.0.next().map(|request| (request.offset, Requested(request)))
+    }
+
+    fn peek(&self) -> Option<u64> {
+        self.0.as_slice().first().map(|request| request.offset)
     }
 
     fn ended(&mut self, _: u64, buffer: Requested<'r, 'b>, bytes: usize) {
@@ -278,6 +288,14 @@ impl<S: ReadStream> Many<'_, S> {
         }
     }
 
+    /// Prefetches the slot of a page of the file.
+    fn prefetch_slot(&self, index: u64) {
+        let (shared, mapping) = (&self.file.shared, &self.file.inode.mapping);
+        if let Ok(index) = u32::try_from(index) {
+            shared.core.prefetch_slot(&shared.host, mapping, index);
+        }
+    }
+
     /// Takes the read of a transfer that is over.
     fn land(&mut self, number: usize) -> Flying<S::Buffer> {
         self.free.push(number);
@@ -292,6 +310,9 @@ impl<S: ReadStream> Batch for Many<'_, S> {
                 self.is_over = true;
                 return None;
             };
+            if let Some(offset) = self.stream.peek() {
+                self.prefetch_slot(offset / PAGE_BYTES);
+            }
             self.begun_meanwhile += usize::from(!self.later.is_empty());
             let read = Read { offset, buffer, missed: false };
             let Some((read, index)) = self.try_copy(read) else { continue };
@@ -315,6 +336,13 @@ impl<S: ReadStream> Batch for Many<'_, S> {
             return Some((number, transfer));
         }
         None
+    }
+
+    fn answered(&self, number: usize) {
+        if let Some(Flying { index, folio, .. }) = &self.flying[number] {
+            self.prefetch_slot((*index).into());
+            self.file.shared.frames.prefetch(folio.0);
+        }
     }
 
     fn done(&mut self, number: usize, result: io::Result<usize>) {

@@ -120,6 +120,12 @@ pub(crate) trait Batch {
     /// The next transfer to start, and its number, which no other one has until it is over. `None`:
     /// no transfer starts any more.
     fn next(&mut self) -> Option<(usize, Transfer)>;
+    /// Called when the transfer of that number has been answered, soon before [`Self::done`]: what
+    /// that needs may be prefetched.
+    #[cfg_attr(not(feature = "io-uring"), allow(dead_code, reason = "for rings"))]
+    fn answered(&self, number: usize) {
+        let _ = number;
+    }
     /// Called when the transfer of that number is over. A panic in here aborts the process.
     #[cfg_attr(not(feature = "io-uring"), allow(dead_code, reason = "for rings"))]
     fn done(&mut self, number: usize, result: io::Result<usize>);

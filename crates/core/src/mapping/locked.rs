@@ -332,11 +332,15 @@ impl<'a> LockedMapping<'a> {
         if !counts.only_shadows() || (id, counts.stamp) != (noted.id, noted.stamp) {
             return None;
         }
+        // Most leaves of random pages have few shadows, and a replacement costs more than a look.
         for (at, slot) in (0..).zip(leaf.slots) {
-            if let Some(word) = slot.load().shadow() {
+            let before = slot.load();
+            if let Some(word) = before.shadow() {
                 each(&self.mapping.shadow_era, index + at, word);
             }
-            slot.replace(Slot::EMPTY);
+            if before != Slot::EMPTY {
+                slot.replace(Slot::EMPTY);
+            }
         }
         self.free_if_empty(index, id, Counts { folios: 0, shadows: 0, ..counts });
         Some(u32::from(counts.shadows))

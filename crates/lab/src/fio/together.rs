@@ -81,6 +81,11 @@ impl<P: FnMut(Instant) -> bool> ReadStream for Together<'_, P> {
         Some((offset, Timed { buffer, start }))
     }
 
+    fn peek(&self) -> Option<u64> {
+        let Supply { drawn, next, .. } = &*self.supply;
+        drawn.get(*next).map(|next| next.access.offset)
+    }
+
     fn ended(&mut self, offset: u64, buffer: Timed, bytes: usize) {
         let Timed { buffer, start } = buffer;
         if bytes < buffer.len() {

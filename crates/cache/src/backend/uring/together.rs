@@ -198,6 +198,7 @@ impl<'a, 'ring> Together<'a, 'ring> {
             let file = DiskFile::of(&place.transfer);
             let result = ended(result_of(&answer), self.ahead.direction, &place.step);
             if let Some(result) = file.advance(&mut place.progress, place.step.direct, result) {
+                self.ahead.batch.answered(place.number);
                 self.ended.extend(self.places[at].take().map(|place| (place, result)));
                 self.free.push(at);
             } else {
