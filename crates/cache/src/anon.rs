@@ -14,9 +14,13 @@ use crate::inode::LEN_MAX;
 use crate::piece::pieces;
 use crate::regions::Loss;
 use crate::shared::Shared;
+use crate::swap::Store;
 use crate::tenant::Tenant;
 use crate::tenants::TenantState;
-use mglru_core::{Arrival, HostCharge, InsertError, Kind, Lookup, Mapping, PAGE_BYTES, Task, WriteAttempt};
+use mglru_core::readahead::{Filling, SwapReadahead};
+use mglru_core::{
+    Arrival, FolioId, Hit, HostCharge, InsertError, Kind, Lookup, Mapping, PAGE_BYTES, Task, WriteAttempt,
+};
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -34,6 +38,7 @@ pub struct AnonRegion {
     loss: Arc<Loss>,
     bytes: u64,
     charge: HostCharge,
+    readahead: SwapReadahead,
 }
 
 impl AnonRegion {
@@ -50,7 +55,8 @@ impl AnonRegion {
         let mapping = shared.core.open_mapping(Kind::Anon);
         tenant.join(&shared.core);
         let loss = shared.regions.insert(&mapping);
-        let region = AnonRegion { task, tenant, mapping, loss, bytes, charge, shared };
+        let readahead = shared.host.swap.as_ref().map_or(SwapReadahead::new(1), Store::new_readahead);
+        let region = AnonRegion { task, tenant, mapping, loss, bytes, charge, readahead, shared };
         region.shared.core.map(&region.task, &region.mapping, bytes.div_ceil(PAGE_BYTES));
         if let Some(report) = region.shared.core.oom_killed(region.task.memcg) {
             return Err(report.into());
@@ -115,6 +121,7 @@ impl AnonRegion {
                         shared.core.touch(&self.task, &self.mapping, piece.index, &hit);
                         shared.frames.copy_out(hit.folio.0, piece.in_page.start, out);
                         if shared.core.confirm(&self.mapping, piece.index, &hit) {
+                            self.note_use(piece.index, &hit);
                             break;
                         }
                     }
@@ -159,6 +166,7 @@ impl AnonRegion {
                         shared.core.touch(&self.task, mapping, index, &hit);
                         shared.frames.copy_in(hit.folio.0, at, bytes);
                         shared.core.end_write(&shared.host, mapping, hit.folio);
+                        self.note_use(index, &hit);
                         return Ok(true);
                     }
                 }
@@ -182,7 +190,7 @@ impl AnonRegion {
             Err(InsertError::Closed) => return self.check_alive(),
         };
         let stall = shared.core.begin_refault(&shared.host, folio);
-        let filled = shared.swap_in(folio);
+        let filled = self.swap_in(&task, index, folio);
         if let Some(stall) = stall {
             shared.core.end_stall(&shared.host, stall);
         }
@@ -194,6 +202,35 @@ impl AnonRegion {
         // The page was locked until now; reclaim can take it from here on.
         shared.host.progress.ring();
         filled
+    }
+
+    /// Fills the frame of a newly inserted page, and brings in swapped-out pages around it, as far
+    /// as that needs no waiting.
+    fn swap_in(&self, task: &Task, index: u32, folio: FolioId) -> Result<(), Error> {
+        let (shared, mapping) = (&*self.shared, &self.mapping);
+        if shared.core.swap_slot(folio).is_none() {
+            return shared.swap_in(folio);
+        }
+        let window = self.readahead.on_fault(index);
+        if window.pages == 1 {
+            return shared.swap_in(folio);
+        }
+        let (pages, page) = (self.bytes.div_ceil(PAGE_BYTES), (index, folio));
+        let mut filling = Filling::swapped(&shared.core, task.memcg, window, pages, page);
+        let mut folios = Vec::with_capacity(window.pages as usize);
+        while let Some(run) = shared.fill(&mut filling, mapping, task) {
+            folios.extend(run.folios);
+        }
+        shared.swap_in_with(mapping, folio, folios)
+    }
+
+    /// Notes an access to a page, which may have been read beside another one.
+    #[inline]
+    fn note_use(&self, index: u32, hit: &Hit) {
+        let core = &self.shared.core;
+        if core.has_readahead_mark(hit) && core.take_readahead_mark(&self.mapping, index, hit) {
+            self.readahead.note_hit(index);
+        }
     }
 
     /// Drops the whole pages within a range (`MADV_DONTNEED`). They read as zeros afterwards and

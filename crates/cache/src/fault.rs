@@ -101,7 +101,7 @@ impl Shared {
             Filling::around(&self.core, memcg, window, file_pages(inode), (index, folio), arrival);
         let mut result = Ok(());
         let mut pages = 0;
-        while let Some(run) = self.fill(&mut filling, inode, task) {
+        while let Some(run) = self.fill(&mut filling, &inode.mapping, task) {
             if run.folios.contains(&folio) {
                 pages = run.folios.len();
                 result = self.read_pages(inode, folio, &run);
@@ -131,7 +131,7 @@ impl Shared {
     ) {
         let pages = file_pages(inode);
         let mut filling = Filling::around(&self.core, task.memcg, window, pages, (index, folio), arrival);
-        while let Some(run) = self.fill(&mut filling, inode, task) {
+        while let Some(run) = self.fill(&mut filling, &inode.mapping, task) {
             let waiter = run.folios.contains(&folio).then(|| Waiter {
                 outcome: outcome.clone(),
                 pages: run.folios.len(),
@@ -148,7 +148,7 @@ impl Shared {
             return;
         }
         let mut filling = Filling::ahead(&self.core, task.memcg, window, file_pages(inode), false);
-        while let Some(run) = self.fill(&mut filling, inode, task) {
+        while let Some(run) = self.fill(&mut filling, &inode.mapping, task) {
             if !waits && !self.backend.has_room(&inode.file) {
                 return self.end_read(inode, run.first, &run.folios, None);
             }
@@ -163,14 +163,14 @@ impl Shared {
             return None;
         }
         let mut filling = Filling::ahead(&self.core, task.memcg, alone(index), file_pages(inode), false);
-        self.fill(&mut filling, inode, task).map(|run| run.folios[0])
+        self.fill(&mut filling, &inode.mapping, task).map(|run| run.folios[0])
     }
 
     /// Inserts the next run of pages of a window, locked and without content. `None`: the window is
     /// done.
-    fn fill(&self, filling: &mut Filling, inode: &Inode, task: &Task) -> Option<ReadRun> {
+    pub(crate) fn fill(&self, filling: &mut Filling, mapping: &Mapping, task: &Task) -> Option<ReadRun> {
         loop {
-            let step = filling.step(&self.core, &self.host, task, &inode.mapping);
+            let step = filling.step(&self.core, &self.host, task, mapping);
             self.submit_swap_outs();
             self.reap_victims();
             match step {

@@ -16,6 +16,7 @@ use crate::backend::BackendFile;
 use crate::compress::{COMPRESSED_BYTES_MAX, compress, decompress};
 use crate::error::Error;
 use crate::frames::{FRAME_BYTES, Frames};
+use mglru_core::readahead::{DEFAULT_SWAP_PAGES, SWAP_PAGES_MAX, SwapReadahead};
 use mglru_core::{FolioId, SwapOptions, SwapOut, SwapOutcome, SwapSlot, SwapStore};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,7 @@ enum Kind {
     File {
         path: PathBuf,
         bytes: u64,
+        readahead_pages: u32,
     },
 }
 
@@ -62,7 +64,19 @@ impl Swap {
     /// memory, and requests for which no other page can go fail with [`Error::OutOfMemory`]. They
     /// succeed again when there is room.
     pub fn file(path: impl Into<PathBuf>, bytes: u64) -> Swap {
-        Swap(Kind::File { path: path.into(), bytes })
+        let readahead_pages = DEFAULT_SWAP_PAGES;
+        Swap(Kind::File { path: path.into(), bytes, readahead_pages })
+    }
+
+    /// Sets how many pages an access to a swapped-out page reads from the file at most, from 1 to
+    /// 32. Default: 8. The pages beside the needed one come only if they are swapped out, too, and
+    /// if such pages have been of use: see [`SwapReadahead`]. Changes nothing for compressed
+    /// memory, which has no latency to save.
+    pub fn readahead_pages(mut self, pages: u32) -> Swap {
+        if let Kind::File { readahead_pages, .. } = &mut self.0 {
+            *readahead_pages = pages.clamp(1, SWAP_PAGES_MAX);
+        }
+        self
     }
 
     /// The core's options for this swap.
@@ -91,9 +105,14 @@ impl Swap {
         let slots = self.options().pages;
         match &self.0 {
             Kind::Compressed { bytes } => Ok(Store::Compressed(Compressed::new(slots, *bytes))),
-            Kind::File { path, .. } => {
+            Kind::File { path, readahead_pages, .. } => {
                 let file = create(path).map_err(|source| Error::io("create the swap file", path, source))?;
-                Ok(Store::File { file, to_write: Mutex::default(), marks: Marks::new(slots) })
+                Ok(Store::File {
+                    file,
+                    to_write: Mutex::default(),
+                    marks: Marks::new(slots),
+                    readahead_pages: *readahead_pages,
+                })
             }
         }
     }
@@ -108,6 +127,8 @@ pub(crate) enum Store {
         to_write: Mutex<Vec<SwapOut>>,
         /// Which slots must not read as zeros.
         marks: Marks,
+        /// Most pages that a fault reads.
+        readahead_pages: u32,
     },
 }
 
@@ -123,6 +144,14 @@ impl Store {
                 SwapOutcome::Started
             }
         }
+    }
+
+    /// For a new region of anonymous memory.
+    pub(crate) fn new_readahead(&self) -> SwapReadahead {
+        SwapReadahead::new(match self {
+            Store::Compressed(_) => 1,
+            Store::File { readahead_pages, .. } => *readahead_pages,
+        })
     }
 
     pub(crate) fn freed(&self, slot: SwapSlot) {

@@ -30,12 +30,18 @@ pub struct ReplayOptions {
     swap: Option<String>,
     swap_device: String,
     swappiness: String,
+    swap_readahead: Option<String>,
     readahead: Option<String>,
     fault_around: Option<String>,
 }
 
-fn swap_of<'a>(size: Option<&'a str>, device: &'a str, swappiness: &'a str) -> TextSwap<'a> {
-    TextSwap { size, device: Some(device), swappiness: Some(swappiness) }
+fn swap_of<'a>(
+    size: Option<&'a str>,
+    device: &'a str,
+    swappiness: &'a str,
+    readahead: Option<&'a str>,
+) -> TextSwap<'a> {
+    TextSwap { size, device: Some(device), swappiness: Some(swappiness), readahead }
 }
 
 impl ReplayOptions {
@@ -46,7 +52,12 @@ impl ReplayOptions {
         let options = TextOptions {
             warm: self.warm.as_deref(),
             writes: Some(&self.writes),
-            swap: swap_of(self.swap.as_deref(), &self.swap_device, &self.swappiness),
+            swap: swap_of(
+                self.swap.as_deref(),
+                &self.swap_device,
+                &self.swappiness,
+                self.swap_readahead.as_deref(),
+            ),
             readahead: self.readahead.as_deref(),
             fault_around: self.fault_around.as_deref(),
         };
@@ -113,6 +124,7 @@ pub struct AblateOptions {
     swap: Option<String>,
     swap_device: String,
     swappiness: String,
+    swap_readahead: Option<String>,
 }
 
 fn overrides(
@@ -169,7 +181,13 @@ pub fn ablate(
             runs: options.runs,
             pairs: options.pairs,
             warm: optional("warm", options.warm.as_deref(), parse_fraction)?,
-            swap: swap_of(options.swap.as_deref(), &options.swap_device, &options.swappiness).swap()?,
+            swap: swap_of(
+                options.swap.as_deref(),
+                &options.swap_device,
+                &options.swappiness,
+                options.swap_readahead.as_deref(),
+            )
+            .swap()?,
             open: Default::default(),
         };
         let input = match (trace, text) {

@@ -6,6 +6,7 @@ use crate::swap::{Swap, SwapBatches, SwapDevice, SwapModel};
 use mglru_core::folio::ZONES_MAX;
 use mglru_core::lru::Swappiness;
 use mglru_core::mapping::TABLE_PAGES;
+use mglru_core::readahead::SWAP_PAGES_MAX;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::writeback::FlusherOptions;
 use mglru_core::{Grain, Mechanisms, OomPolicy, Options, PAGE_BYTES, PcpSizes, Refresh, UNLIMITED, Zone};
@@ -165,6 +166,10 @@ pub struct Machine {
     /// Pages per million that compressed swap does not take, chosen by the seed: its pool is full,
     /// or the page does not become smaller. They stay in memory, and the time is lost.
     pub swap_refusals_per_million: u32,
+    /// Most pages that a fault reads from a swap disk, as far as they are swapped out
+    /// ([`mglru_core::readahead::SwapReadahead`]); up to 1: its own page. The kernel's default is 8
+    /// ([`mglru_core::readahead::DEFAULT_SWAP_PAGES`]), its maximum 32.
+    pub swap_readahead_pages: u32,
     /// Additional duration for each page that reclaim moves on without examining it: sorted to
     /// another generation, or scanned on an active list.
     pub sort_time: Duration,
@@ -242,6 +247,7 @@ impl Machine {
             swap_out_time: Duration::ZERO,
             swap_batches: None,
             swap_refusals_per_million: 0,
+            swap_readahead_pages: 0,
             sort_time: Duration::ZERO,
             walk_time: Duration::ZERO,
             preemption: None,
@@ -398,6 +404,10 @@ impl Machine {
             (
                 self.swap_refusals_per_million > 1_000_000,
                 "swap refuses at most a million of a million pages: set swap_refusals_per_million to that",
+            ),
+            (
+                self.swap_readahead_pages > SWAP_PAGES_MAX,
+                "a fault reads at most 32 pages from swap: set swap_readahead_pages to that",
             ),
             (
                 self.preemption.is_some_and(|preemption| preemption.slice.is_zero()),

@@ -58,6 +58,12 @@ impl SwapDevice {
         SwapDevice::Memory { read: Duration::from_micros(2), write: Duration::from_micros(5) }
     }
 
+    /// How many pages a fault reads, if it may read so many: compressed memory has no latency to
+    /// save.
+    pub(crate) fn readahead_pages(self, most: u32) -> u32 {
+        if matches!(self, SwapDevice::Disk { .. }) { most } else { 0 }
+    }
+
     /// The kernel lab's disk, for a machine that counts time in accesses: reads take no extra time,
     /// and a write ends on the same CPU before reclaim proceeds to the next priority
     /// ([book: swap#swap-out]).
@@ -111,8 +117,8 @@ impl Swap {
         matches!(self.model.device, SwapDevice::Memory { .. })
     }
 
-    pub(crate) fn read(&mut self, now: Time) -> Completion {
-        self.device.read(now, 1)
+    pub(crate) fn read(&mut self, now: Time, pages: u64) -> Completion {
+        self.device.read(now, pages)
     }
 
     pub(crate) fn write(&mut self, now: Time) -> Completion {

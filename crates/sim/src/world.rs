@@ -2,7 +2,7 @@
 
 use crate::actor::{Answer, Reading, after};
 use crate::clock::Events;
-use crate::device::{Device, Latency};
+use crate::device::{Completion, Device, Latency};
 use crate::files::{FileNumber, Files};
 use crate::host::SimHost;
 use crate::machine::{BATCH_FOLIOS_MAX, DrainStalls, Machine, Preemption, Tenant, Writes};
@@ -14,7 +14,7 @@ use mglru_core::readahead::ReadRun;
 use mglru_core::reclaim::Reaping;
 use mglru_core::writeback::{WriteOrder, WritebackRun};
 use mglru_core::{
-    Core, Counter, FolioId, Lru, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Switch, Task, Time,
+    Core, Counter, FolioId, Kind, Lru, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Switch, Task, Time,
 };
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
@@ -194,6 +194,8 @@ pub(crate) struct World {
     pub(crate) transfer_pages: usize,
     /// Maximum readahead window; 0: no readahead.
     pub(crate) readahead_pages: u32,
+    /// Most pages that a fault reads from swap; up to 1: its own.
+    pub(crate) swap_readahead_pages: u32,
     /// Fault-around window; 0 or 1: each entry by itself.
     pub(crate) fault_around_pages: u32,
     pub(crate) has_flusher: bool,
@@ -256,6 +258,9 @@ impl World {
             count_repeats: machine.count_repeats,
             transfer_pages: machine.flusher.unwrap_or_default().transfer_pages.max(1) as usize,
             readahead_pages: machine.readahead_pages,
+            swap_readahead_pages: machine
+                .swap
+                .map_or(0, |swap| swap.device.readahead_pages(machine.swap_readahead_pages)),
             fault_around_pages: machine.fault_around_pages,
             has_flusher: machine.flusher.is_some(),
             waits_before_oom: machine.mechanisms.is_on(Switch::WaitBeforeOom),
@@ -430,9 +435,31 @@ impl World {
         Some(first..first + pages)
     }
 
-    /// Starts reading inserted pages.
+    /// Starts reading inserted pages: from their file, or from swap, which reads pages in slots
+    /// side by side at once.
     pub(crate) fn read(&mut self, mapping: Arc<Mapping>, run: ReadRun) {
-        let completion = self.device.read(self.now(), run.folios.len() as u64);
+        if mapping.kind() == Kind::File {
+            let completion = self.device.read(self.now(), run.folios.len() as u64);
+            return self.note_read(mapping, run, completion);
+        }
+        let mut slots = Vec::new();
+        for (index, folio) in (run.first..).zip(run.folios) {
+            match self.core.swap_slot(folio) {
+                Some(slot) => slots.push((slot, index, folio)),
+                // Another job dropped the page while this one charged it.
+                None => self.core.abandon(&self.host, &mapping, folio),
+            }
+        }
+        for part in slots.chunk_by(|(one, ..), (other, ..)| one.0.abs_diff(other.0) == 1) {
+            let folios: Vec<FolioId> = part.iter().map(|&(.., folio)| folio).collect();
+            let now = self.now();
+            let swap = self.swap.as_mut().expect("pages are in swap");
+            let completion = swap.read(now, folios.len() as u64);
+            self.note_read(mapping.clone(), ReadRun { first: part[0].1, folios }, completion);
+        }
+    }
+
+    fn note_read(&mut self, mapping: Arc<Mapping>, run: ReadRun, completion: Completion) {
         let id = ReadId(self.reads.begin(Read { mapping, run, ok: completion.ok }));
         self.events.plan(completion.at, Due::Read(id));
     }

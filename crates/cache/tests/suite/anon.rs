@@ -245,33 +245,73 @@ fn a_swap_file_that_ends_early_is_an_error() {
 }
 
 /// If a read from swap fails, that load fails, and the page remains for the next one. If a write
-/// fails, the page stays in memory.
+/// fails, the page stays in memory. With readahead, a load fails only if reading its page alone
+/// fails, too.
 #[test]
 fn swap_that_fails_loses_nothing() {
-    let files = MemoryFiles::new(3);
-    let disk = Disk::Memory(files.clone());
-    let cache = disk.builder(BUDGET).swap(Swap::file(Path::new("swap"), 16 << 20)).build().unwrap();
-    let region = cache.tenant("").unwrap().anonymous(1000 * PAGE as u64).unwrap();
-    let fail = |operation| {
-        files
-            .inject(Fault::new(operation, FaultTrigger::OneIn(10), FaultEffect::Error(libc::EIO)).on("swap"));
-    };
-    fail(FaultOperation::Write);
-    for number in 0..1000 {
-        region.store(number * PAGE as u64, &bytes(number)).unwrap();
-    }
-    fail(FaultOperation::Read);
-    let mut errors = 0;
-    for number in 0..1000 {
-        let mut got = vec![0; PAGE];
-        while let Err(error) = region.load(number * PAGE as u64, &mut got) {
-            assert_eq!(error.io_error().unwrap().raw_os_error(), Some(libc::EIO));
-            errors += 1;
+    for (readahead_pages, failing, errors_min) in [(1, 10, 20), (8, 2, 20)] {
+        let files = MemoryFiles::new(3);
+        let disk = Disk::Memory(files.clone());
+        let swap = Swap::file(Path::new("swap"), 16 << 20).readahead_pages(readahead_pages);
+        let cache = disk.builder(BUDGET).swap(swap).build().unwrap();
+        let region = cache.tenant("").unwrap().anonymous(1000 * PAGE as u64).unwrap();
+        let fail = |operation, one_in| {
+            let trigger = FaultTrigger::OneIn(one_in);
+            files.inject(Fault::new(operation, trigger, FaultEffect::Error(libc::EIO)).on("swap"));
+        };
+        fail(FaultOperation::Write, 10);
+        for number in 0..1000 {
+            region.store(number * PAGE as u64, &bytes(number)).unwrap();
         }
-        assert_same(&got, &bytes(number), format_args!("page {number}"));
+        fail(FaultOperation::Read, failing);
+        let mut errors = 0;
+        for number in 0..1000 {
+            let mut got = vec![0; PAGE];
+            while let Err(error) = region.load(number * PAGE as u64, &mut got) {
+                assert_eq!(error.io_error().unwrap().raw_os_error(), Some(libc::EIO));
+                errors += 1;
+            }
+            assert_same(&got, &bytes(number), format_args!("page {number}"));
+        }
+        assert!(errors > errors_min, "{readahead_pages}: {errors}");
+        cache.validate().unwrap();
     }
-    assert!(errors > 20, "{errors}");
-    cache.validate().unwrap();
+}
+
+/// A program that goes through swapped-out memory, forwards or backwards, waits for few of the
+/// pages, and one that jumps reads no page in vain, after its first.
+#[test]
+fn swapped_out_neighbours_come_together() {
+    const PAGES: u64 = 2000;
+    for disk in Disk::each(5) {
+        for (readahead_pages, faults_per_page) in [(1, 1.0), (8, 0.25)] {
+            let swap = Swap::file(disk.path("swap"), 16 << 20).readahead_pages(readahead_pages);
+            let cache = disk.builder(BUDGET).swap(swap).build().unwrap();
+            let region = cache.tenant("").unwrap().anonymous(PAGES * PAGE as u64).unwrap();
+            for number in 0..PAGES {
+                region.store(number * PAGE as u64, &bytes(number)).unwrap();
+            }
+            let counts = || ["pswpin", "pgmajfault"].map(|name| counter(&cache, "", name));
+            let went = |pages: &mut dyn Iterator<Item = u64>| {
+                let before = counts();
+                for number in pages {
+                    let got = load(&region, number * PAGE as u64, PAGE);
+                    assert_same(&got, &bytes(number), format_args!("page {number}"));
+                }
+                let after = counts();
+                [after[0] - before[0], after[1] - before[1]]
+            };
+            for [read, faults] in [went(&mut (0..PAGES)), went(&mut (0..PAGES).rev())] {
+                let most = read as f64 * faults_per_page;
+                assert!(read > PAGES / 2, "{read} of {PAGES} pages were in swap");
+                assert!(faults as f64 <= most, "{readahead_pages}: {faults} faults for {read} pages");
+            }
+            let [read, faults] = went(&mut (0..PAGES).map(|step| step * 977 % PAGES));
+            assert!(read <= faults + 20, "{readahead_pages}: {read} pages for {faults} faults");
+            cache.validate().unwrap();
+            drop(region);
+        }
+    }
 }
 
 #[test]

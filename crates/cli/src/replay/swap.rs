@@ -3,7 +3,7 @@
 use crate::values::words;
 use mglru_core::lru::Swappiness;
 use mglru_lab::replay::memory::{Memory, Swap};
-use mglru_lab::replay::text::{parse_is_zram, parse_swap, parse_swappiness};
+use mglru_lab::replay::text::{parse_is_zram, parse_swap, parse_swap_readahead, parse_swappiness};
 
 /// Options for swap.
 #[derive(Debug, Clone, clap::Args)]
@@ -28,11 +28,21 @@ pub struct SwapArgs {
     /// only).
     #[arg(long, value_name = "N", default_value = "60", value_parser = parse_swappiness)]
     swappiness: Swappiness,
+    /// Most that a fault reads from a swap disk at once: 32KiB, the kernel's default, up to 128KiB.
+    /// Pages beside the needed one are read if they are swapped out, too, and if such pages have
+    /// been of use [default: only the needed page].
+    #[arg(long, value_name = "SIZE", value_parser = parse_swap_readahead, requires = "swap")]
+    swap_readahead: Option<u32>,
 }
 
 impl SwapArgs {
     /// The same for the library.
     pub fn swap(&self) -> Swap {
-        Swap { size: self.swap.clone(), zram: self.swap_device, swappiness: self.swappiness }
+        Swap {
+            size: self.swap.clone(),
+            zram: self.swap_device,
+            swappiness: self.swappiness,
+            readahead_pages: self.swap_readahead,
+        }
     }
 }

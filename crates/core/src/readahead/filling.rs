@@ -18,10 +18,11 @@ use super::window::Window;
 use crate::Core;
 use crate::access::{Arrival, Lookup, Task};
 use crate::charge::{ChargeStep, Charging};
-use crate::folio::FolioId;
+use crate::folio::{FolioId, Kind};
 use crate::host::Host;
 use crate::mapping::{InsertError, MAPPING_PAGES_MAX, Mapping};
 use crate::memcg::MemcgId;
+use std::ops::Range;
 
 /// Consecutive pages that are read together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +49,8 @@ pub enum FillStep {
 pub struct Filling {
     next: u64,
     end: u64,
-    mark: Option<u32>,
+    /// The pages that get the readahead mark.
+    marked: Range<u64>,
     /// The arrival flags of its pages.
     arrival: Arrival,
     /// The requested page, if any: already inserted, and locked by the caller.
@@ -69,7 +71,7 @@ impl Filling {
         Filling {
             next: first,
             end: (first + most).min(file_pages).min(MAPPING_PAGES_MAX),
-            mark: window.mark,
+            marked: marked_by(window),
             arrival: Arrival { ahead: true, in_fault, ..Arrival::default() },
             wanted: None,
             charging: None,
@@ -100,13 +102,29 @@ impl Filling {
         Filling {
             next: first,
             end: end.min(file_pages).min(MAPPING_PAGES_MAX).max(at + 1),
-            mark: window.mark,
+            marked: marked_by(window),
             arrival: Arrival { ahead: true, ..arrival },
             wanted: Some((index, folio)),
             charging: None,
             folios: Vec::new(),
             is_short: false,
         }
+    }
+
+    /// Fills a window around the page `index` of anonymous memory, which the caller inserted as
+    /// `folio`: with those pages, of `region_pages`, that are swapped out. They get the readahead
+    /// mark. One that is dropped meanwhile comes without a slot ([`Core::swap_slot`]): its content
+    /// is zeros.
+    pub fn swapped(
+        core: &Core,
+        memcg: MemcgId,
+        window: Window,
+        region_pages: u64,
+        page: (u32, FolioId),
+    ) -> Filling {
+        let arrival = Arrival { in_fault: true, ..Arrival::default() };
+        let filling = Filling::around(core, memcg, window, region_pages, page, arrival);
+        Filling { marked: filling.next..filling.end, ..filling }
     }
 
     /// The charge under way, if any.
@@ -137,7 +155,8 @@ impl Filling {
                     ChargeStep::OutOfMemory(_) => self.is_short = true,
                     ChargeStep::Charged(new) => {
                         let index = self.next as u32;
-                        let arrival = Arrival { readahead_mark: self.mark == Some(index), ..self.arrival };
+                        let arrival =
+                            Arrival { readahead_mark: self.marked.contains(&self.next), ..self.arrival };
                         match core.insert(host, task, mapping, index, new, arrival) {
                             Ok(folio) => {
                                 self.folios.push(folio);
@@ -165,7 +184,7 @@ impl Filling {
                 self.wanted = None;
                 self.folios.push(folio);
                 self.next += 1;
-            } else if matches!(core.lookup(mapping, self.next as u32), Lookup::Miss) {
+            } else if is_missing(core, mapping, self.next as u32) {
                 let charging = Charging::new(task.memcg, task.cpu).optional();
                 self.charging = Some(charging.for_page(core, mapping, self.next as u32));
             } else {
@@ -195,6 +214,16 @@ impl Filling {
         let first = (self.next - self.folios.len() as u64) as u32;
         (!self.folios.is_empty()).then(|| ReadRun { first, folios: std::mem::take(&mut self.folios) })
     }
+}
+
+/// Whether a page is to be read. Anonymous memory that was never written is not.
+fn is_missing(core: &Core, mapping: &Mapping, index: u32) -> bool {
+    matches!(core.lookup(mapping, index), Lookup::Miss)
+        && (mapping.kind() == Kind::File || !core.is_untouched(mapping, index))
+}
+
+fn marked_by(window: Window) -> Range<u64> {
+    window.mark.map_or(0..0, |mark| u64::from(mark)..u64::from(mark) + 1)
 }
 
 /// The most pages of a window: a quarter of a small memcg's memory, or of all memory.

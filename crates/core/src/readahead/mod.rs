@@ -13,7 +13,8 @@
 //! mapped accesses are local more often than sequential. If misses outnumber hits by a hundred,
 //! this stops until hits return.
 //!
-//! [`Readahead`] chooses the pages, and [`Filling`] brings them into memory step by step.
+//! [`Readahead`] chooses the pages of files, [`SwapReadahead`] those in swap, and [`Filling`]
+//! brings them into memory step by step.
 //! [`Core::fault_around`](crate::Core::fault_around) creates further page-table entries at a fault.
 //!
 //! Source: the on-demand readahead of Linux ("On-demand readahead", LWN 235164) with its context
@@ -24,10 +25,12 @@
 
 mod fault_around;
 mod filling;
+mod swapped;
 mod window;
 
 pub use fault_around::FAULT_AROUND_PAGES;
 pub use filling::{FillStep, Filling, ReadRun, pages_max};
+pub use swapped::{DEFAULT_SWAP_PAGES, SWAP_PAGES_MAX, SwapReadahead};
 pub use window::Window;
 
 use std::num::NonZeroU32;

@@ -228,6 +228,7 @@ impl TraceInput {
             warm_from: self.warm_from,
             swap: self.swap.model(self.distinct_pages)?,
             swappiness: self.swap.swappiness,
+            swap_readahead_pages: self.swap.readahead_pages.unwrap_or(0),
             ..Replay::plain(&self.trace, mechanisms, memory_pages)
         })
     }

@@ -95,11 +95,13 @@ pub struct Swap {
     pub zram: bool,
     /// Balance between anonymous and file pages in reclaim.
     pub swappiness: Swappiness,
+    /// Most pages that a fault reads from a disk; `None`: its own page.
+    pub readahead_pages: Option<u32>,
 }
 
 impl Default for Swap {
     fn default() -> Swap {
-        Swap { size: None, zram: false, swappiness: Swappiness::DEFAULT }
+        Swap { size: None, zram: false, swappiness: Swappiness::DEFAULT, readahead_pages: None }
     }
 }
 
@@ -118,6 +120,11 @@ impl Swap {
         let pages = size.pages(|| distinct_pages).max(1);
         if pages > SWAP_PAGES_MAX {
             return Err(Error::usage("--swap: more than 1 TiB of swap cannot be simulated"));
+        }
+        if self.zram && self.readahead_pages.is_some() {
+            return Err(Error::usage(
+                "--swap-readahead: compressed memory is not read ahead; use --swap-device disk",
+            ));
         }
         let device = if self.zram { SwapDevice::zram() } else { SwapDevice::lab_disk() };
         Ok(Some(SwapModel { pages: pages as u32, device }))

@@ -169,6 +169,7 @@ impl Options {
             writes: self.writes,
             swap,
             swappiness: self.swap.swappiness,
+            swap_readahead_pages: self.swap.readahead_pages.unwrap_or(0),
             seed: self.seed,
             check_every: self.check_every,
             explain: self.explain.clone(),

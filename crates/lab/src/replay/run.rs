@@ -53,6 +53,8 @@ pub struct Plan<'a> {
     pub swap_batches: Option<SwapBatches>,
     /// Balance between anonymous and file pages in reclaim.
     pub swappiness: Swappiness,
+    /// Most pages that a fault reads from a swap disk; up to 1: its own.
+    pub swap_readahead_pages: u32,
     /// When the classic LRU's list sizes are refreshed, unless they are exact.
     pub statistics_refresh: Refresh,
     /// Accesses between two reads of the statistics.
@@ -103,6 +105,7 @@ impl<'a> Plan<'a> {
             reclaim_time: None,
             swap_batches: None,
             swappiness: Swappiness::DEFAULT,
+            swap_readahead_pages: 0,
             statistics_refresh: Refresh::default(),
             statistics_reads: None,
             seed: 0,
@@ -257,6 +260,7 @@ impl Plan<'_> {
         }
         machine.swap_batches = self.swap_batches;
         machine.swappiness = self.swappiness;
+        machine.swap_readahead_pages = self.swap_readahead_pages;
         machine.statistics_refresh = self.statistics_refresh;
         machine.statistics_reads = self.statistics_reads;
         machine.seed = self.seed;

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::size;
 use mglru_core::PAGE_BYTES;
 use mglru_core::lru::Swappiness;
+use mglru_core::readahead::SWAP_PAGES_MAX;
 use mglru_sim::Writes;
 
 /// Words for [`Options::writes`].
@@ -46,6 +47,8 @@ pub struct TextSwap<'a> {
     pub device: Option<&'a str>,
     /// A number, or `max`.
     pub swappiness: Option<&'a str>,
+    /// A size: [`Swap::readahead_pages`].
+    pub readahead: Option<&'a str>,
 }
 
 impl TextOptions<'_> {
@@ -82,6 +85,7 @@ impl TextSwap<'_> {
             zram: optional("swap_device", self.device, parse_is_zram)?.unwrap_or(default.zram),
             swappiness: optional("swappiness", self.swappiness, parse_swappiness)?
                 .unwrap_or(default.swappiness),
+            readahead_pages: optional("swap_readahead", self.readahead, parse_swap_readahead)?,
         })
     }
 }
@@ -132,6 +136,16 @@ pub fn parse_swappiness(text: &str) -> Result<Swappiness, String> {
     }
     let value = text.parse::<u8>().ok().and_then(Swappiness::new);
     value.ok_or_else(|| "expected 0 to 200, or max (201) for anonymous pages only".to_owned())
+}
+
+/// Parses the most that a fault reads from swap, in whole pages of 4 KiB.
+///
+/// # Errors
+/// If the text is not a size from 4 KiB to 128 KiB.
+pub fn parse_swap_readahead(text: &str) -> Result<u32, String> {
+    let pages = size::parse(text)? / PAGE_BYTES;
+    let valid = u32::try_from(pages).ok().filter(|pages| (1..=SWAP_PAGES_MAX).contains(pages));
+    valid.ok_or_else(|| "expected 4KiB to 128KiB".to_owned())
 }
 
 /// Parses the size of a readahead window, in whole pages of 4 KiB.

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::trace_file::{Decoding, TraceFile};
 use crate::watch::{Stage, Unit, Watch};
 use mglru_core::lru::Swappiness;
+use mglru_core::readahead::DEFAULT_SWAP_PAGES;
 use mglru_core::{PAGE_BYTES, Time, UNLIMITED};
 use mglru_sim::{
     Command, Counters, DeviceModel, Machine, Numbering, SimError, Simulator, SwapDevice, SwapModel, Tenant,
@@ -240,6 +241,8 @@ fn machine(plan: &Plan, tenants: Vec<Tenant>) -> Result<Machine, Error> {
         writes: Writes::Overwrite,
         seed: wanted.seed,
         readahead_pages: wanted.readahead_pages,
+        // As the cache's swap file.
+        swap_readahead_pages: DEFAULT_SWAP_PAGES,
         fault_around_pages: wanted.fault_around_pages,
         ..Machine::new(pages)
     };

@@ -29,6 +29,7 @@ pub struct GridFile {
     swap: Option<Amount>,
     swap_device: Option<String>,
     swappiness: Option<Amount>,
+    swap_readahead: Option<Amount>,
     readahead: Option<Amount>,
     fault_around: Option<Amount>,
 }
@@ -138,12 +139,15 @@ impl GridFile {
         // There may be millions.
         let mut known = HashSet::new();
         let seeds = self.seeds.iter().copied().filter(|&seed| known.insert(seed)).collect();
-        let texts = [&self.warm, &self.swap, &self.swappiness, &self.readahead, &self.fault_around];
-        let [warm, size, swappiness, readahead, fault_around] = texts.map(text);
+        let of_files = [&self.warm, &self.readahead, &self.fault_around];
+        let [warm, readahead, fault_around] = of_files.map(text);
+        let [size, swappiness, swap_readahead] =
+            [&self.swap, &self.swappiness, &self.swap_readahead].map(text);
         let swap = TextSwap {
             size: size.as_deref(),
             device: self.swap_device.as_deref(),
             swappiness: swappiness.as_deref(),
+            readahead: swap_readahead.as_deref(),
         };
         let options = TextOptions {
             warm: warm.as_deref(),

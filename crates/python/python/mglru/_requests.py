@@ -88,6 +88,7 @@ def _options(
     swap: Any = None,
     swap_device: str = "disk",
     swappiness: Any = 60,
+    swap_readahead: Any = None,
     readahead: Any = None,
     fault_around: Any = None,
 ) -> dict[str, Any]:
@@ -106,6 +107,7 @@ def _options(
         "swap": _text("swap", swap),
         "swap_device": _name("swap_device", swap_device),
         "swappiness": str(swappiness),
+        "swap_readahead": _text("swap_readahead", swap_readahead),
         "readahead": _text("readahead", readahead),
         "fault_around": _text("fault_around", fault_around),
     }
@@ -122,6 +124,7 @@ def replay(
     swap: Optional[Size] = None,
     swap_device: str = "disk",
     swappiness: Union[int, str] = 60,
+    swap_readahead: Optional[Size] = None,
     readahead: Optional[Size] = None,
     fault_around: Optional[Size] = None,
     threads: Optional[int] = None,
@@ -145,6 +148,8 @@ def replay(
         swap: size of swap; without it anonymous pages stay in memory.
         swap_device: ``"disk"``, or ``"zram"`` for compressed memory.
         swappiness: preference for anonymous pages in reclaim, 0 to 200, or ``"max"``.
+        swap_readahead: most that a fault reads from a swap disk, such as ``"32KiB"``, the kernel's
+            default; ``None`` for the page alone.
         readahead: read ahead of sequential misses up to this size; the kernel's is ``"128KiB"``.
         fault_around: map cached pages around a mapped miss in pieces of this size.
         threads: replays at a time; ``None``: one per processor.
@@ -182,6 +187,7 @@ def replay(
         swap=swap,
         swap_device=swap_device,
         swappiness=swappiness,
+        swap_readahead=swap_readahead,
         readahead=readahead,
         fault_around=fault_around,
     )
@@ -273,6 +279,7 @@ def ablate(
     swap: Optional[Size] = None,
     swap_device: str = "disk",
     swappiness: Union[int, str] = 60,
+    swap_readahead: Optional[Size] = None,
 ) -> Table:
     """Measures each mechanism's effect by switching it off, with confidence intervals.
 
@@ -302,6 +309,7 @@ def ablate(
         "swap": _text("swap", swap),
         "swap_device": _name("swap_device", swap_device),
         "swappiness": str(swappiness),
+        "swap_readahead": _text("swap_readahead", swap_readahead),
     }
     if isinstance(trace, (str, os.PathLike)) and os.fspath(trace).endswith(".toml"):
         effects, _ = _mglru.ablate(None, trace, _text_of(trace), options)

@@ -1,8 +1,9 @@
 //! Pages that reads, and misses through mappings, bring in beside the needed one.
 
-use mglru_core::Time;
+use mglru_core::{Counter, Lru, Mechanisms, Time};
 use mglru_sim::{
-    Access, DeviceModel, Lane, Latency, Machine, Numbering, Operation, Report, SimError, Simulator, Writes,
+    Access, DeviceModel, Lane, Latency, Machine, Numbering, Operation, Report, SimError, Simulator,
+    SwapDevice, SwapModel, Writes,
 };
 use mglru_workload::Load;
 use mglru_workload::trace::RequestStart;
@@ -164,4 +165,38 @@ fn a_store_s_leaves_are_no_sequential_reader() {
     };
     let (without, with) = (read(0), read(32));
     assert!(with >= without && with * 100 < without * 103, "{with} pages instead of {without}");
+}
+
+/// A program that goes through swapped-out memory takes a fault for an eighth of the pages, and one
+/// that jumps reads hardly a page in vain. Under each LRU.
+#[test]
+fn swapped_out_neighbours_are_read_together() {
+    let run = |lru, swap_readahead_pages, pages: &[u64]| {
+        let machine = Machine {
+            mechanisms: Mechanisms::default().with_lru(lru),
+            swap: Some(SwapModel { pages: 4000, device: SwapDevice::lab_disk() }),
+            swap_readahead_pages,
+            ..Machine::kernel_lab(600)
+        };
+        let mut simulator = Simulator::new(&machine).unwrap();
+        simulator.check_every(11);
+        let stores = (0..2000).map(|page| Access::store(page).anon());
+        let loads = Vec::from(pages).into_iter().map(|page| Access::load(page).anon());
+        simulator.add_job(0, stores.chain(loads).map(Operation::from));
+        let report = simulator.run().unwrap();
+        simulator.finish().unwrap();
+        [Counter::Pswpin, Counter::Pgmajfault].map(|counter| report.total().counters.get(counter))
+    };
+    let forwards: Vec<u64> = (0..2000).collect();
+    let backwards: Vec<u64> = (0..2000).rev().collect();
+    let anyhow: Vec<u64> = (0..2000).map(|step| step * 1373 % 2000).collect();
+    for lru in Lru::ALL {
+        for pages in [&forwards, &backwards] {
+            let [alone, with] = [0, 8].map(|most| run(lru, most, pages));
+            assert!(alone[0] > 1000 && alone[0] == alone[1], "{lru:?}: {alone:?}");
+            assert!(with[0] > 1000 && with[1] * 7 < with[0], "{lru:?}: {with:?}");
+        }
+        let [read, faults] = run(lru, 8, &anyhow);
+        assert!(read > 1000 && read < faults + 40, "{lru:?}: {read} pages for {faults} faults");
+    }
 }

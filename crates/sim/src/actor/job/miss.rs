@@ -92,12 +92,14 @@ impl Job {
             let hit = world.core.publish(&world.host, mapping, folio);
             return self.touch_published(world, touch, hit);
         }
-        if let Some(window) = self.window_of(world, touch) {
+        let window =
+            if touch.anon { self.swap_window_of(world, touch) } else { self.window_of(world, touch) };
+        if let Some(window) = window {
             return self.bring_window(world, touch, window, folio);
         }
         let now = world.now();
         let completion = match &mut world.swap {
-            Some(swap) if swapped => swap.read(now),
+            Some(swap) if swapped => swap.read(now, 1),
             _ => world.device.read(now, 1),
         };
         let stall = world.core.begin_refault(&world.host, folio);

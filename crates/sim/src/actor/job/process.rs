@@ -5,7 +5,7 @@ use super::touch::Touch;
 use super::{Job, State};
 use crate::files::FileNumber;
 use crate::world::{TenantState, World};
-use mglru_core::readahead::Readahead;
+use mglru_core::readahead::{Readahead, SwapReadahead};
 use mglru_core::{Hit, Lookup, Peek, Task};
 use mglru_workload::trace::RequestStart;
 use std::collections::BTreeMap;
@@ -57,6 +57,8 @@ pub(crate) struct Process {
     pub(super) descriptors: Vec<Descriptor>,
     /// Readahead state by descriptor and by mapping, indexed by file number, as far as used.
     pub(super) readahead: Vec<[Readahead; 2]>,
+    /// Readahead state of anonymous memory, indexed by file number, as far as used.
+    pub(super) swap_readahead: Vec<SwapReadahead>,
     /// Open files that the source knows by number, by that number.
     pub(super) handles: Vec<Option<OpenFile>>,
     /// Number of file replacements for which these are valid.
@@ -74,6 +76,7 @@ impl Process {
             task,
             descriptors: Vec::new(),
             readahead: Vec::new(),
+            swap_readahead: Vec::new(),
             handles: Vec::new(),
             replacements: 0,
             reported_errors: BTreeMap::new(),

@@ -8,7 +8,7 @@ use super::miss::end_stall;
 use super::touch::Touch;
 use super::{Job, State, rest, wait_for};
 use crate::world::{Pause, World};
-use mglru_core::readahead::{FillStep, Filling, Readahead, Window as Wanted};
+use mglru_core::readahead::{FillStep, Filling, Readahead, SwapReadahead, Window as Wanted};
 use mglru_core::{Arrival, Charging, FolioId, Hit, Lookup, Mapping, Stall};
 use mglru_workload::trace::RequestStart;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Job {
     pub(super) fn window_of(&mut self, world: &World, touch: Touch) -> Option<Wanted> {
         // The cache reads a page that a write changes in part alone.
         let is_part = touch.write && world.parts;
-        if world.readahead_pages == 0 || touch.alone || touch.anon || is_part {
+        if world.readahead_pages == 0 || touch.alone || is_part {
             return None;
         }
         let previous = self.process.descriptors[touch.file.0 as usize].previous.checked_sub(1);
@@ -85,6 +85,23 @@ impl Job {
         (window.pages > 1).then_some(window)
     }
 
+    fn swap_readahead(&mut self, touch: Touch, world: &World) -> &SwapReadahead {
+        let (file, readahead) = (touch.file.0 as usize, &mut self.process.swap_readahead);
+        if readahead.len() <= file {
+            readahead.resize_with(file + 1, || SwapReadahead::new(world.swap_readahead_pages));
+        }
+        &readahead[file]
+    }
+
+    /// The window around a page that comes from swap; `None`: only the page itself.
+    pub(super) fn swap_window_of(&mut self, world: &World, touch: Touch) -> Option<Wanted> {
+        if world.swap_readahead_pages <= 1 || touch.alone {
+            return None;
+        }
+        let window = self.swap_readahead(touch, world).on_fault(touch.index);
+        (window.pages > 1).then_some(window)
+    }
+
     /// Brings in a window around an inserted page and waits for that page.
     pub(super) fn bring_window(
         &mut self,
@@ -96,8 +113,11 @@ impl Job {
         let file = world.files.get(touch.file);
         let page = (touch.index, folio);
         let arrival = Arrival { in_fault: touch.mapped, ..Arrival::default() };
-        let filling =
-            Filling::around(&world.core, self.process.task.memcg, window, file.pages, page, arrival);
+        let memcg = self.process.task.memcg;
+        let filling = match touch.anon {
+            true => Filling::swapped(&world.core, memcg, window, file.pages, page),
+            false => Filling::around(&world.core, memcg, window, file.pages, page, arrival),
+        };
         let mapping = file.mapping.clone();
         self.window = Some(Box::new(Window { mapping: mapping.clone(), filling }));
         let stall = world.core.begin_refault(&world.host, folio);
@@ -105,11 +125,16 @@ impl Job {
         Pause::Ready
     }
 
-    /// Reads the next window after a page with the readahead mark.
+    /// Reads the next window after a page with the readahead mark. One of anonymous memory was read
+    /// beside another, and has been of use.
     #[cold]
     pub(super) fn read_on(&mut self, world: &World, touch: Touch, hit: &Hit) {
         let mapping = &world.files.get(touch.file).mapping;
-        if world.readahead_pages > 0 && world.core.take_readahead_mark(mapping, touch.index, hit) {
+        if touch.anon {
+            if world.core.take_readahead_mark(mapping, touch.index, hit) {
+                self.swap_readahead(touch, world).note_hit(touch.index);
+            }
+        } else if world.readahead_pages > 0 && world.core.take_readahead_mark(mapping, touch.index, hit) {
             self.read_ahead_of(world, touch);
         }
     }
@@ -118,7 +143,8 @@ impl Job {
     #[cold]
     pub(super) fn reads_on_before_waiting(&mut self, world: &World, touch: Touch, folio: FolioId) -> bool {
         let mapping = &world.files.get(touch.file).mapping;
-        if world.readahead_pages == 0
+        if touch.anon
+            || world.readahead_pages == 0
             || touch.write && world.parts
             || !world.core.take_mark_of_pending(mapping, touch.index, folio)
         {

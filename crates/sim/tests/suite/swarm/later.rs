@@ -1,5 +1,6 @@
 //! Draws that came later: control files of every kind, requests with a swappiness, several
-//! processes per job, and operations of traces. Seeds that failed before are left as they were.
+//! processes per job, operations of traces, and readahead from swap. Seeds that failed before are
+//! left as they were.
 
 use super::*;
 use mglru_sim::Request;
@@ -33,6 +34,9 @@ impl Plan {
         }
         if choices.one_in(2) {
             self.draw_operations(choices);
+        }
+        if choices.one_in(2) {
+            self.machine.swap_readahead_pages = choices.one_of(&[2, 3, 8, 32]);
         }
     }
 
