@@ -119,6 +119,10 @@ pub struct Machine {
     /// Number of CPUs, each with its own batches of folios. Jobs are assigned to them in turn, and
     /// those of one CPU compute one after the other ([`crate::Operation::Compute`]).
     pub cpus: usize,
+    /// Whether a job that waited for a read goes on only when the job that computes on its CPU at
+    /// the end of the read has ended its computation, before those that ask for the CPU. Otherwise
+    /// it goes on at once.
+    pub reads_need_cpu: bool,
     /// The CPU on which transfers end; its batches collect written pages.
     pub device_cpu: usize,
     /// Folios per batch of new pages, 1…31.
@@ -226,6 +230,7 @@ impl Machine {
             tenants: vec![Tenant::new("all", u64::from(memory_pages))],
             mechanisms: Mechanisms::default(),
             cpus: 1,
+            reads_need_cpu: false,
             device_cpu: 0,
             batch_folios: 31,
             charge_batch_pages: 1,

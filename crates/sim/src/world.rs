@@ -185,6 +185,10 @@ pub(crate) struct World {
     preemption: Option<Preemption>,
     /// Until when each CPU computes.
     busy_until: Vec<Time>,
+    /// Ends of the computations of each CPU, in order; past ones may still be there. Empty unless
+    /// reads need a CPU.
+    computations: Vec<VecDeque<Time>>,
+    pub(crate) reads_need_cpu: bool,
     drain_stalls: Option<DrainStalls>,
     random: Random,
     pub(crate) overwrite: bool,
@@ -251,6 +255,8 @@ impl World {
             walked: 0,
             preemption: machine.preemption,
             busy_until: vec![Time::ZERO; machine.cpus],
+            computations: vec![VecDeque::new(); machine.cpus],
+            reads_need_cpu: machine.reads_need_cpu,
             drain_stalls: machine.drain_stalls,
             random: Random::stream(machine.seed, 0xC9),
             overwrite: machine.writes != Writes::AfterRead,
@@ -301,7 +307,28 @@ impl World {
         let now = self.now();
         let busy_until = &mut self.busy_until[cpu];
         *busy_until = after((*busy_until).max(now), nanos);
-        Pause::Until(*busy_until)
+        let end = *busy_until;
+        if self.reads_need_cpu {
+            self.forget_computations(cpu);
+            self.computations[cpu].push_back(end);
+        }
+        Pause::Until(end)
+    }
+
+    /// When a job whose read has ended goes on: at the end of the computation that is under way on
+    /// its CPU, if there is one and reads need a CPU.
+    pub(crate) fn end_of_computation(&mut self, cpu: usize) -> Time {
+        self.forget_computations(cpu);
+        self.computations[cpu].front().copied().unwrap_or(self.now())
+    }
+
+    /// Forgets computations that have ended.
+    fn forget_computations(&mut self, cpu: usize) {
+        let now = self.now();
+        let ends = &mut self.computations[cpu];
+        while ends.front().is_some_and(|&end| end <= now) {
+            ends.pop_front();
+        }
     }
 
     pub(crate) fn set_warm_from(&mut self, access: u64) {

@@ -1,7 +1,7 @@
 //! Jobs compute on the CPUs of the machine.
 
 use mglru_core::Time;
-use mglru_sim::{Access, Machine, Operation, Simulator};
+use mglru_sim::{Access, DeviceModel, Lane, Latency, Machine, Operation, Simulator};
 use std::time::Duration;
 
 const COMPUTE: Duration = Duration::from_micros(650);
@@ -43,6 +43,28 @@ fn waits_need_no_cpu() {
     }
     while simulator.step().unwrap() {}
     assert_eq!(simulator.now().as_nanos(), 1000);
+}
+
+/// A job reads while another computes twice on its CPU. With a CPU for reads, it goes on when the
+/// first computation ends, although it did not ask for one.
+#[test]
+fn a_read_may_need_the_cpu_to_go_on() {
+    for (reads_need_cpu, readahead_pages) in [(false, 0), (true, 0), (false, 8), (true, 8)] {
+        let read = Lane { latency: Latency::Fixed(Duration::from_nanos(300)), ..Lane::IDEAL };
+        let machine = Machine {
+            reads_need_cpu,
+            readahead_pages,
+            access_time: Duration::ZERO,
+            device: DeviceModel { read, ..DeviceModel::IDEAL },
+            ..Machine::ideal(4096, 15)
+        };
+        let mut simulator = Simulator::new(&machine).unwrap();
+        let computes = [1000, 1000].map(|nanos| Operation::Compute { nanos });
+        simulator.add_job(0, computes.into_iter());
+        simulator.add_job(0, [Access::read(0).into(), Operation::Rest { nanos: 10_000 }].into_iter());
+        let expected = if reads_need_cpu { 1000 } else { 300 };
+        assert_eq!(simulator.run().unwrap().now.as_nanos(), expected + 10_000);
+    }
 }
 
 /// Waits that end after the end of the clock, some 584 years, end with it.

@@ -103,7 +103,8 @@ impl Job {
             _ => world.device.read(now, 1),
         };
         let stall = world.core.begin_refault(&world.host, folio);
-        if completion.ok && self.skips(world, Pause::Until(completion.at)) {
+        let at_once = completion.ok && !world.reads_need_cpu;
+        if at_once && self.skips(world, Pause::Until(completion.at)) {
             end_stall(world, stall);
             self.drain_before_store(world, touch, swapped);
             let mapping = &world.files.get(touch.file).mapping;
@@ -143,7 +144,7 @@ impl Job {
             self.drain_before_store(world, touch, world.core.swap_slot(reading.folio).is_some());
             world.core.publish(&world.host, &reading.mapping, reading.folio);
             // The file may have been replaced meanwhile.
-            return self.look(world, touch);
+            return self.look_with_cpu(world, touch);
         }
         world.core.abandon(&world.host, &reading.mapping, reading.folio);
         world.note_dropped(&reading.mapping, reading.index, u64::from(reading.index) + 1);
@@ -152,6 +153,16 @@ impl Job {
         // The page was new at its look-up; meanwhile another job wrote it, and it was swapped out.
         counts.hits += u64::from(!touch.missed);
         rest(world, world.access_nanos)
+    }
+
+    /// Looks a page up whose read has ended, once the job has a CPU.
+    pub(super) fn look_with_cpu(&mut self, world: &mut World, touch: Touch) -> Pause {
+        let free = world.end_of_computation(self.process.task.cpu);
+        if free == world.now() {
+            return self.look(world, touch);
+        }
+        self.state = State::Look(touch);
+        Pause::Until(free)
     }
 
     /// Records a failure to get a page.

@@ -197,7 +197,7 @@ impl Job {
             return pause;
         }
         end_stall(world, awaited.stall);
-        self.look(world, Touch { alone: true, ..touch })
+        self.look_with_cpu(world, Touch { alone: true, ..touch })
     }
 
     /// Maps the pages around a load or store that needed a page-table entry: of a page that is

@@ -79,6 +79,7 @@ pub(super) fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> M
         tenants,
         mechanisms: random_mechanisms(&mut Choices(Random::stream(seed, 0x5317))),
         cpus,
+        reads_need_cpu: Choices(Random::stream(seed, 0x4EAD5)).one_in(3),
         device_cpu: choices.between(0, cpus as u64 - 1) as usize,
         batch_folios: choices.one_of(&[1, 2, 5, 15, 31, 31, 31, 31]),
         charge_batch_pages: choices.one_of(if large { &[64] } else { &[1, 1, 7, 64] }),
