@@ -435,11 +435,11 @@ fn runs_of_a_store_are_compared() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let header = "case,kernel,lru,referenced_placement,updates_percent,disk,inserts,old_log_pages,clients,cpus,\
-                  limit_bytes,records,warm_operations,operations,seconds,anon_pages,cache_pages,pages_asked,pages_read,\
-                  pages_stolen,refaults,generations\n";
+                  limit_bytes,records,warm_operations,operations,seconds,read_ms,anon_pages,cache_pages,pages_asked,\
+                  pages_read,pages_stolen,refaults,generations\n";
     let row = |kernel: &str, stolen: u32, generations: u32| {
         format!(
-            "small,{kernel},mglru,,5,fast,0,600,8,2,12582912,24000,4000,8000,2,1400,1000,40000,32000,{stolen},16000,{generations}\n"
+            "small,{kernel},mglru,,5,fast,0,600,8,2,12582912,24000,4000,8000,2,0.1,1400,1000,40000,32000,{stolen},16000,{generations}\n"
         )
     };
     let document = |rows: &str, is_within: bool| {
@@ -498,7 +498,7 @@ fn a_recorded_run_of_a_store_becomes_a_row() {
     let state = |ops: u32, t: f64, pages: u32, seq: u32| {
         let count = 10 * ops;
         serde_json::json!({
-            "ops": ops, "t": t, "lru_gen": format!("memcg 1 /a\n node 0\n 9 5 0 1 \n {seq} 1 0 7 \n x 0r 0e 0p 1\n"),
+            "ops": ops, "t": t, "diskstat": format!("  {ops} 0 9 {} 8\n", 3 * ops / 2), "lru_gen": format!("memcg 1 /a\n node 0\n 9 5 0 1 \n {seq} 1 0 7 \n x 0r 0e 0p 1\n"),
             "mem": { "pgsteal": count, "workingset_refault_file": count / 2 }, "vm": { "pgpgin": 4 * count },
             "wt": { "block_byte_read": 4096 * 12 * ops, "bytes_inuse": 4096 * pages },
         })
@@ -524,7 +524,7 @@ fn a_recorded_run_of_a_store_becomes_a_row() {
         + &run("7.1.13", 0, &[], "died");
     let Some(rows) = store_rows(runs.as_bytes()) else { return };
     let table = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/stores.csv")).unwrap();
-    let size = "4,2,8388608,1000,100,200,1.5,501";
+    let size = "4,2,8388608,1000,100,200,1.5,1.5,501";
     let counts = "2400,2000,2000,1000,2";
     let expected = [
         table.lines().next().unwrap().to_owned(),
