@@ -305,6 +305,19 @@ def test_traces_travel_to_other_processes(tmp_path):
         assert (again.name, again.summary()) == (trace.name, trace.summary())
 
 
+def test_a_relative_path_travels_to_other_folders(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "trace.plain").write_text("1\n2\n1\n")
+    (tmp_path / "elsewhere" / "trace.plain").write_text("7\n")
+    monkeypatch.chdir(tmp_path)
+    pickled = pickle.dumps(mglru.Trace("trace.plain"))
+    assert pickle.loads(pickled).name == "trace.plain"
+    monkeypatch.chdir("elsewhere")
+    again = pickle.loads(pickled)
+    assert (again.name, again.pages().tolist()) == (str(tmp_path / "trace.plain"), [1, 2, 1])
+    assert pickle.loads(pickle.dumps(again)).pages().tolist() == [1, 2, 1]
+
+
 def test_a_trace_travels_with_its_syncs_trims_and_numbering(tmp_path):
     path = tmp_path / "log.iolog"
     path.write_text(

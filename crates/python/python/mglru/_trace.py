@@ -126,10 +126,12 @@ class Trace:
                 None if share is None else (share, salt),
                 _number("decoded_accesses_max", decoded_accesses_max),
             )
-            arguments = (source if is_stream else os.fspath(source), storage_options, options)
-            self._native = _read(*arguments)
+            source = source if is_stream else os.fspath(source)
+            place = None if is_stream else os.path.abspath(source)
+            self._native = _read(source, storage_options, options)
             # Another process cannot read an open file or a pipe again.
             is_read_again = not is_stream or _stream.is_url(source)
+            arguments = (place, source, storage_options, options)
             self._arguments: Optional[tuple[Any, ...]] = arguments if is_read_again else None
             return
         given = [what for what, value in (("format", format), ("unit_bytes", unit_bytes)) if value is not None]
@@ -252,9 +254,12 @@ def _samples(source: Any, share: float, salts: int) -> "list[_mglru.Trace]":
     return _mglru.Trace.open_samples(os.fspath(source), share, 0, salts)
 
 
-def _open(*arguments: Any) -> Trace:
-    trace = Trace._of(_read(*arguments))
-    trace._arguments = arguments
+def _open(place: Any, source: Any, *options: Any) -> Trace:
+    # In another working directory, a relative path is that of another file.
+    if place is not None and os.path.abspath(source) != place:
+        source = place
+    trace = Trace._of(_read(source, *options))
+    trace._arguments = (place, source, *options)
     return trace
 
 
