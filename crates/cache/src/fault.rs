@@ -9,7 +9,7 @@
 //! only readers of those pages wait for them. So other threads can always free the memory that a
 //! fault waits for.
 
-use crate::backend::{Direction, Transfer};
+use crate::backend::{Direction, Transfer, as_worker};
 use crate::error::Error;
 #[cfg(feature = "async")]
 use crate::flight::Outcome;
@@ -137,22 +137,23 @@ impl Shared {
                 pages: run.folios.len(),
                 stall: self.core.begin_refault(&self.host, folio),
             });
-            self.submit_read(inode, run, waiter);
+            // A task never waits: others may have taken the room that it saw.
+            as_worker(|| self.submit_read(inode, run, waiter));
         }
     }
 
     /// Starts reading a window asynchronously, unless the cache is closed. `waits`: waits for room
-    /// in the queue of the device; otherwise the window ends where there is none.
+    /// in the queue of the device; otherwise a full queue takes the window, too.
     pub(crate) fn read_ahead(&self, inode: &Arc<Inode>, task: &Task, window: Window, waits: bool) {
         if self.stopping.load(Ordering::Acquire) {
             return;
         }
         let mut filling = Filling::ahead(&self.core, task.memcg, window, file_pages(inode), false);
         while let Some(run) = self.fill(&mut filling, &inode.mapping, task) {
-            if !waits && !self.backend.has_room(&inode.file) {
-                return self.end_read(inode, run.first, &run.folios, None);
+            match waits {
+                true => self.submit_read(inode, run, None),
+                false => as_worker(|| self.submit_read(inode, run, None)),
             }
-            self.submit_read(inode, run, None);
         }
     }
 

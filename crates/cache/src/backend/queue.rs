@@ -170,7 +170,8 @@ pub(crate) fn is_worker() -> bool {
     IS_WORKER.get()
 }
 
-/// Does work of a backend on any thread, such as a completion on the thread of a source.
+/// Does work of a backend on any thread, such as a completion on the thread of a source. What it
+/// submits waits for no room in a queue.
 pub(crate) fn as_worker<R>(work: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {

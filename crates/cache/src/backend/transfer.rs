@@ -153,10 +153,10 @@ pub(crate) trait Backend: Send + Sync {
         false
     }
     /// Queues a transfer. The completion is called later, even if the transfer cannot be started.
-    /// Waits for room in a full queue, except on a thread of the backend.
+    /// Waits for room in a full queue, except on a thread of the backend and as one.
     fn submit(&self, direction: Direction, transfer: Transfer, tag: u64);
     /// Whether a transfer of `file` can be submitted without waiting, unless another thread is
-    /// faster.
+    /// faster: then what must not wait is submitted [as a worker](super::as_worker).
     fn has_room(&self, file: &Arc<dyn BackendFile>) -> bool {
         let _ = file;
         true

@@ -2,7 +2,12 @@
 
 use super::tests::{Gate, Gated, Manner, PAGE, kind, object, read};
 use super::{BlockSource, FileSource, RangeRequest, SourceState};
+#[cfg(feature = "async")]
+use crate::fault::alone;
 use crate::{Advice, CachedFile, Error, OpenMode, PageCache};
+#[cfg(feature = "async")]
+use mglru_core::Arrival;
+use mglru_core::readahead::Window;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::sync_channel;
@@ -188,13 +193,11 @@ fn a_source_that_is_open_for_reading_only_is_not_opened_for_writing() {
     assert_eq!(open(false, OpenMode::ReadOnly).unwrap().read_at(&mut [0; PAGE], 0).unwrap(), PAGE);
 }
 
-/// A hit of a page with the readahead mark waited until the queue had room for the next window.
-#[test]
-fn hits_continue_while_the_queue_of_a_stalled_source_is_full() {
-    let gate = Arc::new(Gate::default());
+/// An open source that does not return from reads, and whose queue is full. Pages 0 to 3 are in
+/// memory, and page 1 has the readahead mark.
+fn stalled(gate: &Arc<Gate>) -> (PageCache, CachedFile) {
     let cache = PageCache::builder(32 << 20).source_deadline(Duration::from_secs(3600)).build().unwrap();
-    let file = cache.open_source(Gated::new(1, 6000, false, &gate), OpenMode::ReadOnly).unwrap();
-    // Brings in pages 0 to 3. Page 1 has the mark.
+    let file = cache.open_source(Gated::new(1, 6000, false, gate), OpenMode::ReadOnly).unwrap();
     read(&file, 0).unwrap();
     gate.wait_for(0);
     gate.close_to("read");
@@ -207,6 +210,14 @@ fn hits_continue_while_the_queue_of_a_stalled_source_is_full() {
         }
         std::thread::yield_now();
     }
+    (cache, file)
+}
+
+/// A hit of a page with the readahead mark waited until the queue had room for the next window.
+#[test]
+fn hits_continue_while_the_queue_of_a_stalled_source_is_full() {
+    let gate = Arc::new(Gate::default());
+    let (cache, file) = stalled(&gate);
     std::thread::scope(|scope| {
         let (done, is_done) = sync_channel(2);
         let file = &file;
@@ -226,4 +237,35 @@ fn hits_continue_while_the_queue_of_a_stalled_source_is_full() {
     assert!(!cache.shared.core.is_cached(&file.inode.mapping, 4));
     read(&file, 1).unwrap();
     assert!(cache.shared.core.is_cached(&file.inode.mapping, 4));
+}
+
+/// A hit or a task that had seen room waited if other threads took it before the read was queued.
+#[test]
+fn hits_and_tasks_wait_for_no_room_that_others_take_meanwhile() {
+    let gate = Arc::new(Gate::default());
+    let (cache, file) = stalled(&gate);
+    std::thread::scope(|scope| {
+        let (done, is_done) = sync_channel(2);
+        let file = &file;
+        let (shared, inode) = (&file.shared, &file.inode);
+        scope.spawn(move || {
+            let task = file.task();
+            shared.read_ahead(inode, &task, Window { first: 4, pages: 4, mark: None }, false);
+            done.send("hit").unwrap();
+            #[cfg(feature = "async")]
+            {
+                let folio = shared.try_insert(inode, &task, 8).unwrap();
+                let outcome = Arc::default();
+                shared.submit_fault(inode, &task, (8, folio), alone(8), Arrival::default(), outcome);
+            }
+            done.send("task").unwrap();
+        });
+        let both = [(); 2].map(|()| is_done.recv_timeout(Duration::from_secs(60)));
+        gate.open();
+        assert_eq!(both, [Ok("hit"), Ok("task")]);
+    });
+    cache.shared.backend.drain();
+    for page in 4..if cfg!(feature = "async") { 9 } else { 8 } {
+        assert!(cache.shared.core.is_cached(&file.inode.mapping, page), "page {page}");
+    }
 }
