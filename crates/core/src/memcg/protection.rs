@@ -47,8 +47,8 @@ impl Claim {
         self.children.load(Relaxed).cast_signed().max(0).cast_unsigned()
     }
 
-    /// Reports a change of the claim to the parent. Looks at usage and setting after each report,
-    /// too: another thread may have changed them and seen the report before.
+    /// Reports a change of the claim to the parent, after a fence. Looks at usage and setting after
+    /// each report, too: another thread may have changed them and seen the report before.
     #[inline]
     fn update<'a>(&self, usage_pages: impl Fn() -> u64, parent: impl Fn() -> &'a Claim) {
         // Most memcgs are not protected.
@@ -56,15 +56,13 @@ impl Claim {
             return;
         }
         loop {
-            // Between the change, or the report, and the looks: of two threads that change
-            // something at the same time, the one that reports last sees both changes.
-            fence(SeqCst);
             let claim = usage_pages().min(self.setting.load(Relaxed));
             if claim == self.claimed.load(Relaxed) {
                 return;
             }
             let before = self.claimed.swap(claim, AcqRel);
             parent().children.fetch_add(claim.wrapping_sub(before), Relaxed);
+            fence(SeqCst);
         }
     }
 }
@@ -104,6 +102,9 @@ impl Protection {
     /// Updates the claims after the memcg's usage changed.
     #[inline]
     pub(super) fn update<'a>(&self, usage_pages: impl Fn() -> u64, parent: impl Fn() -> &'a Protection) {
+        // Between the change, or a report, and the looks at the words of others: of two threads
+        // that change something at the same time, the one that looks last sees both changes.
+        fence(SeqCst);
         self.min.update(&usage_pages, || &parent().min);
         self.low.update(&usage_pages, || &parent().low);
     }
@@ -172,6 +173,29 @@ mod loom_tests {
         });
     }
 
+    /// A memcg gets its first protection while another thread charges pages to it: in the end its
+    /// parent counts the claim.
+    #[test]
+    fn loom_a_first_protection_is_claimed() {
+        loom::model(|| {
+            let world = Arc::new((Protection::new(), Protection::new(), AtomicU64::new(0)));
+            fn report((memcg, parent, usage): &(Protection, Protection, AtomicU64)) {
+                memcg.update(|| usage.load(Relaxed), || parent);
+            }
+            let charge = {
+                let world = world.clone();
+                loom::thread::spawn(move || {
+                    world.2.fetch_add(2, AcqRel);
+                    report(&world);
+                })
+            };
+            world.0.set_min(5);
+            report(&world);
+            charge.join().unwrap();
+            assert_eq!(world.1.min.children_pages(), 2);
+        });
+    }
+
     /// A charge and the end of the protection are reported at once, while the parent looks: the
     /// claims of its children do not wrap around, which would leave each of them next to nothing.
     #[test]
@@ -181,7 +205,7 @@ mod loom_tests {
         builder.check(|| {
             let world = Arc::new((Protection::new(), Protection::new(), AtomicU64::new(1)));
             fn report((memcg, parent, usage): &(Protection, Protection, AtomicU64)) {
-                memcg.min.update(|| usage.load(Relaxed), || &parent.min);
+                memcg.update(|| usage.load(Relaxed), || parent);
             }
             world.0.set_min(5);
             report(&world);

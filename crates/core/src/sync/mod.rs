@@ -32,9 +32,9 @@ mod word;
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{Ordering, fence};
+pub(crate) use std::sync::atomic::Ordering;
 #[cfg(not(loom))]
-pub(crate) use word::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, alone, share};
+pub(crate) use word::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, alone, fence, share};
 
 /// Words that rarely change. loom does not explore their reads, since nearly every transition makes
 /// one; code that must not miss a change reads them under a lock.

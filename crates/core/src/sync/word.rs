@@ -40,6 +40,14 @@ pub(crate) fn is_alone() -> bool {
     NODES.load(Relaxed) == ALONE
 }
 
+/// A fence, which one thread alone does not need.
+#[inline(always)]
+pub(crate) fn fence(order: Ordering) {
+    if !is_alone() {
+        std::sync::atomic::fence(order);
+    }
+}
+
 macro_rules! word {
     ($name:ident of $value:ty) => {
         #[derive(Debug, Default)]
