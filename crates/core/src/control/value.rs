@@ -73,12 +73,11 @@ pub(super) fn bytes_text(pages: u64) -> String {
     format!("{}\n", pages * PAGE_BYTES)
 }
 
-/// `0` or `1`.
+/// 0 or 1, in any of those notations.
 pub(super) fn flag(text: &str) -> Result<bool, Failure> {
-    match text.trim() {
-        "0" => Ok(false),
-        "1" => Ok(true),
-        other => Err(invalid(format!("'{other}' is neither 0 nor 1"))),
+    match number(text.trim()) {
+        Ok(value @ 0..=1) => Ok(value == 1),
+        _ => Err(invalid(format!("'{}' is neither 0 nor 1", text.trim()))),
     }
 }
 
@@ -184,6 +183,7 @@ mod tests {
         assert_eq!(["5", "0x7", "yes", "N", "07\n"].map(of), [Ok(5), Ok(7), Ok(u64::MAX), Ok(0), Ok(7)]);
         assert_eq!(["", "on", "8x", "08"].map(of), [Err(Errno::Invalid); 4]);
         assert_eq!((flag("1\n"), flag("0")), (Ok(true), Ok(false)));
-        assert!(flag("2").is_err() && flag("").is_err());
+        assert!(["01", "0x1", "00"].map(flag) == [Ok(true), Ok(true), Ok(false)]);
+        assert!(["2", "", "-1", "1 1"].iter().all(|text| flag(text).is_err()));
     }
 }
