@@ -21,7 +21,9 @@ use crate::event::Event;
 use crate::folio::{Flags, FolioId, Kind, NotLent};
 use crate::host::Host;
 use crate::lru::{self, Queue, Refault, Shadow};
-use crate::mapping::{AtomicSlot, Found, Glance, InsertError, LEAF_SLOTS, Mapping, SettledPage};
+use crate::mapping::{
+    AtomicSlot, Found, Glance, InsertError, LEAF_SLOTS, MAPPING_PAGES_MAX, Mapping, SettledPage,
+};
 use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::mm::AddressSpace;
@@ -586,7 +588,11 @@ impl Core {
     }
 
     /// Maps the first `pages` pages of a file into an address space, so that walks visit them.
+    ///
+    /// # Panics
+    /// If there are more than 2^32.
     pub fn map(&self, task: &Task, mapping: &Arc<Mapping>, pages: u64) {
+        assert!(pages <= MAPPING_PAGES_MAX, "a mapping has at most 2^32 pages, not {pages}");
         let locked = mapping.lock_all(&self.leaves);
         locked.set_mapped_pages(pages.max(mapping.mapped_pages()));
         drop(locked);

@@ -446,7 +446,18 @@ mod tests {
     use super::*;
     use crate::folio::FolioId;
     use crate::memcg::MemcgId;
+    use crate::testing::Harness;
     use std::collections::BTreeMap;
+
+    /// A walk over the page tables of such a file overflowed later.
+    #[test]
+    #[should_panic(expected = "a mapping has at most 2^32 pages")]
+    fn more_pages_than_a_mapping_has_are_not_mapped() {
+        let harness = Harness::new(10, 1);
+        let (task, mapping) = (&harness.task, &harness.mapping);
+        harness.core.map(task, mapping, MAPPING_PAGES_MAX);
+        harness.core.map(task, mapping, MAPPING_PAGES_MAX + 1);
+    }
 
     /// Compares the tree with a map, by seed: same content after every operation, and every leaf
     /// given back in the end.
