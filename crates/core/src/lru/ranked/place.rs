@@ -215,7 +215,8 @@ impl LockedLruvec<'_> {
     /// known. `None`: the lists are empty.
     pub(in crate::lru) fn coldest_used_at(&self) -> Option<u64> {
         let ranked = &self.lruvec.ranked;
-        let tails = LISTS.into_iter().filter(|&(_, kind)| ranked.swappiness().evicts(kind));
+        let swappiness = ranked.sparing_files(ranked.swappiness());
+        let tails = LISTS.into_iter().filter(|&(_, kind)| swappiness.evicts(kind));
         let tails = tails.filter_map(|(list, kind)| self.tail_of(list, kind));
         tails.map(|folio| ranked.born(self.folios.stamp(folio))).min()
     }
@@ -267,8 +268,8 @@ impl LockedLruvec<'_> {
         let lruvec = self.lruvec;
         let ranked: &Ranked = &lruvec.ranked;
         while batch.scanned < budget && (batch.folios.len() as u64) < request {
-            // Which list gives is decided by all pages of the ranking, those that a request with
-            // another swappiness may not take included.
+            // Which list gives is decided by all pages of the ranking, those that this turn's
+            // swappiness spares included.
             let takeable = ranked.takeable();
             let of_newcomers = takeable[List::Newcomers as usize];
             let [newcomers_here, main_here] = ranked.takeable_with(swappiness);

@@ -203,6 +203,14 @@ impl Ranked {
         Swappiness::new(self.swappiness.load(Relaxed) as u8).expect("stored from a swappiness")
     }
 
+    /// As in the kernel, 200 leaves files alone while there is anonymous memory.
+    pub(super) fn sparing_files(&self, swappiness: Swappiness) -> Swappiness {
+        match swappiness.get() {
+            200 if self.pages(Kind::Anon) > 0 => Swappiness::ANON_ONLY,
+            _ => swappiness,
+        }
+    }
+
     /// Pages that reclaim may take, by list, in the order of [`List`]. Other pages do not take part
     /// in the ranking.
     #[inline]

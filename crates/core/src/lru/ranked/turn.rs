@@ -53,15 +53,10 @@ impl RankedTurn {
         let core = cx.core;
         core.drain(cx.host, cx.orders.cpu);
         let ranked = &memcg.lruvec.ranked;
-        // As in the kernel, 200 leaves files alone while there is anonymous memory, but in the last
-        // pass: that may find none it can take.
-        let spares_files = priority > 0 && ranked.pages(Kind::Anon) > 0;
-        let of = |wish| match core.swappiness_of(memcg.id(), wish) {
-            swappiness if spares_files && swappiness.get() == 200 => Swappiness::ANON_ONLY,
-            swappiness => swappiness,
-        };
-        ranked.begin_reclaim(of(core.options.swappiness));
-        let swappiness = of(cx.orders.swappiness);
+        ranked.begin_reclaim(core.swappiness_of(memcg.id(), core.options.swappiness));
+        let swappiness = core.swappiness_of(memcg.id(), cx.orders.swappiness);
+        // The last pass may find no anonymous memory that it can take.
+        let swappiness = if priority > 0 { ranked.sparing_files(swappiness) } else { swappiness };
         walk(core, memcg, swappiness);
         let pages = pages(ranked, swappiness);
         let now = order::pages_reclaimed(core);
