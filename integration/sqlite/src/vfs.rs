@@ -161,16 +161,19 @@ impl Vfs for CacheVfs {
 
     fn delete(&self, path: &str) -> VfsResult<()> {
         let name = Path::new(path);
-        // Its dirty pages are of no use any more: the cache would write them first.
-        if let Ok(file) = self.tenant.open(path, OpenMode::ReadWrite) {
+        // Opened before it loses its name, and changed afterwards: a journal that stays undoes a
+        // commit that SQLite reports as failed.
+        let file = self.tenant.open(path, OpenMode::ReadWrite);
+        self.disk.remove(name).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => vars::SQLITE_IOERR_DELETE_NOENT,
+            _ => vars::SQLITE_IOERR_DELETE,
+        })?;
+        if let Ok(file) = file {
+            // Its dirty pages are of no use any more: the cache would write them first.
             let _ = file.truncate(0);
         }
         self.databases.forget(name);
-        match self.disk.remove(name) {
-            Ok(()) => self.disk.sync_directory_of(name).map_err(|_| vars::SQLITE_IOERR_DIR_FSYNC),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(vars::SQLITE_IOERR_DELETE_NOENT),
-            Err(_) => Err(vars::SQLITE_IOERR_DELETE),
-        }
+        self.disk.sync_directory_of(name).map_err(|_| vars::SQLITE_IOERR_DIR_FSYNC)
     }
 
     fn access(&self, path: &str, flags: AccessFlags) -> VfsResult<bool> {
@@ -287,5 +290,32 @@ impl Vfs for CacheVfs {
             lease.locks().unmap_index(lease.number());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mglru_cache::PageCache;
+    use std::fs::{self, File};
+    use std::os::fd::AsRawFd;
+
+    /// It was emptied before: a transaction whose commit SQLite reports as failed could not be
+    /// undone.
+    #[test]
+    fn a_journal_that_cannot_be_deleted_keeps_its_bytes() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("db-journal");
+        fs::write(&path, [7; 5000]).unwrap();
+        let cache = PageCache::builder(1 << 20).build().unwrap();
+        let vfs = CacheVfs::new(cache.tenant("").unwrap(), Disk::System);
+        // By this name the file can be opened, but the name cannot be removed.
+        let held = File::open(&path).unwrap();
+        let name = format!("/proc/self/fd/{}", held.as_raw_fd());
+        assert_eq!(vfs.delete(&name), Err(vars::SQLITE_IOERR_DELETE));
+        assert!(fs::read(&path).unwrap() == [7; 5000], "it is as it was");
+        assert_eq!(vfs.delete(path.to_str().unwrap()), Ok(()));
+        assert!(!path.exists());
+        assert_eq!(vfs.delete(path.to_str().unwrap()), Err(vars::SQLITE_IOERR_DELETE_NOENT));
     }
 }
