@@ -221,7 +221,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let open = OpenOptions { requests, ..args.options.open_options() };
     let loading = Loading { sample: args.sample, ..open.into() };
     let load = |path: &PathBuf| TraceFile::load_salts(path, loading, args.salts, &bars);
-    let traces: Vec<Vec<TraceFile>> = args.traces.iter().map(load).collect::<Result<_, _>>()?;
+    let traces = each_once(&args.traces).into_iter().map(load).collect::<Result<Vec<_>, _>>()?;
     let traces = traces.concat();
     args.check_files()?;
     // Before a file of events is made.

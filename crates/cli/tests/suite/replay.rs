@@ -143,6 +143,9 @@ fn several_traces_and_presets_in_one_call() {
     assert_eq!(runs[2]["misses"], 5000, "a cycle of twice the memory misses always");
     let text = done(folder.path(), "replay skewed.txt cycle.txt --memory 50p --preset linux-7.2,default");
     assert_eq!(text.lines().count(), 5, "{text}");
+    // A trace that was named twice was replayed twice.
+    let text = done(folder.path(), "replay skewed.txt cycle.txt skewed.txt --memory 50p");
+    assert_eq!(text.lines().count(), 3, "{text}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// A grid as it is written in TOML or JSON. Paths are relative to the folder of the file; a path
-/// may also be a URL. A policy, size or seed that is named twice counts once.
+/// may also be a URL. A trace, policy, size or seed that is named twice counts once.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GridFile {
@@ -136,7 +136,7 @@ impl GridFile {
         }
         let sizes = self.memory.iter().map(|size| named("memory", size.text().parse::<Memory>()));
         let sizes = sizes.collect::<Result<Vec<_>, _>>()?;
-        // There may be millions.
+        // There may be millions of them and of traces.
         let mut known = HashSet::new();
         let seeds = self.seeds.iter().copied().filter(|&seed| known.insert(seed)).collect();
         let of_files = [&self.warm, &self.readahead, &self.fault_around];
@@ -158,7 +158,9 @@ impl GridFile {
         };
         let options = options.options()?;
         let grid = Grid { policies: each_once(policies), sizes: each_once(sizes), seeds, options };
-        let traces = self.traces.iter().map(|entry| entry.trace(folder)).collect::<Result<_, _>>()?;
+        let mut known = HashSet::new();
+        let traces = self.traces.iter().filter(|entry| known.insert(format!("{entry:?}")));
+        let traces = traces.map(|entry| entry.trace(folder)).collect::<Result<_, _>>()?;
         Sweep::new(grid, traces)
     }
 }

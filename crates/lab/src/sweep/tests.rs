@@ -111,6 +111,7 @@ fn wrong_grids_are_refused_with_their_key() {
 fn what_a_grid_names_twice_is_replayed_once() {
     let folder = traces();
     let twice = GRID
+        .replace("format = \"plain\" }]", "format = \"plain\" }, \"b.plain\", \"a.plain\"]")
         .replace("\"arc\"", "\"arc\", \"default\", \"all\"")
         .replace("1048576]", "1048576, \"256p\", \"1MiB\", \"10%\", \"10.0%\"]")
         .replace("seeds = [1, 2]", "seeds = [2, 1, 2, 1, 1]");
@@ -119,6 +120,9 @@ fn what_a_grid_names_twice_is_replayed_once() {
     assert_eq!(policies.len(), 2 + mglru_sim::Baseline::ALL.len());
     let sizes: Vec<&str> = sizes.iter().map(|size| size.text()).collect();
     assert_eq!((sizes, seeds.as_slice()), (vec!["10%", "64p", "1048576"], &[2, 1][..]));
+    // With other options, it is another one.
+    let names: Vec<&str> = sweep.traces.iter().map(|trace| &*trace.name).collect();
+    assert_eq!(names, ["a.plain", "b.plain", "b.plain"]);
 }
 
 #[test]
