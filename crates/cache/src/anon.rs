@@ -17,7 +17,7 @@ use crate::shared::Shared;
 use crate::swap::Store;
 use crate::tenant::Tenant;
 use crate::tenants::TenantState;
-use mglru_core::readahead::{Filling, SwapReadahead};
+use mglru_core::readahead::{FillStep, Filling, SwapReadahead};
 use mglru_core::{
     Arrival, FolioId, Hit, HostCharge, InsertError, Kind, Lookup, Mapping, PAGE_BYTES, Task, WriteAttempt,
 };
@@ -218,8 +218,15 @@ impl AnonRegion {
         let (pages, page) = (self.bytes.div_ceil(PAGE_BYTES), (index, folio));
         let mut filling = Filling::swapped(&shared.core, task.memcg, window, pages, page);
         let mut folios = Vec::with_capacity(window.pages as usize);
-        while let Some(run) = shared.fill(&mut filling, mapping, task) {
-            folios.extend(run.folios);
+        // Nobody is reaped meanwhile: that waits for locked anonymous pages, such as these.
+        loop {
+            let step = filling.step(&shared.core, &shared.host, task, mapping);
+            shared.submit_swap_outs();
+            match step {
+                FillStep::More => {}
+                FillStep::Read(run) => folios.extend(run.folios),
+                FillStep::Done => break,
+            }
         }
         shared.swap_in_with(mapping, folio, folios)
     }

@@ -169,7 +169,7 @@ impl Shared {
 
     /// Inserts the next run of pages of a window, locked and without content. `None`: the window is
     /// done.
-    pub(crate) fn fill(&self, filling: &mut Filling, mapping: &Mapping, task: &Task) -> Option<ReadRun> {
+    fn fill(&self, filling: &mut Filling, mapping: &Mapping, task: &Task) -> Option<ReadRun> {
         loop {
             let step = filling.step(&self.core, &self.host, task, mapping);
             self.submit_swap_outs();
