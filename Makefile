@@ -164,9 +164,9 @@ layouts: ## which layout of an lruvec is fastest; THREADS=N
 	target/layouts/natural/release/examples/layouts compare 10 $(THREADS) \
 		$(LAYOUTS:%=target/layouts/%/release/examples/layouts)
 
-# The unsafe memory code under Miri (needs a nightly toolchain with the miri component).
+# The unsafe memory code under Miri (needs a nightly toolchain with the miri component), and the lock that resizes take.
 miri: ## the unsafe memory code under Miri (needs a nightly toolchain)
-	cargo +nightly miri test -p mglru-cache --lib -- frames:: backend::memory::
+	cargo +nightly miri test -p mglru-cache --lib -- frames:: racing:: resize:: backend::memory::
 
 # Eight threads over four tenants, every page verified, for ten minutes.
 stress: ## eight threads, every page verified, for ten minutes
