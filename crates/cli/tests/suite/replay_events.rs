@@ -195,8 +195,9 @@ fn distances_of_the_classic_lru_are_those_it_judges_by() {
 #[test]
 fn unwatchable_replays_are_refused() {
     let folder = folder();
+    std::fs::copy(folder.path().join("skewed.txt"), folder.path().join("other.txt")).unwrap();
     for (options, part) in [
-        ("skewed.txt skewed.txt --explain 5", "give one trace and one preset"),
+        ("skewed.txt other.txt --explain 5", "give one trace and one preset"),
         ("skewed.txt --preset linux-7.2,default --events a.jsonl", "give one trace and one preset"),
         ("skewed.txt --curve 5%,10% --events a.jsonl", "--curve"),
         ("skewed.txt --events a.json", ".jsonl"),
