@@ -2,7 +2,7 @@
 //! an error.
 
 use crate::common::{Disk, PAGE, assert_same, counter, page};
-use mglru_cache::{AnonRegion, Error, Limits, OomDecision, OomPolicy, OpenMode, PageCache};
+use mglru_cache::{AnonRegion, Error, Limits, OomDecision, OomPolicy, OpenMode, PageCache, Swap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -21,9 +21,24 @@ fn tenants(builder: mglru_cache::Builder) -> PageCache {
 
 /// Stores pages until a store fails. Returns their number and the error.
 fn fill(region: &AnonRegion) -> (u64, Error) {
+    fill_and_load(region, u64::MAX)
+}
+
+/// The same, with loads of 30 earlier pages side by side after each `every` stores.
+fn fill_and_load(region: &AnonRegion, every: u64) -> (u64, Error) {
+    let mut got = vec![0; PAGE];
     for number in 0.. {
         if let Err(error) = region.store(number * PAGE as u64, &page(number)) {
             return (number, error);
+        }
+        if (number + 1).is_multiple_of(every) {
+            let first = number * 77 % (number - 29);
+            for earlier in first..first + 30 {
+                match region.load(earlier * PAGE as u64, &mut got) {
+                    Ok(()) => assert_same(&got, &page(earlier), earlier),
+                    Err(error) => return (number, error),
+                }
+            }
         }
     }
     unreachable!()
@@ -182,40 +197,49 @@ fn the_greedy_kills_itself_under_the_budget_of_all() {
     cache.validate().unwrap();
 }
 
-/// Many threads request more than the memory, with repeated revivals: the test ends, and all counts
-/// are right.
+/// Many threads request more than the memory, with repeated revivals, without and with swap: the
+/// test ends, and all counts are right.
 #[test]
 fn kills_and_revivals_from_all_sides() {
-    let cache = tenants(Disk::each(3)[2].builder(BUDGET).oom_policy(OomPolicy::Victim));
-    let kills = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        for thread in 0..4 {
-            let (cache, kills) = (&cache, &kills);
-            scope.spawn(move || {
-                let name = ["top/greedy", "top/calm"][thread % 2];
-                let tenant = cache.tenant(name).unwrap();
-                for _ in 0..10 {
-                    let Ok(region) = tenant.anonymous(10_000 * PAGE as u64) else {
-                        tenant.revive();
-                        continue;
-                    };
-                    let (stored, error) = fill(&region);
-                    assert!(matches!(error, Error::Killed(_) | Error::OutOfMemory(_)), "{error}");
-                    let mut got = vec![0; PAGE];
-                    for number in 0..stored {
-                        match region.load(number * PAGE as u64, &mut got) {
-                            Ok(()) => assert_same(&got, &page(number), number),
-                            Err(error) => assert_eq!(killed_for(&error).1, "top"),
-                        }
-                    }
-                    kills.fetch_add(u64::from(tenant.revive()), Ordering::Relaxed);
-                }
-            });
+    for swap_bytes in [0, 4 << 20] {
+        let disk = &Disk::each(3)[2];
+        let mut builder = disk.builder(BUDGET).oom_policy(OomPolicy::Victim);
+        if swap_bytes > 0 {
+            builder = builder.swap(Swap::file(disk.path("swap"), swap_bytes));
         }
-    });
-    assert!(kills.into_inner() > 0);
-    cache.validate().unwrap();
-    assert_eq!(["top/greedy", "top/calm"].map(|name| counter(&cache, name, "anon")), [0, 0]);
+        let cache = tenants(builder);
+        let kills = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (cache, kills) = (&cache, &kills);
+                scope.spawn(move || {
+                    let name = ["top/greedy", "top/calm"][thread % 2];
+                    let tenant = cache.tenant(name).unwrap();
+                    for _ in 0..10 {
+                        let Ok(region) = tenant.anonymous(10_000 * PAGE as u64) else {
+                            tenant.revive();
+                            continue;
+                        };
+                        let (stored, error) = fill_and_load(&region, 40);
+                        assert!(matches!(error, Error::Killed(_) | Error::OutOfMemory(_)), "{error}");
+                        let mut got = vec![0; PAGE];
+                        for number in 0..stored {
+                            match region.load(number * PAGE as u64, &mut got) {
+                                Ok(()) => assert_same(&got, &page(number), number),
+                                Err(error) => assert_eq!(killed_for(&error).1, "top"),
+                            }
+                        }
+                        kills.fetch_add(u64::from(tenant.revive()), Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert!(kills.into_inner() > 0);
+        cache.validate().unwrap();
+        assert_eq!(["top/greedy", "top/calm"].map(|name| counter(&cache, name, "anon")), [0, 0]);
+        let swapped_in = ["top/greedy", "top/calm"].map(|name| counter(&cache, name, "pswpin"));
+        assert_eq!(swapped_in.iter().sum::<u64>() > 0, swap_bytes > 0);
+    }
 }
 
 #[test]
