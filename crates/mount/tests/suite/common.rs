@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Says that a test skips, once for each reason. Written past the test harness, which hides what
@@ -106,6 +107,13 @@ impl Mounted {
         &self.listening
     }
 
+    /// A counter of the root's `memory.stat`, in its unit.
+    pub fn counter(&self, name: &str) -> u64 {
+        let stat = std::fs::read_to_string(self.at(".mglru/memory.stat")).unwrap();
+        let of_name = |line: &str| Some(line.strip_prefix(name)?.strip_prefix(' ')?.parse().unwrap());
+        stat.lines().find_map(of_name).expect("a counter's name")
+    }
+
     /// Frees the mount point.
     pub fn unmount(&self) -> Unmounted {
         self.unmounter.unmount().unwrap()
@@ -137,5 +145,14 @@ impl Drop for Mounted {
             let _ = self.unmounter.unmount();
             let _ = served.join();
         }
+    }
+}
+
+/// Waits until a number of bytes is small. Only a thread that is never run would take so long.
+pub fn wait_for_at_most(most: u64, bytes: impl Fn() -> u64) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while bytes() > most {
+        assert!(Instant::now() < end, "{} bytes, and not {most}", bytes());
+        std::thread::yield_now();
     }
 }

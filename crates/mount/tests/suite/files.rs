@@ -365,10 +365,7 @@ fn new_content_of_a_file_that_was_emptied_is_written_from_its_close_on() {
     // reader of the control file.
     let setup = Setup { threads: Some(1), ..Setup::default() };
     let Some(mounted) = mounted_with(setup) else { return };
-    let dirty = || {
-        let stat = fs::read_to_string(mounted.at(".mglru/memory.stat")).unwrap();
-        stat.lines().find_map(|line| line.strip_prefix("file_dirty ")).unwrap().parse::<u64>().unwrap()
-    };
+    let dirty = || mounted.counter("file_dirty");
     let of_pages = |pages: u64| pages * PAGE_BYTES;
     fs::write(mounted.at("new"), [1; 10_000]).unwrap();
     assert_eq!(dirty(), of_pages(3), "a new file waits for the flusher");

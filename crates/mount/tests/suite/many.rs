@@ -1,11 +1,10 @@
 //! More files than descriptors.
 
-use crate::common::{MEMORY, Mounted, Setup, mount_again, mounted_in, mounted_with};
+use crate::common::{MEMORY, Mounted, Setup, mount_again, mounted_in, mounted_with, wait_for_at_most};
 use mglru_mount::{Member, RecordOptions, Who};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::time::{Duration, Instant};
 
 /// Descriptors that a mount may use: 32 for cached files, 25 for names, the rest for programs.
 const DESCRIPTORS: u64 = 100;
@@ -94,15 +93,6 @@ fn names_are_part_of_the_budget_and_the_kernel_forgets_most_of_many() {
     }
     assert_eq!(fs::read_dir(mounted.at("")).unwrap().count(), names.len());
     assert_eq!(open.metadata().unwrap().len(), 0);
-}
-
-/// Waits until a number of bytes is small. Only a thread that is never run would take so long.
-fn wait_for_at_most(most: u64, bytes: impl Fn() -> u64) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while bytes() > most {
-        assert!(Instant::now() < end, "{} bytes, and not {most}", bytes());
-        std::thread::yield_now();
-    }
 }
 
 /// Whether the kernel can forget directories: Linux 6.18 and later.

@@ -1,7 +1,7 @@
 //! Files that lose their last name: what a program has open keeps its content, on the mount and in
 //! DIR.
 
-use crate::common::mounted;
+use crate::common::{mounted, wait_for_at_most};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File};
 use std::io::Read;
@@ -73,6 +73,8 @@ fn what_nobody_can_read_any_more_is_not_written() {
             drop(file);
             fs::remove_file(mounted.at("f")).unwrap();
         }
+        // The kernel does not wait for the answer to a close.
+        wait_for_at_most(0, || mounted.counter("file_dirty"));
     }
     let _directory = mounted.finish();
     let written: Vec<u64> = below.iter().map(|file| file.metadata().unwrap().size()).collect();
