@@ -48,9 +48,7 @@ impl Shared {
             None => unreachable!("without swap, no page is in it"),
         }
     }
-}
 
-impl Shared {
     /// Fills the frame of a newly inserted page of anonymous memory, and those of `folios`, which
     /// were inserted around it. Publishes these, or gives them up.
     ///
