@@ -208,13 +208,8 @@ impl AnonRegion {
     /// as that needs no waiting.
     fn swap_in(&self, task: &Task, index: u32, folio: FolioId) -> Result<(), Error> {
         let (shared, mapping) = (&*self.shared, &self.mapping);
-        if shared.core.swap_slot(folio).is_none() {
-            return shared.swap_in(folio);
-        }
-        let window = self.readahead.on_fault(index);
-        if window.pages == 1 {
-            return shared.swap_in(folio);
-        }
+        let window = shared.core.swap_slot(folio).map(|_| self.readahead.on_fault(index));
+        let Some(window) = window.filter(|window| window.pages > 1) else { return shared.swap_in(folio) };
         let (pages, page) = (self.bytes.div_ceil(PAGE_BYTES), (index, folio));
         let mut filling = Filling::swapped(&shared.core, task.memcg, window, pages, page);
         let mut folios = Vec::with_capacity(window.pages as usize);

@@ -20,6 +20,7 @@ use crate::backend::{Batch, Direction, Transfer};
 use crate::error::Error;
 use crate::file::CachedFile;
 use crate::flight::Flight;
+use crate::prefetch::{prefetch_for_read, prefetch_for_write};
 use crate::source::source_of;
 use mglru_core::{FolioId, PAGE_BYTES};
 use std::collections::VecDeque;
@@ -288,14 +289,6 @@ impl<S: ReadStream> Many<'_, S> {
         }
     }
 
-    /// Prefetches the slot of a page of the file.
-    fn prefetch_slot(&self, index: u64) {
-        let (shared, mapping) = (&self.file.shared, &self.file.inode.mapping);
-        if let Ok(index) = u32::try_from(index) {
-            shared.core.prefetch_slot(&shared.host, mapping, index);
-        }
-    }
-
     /// Takes the read of a transfer that is over.
     fn land(&mut self, number: usize) -> Flying<S::Buffer> {
         self.free.push(number);
@@ -310,8 +303,10 @@ impl<S: ReadStream> Batch for Many<'_, S> {
                 self.is_over = true;
                 return None;
             };
-            if let Some(offset) = self.stream.peek() {
-                self.prefetch_slot(offset / PAGE_BYTES);
+            if let Some(Ok(index)) = self.stream.peek().map(|offset| u32::try_from(offset / PAGE_BYTES)) {
+                // Other threads may read this page, too.
+                let (core, mapping) = (&self.file.shared.core, &self.file.inode.mapping);
+                core.prefetch_slot(mapping, index, |slot| prefetch_for_read(slot));
             }
             self.begun_meanwhile += usize::from(!self.later.is_empty());
             let read = Read { offset, buffer, missed: false };
@@ -340,8 +335,9 @@ impl<S: ReadStream> Batch for Many<'_, S> {
 
     fn answered(&self, number: usize) {
         if let Some(Flying { index, folio, .. }) = &self.flying[number] {
-            self.prefetch_slot((*index).into());
-            self.file.shared.frames.prefetch(folio.0);
+            let (shared, mapping) = (&self.file.shared, &self.file.inode.mapping);
+            shared.core.prefetch_slot(mapping, *index, |slot| prefetch_for_write(slot));
+            shared.frames.prefetch(folio.0);
         }
     }
 

@@ -162,11 +162,12 @@ impl Core {
         mapping.is_young(&self.leaves, index, seen)
     }
 
-    /// Prefetches the slot of a page that will be looked up soon. Changes nothing.
+    /// Has `prefetch` prefetch the slot of a page that will be looked up soon: for reading where
+    /// other processors may have it, too. Changes nothing.
     #[inline]
-    pub fn prefetch_slot(&self, host: &impl Host, mapping: &Mapping, index: u32) {
+    pub fn prefetch_slot(&self, mapping: &Mapping, index: u32, prefetch: impl FnOnce(&AtomicSlot)) {
         if let Some(slot) = mapping.slot(&self.leaves, index) {
-            host.prefetch(slot);
+            prefetch(slot);
         }
     }
 

@@ -8,7 +8,7 @@ use crate::files::FileNumber;
 use crate::operation::{Access, Operation, SourceError};
 use crate::world::World;
 use mglru_core::mapping::LEAF_SLOTS;
-use mglru_core::{Kind, Time};
+use mglru_core::{Host, Kind, Time};
 use mglru_workload::trace::RequestStart;
 
 /// Number of accesses by which slots are prefetched ahead.
@@ -186,7 +186,8 @@ impl Job {
             let end = all.min(self.next + 2 * AHEAD_ACCESSES);
             for next in &self.located[self.prefetched.max(self.next)..end] {
                 if let Some((file, index)) = next.place() {
-                    world.core.prefetch_slot(&world.host, &world.files.get(file).mapping, index);
+                    let mapping = &world.files.get(file).mapping;
+                    world.core.prefetch_slot(mapping, index, |slot| world.host.prefetch(slot));
                 }
             }
             self.prefetched = end;
